@@ -86,7 +86,7 @@ def test_interfaces_count_corrected_and_broken_pixels_and_ask_the_control(tmp_pa
     gained = found["errors corrected at the BCC–RET interface"]
     # Both sides of the interface, ten sections: 40 corrected and 6 broken of 100 pixels each.
     assert gained.verdict == HELD
-    assert "400 corrected, 60 broken of 1000 pixels" in gained.measured
+    assert "400 corrected, 60 broken of 1,000 pixels" in gained.measured
     assert gained.difference.value == pytest.approx(34.0)
     against_control = found["errors corrected at the BCC–RET interface, because of the relation module"]
     # 80 of 100 pixels are right, 60 under the control.

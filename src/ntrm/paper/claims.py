@@ -155,7 +155,7 @@ def _counts(results: Results, variant: Variant) -> str:
         return results.metric(variant, *path).mean
 
     numbers = [mean("claims", "scc_false_positives", head) for head in ("coarse", "final")]
-    coarse, final = ("–" if number is None else f"{number:.0f}" for number in numbers)
+    coarse, final = ("–" if number is None else f"{number:,.0f}" for number in numbers)
     recall = mean("pooled", "classes", "SCC", "recall")
     known = ", no SCC in the test part" if recall is None else f", SCC found {recall:.1%}"
     return f"{coarse} → {final} pixels{known}"
@@ -168,11 +168,11 @@ def _interface(results: Results, ours: Variant, title: str, one: str, other: str
         yield _left_out(title, "the interface does not occur in the test part, or a run failed")
         return
     corrected, broken, pixels = interface.changes
-    words = f"{corrected:.0f} corrected, {broken:.0f} broken of {pixels:.0f} pixels within 3 pixels of it"
+    words = f"{corrected:,.0f} corrected, {broken:,.0f} broken of {pixels:,.0f} pixels within 3 pixels of it"
     compared = [(title, interface.within, words)]
     if interface.across is not None:
         corrected, broken, _ = interface.control_changes
-        words = f"pixels right there, NTRM minus control (which corrects {corrected:.0f} and breaks {broken:.0f})"
+        words = f"pixels right there, NTRM minus control (which corrects {corrected:,.0f} and breaks {broken:,.0f})"
         compared.append((f"{title}, because of the relation module", interface.across, words))
     for claim, pair, measured in compared:
         comparison = compare_family({"": pair}, interface.patients, STATISTICS["accuracy"]).values()

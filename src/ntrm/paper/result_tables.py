@@ -112,6 +112,8 @@ def _text(cell: Cell) -> str:
         return NONE
     if isinstance(cell, RunFolder):
         return f"…{cell.rpartition('_')[2]}"
+    if isinstance(cell, int):
+        return f"{cell:,}"
     return with_minus(f"{cell:.4f}") if isinstance(cell, float) else str(cell)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ntrm.core.errors import NtrmError
 from ntrm.core.io import write_text
 from ntrm.core.labels import RGB
-from ntrm.metrics.wording import counted
+from ntrm.metrics.wording import MINUS, counted
 from ntrm.version import __version__
 
 if TYPE_CHECKING:
@@ -139,8 +139,8 @@ def css_colours(palette: Sequence[RGB], letter: str) -> str:
 def columns(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[Column]:
     """The header with its classes: a column that holds numbers alone stands to the right.
 
-    >>> columns(["name", "share"], [["a", "5%"], ["b", "–"]])
-    [('name', ''), ('share', 'n')]
+    >>> columns(["name", "share", "gain"], [["a", "5%", "−0.2"], ["b", "–", "1,200"]])
+    [('name', ''), ('share', 'n'), ('gain', 'n')]
     """
     body = list(rows)
     return [(name, "n" if body and all(_is_number(row[k]) for row in body) else "") for k, name in enumerate(header)]
@@ -148,7 +148,7 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[Col
 
 def _is_number(value: object) -> bool:
     try:
-        float(str(value).rstrip("%").strip() or "nan")
+        float(str(value).rstrip("%").strip().replace(",", "").replace(MINUS, "-") or "nan")
     except ValueError:
         return str(value) == NONE
     return True

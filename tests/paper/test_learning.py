@@ -64,6 +64,11 @@ def test_runs_that_came_without_their_logs_have_no_curves_and_a_broken_log_is_na
     logs[0].write_text("step,val_iou\n10,much\n")
     with pytest.raises(DataError, match=r"log\.csv"):
         [curve_of(outcome) for outcome in read(tmp_path, results.plan).outcomes.values()]
+    logs[0].write_text("something\nelse\n")
+    with pytest.raises(DataError, match=r"log\.csv"):
+        learning_table(read(tmp_path, results.plan))
+    logs[0].write_text("epoch,val_iou\n1,0.5\n")
+    assert learning_table(read(tmp_path, results.plan)).rows
     for log in logs:
         log.unlink()
     without = read(tmp_path, results.plan)

@@ -198,12 +198,11 @@ def draw_ablation(table: Table, folder: Path) -> FigureFile | None:
 
 def draw_learning(results: Results, folder: Path) -> FigureFile | None:
     """Scores on the validation part while the compared systems learned."""
-    curves = {variant.title: curves_of(results, variant) for variant in results.plan.compared}
-    known = {title: [(each.steps, each.scores) for each in found] for title, found in curves.items() if found}
-    if not any(len(steps) > 1 for found in known.values() for steps, _ in found):
+    curves = {variant.title: found for variant in results.plan.compared if (found := curves_of(results, variant))}
+    if not any(len(curve.steps) > 1 for found in curves.values() for curve in found):
         return None
     path = folder / "learning.png"
-    write_figure(path, learning_figure, known, measure="mean IoU, validation part")
+    write_figure(path, learning_figure, curves, measure="mean IoU, validation part")
     return FigureFile("learning", path, "How the systems learned: each seed pale, their mean bold.")
 
 

@@ -43,7 +43,7 @@ class Curve(NamedTuple):
 
 def curve_of(outcome: Outcome) -> Curve | None:
     """None where the training validated nothing, or its log is gone."""
-    rows = [(row["step"], row.get("val_iou")) for row in outcome.log]
+    rows = [(row.get("step"), row.get("val_iou")) for row in outcome.log]
     known = np.array([row for row in rows if None not in row], dtype=np.float64).reshape(-1, 2)
     known = known[np.isfinite(known).all(axis=1)]
     return Curve(known[:, 0], known[:, 1]) if len(known) else None

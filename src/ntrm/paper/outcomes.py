@@ -25,7 +25,7 @@ from ntrm.metrics.significance import Bootstrap, Comparison, Statistic, compare_
 from ntrm.metrics.wording import with_minus
 from ntrm.paper.plan import Job, Plan, Variant
 from ntrm.report.html import NONE
-from ntrm.training.log import read_log
+from ntrm.training.log import LOG, read_log
 
 Document = Mapping[str, Any]
 EVALUATION, INTERFACES = "evaluation", "interfaces.npz"
@@ -111,7 +111,7 @@ class Outcome:
     @cached_property
     def log(self) -> list[dict[str, float | None]]:
         """``log.csv`` of its training; empty where it was left behind."""
-        path = self.folder / "log.csv"
+        path = self.folder / LOG
         try:
             return read_log(path) if path.is_file() else []
         except (OSError, ValueError, TypeError, csv.Error) as error:

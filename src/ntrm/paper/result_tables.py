@@ -274,8 +274,8 @@ def ablation_table(results: Results) -> Table | None:
     header = ("changed", "what it means", *scores, "IoU minus control, points", "IoU minus NTRM, points")
     note = (
         "Mean ± standard deviation over training seeds; mean IoU as in Table 1. Each row differs from NTRM in one "
-        f"factor. The matched control ({CONTROL}) has everything but the "
-        "relation module: the coarse head and its loss too. Intervals and stars as above; each column is one family. "
+        f"factor. The matched control ({CONTROL}) has everything but the relation module: the coarse head and its loss "
+        "too. Intervals and stars as above; each column is one family. "
         "Validation IoU is that of the weights that were kept: a variant is chosen by it, since what the test part "
         "has chosen it cannot judge."
     )
@@ -291,7 +291,8 @@ def runs_table(results: Results) -> Table:
         scores = [dig(outcome.metrics, path) for path in (ACCURACY, IOU, DICE)]
         steps, seconds = (dig(outcome.provenance, (name,)) for name in ("steps", "seconds"))
         costs = (None if steps is None else int(steps), None if seconds is None else f"{seconds:.1f}")
-        which = (variant.arch, options, variant.level or None, variant.init, outcome.job.seed)
+        # A seed is a name: its thousands are not set apart.
+        which = (variant.arch, options, variant.level or None, variant.init, str(outcome.job.seed))
         rows.append((*which, outcome.status, *scores, *costs, RunFolder(key)))
     what = ("network", "options", "resolution", "encoder init", "seed", "status")
     note = (

@@ -102,20 +102,17 @@ class Runs:
         """Every ``stride``-th row and column of a rectangle of the mask."""
         if (top, left, height, width, stride) == (0, 0, *self.shape, 1):
             return self
-        in_rows = slice(*np.searchsorted(self.start, [top * self.shape[1], (top + height) * self.shape[1]]))
-        start, value = self.start[in_rows], self.value[in_rows]
-        row = start // self.shape[1]
-        begin = start - row * self.shape[1]
-        end = np.append(start[1:], (top + height) * self.shape[1]) - row * self.shape[1]
         tall, wide = -(-height // stride), -(-width // stride)
-        inside = np.flatnonzero((end > left) & (begin < left + width) & ((stride == 1) | ((row - top) % stride == 0)))
-        row, begin, end, value = (each.take(inside) for each in (row - top, begin - left, end - left, value))
+        begin = (top + np.arange(tall) * stride) * self.shape[1] + left
+        # Each row's runs are looked up, since beside the window there may be many more.
+        first = self.at(begin)
+        count = np.searchsorted(self.start, begin + width) - first
+        chosen = ranges(first, count)
+        start = np.maximum(self.start.take(chosen) - np.repeat(begin, count), 0)
+        runs = Runs((tall, wide), np.repeat(np.arange(tall) * wide, count) - -start // stride, self.value.take(chosen))
         if stride > 1:
-            # The first column taken that is not before the run's first, or its end.
-            row, begin, end = row // stride, -(-begin // stride), -(-end // stride)
-        first, last = np.maximum(begin, 0), np.minimum(end, wide)
-        kept = first < last
-        runs = Runs((tall, wide), (row * wide + first)[kept], value[kept])
+            # A run may lie between two columns that are taken: then the next begins where it does, or in the next row.
+            runs = Runs(runs.shape, *(each[runs.start < runs.stop] for each in (runs.start, runs.value)))
         return runs.relabelled(runs.value)
 
 

@@ -104,6 +104,7 @@ def test_a_smaller_reach_keeps_to_what_looks_more_alike():
     assert counts[-1] == 3
 
 
+@pytest.mark.failed_once(79064253)  # clicks that disagree: one takes from another's name, and a third led
 @pytest.mark.parametrize("settings", [Settings(), Settings(steps=0)], ids=["both", "looks"])
 def test_clicked_nodes_have_the_name_they_were_given(settings, random):
     graph = random_graph(random)
@@ -144,6 +145,7 @@ def random_graph(random, count=20):
     return chain(tissue, random.random(count), probabilities=probabilities, edges=sorted(pairs))
 
 
+@pytest.mark.failed_once(533782930)  # a tie with the node's own name
 def test_names_are_those_of_the_formula(random):
     graph = random_graph(random)
     clicks, settings = {2: EPI, 7: RET, 11: EPI}, Settings()
@@ -170,7 +172,10 @@ def test_names_are_those_of_the_formula(random):
     for column, node in enumerate(nodes):
         missing[column, clicks[node]] = said[node].max() - said[node, clicks[node]] + margin
     total = said + affinity @ np.linalg.inv(affinity[nodes] + settings.ridge * np.eye(3)) @ missing
-    expected = total.argmax(axis=1)
+    expected = graph.tissue.copy()  # of equals the node's own
+    for node, row in enumerate(total):
+        if row.argmax() in clicks.values() and row.max() > row[graph.tissue[node]] + 1e-9:
+            expected[node] = row.argmax()
     expected[nodes] = [clicks[node] for node in nodes]
     assert spread(graph, clicks).tissue.tolist() == expected.tolist()
 

@@ -6,10 +6,10 @@ with the *affinity* k of a node to the clicked one, 1 for itself; together the c
 
     z'_i = z_i + Σ_c k(i, c) · a_c,      (k(C, C) + λ·I) a = r
 
-A node is renamed if another class leads in z'_i. So a click carries on a *correction*: a node that the network is sure
-to be a third tissue keeps its name. The margin grows with the network's doubt over the whole section: the less its word
-is worth, the farther a click carries, up to a limit. Clicked nodes have the name that they were given, whatever follows
-for others.
+A node is renamed if another class leads in z'_i and a click gave it. So a click carries on a *correction*: a node that
+the network is sure to be a third tissue keeps its name. The margin grows with the network's doubt over the whole
+section: the less its word is worth, the farther a click carries, up to a limit. Clicked nodes have the name that they
+were given, whatever follows for others.
 
 The affinity has two sources, k = 1 − (1 − k_looks) · (1 − g):
 
@@ -200,7 +200,10 @@ def walks(graph: RegionGraph, nodes: Ints, steps: int) -> Floats:
 
 
 def renamed(graph: RegionGraph, nodes: Ints, given: Ints, affinity: Floats, settings: Settings) -> Ints:
-    """(N,) the class that leads in z', with (N, C) affinities to the clicked nodes; of equals the node's own."""
+    """(N,) the class that leads in z', with (N, C) affinities to the clicked nodes; of equals the node's own.
+
+    Clicks of one name may take from another where they disagree: a class that nobody gave must not lead by that.
+    """
     every = np.arange(len(graph))
     said = np.log(np.maximum(graph.probabilities.astype(np.float64), settings.least))
     said[every, graph.tissue] = said.max(axis=1)
@@ -212,7 +215,8 @@ def renamed(graph: RegionGraph, nodes: Ints, given: Ints, affinity: Floats, sett
     # Walks are not symmetric, so that equations may depend on each other.
     said += affinity @ np.linalg.lstsq(among, missing)[0]
     best = said.argmax(axis=1)
-    return np.where(said[every, graph.tissue] >= said[every, best], graph.tissue, best)
+    leads = np.isin(best, given) & (said[every, best] > said[every, graph.tissue])
+    return np.where(leads, best, graph.tissue)
 
 
 def _source(tissue: Ints, given: Ints, affinity: Floats) -> tuple[Ints, Floats]:

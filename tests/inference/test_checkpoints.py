@@ -83,7 +83,9 @@ def test_they_are_due_by_what_they_cost(tmp_path, random, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(checkpoints.time, "monotonic", lambda: clock[0])
     store = Checkpoints(tmp_path, "plan")
-    assert store.due()
+    for seconds, expected in ((0.0, False), (1.9, False), (2.1, True), (4.0, False), (4.2, True)):
+        clock[0] = seconds
+        assert store.due() is expected
 
     def slow(*_):
         clock[0] += 0.5
@@ -91,7 +93,7 @@ def test_they_are_due_by_what_they_cost(tmp_path, random, monkeypatch):
     real = checkpoints._write_checkpoint
     monkeypatch.setattr(checkpoints, "_write_checkpoint", lambda *arguments: (slow(), real(*arguments))[1])
     store.save(draw(random, 10))
-    for seconds, expected in ((5.0, False), (9.9, False), (10.1, True), (10.2, False), (20.2, True)):
+    for seconds, expected in ((9.0, False), (14.1, False), (14.3, True), (14.4, False), (24.4, True)):
         clock[0] = seconds
         assert store.due() is expected
 

@@ -79,6 +79,7 @@ def test_a_region_graph_is_made_once_and_kept(mask, slide, monkeypatch):
 def test_an_interrupted_region_graph_goes_on_where_it_stopped(mask, slide, tmp_path, monkeypatch):
     whole = make_region_graph(mask, slide, predictor())
     (mask.folder / ".ntrm" / "region-graph.npz").unlink()
+    monkeypatch.setattr(checkpoints, "LEAST_S", 0)
     monkeypatch.setattr(checkpoints, "PAUSE", 0)
     add, seen = Pooling.add, []
 

@@ -22,6 +22,8 @@ from ntrm.core.io import whole_file
 
 FORMAT = "ntrm-checkpoint/4"
 FILES = ("checkpoint-0.bin", "checkpoint-1.bin")
+LEAST_S = 2.0
+"""Between two checkpoints, and before the first: what takes no longer is soon done again."""
 PAUSE = 20
 """A checkpoint is due once this many times as long has passed as the last one took: it never holds up the network."""
 MAX_HEAD = 1 << 24
@@ -46,13 +48,13 @@ class Checkpoints:
     def __init__(self, folder: Path, plan: str) -> None:
         self._folder, self._plan = folder, plan
         self._next = 0
-        self._last = -float("inf")
+        self._last = time.monotonic()
         self._cost = 0.0
 
     def due(self) -> bool:
         """Whether it is time for another one; if so, it is taken as begun."""
         now = time.monotonic()
-        if now - self._last < PAUSE * self._cost:
+        if now - self._last < max(LEAST_S, PAUSE * self._cost):
             return False
         self._last = now
         return True

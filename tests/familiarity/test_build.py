@@ -34,15 +34,16 @@ def seen(values, classes, section):
     return Observation(section, None, values.astype(np.float32), classes.astype(np.uint8))
 
 
+@pytest.mark.failed_once(474240140)
 def test_whitened_cells_of_a_class_have_unit_covariance_in_colour_and_in_texture(random):
-    mixing = np.eye(9) + random.normal(0, 0.2, (9, 9))
+    mixing = np.eye(9) + random.uniform(-0.08, 0.08, (9, 9))  # one that is nearly singular would meet the ridge
     some = [seen(random.normal(size=(4000, 9)) @ mixing + 3, np.full(4000, number % 2), number) for number in range(12)]
     known = class_statistics(some, 2)
     values = np.concatenate([each.values for each in some[1::2]]).astype(np.float64)
     np.testing.assert_allclose(known.means[1], values.mean(axis=0), atol=1e-4)
     covariance = np.cov((values - known.means[1].numpy()) @ known.whitening[1].numpy(), rowvar=False)
     for block in (slice(0, 3), slice(3, 9)):
-        np.testing.assert_allclose(covariance[block, block], np.eye(block.stop - block.start), atol=0.05)
+        np.testing.assert_allclose(covariance[block, block], np.eye(block.stop - block.start), atol=0.01)
     assert not known.whitening[:, :3, 3:].any()
     assert not known.whitening[:, 3:, :3].any()
 

@@ -89,6 +89,16 @@ def test_an_order_of_batches_changes_nothing_that_matters(batches):
     assert forward.iou == back.iou
 
 
+def test_nothing_is_kept_of_a_batch_but_its_part_of_the_sums(batches):
+    counted = tally(batches[:1])
+    before = [value.data_ptr() for value in counted._sums]
+    pixels = int(counted._sums[2].sum())
+    for output, target in batches[1:]:
+        counted.update(output, target)
+    assert [value.data_ptr() for value in counted._sums] == before
+    assert int(counted._sums[2].sum()) > pixels
+
+
 def test_only_ignored_pixels_are_refused(batches):
     unknown = [(output, torch.full_like(target, IGNORE)) for output, target in batches]
     with pytest.raises(DataError, match="no known pixel"):

@@ -38,19 +38,28 @@ NOT_VALIDATED = Scores(None, None, None, None, None, None)
 
 
 class ScoreAccumulator:
-    """Sums over validation batches; nothing is read back from the device before ``compute``."""
+    """Sums over validation batches; nothing is read back from the device before ``compute``.
+
+    They are added up at once: a tensor kept of every batch, however small, lies between large ones that are freed, and
+    the memory of a process on a CPU then grows by as much with each batch.
+    """
 
     def __init__(self, classes: int) -> None:
         self.classes = classes
-        self._batches: list[tuple[Tensor, ...]] = []
+        self._sums: tuple[Tensor, ...] = ()
 
     def update(self, output: Segmentation, target: Tensor) -> None:
         """Logits (B, K, H, W) and target (B, H, W) of one batch."""
         heads = [output.final] if output.coarse is None else [output.final, output.coarse]
-        nll = torch.stack([self._by_class(logits, target) for logits in heads])  # (heads, K)
+        nll = torch.stack([self._by_class(logits, target) for logits in heads]).detach()  # (heads, K)
         dice = dice_totals(output.final, target).detach()  # (2, K)
         confusion = confusion_tensor(target, output.final.argmax(dim=1), self.classes)  # (K, K)
-        self._batches.append((nll, dice, class_counts(target, self.classes), confusion))
+        batch = (_precise(nll), _precise(dice), class_counts(target, self.classes), confusion)
+        if self._sums:
+            for total, more in zip(self._sums, batch, strict=True):
+                total.add_(more)
+        else:
+            self._sums = batch
 
     def _by_class(self, logits: Tensor, target: Tensor) -> Tensor:
         """(K,) −log softmax(logits)[y], summed over the pixels of each class."""
@@ -61,9 +70,7 @@ class ScoreAccumulator:
 
     def compute(self, loss: SegmentationLoss, schema: LabelSchema) -> Scores:
         """Scores over all batches of all processes; ``loss`` gives the weights of classes, heads and Dice."""
-        all_nll, all_dice, all_counts, all_confusions = map(torch.stack, zip(*self._batches, strict=True))
-        counts, confusion = summed(all_counts.sum(dim=0)), summed(all_confusions.sum(dim=0))
-        nll = summed(_precise(all_nll).sum(dim=0))
+        nll, dice, counts, confusion = map(summed, self._sums)
         pixels = int(counts.sum())
         if not pixels:
             raise DataError(
@@ -74,8 +81,7 @@ class ScoreAccumulator:
         weights = loss.weights(counts).pow(loss.balance).to(nll)
         final, coarse = [*(nll @ weights / pixels).tolist(), None][:2]
         if loss.dice:
-            totals = summed(_precise(all_dice).sum(dim=0))
-            final += loss.dice * float(dice_of(totals, totals, counts))
+            final += loss.dice * float(dice_of(dice, dice, counts))
         scores = overlap(confusion.cpu().numpy(), schema)
         return Scores(
             loss=final + loss.coarse * (coarse or 0.0),

@@ -112,7 +112,8 @@ class Runs:
         runs = Runs((tall, wide), np.repeat(np.arange(tall) * wide, count) - -start // stride, self.value.take(chosen))
         if stride > 1:
             # A run may lie between two columns that are taken: then the next begins where it does, or in the next row.
-            runs = Runs(runs.shape, *(each[runs.start < runs.stop] for each in (runs.start, runs.value)))
+            kept = runs.start < runs.stop
+            runs = Runs(runs.shape, runs.start[kept], runs.value[kept])
         return runs.relabelled(runs.value)
 
 

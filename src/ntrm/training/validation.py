@@ -40,8 +40,8 @@ NOT_VALIDATED = Scores(None, None, None, None, None, None)
 class ScoreAccumulator:
     """Sums over validation batches; nothing is read back from the device before ``compute``.
 
-    They are added up at once: a tensor kept of every batch, however small, lies between large ones that are freed, and
-    the memory of a process on a CPU then grows by as much with each batch.
+    They are added up at once: where small tensors of every batch were kept, the memory of a process on a CPU grew by
+    tens of megabytes with each, probably since they lay between large ones that were freed.
     """
 
     def __init__(self, classes: int) -> None:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ntrm.models.base import Segmentation, SegmentationModel
-from ntrm.models.blocks import conv_bn_relu, initialise, scaled, upsample
+from ntrm.models.blocks import Classifier, conv_bn_relu, initialise, scaled, upsample
 from ntrm.models.encoders import ResNetEncoder, make_encoder
 from ntrm.models.unet import WIDTHS, UNetDecoder
 
@@ -33,8 +33,7 @@ class ResNetUNet(SegmentationModel):
         e1, e2, e3, e4, e5 = self.encoder.channels
         widths = [scaled(channels, width) for channels in WIDTHS]
         self.decoder = UNetDecoder(e5, (e4, e3, e2, e1, 0), widths)
-        self.classify = nn.Conv2d(widths[-1], classes, kernel_size=1)
-        initialise(self.classify)
+        self.classify = Classifier(widths[-1], classes)
 
     def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """Encoder, decoder, classes."""
@@ -78,8 +77,7 @@ class VGGUNet(SegmentationModel):
         self.encoder = VGGEncoder(width)
         widths = [scaled(channels, width) for channels in WIDTHS]
         self.decoder = UNetDecoder(self.encoder.channels[-1], self.encoder.channels[::-1], widths)
-        self.classify = nn.Conv2d(widths[-1], classes, kernel_size=1)
-        initialise(self.classify)
+        self.classify = Classifier(widths[-1], classes)
 
     def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """Encoder, decoder, classes."""

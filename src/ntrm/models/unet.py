@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from ntrm.core.errors import choices_error
-from ntrm.models.blocks import DecoderBlock, conv_bn_relu, initialise, scaled, upsample
+from ntrm.models.blocks import Classifier, DecoderBlock, conv_bn_relu, initialise, scaled, upsample
 from ntrm.models.encoders import ResNetEncoder, TimmEncoder, make_encoder
 
 WIDTHS = (256, 128, 96, 64, 32)
@@ -74,14 +74,12 @@ def first_half(
     return body, upper, head
 
 
-def second_half(classes: int, encoder: ResNetEncoder | TimmEncoder, width: float) -> tuple[UNetDecoder, nn.Conv2d]:
+def second_half(classes: int, encoder: ResNetEncoder | TimmEncoder, width: float) -> tuple[UNetDecoder, Classifier]:
     """From the 1/8 grid to input size: lower decoder (D2, E2 and E1 → D5) and classifier."""
     e1, e2, *_ = encoder.channels
     _, d2, d3, d4, d5 = _widths(width)
     lower = UNetDecoder(d2, (e2, e1, 0), (d3, d4, d5))
-    classify = nn.Conv2d(d5, classes, kernel_size=1)
-    initialise(classify)
-    return lower, classify
+    return lower, Classifier(d5, classes)
 
 
 def related_channels(width: float) -> int:

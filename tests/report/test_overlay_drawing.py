@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +19,7 @@ from ntrm.report.overlay_drawing import (
     piece_badges,
     scale_bar,
     ticks,
+    with_fitting_letters,
 )
 from ntrm.results import documents
 from ntrm.results.documents import Measure
@@ -74,6 +76,33 @@ def test_labels_stay_in_the_picture_and_off_each_other(random):
             assert shared(mark.label, whole) == pytest.approx(mark.label.width * mark.label.height)
             for other in marks[:at]:
                 assert shared(mark.label, other.label) < 0.2 * mark.label.width * mark.label.height
+
+
+def many_lines(random, count, frame):
+    starts = random.uniform((0, 0), (frame.height, frame.width), (count, 2))
+    ends = starts + random.uniform(-30, 30, (count, 2))
+    return [measured("deep_clearance", (tuple(a), tuple(b))) for a, b in zip(starts, ends, strict=True)]
+
+
+@pytest.mark.parametrize(("count", "smaller"), [(0, 1.0), (8, 1.0), (36, 0.4989), (300, 0.4)])
+def test_letters_become_smaller_where_labels_would_cover_the_picture(count, smaller, random):
+    # "deep 1.00 mm" takes 12 · 0.62 · 1.25 · 30² = 8,370 px², and an eighth of the picture is 75,000.
+    frame = Frame(1000.0, 600.0, 1.0, 1.0, 30.0)
+    fitting = with_fitting_letters(frame, many_lines(random, count, frame))
+    assert fitting.font == pytest.approx(30 * smaller, abs=1e-3)
+    assert replace(fitting, font=30.0) == frame
+
+
+def test_labels_of_a_hundred_pieces_can_be_read(random):
+    frame = Frame(3000.0, 3000.0, 1.0, 1.0, 50.0)
+    measures = many_lines(random, 300, frame)
+
+    def hidden(frame):
+        """Mean share of a label that another one covers."""
+        labels = [mark.label for mark in line_marks(measures, frame)]
+        return np.mean([sum(shared(a, b) for b in labels if b is not a) / (a.width * a.height) for a in labels])
+
+    assert hidden(with_fitting_letters(frame, measures)) < 0.02 < hidden(frame)
 
 
 def test_a_label_gives_way_to_what_is_taken():

@@ -91,6 +91,20 @@ def test_the_stage_shows_lines_with_their_lengths(results):
     assert all(source.startswith("data:image/") for source in page.xpath("//img/@src"))
 
 
+def test_labels_of_many_pieces_are_smaller_and_the_scale_bar_is_not(results):
+    slide = read_slide(results / "two")
+    crowd = replace(slide, pieces=slide.pieces * 50)
+
+    def fonts(slide):
+        page = html.fromstring(render("stage.html", stage=stage(slide, read_pictures(results / "two", slide))))
+        *_, bar = page.iter("text")
+        return float(page.find(".//svg").get("font-size")), float(bar.get("font-size"))
+
+    labels, bar = fonts(slide)
+    assert labels == bar
+    assert fonts(crowd) == (pytest.approx(0.4 * labels, abs=0.01), bar)
+
+
 @pytest.mark.parametrize("name", ["mask.ome.tif", "slide.jpg"])
 def test_damaged_pictures_are_told_with_what_to_do(results, random, name):
     folder = results / "one"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -31,6 +31,10 @@ INK, PAPER = "#1d1d22", "#ffffff"
 
 LETTER_WIDTH, LINE_HEIGHT = 0.62, 1.25
 """Of the font's size; generous for the fonts in use."""
+MOST_COVERED = 1 / 8
+"""Of a picture by labels together; where there are more of them, letters become smaller."""
+SMALLEST_LETTERS = 0.4
+"""Of the usual size."""
 OVERSAMPLING = 4
 """Lines are drawn so many times larger and then reduced: Pillow's own have jagged edges."""
 BAND_ROWS = 64
@@ -107,21 +111,37 @@ class ScaleBar:
     """In pixels of the picture."""
 
 
+def with_fitting_letters(frame: Frame, measures: Iterable[tuple[str, Measure]]) -> Frame:
+    """The frame with letters so small that the labels of many pieces leave something of the picture to be seen."""
+    letters = sum(len(text) for text, _, _ in _shown(measures))
+    room = MOST_COVERED * frame.width * frame.height / max(1, letters)
+    fitting = math.sqrt(room / (LETTER_WIDTH * LINE_HEIGHT))
+    return replace(frame, font=min(frame.font, max(fitting, SMALLEST_LETTERS * frame.font)))
+
+
 def line_marks(measures: Iterable[tuple[str, Measure]], frame: Frame, taken: Sequence[Box] = ()) -> list[Mark]:
     """Lines with labels that avoid each other, the lines, the picture's edge and what is taken."""
-    shown = [(key, m) for key, m in measures if key in LINES and m.line_px is not None and m.value is not None]
-    ends = [tuple(frame.point(*point) for point in measure.line_px or ()) for _, measure in shown]
+    shown = _shown(measures)
+    ends = [tuple(frame.point(*point) for point in line) for _, _, line in shown]
     lines = np.array(ends).reshape(-1, 2, 1, 2)
     points = (lines[:, 0] + (lines[:, 1] - lines[:, 0]) * (np.arange(25) / 24)[:, None]).reshape(-1, 2)
     boxes = np.empty((len(taken) + len(shown), 4))  # what is taken: the labels so far come after ``taken``
     boxes[: len(taken)] = np.array([*map(astuple, taken)]).reshape(-1, 4)
     marks: list[Mark] = []
-    for (key, measure), (start, end) in zip(shown, ends, strict=True):
-        name, colour = LINES[key]
-        text, count = f"{name} {measure.value:.2f} mm", len(taken) + len(marks)
+    for (text, colour, _), (start, end) in zip(shown, ends, strict=True):
+        count = len(taken) + len(marks)
         boxes[count] = _best_label(text, start, end, frame, boxes[:count], points)
         marks.append(Mark(text, colour, start, end, Box(*boxes[count].tolist())))
     return marks
+
+
+def _shown(measures: Iterable[tuple[str, Measure]]) -> list[tuple[str, str, tuple[Point, Point]]]:
+    """Text and colour of what is drawn, and the ends of its line (row and column of the mask)."""
+    return [
+        (f"{LINES[key][0]} {measure.value:.2f} mm", LINES[key][1], measure.line_px)
+        for key, measure in measures
+        if key in LINES and measure.line_px is not None and measure.value is not None
+    ]
 
 
 def measures_of(pieces: Sequence[PieceSummary]) -> list[tuple[str, Measure]]:
@@ -228,17 +248,18 @@ def annotated(
     the top.
     """
     height, width = picture.shape[:2]
-    size = font_size(width, height)
-    frame = Frame(width, height, width / mask_shape[1], height / mask_shape[0], size)
-    canvas, font = Image.fromarray(picture), _font(size)
-    marks = line_marks(measures_of(pieces), frame)
+    size, measures = font_size(width, height), measures_of(pieces)
+    whole = Frame(width, height, width / mask_shape[1], height / mask_shape[0], size)
+    frame = with_fitting_letters(whole, measures)
+    canvas, font, small = Image.fromarray(picture), _font(size), _font(frame.font)
+    marks = line_marks(measures, frame)
     for mark in marks:
-        _draw_mark(canvas, mark, size)
+        _draw_mark(canvas, mark, frame.font)
     for badge in piece_badges(pieces, frame):
-        _draw_badge(canvas, badge, font)
+        _draw_badge(canvas, badge, small)
     for mark in marks:
-        _draw_text(canvas, (mark.label.left, mark.label.top), mark.text, font, mark.colour)
-    _draw_scale_bar(canvas, scale_bar(frame, mpp_x), font)
+        _draw_text(canvas, (mark.label.left, mark.label.top), mark.text, small, mark.colour)
+    _draw_scale_bar(canvas, scale_bar(whole, mpp_x), font)
     if note:
         _draw_text(canvas, (size, size / 2), note, font, INK)
     return np.asarray(with_legend(canvas, _tissues(schema, fractions, seen or {}), size))

@@ -225,7 +225,7 @@ def resolutions():
             name,
             mpp,
             {"pixel accuracy": Estimate(high - 0.1, high - 0.12, high - 0.09), "mean IoU": Estimate(low - 0.1)},
-            {"seconds per section": 40 / mpp**2, "GPU memory of one training step (GB)": 3.0 / mpp},
+            {"seconds per section": 40 / mpp**2, "GPU memory of one training step (MB)": 3000 / mpp},
             {"pixel accuracy": high, "mean IoU": low},
         )
         for (name, (high, low)), mpp in zip(paper.items(), (1.34, 3.35, 6.7), strict=True)
@@ -245,6 +245,7 @@ def test_scores_and_costs_stand_from_coarse_to_fine(resolutions):
     heights = [bar.get_height() for bar in costs[0].patches]
     assert heights == pytest.approx([40 / mpp**2 for mpp in (6.7, 3.35, 1.34)])
     assert [text.get_text().split("\n")[1] for text in costs[0].texts] == ["× 1", "× 4", "× 25"]
+    assert [text.get_text().split("\n")[0] for text in costs[1].texts] == ["448", "896", "2,239"]
     assert "hollow: in the paper" in words(figure)
     assert not stumbles(figure)
 

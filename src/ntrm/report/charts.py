@@ -350,6 +350,7 @@ def _draw_cost(axes: Any, rows: Sequence[ResolutionRow], name: str) -> None:
     for k, cost in known:
         axes.bar(k, cost, width=0.6, color=BLUE, alpha=0.85)
         times = f"\n× {cost / least:.3g}" if cost > 0 else ""
-        axes.text(k, cost, f"{cost:.3g}{times}", fontsize=8, color=INK, ha="center", va="bottom")
+        said = f"{cost:.3g}" if cost < 1000 else f"{cost:,.0f}"  # thousands, not 1.15e+03
+        axes.text(k, cost, f"{said}{times}", fontsize=8, color=INK, ha="center", va="bottom")
     axes.set_ylim(0, 1.2 * max((cost for _, cost in known), default=1.0) or 1.0)
     set_title(axes, "\n".join(textwrap.wrap(plain(name), 22)))

@@ -1,4 +1,4 @@
-"""Links lead somewhere, and every command and option that the pages mention exists."""
+"""Links lead somewhere, tables are whole, and every command and option that the pages mention exists."""
 
 import re
 import shlex
@@ -29,6 +29,16 @@ def leads_somewhere(page, target):
     goal = (page.parent / path).resolve() if path else page
     inside = goal.is_relative_to(ROOT) and goal.exists()
     return inside and (not anchor or anchor in anchors(goal))
+
+
+@pages
+def test_tables_are_whole(page):
+    for rows in re.findall(r"(?:^ *\|.*\n?)+", prose(page), re.M):
+        header, rule, *body = rows.splitlines()
+        assert re.fullmatch(r" *\|( *:?-+:? *\|)+", rule), f"a table without a head, or cut in two: {header}"
+        cells = {len(re.findall(r"\|", re.sub(r"`[^`]*`|\\\|", "", row))) for row in (header, *body)}
+        assert len(cells) == 1, f"rows of different lengths below {header}"
+        assert body
 
 
 def test_the_index_leads_to_every_page():

@@ -6,8 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.analysis.blocks import BCC, BKG, BOTTOM, HYP, IEC, KER, LEFT, RET, RIGHT, SCC, TOP, block, far_apart
 
+from ntrm.analysis import outline
 from ntrm.analysis.cancers import NO_TUMOUR_CLASSES
-from ntrm.analysis.measure import FRAGMENTED, NO_TUMOUR, NOTHING_INVADES, SCAN_EDGE, Measured, measure_piece
+from ntrm.analysis.measure import (
+    ELSEWHERE,
+    FRAGMENTED,
+    NO_TUMOUR,
+    NOTHING_INVADES,
+    SCAN_EDGE,
+    Measured,
+    measure_piece,
+)
 from ntrm.analysis.outline import NO_SURFACE, NO_SURFACE_CLASSES, NO_TISSUE
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
@@ -130,6 +139,27 @@ def test_what_cannot_be_assessed_says_why():
     assert split.clearance.least.reason == FRAGMENTED
     assert split.depth.value == pytest.approx(0.0067 * 30)
     assert (split.orientation.value + 90) % 360 == pytest.approx(90, abs=1)
+
+
+@pytest.mark.parametrize("fineness", [1, 3])
+def test_no_depth_is_taken_from_one_section_to_another(fineness, monkeypatch):
+    """Two sections in one piece: the lower one is smaller, and its tumour lies far from the surface of the upper."""
+    mask = np.concatenate([block(), block()[:, ::-1]])
+    mask[110 + BOTTOM - 20 : 220] = IGNORE
+    monkeypatch.setattr(outline, "MOST_PIXELS", mask.size)
+
+    def depth(*tumours):
+        drawn = mask.copy()
+        for top in tumours:
+            drawn[top : top + 10, 60:80] = BCC
+        fine = np.kron(drawn, np.ones((fineness, fineness), dtype=np.uint8))
+        found = measure_piece(fine, SKIN, Resolution.square(6.7 / fineness))
+        assert (found.outline.stride, found.outline.fragments) == (fineness, 2)
+        return found.depth
+
+    assert depth(40).value == pytest.approx(0.0067 * 30, abs=0.0067)
+    assert depth(150).reason == ELSEWHERE
+    assert depth(40, 150).reason == ELSEWHERE
 
 
 @pytest.mark.parametrize("value", [BKG, IGNORE, KER])

@@ -8,7 +8,8 @@ The margin is *lateral* from either end of the surface to where it first faces a
 shave does, its tips are the lateral margin.
 
 *Depth of invasion* is the greatest distance, over the pixels of BCC and SCC, to the nearest pixel above the surface;
-keratin is above it. Carcinoma in situ (IEC) does not invade. Stray specks of tumour count for neither.
+keratin is above it. Carcinoma in situ (IEC) does not invade. Stray specks of tumour count for neither. Of a piece in
+several parts only the body, its largest, has a surface: tumour in another part has no depth, and so the piece has none.
 
 *Orientation* is the direction of the mean outward normal along the surface: 0° faces the top of the image, 90° its
 right side, clockwise. A stretch weighs by its length as seen from that side: the flanks of a bulge count no more than
@@ -50,6 +51,7 @@ SCAN_EDGE = "the piece is cut by the scan's edge"
 NO_TUMOUR = "no tumour in the piece"
 NO_MARGIN = "margin not identifiable: no stretch of the outline was cut"
 NOTHING_INVADES = "no invasive tumour in the piece"
+ELSEWHERE = "fragmented: tumour lies in a part whose surface cannot be told"
 ALL_AROUND = "the surface faces all sides: none is up"
 
 
@@ -225,6 +227,8 @@ def _depth(outline: Outline, tumour: Tumour, touches_edge: bool) -> Measured:
     if not tumour.known or reason:
         return _not_assessed(DEPTH, reason if tumour.known else NO_TUMOUR_CLASSES)
     surface, rim = outline.surface, tumour.rim
+    if outline.fragments > 1 and not outline.holds(rim).all():
+        return _not_assessed(DEPTH, ELSEWHERE)
     depth_um, deepest, above = extreme_of(surface * outline.scale_um, rim * outline.scale_um, largest=True)
     (top, bottom) = surface[above].tolist(), rim[deepest].tolist()
     return Measured(DEPTH, depth_um / 1000.0, line=((top[0], top[1]), (bottom[0], bottom[1])))

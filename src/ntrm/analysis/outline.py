@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from scipy import ndimage
@@ -62,6 +63,10 @@ class Outline:
     """Components that hold a fair fraction of the tissue."""
     bulk: Ints | None
     """Top, left, bottom and right (first and last pixels) of the body without thin spurs; None if it is but spurs."""
+    body: Runs | None = None
+    """What lies within, in the pixels that were used; None where there is no tissue."""
+    corner: tuple[int, int] = (0, 0)
+    """Where the body's array begins in these."""
     reason: str = ""
     """Why there is no surface; empty where there is one."""
 
@@ -74,6 +79,16 @@ class Outline:
     def step_um(self) -> Floats:
         """The same for the pixels that were used."""
         return self.scale_um * self.stride
+
+    def holds(self, pixels: Ints) -> Where:
+        """(n,) whether pixels (n, 2) of the mask lie in the body, or beside it."""
+        found = np.zeros(len(pixels), dtype=bool)
+        if self.body is not None:
+            last = np.array(self.body.shape) - 1
+            for step in product((-1, 0, 1), repeat=2):
+                row, column = (pixels // self.stride - self.corner + step).clip(0, last).T
+                found |= self.body.value[self.body.at(row * self.body.shape[1] + column)]
+        return found
 
     @cached_property
     def surface(self) -> Floats:
@@ -162,13 +177,15 @@ def trace_thinned(thinned: Runs, stride: int, schema: LabelSchema, resolution: R
         covered=covered,
         fragments=fragments,
         bulk=None if bulk is None else (bulk + np.tile(corner, 2)) * stride,
+        body=body,
+        corner=(int(corner[0]), int(corner[1])),
         reason="" if enough else NO_SURFACE,
     )
 
 
 def _nothing(resolution: Resolution, stride: int, reason: str) -> Outline:
     none, never = np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=bool)
-    return Outline(resolution, stride, none.astype(np.float64), none, none, never, never, 0, None, reason)
+    return Outline(resolution, stride, none.astype(np.float64), none, none, never, never, 0, None, reason=reason)
 
 
 def _cropped(runs: Runs, schema: LabelSchema) -> tuple[Runs, Ints]:

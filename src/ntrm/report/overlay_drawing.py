@@ -111,6 +111,24 @@ class ScaleBar:
     """In pixels of the picture."""
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """All that is drawn of the pieces, and the frame with the size of its letters."""
+
+    frame: Frame
+    badges: Sequence[Badge]
+    marks: Sequence[Mark]
+
+    @classmethod
+    def of(cls, pieces: Sequence[PieceSummary], frame: Frame) -> Drawn:
+        """``frame`` has the usual letters."""
+        measures = [named for piece in pieces for named in piece.measurements.items()]
+        frame = with_fitting_letters(frame, measures)
+        badges = piece_badges(pieces, frame)
+        taken = [Box(b.centre[0] - b.radius, b.centre[1] - b.radius, 2 * b.radius, 2 * b.radius) for b in badges]
+        return cls(frame, badges, line_marks(measures, frame, taken))
+
+
 def with_fitting_letters(frame: Frame, measures: Iterable[tuple[str, Measure]]) -> Frame:
     """The frame with letters so small that the labels of many pieces leave something of the picture to be seen."""
     letters = sum(len(text) for text, _, _ in _shown(measures))
@@ -142,11 +160,6 @@ def _shown(measures: Iterable[tuple[str, Measure]]) -> list[tuple[str, str, tupl
         for key, measure in measures
         if key in LINES and measure.line_px is not None and measure.value is not None
     ]
-
-
-def measures_of(pieces: Sequence[PieceSummary]) -> list[tuple[str, Measure]]:
-    """The measurements of all pieces with their names."""
-    return [named for piece in pieces for named in piece.measurements.items()]
 
 
 def piece_badges(pieces: Sequence[PieceSummary], frame: Frame) -> list[Badge]:
@@ -248,18 +261,17 @@ def annotated(
     the top.
     """
     height, width = picture.shape[:2]
-    size, measures = font_size(width, height), measures_of(pieces)
-    whole = Frame(width, height, width / mask_shape[1], height / mask_shape[0], size)
-    frame = with_fitting_letters(whole, measures)
-    canvas, font, small = Image.fromarray(picture), _font(size), _font(frame.font)
-    marks = line_marks(measures, frame)
-    for mark in marks:
-        _draw_mark(canvas, mark, frame.font)
-    for badge in piece_badges(pieces, frame):
+    size = font_size(width, height)
+    frame = Frame(width, height, width / mask_shape[1], height / mask_shape[0], size)
+    drawn = Drawn.of(pieces, frame)
+    canvas, font, small = Image.fromarray(picture), _font(size), _font(drawn.frame.font)
+    for mark in drawn.marks:
+        _draw_mark(canvas, mark, drawn.frame.font)
+    for badge in drawn.badges:
         _draw_badge(canvas, badge, small)
-    for mark in marks:
+    for mark in drawn.marks:
         _draw_text(canvas, (mark.label.left, mark.label.top), mark.text, small, mark.colour)
-    _draw_scale_bar(canvas, scale_bar(whole, mpp_x), font)
+    _draw_scale_bar(canvas, scale_bar(frame, mpp_x), font)
     if note:
         _draw_text(canvas, (size, size / 2), note, font, INK)
     return np.asarray(with_legend(canvas, _tissues(schema, fractions, seen or {}), size))

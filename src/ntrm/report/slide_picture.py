@@ -17,17 +17,7 @@ from ntrm.core.labels import RGB, LabelSchema, rgb_of, safe_palette
 from ntrm.core.pixels import OPACITY, mean_colours, sampled, size_within
 from ntrm.core.png import palette_pngs
 from ntrm.report.html import data_uri
-from ntrm.report.overlay_drawing import (
-    Box,
-    Frame,
-    font_size,
-    line_marks,
-    measures_of,
-    piece_badges,
-    scale_bar,
-    ticks,
-    with_fitting_letters,
-)
+from ntrm.report.overlay_drawing import Drawn, Frame, font_size, scale_bar, ticks
 from ntrm.results.documents import AGAIN, Slide
 from ntrm.results.mask_file import check_shape, colours_in, opened_mask, schema_of
 from ntrm.results.paths import PICTURE
@@ -131,21 +121,18 @@ def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
     layers = zip(palettes, layer_pngs(pictures.stored.labels, [*palettes.values()], clear), strict=True)
     height, width = slide.grid.height, slide.grid.width
     scale = UNITS / max(height, width)
-    font, measures = 1.1 * font_size(UNITS, UNITS), measures_of(slide.pieces)
-    frame = with_fitting_letters(Frame(width * scale, height * scale, scale, scale, font), measures)
-    badges = piece_badges(slide.pieces, frame)
-    taken = [Box(b.centre[0] - b.radius, b.centre[1] - b.radius, 2 * b.radius, 2 * b.radius) for b in badges]
-    marks = line_marks(measures, frame, taken)
+    frame = Frame(width * scale, height * scale, scale, scale, 1.1 * font_size(UNITS, UNITS))
+    drawn = Drawn.of(slide.pieces, frame)
     return {
         "slide_id": slide.slide_id,
         "width": width,
         "height": height,
         "plain": data_uri(pictures.stored.plain, "jpeg"),
         "tints": {name: data_uri(layer, "png") for name, layer in layers},
-        "frame": frame,
-        "font": font,
+        "frame": drawn.frame,
+        "bar_font": frame.font,
         # A line too short to be seen has no ends, and is drawn as a ring.
-        "lines": [(mark, ticks(mark, 0.7 * frame.font)) for mark in marks],
-        "badges": badges,
+        "lines": [(mark, ticks(mark, 0.7 * drawn.frame.font)) for mark in drawn.marks],
+        "badges": drawn.badges,
         "bar": scale_bar(frame, slide.grid.mpp[0]),
     }

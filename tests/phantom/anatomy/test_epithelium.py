@@ -33,9 +33,12 @@ def test_an_atrophic_epidermis_is_thin_and_flat(seed):
     assert changed.std() < 0.5 * before.std()
 
 
+@pytest.mark.failed_once(1442300222)  # thickest where the epidermis is thin
 def test_an_acanthotic_epidermis_is_thick(seed):
     changed, before = thickness(seed, acanthotic=1.0, acanthotic_fraction=(1.0, 1.0), acanthosis=(170.0, 170.0))
-    assert changed.max() > 170.0
+    most = 170.0 / before.mean()
+    # Where the thickening is complete; it seldom ends before that.
+    assert 1 + 0.3 * (most - 1) < (changed / before).max() <= most * (1 + 1e-5)
     assert (changed >= before - 1e-3).mean() > 0.99
 
 

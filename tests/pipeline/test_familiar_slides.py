@@ -64,7 +64,7 @@ def test_a_tile_too_small_to_be_a_piece_is_judged_and_its_cancers_are_not_assess
     for row in (plain, strange):
         assert (row["pieces"], row["cancer_SCC"]) == ("0", "not assessed")
         assert float(row["tissue_area_mm2"]) > 0.05
-    assert float(strange["familiarity_p"]) < 1e-9 < 1e-3 < float(plain["familiarity_p"])
+    assert float(strange["familiarity_p"]) < 1e-3 < float(plain["familiarity_p"])
     assert strange["familiarity"] == UNFAMILIAR
     found = read_slide(tmp_path / "plain" / "a").cancers["SCC"]
     assert (found.present, found.confidence) == (None, None)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ntrm.core.labels import RGB
-from ntrm.report.overlay_drawing import Picture, font_size, with_legend
+from ntrm.report.overlay_drawing import Picture, with_legend
+from ntrm.report.overlay_layout import font_size
 
 BETWEEN_BELOW = 0.1
 """P-value below which a window is neither like nor unlike."""

@@ -59,7 +59,10 @@ def test_a_class_of_few_cells_or_sections_is_compared_with_all_cells(random):
         np.testing.assert_allclose(known.means[number], together.mean(axis=0), atol=1e-5)
 
 
-def test_cells_of_an_image_are_those_of_its_windows(predictor, random):
+@pytest.mark.failed_once(2138292116)  # cells of which two classes have one half each
+def test_cells_of_an_image_are_those_of_its_windows(by_colour, random):
+    network = make_network().describe(temperature=20.0)  # unsure: where classes share a cell, the noise decides
+    predictor = Predictor(network, "cpu", batch=8)
     image = stained(paint(random), random)
     found = observe(predictor, image, 7)
     schema, stitching = predictor.config.schema, Stitching(64)

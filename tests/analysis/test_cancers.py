@@ -246,6 +246,9 @@ def test_what_does_not_fit_is_refused(random):
     for wrong in (np.full(mask.shape, np.nan), np.full(mask.shape, 7.0)):
         with pytest.raises(DataError, match="no confidences"):
             cancer_types(mask, wrong, SKIN, MPP)
+    for label in (256 + SKIN.index("BCC"), SKIN.index("BCC") - 256, SKIN.index("BCC") + 0.5):
+        with pytest.raises(DataError, match="no class"):
+            cancer_types(np.full(mask.shape, label), None, SKIN, MPP)
 
 
 def test_the_rule_finds_the_cancers_of_synthetic_sections(sections):

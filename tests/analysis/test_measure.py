@@ -1,10 +1,12 @@
 """Clearance, depth and orientation against hand-made blocks, brute force and the ground truth of the phantom."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.analysis.blocks import BCC, BKG, BOTTOM, HYP, IEC, KER, LEFT, RET, RIGHT, SCC, TOP, block, far_apart
+from tests.analysis.blocks import BCC, BKG, BOTTOM, EPI, HYP, IEC, KER, LEFT, RET, RIGHT, SCC, TOP, block, far_apart
 
 from ntrm.analysis import outline
 from ntrm.analysis.cancers import NO_TUMOUR_CLASSES
@@ -109,12 +111,54 @@ def test_keratin_that_reaches_down_does_not_lower_the_surface():
     assert measure_piece(mask, SKIN, MPP).depth.value == pytest.approx(plain, abs=0.0068)
 
 
-def test_a_tumour_that_is_cut_through_has_no_clearance():
+@pytest.mark.parametrize("fineness", [1, 2, 3, 4])
+def test_a_tumour_that_is_cut_through_has_no_clearance(fineness, monkeypatch, random):
+    """Exactly none, wherever it lies; of a mask that is thinned, a clearance is never too large."""
+    monkeypatch.setattr(outline, "MOST_PIXELS", block().size)
+    for away, left in product((0, 7), random.integers(LEFT + 30, 120, 6)):
+        fine = np.kron(block(), np.ones((fineness, fineness), dtype=np.uint8))
+        bottom, place = BOTTOM * fineness - int(random.integers(fineness)), int(left) * fineness
+        fine[bottom:] = IGNORE
+        fine[80 * fineness - 20 : bottom - away, place : place + 12 * fineness] = BCC
+        found = measure_piece(fine, SKIN, Resolution.square(6.7 / fineness))
+        assert found.outline.stride == fineness
+        assert found.clearance.least == found.clearance.deep
+        assert found.clearance.lateral.value > 0.1
+        pixel_mm = 0.0067 / fineness
+        assert found.clearance.deep.value <= away * pixel_mm + 1e-9
+        assert found.clearance.deep.value >= (away - fineness + 1) * pixel_mm - 1e-9
+
+
+@pytest.mark.parametrize("neck", [8, 40])
+def test_depth_of_a_tumour_that_stands_out_is_that_of_all_its_pixels(neck):
+    """A ball on a neck, with epidermis around it: the surface lies on nearly all sides, the deepest pixel within."""
+    mask = block(BKG)
+    mask[mask == KER] = BKG
+    mask = np.concatenate([np.full((120, 180), BKG, dtype=np.uint8), mask])
+    row, column = np.ogrid[: mask.shape[0], : mask.shape[1]]
+    ball = (row - 84) ** 2 + (column - 90) ** 2
+    mask[80 : 120 + TOP + 4, 90 - neck // 2 : 90 + neck // 2] = RET
+    mask[ball <= 48**2] = EPI
+    mask[ball <= 45**2] = SCC
+    found = measure_piece(mask, SKIN, MPP)
+    tumour = np.argwhere(mask == SCC)
+    distances = far_apart(tumour, found.outline.surface, (6.7, 6.7)).min(axis=1)
+    assert found.depth.value == pytest.approx(distances.max() / 1000)
+    assert found.depth.value > 0.3
+    assert found.depth.line[1] == tuple(map(float, tumour[distances.argmax()]))
+
+
+@pytest.mark.parametrize("size", [12, 22])
+def test_tumour_in_a_loose_bit_is_measured_neither_to_the_margin_nor_from_the_surface(size):
     mask = block()
-    mask[80:BOTTOM, 50:60] = BCC
-    found = measure_piece(mask, SKIN, MPP).clearance
-    assert (found.deep.value, found.least) == (0.0, found.deep)
-    assert found.lateral.value > 0.2
+    mask[40:50, 60:80] = BCC
+    alone = measure_piece(mask, SKIN, MPP)
+    assert None not in (alone.clearance.deep.value, alone.clearance.lateral.value, alone.depth.value)
+    mask = np.concatenate([mask, np.full((40, 180), IGNORE, dtype=np.uint8)])
+    mask[BOTTOM + 20 : BOTTOM + 20 + size, 60 : 60 + size] = BCC
+    found = measure_piece(mask, SKIN, MPP)
+    assert found.outline.fragments == 1
+    assert {found.clearance.deep.reason, found.clearance.lateral.reason, found.depth.reason} == {ELSEWHERE}
 
 
 def without(mask, *labels):

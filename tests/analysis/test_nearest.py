@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from tests.analysis.blocks import far_apart
 
-from ntrm.analysis.nearest import extreme_of, nearest_of
+from ntrm.analysis.nearest import closest, farthest, nearest_of
+from ntrm.analysis.runs import runs_of
 
 
 def clouds(random, places, asked, spread):
@@ -29,12 +30,24 @@ def test_what_is_too_far_away_is_infinitely_so(random):
     assert on_the_line.tolist() == [40.0]
 
 
-@pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("spread", [4, 60, 900])
-def test_the_extreme_is_that_of_all(random, largest, spread):
+def test_the_closest_is_that_of_all(random, spread):
     places, asked = clouds(random, 12, 200, spread)
     every, _ = nearest_of(places, asked)
-    distance, point, place = extreme_of(places, asked, largest=largest)
-    assert point == (every.argmax() if largest else every.argmin())
+    distance, point, place = closest(places, asked)
+    assert point == every.argmin()
     assert distance == every[point]
     assert distance == pytest.approx(float(np.hypot(*(asked[point] - places[place]))))
+
+
+@pytest.mark.parametrize("scale", [(6.7, 6.7), (0.5, 0.8), (40.0, 3.0), (90.0, 120.0)])
+@pytest.mark.parametrize("share", [0.02, 0.97])
+def test_the_farthest_pixel_is_that_of_all(random, scale, share):
+    inside = random.random((90, 140)) < share
+    inside[random.integers(90), random.integers(140)] = True
+    scale, places = np.array(scale), random.uniform(-20, 160, (random.integers(1, 40), 2))
+    every, _ = nearest_of(places * scale, np.argwhere(inside) * scale)
+    distance, pixel, place = farthest(places * scale, runs_of(inside), scale)
+    assert distance == every.max()
+    assert inside[tuple(pixel)]
+    assert distance == pytest.approx(float(np.hypot(*((pixel - places[place]) * scale))))

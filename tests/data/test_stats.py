@@ -68,6 +68,9 @@ def test_tissues_per_tile_equal_sets_over_blocks(rows, columns, size, seed):
 def test_an_index_without_a_class_is_an_error():
     with pytest.raises(DataError, match="4, 254"):
         pixel_counts(np.array([[0, 4, 254, IGNORE]]), classes=K)
+    for strange in ([-1, 0], [0, 265], [1 << 40, 0], [0.5, 1.0]):
+        with pytest.raises(DataError, match="no class"):
+            pixel_counts(np.array([strange]), classes=K)
 
 
 def draw_masks(seed, number, side=40):

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from ntrm.analysis.nearest import nearest_of
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import Regions, scan_mask
-from ntrm.analysis.runs import Ints, Where
+from ntrm.analysis.runs import Ints, Runs, Where
 from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.core.mpp import Resolution
+from ntrm.data.stats import pixel_counts
 from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2, CancerFinding, CancerRegions, finding_of
 
 NEST_UM = 250.0
@@ -36,6 +37,10 @@ ONLY_STRAYS = f"too little tumour to go by: below {SMALLEST_REGION_MM2:g} mm² e
 class Tumour:
     """The tumour of one piece."""
 
+    counts: Where
+    """(R,) which regions of the piece it consists of."""
+    inside: Runs
+    """Where it is."""
     rim: Ints
     """(n, 2) row and column of the pixels that touch anything else."""
     strays: int
@@ -80,6 +85,7 @@ def cancer_types(
         raise DataError("these are no confidences", got=got, expected="probabilities from 0 to 1")
     if not set(CANCERS) & set(schema.names):
         return ()
+    pixel_counts(mask, len(schema))  # refuses what would become another label as a byte
     return cancers_of(scan_mask(mask.astype(np.uint8), schema, resolution, confidence=confidence).table, schema)
 
 
@@ -128,7 +134,8 @@ def tumour_of(
     ours = np.isin(table.tissue, wanted)
     firm = ours & np.isin(table.tissue, sure) & (table.area_mm2 >= SMALLEST_REGION_MM2)
     counts = firm | _nests(regions, firm, ours & ~firm)
-    return Tumour(regions.rim(counts), int(ours.sum()) - int(counts.sum()), bool(wanted))
+    strays = int(ours.sum()) - int(counts.sum())
+    return Tumour(counts, regions.within(counts), regions.rim(counts), strays, bool(wanted))
 
 
 def _nests(regions: Regions, firm: Where, others: Where) -> Where:

@@ -1,15 +1,16 @@
 """Clearance, depth of invasion and orientation of one piece: numbers, or the reason why there is none.
 
 *Clearance* is the smallest distance from tumour to the margin that the knife made, deep and lateral apart. It runs
-between the middles of pixels, less one pixel, as neighbours lie one pixel apart although nothing lies between them: a
-tumour that the cut goes through has a clearance of 0. The natural surface, tears, holes and loose bits are no margin.
-The margin is *lateral* from either end of the surface to where it first faces away from the surface nearest to it
-(within ``DEEP_WITHIN_DEG``, over at least ``DEEP_RUN_UM``); what lies between is *deep*. Where a piece tapers, as a
-shave does, its tips are the lateral margin.
+between the middles of pixels, less one pixel of the outline, as neighbours lie one pixel apart although nothing lies
+between them: a tumour that the cut goes through has a clearance of 0. The natural surface, tears, holes and loose bits
+are no margin. The margin is *lateral* from either end of the surface to where it first faces away from the surface
+nearest to it (within ``DEEP_WITHIN_DEG``, over at least ``DEEP_RUN_UM``); what lies between is *deep*. Where a piece
+tapers, as a shave does, its tips are the lateral margin.
 
 *Depth of invasion* is the greatest distance, over the pixels of BCC and SCC, to the nearest pixel above the surface;
-keratin is above it. Carcinoma in situ (IEC) does not invade. Stray specks of tumour count for neither. Of a piece in
-several parts only the body, its largest, has a surface: tumour in another part has no depth, and so the piece has none.
+keratin is above it. Carcinoma in situ (IEC) does not invade. Stray specks of tumour count for neither. Only the body of
+a piece, its largest part, has a surface and a margin that are known: where tumour lies in another part, be it a loose
+bit, a piece has neither clearance nor depth.
 
 *Orientation* is the direction of the mean outward normal along the surface: 0° faces the top of the image, 90° its
 right side, clockwise. A stretch weighs by its length as seen from that side: the flanks of a bulge count no more than
@@ -27,13 +28,15 @@ import numpy as np
 from scipy import ndimage
 
 from ntrm.analysis.cancers import NO_TUMOUR_CLASSES, Tumour, tumour_of
-from ntrm.analysis.nearest import extreme_of, nearest_of
+from ntrm.analysis.nearest import closest, farthest, nearest_of
 from ntrm.analysis.outline import Outline, mean_directions, trace_outline
 from ntrm.analysis.regions import Regions, scan_mask
 from ntrm.analysis.runs import Floats, Ints, Where
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
+from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2
+from ntrm.metrics.wording import whole_degrees
 from ntrm.results.documents import PURPOSE, Measure
 
 UNITS = ("mm", "degrees")
@@ -51,7 +54,7 @@ SCAN_EDGE = "the piece is cut by the scan's edge"
 NO_TUMOUR = "no tumour in the piece"
 NO_MARGIN = "margin not identifiable: no stretch of the outline was cut"
 NOTHING_INVADES = "no invasive tumour in the piece"
-ELSEWHERE = "fragmented: tumour lies in a part whose surface cannot be told"
+ELSEWHERE = "fragmented: tumour lies in a part whose surface and margin cannot be told"
 ALL_AROUND = "the surface faces all sides: none is up"
 
 
@@ -85,7 +88,7 @@ class Measured:
     def __str__(self) -> str:
         if self.value is None:
             return f"{self.name}: not assessed ({self.reason})"
-        return f"{self.name}: {self.value:.2f} mm" if self.unit == "mm" else f"{self.name}: {self.value:.0f}°"
+        return f"{self.name}: {self.value:.2f} mm" if self.unit == "mm" else f"{self.name}: {whole_degrees(self.value)}"
 
     def record(self) -> Measure:
         """For ``summary.json``."""
@@ -145,13 +148,16 @@ def measurements(
 ) -> PieceMeasurements:
     """The same for a piece whose regions and outline are known."""
     # Its rims are looked for several times, and most of a piece is no tumour.
-    cancers = [schema.index(name) for name in CANCERS if name in schema.names]
-    tumours = regions.among(np.isin(regions.table.tissue, cancers))
+    cancers = np.isin(regions.table.tissue, [schema.index(name) for name in CANCERS if name in schema.names])
+    tumours = regions.among(cancers)
+    loose = _loose(tumours, outline, cancers)
+    # Specks beside the body, as in keratin, are strays however near: they have no depth, and no margin.
+    tumours = tumours.among(cancers & ~(loose & (regions.table.area_mm2 < SMALLEST_REGION_MM2)))
     tumour = tumour_of(tumours, schema, CANCERS, present)
     invasive = _invasive(tumour, tumours, schema, present)
     return PieceMeasurements(
-        _clearance(outline, tumour, touches_edge),
-        _depth(outline, invasive, touches_edge),
+        _clearance(outline, tumour, touches_edge, apart=bool(loose[tumour.counts].any())),
+        _depth(outline, invasive, touches_edge, apart=bool(loose[invasive.counts].any())),
         _orientation(outline),
         outline,
         tumour.strays,
@@ -167,11 +173,19 @@ def _invasive(tumour: Tumour, regions: Regions, schema: LabelSchema, present: Co
     return replace(tumour, known=len(known) > len(in_situ))
 
 
+def _loose(tumours: Regions, outline: Outline, chosen: Where) -> Where:
+    """(R,) which of the regions ``chosen`` lie beside the body of the piece."""
+    pixels, region = tumours.borders(chosen)
+    held = np.zeros(len(chosen), dtype=bool)
+    held[region[outline.holds(pixels)]] = True
+    return chosen & ~held
+
+
 def _not_assessed(name: str, reason: str, unit: str = "mm") -> Measured:
     return Measured(name, None, unit, reason)
 
 
-def _clearance(outline: Outline, tumour: Tumour, touches_edge: bool) -> Clearance:
+def _clearance(outline: Outline, tumour: Tumour, touches_edge: bool, *, apart: bool) -> Clearance:
     obstacles = (
         (NO_TUMOUR_CLASSES, not tumour.known),
         (outline.reason, bool(outline.reason)),
@@ -179,6 +193,7 @@ def _clearance(outline: Outline, tumour: Tumour, touches_edge: bool) -> Clearanc
         (FRAGMENTED, outline.fragments > 1),
         (NO_MARGIN, bool(outline.is_surface.all())),
         (tumour.missing(NO_TUMOUR), not len(tumour.rim)),
+        (ELSEWHERE, apart),
     )
     reason = next((reason for reason, holds in obstacles if holds), "")
     if reason:
@@ -210,28 +225,28 @@ def _smallest_distance(name: str, tumour: Ints, outline: Outline, margin: Where)
     if not margin.any():
         return _not_assessed(name, f"the outline has no {name.split(maxsplit=1)[0]} margin")
     outside = outline.outer[margin]
-    least_um, nearest, beyond = extreme_of(outside * outline.scale_um, tumour * outline.scale_um, largest=False)
+    least_um, nearest, beyond = closest(outside * outline.scale_um, tumour * outline.scale_um)
     start, end = tumour[nearest], outside[beyond]
     between = (end - start).astype(np.float64)
-    # One pixel along this very line.
-    pixel_um = float(np.hypot(*(between / max(float(np.hypot(*between)), 1e-9) * outline.scale_um)))
-    return Measured(name, max(least_um - pixel_um, 0.0) / 1000.0, line=(_point(start), _point(end)))
+    # One pixel of the outline along this very line: of a mask that was thinned, the edge is known no better.
+    pixel_um = float(np.hypot(*(between / max(float(np.hypot(*between)), 1e-9) * outline.step_um)))
+    # Rounded, so that a margin that the tumour reaches is exactly 0.
+    return Measured(name, max(0.0, round(least_um - pixel_um, 6)) / 1000.0, line=(_point(start), _point(end)))
 
 
 def _point(at: Ints | Floats) -> tuple[float, float]:
     return float(at[0]), float(at[1])
 
 
-def _depth(outline: Outline, tumour: Tumour, touches_edge: bool) -> Measured:
+def _depth(outline: Outline, tumour: Tumour, touches_edge: bool, *, apart: bool) -> Measured:
     reason = outline.reason or (SCAN_EDGE if touches_edge else tumour.missing(NOTHING_INVADES))
     if not tumour.known or reason:
         return _not_assessed(DEPTH, reason if tumour.known else NO_TUMOUR_CLASSES)
-    surface, rim = outline.surface, tumour.rim
-    if outline.fragments > 1 and not outline.holds(rim).all():
+    if apart:
         return _not_assessed(DEPTH, ELSEWHERE)
-    depth_um, deepest, above = extreme_of(surface * outline.scale_um, rim * outline.scale_um, largest=True)
-    (top, bottom) = surface[above].tolist(), rim[deepest].tolist()
-    return Measured(DEPTH, depth_um / 1000.0, line=((top[0], top[1]), (bottom[0], bottom[1])))
+    surface = outline.surface
+    depth_um, deepest, above = farthest(surface * outline.scale_um, tumour.inside, outline.scale_um)
+    return Measured(DEPTH, depth_um / 1000.0, line=(_point(surface[above]), _point(deepest)))
 
 
 def _orientation(outline: Outline) -> Measured:
@@ -264,7 +279,7 @@ def sentences_of(lengths: Sequence[Measured], facing: Measured, strays: int = 0)
     texts = [str(one) for one in (*lengths, facing)]
     lines = [f"{text[0].upper()}{text[1:]}." for text in texts]
     if facing.value is not None:
-        lines[-1] = f"The skin surface faces {facing.value:.0f}° clockwise from the top of the picture."
+        lines[-1] = f"The skin surface faces {whole_degrees(facing.value)} clockwise from the top of the picture."
     if strays:
         spots = "1 stray spot" if strays == 1 else f"{strays} stray spots"
         reason = "too small or too unsure, and far from any larger part"

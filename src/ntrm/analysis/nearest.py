@@ -1,4 +1,4 @@
-"""Distances between point sets: from each point to the nearest of others, and the largest or smallest of these."""
+"""Distances between point sets: from each point to the nearest of others, and the smallest and largest of these."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ntrm.analysis.runs import Floats, Ints
+from ntrm.analysis.runs import Floats, Ints, Runs, ranges
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree
 
-CELL = 50.0
-"""Side of the squares of which one point each is looked up at first, in the unit of the points."""
+CELLS = (50.0, 10.0)
+"""Sides of the squares of which one point each is looked up at first, in the unit of the points: coarse and fine."""
 
 
 def nearest_of(targets: Floats, points: Floats, *, within: float = math.inf) -> tuple[Floats, Ints]:
@@ -27,24 +27,54 @@ def nearest_of(targets: Floats, points: Floats, *, within: float = math.inf) -> 
     return np.asarray(distances), np.asarray(indices)
 
 
-def extreme_of(targets: Floats, points: Floats, *, largest: bool) -> tuple[float, int, int]:
-    """The largest or smallest distance of any point (n, 2) to its nearest target, and the indices of the two.
+def closest(targets: Floats, points: Floats) -> tuple[float, int, int]:
+    """The smallest distance between any point (n, 2) and any target (m, 2), and the indices of the two.
 
     The distances of two points of one square differ by its diagonal at most: squares whose first point is further
-    than that from the extreme need not be looked up.
+    than that from the smallest need not be looked up.
     """
-    tree = _tree(targets)
-    square = np.floor(points / CELL).astype(np.int64)
-    square -= square.min(axis=0)
+    tree, side = _tree(targets), CELLS[0]
+    first, member = _squares(np.floor(points / side).astype(np.int64))
+    roughly = tree.query(points[first])[0]
+    # A little more than the diagonal, for rounding.
+    chosen = np.flatnonzero((roughly <= roughly.min() + 1.5 * side)[member])
+    distances, indices = tree.query(points[chosen])
+    at = int(distances.argmin())
+    return float(distances[at]), int(chosen[at]), int(indices[at])
+
+
+def farthest(targets: Floats, inside: Runs, scale: Floats) -> tuple[float, Ints, int]:
+    """The largest distance of any pixel that is True in ``inside`` to its nearest target, the pixel, and the target.
+
+    ``scale`` (2,) is the size of a pixel along rows and columns, in the unit of ``targets``. All pixels count, not only
+    those at the rim: where targets lie around them the farthest is within. Few are looked up, as in ``closest``.
+    """
+    tree, own = _tree(targets), inside.value
+    row, left, length = inside.row[own], inside.left[own], inside.length[own]
+    for side in CELLS:
+        tall, wide = (max(int(side / each), 1) for each in scale.tolist())
+        # Cut where a run goes on in the next square.
+        count = (left + length - 1) // wide - left // wide + 1
+        cell = ranges(left // wide, count)
+        begin, end = np.maximum(np.repeat(left, count), cell * wide), np.repeat(left + length, count)
+        row, left, length = np.repeat(row, count), begin, np.minimum(end, (cell + 1) * wide) - begin
+        first, member = _squares(np.stack([row // tall, cell], axis=1))
+        roughly = tree.query(np.stack([row[first], left[first]], axis=1) * scale)[0]
+        diagonal = math.hypot(tall * float(scale[0]), wide * float(scale[1]))
+        chosen = (roughly >= roughly.max() - 1.1 * diagonal)[member]
+        row, left, length = row[chosen], left[chosen], length[chosen]
+    pixels = np.stack([np.repeat(row, length), ranges(left, length)], axis=1)
+    distances, indices = tree.query(pixels * scale)
+    at = int(distances.argmax())
+    return float(distances[at]), pixels[at], int(indices[at])
+
+
+def _squares(square: Ints) -> tuple[Ints, Ints]:
+    """Of points in squares (n, 2): the first point of each square, and (n,) which of these is in one's own."""
+    square = square - square.min(axis=0)
     code = square[:, 0] * (int(square[:, 1].max()) + 1) + square[:, 1]
     _, first, member = np.unique(code, return_index=True, return_inverse=True)
-    sign = 1.0 if largest else -1.0
-    roughly = sign * tree.query(points[first])[0]
-    # A little more than the diagonal, for rounding.
-    chosen = np.flatnonzero((roughly >= roughly.max() - 1.5 * CELL)[member])
-    distances, indices = tree.query(points[chosen])
-    at = int((sign * distances).argmax())
-    return float(distances[at]), int(chosen[at]), int(indices[at])
+    return first, member
 
 
 def _tree(points: Floats) -> cKDTree:

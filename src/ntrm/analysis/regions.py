@@ -122,7 +122,11 @@ class Regions:
 
     def rim(self, chosen: Where) -> Ints:
         """(n, 2) row and column of the pixels of the regions ``chosen`` (R,) with a side to what is not chosen."""
-        return self._border(self.runs.relabelled(np.append(chosen, [False, False])[self.region]))[0]
+        return self._border(self.within(chosen))[0]
+
+    def within(self, chosen: Where) -> Runs:
+        """Where the regions ``chosen`` (R,) are."""
+        return self.runs.relabelled(np.append(chosen, [False, False])[self.region])
 
     def borders(self, chosen: Where) -> tuple[Ints, Ints]:
         """(n, 2) row and column of the pixels of the regions ``chosen`` with a side to another, and their regions."""

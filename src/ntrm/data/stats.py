@@ -32,8 +32,12 @@ def pixel_counts(mask: IndexMask, classes: int) -> Counts:
     >>> pixel_counts(np.array([[0, 1, 1, 255]]), classes=3).tolist()
     [1, 2, 0, 1]
     """
-    counts = np.bincount(np.asarray(mask).ravel(), minlength=IGNORE + 1).astype(np.int64)
-    strange = [int(value) for value in np.flatnonzero(counts) if classes <= value != IGNORE]
+    mask = np.asarray(mask)
+    strange: list[Any] = [] if np.issubdtype(mask.dtype, np.integer) else [mask.dtype]
+    if not strange and mask.size:
+        strange = [value for value in (mask.min(), mask.max()) if not 0 <= value <= IGNORE]
+    counts = np.bincount(mask.ravel() if not strange else [], minlength=IGNORE + 1).astype(np.int64)
+    strange += [value for value in np.flatnonzero(counts) if classes <= value != IGNORE]
     if strange:
         raise DataError(
             "the mask holds indices that are no class",

@@ -26,3 +26,12 @@ def counted(number: int, thing: str) -> str:
     ('1 section', '1,200 sections')
     """
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def whole_degrees(value: float) -> str:
+    """A direction, from 0° to 359°.
+
+    >>> whole_degrees(242.2), whole_degrees(359.8)
+    ('242°', '0°')
+    """
+    return f"{round(value) % 360}°"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ntrm.core.errors import NtrmError
 from ntrm.core.io import write_text
 from ntrm.core.labels import RGB
-from ntrm.metrics.wording import MINUS, counted
+from ntrm.metrics.wording import MINUS, counted, whole_degrees
 from ntrm.version import __version__
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def value_text(value: float | None, unit: str) -> str:
     """
     if value is None:
         return NONE
-    return f"{round(value) % 360}°" if unit == "degrees" else f"{value:.2f} {unit}"
+    return whole_degrees(value) if unit == "degrees" else f"{value:.2f} {unit}"
 
 
 def confidence_text(value: float | None) -> str:

@@ -154,10 +154,21 @@ def test_a_section_without_score_is_left_out_for_all(random):
     assert found.difference == pytest.approx(scores[0, kept].mean() - scores[1, kept].mean())
 
 
+def test_patients_without_a_score_are_no_patients(random):
+    """However many there are, those with a score alone can establish something."""
+    scores = np.full((2, 12), np.nan)
+    scores[:, 2::4] = [[0.9, 0.8, 0.95], [0.5, 0.4, 0.6]]
+    (found,) = compare_scores({"a": scores[0], "b": scores[1]}, range(12))
+    (alone,) = compare_scores({"a": scores[0, 2::4], "b": scores[1, 2::4]}, range(3))
+    assert found == alone
+    assert (found.patients, found.established) == (3, False)
+
+
 def test_draws_without_a_defined_statistic_are_counted_out(random):
-    scores = np.full((2, 8), np.nan)
-    scores[:, :2] = random.random((2, 2))
-    (found,) = compare_scores({"a": scores[0], "b": scores[1]}, range(8))
+    matrices = np.zeros((2, 8, 3, 3), dtype=int)
+    matrices[0, :2], truth = confusions(random, 2, 3, 0.8)
+    matrices[1, :2], _ = confusions(random, 2, 3, 0.8, truth)
+    (found,) = compare_confusions({"a": matrices[0], "b": matrices[1]}, range(8))
     assert found.draws == pytest.approx(10_000 * (1 - 0.75**8), abs=250)
 
 

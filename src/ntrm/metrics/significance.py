@@ -30,7 +30,7 @@ from scipy import special
 
 from ntrm.core.errors import DataError, RefusedError, UsageError, check_number, choices_error
 from ntrm.metrics.overlap import class_scores, mean_defined, ratio
-from ntrm.metrics.wording import signed
+from ntrm.metrics.wording import counted, signed
 
 Values = NDArray[np.float64]
 Statistic = Callable[[Values], Values]
@@ -110,8 +110,8 @@ class Comparison:
         """The finding in a plain sentence, or in two."""
         numbers = (
             f"{signed(self.difference, 4)}, {100 * self.confidence:g} % interval {_range(self.low, self.high)}, "
-            f"p = {self.p_holm:.2g} after Holm's correction, {self.patients} patients, "
-            f"{len(self.first_by_seed)} and {len(self.second_by_seed)} training seeds"
+            f"p = {self.p_holm:.2g} after Holm's correction, {counted(self.patients, 'patient')}, "
+            f"{len(self.first_by_seed)} and {counted(len(self.second_by_seed), 'training seed')}"
         )
         if not self.established:
             return f"A difference between {self.first} and {self.second} is not established ({numbers})."
@@ -175,7 +175,7 @@ def compare_scores(
 ) -> tuple[Comparison, ...]:
     """Compare models by one score per section, (S,) or (seeds, S): the statistic is the mean over sections.
 
-    A section for which any model has no score (NaN) is left out for all of them.
+    A section for which any model has no score (NaN) is left out for all of them, and so is a patient who has no other.
 
     >>> better, worse = [0.8, 0.9, 0.7, 0.8, 0.9, 0.6, 0.7, 0.8], [0.7, 0.8, 0.6, 0.7, 0.8, 0.5, 0.6, 0.7]
     >>> result, = compare_scores({"new": better, "old": worse}, list("abcdefgh"))
@@ -185,11 +185,12 @@ def compare_scores(
     pairs = _pairs(list(models), reference)
     stacks = {name: _with_seeds(name, scores, 2, len(patients)) for name, scores in models.items()}
     scored = np.all([np.isfinite(scores).all(axis=0) for scores in stacks.values()], axis=0)  # (S,)
-    sums = {
-        name: np.stack([np.where(scored, scores, 0.0), np.broadcast_to(scored, scores.shape)], axis=-1)
-        for name, scores in stacks.items()
-    }
-    return _compare(sums, pairs, patients, _mean_score, bootstrap or Bootstrap())
+    if not scored.any():
+        raise DataError("no section has a score of every model", got=counted(len(patients), "section"))
+    known = {name: scores[:, scored] for name, scores in stacks.items()}
+    sums = {name: np.stack([scores, np.ones_like(scores)], axis=-1) for name, scores in known.items()}
+    known_patients = [patient for patient, has_score in zip(patients, scored, strict=True) if has_score]
+    return _compare(sums, pairs, known_patients, _mean_score, bootstrap or Bootstrap())
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import networkx
 import numpy as np
@@ -11,7 +12,7 @@ from tests.analysis.blocks import BCC, block
 from ntrm.analysis.graph import NO_TISSUE, tissue_graph
 from ntrm.analysis.measure import measure_piece, measurement_sentences
 from ntrm.core.errors import DataError
-from ntrm.core.labels import IGNORE, SKIN
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.results.documents import OUTSIDE, PURPOSE
 
@@ -119,6 +120,8 @@ def test_plain_words():
     words = " ".join(tissue_graph(mask, MPP, SKIN).sentences())
     assert "mm² of tissue, most of it reticular dermis" in words
     assert "Basal cell carcinoma: 0.01 mm² in 1 region, bordering mostly on reticular dermis (100%)." in words
+    plain = LabelSchema(tuple(replace(tissue, title="") for tissue in SKIN.tissues), SKIN.background)
+    assert "BCC: 0.01 mm² in 1 region" in " ".join(tissue_graph(mask, MPP, plain).sentences())
     lines = measurement_sentences(measure_piece(mask, SKIN, MPP))
     assert lines[0].startswith("Deep clearance: 0.40 mm")
     assert lines[-1] == f"These numbers are {PURPOSE}."

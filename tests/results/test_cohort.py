@@ -96,6 +96,13 @@ def test_cells_that_are_no_numbers_are_told(results):
         (results / f"{name}.csv").write_bytes(whole)
 
 
+def test_tissues_that_the_tables_do_not_know_are_told(results):
+    rewrite(results / "interfaces.csv", lambda rows: [row.update(tissue_a="SCC", tissue_b="XYZ") for row in rows])
+    with pytest.raises(DataError, match="damaged") as found:
+        read_cohort(results)
+    assert "XYZ" in str(found.value.got)
+
+
 @pytest.mark.parametrize("name", ["../elsewhere", "/etc", ".hidden", "..", "a/b"])
 def test_a_slide_is_a_folder_of_the_results_and_nothing_else(results, name):
     rewrite(results / "slides.csv", lambda rows: rows[0].update(slide_id=name))

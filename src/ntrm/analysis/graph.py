@@ -188,7 +188,8 @@ class TissueGraph:
     def _tumour_sentence(self, tissue: int) -> str:
         count, fraction = int((self.regions.tissue == tissue).sum()), self.boundary_share[tissue]
         regions = "1 region" if count == 1 else f"{count} regions"
-        text = f"{self._title(tissue).capitalize()}: {area_text(self.areas_mm2[tissue])} mm² in {regions}"
+        title = self._title(tissue)
+        text = f"{title[:1].upper()}{title[1:]}: {area_text(self.areas_mm2[tissue])} mm² in {regions}"
         neighbours = [int(other) for other in np.argsort(-fraction, kind="stable")[:2] if fraction[other] > 0]
         if not neighbours:
             return f"{text}."

@@ -103,7 +103,8 @@ def fit_temperature(logits: NDArray[np.floating], labels: NDArray[np.integer]) -
     """The temperature T for which ``softmax(logits / T)`` gives the true classes the greatest likelihood.
 
     Logits (K, N) and labels (N,) are of a sample of pixels, none of them ignored. The negative log-likelihood is convex
-    in 1/T, so that a bounded search finds its one minimum, the same each time.
+    in 1/T, so that a bounded search finds its one minimum, the same each time. Where the likelihood is no smaller at an
+    end of the range ``TEMPERATURES``, that end is the temperature.
     """
     logits, labels = np.asarray(logits), np.asarray(labels).astype(np.int64)
     _check_sample(logits, labels)
@@ -117,7 +118,7 @@ def fit_temperature(logits: NDArray[np.floating], labels: NDArray[np.integer]) -
 
     low, high = np.log(TEMPERATURES)
     best = optimize.minimize_scalar(nll, bounds=(low, high), method="bounded", options={"xatol": 1e-7})
-    return float(np.exp(best.x))
+    return float(np.exp(min((low, high, best.x), key=nll)))
 
 
 def _check_sample(logits: NDArray[np.floating], labels: NDArray[np.integer]) -> None:

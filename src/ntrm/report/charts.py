@@ -81,7 +81,10 @@ def curves_figure(rows: Sequence[LogRow]) -> Figure:
 
 
 def learning_figure(curves: Mapping[str, Sequence[tuple[Floats, Floats]]], *, measure: str) -> Figure:
-    """Steps and scores of every training by system: pale, and the mean of a system bold as far as one of them goes."""
+    """Steps and scores of every training by system: pale, and the mean of a system bold as far as all of them go.
+
+    The number beside its name is the mean of their last scores.
+    """
     check_some([*curves], "systems")
     figure = new_figure(8.5, 4.6, constrained=True)
     axes = figure.subplots()
@@ -91,9 +94,10 @@ def learning_figure(curves: Mapping[str, Sequence[tuple[Floats, Floats]]], *, me
         for steps, scores in trainings:
             axes.plot(steps, scores, color=colour, lw=0.8, alpha=0.3, label="_training")
         every = np.unique(np.concatenate([steps for steps, _ in trainings]))
-        at_each = [np.interp(every, steps, scores, right=np.nan) for steps, scores in trainings]
-        mean = np.nanmean(at_each, axis=0)
-        axes.plot(every, mean, style, color=colour, ms=4, lw=1.8, label=f"{plain(name)}: {mean[-1]:.3f}")
+        every = every[every <= min(steps[-1] for steps, _ in trainings)]
+        mean = np.mean([np.interp(every, steps, scores) for steps, scores in trainings], axis=0)
+        last = np.mean([scores[-1] for _, scores in trainings])
+        axes.plot(every, mean, style, color=colour, ms=4, lw=1.8, label=f"{plain(name)}: {last:.3f}")
     axes.legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     axes.set_xlabel("step", fontsize=9)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

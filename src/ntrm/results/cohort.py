@@ -106,7 +106,7 @@ def read_cohort(out: Path) -> Cohort:
     with _damage(f"the tables of {out} are"):
         slides = tuple(_slide(row, tissues, cancers, reasons, confidence) for row in rows)
     left_out = {slide.slide_id for slide in slides if not slide.assessed}
-    return Cohort(slides, tissues, cancers, run, _neighbours(out, cancers, left_out))
+    return Cohort(slides, tissues, cancers, run, _neighbours(out, tissues, cancers, left_out))
 
 
 @contextmanager
@@ -182,7 +182,9 @@ def _mean_confidence(out: Path) -> dict[str, float]:
     return {slide_id: weighted / area for slide_id, (weighted, area) in sums.items() if area > 0}
 
 
-def _neighbours(out: Path, cancers: Sequence[str], left_out: Collection[str]) -> dict[str, dict[str, float]]:
+def _neighbours(
+    out: Path, tissues: Sequence[str], cancers: Sequence[str], left_out: Collection[str]
+) -> dict[str, dict[str, float]]:
     """``left_out`` are slides that are not assessed; pieces that are not are left out as well."""
     lengths: dict[str, dict[str, float]] = {name: defaultdict(float) for name in cancers}
     strange = {
@@ -197,6 +199,8 @@ def _neighbours(out: Path, cancers: Sequence[str], left_out: Collection[str]) ->
             pair = row["tissue_a"], row["tissue_b"]
             for tissue, other in (pair, pair[::-1]):
                 if tissue in lengths and other != OUTSIDE:
+                    if other not in tissues:
+                        raise ValueError(f"{other!r} is no tissue")
                     lengths[tissue][other] += _number(row["boundary_mm"]) or 0.0
     return {name: dict(by_tissue) for name, by_tissue in lengths.items()}
 

@@ -59,6 +59,9 @@ def test_slides_have_their_numbers_and_links_and_failures_their_reasons(results)
     failed = next(row for row in table if row["status"] == "failed")
     assert failed["reason"] in page.text
     assert sum(link.startswith("data:image/jpeg") for link in page.links) == len(done)
+    rewrite(results / "pieces.csv", lambda pieces: pieces[0].update(deep_clearance_reason="torn"))
+    rewrite(results / "slides.csv", lambda slides: [slide.update(deep_clearance_mm="1.5") for slide in slides])
+    assert slide_rows(overview(results)[1])["one"][4] == "1.50 mm not assessed in other pieces: torn"
 
 
 def test_missing_reports_thumbnails_and_masks_only_leave_gaps(results):

@@ -49,6 +49,25 @@ def test_every_number_is_that_of_the_files(results, name):
     assert page.text.count(NOTICE) == 2
 
 
+def test_the_head_of_the_page_says_which_pieces_its_lengths_leave_open(results):
+    folder = results / "two"
+
+    def lengths(*reasons):
+        def spoil(it):
+            for piece, reason in zip(it["pieces"], reasons, strict=True):
+                told = {"value": None, "reason": reason, "line_px": None} if reason else {"value": 1.25, "reason": ""}
+                piece["measurements"]["deep_clearance"].update(told)
+
+        change(folder / "summary.json", spoil)
+        text = " ".join(reported(folder).text.split())
+        return text[text.index("Deep clearance") :][:120]
+
+    assert lengths("torn", "").startswith("Deep clearance 1.25 mm not assessed in piece 1: torn")
+    assert not lengths("no tumour in the piece", "").startswith("Deep clearance 1.25 mm not assessed")
+    assert lengths("", "").startswith("Deep clearance 1.25 mm least of 2 pieces")
+    assert lengths("torn", "torn").startswith("Deep clearance not assessed torn")
+
+
 def test_regions_that_the_graph_has_beyond_those_that_count_are_called_specks(results):
     folder = results / "one"
     (name,) = [name for name, told in document(folder / "summary.json")["cancers"].items() if told["present"]]

@@ -65,8 +65,8 @@ def test_reasons_come_from_the_pieces_each_once(results):
 
     rewrite(results / "pieces.csv", spoil)
     by_id = {slide.slide_id: slide for slide in read_cohort(results).slides}
-    assert by_id["two"].reasons["deep_clearance"] == "fragmented"
-    assert by_id["two"].reasons["lateral_clearance"] == "no surface"
+    assert by_id["two"].reasons["deep_clearance"] == ["fragmented"]
+    assert by_id["two"].reasons["lateral_clearance"] == ["no surface"]
 
 
 @pytest.mark.parametrize("name", ["slides.csv", "pieces.csv", "regions.csv", "interfaces.csv"])

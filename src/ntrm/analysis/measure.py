@@ -37,7 +37,7 @@ from ntrm.core.labels import CANCERS, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2
 from ntrm.metrics.wording import whole_degrees
-from ntrm.results.documents import PURPOSE, Measure
+from ntrm.results.documents import NO_TUMOUR, NOTHING_INVADES, PURPOSE, Measure
 
 UNITS = ("mm", "degrees")
 INVASIVE = ("BCC", "SCC")
@@ -51,9 +51,7 @@ LEAST_AGREEMENT = 0.2
 
 FRAGMENTED = "fragmented: the cut margin cannot be told"
 SCAN_EDGE = "the piece is cut by the scan's edge"
-NO_TUMOUR = "no tumour in the piece"
 NO_MARGIN = "margin not identifiable: no stretch of the outline was cut"
-NOTHING_INVADES = "no invasive tumour in the piece"
 ELSEWHERE = "fragmented: tumour lies in a part whose surface and margin cannot be told"
 ALL_AROUND = "the surface faces all sides: none is up"
 

@@ -25,6 +25,7 @@ from ntrm.report.html import css_colours, data_uri, render, share_text
 from ntrm.report.slide_picture import class_colours
 from ntrm.report.slide_report import model_origin, write_slide_report
 from ntrm.results.cohort import MEASURES, Cohort, CohortSlide, read_cohort
+from ntrm.results.documents import NOTHING_TO_MEASURE
 from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import CORRECTED, INDEX, REPORT, SUMMARY, THUMBNAIL
 
@@ -144,8 +145,16 @@ def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:
         "thumbnail": _thumbnail(folder / THUMBNAIL),
         "corrected": _corrected(slide, folder) if slide.corrected_regions else None,
         "mix": _mix(slide, cohort),
-        "measures": [(slide.measures[key], slide.reasons.get(key, "")) for key in MEASURES],
+        "measures": [(slide.measures[key], _why(slide, key)) for key in MEASURES],
     }
+
+
+def _why(slide: CohortSlide, key: str) -> str:
+    """Why the slide has no such length; where it has one, why other pieces have none although there may be tumour."""
+    reasons = slide.reasons.get(key, ())
+    if slide.measures[key] is None:
+        return "; ".join(reasons)
+    return "; ".join(f"{NOT_ASSESSED} in other pieces: {each}" for each in reasons if each not in NOTHING_TO_MEASURE)
 
 
 def _corrected(slide: CohortSlide, folder: Path) -> Content:

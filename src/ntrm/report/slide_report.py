@@ -11,7 +11,7 @@ from ntrm.report.graph_layout import LEAST_SHOWN, Relation, graph_drawing, netwo
 from ntrm.report.html import NONE, area_text, css_colours, data_uri, prepare, share_text, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, StoredPictures, read_pictures, stage
 from ntrm.results.cohort import MEASURES as LENGTHS
-from ntrm.results.documents import Grid, PieceSummary, Slide, read_slide
+from ntrm.results.documents import NOTHING_TO_MEASURE, Grid, PieceSummary, Slide, read_slide
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
 from ntrm.results.graph_document import EdgeWindow, Network, PieceGraph
 from ntrm.results.paths import FAMILIARITY_MAP, REPORT
@@ -167,12 +167,25 @@ def _key_figures(slide: Slide) -> list[tuple[str, str, str]]:
         measures = [piece.measurements[key] for piece in slide.pieces if key in piece.measurements]
         values = [measure.value for measure in measures if measure.value is not None]
         if values:
-            several = f"{word} of {len(values)} pieces" if len(values) > 1 else ""
-            figures.append((name, value_text(choose(values), "mm"), several))
+            several = [f"{word} of {len(values)} pieces"] if len(values) > 1 else []
+            figures.append((name, value_text(choose(values), "mm"), "; ".join([*several, *_left_open(slide, key)])))
         else:
             reasons = "; ".join(dict.fromkeys(measure.reason for measure in measures)) or "no piece of tissue"
             figures.append((name, NOT_ASSESSED, reasons))
     return figures
+
+
+def _left_open(slide: Slide, key: str) -> list[str]:
+    """By reason, the pieces in which a length could not be assessed although there may be something to measure."""
+    pieces: dict[str, list[int]] = {}
+    for piece in slide.pieces:
+        measure = piece.measurements.get(key)
+        if measure is not None and measure.value is None and measure.reason not in NOTHING_TO_MEASURE:
+            pieces.setdefault(measure.reason, []).append(piece.number)
+    return [
+        f"{NOT_ASSESSED} in {f'piece {numbers[0]}' if len(numbers) == 1 else f'{len(numbers)} pieces'}: {reason}"
+        for reason, numbers in pieces.items()
+    ]
 
 
 def _tissues(

@@ -43,8 +43,8 @@ class CohortSlide:
     """Those that are present, each with the confidence that it is."""
     measures: Mapping[str, float | None]
     """In mm, by the names of ``MEASURES``."""
-    reasons: Mapping[str, str]
-    """Why a measurement is missing."""
+    reasons: Mapping[str, Sequence[str]]
+    """Why pieces lack a measurement, each reason once."""
     confidence: float | None
     """Mean over the regions, weighted by area."""
     assessed: bool = True
@@ -122,7 +122,7 @@ def _slide(
     row: Cells,
     tissues: Sequence[str],
     cancers: Sequence[str],
-    reasons: Mapping[str, Mapping[str, str]],
+    reasons: Mapping[str, Mapping[str, Sequence[str]]],
     confidence: Mapping[str, float],
 ) -> CohortSlide:
     slide_id = row["slide_id"]
@@ -159,7 +159,7 @@ def _number(cell: str) -> float | None:
     return value
 
 
-def _read_reasons(out: Path) -> dict[str, dict[str, str]]:
+def _read_reasons(out: Path) -> dict[str, dict[str, list[str]]]:
     """By slide and measurement: the different reasons why pieces have none."""
     reasons: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in _rows(out, "pieces", "slide_id", *(f"{key}_reason" for key in MEASURES)):
@@ -167,7 +167,7 @@ def _read_reasons(out: Path) -> dict[str, dict[str, str]]:
             reason, known = row[f"{key}_reason"], reasons[row["slide_id"]][key]
             if reason and reason not in known:
                 known.append(reason)
-    return {slide_id: {key: "; ".join(known) for key, known in by.items()} for slide_id, by in reasons.items()}
+    return {slide_id: dict(by) for slide_id, by in reasons.items()}
 
 
 def _mean_confidence(out: Path) -> dict[str, float]:

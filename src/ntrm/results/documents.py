@@ -22,6 +22,9 @@ from ntrm.results.typed_json import DAMAGES, Document, as_document, not_a_number
 
 OUTSIDE = "outside"
 PURPOSE = "for research, not for diagnosis"
+NO_TUMOUR, NOTHING_INVADES = "no tumour in the piece", "no invasive tumour in the piece"
+NOTHING_TO_MEASURE = (NO_TUMOUR, NOTHING_INVADES)
+"""Why a piece has no clearance or depth where nothing is left open by that."""
 AGAIN = "delete the slide's folder and run the same ntrm segment again"
 
 Point = tuple[float, float]

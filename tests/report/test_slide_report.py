@@ -309,15 +309,6 @@ def test_a_slide_that_was_not_judged_has_no_banner_and_says_why(tmp_path, result
     assert f"The slide was not compared with what the model knows: {said}; " in page.text
 
 
-def test_results_of_earlier_versions_have_a_report(results):
-    def as_it_was(summary):
-        for each in (summary, *summary["pieces"]):
-            each.pop("familiarity")
-
-    change(results / "two" / "summary.json", as_it_was)
-    assert "made before slides were compared" in reported(results / "two").text
-
-
 @pytest.mark.parametrize(("p_value", "said"), [(0.0, "fewer than 1 looks"), (0.0012, "about 1 looks"), (0.0096, "10")])
 def test_a_p_value_is_said_in_words(p_value, said):
     assert said in rarity(p_value)

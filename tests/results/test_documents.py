@@ -3,7 +3,7 @@ import pytest
 from tests.report.segmented import change, document, network_relations, relations_of_before
 
 from ntrm.core.errors import DataError
-from ntrm.results.documents import read_slide, read_summary
+from ntrm.results.documents import AGAIN, read_slide, read_summary
 
 
 def test_everything_is_read_as_it_stands(results):
@@ -154,22 +154,11 @@ def test_files_of_two_slides_do_not_mix(results):
         read_slide(results / "one")
 
 
-def test_results_of_earlier_versions_are_read_as_not_judged(results):
-    path = results / "two" / "summary.json"
-    before = read_summary(results / "two")
-
-    def as_it_was(summary):
-        for each in (summary, *summary["pieces"]):
-            each.pop("familiarity")
-        for cancer in summary["cancers"].values():
-            cancer.pop("reason")
-
-    change(path, as_it_was)
-    slide = read_slide(results / "two")
-    for judged in (slide.familiarity, *(piece.familiarity for piece in slide.pieces)):
-        assert (judged.verdict, judged.p_value, judged.assessed) == ("no reference", None, True)
-        assert judged.reasons == ("these results were made before slides were compared with the training sections",)
-    assert slide.cancers == before.cancers
+def test_results_without_a_verdict_are_told_what_to_do(results):
+    change(results / "two" / "summary.json", lambda it: it["pieces"][1].pop("familiarity"))
+    with pytest.raises(DataError, match=r"summary.json is not what ntrm segment writes") as found:
+        read_slide(results / "two")
+    assert found.value.hint == AGAIN
 
 
 @pytest.mark.parametrize(

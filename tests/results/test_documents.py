@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from tests.report.segmented import change, document, network_relations, relations_of_before
+from tests.report.segmented import change, document, network_relations
 
 from ntrm.core.errors import DataError
 from ntrm.results.documents import AGAIN, read_slide, read_summary
@@ -69,6 +69,7 @@ def test_the_networks_relations_are_optional_and_checked(results):
     [
         lambda it: it["attention"][1].pop(),
         lambda it: it["edge_windows"].pop(),
+        lambda it: it.pop("edge_windows"),
         lambda it: it["edge_weight"][0].pop(),
         lambda it: it["strongest_windows"][0].update(source="nobody"),
         lambda it: it["strongest_windows"][0]["windows"][0].pop("top"),
@@ -81,15 +82,6 @@ def test_damaged_relations_are_refused(results, damage):
     change(folder / "graph.json", lambda it: it.update(network=relations))
     with pytest.raises(DataError, match=r"graph.json is not what ntrm segment writes"):
         read_slide(folder)
-
-
-def test_relations_of_before_are_read_without_edge_weights_that_may_be_untrained(results):
-    folder = results / "one"
-    relations = relations_of_before(document(folder / "summary.json")["classes"])
-    change(folder / "graph.json", lambda it: it.update(network=relations))
-    network = read_slide(folder).network
-    assert [[list(row) for row in layer] for layer in network.attention] == [relations["attention"]]
-    assert (network.edge_windows, network.edge_weight, network.strongest_windows) == (None, None, ())
 
 
 @pytest.mark.parametrize("name", ["summary.json", "graph.json"])

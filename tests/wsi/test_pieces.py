@@ -199,12 +199,6 @@ def kept(tmp_path, **changed):
     return PieceMap.read(tmp_path / "pieces.npz", hint="segment it again")
 
 
-def test_pieces_that_an_earlier_version_kept_pixel_by_pixel_are_read(tmp_path):
-    numbers = two_pieces().numbers
-    found = kept(tmp_path, numbers=numbers, shape=None, run_numbers=None, run_lengths=None)
-    np.testing.assert_array_equal(found.numbers, numbers)
-
-
 def test_runs_that_do_not_fit_are_damaged(tmp_path):
     for changed in ({"run_lengths": np.array([5])}, {"shape": np.array([3])}, {"run_numbers": None}):
         with pytest.raises(DataError, match="cannot read") as found:

@@ -180,9 +180,7 @@ class PieceMap:
 
 
 def _kept_numbers(kept: Mapping[str, NDArray[Any]]) -> PieceLabels:
-    """Numbers of pieces (H, W), kept as runs, or pixel by pixel by earlier versions."""
-    if "numbers" in kept:
-        return kept["numbers"].astype(np.uint16)
+    """Numbers of pieces (H, W), kept as runs."""
     height, width = kept["shape"].tolist()
     lengths = kept["run_lengths"]
     if lengths.sum() != height * width:

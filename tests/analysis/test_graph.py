@@ -6,10 +6,10 @@ import json
 import networkx
 import numpy as np
 import pytest
-from tests.analysis.blocks import BCC, block
+from tests.analysis.blocks import BCC, block, measured
 
 from ntrm.analysis.graph import NO_TISSUE, tissue_graph
-from ntrm.analysis.measure import measure_piece, measurement_sentences
+from ntrm.analysis.measure import measurement_sentences
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
@@ -119,7 +119,7 @@ def test_plain_words():
     words = " ".join(tissue_graph(mask, MPP, SKIN).sentences())
     assert "mm² of tissue, most of it reticular dermis" in words
     assert "Basal cell carcinoma: 0.01 mm² in 1 region, bordering mostly on reticular dermis (100%)." in words
-    lines = measurement_sentences(measure_piece(mask, SKIN, MPP))
+    lines = measurement_sentences(measured(mask, SKIN, MPP))
     assert lines[0].startswith("Deep clearance: 0.40 mm")
     assert lines[-1] == f"These numbers are {PURPOSE}."
 

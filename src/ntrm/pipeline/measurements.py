@@ -64,9 +64,9 @@ class PieceFindings:
     graph: TissueGraph
     text: tuple[str, ...]
     """Graph and measurements in plain words."""
-    confirmed: tuple[CancerFinding, ...] = ()
+    confirmed: tuple[CancerFinding, ...]
     """Of a corrected mask: by the regions alone of which a person named, or accepted, at least half."""
-    tumour_confirmed: bool = False
+    tumour_confirmed: bool
     """Of a corrected mask: whether there is tumour, and all of it is such regions."""
 
 

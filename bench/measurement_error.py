@@ -25,6 +25,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from ntrm import read_results
 from ntrm.analysis.measure import measure_piece
+from ntrm.analysis.outline import trace_outline
+from ntrm.analysis.regions import scan_mask
 from ntrm.core.labels import CANCERS, SKIN
 from ntrm.core.mpp import level_resolution
 from ntrm.data.image_files import read_mask
@@ -97,7 +99,8 @@ def found_in(row: dict[str, Any], pieces: Sequence[dict[str, Any]]) -> dict[str,
 
 def found_in_truth(mask: np.ndarray) -> dict[str, float | None]:
     """What the method says of a true mask."""
-    found = measure_piece(mask, SKIN, level_resolution(LEVEL))
+    mpp = level_resolution(LEVEL)
+    found = measure_piece(scan_mask(mask, SKIN, mpp), trace_outline(mask, SKIN, mpp), SKIN)
     return {
         "clearance": found.clearance.least.value,
         "depth": found.depth.value,

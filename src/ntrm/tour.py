@@ -9,7 +9,7 @@ from pathlib import Path
 from ntrm.core.errors import DataError
 from ntrm.core.io import check_folder, foreign_files, write_json
 from ntrm.core.labels import LabelSchema, Mask, Tissue
-from ntrm.core.progress import SILENT, Progress
+from ntrm.core.progress import Progress
 from ntrm.data.check import check_dataset
 from ntrm.data.dataset import Case
 from ntrm.data.image_files import read_mask
@@ -61,9 +61,7 @@ class TourResult:
         return {**asdict(self), **{key: str(getattr(self, key)) for key in ("page", "dataset", "foreign", "results")}}
 
 
-def tour(
-    out: Path, *, jobs: int = 1, progress: Progress = SILENT, note: Callable[[str], None] = lambda text: None
-) -> TourResult:
+def tour(out: Path, *, jobs: int, progress: Progress, note: Callable[[str], None]) -> TourResult:
     """Phantom → check → the bundled model, scored and on slides → page. A tour that was interrupted goes on."""
     dataset_folder, page, scores = out / "phantom", out / "index.html", out / "evaluation"
     _claim(out, dataset_folder)

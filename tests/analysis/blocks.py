@@ -2,6 +2,9 @@
 
 import numpy as np
 
+from ntrm.analysis.measure import measure_piece
+from ntrm.analysis.outline import trace_outline
+from ntrm.analysis.regions import scan_mask
 from ntrm.core.labels import IGNORE, SKIN
 
 EPI, GLD, INF, RET, FOL, PAP, HYP, KER, BKG, BCC, SCC, IEC = range(len(SKIN))
@@ -16,6 +19,12 @@ def block(nothing=IGNORE):
     mask[TOP : TOP + 4, LEFT:RIGHT] = EPI
     mask[TOP - 5 : TOP, LEFT:RIGHT] = KER
     return mask
+
+
+def measured(mask, schema, resolution, **more):
+    """What is measured of the piece in a mask."""
+    regions, outline = scan_mask(mask, schema, resolution), trace_outline(mask, schema, resolution)
+    return measure_piece(regions, outline, schema, **more)
 
 
 def far_apart(points, others, scale):

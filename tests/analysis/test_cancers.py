@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 from skimage import measure
-from tests.analysis.blocks import BCC, BKG, IEC, RET, SCC, block, far_apart
+from tests.analysis.blocks import BCC, BKG, IEC, RET, SCC, block, far_apart, measured
 from tests.helpers import real_data
 
 from ntrm.analysis.cancers import (
@@ -19,7 +19,7 @@ from ntrm.analysis.cancers import (
     is_tumour_confirmed,
     tumour_of,
 )
-from ntrm.analysis.measure import measure_piece, measurement_sentences
+from ntrm.analysis.measure import measurement_sentences
 from ntrm.analysis.regions import scan_mask
 from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
@@ -68,10 +68,10 @@ def test_what_counts_is_firm_or_near(random, present):
 def test_strays_decide_nothing():
     mask = block()
     mask[40:55, 60:80] = SCC
-    plain = measure_piece(mask, SKIN, OBLONG)
+    plain = measured(mask, SKIN, OBLONG)
     mask[85:88, 150:153] = SCC  # near the margin, far from the tumour
     mask[28, 145] = IEC
-    found = measure_piece(mask, SKIN, OBLONG)
+    found = measured(mask, SKIN, OBLONG)
     assert (found.clearance, found.depth) == (plain.clearance, plain.depth)
     assert (plain.strays, found.strays) == (0, 2)
     assert "2 stray spots of tumour did not count" in " ".join(measurement_sentences(found))
@@ -82,7 +82,7 @@ def test_a_nest_near_the_tumour_counts():
     mask = block()
     mask[40:55, 60:80] = SCC
     mask[70:73, 70:73] = SCC
-    found = measure_piece(mask, SKIN, OBLONG)
+    found = measured(mask, SKIN, OBLONG)
     assert found.clearance.deep.value == pytest.approx(8.0 * (90 - 73) / 1000)
     assert found.depth.value == pytest.approx(8.0 * (73 - 20) / 1000)
 
@@ -91,10 +91,10 @@ def test_a_cancer_that_is_not_present_has_no_depth():
     mask = block()
     mask[40:50, 60:80] = BCC
     mask[24:34, 120:150] = IEC
-    found = measure_piece(mask, SKIN, OBLONG, present=["IEC"])
+    found = measured(mask, SKIN, OBLONG, present=["IEC"])
     assert found.depth.reason == ONLY_STRAYS
     assert found.clearance.lateral.value == pytest.approx(5.0 * 15 / 1000)
-    none = measure_piece(mask, SKIN, OBLONG, present=[])
+    none = measured(mask, SKIN, OBLONG, present=[])
     assert {none.clearance.deep.reason, none.clearance.lateral.reason, none.depth.reason} == {ONLY_STRAYS}
 
 

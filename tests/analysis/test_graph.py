@@ -7,10 +7,10 @@ from dataclasses import replace
 import networkx
 import numpy as np
 import pytest
-from tests.analysis.blocks import BCC, block
+from tests.analysis.blocks import BCC, block, measured
 
 from ntrm.analysis.graph import NO_TISSUE, tissue_graph
-from ntrm.analysis.measure import measure_piece, measurement_sentences
+from ntrm.analysis.measure import measurement_sentences
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import Resolution
@@ -122,7 +122,7 @@ def test_plain_words():
     assert "Basal cell carcinoma: 0.01 mm² in 1 region, bordering mostly on reticular dermis (100%)." in words
     plain = LabelSchema(tuple(replace(tissue, title="") for tissue in SKIN.tissues), SKIN.background)
     assert "BCC: 0.01 mm² in 1 region" in " ".join(tissue_graph(mask, MPP, plain).sentences())
-    lines = measurement_sentences(measure_piece(mask, SKIN, MPP))
+    lines = measurement_sentences(measured(mask, SKIN, MPP))
     assert lines[0].startswith("Deep clearance: 0.40 mm")
     assert lines[-1] == f"These numbers are {PURPOSE}."
 

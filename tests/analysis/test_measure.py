@@ -6,19 +6,27 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.analysis.blocks import BCC, BKG, BOTTOM, EPI, HYP, IEC, KER, LEFT, RET, RIGHT, SCC, TOP, block, far_apart
+from tests.analysis.blocks import (
+    BCC,
+    BKG,
+    BOTTOM,
+    EPI,
+    HYP,
+    IEC,
+    KER,
+    LEFT,
+    RET,
+    RIGHT,
+    SCC,
+    TOP,
+    block,
+    far_apart,
+    measured,
+)
 
 from ntrm.analysis import outline
 from ntrm.analysis.cancers import NO_TUMOUR_CLASSES
-from ntrm.analysis.measure import (
-    ELSEWHERE,
-    FRAGMENTED,
-    NO_TUMOUR,
-    NOTHING_INVADES,
-    SCAN_EDGE,
-    Measured,
-    measure_piece,
-)
+from ntrm.analysis.measure import ELSEWHERE, FRAGMENTED, NO_TUMOUR, NOTHING_INVADES, SCAN_EDGE, Measured
 from ntrm.analysis.outline import NO_SURFACE, NO_SURFACE_CLASSES, NO_TISSUE
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
@@ -34,7 +42,7 @@ def test_a_rectangle_of_tumour_in_a_block(top, left, height, width):
     mask = block()
     mask[top : top + height, left : left + width] = SCC
     wide = Resolution(x=5.0, y=8.0)
-    found = measure_piece(mask, SKIN, wide)
+    found = measured(mask, SKIN, wide)
     below, beside = 8.0 * (BOTTOM - (top + height)), 5.0 * min(left - LEFT, RIGHT - (left + width))
     assert found.clearance.least.value == pytest.approx(min(below, beside) / 1000)
     # The bend at a lower corner, 100 µm to either side, belongs to either margin: it must not be the nearer part.
@@ -53,7 +61,7 @@ def test_the_distances_are_those_of_brute_force(random):
         row, column = random.integers(TOP + 6, 75), random.integers(LEFT + 3, 150)
         mask[row : row + 8, column : column + 8] = tumour
     scale = (9.0, 4.0)
-    found = measure_piece(mask, SKIN, Resolution(x=4.0, y=9.0))
+    found = measured(mask, SKIN, Resolution(x=4.0, y=9.0))
     tumour = np.argwhere((mask == BCC) | (mask == SCC))
     assert found.depth.value == pytest.approx(far_apart(tumour, found.outline.surface, scale).min(axis=1).max() / 1000)
     cut = found.outline.outer[~found.outline.is_surface]
@@ -71,7 +79,7 @@ def test_depth_is_that_of_what_invades_beside_carcinoma_in_situ_or_without(rando
     for at, cancer in enumerate(cancers):
         row, column = random.integers(TOP + 6, 60), random.integers(LEFT + 3, 60) + 70 * at
         mask[row : row + 12, column : column + 12] = cancer
-    found, scale = measure_piece(mask, SKIN, MPP), (6.7, 6.7)
+    found, scale = measured(mask, SKIN, MPP), (6.7, 6.7)
     invasive = np.argwhere(np.isin(mask, [BCC, SCC]))
     if not len(invasive):
         assert found.depth.reason == NOTHING_INVADES
@@ -84,7 +92,7 @@ def test_depth_is_that_of_what_invades_beside_carcinoma_in_situ_or_without(rando
 def test_turning_the_picture_turns_the_direction_and_nothing_else(turns, facing):
     mask = block()
     mask[40:50, 60:80] = BCC
-    found = measure_piece(np.rot90(mask, turns).copy(), SKIN, MPP)
+    found = measured(np.rot90(mask, turns).copy(), SKIN, MPP)
     assert (found.orientation.value - facing + 180) % 360 - 180 == pytest.approx(0.0, abs=0.5)
     assert found.depth.value == pytest.approx(6.7 * 30 / 1000)
     assert found.clearance.deep.value == pytest.approx(6.7 * 40 / 1000)
@@ -94,21 +102,21 @@ def test_turning_the_picture_turns_the_direction_and_nothing_else(turns, facing)
 def test_surface_tears_holes_loose_bits_and_worn_keratin_are_no_margin():
     mask = block()
     mask[TOP : TOP + 12, 80:100] = SCC
-    expected = measure_piece(mask, SKIN, MPP).clearance.least.value
+    expected = measured(mask, SKIN, MPP).clearance.least.value
     assert expected == pytest.approx(6.7 * (BOTTOM - TOP - 12) / 1000)
     mask[TOP - 5 : TOP, 85:95] = IGNORE  # the tumour is bare
     mask[40:44, 90:93] = BKG  # a hole
     mask[60:BOTTOM, 110:114] = BKG  # a tear from below
     mask[97:100, 70:80] = HYP  # a crumb
-    assert measure_piece(mask, SKIN, MPP).clearance.least.value == pytest.approx(expected)
+    assert measured(mask, SKIN, MPP).clearance.least.value == pytest.approx(expected)
 
 
 def test_keratin_that_reaches_down_does_not_lower_the_surface():
     mask = block()
     mask[TOP:60, 60:120] = SCC
-    plain = measure_piece(mask, SKIN, MPP).depth.value
+    plain = measured(mask, SKIN, MPP).depth.value
     mask[TOP:50, 80:92] = KER
-    assert measure_piece(mask, SKIN, MPP).depth.value == pytest.approx(plain, abs=0.0068)
+    assert measured(mask, SKIN, MPP).depth.value == pytest.approx(plain, abs=0.0068)
 
 
 @pytest.mark.parametrize("fineness", [1, 2, 3, 4])
@@ -120,7 +128,7 @@ def test_a_tumour_that_is_cut_through_has_no_clearance(fineness, monkeypatch, ra
         bottom, place = BOTTOM * fineness - int(random.integers(fineness)), int(left) * fineness
         fine[bottom:] = IGNORE
         fine[80 * fineness - 20 : bottom - away, place : place + 12 * fineness] = BCC
-        found = measure_piece(fine, SKIN, Resolution.square(6.7 / fineness))
+        found = measured(fine, SKIN, Resolution.square(6.7 / fineness))
         assert found.outline.stride == fineness
         assert found.clearance.least == found.clearance.deep
         assert found.clearance.lateral.value > 0.1
@@ -140,7 +148,7 @@ def test_depth_of_a_tumour_that_stands_out_is_that_of_all_its_pixels(neck):
     mask[80 : 120 + TOP + 4, 90 - neck // 2 : 90 + neck // 2] = RET
     mask[ball <= 48**2] = EPI
     mask[ball <= 45**2] = SCC
-    found = measure_piece(mask, SKIN, MPP)
+    found = measured(mask, SKIN, MPP)
     tumour = np.argwhere(mask == SCC)
     distances = far_apart(tumour, found.outline.surface, (6.7, 6.7)).min(axis=1)
     assert found.depth.value == pytest.approx(distances.max() / 1000)
@@ -152,11 +160,11 @@ def test_depth_of_a_tumour_that_stands_out_is_that_of_all_its_pixels(neck):
 def test_tumour_in_a_loose_bit_is_measured_neither_to_the_margin_nor_from_the_surface(size):
     mask = block()
     mask[40:50, 60:80] = BCC
-    alone = measure_piece(mask, SKIN, MPP)
+    alone = measured(mask, SKIN, MPP)
     assert None not in (alone.clearance.deep.value, alone.clearance.lateral.value, alone.depth.value)
     mask = np.concatenate([mask, np.full((40, 180), IGNORE, dtype=np.uint8)])
     mask[BOTTOM + 20 : BOTTOM + 20 + size, 60 : 60 + size] = BCC
-    found = measure_piece(mask, SKIN, MPP)
+    found = measured(mask, SKIN, MPP)
     assert found.outline.fragments == 1
     assert {found.clearance.deep.reason, found.clearance.lateral.reason, found.depth.reason} == {ELSEWHERE}
 
@@ -167,19 +175,19 @@ def without(mask, *labels):
 
 def test_what_cannot_be_assessed_says_why():
     mask = block()
-    assert measure_piece(mask, SKIN, MPP).clearance.deep.reason == NO_TUMOUR
-    assert measure_piece(mask, SKIN, MPP).depth.reason == NOTHING_INVADES
+    assert measured(mask, SKIN, MPP).clearance.deep.reason == NO_TUMOUR
+    assert measured(mask, SKIN, MPP).depth.reason == NOTHING_INVADES
     mask[TOP : TOP + 8, 60:80] = IEC
-    assert measure_piece(mask, SKIN, MPP).clearance.deep.value is not None
-    assert measure_piece(mask, SKIN, MPP).depth.reason == NOTHING_INVADES
+    assert measured(mask, SKIN, MPP).clearance.deep.value is not None
+    assert measured(mask, SKIN, MPP).depth.reason == NOTHING_INVADES
     mask[40:50, 60:80] = BCC
-    edge = measure_piece(mask, SKIN, MPP, touches_edge=True)
+    edge = measured(mask, SKIN, MPP, touches_edge=True)
     assert {edge.clearance.deep.reason, edge.clearance.lateral.reason, edge.depth.reason} == {SCAN_EDGE}
-    bare = measure_piece(without(mask, 0, KER, IEC), SKIN, MPP)
+    bare = measured(without(mask, 0, KER, IEC), SKIN, MPP)
     assert {bare.clearance.deep.reason, bare.depth.reason, bare.orientation.reason} == {NO_SURFACE}
     split = mask.copy()
     split[:, 100:110] = IGNORE
-    split = measure_piece(split, SKIN, MPP)
+    split = measured(split, SKIN, MPP)
     assert split.clearance.least.reason == FRAGMENTED
     assert split.depth.value == pytest.approx(0.0067 * 30)
     assert (split.orientation.value + 90) % 360 == pytest.approx(90, abs=1)
@@ -197,7 +205,7 @@ def test_no_depth_is_taken_from_one_section_to_another(fineness, monkeypatch):
         for top in tumours:
             drawn[top : top + 10, 60:80] = BCC
         fine = np.kron(drawn, np.ones((fineness, fineness), dtype=np.uint8))
-        found = measure_piece(fine, SKIN, Resolution.square(6.7 / fineness))
+        found = measured(fine, SKIN, Resolution.square(6.7 / fineness))
         assert (found.outline.stride, found.outline.fragments) == (fineness, 2)
         return found.depth
 
@@ -208,23 +216,23 @@ def test_no_depth_is_taken_from_one_section_to_another(fineness, monkeypatch):
 
 @pytest.mark.parametrize("value", [BKG, IGNORE, KER])
 def test_a_piece_without_tissue(value):
-    found = measure_piece(np.full((9, 5), value, dtype=np.uint8), SKIN, MPP)
+    found = measured(np.full((9, 5), value, dtype=np.uint8), SKIN, MPP)
     assert {found.clearance.deep.reason, found.depth.reason, found.orientation.reason} == {NO_TISSUE}
 
 
 def test_a_single_pixel_is_no_skin():
-    assert measure_piece(np.full((1, 1), BCC, dtype=np.uint8), SKIN, MPP).orientation.reason == NO_SURFACE
+    assert measured(np.full((1, 1), BCC, dtype=np.uint8), SKIN, MPP).orientation.reason == NO_SURFACE
 
 
 def test_other_classes_and_wrong_masks():
     glands = LabelSchema(SKIN.tissues[:1])
-    assert measure_piece(np.zeros((60, 60), dtype=np.uint8), glands, MPP).clearance.deep.reason == NO_TUMOUR_CLASSES
+    assert measured(np.zeros((60, 60), dtype=np.uint8), glands, MPP).clearance.deep.reason == NO_TUMOUR_CLASSES
     two = LabelSchema(tuple(type(t)(i, f"c{i}", "", t.rgb) for i, t in enumerate(SKIN.tissues[:2])))
-    assert measure_piece(np.zeros((60, 60), dtype=np.uint8), two, MPP).orientation.reason == NO_SURFACE_CLASSES
+    assert measured(np.zeros((60, 60), dtype=np.uint8), two, MPP).orientation.reason == NO_SURFACE_CLASSES
     with pytest.raises(DataError, match="labels that the schema does not know"):
-        measure_piece(np.full((4, 4), 7, dtype=np.uint8), two, MPP)
+        measured(np.full((4, 4), 7, dtype=np.uint8), two, MPP)
     with pytest.raises(DataError, match="no label mask"):
-        measure_piece(np.zeros((4, 4)), SKIN, MPP)
+        measured(np.zeros((4, 4)), SKIN, MPP)
 
 
 def test_measurements_are_checked_and_carry_unit_and_purpose():
@@ -256,7 +264,7 @@ def test_synthetic_sections_are_measured_as_they_were_made(sections):
     """One may miss: one or two in a hundred do, where a tumour lines cut and surface alike."""
     missed = []
     for section in sections:
-        truth, found = section.truth, measure_piece(section.mask, SKIN, MPP)
+        truth, found = section.truth, measured(section.mask, SKIN, MPP)
         wrong = (
             far_off(found.clearance.least, truth.clearance_um, wrong_length),
             far_off(found.depth, truth.depth_um, wrong_length),

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from tests.analysis.blocks import BCC, BOTTOM, KER, LEFT, RIGHT, SCC, TOP, block
+from tests.analysis.blocks import BCC, BOTTOM, KER, LEFT, RIGHT, SCC, TOP, block, measured
 
 from ntrm.analysis import outline as module
-from ntrm.analysis.measure import measure_piece
 from ntrm.analysis.outline import trace_outline
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
@@ -27,9 +26,9 @@ def test_fine_masks_are_thinned_and_keep_their_measures(monkeypatch):
     mask[40:50, 60:80] = BCC
     fine = np.kron(mask, np.ones((3, 3), dtype=np.uint8))
     monkeypatch.setattr(module, "MOST_PIXELS", mask.size)
-    thinned = measure_piece(fine, SKIN, Resolution.square(6.7 / 3))
+    thinned = measured(fine, SKIN, Resolution.square(6.7 / 3))
     assert thinned.outline.stride == 3
-    plain = measure_piece(mask, SKIN, MPP)
+    plain = measured(mask, SKIN, MPP)
     for one, other in ((thinned.depth, plain.depth), (thinned.clearance.deep, plain.clearance.deep)):
         assert one.value == pytest.approx(other.value, abs=0.0067)
 

@@ -33,17 +33,18 @@ def draw(random, height=40, width=30):
     return mask
 
 
-def scanned(mask, pieces, confidence, rows=None):
-    options = {"outside": [BKG], "confidence": confidence, "full": 255.0, "rows": rows}
+def scanned(mask, pieces, confidence):
+    options = {"outside": [BKG], "confidence": confidence, "full": 255.0}
     return scan(mask, MPP, pieces=PieceGrid(pieces, *map(np.arange, mask.shape)), **options)
 
 
-def test_the_height_of_the_strips_does_not_matter(random):
+def test_the_height_of_the_strips_does_not_matter(random, monkeypatch):
     mask, confidence = draw(random), random.integers(0, 256, (40, 30)).astype(np.uint8)
     pieces = np.kron([[0, 1], [2, 2]], np.ones((20, 15))).astype(np.uint16)
     at_once = scanned(mask, pieces, confidence)
     for rows in (1, *random.integers(2, 40, 2).tolist()):
-        found = scanned(mask, pieces, confidence, rows)
+        monkeypatch.setattr(module, "STRIP_PIXELS", rows * mask.shape[1])
+        found = scanned(mask, pieces, confidence)
         np.testing.assert_array_equal(found.pixels, np.bincount(mask.ravel(), minlength=256))
         np.testing.assert_array_equal(found.region, at_once.region)
         for name in at_once.table.__dataclass_fields__:
@@ -63,10 +64,11 @@ def test_pieces_on_a_coarser_grid_are_those_of_the_pixels(random):
         np.testing.assert_array_equal(grid.changes(top, height), changed)
 
 
-def test_a_piece_is_the_mask_without_all_others(random):
+def test_a_piece_is_the_mask_without_all_others(random, monkeypatch):
     mask, confidence = draw(random), random.integers(0, 256, (40, 30)).astype(np.uint8)
     pieces = np.kron(random.permutation(np.arange(12) % 3).reshape(4, 3), np.ones((10, 10))).astype(np.uint16)
-    every = scanned(mask, pieces, confidence, 17)
+    monkeypatch.setattr(module, "STRIP_PIXELS", 17 * mask.shape[1])
+    every = scanned(mask, pieces, confidence)
     for piece in range(3):
         rows, columns = (np.flatnonzero((pieces == piece).any(axis=axis)) for axis in (1, 0))
         top, left, height, width = rows[0], columns[0], np.ptp(rows) + 1, np.ptp(columns) + 1

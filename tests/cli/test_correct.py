@@ -11,10 +11,10 @@ from tests.pipeline.small import InProcess, fingerprints, paint, write_slide
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.core.io import read_arrays
 from ntrm.correction.log import read_log
 from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline.batch import segment_slides
+from ntrm.results.documents import AGAIN
 from ntrm.results.tables import read_results
 from ntrm.wsi import isolated
 
@@ -268,35 +268,12 @@ def test_results_that_were_made_anew_are_not_corrected_by_the_old_log(out, corre
     assert "segmented anew" in error["hint"]
 
 
-def test_results_of_an_earlier_version_are_refused_before_a_step_is_taken(out, correct):
+def test_results_without_their_pieces_are_refused_before_a_step_is_taken(out, correct):
     (out / "first" / ".ntrm" / "pieces.npz").unlink()
     error = correct("--click", "first", 1, 1, "RET", "--whole-region", "--no-spread", code=1, slides=False)["error"]
-    assert error["what"] == "first is of an earlier version, which kept no map of its pieces"
-    assert "--slides FOLDER" in error["hint"]
+    assert error["what"] == f"cannot read {out / 'first' / '.ntrm' / 'pieces.npz'}"
+    assert error["hint"] == AGAIN
     assert not (out / "first" / "corrections.jsonl").exists()
-
-
-def test_results_of_an_earlier_version_are_corrected_where_the_slide_is_there(out, correct):
-    path = out / "first" / ".ntrm" / "pieces.npz"
-    before = read_arrays(path, hint="")
-    path.unlink()
-    correct("--click", "first", *middle(out, SCC), "RET", "--whole-region", "--no-spread")
-    found = read_arrays(path, hint="")
-    assert before.keys() == found.keys()
-    for key, array in before.items():
-        np.testing.assert_array_equal(found[key], array)
-    assert (out / "first" / "corrected" / "summary.json").is_file()
-
-
-def test_pieces_that_are_not_those_of_the_tables_are_refused(out, correct):
-    (out / "first" / ".ntrm" / "pieces.npz").unlink()
-    path = out / "first" / ".ntrm" / "done.json"
-    document = json.loads(path.read_text())
-    document["tables"]["regions"] = document["tables"]["regions"][:-1]
-    path.write_text(json.dumps(document))
-    error = correct("--undo", "first", code=3)["error"]
-    assert error["what"] == "first is of an earlier version, which saw its pieces otherwise"
-    assert "delete the slide's folder" in error["hint"]
 
 
 def test_a_folder_of_something_else_is_told(tmp_path):

@@ -35,7 +35,7 @@ def test_json_is_the_result_and_notes_go_elsewhere(train, tmp_path):
     result = train("--json", "--seed", "4", "--name", "first", "--option", "coarse=false")
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
-    assert document["finished"]
+    assert document["provenance"]["finished"]
     assert document["model"] == str(tmp_path / "run" / "model")
     assert (document["provenance"]["seed"], document["provenance"]["options"]) == (4, {"coarse": False})
     assert document["provenance"]["recipe"]["batch"] == 2

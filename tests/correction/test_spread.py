@@ -42,7 +42,6 @@ def chain(tissue, looks, *, region=None, probabilities=None, edges=None):
         pixels=np.full(count, 4, dtype=np.int64),
         centroid=np.stack([np.full(count, 0.5), np.arange(count) * 2 + 0.5], axis=1),
         edges=edges,
-        border_um=np.full(len(edges), 20.0),
         ratios=share[edges],
         probabilities=certain(tissue) if probabilities is None else probabilities,
         features={"colour": np.array(looks, dtype=np.float32).reshape(-1, 1)},

@@ -23,7 +23,7 @@ def tiny_plan(archs=SYSTEMS, seeds=(0, 1), levels=("10x",), *, imagenet=(), abla
         archs=archs,
         seeds=seeds,
         encoder_init=lambda arch, options, recipe: "imagenet" if arch in imagenet else "scratch",
-        options=options,
+        options=options or {},
         ablation=ablation,
     )
 

@@ -143,16 +143,6 @@ def test_processes_draw_the_same_version_2(tmp_path):
     assert bytes_of(tmp_path / "1") == bytes_of(tmp_path / "2")
 
 
-def test_a_folder_from_before_there_were_versions_goes_on(phantom, tmp_path):
-    out = tmp_path / "old"
-    shutil.copytree(phantom, out)
-    before = json.loads((out / "phantom.json").read_text())
-    (out / "phantom.json").write_text(json.dumps({k: v for k, v in before.items() if k not in ("normal", "version")}))
-    assert write_phantom(out, OPTIONS).drawn == 0
-    with pytest.raises(RefusedError, match="other options"):
-        write_phantom(out, PhantomOptions(4, seed=SEED, version="2"))
-
-
 def test_images_say_their_resolution(phantom):
     with tifffile.TiffFile(phantom / "10x" / "Images" / "BCC_1.tif") as tif:
         numerator, denominator = tif.pages[0].tags["XResolution"].value

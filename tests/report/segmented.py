@@ -63,10 +63,3 @@ def network_relations(names):
         "windows": 7,
         "note": "what was used",
     }
-
-
-def relations_of_before(names):
-    """As earlier versions wrote them: means over the layers, and edge weights whether trained or not."""
-    found = network_relations(names)
-    kept = {key: value for key, value in found.items() if key not in ("edge_windows", "strongest_windows")}
-    return {**kept, "attention": found["attention"][0]}

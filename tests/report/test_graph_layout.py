@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -121,4 +122,4 @@ def test_weak_relations_are_not_drawn_and_wider_ones_are_stronger(random):
     ]
     assert list(shown.values()) == sorted(shown.values(), reverse=True)
     zero = tuple(tuple(0.0 for _ in NAMES) for _ in NAMES)
-    assert list(drawn(network_graph(Network(NAMES, (zero,), None, None, (), 1, ""), NAMES))) == []
+    assert list(drawn(network_graph(replace(found, attention=(zero,)), NAMES))) == []

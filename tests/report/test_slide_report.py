@@ -5,7 +5,7 @@ import pytest
 from lxml import html
 from tests.pipeline.judged import KNOWN, SMALL, STRANGE, WHY
 from tests.report.pages import HOSTILE, cells, check_safe, rows, words
-from tests.report.segmented import change, document, judged, network_relations, relations_of_before
+from tests.report.segmented import change, document, judged, network_relations
 
 from ntrm.core.errors import DataError
 from ntrm.report.html import NOTICE, area_text, confidence_text, share_text, value_text
@@ -182,16 +182,6 @@ def test_what_a_network_does_not_use_is_said_and_not_shown(results):
     assert {"Attention: not used by this model.", "No relation between two tissues was used."} <= {*page.texts}
 
 
-def test_relations_of_before_are_shown_without_what_they_do_not_tell(results):
-    folder = results / "one"
-    names = document(folder / "summary.json")["classes"]
-    relations = relations_of_before(names)
-    change(folder / "graph.json", lambda it: it.update(network=relations))
-    assert "segment the slide again" in reported(folder).text
-    strongest = relations["attention"][-1][-2]
-    assert cells((folder / "report.html").read_text(), f"{names[-1]} → {names[-2]}") == [[f"{strongest:.3f}"]]
-
-
 def test_hostile_names_and_texts_stay_texts(results):
     folder = results / "one"
 
@@ -326,15 +316,6 @@ def test_a_slide_that_was_not_judged_has_no_banner_and_says_why(tmp_path, result
     assert told(folder)[:2] == ("", "")
     said = "no reference" if verdict is None else verdict.verdict
     assert f"The slide was not compared with what the model knows: {said}; " in page.text
-
-
-def test_results_of_earlier_versions_have_a_report(results):
-    def as_it_was(summary):
-        for each in (summary, *summary["pieces"]):
-            each.pop("familiarity")
-
-    change(results / "two" / "summary.json", as_it_was)
-    assert "made before slides were compared" in reported(results / "two").text
 
 
 @pytest.mark.parametrize(("p_value", "said"), [(0.0, "fewer than 1 looks"), (0.0012, "about 1 looks"), (0.0096, "10")])

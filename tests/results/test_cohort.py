@@ -141,12 +141,10 @@ def test_slides_and_pieces_that_are_not_assessed_count_for_no_statistic(results)
     assert cohort.neighbours["SCC"]["RET"] == pytest.approx(borders[1])
 
 
-def test_tables_of_earlier_versions_are_those_of_assessed_slides(results):
-    for name in ("slides", "pieces"):
-        path = results / f"{name}.csv"
-        with path.open(newline="", encoding="utf-8") as stream:
-            head, *rows = csv.reader(stream)
-        kept = [k for k, column in enumerate(head) if not column.startswith("familiarity")]
-        with path.open("w", newline="", encoding="utf-8") as stream:
-            csv.writer(stream).writerows([row[k] for k in kept] for row in (head, *rows))
-    assert read_cohort(results).assessed == read_cohort(results).done
+@pytest.mark.parametrize("name", ["slides.csv", "pieces.csv"])
+def test_tables_without_verdicts_are_told_with_what_to_do(results, name):
+    path = results / name
+    path.write_text(path.read_text(encoding="utf-8").replace(",familiarity,", ",likeness,", 1), encoding="utf-8")
+    with pytest.raises(DataError, match=f"{name} lacks columns") as found:
+        read_cohort(results)
+    assert "run the same ntrm segment again" in found.value.hint

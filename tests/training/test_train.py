@@ -141,7 +141,7 @@ def test_bfloat16_on_the_cpu(train):
 
 def test_sections_smaller_than_a_window(train, tmp_path, random):
     small = write_small(tmp_path / "small", random, shape=(40, 50))
-    assert train(data=small, changes={"steps": 2}).finished
+    assert train(data=small, changes={"steps": 2}).provenance["finished"]
 
 
 # --- what is refused, and what goes wrong ---
@@ -165,7 +165,7 @@ def test_an_output_that_is_a_file_is_refused(train, tmp_path):
 def test_leftovers_of_a_killed_start_do_not_count(train, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".partial-x.json").write_text("{")
-    assert train(changes={"steps": 2}).finished
+    assert train(changes={"steps": 2}).provenance["finished"]
     assert not (tmp_path / "run" / ".partial-x.json").exists()
 
 
@@ -216,7 +216,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(train, finish
     # The checkpoint is from before, and a run that is resumed from there comes to its end.
     monkeypatch.setattr(Tiny, "segment", forward)
     said = []
-    assert train(resume=True, say=said.append).finished
+    assert train(resume=True, say=said.append).provenance["finished"]
     assert "going on after step 6" in said
     assert weights(tmp_path / "run") == weights(finished.folder)
 

@@ -10,7 +10,7 @@ from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.phantom.render import Artefacts, expose, render
 from ntrm.phantom.stain import Stain
-from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
+from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen, glass_colour
 from ntrm.wsi.tissue_mask import find_tissue
 
 MPP = 13.4
@@ -24,6 +24,11 @@ def tissue_of(picture, mpp=SQUARE):
     """The tissue that is found in a picture."""
     thumbnail = Thumbnail(picture, mpp)
     return find_tissue(thumbnail, find_pen(thumbnail))
+
+
+def optical_density(picture):
+    """(H, W, 3) against the picture's own glass."""
+    return -np.log10((picture + 1.0) / (glass_colour(picture).astype(float) + 1.0)).astype(np.float32)
 
 
 def pen_of(picture):

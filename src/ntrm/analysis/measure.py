@@ -29,12 +29,11 @@ from scipy import ndimage
 
 from ntrm.analysis.cancers import NO_TUMOUR_CLASSES, Tumour, tumour_of
 from ntrm.analysis.nearest import closest, farthest, nearest_of
-from ntrm.analysis.outline import Outline, mean_directions, trace_outline
-from ntrm.analysis.regions import Regions, scan_mask
+from ntrm.analysis.outline import Outline, mean_directions
+from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Floats, Ints, Where
 from ntrm.core.errors import UsageError
-from ntrm.core.labels import CANCERS, LabelSchema, Mask
-from ntrm.core.mpp import Resolution
+from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2
 from ntrm.metrics.wording import whole_degrees
 from ntrm.results.documents import NO_TUMOUR, NOTHING_INVADES, PURPOSE, Measure
@@ -120,23 +119,6 @@ class PieceMeasurements:
 
 
 def measure_piece(
-    mask: Mask,
-    schema: LabelSchema,
-    resolution: Resolution,
-    *,
-    touches_edge: bool = False,
-    present: Collection[str] | None = None,
-) -> PieceMeasurements:
-    """Measure the piece in ``mask``; ``touches_edge`` says that the scan cuts it off.
-
-    Of cancers that are not ``present`` only what lies near those that are counts as tumour; all are, if None.
-    """
-    regions = scan_mask(mask, schema, resolution)
-    outline = trace_outline(mask, schema, resolution)
-    return measurements(regions, outline, schema, touches_edge=touches_edge, present=present)
-
-
-def measurements(
     regions: Regions,
     outline: Outline,
     schema: LabelSchema,
@@ -144,7 +126,10 @@ def measurements(
     touches_edge: bool = False,
     present: Collection[str] | None = None,
 ) -> PieceMeasurements:
-    """The same for a piece whose regions and outline are known."""
+    """Measure a piece by its regions and its outline; ``touches_edge`` says that the scan cuts it off.
+
+    Of cancers that are not ``present`` only what lies near those that are counts as tumour; all are, if None.
+    """
     # Its rims are looked for several times, and most of a piece is no tumour.
     cancers = np.isin(regions.table.tissue, [schema.index(name) for name in CANCERS if name in schema.names])
     tumours = regions.among(cancers)

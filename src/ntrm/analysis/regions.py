@@ -175,14 +175,13 @@ def scan(
     confidence: NDArray[np.number[Any]] | None = None,
     full: float = 1.0,
     pieces: PieceGrid | None = None,
-    rows: int | None = None,
 ) -> Regions:
-    """The regions of a mask (H, W) that may lie on disk; it is read once, in strips of ``rows``.
+    """The regions of a mask (H, W) that may lie on disk; it is read once, in strips.
 
     Labels in ``outside`` and ignored pixels make no regions. A ``confidence`` (H, W) of ``full`` is certainty.
     Without ``pieces``, all pixels have piece 0.
     """
-    runs, sums = _read(mask, confidence, pieces, rows)
+    runs, sums = _read(mask, confidence, pieces)
     piece = np.zeros(len(runs), dtype=np.uint16) if pieces is None else pieces.at(runs.row, runs.left)
     is_outside = np.zeros(256, dtype=bool)
     is_outside[[IGNORE, *outside]] = True
@@ -196,22 +195,22 @@ def scan(
     return Regions(Runs(runs.shape, runs.start, runs.value), piece, region, table)
 
 
-def region_sizes(mask: Mask, rows: int | None = None) -> tuple[Runs, NDArray[np.int32], Ints]:
+def region_sizes(mask: Mask) -> tuple[Runs, NDArray[np.int32], Ints]:
     """The runs of a mask, the region of each (-1 for ignored pixels), and (R,) the pixels of each region.
 
     The regions are those of ``scan``, without pieces and with nothing outside.
     """
-    runs, _ = _read(mask, None, None, rows)
+    runs, _ = _read(mask, None, None)
     region, count = components(runs, runs.value != IGNORE)
     return runs, region, summed(region, runs.length, count)
 
 
 def _read(
-    mask: Mask, confidence: NDArray[np.number[Any]] | None, pieces: PieceGrid | None, rows: int | None
+    mask: Mask, confidence: NDArray[np.number[Any]] | None, pieces: PieceGrid | None
 ) -> tuple[Runs, Floats | None]:
     """The runs of a mask, cut where the piece changes, and the sums of confidences over each of them."""
     width = mask.shape[1]
-    height, step = mask.shape[0] if width else 0, rows or strip_rows(width)
+    height, step = mask.shape[0] if width else 0, strip_rows(width)
     starts, labels, sums = [], [], []
     for top in range(0, height, step):
         strip = np.ascontiguousarray(mask[top : top + step])

@@ -71,7 +71,7 @@ def write_without_small_regions(path: Path, labels: Bytes, smallest: float, rows
     ``smallest`` are the pixels that a region must have. Strips have ``rows`` rows, which does not change the result.
     """
     (height, width), reach = labels.shape, reach_of(smallest)
-    small, others = find_small_regions(labels, smallest, rows)
+    small, others = find_small_regions(labels, smallest)
     rows = rows or max(strip_rows(width), 2 * reach)
     regions, count = [np.zeros(0, dtype=np.int32)], 0
     with whole_file(path) as partial, partial.open("wb") as stream:
@@ -95,9 +95,9 @@ def write_without_small_regions(path: Path, labels: Bytes, smallest: float, rows
     return RemovedRegions(len(np.unique(np.concatenate(regions))), count)
 
 
-def find_small_regions(labels: Bytes, smallest: float, rows: int | None = None) -> tuple[_Stretches, _Stretches]:
+def find_small_regions(labels: Bytes, smallest: float) -> tuple[_Stretches, _Stretches]:
     """The regions of less than ``smallest`` pixels, and all other labelled pixels."""
-    runs, region, pixels = region_sizes(labels, rows)
+    runs, region, pixels = region_sizes(labels)
     every = _Stretches(runs.start, runs.stop, runs.value, region)
     # The last entry is that of ignored pixels.
     small = np.append(pixels < smallest, False)[region]

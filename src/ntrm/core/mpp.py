@@ -65,9 +65,9 @@ class Resolution:
         """Resolution after shrinking the image by ``factor``."""
         return Resolution(self.x * factor, self.y * factor)
 
-    def same_as(self, other: Resolution, tolerance: float = TOLERANCE) -> bool:
-        """Whether both axes agree within ``tolerance`` (relative, symmetric)."""
-        return all(abs(a - b) <= tolerance * max(a, b) for a, b in ((self.x, other.x), (self.y, other.y)))
+    def same_as(self, other: Resolution) -> bool:
+        """Whether both axes agree within ``TOLERANCE`` (relative, symmetric)."""
+        return all(abs(a - b) <= TOLERANCE * max(a, b) for a, b in ((self.x, other.x), (self.y, other.y)))
 
     def __str__(self) -> str:
         same = math.isclose(self.x, self.y, rel_tol=1e-9)
@@ -87,13 +87,13 @@ def level_factor(level: str) -> int:
     return int(match.group(1))
 
 
-def level_resolution(level: str, base: float = BASE_MPP) -> Resolution:
+def level_resolution(level: str) -> Resolution:
     """µm/px of a level of the skin dataset.
 
     >>> level_resolution("10x")
     Resolution(x=6.7, y=6.7)
     """
-    return Resolution.square(round(base * level_factor(level), 6))
+    return Resolution.square(round(BASE_MPP * level_factor(level), 6))
 
 
 def parse_levels(text: str) -> tuple[str, ...]:

@@ -51,10 +51,8 @@ class RegionGraph:
     """(N, 2) row and column."""
     edges: Ints
     """(E, 2) nodes that share a border, the smaller first."""
-    border_um: Floats
-    """(E,) its length."""
     ratios: Floats
-    """(E, 2) its share of the border of the first, and of the second."""
+    """(E, 2) share of that border in the whole border of the first, and of the second."""
     probabilities: Features
     """(N, K) mean."""
     features: Mapping[str, Features]
@@ -118,7 +116,7 @@ def is_kept(path: Path, origin: Mapping[str, str]) -> bool:
         return False
 
 
-_ARRAYS = ("tissue", "region", "pixels", "centroid", "edges", "border_um", "ratios", "probabilities")
+_ARRAYS = ("tissue", "region", "pixels", "centroid", "edges", "ratios", "probabilities")
 
 
 def graph_of(
@@ -140,7 +138,6 @@ def graph_of(
         pixels=table.pixels,
         centroid=table.centroid,
         edges=table.contacts,
-        border_um=border,
         ratios=border[:, None] / whole[table.contacts],
         probabilities=probabilities,
         features={**features, **geometry},

@@ -211,7 +211,7 @@ def joined(graphs: Sequence[RegionGraph]) -> RegionGraph:
     empty = Runs((0, 0), _none(), _none())
     every = {
         name: np.concatenate([getattr(graph, name) for graph in graphs])
-        for name in ("tissue", "pixels", "centroid", "border_um", "ratios", "probabilities")
+        for name in ("tissue", "pixels", "centroid", "ratios", "probabilities")
     }
     return RegionGraph(
         first.schema,

@@ -73,10 +73,10 @@ class Evaluation:
     model: dict[str, Any]
     data: dict[str, Any]
     stitching: Stitching
-    robustness: tuple[RobustnessRow, ...] | None = None
-    command: tuple[str, ...] = ()
-    device: str = ""
-    seconds: float = 0.0
+    robustness: tuple[RobustnessRow, ...] | None
+    command: tuple[str, ...]
+    device: str
+    seconds: float
 
     @cached_property
     def pooled(self) -> Overlap:

@@ -47,8 +47,8 @@ Transform = tuple[float, float, float, float]
 class Placement:
     """How mask pixels lie on the slide: x · sx + ox, y · sy + oy in level-0 pixels, then minus the bounds' corner."""
 
-    to_level0: Transform = (1.0, 1.0, 0.0, 0.0)
-    bounds: tuple[int, int, int, int] | None = None
+    to_level0: Transform
+    bounds: tuple[int, int, int, int] | None
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.to_level0).all() and min(self.to_level0[:2]) > 0):

@@ -79,11 +79,10 @@ class SegmentationModel(nn.Module):
         self.config = replace(self.config, **changes)
         return self
 
-    def save_pretrained(self, folder: str | Path, *, dtype: torch.dtype = torch.float32, notes: str = "") -> str:
+    def save_pretrained(self, folder: str | Path, *, dtype: torch.dtype = torch.float32) -> str:
         """Write ``config.json``, ``model.safetensors`` and ``README.md``; returns the SHA-256 of the weights.
 
-        ``dtype=torch.float16`` halves the file and rounds the weights; float32 keeps every bit. ``notes`` (Markdown)
-        are added to the model card.
+        ``dtype=torch.float16`` halves the file and rounds the weights; float32 keeps every bit.
         """
         folder = Path(folder)
         state = {key: _stored(value, dtype) for key, value in self.state_dict().items()}
@@ -93,7 +92,7 @@ class SegmentationModel(nn.Module):
             save_file(state, partial)
         digest = sha256_of(folder / WEIGHTS)
         parameters = sum(parameter.numel() for parameter in self.parameters())
-        write_text(folder / CARD, model_card(self.config, parameters, digest, notes))
+        write_text(folder / CARD, model_card(self.config, parameters, digest))
         # The config comes last and names the weights: a folder that was half replaced does not load.
         write_json(folder / CONFIG, {"format": FORMAT, **self.config.as_dict(), "weights_sha256": digest})
         return digest

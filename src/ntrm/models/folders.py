@@ -172,8 +172,8 @@ def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
         raise DataError(f"{path} cannot be understood", got=reason, hint="copy the model folder again") from error
 
 
-def model_card(config: ModelConfig, parameters: int, digest: str, notes: str = "") -> str:
-    """``README.md`` of a model folder; ``notes`` is Markdown of whoever made the model: its scores, its purpose."""
+def model_card(config: ModelConfig, parameters: int, digest: str) -> str:
+    """``README.md`` of a model folder."""
     options = ", ".join(f"{key} {value}" for key, value in config.options.items()) or "defaults"
     rows = {
         "architecture": f"{config.arch} ({options})",
@@ -210,4 +210,4 @@ import ntrm
 
 network = ntrm.load("this-folder")
 ```
-""" + (f"\n{notes.strip()}\n" if notes else "")
+"""

@@ -230,15 +230,13 @@ class Pair(NamedTuple):
     second_counts: NDArray[Any]
 
 
-def compare_family(
-    pairs: Mapping[Key, Pair], patients: Sequence[str], statistic: Statistic, bootstrap: Bootstrap = BOOTSTRAP
-) -> dict[Key, Comparison]:
+def compare_family(pairs: Mapping[Key, Pair], patients: Sequence[str], statistic: Statistic) -> dict[Key, Comparison]:
     """Compare every pair, and correct for their number. A pair whose statistic is not defined is left out."""
 
     def compare(pair: Pair) -> Comparison:
         # Names may be equal (a network's coarse and final prediction).
         models = {"first": pair.first_counts, "second": pair.second_counts}
-        (result,) = compare_confusions(models, patients, statistic=statistic, bootstrap=bootstrap)
+        (result,) = compare_confusions(models, patients, statistic=statistic, bootstrap=BOOTSTRAP)
         return replace(result, first=pair.first, second=pair.second)
 
     return _corrected(pairs, lambda key: compare(pairs[key]))

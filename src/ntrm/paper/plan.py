@@ -175,8 +175,8 @@ def make_plan(
     archs: Sequence[str],
     seeds: Sequence[int],
     encoder_init: Callable[[str, Mapping[str, Option], Recipe], str],
-    options: Mapping[str, Option] | None = None,
-    ablation: bool = True,
+    options: Mapping[str, Option],
+    ablation: bool,
 ) -> Plan:
     """Lay out the jobs for the levels that ``fingerprints`` has.
 
@@ -186,7 +186,6 @@ def make_plan(
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
         raise UsageError("impossible seeds", got=list(seeds), expected="different whole numbers from 0 on")
     names, notes = _usable(archs)
-    options = dict(options or {})
     unused = [key for key in options if not any(taken(arch, {key: None}) for arch in names)]
     if unused:
         raise UsageError("no network takes the option", got=", ".join(unused), expected=f"an option of {names}")

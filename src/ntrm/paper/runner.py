@@ -290,8 +290,6 @@ def run_job(document: dict[str, Any]) -> None:
         say=_say,
         **shared,
     )
-    if not result.finished:
-        raise KeyboardInterrupt
     _say(f"trained in {result.seconds:.1f} s; evaluating")
     # Renamed when complete: the folder has everything in it, or is not there.
     partial, complete = run / "evaluating", run / EVALUATION

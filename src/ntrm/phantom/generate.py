@@ -148,10 +148,6 @@ class PhantomOptions:
         return {"ntrm": __version__, **asdict(self), "levels": list(self.levels)}
 
 
-EARLIER_OPTIONS = {"normal": 0.0, "version": "1"}
-"""What folders are that were written before these could be chosen."""
-
-
 @dataclass(frozen=True)
 class PhantomReport:
     """What was written."""
@@ -189,7 +185,7 @@ def _claim(out: Path, options: PhantomOptions) -> None:
     check_folder(out)
     path = out / OPTIONS_FILE
     if path.exists():
-        before = EARLIER_OPTIONS | _read_object(path)
+        before = _read_object(path)
         if before != options.as_dict():
             raise RefusedError(
                 "the folder was begun with other options",

@@ -29,12 +29,13 @@ from ntrm.pipeline.correcting import (
     same_model,
 )
 from ntrm.pipeline.drawn_areas import painted_areas, read_areas
-from ntrm.pipeline.kept_pieces import find_pieces_again, has_pieces, read_pieces
 from ntrm.pipeline.tabulating import tabulate_again
-from ntrm.results.paths import SUMMARY
+from ntrm.results.documents import AGAIN
+from ntrm.results.paths import HIDDEN, PIECES, SUMMARY
 from ntrm.results.run_record import read_run
 from ntrm.results.slide_state import finished
 from ntrm.wsi.inputs import SlideInput, find_by_content
+from ntrm.wsi.pieces import PieceMap
 
 if TYPE_CHECKING:
     from ntrm.inference.predictor import Predictor
@@ -117,9 +118,8 @@ class Corrector:
             raise self._unknown(slide_id)
         if slide_id not in self._open:
             mask = open_mask(self.out / slide_id)
-            if not has_pieces(mask) and self.options.slides:
-                find_pieces_again(mask, self._original(mask))
-            read_pieces(mask)  # before a step is taken that nothing could be made of
+            # Before a step is taken that nothing could be made of.
+            PieceMap.read(mask.folder / HIDDEN / PIECES, hint=AGAIN)
             self._open[slide_id] = _Slide(mask, *corrections_in(mask))
         return self._open[slide_id]
 

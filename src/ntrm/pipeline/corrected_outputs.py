@@ -26,7 +26,6 @@ from ntrm.correction.log import Log
 from ntrm.correction.pixels import union
 from ntrm.data.tiles import Window
 from ntrm.pipeline.correcting import SlideMask, corrections_in
-from ntrm.pipeline.kept_pieces import read_pieces
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.pipeline.pictures import TintedSlide, write_overlays
 from ntrm.pipeline.slide_files import SlideFiles
@@ -40,6 +39,7 @@ from ntrm.results.paths import (
     HIDDEN,
     MASK,
     PICTURE,
+    PIECES,
     REPORT,
 )
 from ntrm.results.run_record import Run
@@ -173,7 +173,7 @@ def _read_network(mask: SlideMask) -> _Network:
     state = finished(mask.folder)
     if state is None:
         raise DataError(f"{mask.folder.name} was not segmented to the end", hint=AGAIN)
-    pieces, labels = read_pieces(mask), mask.labels()
+    pieces, labels = PieceMap.read(mask.folder / HIDDEN / PIECES, hint=AGAIN), mask.labels()
     regions = scan_slide(labels, None, pieces, schema=mask.schema, resolution=mask.resolution)
     rows = state.tables["regions"]
     if len(rows) != len(regions.table):

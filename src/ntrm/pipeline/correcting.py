@@ -185,14 +185,14 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
 
     labels = mask.labels()
     with closing(open_in_children(slide.path, alone=slide.alone)) as reader:
-        grid = slide_grid(mask, slide, reader)
+        grid = _slide_grid(mask, slide, reader)
         density = smooth_density(lambda window: read_tile(grid, window), *mask.shape)
         parts = parts_of(labels, mask.schema, mask.resolution, density)
         pooled = _pooled(mask, grid, parts, labels, predictor, progress)
     return graph_of(parts, mask.schema, pooled.pop("probabilities"), pooled)
 
 
-def slide_grid(mask: SlideMask, slide: SlideInput, reader: Any) -> SlideGrid:
+def _slide_grid(mask: SlideMask, slide: SlideInput, reader: Any) -> SlideGrid:
     """The slide on the grid of the mask."""
     from ntrm.wsi.grid import SlideGrid
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.cancers import cancers_of, confirmed_regions, is_tumour_confirmed
 from ntrm.analysis.graph import TissueGraph, graph_of
-from ntrm.analysis.measure import Measured, measurement_sentences, measurements
+from ntrm.analysis.measure import Measured, measure_piece, measurement_sentences
 from ntrm.analysis.outline import Outline, stride_for, trace_thinned
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import PieceGrid, Regions, scan_mask
@@ -64,9 +64,9 @@ class PieceFindings:
     graph: TissueGraph
     text: tuple[str, ...]
     """Graph and measurements in plain words."""
-    confirmed: tuple[CancerFinding, ...] = ()
+    confirmed: tuple[CancerFinding, ...]
     """Of a corrected mask: by the regions alone of which a person named, or accepted, at least half."""
-    tumour_confirmed: bool = False
+    tumour_confirmed: bool
     """Of a corrected mask: whether there is tumour, and all of it is such regions."""
 
 
@@ -130,7 +130,7 @@ def measure_task(task: PieceTask) -> PieceFindings:
     graph, cancers = graph_of(own.table, schema), cancers_of(own.table, schema)
     cut_off = piece.touches_edge and _at_edge(outline, window, shape)
     present = [each.name for each in cancers if each.present]
-    findings = measurements(own, outline, schema, touches_edge=cut_off, present=present)
+    findings = measure_piece(own, outline, schema, touches_edge=cut_off, present=present)
     every = (findings.orientation, findings.clearance.deep, findings.clearance.lateral, findings.depth)
     return PieceFindings(
         piece=piece,

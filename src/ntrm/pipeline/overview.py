@@ -44,30 +44,18 @@ class SlideOverview:
 
     def tissue_of(self, labels: NDArray[np.uint8], schema: LabelSchema, options: Options) -> NDArray[np.bool_]:
         """Where to look for pieces: the tissue that was found, or without a tissue mask what the network says."""
-        return tissue_of(labels, schema, self.tissue, tissue_mask=options.tissue_mask)
-
-
-def tissue_of(
-    labels: NDArray[np.uint8], schema: LabelSchema, tissue: NDArray[np.bool_], *, tissue_mask: bool
-) -> NDArray[np.bool_]:
-    """The ``tissue`` that was found, or without a tissue mask what the network says, on the same grid."""
-    if tissue_mask:
-        return tissue
-    seen = sampled(labels, tissue.shape)
-    background = IGNORE if schema.background_index is None else schema.background_index
-    return np.asarray((seen != IGNORE) & (seen != background))
-
-
-def find_slide_tissue(grid: SlideGrid) -> tuple[Thumbnail, NDArray[np.bool_], NDArray[np.bool_]]:
-    """The slide from afar, where there is pen on it, and where tissue."""
-    seen = Thumbnail(*thumbnail(grid, max(THUMBNAIL_MPP, grid.model_mpp)))
-    pen = find_pen(seen)
-    return seen, pen, find_tissue(seen, pen)
+        if options.tissue_mask:
+            return self.tissue
+        seen = sampled(labels, self.tissue.shape)
+        background = IGNORE if schema.background_index is None else schema.background_index
+        return np.asarray((seen != IGNORE) & (seen != background))
 
 
 def inspect_slide(grid: SlideGrid, options: Options, background: Executor) -> SlideOverview:
     """Find tissue, and have the slide judged in ``background``; refuses a poor one where that was asked for."""
-    seen, pen, tissue = find_slide_tissue(grid)
+    seen = Thumbnail(*thumbnail(grid, max(THUMBNAIL_MPP, grid.model_mpp)))
+    pen = find_pen(seen)
+    tissue = find_tissue(seen, pen)
     picture, resolution = seen.picture, seen.scale
     windows = sample_windows(tissue, resolution, grid.resolution, (grid.height, grid.width))
     # Focus shows at the resolution that the network sees, not from afar.

@@ -110,7 +110,7 @@ class Outcome:
 
     @property
     def familiarity(self) -> str | None:
-        """The verdict; None where there are no results, or those of an earlier version."""
+        """The verdict; None where there are no results."""
         return self.row.get("familiarity")
 
     def as_dict(self) -> dict[str, Any]:

@@ -37,11 +37,11 @@ def dataset_report(
     stats: DatasetStats,
     check: CheckReport,
     *,
-    template: str = "dataset_report.html",
-    more: Mapping[str, object] | None = None,
-    progress: Progress = SILENT,
+    template: str,
+    more: Mapping[str, object],
+    progress: Progress,
 ) -> None:
-    """Write one self-contained HTML page about the dataset; a ``template`` built on this page's may show ``more``."""
+    """Write one self-contained HTML page about the dataset; ``template``, built on this page's, shows ``more``."""
     with tempfile.TemporaryDirectory() as folder:
         sheet, figure = Path(folder, "sheet.png"), Path(folder, "stats.png")
         shown = contact_sheet(dataset, sheet, columns=3, progress=progress)
@@ -58,7 +58,7 @@ def dataset_report(
             tissues=_tissues(stats),
             numbers=_numbers(document),
             faults=[(fault.code, fault.file, fault.found, fault.hint) for fault in check.faults],
-            **(more or {}),
+            **more,
         )
 
 

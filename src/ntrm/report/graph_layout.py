@@ -122,8 +122,8 @@ class Relation(NamedTuple):
     """Mean over the layers, too."""
     layers: tuple[float, ...]
     """Attention by layer."""
-    windows: int | None
-    """How many have the edge; None where that is not known."""
+    windows: int
+    """How many have the edge."""
     weight: float | None
     """Of the edge, where the network trains it."""
 
@@ -137,7 +137,7 @@ def strongest(network: Network, count: int) -> list[Relation]:
             receiver,
             attention[i][j],
             tuple(layer[i][j] for layer in network.attention),
-            None if windows is None else windows[i][j],
+            windows[i][j],
             None if weight is None else weight[i][j],
         )
         for i, sender in enumerate(network.names)
@@ -163,8 +163,8 @@ def network_graph(network: Network, order: Sequence[str]) -> Graph:
 
 
 def _tooltip(relation: Relation) -> str:
-    text = f"{relation.sender} → {relation.receiver}: attention {relation.attention:.3f}"
-    return text if relation.windows is None else f"{text} in {relation.windows} windows"
+    between = f"{relation.sender} → {relation.receiver}"
+    return f"{between}: attention {relation.attention:.3f} in {relation.windows} windows"
 
 
 def _arrow(start: Point, end: Point, width: float, tooltip: str) -> dict[str, object]:

@@ -247,8 +247,7 @@ def _relations_used(network: Network, count: int) -> Content:
     where = {(edge.source, edge.target): edge.windows[0] for edge in network.strongest_windows if edge.windows}
     columns = [("Relation", ""), ("attention", "n")]
     columns += [(f"layer {number}", "n") for number in range(1, layers + 1)]
-    if network.edge_windows is not None:
-        columns += [("windows", "n"), ("most, and where", "n")]
+    columns += [("windows", "n"), ("most, and where", "n")]
     if network.edge_weight is not None:
         columns.append(("edge weight", "n"))
     rows = [
@@ -261,8 +260,7 @@ def _relations_used(network: Network, count: int) -> Content:
 def _relation_cells(relation: Relation, layers: int, window: EdgeWindow | None) -> tuple[str, ...]:
     cells = [f"{relation.sender} → {relation.receiver}", f"{relation.attention:.3f}"]
     cells += [f"{value:.3f}" for value in relation.layers[:layers]]
-    if relation.windows is not None:
-        cells += [f"{relation.windows:,}", NONE if window is None else _place(window)]
+    cells += [f"{relation.windows:,}", NONE if window is None else _place(window)]
     return (*cells, *([] if relation.weight is None else [f"{relation.weight:.3f}"]))
 
 
@@ -273,8 +271,6 @@ def _place(window: EdgeWindow) -> str:
 
 
 def _missing_relations(network: Network) -> list[str]:
-    if network.edge_windows is None:
-        return ["These results are of an earlier version; segment the slide again to see layers and windows."]
     notes = [] if network.attention else ["Attention: not used by this model."]
     return notes if network.edge_weight is not None else [*notes, "Edge weights: not used by this model."]
 

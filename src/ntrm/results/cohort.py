@@ -94,7 +94,7 @@ class Cohort:
 def read_cohort(out: Path) -> Cohort:
     """Read ``run.json`` and the four tables."""
     run = read_run(out)
-    rows = list(_rows(out, "slides", "slide_id", "status", "reason", "tissue_area_mm2"))
+    rows = list(_rows(out, "slides", "slide_id", "status", "reason", "tissue_area_mm2", "familiarity"))
     columns = list(rows[0]) if rows else []
     tissues = tuple(name.removeprefix("fraction_") for name in columns if name.startswith("fraction_"))
     cancers = tuple(
@@ -146,7 +146,7 @@ def _slide(
         corrected_regions=int(row.get("corrected_regions") or 0),
         corrected_cancers=tuple(name for name in cancers if row.get(f"corrected_cancer_{name}") == "true"),
         corrected_assessed=all(row.get(f"corrected_cancer_{name}") != NOT_ASSESSED for name in cancers),
-        assessed=row.get("familiarity") != UNFAMILIAR and NOT_ASSESSED not in cells.values(),
+        assessed=row["familiarity"] != UNFAMILIAR and NOT_ASSESSED not in cells.values(),
     )
 
 
@@ -189,8 +189,8 @@ def _neighbours(
     lengths: dict[str, dict[str, float]] = {name: defaultdict(float) for name in cancers}
     strange = {
         (row["slide_id"], row["piece"])
-        for row in _rows(out, "pieces", "slide_id", "piece")
-        if row.get("familiarity") == UNFAMILIAR
+        for row in _rows(out, "pieces", "slide_id", "piece", "familiarity")
+        if row["familiarity"] == UNFAMILIAR
     }
     with _damage(f"{table_file('interfaces')} is"):
         for row in _rows(out, "interfaces", "slide_id", "piece", "tissue_a", "tissue_b", "boundary_mm"):

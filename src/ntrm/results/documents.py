@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import write_json
 from ntrm.core.mpp import Resolution
 from ntrm.metrics.wording import counted
-from ntrm.results.familiarity import BEFORE_JUDGING, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
+from ntrm.results.familiarity import UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
 from ntrm.results.graph_document import Network, Node, PieceGraph, read_graph, read_network, weighted_mean
 from ntrm.results.paths import GRAPH, SUMMARY
 from ntrm.results.stain_norm import StainNorm
@@ -235,7 +235,8 @@ def read_summary(folder: Path) -> Summary:
     """Read ``summary.json`` of a slide, which is small, without the graph, which may be large."""
     document = _read_document(folder / SUMMARY)
     try:
-        summary: Summary = read_as(Summary, _with_familiarity(document))
+        # ``write`` leaves both out where there is nothing to say.
+        summary: Summary = read_as(Summary, {"stain_norm": None, "corrected": None, **document})
         grid, fractions = summary.grid, summary.tissue_fractions.keys()
         if min(*grid.mpp, *grid.slide_mpp, *grid.to_level0[:2], *grid.area[2:]) <= 0:
             raise ValueError("impossible scales")
@@ -247,18 +248,6 @@ def read_summary(folder: Path) -> Summary:
     except DAMAGES as error:
         raise _not_ours(folder, SUMMARY, error) from error
     return summary
-
-
-def _with_familiarity(document: Document) -> Document:
-    """A summary with what those of earlier versions lack: nothing was judged, every cancer was assessed.
-
-    And that nobody corrected it or changed its stains, where it does not say so.
-    """
-    unjudged = asdict(BEFORE_JUDGING) | {"reasons": [*BEFORE_JUDGING.reasons]}
-    pieces = [{"familiarity": unjudged, **piece} for piece in document["pieces"]]
-    cancers = {name: {"reason": "", **cancer} for name, cancer in document["cancers"].items()}
-    without = {"familiarity": unjudged, "stain_norm": None, "corrected": None}
-    return {**without, **document, "pieces": pieces, "cancers": cancers}
 
 
 def read_slide(folder: Path) -> Slide:

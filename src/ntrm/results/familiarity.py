@@ -70,11 +70,6 @@ WITHOUT_REFERENCE = Familiarity(
     ("the model has no reference of its training sections: make one with ntrm calibrate",),
 )
 
-BEFORE_JUDGING = Familiarity(
-    NO_REFERENCE, None, {}, ("these results were made before slides were compared with the training sections",)
-)
-"""Of results that earlier versions wrote."""
-
 
 @dataclass(frozen=True)
 class SlideFamiliarity:

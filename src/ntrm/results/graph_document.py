@@ -76,11 +76,11 @@ class Network:
 
     names: tuple[str, ...]
     attention: tuple[Matrix, ...]
-    """By layer; empty for a network without attention. Results of before have one matrix, the mean over layers."""
-    edge_windows: tuple[tuple[int, ...], ...] | None
-    """How many windows have the edge; None in results of before."""
+    """By layer; empty for a network without attention."""
+    edge_windows: tuple[tuple[int, ...], ...]
+    """How many windows have the edge."""
     edge_weight: Matrix | None
-    """None for a network that does not train them, and in results of before, which do not tell."""
+    """None for a network that does not train them."""
     strongest_windows: tuple[StrongestWindows, ...]
     windows: int
     note: str
@@ -141,10 +141,7 @@ def read_network(document: Document | None) -> Network | None:
     """From ``graph.json``; None for a network without relations."""
     if document is None:
         return None
-    if "edge_windows" not in document:  # results of before; whether their edge weights were trained, they do not tell
-        before = {"attention": [document["attention"]], "edge_windows": None, "strongest_windows": []}
-        document = {**document, **before, "edge_weight": None}
-    network: Network = read_as(Network, {"note": "", **document})
+    network: Network = read_as(Network, document)
     matrices = (*network.attention, network.edge_windows, network.edge_weight)
     if any({len(each), *map(len, each)} != {len(network.names)} for each in matrices if each is not None):
         raise ValueError("relations of the network do not fit their names")

@@ -46,11 +46,10 @@ _GIT_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of a training."""
+    """The result of a finished training."""
 
     folder: Path
     model: Path
-    finished: bool
     steps: int
     epochs: float
     best: dict[str, Any]
@@ -71,7 +70,6 @@ def read_result(out: Path) -> RunResult | None:
     return RunResult(
         folder=out,
         model=out / MODEL,
-        finished=True,
         steps=int(document["steps"]),
         epochs=float(document["epochs"]),
         best=dict(document["best"]),
@@ -167,7 +165,7 @@ class Run:
         if write:
             write_json(self.out / PROVENANCE, {**(_read_provenance(self.out) or {}), **outcome})
         document = _read_provenance(self.out) or {} if write else {}
-        return RunResult(self.out, self.out / MODEL, True, steps, epochs, best, seconds, document)
+        return RunResult(self.out, self.out / MODEL, steps, epochs, best, seconds, document)
 
     def identity(self) -> dict[str, Any]:
         """What a run that resumes this one must have in common with it."""

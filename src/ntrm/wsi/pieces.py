@@ -111,14 +111,6 @@ class PieceMap:
         """Of a tissue mask."""
         return cls(*find_pieces(tissue, mpp), mpp)
 
-    def on_grid(self, grid_mpp: Resolution, window: Window) -> PieceLabels:
-        """Numbers of the pieces in a window of another grid of the slide: (window.height, window.width)."""
-        rows, columns = self.cells(grid_mpp, window)
-        # The tissue's rows are few: they are widened before they are repeated.
-        first = int(rows[0])
-        wide = self.numbers[first : int(rows[-1]) + 1][:, columns]
-        return np.asarray(wide[rows - first])
-
     def cells(self, grid_mpp: Resolution, window: Window) -> tuple[Indices, Indices]:
         """Rows and columns of the tissue mask under those of a window of another grid of the slide."""
         rows = _nearest(window.top, window.height, grid_mpp.y / self.mpp.y, self.numbers.shape[0])
@@ -180,9 +172,7 @@ class PieceMap:
 
 
 def _kept_numbers(kept: Mapping[str, NDArray[Any]]) -> PieceLabels:
-    """Numbers of pieces (H, W), kept as runs, or pixel by pixel by earlier versions."""
-    if "numbers" in kept:
-        return kept["numbers"].astype(np.uint16)
+    """Numbers of pieces (H, W), kept as runs."""
     height, width = kept["shape"].tolist()
     lengths = kept["run_lengths"]
     if lengths.sum() != height * width:

@@ -218,13 +218,7 @@ def test_an_unfamiliar_slide_says_so_over_http_and_shows_where(tmp_path, model, 
     assert shown.content == (tmp_path / "out" / "a" / "familiarity.jpg").read_bytes()
 
 
-def test_slides_that_earlier_versions_finished_have_no_familiarity(client):
-    store = client.app_state.store
+def test_a_slide_that_was_not_judged_has_no_map(client):
     slide = only_slide(client)
-    facts = store.get(slide["id"]).facts
-    kept = {key: value for key, value in facts.items() if key not in ("familiarity", "warnings")}
-    store._do("UPDATE slides SET facts = ? WHERE id = ?", json.dumps(kept), slide["id"])
-    after = only_slide(client)
-    assert after["familiarity"] is None
-    assert after["warnings"] == after["quality_warnings"] == slide["quality_warnings"]
+    assert slide["familiarity"]["has_map"] is False
     assert client.get(f"/v1/slides/{slide['id']}/familiarity.jpg").status_code == 404

@@ -172,26 +172,6 @@ def test_an_edge_of_the_attention_shows_the_windows_behind_it(open_page, service
     until(lambda: page.evaluate(WINDOWS) == [])
 
 
-def test_relations_of_before_are_shown_and_say_what_to_do(open_page, service):
-    watched = open_page(f"/#/slide/{service.lost}")
-    page, address = watched.page, f"{service.address}/v1/slides/{service.lost}/graph"
-    document = service.json(f"/v1/slides/{service.lost}/graph")
-    names = document["network"]["names"]
-    matrix = [[(i * 12 + j) / 1000 for j in range(12)] for i in range(12)]
-    document["network"] = {"names": names, "attention": matrix, "edge_weight": matrix, "windows": 7, "note": "used"}
-    page.route(address, lambda route: route.fulfill(json=document))
-    page.reload()
-    page.get_by_role("tab", name="Relations").click()
-    assert "segment the slide again" in page.get_by_role("radio", name="Edge weights").get_attribute("title")
-    page.get_by_role("radio", name="Attention").click()
-    row = page.locator(".numbers tbody tr").first
-    one, other = (names.index(part.strip()) for part in row.locator("td").first.inner_text().split("–"))
-    cells = [float(cell) for cell in row.locator("td.number").all_inner_texts()]
-    assert cells == pytest.approx([matrix[one][other], matrix[other][one]], abs=6e-4)
-    page.locator(".numbers tbody tr button").first.click()
-    assert page.locator(".edge-windows").count() == 0
-
-
 def test_measurements_stand_where_they_were_taken(slide_page, service):
     page = slide_page().page
     summary = service.json(f"/v1/slides/{service.slide}/summary")

@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 from scipy import ndimage
 from tests.reference import folds_literal
-from tests.wsi.pictures import BKG, MPP, creased, folded, skin_mask, undisturbed
+from tests.wsi.pictures import BKG, MPP, creased, folded, optical_density, skin_mask, undisturbed
 
 from ntrm.core.mpp import Resolution
 from ntrm.phantom.render import render
 from ntrm.wsi.quality.folds import LEAST_CONTRAST, _strongest, find_folds
 from ntrm.wsi.quality.morphology import blurred, downsampled
-from ntrm.wsi.quality.thumbnail import AVERAGED_UM, optical_density
+from ntrm.wsi.quality.thumbnail import AVERAGED_UM
 
 COARSE = Resolution.square(2 * MPP)
 

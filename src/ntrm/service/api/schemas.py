@@ -134,7 +134,7 @@ class SlideDocument(BaseModel):
     mpp_y: float | None
     cancers: list[Cancer]
     tissue: list[TissueShare]
-    familiarity: Familiarity | None = Field(description="null before the slide is done, and of earlier results")
+    familiarity: Familiarity | None = Field(description="null before the slide is done")
     warnings: list[str] = Field(description="all: of an unfamiliar slide or piece first, then of its quality")
     quality_warnings: list[str]
     tissue_area_mm2: float | None
@@ -238,9 +238,7 @@ def slide_document(slide: Slide, waiting: list[str], corrections: int | None) ->
     _, _, width, height = info.get("bounds") or (0, 0, info.get("width"), info.get("height"))
     mpp_x, mpp_y = slide.known_mpp
     shown: dict[str, Any] = {"width": width, "height": height, "tissue_area_mm2": None, "pieces": None}
-    shown |= {"cancers": [], "tissue": [], "familiarity": None, "quality_warnings": []}
-    # Slides that earlier versions finished have no other warnings.
-    shown |= {"warnings": facts.get("quality_warnings", [])}
+    shown |= {"cancers": [], "tissue": [], "familiarity": None, "warnings": [], "quality_warnings": []}
     shown = {key: facts.get(key, value) for key, value in shown.items()}
     shown |= {key: getattr(slide, key) for key in ("id", "slide_id", "name", "status", "stage", "has_image")}
     return SlideDocument(

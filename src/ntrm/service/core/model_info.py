@@ -27,8 +27,8 @@ class ModelFacts:
     name: str
     version: str
     schema: LabelSchema
-    sha256: str | None = None
-    mpp: float | None = None
+    sha256: str | None
+    mpp: float | None
 
     @property
     def colours(self) -> list[RGB]:

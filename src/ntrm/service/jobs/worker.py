@@ -26,7 +26,6 @@ from ntrm.core.io import holding, write_text
 from ntrm.core.mpp import Resolution
 from ntrm.models.folders import CONFIG, locate
 from ntrm.pipeline.correcting import make_region_graph, open_mask, same_model
-from ntrm.pipeline.kept_pieces import find_pieces_again, has_pieces
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter, reason_of
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, GRAPH, MASK, OVERLAY, REGIONS, REPORT, SUMMARY
@@ -275,8 +274,6 @@ def run_graph_job(
             progress.report(0.0, MAKING, at_once=True)
             mask, source = open_mask(folder), _input(slide)
             same_model(mask, segmenter.run.model["sha256"])
-            if not has_pieces(mask):
-                find_pieces_again(mask, source)
             make_region_graph(mask, source, segmenter.predictor, progress)
         jobs.finish(slide.id, worker)
     except JobEnd as end:

@@ -28,7 +28,6 @@ from ntrm.wsi.quality.morphology import (
 )
 
 Picture = NDArray[np.uint8]
-Densities = NDArray[np.float32]
 
 LEAST_BRIGHTNESS, MOST_TINT = 180, 25
 """Glass is at least so bright, and its channels differ by at most so much."""
@@ -87,25 +86,15 @@ def glass_colour(picture: Picture) -> NDArray[np.float32]:
     return np.array([np.median(plane[around]) for plane in colours], dtype=np.float32)
 
 
-def optical_density(picture: Picture, glass: NDArray[np.float32] | None = None) -> Densities:
-    """(H, W, 3) decadic optical density against the picture's own glass; a little below 0 where it is brighter.
+def green_density(picture: Picture, glass: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+    """(H, W) decadic optical density of the green channel alone, which both dyes absorb most.
 
-    Each channel is contiguous in memory. ``glass`` (3,) is its colour, where it is known from elsewhere.
-
-    >>> glass = np.full((10, 10, 3), 249, dtype=np.uint8)
-    >>> glass[0, 0] = 24
-    >>> optical_density(glass)[0, 0].round(2).tolist()
-    [1.0, 1.0, 1.0]
+    It is that against the picture's own glass, a little below 0 where it is brighter; ``glass`` (3,) is the colour of
+    that, where it is known from elsewhere.
     """
     colour = glass_colour(picture) if glass is None else glass
-    planes = np.stack([_density(picture[..., k], float(colour[k])) for k in range(3)])
-    return np.moveaxis(planes, 0, -1)
-
-
-def green_density(picture: Picture, glass: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-    """(H, W) of the green channel alone, which both dyes absorb most."""
-    colour = glass_colour(picture) if glass is None else glass
-    return _density(picture[..., 1], float(colour[1]))
+    # Taken, not indexed, which takes twice as long.
+    return np.asarray(_densities(float(colour[1])).take(picture[..., 1]))
 
 
 def is_glass(picture: Picture) -> BoolMask:
@@ -124,11 +113,6 @@ def _bright(*channels: Picture) -> BoolMask:
 
 def _extremes(red: Picture, green: Picture, blue: Picture) -> tuple[Picture, Picture]:
     return np.minimum(np.minimum(red, green), blue), np.maximum(np.maximum(red, green), blue)
-
-
-def _density(plane: NDArray[np.uint8], glass: float) -> NDArray[np.float32]:
-    # Taken, not indexed, which takes twice as long.
-    return np.asarray(_densities(glass).take(plane))
 
 
 def _densities(glass: float) -> NDArray[np.float32]:

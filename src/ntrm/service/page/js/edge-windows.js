@@ -5,49 +5,39 @@ import { count } from "./format.js";
 
 export const MEAN = "mean";
 const UNUSED = "Not used by this model";
-const EARLIER = "These results are of an earlier version: segment the slide again";
 
 /** Whether a relation of the network can be shown, and why not. `kind` is attention or edge_weight. */
 export function usable(network, kind) {
   if (!network) return [false, "This model keeps no relations of its own"];
   if (kind === "attention") return network.attention.length ? [true, ""] : [false, UNUSED];
-  // Results of before have edge weights of any model, trained or not.
-  if (!network.edge_windows) return [false, EARLIER];
   return network.edge_weight ? [true, ""] : [false, UNUSED];
-}
-
-/** Matrices of attention by layer; results of before have one, the mean over the layers. */
-export function layersOf(network) {
-  const { attention } = network;
-  return network.edge_windows ? attention : [attention];
 }
 
 /** The matrix of a relation; `layer` is a number as text, or MEAN. */
 export function matrixOf(network, kind, layer) {
   if (kind !== "attention") return network[kind];
-  const layers = layersOf(network);
+  const layers = network.attention;
   if (layer !== MEAN) return layers[Number(layer)];
   return layers[0].map((row, i) =>
     row.map((_, j) => layers.reduce((sum, matrix) => sum + matrix[i][j], 0) / layers.length),
   );
 }
 
-/** How many windows have the edge, or null where nobody counted. */
+/** How many windows have the edge. */
 export function windowCount(network, a, b) {
   const { names, edge_windows: counts } = network;
-  return counts ? counts[names.indexOf(a)][names.indexOf(b)] : null;
+  return counts[names.indexOf(a)][names.indexOf(b)];
 }
 
 /** Both directions between two tissues: [{source, target, windows}], the strongest window first. */
 export function windowsBehind(network, { a, b }) {
-  const all = network.strongest_windows ?? [];
   return [
     [a, b],
     [b, a],
   ].map(([source, target]) => ({
     source,
     target,
-    windows: all.find((edge) => edge.source === source && edge.target === target)?.windows ?? [],
+    windows: network.strongest_windows.find((edge) => edge.source === source && edge.target === target)?.windows ?? [],
   }));
 }
 
@@ -92,5 +82,5 @@ export function listWindows(network, pair, chosen, go) {
 
 /** "0.1234 · 17 windows" */
 export function meanText(value, windows) {
-  return windows === null ? value.toFixed(4) : `${value.toFixed(4)} · ${count(windows, "window")}`;
+  return `${value.toFixed(4)} · ${count(windows, "window")}`;
 }

@@ -38,7 +38,7 @@ export function regionNote(summary, region) {
   const piece = summary.pieces.find((entry) => entry.number === region.piece);
   const unread = piece
     ? piece.cancers.some((cancer) => cancer.name === region.tissue && cancer.present === null)
-    : summary.familiarity?.verdict === UNFAMILIAR;
+    : summary.familiarity.verdict === UNFAMILIAR;
   return unread ? `Not assessed: ${UNLIKE}. This is what the network calls it, not a finding.` : "";
 }
 
@@ -53,7 +53,6 @@ export function familiarityLine(slide) {
 /** The slide's own banner with the reasons and, on demand, the map; null where nothing is unlike. */
 export function unlikeBanner(slide, summary) {
   const judged = summary.familiarity;
-  if (!judged) return null; // results of an earlier version
   const unlike =
     judged.verdict === UNFAMILIAR
       ? [["This slide", judged]]

@@ -1,7 +1,7 @@
 // The relations beside the slide: the graph, what is chosen in it, and the same as a table for reading and keyboards.
 
 import { h, segments } from "./dom.js";
-import { layersOf, listWindows, matrixOf, MEAN, meanText, usable, windowCount, windowsBehind } from "./edge-windows.js";
+import { listWindows, matrixOf, MEAN, meanText, usable, windowCount, windowsBehind } from "./edge-windows.js";
 import { area, count, length, share } from "./format.js";
 import { drawGraph } from "./graph.js";
 import { colourOf, titleOf } from "./palette.js";
@@ -29,7 +29,7 @@ export function makeRelations(first, view, changed, go) {
     changed();
   };
   const kinds = segments("Relations", choices, view.relation, choose("relation"));
-  const numbers = network && usable(network, "attention")[0] ? [...layersOf(network).keys()] : [];
+  const numbers = network ? [...network.attention.keys()] : [];
   const steps = [[MEAN, "All layers"], ...numbers.map((number) => [String(number), String(number + 1)])];
   const layers = segments("Layer of the attention", steps, view.attentionLayer, choose("attentionLayer"));
   const note = h("p", { class: "small muted note" });
@@ -107,9 +107,9 @@ export function makeRelations(first, view, changed, go) {
           ),
         ),
         learned
-          ? [edge.forth.toFixed(3), edge.back.toFixed(3), edge.windows]
-              .filter((value) => value !== null)
-              .map((value) => h("td", { class: "number" }, value))
+          ? [edge.forth.toFixed(3), edge.back.toFixed(3), edge.windows].map((value) =>
+              h("td", { class: "number" }, value),
+            )
           : [h("td", { class: "number" }, length(edge.mm)), h("td", { class: "number" }, edge.contacts)],
       ),
     );
@@ -127,8 +127,7 @@ export function makeRelations(first, view, changed, go) {
       },
       all ? "Fewer" : `All ${edges.length}`,
     );
-    const counted = learned && learned.edge_windows ? ["Windows"] : [];
-    const heads = learned ? ["Pair", "→", "←", ...counted] : ["Interface", "Border", "Contacts"];
+    const heads = learned ? ["Pair", "→", "←", "Windows"] : ["Interface", "Border", "Contacts"];
     return [
       h(
         "table",

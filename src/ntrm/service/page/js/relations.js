@@ -45,7 +45,7 @@ export function tissueGraph(document, piece) {
 
 /**
  * The network's own relations in the same form; `matrix` is attention or edge weights, whose first index sends,
- * `among` names of tissues. `windows` is how many windows have the edge in either direction, or null where nobody counted.
+ * `among` names of tissues. `windows` is how many windows have the edge in either direction.
  */
 export function networkGraph(network, among, matrix) {
   const { names, edge_windows: counts } = network;
@@ -55,7 +55,7 @@ export function networkGraph(network, among, matrix) {
     names.forEach((b, j) => {
       if (j <= i || !shown.has(a) || !shown.has(b)) return;
       const [forth, back] = [matrix[i][j], matrix[j][i]];
-      const windows = counts ? Math.max(counts[i][j], counts[j][i]) : null;
+      const windows = Math.max(counts[i][j], counts[j][i]);
       if (forth > 0 || back > 0) edges.push({ a, b, forth, back, windows, weight: (forth + back) / 2 });
     }),
   );
@@ -65,7 +65,7 @@ export function networkGraph(network, among, matrix) {
 /** Names that have an edge in some window of the network, and no area in the tissue graph of the whole slide. */
 export function notMeasured({ names, edge_windows: counts }, tissue) {
   const measured = new Set(tissue.nodes.map((node) => node.name));
-  return names.filter((name, i) => !measured.has(name) && counts?.some((row, j) => row[i] > 0 || counts[i][j] > 0));
+  return names.filter((name, i) => !measured.has(name) && counts.some((row, j) => row[i] > 0 || counts[i][j] > 0));
 }
 
 /** The node or edge read out: [[label, value]] is left to the panel; here only the neighbours of one tissue. */

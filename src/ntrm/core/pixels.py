@@ -44,6 +44,26 @@ def _cells(values: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.in
     return np.stack([np.asarray(values[row]).take(columns, axis=0) for row in rows])
 
 
+def block_means(values: NDArray[Any], factors: tuple[int, int]) -> NDArray[np.float32]:
+    """Means over blocks of ``factors`` (rows, columns) of (H, W, …); an incomplete last block repeats its edge.
+
+    >>> block_means(np.array([[0, 2, 5]]), (1, 2)).tolist()
+    [[1.0, 5.0]]
+    """
+    (down, across), (height, width, *rest) = factors, values.shape
+    full = np.asarray(values, dtype=np.float32)
+    if down == across == 1:
+        return full
+    padding = (0, -height % down), (0, -width % across)
+    if any(after for _, after in padding):
+        full = np.pad(full, [*padding, *((0, 0) for _ in rest)], mode="edge")
+    total = np.zeros_like(full[::down, ::across])
+    for row, column in np.ndindex(factors):
+        total += full[row::down, column::across]
+    total /= np.float32(down * across)
+    return total
+
+
 def mean_colours(picture: NDArray[np.uint8], labels: NDArray[np.uint8], count: int) -> NDArray[np.float64]:
     """(count, 3) mean colours of the pixels of each label below ``count``; NaN where there are none."""
     sums, pixels = np.zeros((256, 3)), np.zeros(256)

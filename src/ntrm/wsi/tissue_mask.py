@@ -24,6 +24,7 @@ from scipy import ndimage
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.mpp import Resolution
+from ntrm.core.pixels import block_means
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import (
     BoolMask,
@@ -32,7 +33,6 @@ from ntrm.wsi.quality.morphology import (
     blurred,
     blurred_rows,
     dilated,
-    downsampled,
     in_bands,
     pixels_inside,
     upsampled,
@@ -159,8 +159,8 @@ def _is_textured(texture: Floats, glass: BoolMask) -> BoolMask:
 def _no_dirt(planes: Sequence[Floats], counted: Floats, scale: Resolution) -> BoolMask:
     # So wide an average needs no fine grid.
     factors = (WIDER_STEP, WIDER_STEP)
-    sums = [downsampled(plane, factors) for plane in planes]
-    averages = _masked_averages(sums, downsampled(counted, factors), WIDER_UM, scale.downsampled(WIDER_STEP))
+    sums = [block_means(plane, factors) for plane in planes]
+    averages = _masked_averages(sums, block_means(counted, factors), WIDER_UM, scale.downsampled(WIDER_STEP))
     density, colour = _density_and_colour(averages)
     return upsampled((colour > WIDER_PURITY * density) | (density < TOO_FAINT), factors, counted.shape)
 

@@ -4,8 +4,8 @@ from tests.wsi.pictures import BROWN, HAEMATOXYLIN, MPP, PENS, SQUARE, clean, ma
 
 from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
+from ntrm.core.pixels import block_means
 from ntrm.phantom.render import Artefacts, render
-from ntrm.wsi.quality.morphology import downsampled
 from ntrm.wsi.quality.thumbnail import (
     CLIPPED,
     Thumbnail,
@@ -33,7 +33,7 @@ def test_moments_are_means_of_the_clipped_density_and_its_square(section_seed):
     seen = Thumbnail(picture, SQUARE)
     clipped = np.clip(green_density(picture), -CLIPPED, CLIPPED)
     for plane, values in zip(seen.moments, (clipped, clipped * clipped), strict=True):
-        np.testing.assert_array_equal(plane, downsampled(values, (2, 2)))
+        np.testing.assert_array_equal(plane, block_means(values, (2, 2)))
 
 
 def test_a_block_with_any_pure_white_was_not_scanned():

@@ -220,28 +220,8 @@ def without_holes(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
     return mask | gaps.painted(small & ~gaps.at_edge())
 
 
-def downsampled(plane: NDArray[np.floating] | BoolMask, factors: tuple[int, int]) -> Floats:
-    """Means of blocks of ``factors`` (rows, columns); a last, incomplete one is filled up with its edge.
-
-    >>> downsampled(np.array([[0, 2, 5]], dtype=np.float32), (1, 2)).tolist()
-    [[1.0, 5.0]]
-    """
-    padding = [(0, -size % factor) for size, factor in zip(plane.shape, factors, strict=True)]
-    full = np.asarray(plane, dtype=np.float32)
-    if any(after for _, after in padding):
-        full = np.pad(full, padding, mode="edge")
-    down, across = factors
-    total = full[::down, ::across].copy()
-    for row in range(down):
-        for column in range(across):
-            if row or column:
-                total += full[row::down, column::across]
-    total /= np.float32(down * across)
-    return total
-
-
 def upsampled(mask: BoolMask, factors: tuple[int, int], shape: tuple[int, int]) -> BoolMask:
-    """The reverse for masks: every pixel of a block, cut to ``shape``."""
+    """A mask of blocks of ``factors`` (rows, columns) on the pixels of ``shape``."""
     # Along rows first: what follows copies whole rows.
     return mask.repeat(factors[1], axis=1)[:, : shape[1]].repeat(factors[0], axis=0)[: shape[0]]
 

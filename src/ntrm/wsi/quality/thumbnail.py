@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
+from ntrm.core.pixels import block_means
 from ntrm.wsi.quality.morphology import (
     BoolMask,
     Floats,
@@ -20,7 +21,6 @@ from ntrm.wsi.quality.morphology import (
     blurred,
     blurred_rows,
     dilated,
-    downsampled,
     in_bands,
     joined,
     opened,
@@ -142,7 +142,7 @@ def _looked_up(
 ) -> list[NDArray[Any]]:
     """Means of blocks of what tables (256, n) say of each channel, a plane for each ``used`` column; then pure white.
 
-    Incomplete blocks are filled up as those of ``downsampled`` are.
+    Incomplete blocks are filled up as those of ``block_means`` are.
     """
     padding = [(0, -size % factor) for size, factor in zip(band.shape[:2], factors, strict=True)]
     full = np.pad(band, (*padding, (0, 0)), mode="edge") if any(after for _, after in padding) else band
@@ -253,7 +253,7 @@ class Thumbnail:
 
     def downsampled(self, mask: BoolMask) -> BoolMask:
         """A mask of the picture on the coarser grid, by majority."""
-        (means,) = self._by_bands(lambda rows: [downsampled(mask[rows], self.factors) > 0.5])
+        (means,) = self._by_bands(lambda rows: [block_means(mask[rows], self.factors) > 0.5])
         return np.asarray(means)
 
     def upsampled(self, mask: BoolMask) -> BoolMask:

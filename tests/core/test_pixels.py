@@ -2,7 +2,16 @@ import numpy as np
 import pytest
 from skimage.measure import block_reduce
 
-from ntrm.core.pixels import block_means, mean_colours, sampled
+from ntrm.core.errors import DataError
+from ntrm.core.pixels import block_means, check_picture, mean_colours, sampled
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (4, 4, 4), (0, 4, 3)])
+def test_refuses_what_is_no_picture(shape):
+    with pytest.raises(DataError, match="not an RGB picture"):
+        check_picture(np.zeros(shape, dtype=np.uint8))
+    with pytest.raises(DataError, match="not an RGB picture"):
+        check_picture(np.zeros((4, 4, 3), dtype=np.float32))
 
 
 def test_samples_are_the_pixels_in_the_middle(random):

@@ -133,9 +133,9 @@ def test_a_few_pixels_are_enough_to_answer():
 
 
 def test_refuses_what_is_no_picture_or_no_resolution():
-    with pytest.raises(DataError, match="must be RGB"):
+    with pytest.raises(DataError, match="not an RGB picture"):
         tissue_of(np.zeros((4, 4), dtype=np.uint8))
-    with pytest.raises(DataError, match="must be RGB"):
+    with pytest.raises(DataError, match="not an RGB picture"):
         tissue_of(np.zeros((0, 4, 3), dtype=np.uint8))
     with pytest.raises(RefusedError, match="implausible"):
         tissue_of(np.zeros((4, 4, 3), dtype=np.uint8), Resolution.square(0.0))

@@ -7,12 +7,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.errors import DataError
+
 OPACITY = 0.45
 """Of the tissue colours over the slide's own."""
 ROWS = 256
 """Looked at together: as indices, a picture takes eight times its memory."""
 FEW_ROWS, MOST_BETWEEN = 64, 8
 """Rows of a map that are sampled together, and those from one to the next up to which all between are read as well."""
+
+
+def check_picture(picture: NDArray[np.uint8]) -> None:
+    """Refuse what is no RGB picture of at least one pixel."""
+    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or picture.size == 0:
+        raise DataError(
+            "not an RGB picture",
+            got=f"{picture.dtype} of shape {picture.shape}",
+            expected="uint8 of shape (H, W, 3), at least one pixel",
+        )
 
 
 def size_within(shape: tuple[int, ...], side: int) -> tuple[int, int]:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
-from ntrm.core.pixels import block_means
+from ntrm.core.pixels import block_means, check_picture
 from ntrm.wsi.quality.morphology import (
     BoolMask,
     Floats,
@@ -156,16 +155,6 @@ def _looked_up(
     for total in sums:
         np.divide(total, np.float32(factors[0] * factors[1]), out=total)
     return [*(total[..., k] for total, count in zip(sums, used, strict=True) for k in range(count)), white]
-
-
-def check_picture(picture: Picture) -> None:
-    """Refuse what is no RGB picture of at least one pixel."""
-    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or picture.size == 0:
-        raise DataError(
-            "a picture of a slide must be RGB",
-            got=f"{picture.dtype} {picture.shape}",
-            expected="uint8 (height, width, 3), at least one pixel",
-        )
 
 
 def _brightest_peak(brightness: NDArray[np.int16]) -> int:

@@ -21,7 +21,7 @@ Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
 BAND_PIXELS = 1 << 19
-"""Pixels that a thread works on together at most, about: they stay in a processor's cache."""
+"""Pixels of a plane that a thread works on together, at most about: they stay in a processor's cache."""
 
 LEAST_PIXELS = 1 << 17
 """Fewer are not worth a thread."""
@@ -45,7 +45,7 @@ def in_bands(
     height, width = planes[0].shape
     around = _multiple(around, step)
     # So thick that what is worked on twice, around them, is a small part.
-    rows = _multiple(max(band_rows(height, width, BAND_PIXELS), 4 * around), step)
+    rows = _multiple(max(band_rows(height, width), 4 * around), step)
     if rows >= height:
         return [*work(*planes)]
 
@@ -57,9 +57,9 @@ def in_bands(
     return joined(band, range(0, height, rows))
 
 
-def band_rows(height: int, width: int, pixels: int) -> int:
-    """Rows of a band of at most so many ``pixels``, about: fewer where that leaves none for some threads."""
-    return max(1, min(pixels // width, max(-(-height // most_threads()), LEAST_PIXELS // width)))
+def band_rows(height: int, width: int) -> int:
+    """Rows of a band of about ``BAND_PIXELS`` at most: fewer where that leaves none for some threads."""
+    return max(1, min(BAND_PIXELS // width, max(-(-height // most_threads()), LEAST_PIXELS // width)))
 
 
 def joined(work: Callable[[int], Sequence[NDArray[Any]]], tops: range) -> list[NDArray[Any]]:

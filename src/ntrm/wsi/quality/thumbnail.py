@@ -40,9 +40,6 @@ MOST_PIXELS = 500_000
 LEAST_PEAK = 0.2
 """Of the peaks at least this fraction of the highest, the brightest is glass; pale fat is a darker one."""
 
-BAND_PIXELS = 1 << 19
-"""Pixels of a thumbnail that a thread works on together at most, about: they stay in a processor's cache."""
-
 CLIPPED = 0.03
 """Denser pixels count as this dense in the texture: the walls of fat cells are no denser."""
 
@@ -201,7 +198,7 @@ class Thumbnail:
         """What ``work`` makes of bands of the picture's rows, in threads: rows of the coarser grid."""
         (height, width), (down, _) = self.shape, self.factors
         coarse = -(-height // down)
-        rows = band_rows(coarse, width * down, BAND_PIXELS)
+        rows = band_rows(coarse, width * down)
         return joined(lambda top: work(slice(top * down, (top + rows) * down)), range(0, coarse, rows))
 
     @cached_property

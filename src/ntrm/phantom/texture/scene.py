@@ -203,7 +203,7 @@ class _Grids:
 
     def near(self, lookup: Field) -> CoarseMap:
         """Values of ``lookup`` within a cell's height."""
-        return CoarseMap(_blur(self._mean(lookup), _BORDER_BLUR_UM / self.near_mpp), self.near_mpp)
+        return CoarseMap(blur(self._mean(lookup), _BORDER_BLUR_UM / self.near_mpp), self.near_mpp)
 
     def where(self, lookup: Field) -> NDArray[np.bool_]:
         """Where ``lookup`` is above one half, on the finer grid."""
@@ -212,12 +212,12 @@ class _Grids:
     def smooth(self, steps: Field) -> CoarseMap:
         """A distance counted in steps of the finer grid, as smooth µm on the coarser one."""
         values = block_means(steps, (self.far_factor,) * 2) * np.float32(self.near_mpp)
-        return CoarseMap(_blur(values, _DISTANCE_BLUR_UM / self.far_mpp), self.far_mpp)
+        return CoarseMap(blur(values, _DISTANCE_BLUR_UM / self.far_mpp), self.far_mpp)
 
     def sharp(self, steps: Field) -> CoarseMap:
         """The same on the finer grid, hardly smoothed."""
         values = steps * np.float32(self.near_mpp)
-        return CoarseMap(_blur(values, _STRAND_BLUR_UM / self.near_mpp), self.near_mpp)
+        return CoarseMap(blur(values, _STRAND_BLUR_UM / self.near_mpp), self.near_mpp)
 
     def has(self, name: str) -> bool:
         """Whether a fine tissue is in the section."""
@@ -226,7 +226,7 @@ class _Grids:
     def around(self, name: str) -> Field:
         """Fraction of a tissue in the neighbourhood, on the coarser grid."""
         fraction = block_means(self._mean(members(name)), (self.far_factor,) * 2)
-        return _blur(fraction, _TRANSITION_BLUR_UM / self.far_mpp)
+        return blur(fraction, _TRANSITION_BLUR_UM / self.far_mpp)
 
     def ratio(self, values: Field, total: Field) -> CoarseMap:
         """A fraction of ``total``."""
@@ -258,7 +258,8 @@ def measure_geometry(mask: Mask, mpp: float, table: TextureTable) -> Geometry:
     )
 
 
-def _blur(values: Field, sigma_px: float) -> Field:
+def blur(values: Field, sigma_px: float) -> Field:
+    """Smoothed by a Gaussian; the edge is repeated beyond it."""
     return np.asarray(ndimage.gaussian_filter(values, sigma_px, mode="nearest", truncate=3.0), dtype=np.float32)
 
 

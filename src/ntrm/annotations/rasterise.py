@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ntrm.annotations.qupath import Annotation, Ring
 from ntrm.core.labels import IGNORE, Mask
+from ntrm.core.links import ranges
 from ntrm.wsi.readers.reader import Pixels, SlideReader
 
 CROSSINGS = 1 << 21
@@ -67,7 +68,7 @@ def _crossings(rings: Iterable[Ring], top: int, bottom: int) -> Iterator[tuple[N
     for chunk_edges in np.split(np.arange(len(edges)), np.flatnonzero(np.diff(chunk)) + 1):
         rows = stop[chunk_edges] - first[chunk_edges]
         which = np.repeat(chunk_edges, rows)
-        row = np.arange(len(which)) - np.repeat(np.cumsum(rows) - rows, rows) + first[which]
+        row = ranges(first[chunk_edges], rows)
         x0, y0, x1, y1 = edges[which].T
         yield row, x0 + (row + 0.5 - y0) / (y1 - y0) * (x1 - x0)
 

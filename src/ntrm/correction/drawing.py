@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ntrm.analysis.runs import Floats, Ints, Runs, components, covering, ranges, runs_of
+from ntrm.analysis.runs import Floats, Ints, Runs, components, covering, runs_of
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, Mask
+from ntrm.core.links import ranges
 from ntrm.core.mpp import Resolution
 from ntrm.correction.log import Place
 from ntrm.correction.pixels import PixelSet

@@ -194,19 +194,11 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
 
 def slide_grid(mask: SlideMask, slide: SlideInput, reader: Any) -> SlideGrid:
     """The slide on the grid of the mask."""
-    from ntrm.wsi.grid import SlideGrid
+    from ntrm.correction.mask_grid import mask_grid
 
-    plan = check_source(mask, slide)
-    stated = None if plan.mpp is None else Resolution(*plan.mpp)
-    grid = SlideGrid(reader, float(mask.summary.model["mpp"]), slide.mpp or stated)
-    if (grid.height, grid.width) != mask.shape:
-        raise RefusedError(
-            f"{mask.folder.name}: the slide does not lie under its mask",
-            got=f"{grid.width} × {grid.height} px",
-            expected=f"{mask.shape[1]} × {mask.shape[0]} px",
-            hint="give the µm/px that the slide was segmented with",
-        )
-    return grid
+    stated = check_source(mask, slide).mpp
+    mpp = slide.mpp or (None if stated is None else Resolution(*stated))
+    return mask_grid(reader, mask.summary, mpp, hint="give the µm/px that the slide was segmented with")
 
 
 def _pooled(

@@ -21,7 +21,7 @@ BLOCK = 1024
 
 
 @dataclass(frozen=True)
-class Grid:
+class AnnotationGrid:
     """A pixel grid on the slide: it starts at ``left``, ``top``; a pixel is ``step_x`` by ``step_y``."""
 
     left: float
@@ -34,7 +34,7 @@ class Grid:
     def to_pixels(self, ring: Ring) -> Ring:
         """Slide coordinates in pixels of this grid.
 
-        >>> Grid(10, 20, 2, 2, 5, 5).to_pixels(np.array([[14.0, 26.0]])).tolist()
+        >>> AnnotationGrid(10, 20, 2, 2, 5, 5).to_pixels(np.array([[14.0, 26.0]])).tolist()
         [[2.0, 3.0]]
         """
         return (ring - (self.left, self.top)) / (self.step_x, self.step_y)
@@ -80,7 +80,7 @@ def _edges(ring: Ring) -> NDArray[np.float64]:
     return np.hstack([np.where(down, start, end), np.where(down, end, start)])
 
 
-def paint(areas: Sequence[tuple[Annotation, int]], grid: Grid) -> tuple[Mask, dict[tuple[int, int], int]]:
+def paint(areas: Sequence[tuple[Annotation, int]], grid: AnnotationGrid) -> tuple[Mask, dict[tuple[int, int], int]]:
     """Mask of annotations and their values, larger ones below smaller ones, and where different classes overlapped.
 
     Of two areas of one size the later lies on top. What no area covers is ``IGNORE``. The second result
@@ -103,7 +103,7 @@ def paint(areas: Sequence[tuple[Annotation, int]], grid: Grid) -> tuple[Mask, di
     return mask, overlaps
 
 
-def read_grid(reader: SlideReader, grid: Grid) -> Pixels:
+def read_grid(reader: SlideReader, grid: AnnotationGrid) -> Pixels:
     """The slide on a coarser grid: every pixel is the mean of the slide over its area, read block by block.
 
     QuPath shows only the scanned area where a file states one, and counts pixels from its top left; so does the grid.

@@ -96,7 +96,7 @@ def area(points: Floats, shape: tuple[int, int]) -> PixelSet:
     return _stretches(shape, [row[::2]], [x[::2]], [x[1::2]])
 
 
-def divided(mask: Mask, points: Floats, place: Place, resolution: Resolution) -> PixelSet:
+def split_by_line(mask: Mask, points: Floats, place: Place, resolution: Resolution) -> PixelSet:
     """The part of the region at ``place`` that lies on its side of a line; the pixels under the line stay as they are.
 
     ``mask`` (H, W) has classes as they are now.

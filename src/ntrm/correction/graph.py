@@ -121,7 +121,7 @@ def is_kept(path: Path, origin: Mapping[str, str]) -> bool:
 _ARRAYS = ("tissue", "region", "pixels", "centroid", "edges", "border_um", "ratios", "probabilities")
 
 
-def graph_of(
+def region_graph_of(
     parts: Parts, schema: LabelSchema, probabilities: Features, features: Mapping[str, Features]
 ) -> RegionGraph:
     """The graph of parts, with what was pooled from the network and the pixels; shape and depth are added."""

@@ -136,7 +136,7 @@ def propose_elsewhere(
     here: RegionGraph, corrections: Corrections, click: Click, there: RegionGraph, theirs: Corrections
 ) -> Proposal:
     """What a click in one slide would change in another: parts that look like the one that was named."""
-    both = joined([here, there])
+    both = concatenate_graphs([here, there])
     own = _clicked(there, theirs)
     before = {node + len(here): tissue for node, tissue in own.items()} | _clicked(here, corrections)
     after = before | dict.fromkeys(_nodes(here, click.places).tolist(), here.schema.index(click.tissue))
@@ -202,7 +202,7 @@ def _spread(graph: RegionGraph, clicks: dict[int, int], click: Click) -> Spread:
     return spread(graph, clicks, Settings(reach=click.reach))
 
 
-def joined(graphs: Sequence[RegionGraph]) -> RegionGraph:
+def concatenate_graphs(graphs: Sequence[RegionGraph]) -> RegionGraph:
     """Graphs of several slides of one model as one without borders between them; it has no mask."""
     first = graphs[0]
     sizes = np.array([0, *(len(graph) for graph in graphs)])

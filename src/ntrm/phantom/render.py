@@ -25,7 +25,7 @@ from ntrm.phantom.texture.scene import Positions, Scene, Window
 from ntrm.phantom.texture.structures import HOLLOWS, NEST_SEPTUM, STRANDS, Noises, Spots, septum
 from ntrm.phantom.texture.table import CONNECTIVE, EMPTY, IN_PASSAGE
 from ntrm.phantom.tissues import CODES, codes_of, labels_of
-from ntrm.phantom.versions import DEFAULT_VERSION, version_of
+from ntrm.phantom.versions import DEFAULT_VERSION, phantom_version
 
 _BENT_UM = 2.5
 """Borders and cell walls are bent by this much: they would show the mask's pixels or straight polygons otherwise."""
@@ -117,7 +117,7 @@ def render(
     _check(mask, mpp, seed, ambiguity)
     stain = Stain.draw(derive(seed, "patient"), derive(seed, "laboratory")) if stain is None else stain
     artefacts = Artefacts.draw(derive(seed, "scan")) if artefacts is None else artefacts
-    looks = version_of(version).looks
+    looks = phantom_version(version).looks
     look = None if looks is None else Look.draw(seed, looks)
     mask = labels_of(mask) if look is None else mask
     scene = Scene.prepare(mask, mpp, seed, ambiguity, look)

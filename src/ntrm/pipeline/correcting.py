@@ -178,7 +178,7 @@ def _other_model(mask: SlideMask, got: str, expected: str) -> RefusedError:
 
 def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress) -> RegionGraph:
     from ntrm.correction.features import smooth_density
-    from ntrm.correction.graph import graph_of
+    from ntrm.correction.graph import region_graph_of
     from ntrm.correction.parts import parts_of
     from ntrm.inference.wsi_inference import read_tile
     from ntrm.wsi.isolated import open_in_children
@@ -189,7 +189,7 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
         density = smooth_density(lambda window: read_tile(grid, window), *mask.shape)
         parts = parts_of(labels, mask.schema, mask.resolution, density)
         pooled = _pooled(mask, grid, parts, labels, predictor, progress)
-    return graph_of(parts, mask.schema, pooled.pop("probabilities"), pooled)
+    return region_graph_of(parts, mask.schema, pooled.pop("probabilities"), pooled)
 
 
 def slide_grid(mask: SlideMask, slide: SlideInput, reader: Any) -> SlideGrid:

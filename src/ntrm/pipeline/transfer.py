@@ -72,7 +72,7 @@ class Storage:
         return None if self.out is None else RemoteResults(self.out, self.work_folder())
 
 
-class Transfer:
+class FileTransfer:
     """Fetches slides and sends results; does nothing for what is in a folder of this machine."""
 
     def __init__(self, storage: Storage | None = None) -> None:

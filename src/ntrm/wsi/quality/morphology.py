@@ -54,7 +54,7 @@ def in_bands(
         own = slice(top - first, top - first + rows)
         return [found[own] for found in work(*(plane[first:last] for plane in planes))]
 
-    return joined(band, range(0, height, rows))
+    return assemble_bands(band, range(0, height, rows))
 
 
 def band_rows(height: int, width: int) -> int:
@@ -62,7 +62,7 @@ def band_rows(height: int, width: int) -> int:
     return max(1, min(BAND_PIXELS // width, max(-(-height // most_threads()), LEAST_PIXELS // width)))
 
 
-def joined(work: Callable[[int], Sequence[NDArray[Any]]], tops: range) -> list[NDArray[Any]]:
+def assemble_bands(work: Callable[[int], Sequence[NDArray[Any]]], tops: range) -> list[NDArray[Any]]:
     """What ``work`` gives for bands of rows that begin at ``tops``, in threads: whole planes of ``tops.stop`` rows."""
     planes: list[NDArray[Any]] = []
     lock = Lock()

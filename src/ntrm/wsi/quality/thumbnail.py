@@ -16,12 +16,12 @@ from ntrm.core.pixels import block_means, check_picture
 from ntrm.wsi.quality.morphology import (
     BoolMask,
     Floats,
+    assemble_bands,
     band_rows,
     blurred,
     blurred_rows,
     dilated,
     in_bands,
-    joined,
     opened,
     upsampled,
 )
@@ -199,7 +199,7 @@ class Thumbnail:
         (height, width), (down, _) = self.shape, self.factors
         coarse = -(-height // down)
         rows = band_rows(coarse, width * down)
-        return joined(lambda top: work(slice(top * down, (top + rows) * down)), range(0, coarse, rows))
+        return assemble_bands(lambda top: work(slice(top * down, (top + rows) * down)), range(0, coarse, rows))
 
     @cached_property
     def _measured(self) -> list[NDArray[Any]]:

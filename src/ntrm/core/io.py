@@ -70,7 +70,7 @@ def is_held(path: Path) -> bool:
 
 @contextmanager
 def writing(what: object) -> Iterator[None]:
-    """Whatever the disk refuses in the block is our error."""
+    """Turn an ``OSError`` in the block into a ``DataError``."""
     try:
         yield
     except OSError as error:

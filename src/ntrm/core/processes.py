@@ -120,7 +120,7 @@ def module_command(module: str, *arguments: object) -> list[str]:
 
 
 def start_module(module: str, log: Path, *wanted: str) -> subprocess.Popen[bytes]:
-    """A module of ours in a process of its own, told through its input; what it complains of is added to ``log``.
+    """Start one of our modules as a child process; it reads requests from stdin, and its stderr is appended to ``log``.
 
     It gets the variables ``wanted``, and no Ctrl-C: whoever started it ends it in order.
     """

@@ -86,7 +86,7 @@ def corrections_of(
 ) -> Corrections:
     """What the steps of a log come to, on a mask of this shape and with these classes.
 
-    Of the corrections that are ``known`` for this mask, those that most steps lead to are gone on from.
+    Starts from the ``known`` corrections that cover the most steps.
     """
     if log.record is not None and (log.record.height, log.record.width, log.record.classes) != (*shape, schema.names):
         raise DataError(

@@ -157,7 +157,7 @@ def _following(
     moved: Ints,
     result: Spread,
 ) -> Proposal:
-    """With what follows, as far as no hand has named it."""
+    """The proposal with what follows from the click, except parts that a person has named."""
     hand, parts = corrections.by_hand | named, Units.parts(graph)
     sets = {int(index): parts.pixels(moved[result.tissue[moved] == index]) for index in set(result.tissue[moved])}
     followed = {index: rest for index, pixels in sets.items() if (rest := pixels - hand)}

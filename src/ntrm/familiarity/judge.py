@@ -105,7 +105,7 @@ def _distance(away: Floats, covariance: Floats) -> Floats:
 def p_values(found: Floats, area_mm2: Floats | float, numbers: ReferenceNumbers) -> Floats:
     """Scores (…, 3), or (…, 2) without the anatomy, of units of some size (…) → how often held-out ones score as high.
 
-    Between two sizes the quantiles are interpolated; beyond the smallest and the largest theirs count.
+    Between two sizes the quantiles are interpolated; outside the known sizes the nearest one is used.
     """
     at = np.log(np.maximum(area_mm2, 1e-12))
     return np.stack([_as_high(found[..., aspect], aspect, at, numbers) for aspect in range(found.shape[-1])], axis=-1)

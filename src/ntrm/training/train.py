@@ -273,7 +273,7 @@ class _Session:
         )
 
     def _leave_reference(self, network: SegmentationModel, splits: DatasetSplits) -> None:
-        """Few sections make a model, but no reference; the model then says of no slide that it is unlike them."""
+        """Few sections make a model, but no reference; the model then cannot flag unfamiliar slides."""
         predictor = Predictor(network, str(self.launch.device))
         try:
             made = build_reference(predictor, splits, seed=self.run.seed, progress=self.progress)

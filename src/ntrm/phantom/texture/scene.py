@@ -259,7 +259,7 @@ def measure_geometry(mask: Mask, mpp: float, table: TextureTable) -> Geometry:
 
 
 def blur(values: Field, sigma_px: float) -> Field:
-    """Smoothed by a Gaussian; the edge is repeated beyond it."""
+    """Smooth by a Gaussian; edge pixels are repeated beyond the edge."""
     return np.asarray(ndimage.gaussian_filter(values, sigma_px, mode="nearest", truncate=3.0), dtype=np.float32)
 
 

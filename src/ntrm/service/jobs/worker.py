@@ -262,7 +262,7 @@ def run_job(
 def run_graph_job(
     store: JobStore, segmenter: Segmenter, job: GraphJob, worker: str, stop: threading.Event, seconds: float
 ) -> None:
-    """One region graph, from the queue to its end; a kill is gone on from, like that of a slide."""
+    """Make one queued region graph; an interrupted one is resumed."""
     jobs = store.graphs
     try:
         slide = store.get(job.slide)

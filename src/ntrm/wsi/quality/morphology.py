@@ -161,7 +161,7 @@ def bounding_box(mask: BoolMask, um: float, scale: Resolution) -> tuple[slice, s
 
 
 def blurred(values: NDArray[np.floating], um: float, scale: Resolution) -> Floats:
-    """Average of (H, W) values with a Gaussian of standard deviation ``um``; beyond the edge lies what lies at it."""
+    """Values (H, W) blurred by a Gaussian of standard deviation ``um``; edge pixels are repeated beyond the edge."""
     height, width = values.shape
     down, across = (_gaussian(um / step) for step in (scale.y, scale.x))
     tall, wide = len(down) - 1, len(across) - 1

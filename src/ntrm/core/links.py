@@ -35,7 +35,7 @@ def earliest_linked(one: NDArray[np.integer], other: NDArray[np.integer], count:
 
 
 def followed(origin: Ints) -> Ints:
-    """Where the way from each thing to an earlier one ends, in steps that double; the first of a way points to itself.
+    """The first thing of the chain that each belongs to, found in doubling steps; first things point to themselves.
 
     >>> followed(np.array([0, 0, 1, 2])).tolist()
     [0, 0, 0, 0]

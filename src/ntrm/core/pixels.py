@@ -1,4 +1,4 @@
-"""Maps and pictures of one scene in different sizes: the pixels of one under those of another."""
+"""Maps and pictures of one scene in different sizes: sampled, averaged over blocks, and their mean colours."""
 
 from __future__ import annotations
 

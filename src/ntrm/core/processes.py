@@ -165,7 +165,7 @@ def limit_memory(more: int) -> None:
 
 
 def exit_code_of(work: Callable[[], object]) -> int:
-    """Exit code of a child process that did its work; what ended it otherwise is written to its standard error."""
+    """Do the work of a child process; returns its exit code, and writes an error to its standard error."""
     try:
         work()
     except NtrmError as error:

@@ -140,7 +140,7 @@ def _component(runs: Runs, at: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_
 
 
 def _checked(points: Floats, least: int) -> Floats:
-    """Points of a drawing; one after the other is not the same twice."""
+    """The points (n, 2) of a drawing; refuses fewer than ``least``, and points that are not finite."""
     line = np.asarray(points, dtype=np.float64).reshape(-1, 2)
     if not np.isfinite(line).all():
         raise UsageError("a point of the drawing is no place", expected="finite x and y")

@@ -91,7 +91,7 @@ class RegionGraph:
 
     @classmethod
     def read(cls, path: Path, schema: LabelSchema, origin: Mapping[str, str] | None = None) -> RegionGraph:
-        """What ``save`` kept, of a model with this schema and, where it is given, of this ``origin``."""
+        """Read what ``save`` wrote; refuses a graph of another schema or, where it is given, of another ``origin``."""
         hint = "remove the file; it is made again from slide and model"
         kept = read_arrays(path, hint=hint)
         expected: dict[str, object] = {"format": FORMAT, "schema": schema.fingerprint}

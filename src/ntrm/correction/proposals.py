@@ -1,7 +1,7 @@
 """What a click would change: the parts that it names, and those that would follow.
 
-What follows from a new click is the difference that it makes: parts whose name by all clicks, with the new one, is
-another than without it. So what was accepted before stays as it is, however far the new click is carried.
+What follows from a new click is the difference that it makes: parts that get another name when it is added to all
+earlier clicks. So what was accepted before stays as it is, however far the new click is carried.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _following(
 
 
 def _evenly(nodes: Ints) -> Ints:
-    """At most ``MOST_AT_ONCE`` of them."""
+    """At most ``MOST_AT_ONCE`` nodes, evenly spread."""
     if len(nodes) <= MOST_AT_ONCE:
         return nodes
     return nodes[np.linspace(0, len(nodes) - 1, MOST_AT_ONCE).astype(np.int64)]

@@ -57,7 +57,7 @@ class CorrectedSlide:
 
     @property
     def group(self) -> str:
-        """Its patient; without one it is its own."""
+        """Its patient; a slide without one is its own group."""
         given = (self.state.covariates.get(name, "") for name in PATIENT)
         return next((name for name in given if name), self.summary.slide_id)
 

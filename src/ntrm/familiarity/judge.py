@@ -193,7 +193,7 @@ def _anatomy(unit: Unit, numbers: ReferenceNumbers, schema: LabelSchema) -> str:
 
 
 def look_p_values(sums: Floats, cell_mm2: float, reference: Reference) -> Floats:
-    """(N, 1 + 2·D) → (N,) how often as many cells look as unlike, by colours and texture alone; for maps of where."""
+    """(N, 1 + 2·D) → (N,) how often as many cells look as unfamiliar, by colours and texture alone; for maps."""
     cells = sums[:, 0]
     mean_z = sums[:, 1 : 1 + STATISTICS] / np.maximum(cells, 1.0)[:, None]
     by_aspect = p_values(look_scores(mean_z, reference.numbers), cells * cell_mm2, reference.numbers)

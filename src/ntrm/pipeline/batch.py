@@ -142,7 +142,7 @@ def segment_slides(
 
 
 def _storage(out: str | Path, key: str | Path | None, cache: str | Path | None, cache_gb: float) -> Storage:
-    """Where slides from addresses, and results on the way to one, lie meanwhile."""
+    """Where slides and results are kept on this machine while they come from, or go to, an address."""
     for path in (key, cache):
         if path is not None and is_address(path):
             raise UsageError("this must be on a disk of this machine", got=path, expected="a path")

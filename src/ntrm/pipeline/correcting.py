@@ -88,9 +88,9 @@ def open_mask(folder: Path) -> SlideMask:
 
 
 def corrections_in(mask: SlideMask, known: Iterable[Corrections] = ()) -> tuple[Log, Corrections]:
-    """The log beside a mask, and what it comes to; refuses a log about another mask.
+    """The log beside a mask, and its corrections; refuses a log about another mask.
 
-    What is ``known`` of earlier steps is not replayed.
+    Steps that ``known`` corrections cover are not replayed.
     """
     log = read_log(mask.folder)
     if log.record is not None and log.record.mask != mask.record.mask:
@@ -161,7 +161,7 @@ def same_model(mask: SlideMask, sha256: str) -> None:
 
 
 def _check_model(mask: SlideMask, predictor: Predictor) -> None:
-    """A network that calls itself otherwise, or that knows other tissues, is not the one of the results."""
+    """Refuse a network whose description or tissues differ from those of the results."""
     config, model = predictor.config, mask.summary.model
     differing = [key for key in SAME_MODEL if getattr(config, key) != model[key]]
     if differing:

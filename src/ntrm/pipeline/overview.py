@@ -59,7 +59,7 @@ def tissue_of(
 
 
 def find_slide_tissue(grid: SlideGrid) -> tuple[Thumbnail, NDArray[np.bool_], NDArray[np.bool_]]:
-    """The slide from afar, where there is pen on it, and where tissue."""
+    """The thumbnail of a slide, its pen marks and its tissue."""
     seen = Thumbnail(*thumbnail(grid, max(THUMBNAIL_MPP, grid.model_mpp)))
     pen = find_pen(seen)
     return seen, pen, find_tissue(seen, pen)

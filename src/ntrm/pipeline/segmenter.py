@@ -81,7 +81,7 @@ def _in_one_line(error: NtrmError) -> str:
 
 
 def _where(error: Exception) -> str:
-    """The last line of ours on the way to the error: what a developer asks for first."""
+    """The last line of our code in the traceback: what a developer asks for first."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _PACKAGE in Path(frame.filename).parents]
     if not frames:
         return ""

@@ -82,7 +82,7 @@ class Work:
 
     @property
     def works_ahead(self) -> bool:
-        """Whether files are begun while the network works: a network on processors has all of them."""
+        """Whether files are begun while the network works: not on a CPU, where the network uses all cores."""
         # Without small regions, labels are known only once all of them are.
         return self.predictor.device.type != "cpu" and not self.options.min_area_um2
 

@@ -64,7 +64,7 @@ class Storage:
         return RemoteSlides(self.slides, self.out)
 
     def work_folder(self) -> Path:
-        """Of results that are not at their address yet."""
+        """Folder of the results that are not at their address yet."""
         return self.folder / "results" / hashlib.sha256(str(self.out).encode()).hexdigest()[:32]
 
     def results(self) -> RemoteResults | None:

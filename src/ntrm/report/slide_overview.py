@@ -149,7 +149,7 @@ def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:
 
 
 def _corrected(slide: CohortSlide, folder: Path) -> Content:
-    """What a person made of the slide, and where its report is."""
+    """What a person corrected in the slide, and where that report is."""
     there = (folder / CORRECTED / REPORT).is_file()
     cancers = ", ".join(slide.corrected_cancers)
     return {

@@ -241,7 +241,7 @@ def _work(
 def run_job(
     store: JobStore, segmenter: Segmenter, slide: Slide, worker: str, stop: threading.Event, seconds: float
 ) -> None:
-    """One slide, from the queue to its end."""
+    """Segment one queued slide; an interrupted one is resumed."""
     folder = segmenter.out / slide.slide_id
     try:
         with JobProgress(store, slide, worker, folder, stop, seconds) as progress:

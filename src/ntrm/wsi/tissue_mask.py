@@ -113,7 +113,7 @@ def _density_and_colour(planes: Sequence[Floats]) -> tuple[Floats, Floats]:
 
 
 def _masked_averages(planes: Sequence[Floats], counted: Floats, um: float, scale: Resolution) -> list[Floats]:
-    """Averages of the pixels that count (1 of 0 and 1), and of them only; planes are 0 where nothing counts."""
+    """Averages over the pixels with ``counted`` 1 alone; planes are 0 where it is 0."""
     counts, *sums = (blurred(plane, um, scale) for plane in (counted, *planes))
     np.maximum(counts, LEAST_WEIGHT, out=counts)
     return [np.divide(plane, counts, out=plane) for plane in sums]
@@ -172,7 +172,7 @@ def _connected(weak: BoolMask, strong: BoolMask) -> BoolMask:
 
 
 def _under_pen(tissue: BoolMask, pen: BoolMask, scale: Resolution) -> BoolMask:
-    """With what lies nearest to a stroke also under it."""
+    """The tissue, with tissue under a pen stroke where there is tissue beside it."""
     if pen.all():
         return np.zeros_like(tissue)
     seen = blurred((~pen).astype(np.float32), BESIDE_PEN_UM, scale)
@@ -184,7 +184,7 @@ def _under_pen(tissue: BoolMask, pen: BoolMask, scale: Resolution) -> BoolMask:
 
 
 def _widened(tissue: BoolMask, scale: Resolution) -> BoolMask:
-    """With its margin; but only what itself lies at the picture's edge touches that edge."""
+    """The tissue with its margin, which does not reach the picture's edge unless the tissue itself does."""
     wide = dilated(tissue, MARGIN_UM, scale)
     for edge in ((0,), (-1,), (slice(None), 0), (slice(None), -1)):
         wide[edge] = tissue[edge]

@@ -123,7 +123,7 @@ def _dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
 
 
 def _widened(mask: BoolMask, *, keep_single: bool) -> BoolMask:
-    """With one pixel more on either side of every run of a row; single pixels need not stay where there are none."""
+    """The mask with every run of a row one pixel longer on either side; single pixels stay only if ``keep_single``."""
     wide = np.empty_like(mask)
     np.logical_or(mask[:, :-2], mask[:, 2:], out=wide[:, 1:-1])
     wide[:, 0], wide[:, -1] = mask[:, :2].any(axis=1), mask[:, -2:].any(axis=1)

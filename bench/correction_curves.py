@@ -172,7 +172,7 @@ def speed(nodes: int = 10_000, clicks: int = 32) -> None:
 
 def random_graph(random: Any, side: int) -> RegionGraph:
     """Side × side nodes of 16 × 16 pixels with random features of the bundled model's sizes."""
-    from ntrm.correction.graph import graph_of
+    from ntrm.correction.graph import region_graph_of
     from ntrm.correction.parts import parts_of
 
     mask = np.kron(random.integers(0, len(SKIN), (side, side)), np.ones((16, 16))).astype(np.uint8)
@@ -180,7 +180,7 @@ def random_graph(random: Any, side: int) -> RegionGraph:
     count = len(parts.table)
     features = {name: random.normal(size=(count, size)).astype(np.float32) for name, size in SIZES.items()}
     wild = random.random((count, len(SKIN))).astype(np.float32)
-    return graph_of(parts, SKIN, wild / wild.sum(axis=1, keepdims=True), features)
+    return region_graph_of(parts, SKIN, wild / wild.sum(axis=1, keepdims=True), features)
 
 
 SIZES = {"related": 64, "last": 16, "colour": 6}

@@ -36,7 +36,7 @@ from ntrm.data.cache import TileCache
 from ntrm.data.resample import area_average
 from ntrm.data.split import open_splits
 from ntrm.evaluation.loaded_model import open_subject
-from ntrm.familiarity.build import observe, parts_of, unit_of
+from ntrm.familiarity.build import observe, random_crops, unit_of
 from ntrm.familiarity.cells import LEAST_DENSITY, ClassStatistics
 from ntrm.familiarity.judge import WEIGHTS, Unit, judge, p_values, scores
 from ntrm.familiarity.reference import Reference
@@ -246,7 +246,7 @@ def training_parts(sections: Path) -> Iterator[Picture]:
     for number, case in enumerate(splits["train"]):
         section = TileCache().open(case, splits.schema)
         tissue = np.asarray((section.mask != splits.schema.background_index) & (section.mask != IGNORE))
-        _, *parts = parts_of(np.asarray(section.image), tissue, np.random.default_rng([9, number]))
+        _, *parts = random_crops(np.asarray(section.image), tissue, np.random.default_rng([9, number]))
         yield from parts[:5]
 
 

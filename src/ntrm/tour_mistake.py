@@ -77,7 +77,7 @@ class Mistake:
 
 
 def write_foreign(case: Case, path: Path) -> Path:
-    """A section as a laboratory would show it that stains weaker and redder, and whose scanner is out of focus."""
+    """Write a section as if from a laboratory with weaker, redder stains and a scanner out of focus."""
     if case.image is None or case.resolution is None:
         raise DataError(f"{case.name} has no image of known µm/px")
     changed = read_image(case.image)

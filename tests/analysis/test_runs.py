@@ -6,6 +6,7 @@ from scipy import ndimage
 
 from ntrm.analysis import runs as module
 from ntrm.analysis.runs import CONNECTIVITY, combined, components, covering, dilated, framed, runs_of, sides_of
+from ntrm.core.links import ranges
 
 FOUR = ndimage.generate_binary_structure(2, 1)
 
@@ -52,7 +53,7 @@ def test_overlaps_are_those_of_the_pixels(mask, random):
     top = int(random.integers(1, len(mask) + 1))
     for first, last in ((1, len(mask)), (top, len(mask)), (1, top)):
         found = module.overlaps(runs, first, last)
-        pixels = module.ranges(found.start, found.length)
+        pixels = ranges(found.start, found.length)
         np.testing.assert_array_equal(pixels, np.arange(first * mask.shape[1], last * mask.shape[1]))
         np.testing.assert_array_equal(np.repeat(found.above, found.length), number[first - 1 : last - 1].ravel())
         np.testing.assert_array_equal(np.repeat(found.below, found.length), number[first:last].ravel())

@@ -10,7 +10,7 @@ from tests.wsi import making
 
 from ntrm.annotations import rasterise
 from ntrm.annotations.qupath import Annotation
-from ntrm.annotations.rasterise import Grid, area_mean, fill, paint, read_grid
+from ntrm.annotations.rasterise import AnnotationGrid, area_mean, fill, paint, read_grid
 from ntrm.core.labels import IGNORE
 from ntrm.data.resample import area_average
 from ntrm.wsi.readers.formats import open_slide
@@ -93,7 +93,7 @@ def box(left, top, right, bottom):
 
 
 def test_smaller_areas_lie_on_top_whatever_their_order():
-    grid = Grid(0, 0, 1, 1, 20, 10)
+    grid = AnnotationGrid(0, 0, 1, 1, 20, 10)
     areas = [area([box(4, 4, 8, 8)], 9, 16), area([box(0, 0, 10, 10)], 3, 100)]
     mask, overlaps = paint(areas, grid)
     assert np.array_equal(paint(areas[::-1], grid)[0], mask)
@@ -102,14 +102,16 @@ def test_smaller_areas_lie_on_top_whatever_their_order():
 
 
 def test_of_equal_areas_the_later_lies_on_top_and_the_same_class_never_overlaps_itself():
-    grid = Grid(0, 0, 1, 1, 4, 4)
+    grid = AnnotationGrid(0, 0, 1, 1, 4, 4)
     mask, overlaps = paint([area([box(0, 0, 4, 4)], value, 16) for value in (1, 2, 2)], grid)
     assert (mask == 2).all()
     assert overlaps == {(1, 2): 16}
 
 
 def test_ignore_can_be_painted():
-    mask, overlaps = paint([area([box(0, 0, 4, 4)], 1, 16), area([box(1, 1, 2, 2)], IGNORE, 1)], Grid(0, 0, 1, 1, 4, 4))
+    mask, overlaps = paint(
+        [area([box(0, 0, 4, 4)], 1, 16), area([box(1, 1, 2, 2)], IGNORE, 1)], AnnotationGrid(0, 0, 1, 1, 4, 4)
+    )
     assert (mask == IGNORE).sum() == 1
     assert mask[1, 1] == IGNORE
     assert overlaps == {}
@@ -119,7 +121,7 @@ def test_ignore_can_be_painted():
 @given(seed=seeds)
 def test_the_grid_is_placed_on_the_slide(seed):
     rng = np.random.default_rng(seed)
-    grid = Grid(*rng.uniform(0, 50, 2), *rng.uniform(0.5, 4, 2), 30, 20)
+    grid = AnnotationGrid(*rng.uniform(0, 50, 2), *rng.uniform(0.5, 4, 2), 30, 20)
     ring = star(rng, rng.uniform(0, 100, 2), 60, 15)
     mask, _ = paint([area([ring], 5, 1)], grid)
     x, y = centres(30, 20)
@@ -161,7 +163,7 @@ def test_whole_factors_are_block_means_whatever_is_read_at_once(seed, factor, le
     cut = pixels[top : top + factor * height, left : left + factor * width]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rasterise, "BLOCK", block)
-        image = read_grid(InMemory(pixels), Grid(left, top, factor, factor, width, height))
+        image = read_grid(InMemory(pixels), AnnotationGrid(left, top, factor, factor, width, height))
     assert np.array_equal(image, area_average(cut, factor, factor))
 
 
@@ -169,7 +171,7 @@ def test_whole_factors_are_block_means_whatever_is_read_at_once(seed, factor, le
 def test_steps_near_one_are_averaged_as_well(step):
     pixels = np.random.default_rng().integers(0, 256, (50, 50, 3), dtype=np.uint8)
     count = int(48 / step)
-    image = read_grid(InMemory(pixels), Grid(0, 0, float(step), float(step), count, count))
+    image = read_grid(InMemory(pixels), AnnotationGrid(0, 0, float(step), float(step), count, count))
     fine = step.denominator
     slivers = np.repeat(np.repeat(pixels.astype(float), fine, axis=0), fine, axis=1)[: count * step.numerator]
     cells = slivers[:, : count * step.numerator].reshape(count, step.numerator, count, step.numerator, 3)
@@ -179,12 +181,14 @@ def test_steps_near_one_are_averaged_as_well(step):
 def test_reading_never_leaves_the_slide():
     step = 0.1 + 0.2  # 0.30000000000000004: sums of it exceed the true border
     slide = InMemory(np.full((30, 30, 3), 77, dtype=np.uint8))
-    assert (read_grid(slide, Grid(0, 0, step, step, 100, 100)) == 77).all()
+    assert (read_grid(slide, AnnotationGrid(0, 0, step, step, 100, 100)) == 77).all()
 
 
 def test_pixels_count_from_the_scanned_part_as_in_qupath(tmp_path, random):
     image = making.tissue(random, 128, 192)
     reader = open_slide(making.write_scn(tmp_path / "a.scn", image, offset=(300, 200)))
     assert reader.info.area == (300, 200, 192, 128)
-    np.testing.assert_array_equal(read_grid(reader, Grid(10, 20, 1, 1, 30, 40)), reader.read(310, 220, 30, 40, 0))
+    np.testing.assert_array_equal(
+        read_grid(reader, AnnotationGrid(10, 20, 1, 1, 30, 40)), reader.read(310, 220, 30, 40, 0)
+    )
     reader.close()

@@ -1,7 +1,17 @@
 import numpy as np
 import pytest
+from skimage.measure import block_reduce
 
-from ntrm.core.pixels import mean_colours, sampled
+from ntrm.core.errors import DataError
+from ntrm.core.pixels import block_means, check_picture, mean_colours, sampled
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (4, 4, 4), (0, 4, 3)])
+def test_refuses_what_is_no_picture(shape):
+    with pytest.raises(DataError, match="not an RGB picture"):
+        check_picture(np.zeros(shape, dtype=np.uint8))
+    with pytest.raises(DataError, match="not an RGB picture"):
+        check_picture(np.zeros((4, 4, 3), dtype=np.float32))
 
 
 def test_samples_are_the_pixels_in_the_middle(random):
@@ -20,6 +30,16 @@ def test_samples_of_many_rows_are_those_of_each(random, height):
     values = random.integers(0, 250, (800, 9), dtype=np.uint8)
     rows = ((np.arange(height) + 0.5) * 800 / height).astype(int)
     np.testing.assert_array_equal(sampled(values, (height, 9)), values[rows])
+
+
+@pytest.mark.parametrize("factors", [(1, 1), (3, 2), (2, 5)])
+@pytest.mark.parametrize("rest", [(), (3,)])
+def test_block_means_agree_with_scikit_image(random, factors, rest):
+    values = random.normal(size=(11, 13, *rest)).astype(np.float32)
+    sides = [(0, -size % factor) for size, factor in zip(values.shape, factors, strict=False)]
+    full = np.pad(values, [*sides, *((0, 0) for _ in rest)], mode="edge")
+    expected = block_reduce(full, (*factors, *(1 for _ in rest)), np.mean)
+    np.testing.assert_allclose(block_means(values, factors), expected, atol=1e-6)
 
 
 def test_mean_colours_are_those_of_the_pixels(random):

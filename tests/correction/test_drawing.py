@@ -10,7 +10,7 @@ from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
 from ntrm.correction import drawing
-from ntrm.correction.drawing import area, divided, stroke
+from ntrm.correction.drawing import area, split_by_line, stroke
 
 MPP = Resolution(2.0, 3.0)
 SHAPE = (17, 23)
@@ -96,11 +96,11 @@ def test_nothing_is_drawn_where_there_is_no_mask(shape):
 def test_a_line_divides_the_region_that_it_crosses():
     mask = np.zeros((9, 10), dtype=np.uint8)
     mask[2:7, 1:9] = 1
-    right = divided(mask, np.array([(4.5, 0.0), (4.5, 9.0)]), (4, 7), MPP)
+    right = split_by_line(mask, np.array([(4.5, 0.0), (4.5, 9.0)]), (4, 7), MPP)
     expected = np.zeros(mask.shape, dtype=bool)
     expected[2:7, 5:9] = True
     np.testing.assert_array_equal(dense(right, mask.shape), expected)
-    left = divided(mask, np.array([(4.5, 0.0), (4.5, 9.0)]), (2, 1), MPP)
+    left = split_by_line(mask, np.array([(4.5, 0.0), (4.5, 9.0)]), (2, 1), MPP)
     assert left.pixels == 5 * 3
 
 
@@ -117,10 +117,10 @@ def test_the_side_of_a_line_is_what_a_flood_reaches(random):
         whole, side = regions == regions[row, column], sides == sides[row, column]
         if not (whole & ~side & ~under).any():
             with pytest.raises(UsageError, match="does not divide"):
-                divided(mask, line, (row, column), MPP)
+                split_by_line(mask, line, (row, column), MPP)
             continue
         divisions += 1
-        np.testing.assert_array_equal(dense(divided(mask, line, (row, column), MPP), mask.shape), side)
+        np.testing.assert_array_equal(dense(split_by_line(mask, line, (row, column), MPP), mask.shape), side)
     assert divisions > 3
 
 
@@ -139,7 +139,7 @@ def test_lines_that_divide_nothing_are_refused(points, place, message):
     mask = np.zeros((9, 10), dtype=np.uint8)
     mask[8] = IGNORE
     with pytest.raises(UsageError, match=message):
-        divided(mask, np.array(points, dtype=float), place, MPP)
+        split_by_line(mask, np.array(points, dtype=float), place, MPP)
 
 
 def test_a_drawing_that_would_take_long_is_refused():

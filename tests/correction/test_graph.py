@@ -10,7 +10,7 @@ from ntrm.analysis.graph import tissue_graph
 from ntrm.core.errors import DataError
 from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.labels import SKIN, LabelSchema
-from ntrm.correction.graph import RegionGraph, graph_of, is_kept
+from ntrm.correction.graph import RegionGraph, is_kept, region_graph_of
 from ntrm.correction.parts import parts_of
 from ntrm.correction.units import Units
 
@@ -20,7 +20,9 @@ RET, BKG, EPI = (SKIN.index(name) for name in ("RET", "BKG", "EPI"))
 def made(mask, side=8):
     parts = parts_of(mask, SKIN, MPP, side=side)
     count = len(parts.table)
-    return graph_of(parts, SKIN, np.zeros((count, len(SKIN)), np.float32), {"colour": np.ones((count, 6), np.float32)})
+    return region_graph_of(
+        parts, SKIN, np.zeros((count, len(SKIN)), np.float32), {"colour": np.ones((count, 6), np.float32)}
+    )
 
 
 def literal_borders(nodes):

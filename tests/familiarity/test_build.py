@@ -21,7 +21,7 @@ from ntrm.familiarity.build import (
     class_statistics,
     null_distribution,
     observe,
-    parts_of,
+    random_crops,
 )
 from ntrm.familiarity.judge import Unit, judge
 from ntrm.familiarity.reference import LEVELS, read_reference
@@ -86,7 +86,7 @@ def test_cells_of_an_image_are_those_of_its_windows(by_colour, random):
 def test_parts_show_tissue_and_differ_in_size(random):
     mask = paint(random)
     image, tissue = stained(mask, random), mask != BKG
-    parts = [*parts_of(image, tissue, np.random.default_rng(3))]
+    parts = [*random_crops(image, tissue, np.random.default_rng(3))]
     assert parts[0] is image
     assert len(parts) == PARTS + 1
     sizes = [part.shape[:2] for part in parts[1:]]
@@ -94,15 +94,15 @@ def test_parts_show_tissue_and_differ_in_size(random):
     assert len(set(sizes)) > PARTS // 2
     bright = np.mean([(part.min(axis=2) > 225).mean() for part in parts[1:]])
     assert bright < 1 - LEAST_TISSUE
-    again = [*parts_of(image, tissue, np.random.default_rng(3))]
+    again = [*random_crops(image, tissue, np.random.default_rng(3))]
     assert all(np.array_equal(one, other) for one, other in zip(parts, again, strict=True))
 
 
 def test_a_section_that_is_small_or_empty_has_no_parts(random):
     small = random.integers(0, 256, (SMALLEST_PX, 90, 3), dtype=np.uint8)
-    assert len([*parts_of(small, np.ones((SMALLEST_PX, 90), dtype=bool), random)]) == 1
+    assert len([*random_crops(small, np.ones((SMALLEST_PX, 90), dtype=bool), random)]) == 1
     empty = np.full((80, 90, 3), 255, dtype=np.uint8)
-    assert len([*parts_of(empty, np.zeros((80, 90), dtype=bool), random)]) == 1
+    assert len([*random_crops(empty, np.zeros((80, 90), dtype=bool), random)]) == 1
 
 
 def test_a_little_change_is_little_and_of_four_kinds(random):

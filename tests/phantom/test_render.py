@@ -18,10 +18,10 @@ from tests.phantom.small import drawn, small
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE, SKIN
+from ntrm.core.pixels import block_means
 from ntrm.phantom import render as render_module
 from ntrm.phantom.render import Artefacts, expose, render
 from ntrm.phantom.stain import Stain
-from ntrm.phantom.texture.scene import block_mean
 
 CLEAN = {"artefacts": Artefacts.none(), "stain": Stain()}
 
@@ -72,7 +72,7 @@ def test_ambiguity_hides_the_pair_and_nothing_else(seed, one, other):
 )
 def test_resolutions_are_views_of_one_section(seed, names):
     coarse, fine = blobs(seed, (96, 96), 6.7, names), blobs(seed, (480, 480), 1.34, names)
-    averaged = block_mean(render(fine, 1.34, seed, **CLEAN).astype(np.float32), 5)
+    averaged = block_means(render(fine, 1.34, seed, **CLEAN).astype(np.float32), (5, 5))
     direct = render(coarse, 6.7, seed, **CLEAN)
     tissue = coarse != SKIN.index("BKG")
     # Green carries most of both stains.

@@ -11,6 +11,7 @@ from tests.reference.region_graph import region_graph
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import sha256_of
+from ntrm.core.mpp import Resolution
 from ntrm.correction.features import Pooling
 from ntrm.correction.log import Step, append
 from ntrm.inference import checkpoints
@@ -120,12 +121,14 @@ def test_a_damaged_or_foreign_region_graph_is_as_if_absent(mask, slide):
     assert region_graph_in(mask) is not None
 
 
-def test_another_file_or_another_model_makes_no_region_graph(mask, slide, tmp_path):
+def test_another_file_scale_or_model_makes_no_region_graph(mask, slide, tmp_path):
     other = write_slide(tmp_path / "other.tif", paint(np.random.default_rng(9)))
     with pytest.raises(RefusedError, match="made from another file"):
         make_region_graph(mask, SlideInput(other, "other.tif"), predictor())
     with pytest.raises(RefusedError, match="made from another file"):
         make_region_graph(mask, SlideInput(tmp_path / "gone.tif", "gone.tif"), predictor())
+    with pytest.raises(RefusedError, match="does not lie under its mask"):
+        make_region_graph(mask, replace(slide, mpp=Resolution.square(3.0)), predictor())
     network = ByColour()
     network.config = replace(network.config, version="2")
     with pytest.raises(RefusedError, match="made with another model") as found:

@@ -23,7 +23,7 @@ from ntrm.pipeline.ray_cluster import (
     SlideWorker,
     WorkerResources,
     divide_resources,
-    joined,
+    joined_cluster,
     segment_on_ray,
 )
 from ntrm.pipeline.scheduler import Task, WorkerLostError
@@ -328,7 +328,7 @@ def nobody():
 
 
 def join(ray, address):
-    with joined(ray, address):
+    with joined_cluster(ray, address):
         ray.calls.append("work")
 
 
@@ -340,7 +340,7 @@ def test_a_cluster_is_joined_and_left(listener):
 
 def test_errors_of_the_work_are_not_taken_for_those_of_joining(listener):
     ray = Cluster()
-    with pytest.raises(ConnectionError, match="of the work"), joined(ray, f"localhost:{listener}"):
+    with pytest.raises(ConnectionError, match="of the work"), joined_cluster(ray, f"localhost:{listener}"):
         raise ConnectionError("of the work")
     assert ray.calls[-1] == "shutdown"
 

@@ -17,7 +17,7 @@ from scipy import ndimage
 from ntrm.analysis import polygons as polygon_engine
 from ntrm.analysis import regions as engine
 from ntrm.analysis import runs
-from ntrm.analysis.graph import graph_of
+from ntrm.analysis.graph import tissue_graph_of
 from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
@@ -62,7 +62,7 @@ def contacts(numbers, pieces):
 def node_link(regions, pieces):
     """The graphs of all pieces and of what lies outside them, as one."""
     tables = [regions.table.of_piece(piece) for piece in range(1, int(pieces.max()) + 1)]
-    graphs = [graph_of(table, SKIN).as_node_link() for table in tables]
+    graphs = [tissue_graph_of(table, SKIN).as_node_link() for table in tables]
     rest = rest_graph(regions.table, SKIN)
     graphs += [] if rest is None else [rest]
     nodes = {node["number"]: node for graph in graphs for node in graph["nodes"] if node["kind"] == "region"}

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ntrm.correction.features import Pooling, smooth_density
-from ntrm.correction.graph import graph_of
+from ntrm.correction.graph import region_graph_of
 from ntrm.correction.parts import SIDE, parts_of
 from ntrm.data.tiles import GLASS, cut
 from ntrm.inference.sliding_window import Stitching
@@ -29,4 +29,4 @@ def region_graph(predictor, image, mask, resolution, side=SIDE):
     schema = predictor.config.schema
     parts = parts_of(mask, schema, resolution, smooth_density(reader(image), *mask.shape), side=side)
     pooled = pool(predictor, parts, image)
-    return graph_of(parts, schema, pooled.pop("probabilities"), pooled)
+    return region_graph_of(parts, schema, pooled.pop("probabilities"), pooled)

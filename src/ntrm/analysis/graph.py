@@ -223,10 +223,10 @@ def tissue_graph(
     resolution = mpp if isinstance(mpp, Resolution) else Resolution.square(mpp)
     if confidence is not None and confidence.shape != mask.shape:
         raise DataError("confidence of another piece", got=confidence.shape, expected=mask.shape)
-    return graph_of(scan_mask(mask, schema, resolution, confidence=confidence, full=full).table, schema)
+    return tissue_graph_of(scan_mask(mask, schema, resolution, confidence=confidence, full=full).table, schema)
 
 
-def graph_of(regions: RegionTable, schema: LabelSchema) -> TissueGraph:
+def tissue_graph_of(regions: RegionTable, schema: LabelSchema) -> TissueGraph:
     """The graph of one piece from the table of its regions."""
     pixels = np.bincount(regions.tissue, regions.pixels, len(schema)).astype(np.float64)
     at_outside = regions.outside_mm > 0

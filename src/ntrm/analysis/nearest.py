@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ntrm.analysis.runs import Floats, Ints, Runs, ranges
+from ntrm.analysis.runs import Floats, Ints, Runs
+from ntrm.core.links import ranges
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree

@@ -29,13 +29,13 @@ from ntrm.analysis.runs import (
     components,
     connected,
     distinct,
-    ranges,
     run_starts,
     sides_of,
     split_overlaps,
 )
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.links import ranges
 from ntrm.core.mpp import Resolution
 
 STRIP_PIXELS = 1 << 20

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.links import earliest_linked, followed
+from ntrm.core.links import earliest_linked, followed, ranges
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -216,15 +216,6 @@ def connected(links: NDArray[np.int32], inside: Where) -> tuple[NDArray[np.int32
     # The last entry is for runs that are not inside.
     found = np.append(number, np.int32(-1)).take(np.where(inside, index.take(origin), -1), mode="wrap")
     return found, int(first.sum())
-
-
-def ranges(first: Ints, length: Ints) -> Ints:
-    """All integers of several ranges, one range after the other.
-
-    >>> ranges(np.array([3, 10]), np.array([2, 3])).tolist()
-    [3, 4, 10, 11, 12]
-    """
-    return np.repeat(first - (np.cumsum(length) - length), length) + np.arange(length.sum())
 
 
 def distinct(values: Ints) -> Ints:

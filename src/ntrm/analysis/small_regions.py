@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.regions import region_sizes, strip_rows
-from ntrm.analysis.runs import Ints, Where, ranges
+from ntrm.analysis.runs import Ints, Where
 from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE
+from ntrm.core.links import ranges
 
 Bytes = NDArray[np.uint8]
 

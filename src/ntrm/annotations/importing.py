@@ -14,8 +14,8 @@ from PIL import Image
 
 from ntrm.annotations.pairing import Pair, SlideFacts, check_names, class_index, pair_files
 from ntrm.annotations.qupath import Annotation, read_annotations
-from ntrm.annotations.rasterise import Grid, paint, read_grid
-from ntrm.annotations.record import ImportedDataset, ImportedSlide, ImportOptions, fingerprint
+from ntrm.annotations.rasterise import AnnotationGrid, paint, read_grid
+from ntrm.annotations.record import ImportedDataset, ImportedSlide, ImportOptions, input_sha256
 from ntrm.core.errors import DataError, NtrmError, RefusedError
 from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
@@ -144,8 +144,8 @@ def _import_pair(
         name=pair.name,
         slide=pair.slide.name,
         annotations=pair.annotations.name,
-        slide_sha256=fingerprint(pair.slide),
-        annotations_sha256=fingerprint(pair.annotations),
+        slide_sha256=input_sha256(pair.slide),
+        annotations_sha256=input_sha256(pair.annotations),
         given_mpp=facts.mpp,
         group=facts.patient or pair.name,
         split=facts.split,
@@ -244,7 +244,9 @@ def _count_clipped(classified: list[tuple[Annotation, int]], info: SlideInfo, pa
     return clipped
 
 
-def _grid(tissue: list[Annotation], info: SlideInfo, native: Resolution, options: ImportOptions, pair: Pair) -> Grid:
+def _grid(
+    tissue: list[Annotation], info: SlideInfo, native: Resolution, options: ImportOptions, pair: Pair
+) -> AnnotationGrid:
     """The grid to write: the box around the annotated tissue and its margin, in full pixels inside the slide."""
     step_x, step_y = _steps(native, options.target_mpp, pair)
     bounds = np.array([a.bounds for a in tissue])
@@ -261,7 +263,7 @@ def _grid(tissue: list[Annotation], info: SlideInfo, native: Resolution, options
         )
     if min(width, height) < 1:
         raise _no_tissue(pair, "areas smaller than a pixel of the mask")
-    return Grid(left, top, step_x, step_y, width, height)
+    return AnnotationGrid(left, top, step_x, step_y, width, height)
 
 
 def _steps(native: Resolution, target: float | None, pair: Pair) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ntrm.annotations.qupath import Annotation, Ring
 from ntrm.core.labels import IGNORE, Mask
+from ntrm.core.links import ranges
 from ntrm.wsi.readers.reader import Pixels, SlideReader
 
 CROSSINGS = 1 << 21
@@ -20,7 +21,7 @@ BLOCK = 1024
 
 
 @dataclass(frozen=True)
-class Grid:
+class AnnotationGrid:
     """A pixel grid on the slide: it starts at ``left``, ``top``; a pixel is ``step_x`` by ``step_y``."""
 
     left: float
@@ -33,7 +34,7 @@ class Grid:
     def to_pixels(self, ring: Ring) -> Ring:
         """Slide coordinates in pixels of this grid.
 
-        >>> Grid(10, 20, 2, 2, 5, 5).to_pixels(np.array([[14.0, 26.0]])).tolist()
+        >>> AnnotationGrid(10, 20, 2, 2, 5, 5).to_pixels(np.array([[14.0, 26.0]])).tolist()
         [[2.0, 3.0]]
         """
         return (ring - (self.left, self.top)) / (self.step_x, self.step_y)
@@ -67,7 +68,7 @@ def _crossings(rings: Iterable[Ring], top: int, bottom: int) -> Iterator[tuple[N
     for chunk_edges in np.split(np.arange(len(edges)), np.flatnonzero(np.diff(chunk)) + 1):
         rows = stop[chunk_edges] - first[chunk_edges]
         which = np.repeat(chunk_edges, rows)
-        row = np.arange(len(which)) - np.repeat(np.cumsum(rows) - rows, rows) + first[which]
+        row = ranges(first[chunk_edges], rows)
         x0, y0, x1, y1 = edges[which].T
         yield row, x0 + (row + 0.5 - y0) / (y1 - y0) * (x1 - x0)
 
@@ -79,7 +80,7 @@ def _edges(ring: Ring) -> NDArray[np.float64]:
     return np.hstack([np.where(down, start, end), np.where(down, end, start)])
 
 
-def paint(areas: Sequence[tuple[Annotation, int]], grid: Grid) -> tuple[Mask, dict[tuple[int, int], int]]:
+def paint(areas: Sequence[tuple[Annotation, int]], grid: AnnotationGrid) -> tuple[Mask, dict[tuple[int, int], int]]:
     """Mask of annotations and their values, larger ones below smaller ones, and where different classes overlapped.
 
     Of two areas of one size the later lies on top. What no area covers is ``IGNORE``. The second result
@@ -102,7 +103,7 @@ def paint(areas: Sequence[tuple[Annotation, int]], grid: Grid) -> tuple[Mask, di
     return mask, overlaps
 
 
-def read_grid(reader: SlideReader, grid: Grid) -> Pixels:
+def read_grid(reader: SlideReader, grid: AnnotationGrid) -> Pixels:
     """The slide on a coarser grid: every pixel is the mean of the slide over its area, read block by block.
 
     QuPath shows only the scanned area where a file states one, and counts pixels from its top left; so does the grid.

@@ -108,7 +108,7 @@ class ImportedDataset:
         if case is None or not (self.image(pair.name).is_file() and self.mask(pair.name).is_file()):
             return None
         before = (case.slide_sha256, case.annotations_sha256, case.given_mpp)
-        if before != (fingerprint(pair.slide), fingerprint(pair.annotations), facts.mpp):
+        if before != (input_sha256(pair.slide), input_sha256(pair.annotations), facts.mpp):
             return None
         return replace(case, group=facts.patient or case.name, split=facts.split)
 
@@ -123,7 +123,7 @@ class ImportedDataset:
         write_text(self.out / "cases.csv", rows_text([["name", "group", "split", "mpp"], *rows]))
 
 
-def fingerprint(path: Path) -> str:
+def input_sha256(path: Path) -> str:
     """SHA-256 of an input."""
     try:
         return sha256_of(path)

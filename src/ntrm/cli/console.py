@@ -72,9 +72,9 @@ class Console:
 
 
 def prepare_streams() -> None:
-    """Whatever is printed must come out: a finished run never fails for the encoding of what reads its last line.
+    """Never fail because the terminal's encoding lacks a character.
 
-    Characters that a stream cannot say become escapes. A stream that was closed before the start takes everything.
+    Characters that a stream cannot encode become escapes. A stream that was closed before the start takes everything.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)

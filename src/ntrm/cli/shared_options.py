@@ -48,6 +48,7 @@ def keep_freed_memory_on_arm() -> None:
 Reference = Annotated[
     bool,
     typer.Option(
-        "--reference/--no-reference", help="Leave with the model what its sections are like, to judge slides by."
+        "--reference/--no-reference",
+        help="Store a reference of the training sections with the model, to recognise unfamiliar slides.",
     ),
 ]

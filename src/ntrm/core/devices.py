@@ -74,9 +74,9 @@ def cpu_has_bfloat16() -> bool:
 
 
 def full_precision_on_cpu(device: torch.device) -> AbstractContextManager[None]:
-    """For matrix products under autocast: a processor's run in float32.
+    """Run matrix products on a CPU in float32, also under autocast.
 
-    Where it has no bfloat16, torch would warn at the first one and switch oneDNN off for the rest of the process.
+    On a CPU without bfloat16, torch would warn at the first one and switch oneDNN off for the rest of the process.
     """
     return torch.autocast("cpu", enabled=False) if device.type == "cpu" else nullcontext()
 
@@ -104,7 +104,7 @@ def keep_freed_memory(device: torch.device) -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Give what was kept back to the system, for other work that needs much memory; glibc alone knows how."""
+    """Return freed memory to the system, for other work that needs much of it; does nothing without glibc."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -17,21 +17,24 @@ from ntrm.core.threads import cores_given
 from ntrm.version import __version__
 
 CORE = (
-    *("imagecodecs", "matplotlib", "numpy", "openslide", "PIL", "rich", "safetensors", "scipy", "shapely"),
-    *("tifffile", "torch", "typer", "yaml"),
+    *("imagecodecs", "jinja2", "matplotlib", "numpy", "openslide", "PIL", "rich", "safetensors", "scipy", "shapely"),
+    *("tifffile", "torch", "typer", "yaml", "zarr"),
 )
 """Modules of the core install, by import name."""
 
 MAY_LACK = {
     "imagecodecs": "compressed TIFF other than deflate and what Pillow decodes",
+    "jinja2": "HTML pages: reports of slides and datasets, the page of ntrm reproduce",
     "openslide": "scanner files (SVS, NDPI, MRXS, SCN, DICOM)",
     "shapely": "polygons: importing annotations, exporting regions",
+    "zarr": "OME-Zarr: labels.zarr and probabilities.zarr",
 }
 """Core modules without which training and evaluation still run, and what is lost with them."""
 
 EXTRAS = {
     "serve": ("fastapi", "uvicorn"),
     "cluster": ("ray",),
+    "cloud": ("fsspec", "s3fs"),
     "export": ("onnx", "onnxruntime", "onnxscript"),
     "encoders": ("timm",),
     "mit": ("transformers",),

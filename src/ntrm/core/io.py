@@ -70,7 +70,7 @@ def is_held(path: Path) -> bool:
 
 @contextmanager
 def writing(what: object) -> Iterator[None]:
-    """Whatever the disk refuses in the block is our error."""
+    """Turn an ``OSError`` in the block into a ``DataError``."""
     try:
         yield
     except OSError as error:
@@ -207,7 +207,7 @@ def _encoder(line: str) -> Callable[[Any], str]:
 
 
 def read_json(path: Path, *, hint: str) -> Any:
-    """A JSON document; what cannot be read is our error, with this hint."""
+    """Read a JSON document; raise a ``DataError`` with this hint where that fails."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -215,7 +215,7 @@ def read_json(path: Path, *, hint: str) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object; an empty one where there is none that can be read."""
+    """Read a JSON object; an empty one where the file is missing, damaged or holds something else."""
     try:
         document = read_json(path, hint="")
     except DataError:
@@ -240,7 +240,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_arrays(path: Path, *, hint: str) -> dict[str, NDArray[Any]]:
-    """The arrays of an NPZ file by name; what cannot be read is our error, with this hint."""
+    """Read the arrays of an NPZ file by name; raise a ``DataError`` with this hint where that fails."""
     import numpy as np
 
     try:

@@ -1,4 +1,4 @@
-"""Things that are linked in pairs, such as touching stretches of a mask: which belong together."""
+"""Numbered things, such as stretches of a mask: ranges of their numbers, and which are linked in pairs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+
+
+def ranges(first: Ints, length: Ints) -> Ints:
+    """All integers of several ranges, one range after the other.
+
+    >>> ranges(np.array([3, 10]), np.array([2, 3])).tolist()
+    [3, 4, 10, 11, 12]
+    """
+    return np.repeat(first - (np.cumsum(length) - length), length) + np.arange(length.sum())
 
 
 def earliest_linked(one: NDArray[np.integer], other: NDArray[np.integer], count: int) -> Ints:
@@ -26,7 +35,7 @@ def earliest_linked(one: NDArray[np.integer], other: NDArray[np.integer], count:
 
 
 def followed(origin: Ints) -> Ints:
-    """Where the way from each thing to an earlier one ends, in steps that double; the first of a way points to itself.
+    """The first thing of the chain that each belongs to, found in doubling steps; first things point to themselves.
 
     >>> followed(np.array([0, 0, 1, 2])).tolist()
     [0, 0, 0, 0]

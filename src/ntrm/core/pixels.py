@@ -1,4 +1,4 @@
-"""Maps and pictures of one scene in different sizes: the pixels of one under those of another."""
+"""Maps and pictures of one scene in different sizes: sampled, averaged over blocks, and their mean colours."""
 
 from __future__ import annotations
 
@@ -7,12 +7,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.errors import DataError
+
 OPACITY = 0.45
 """Of the tissue colours over the slide's own."""
 ROWS = 256
 """Looked at together: as indices, a picture takes eight times its memory."""
 FEW_ROWS, MOST_BETWEEN = 64, 8
 """Rows of a map that are sampled together, and those from one to the next up to which all between are read as well."""
+
+
+def check_picture(picture: NDArray[np.uint8]) -> None:
+    """Refuse what is no RGB picture of at least one pixel."""
+    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or picture.size == 0:
+        raise DataError(
+            "not an RGB picture",
+            got=f"{picture.dtype} of shape {picture.shape}",
+            expected="uint8 of shape (H, W, 3), at least one pixel",
+        )
 
 
 def size_within(shape: tuple[int, ...], side: int) -> tuple[int, int]:
@@ -42,6 +54,26 @@ def _cells(values: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.in
         return np.asarray(values[first:last]).take(rows - first, axis=0).take(columns, axis=1)
     # Row by row, where hardly any row of a map that lies on disk need be read.
     return np.stack([np.asarray(values[row]).take(columns, axis=0) for row in rows])
+
+
+def block_means(values: NDArray[Any], factors: tuple[int, int]) -> NDArray[np.float32]:
+    """Means over blocks of ``factors`` (rows, columns) of (H, W, …); an incomplete last block repeats its edge.
+
+    >>> block_means(np.array([[0, 2, 5]]), (1, 2)).tolist()
+    [[1.0, 5.0]]
+    """
+    (down, across), (height, width, *rest) = factors, values.shape
+    full = np.asarray(values, dtype=np.float32)
+    if down == across == 1:
+        return full
+    padding = (0, -height % down), (0, -width % across)
+    if any(after for _, after in padding):
+        full = np.pad(full, [*padding, *((0, 0) for _ in rest)], mode="edge")
+    total = np.zeros_like(full[::down, ::across])
+    for row, column in np.ndindex(factors):
+        total += full[row::down, column::across]
+    total /= np.float32(down * across)
+    return total
 
 
 def mean_colours(picture: NDArray[np.uint8], labels: NDArray[np.uint8], count: int) -> NDArray[np.float64]:

@@ -120,7 +120,7 @@ def module_command(module: str, *arguments: object) -> list[str]:
 
 
 def start_module(module: str, log: Path, *wanted: str) -> subprocess.Popen[bytes]:
-    """A module of ours in a process of its own, told through its input; what it complains of is added to ``log``.
+    """Start one of our modules as a child process; it reads requests from stdin, and its stderr is appended to ``log``.
 
     It gets the variables ``wanted``, and no Ctrl-C: whoever started it ends it in order.
     """
@@ -165,7 +165,7 @@ def limit_memory(more: int) -> None:
 
 
 def exit_code_of(work: Callable[[], object]) -> int:
-    """Exit code of a child process that did its work; what ended it otherwise is written to its standard error."""
+    """Do the work of a child process; returns its exit code, and writes an error to its standard error."""
     try:
         work()
     except NtrmError as error:

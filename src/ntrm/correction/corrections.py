@@ -1,6 +1,6 @@
-"""What a person made of a mask: the steps of the log, one laid over the other.
+"""The corrections of a mask: the steps of the log, each applied on top of the ones before.
 
-What a person named or drew is never renamed by what follows from later clicks, only by a later hand.
+What a person named or drew is never renamed by what follows from later clicks, only by a person again.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ntrm.correction.pixels import PixelSet
 
 @dataclass(frozen=True, eq=False)
 class Corrections:
-    """Pixels by what they are called now, and how they got there."""
+    """Corrected pixels by their present class, and how they got it."""
 
     shape: tuple[int, int]
     schema: LabelSchema
     tissue: Mapping[int, PixelSet] = field(default_factory=dict)
-    """By class: pixels of which a person, or what followed, says that they are of it; confirmed ones, too."""
+    """By class: pixels that a person named or confirmed, and those that followed."""
     by_hand: PixelSet = field(default_factory=PixelSet.empty)
     """Pixels that a person named, confirmed or drew."""
     followed: PixelSet = field(default_factory=PixelSet.empty)
@@ -57,7 +57,7 @@ class Corrections:
         return out
 
     def with_step(self, step: Step) -> Corrections:
-        """These and one more; not for undo and redo."""
+        """These corrections and one more step; not for undo and redo."""
         size = self.shape[0] * self.shape[1]
         given = self.schema.index(step.tissue or "")
         named = PixelSet.parse(step.named, size)
@@ -84,9 +84,9 @@ class Corrections:
 def corrections_of(
     log: Log, schema: LabelSchema, shape: tuple[int, int], known: Iterable[Corrections] = ()
 ) -> Corrections:
-    """What the steps of a log come to, on a mask of this shape and with these classes.
+    """The corrections that the steps of a log add up to, on a mask of this shape and with these classes.
 
-    Of the corrections that are ``known`` for this mask, those that most steps lead to are gone on from.
+    Starts from the ``known`` corrections that cover the most steps.
     """
     if log.record is not None and (log.record.height, log.record.width, log.record.classes) != (*shape, schema.names):
         raise DataError(

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ntrm.analysis.runs import Floats, Ints, Runs, components, covering, ranges, runs_of
+from ntrm.analysis.runs import Floats, Ints, Runs, components, covering, runs_of
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, Mask
+from ntrm.core.links import ranges
 from ntrm.core.mpp import Resolution
 from ntrm.correction.log import Place
 from ntrm.correction.pixels import PixelSet
@@ -95,7 +96,7 @@ def area(points: Floats, shape: tuple[int, int]) -> PixelSet:
     return _stretches(shape, [row[::2]], [x[::2]], [x[1::2]])
 
 
-def divided(mask: Mask, points: Floats, place: Place, resolution: Resolution) -> PixelSet:
+def split_by_line(mask: Mask, points: Floats, place: Place, resolution: Resolution) -> PixelSet:
     """The part of the region at ``place`` that lies on its side of a line; the pixels under the line stay as they are.
 
     ``mask`` (H, W) has classes as they are now.
@@ -139,7 +140,7 @@ def _component(runs: Runs, at: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_
 
 
 def _checked(points: Floats, least: int) -> Floats:
-    """Points of a drawing; one after the other is not the same twice."""
+    """The points (n, 2) of a drawing; refuses fewer than ``least``, and points that are not finite."""
     line = np.asarray(points, dtype=np.float64).reshape(-1, 2)
     if not np.isfinite(line).all():
         raise UsageError("a point of the drawing is no place", expected="finite x and y")

@@ -134,7 +134,7 @@ def _with_deviations(means: dict[str, Floats], classes: int) -> dict[str, Featur
 
 @contextmanager
 def features_of(predictor: NetworkRunner) -> Iterator[Callable[[], dict[str, Tensor]]]:
-    """While it lasts, the given function returns the features of the latest batch, by group, (B, D, H', W') each.
+    """Within the block, the function it yields returns the features of the latest batch, by group, (B, D, H', W') each.
 
     A network without a classifier of its own, or without D2, does not have that group.
     """

@@ -89,7 +89,7 @@ class RegionGraph:
 
     @classmethod
     def read(cls, path: Path, schema: LabelSchema, origin: Mapping[str, str] | None = None) -> RegionGraph:
-        """What ``save`` kept, of a model with this schema and, where it is given, of this ``origin``."""
+        """Read what ``save`` wrote; refuses a graph of another schema or, where it is given, of another ``origin``."""
         hint = "remove the file; it is made again from slide and model"
         kept = read_arrays(path, hint=hint)
         expected: dict[str, object] = {"format": FORMAT, "schema": schema.fingerprint}
@@ -119,7 +119,7 @@ def is_kept(path: Path, origin: Mapping[str, str]) -> bool:
 _ARRAYS = ("tissue", "region", "pixels", "centroid", "edges", "ratios", "probabilities")
 
 
-def graph_of(
+def region_graph_of(
     parts: Parts, schema: LabelSchema, probabilities: Features, features: Mapping[str, Features]
 ) -> RegionGraph:
     """The graph of parts, with what was pooled from the network and the pixels; shape and depth are added."""

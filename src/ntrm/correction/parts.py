@@ -80,15 +80,15 @@ def parts_of(
             expected=f"at most {most}",
             hint="segment the slide with --min-area, which gives small regions to the tissue around them",
         )
-    parts = divided(mask, regions, pixels, side)
+    parts = split_by_grid(mask, regions, pixels, side)
     while len(parts.table) > most:
         # In the end no region is divided by the grid, and into darker and lighter pixels neither.
         side *= 2
-        parts = divided(mask, regions, pixels if side < max(mask.shape) else None, side)
+        parts = split_by_grid(mask, regions, pixels if side < max(mask.shape) else None, side)
     return parts
 
 
-def divided(mask: Mask, regions: Regions, pixels: Pixels | None, side: int) -> Parts:
+def split_by_grid(mask: Mask, regions: Regions, pixels: Pixels | None, side: int) -> Parts:
     """The parts of regions along a grid with cells of ``side`` pixels."""
     runs, of_region, key = _cut(mask, regions, pixels, side)
     part, count = components(Runs(runs.shape, runs.start, key), of_region >= 0)

@@ -45,7 +45,7 @@ class PixelSet:
 
     @classmethod
     def parse(cls, text: str, size: int) -> PixelSet:
-        """What ``text`` has written, of a mask of ``size`` pixels."""
+        """Read what ``text`` wrote, for a mask of ``size`` pixels."""
         if not _STRETCHES.fullmatch(text):
             raise DataError("no stretches of pixels", got=text[:40], expected="such as 12+3 40+5")
         numbers = np.array([int(part) for part in re.split("[+ ]", text)] if text else [], dtype=np.int64)

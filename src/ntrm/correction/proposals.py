@@ -1,7 +1,7 @@
 """What a click would change: the parts that it names, and those that would follow.
 
-What follows from a new click is the difference that it makes: parts whose name by all clicks, with the new one, is
-another than without it. So what was accepted before stays as it is, however far the new click is carried.
+What follows from a new click is the difference that it makes: parts that get another name when it is added to all
+earlier clicks. So what was accepted before stays as it is, however far the new click is carried.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def propose_elsewhere(
     here: RegionGraph, corrections: Corrections, click: Click, there: RegionGraph, theirs: Corrections
 ) -> Proposal:
     """What a click in one slide would change in another: parts that look like the one that was named."""
-    both = joined([here, there])
+    both = concatenate_graphs([here, there])
     own = _clicked(there, theirs)
     before = {node + len(here): tissue for node, tissue in own.items()} | _clicked(here, corrections)
     after = before | dict.fromkeys(_nodes(here, click.places).tolist(), here.schema.index(click.tissue))
@@ -157,7 +157,7 @@ def _following(
     moved: Ints,
     result: Spread,
 ) -> Proposal:
-    """With what follows, as far as no hand has named it."""
+    """The proposal with what follows from the click, except parts that a person has named."""
     hand, parts = corrections.by_hand | named, Units.parts(graph)
     sets = {int(index): parts.pixels(moved[result.tissue[moved] == index]) for index in set(result.tissue[moved])}
     followed = {index: rest for index, pixels in sets.items() if (rest := pixels - hand)}
@@ -166,7 +166,7 @@ def _following(
 
 
 def _evenly(nodes: Ints) -> Ints:
-    """At most ``MOST_AT_ONCE`` of them."""
+    """At most ``MOST_AT_ONCE`` nodes, evenly spread."""
     if len(nodes) <= MOST_AT_ONCE:
         return nodes
     return nodes[np.linspace(0, len(nodes) - 1, MOST_AT_ONCE).astype(np.int64)]
@@ -202,7 +202,7 @@ def _spread(graph: RegionGraph, clicks: dict[int, int], click: Click) -> Spread:
     return spread(graph, clicks, Settings(reach=click.reach))
 
 
-def joined(graphs: Sequence[RegionGraph]) -> RegionGraph:
+def concatenate_graphs(graphs: Sequence[RegionGraph]) -> RegionGraph:
     """Graphs of several slides of one model as one without borders between them; it has no mask."""
     first = graphs[0]
     sizes = np.array([0, *(len(graph) for graph in graphs)])

@@ -24,6 +24,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.corrections import Corrections, corrections_of
 from ntrm.correction.log import ALL, FOLLOWED, TRUSTS, Log, check_mask, read_log
+from ntrm.correction.mask_grid import mask_grid
 from ntrm.data.dataset import SPLITS
 from ntrm.data.image_files import write_image, write_indexed_mask
 from ntrm.data.tiles import Window
@@ -32,7 +33,6 @@ from ntrm.results.mask_file import colours_in, labels_in, opened_mask, schema_of
 from ntrm.results.paths import CORRECTIONS
 from ntrm.results.run_record import read_run
 from ntrm.results.slide_state import SlideState, finished
-from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.inputs import find_by_content
 from ntrm.wsi.isolated import open_isolated
 
@@ -57,7 +57,7 @@ class CorrectedSlide:
 
     @property
     def group(self) -> str:
-        """Its patient; without one it is its own."""
+        """Its patient; a slide without one is its own group."""
         given = (self.state.covariates.get(name, "") for name in PATIENT)
         return next((name for name in given if name), self.summary.slide_id)
 
@@ -236,8 +236,9 @@ def _write_slide(
     with opened_mask(slide.folder) as stored:
         labels = labels_in(stored, shape)
     pixels = np.zeros(256, dtype=np.int64)
+    stated = slide.state.plan.mpp if slide.state.plan is not None else None
     with closing(open_isolated(file)) as reader:
-        grid = _grid(slide, reader)
+        grid = mask_grid(reader, slide.summary, None if stated is None else Resolution(*stated), hint=AGAIN)
         for area, mask in known_areas(labels, corrections, trust):
             name = slide.summary.slide_id + (f"_{area.top}_{area.left}" if max(shape) > BLOCK else "")
             image = grid.read(area.top, area.left, area.height, area.width)
@@ -246,21 +247,6 @@ def _write_slide(
             pixels += np.bincount(mask.ravel(), minlength=256)
             names.append(name)
     return names, {tissue.name: int(pixels[tissue.index]) for tissue in schema.tissues if pixels[tissue.index]}
-
-
-def _grid(slide: CorrectedSlide, reader: Any) -> SlideGrid:
-    """The slide on the grid of its mask."""
-    stated = slide.state.plan.mpp if slide.state.plan is not None else None
-    grid = SlideGrid(reader, float(slide.summary.model["mpp"]), None if stated is None else Resolution(*stated))
-    expected = slide.summary.grid
-    if (grid.height, grid.width) != (expected.height, expected.width):
-        raise RefusedError(
-            f"{slide.summary.slide_id}: the slide does not lie under its mask",
-            got=f"{grid.width} × {grid.height} px",
-            expected=f"{expected.width} × {expected.height} px",
-            hint=AGAIN,
-        )
-    return grid
 
 
 def known_areas(labels: Mask, corrections: Corrections, trust: str) -> Iterator[tuple[Window, Mask]]:

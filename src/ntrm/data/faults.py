@@ -144,7 +144,7 @@ def fault(
     hint: str = "",
     severity: Severity | None = None,
 ) -> Fault:
-    """Fault of a known code; what is left empty is said by the code."""
+    """Fault of a known code; empty fields take the texts of the code."""
     kind = KINDS[code]
     return Fault(
         code=code,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import remove_partials, rows_text, whole_file
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.links import ranges
 from ntrm.core.mpp import Resolution, level_factor
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
@@ -105,10 +106,10 @@ def interval_weights(start: Integers, stop: Integers, unit: int, pixels: range) 
     # Where the command needs no such weights it need not import what takes a fifth of a second.
     from scipy.sparse import csr_array
 
-    first, last = start // unit, (stop - 1) // unit
-    offsets = np.concatenate([[0], np.cumsum(last - first + 1)])
-    row = np.repeat(np.arange(len(start)), last - first + 1)
-    pixel = np.arange(offsets[-1]) - offsets[row] + first[row]
+    first = start // unit
+    count = (stop - 1) // unit - first + 1
+    offsets = np.concatenate([[0], np.cumsum(count)])
+    row, pixel = np.repeat(np.arange(len(start)), count), ranges(first, count)
     weight = np.minimum(stop[row], (pixel + 1) * unit) - np.maximum(start[row], pixel * unit)
     shape = (len(start), len(pixels))
     return csr_array((weight.astype(np.float64), pixel - pixels.start, offsets), shape=shape)

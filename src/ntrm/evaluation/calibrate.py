@@ -1,4 +1,4 @@
-"""Make a network as sure as it is right, and let it know what it knows: temperature and reference, in its folder.
+"""Calibrate a model: fit its temperature and build its familiarity reference; both are stored in its folder.
 
 The temperature is fitted on a sample of pixels of single windows, always from the logits at temperature 1, so that
 calibrating again finds the same. Calibration before and after is then counted on whole stitched sections, as

@@ -249,7 +249,7 @@ def _check_same(what: str, first: Evaluated, other: Evaluated, one: Sequence[Any
 
 
 def _difference(one: Iterable[Any], two: Iterable[Any]) -> str:
-    """What one has and the other has not, briefly."""
+    """What the first has and the second lacks, briefly."""
     known = {repr(item) for item in two}
     missing = [item for item in one if repr(item) not in known]
     extra = [" ".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in missing]

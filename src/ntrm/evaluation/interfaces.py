@@ -1,4 +1,4 @@
-"""Where two tissues meet: how many pixels are wrong there, and which of the coarse head's the final prediction changed.
+"""Where two tissues meet: how many pixels are wrong there, and how the final prediction differs from the coarse one.
 
 A pixel belongs to the *interface* A-B if its true class is one of the two and the other lies within ``REACH`` pixels
 of it (chessboard distance) in the true mask; it may belong to several interfaces. Ignored pixels belong to none. A

@@ -145,7 +145,7 @@ class Evaluation:
 
 
 def _false_positives(confusion: Counts, index: int) -> int:
-    """Pixels called this class that are another."""
+    """Pixels of other classes that were predicted as this class."""
     return int(confusion[:, index].sum() - confusion[index, index])
 
 

@@ -235,7 +235,7 @@ def _cells(name: str, values: NDArray[Any]) -> list[str]:
 
 
 def _uuid(name: str) -> str:
-    """``uuid.uuid5`` within our namespace, whose objects take long for thousands of regions."""
+    """As ``uuid.uuid5`` in our namespace, without its objects, which take long for thousands of regions."""
     digest = bytearray(sha1(NAMESPACE.bytes + name.encode(), usedforsecurity=False).digest()[:16])
     digest[6], digest[8] = digest[6] & 0x0F | 0x50, digest[8] & 0x3F | 0x80
     text = digest.hex()
@@ -270,7 +270,7 @@ _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", "
 
 
 def _corner(x: int, y: int) -> str:
-    """The first corner as numpy writes it, on which ids rest."""
+    """The first corner as numpy writes it; ids are made from this text."""
     wide = max(len(str(x)), len(str(y)))
     return f"[{x:>{wide}} {y:>{wide}}]"
 

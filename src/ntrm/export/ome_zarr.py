@@ -100,7 +100,7 @@ def _write_level(group: Any, name: str, level: Level) -> None:
 
 @contextmanager
 def _whole_folder(path: Path) -> Iterator[Path]:
-    """A folder beside ``path`` that takes its name when the block ends well; what a killed run left there goes."""
+    """A folder beside ``path`` that takes its name when the block ends well; leftovers of a killed run are deleted."""
     partial, old = path.with_name(f".{path.name}.writing"), path.with_name(f".{path.name}.old")
     if path.exists() and not (path / "zarr.json").is_file():
         raise DataError(f"{path} is in the way", got="no zarr folder", expected="a new name", hint="move it away")

@@ -178,7 +178,7 @@ def _observations(
     for number, case in enumerate(progress.track(sections, total=len(sections), label=label)):
         section = cache.open(case, schema)
         tissue = (section.mask != IGNORE) & (section.mask != background)
-        for image in parts_of(np.asarray(section.image), tissue, np.random.default_rng([seed, number])):
+        for image in random_crops(np.asarray(section.image), tissue, np.random.default_rng([seed, number])):
             found = observe(predictor, image, number)
             if len(found.values) >= LEAST_CELLS:
                 yield found
@@ -205,7 +205,7 @@ def training_stains(sections: Dataset, schema: LabelSchema, mpp: Resolution) -> 
         return None
 
 
-def parts_of(image: Image, tissue: NDArray[np.bool_], random: np.random.Generator) -> Iterator[Image]:
+def random_crops(image: Image, tissue: NDArray[np.bool_], random: np.random.Generator) -> Iterator[Image]:
     """The image itself, then parts of it of random sizes that show enough tissue, changed a little."""
     yield image
     height, width = tissue.shape

@@ -105,7 +105,7 @@ def _distance(away: Floats, covariance: Floats) -> Floats:
 def p_values(found: Floats, area_mm2: Floats | float, numbers: ReferenceNumbers) -> Floats:
     """Scores (…, 3), or (…, 2) without the anatomy, of units of some size (…) → how often held-out ones score as high.
 
-    Between two sizes the quantiles are interpolated; beyond the smallest and the largest theirs count.
+    Between two sizes the quantiles are interpolated; outside the known sizes the nearest one is used.
     """
     at = np.log(np.maximum(area_mm2, 1e-12))
     return np.stack([_as_high(found[..., aspect], aspect, at, numbers) for aspect in range(found.shape[-1])], axis=-1)
@@ -193,7 +193,7 @@ def _anatomy(unit: Unit, numbers: ReferenceNumbers, schema: LabelSchema) -> str:
 
 
 def look_p_values(sums: Floats, cell_mm2: float, reference: Reference) -> Floats:
-    """(N, 1 + 2·D) → (N,) how often as many cells look as unlike, by colours and texture alone; for maps of where."""
+    """(N, 1 + 2·D) → (N,) how often as many cells look as unfamiliar, by colours and texture alone; for maps."""
     cells = sums[:, 0]
     mean_z = sums[:, 1 : 1 + STATISTICS] / np.maximum(cells, 1.0)[:, None]
     by_aspect = p_values(look_scores(mean_z, reference.numbers), cells * cell_mm2, reference.numbers)

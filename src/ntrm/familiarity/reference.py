@@ -1,6 +1,6 @@
 """What a model's training sections are like: a file of aggregates beside its weights. No torch.
 
-``reference.json`` says what it is of, ``reference.safetensors`` holds the numbers. The first names the weights that it
+``reference.json`` describes it, ``reference.safetensors`` holds the numbers. The first names the weights that it
 was made with and the hash of the second: a reference of other weights, or one that was changed, is refused. Every
 number is a mean, a covariance or a quantile over many sections, so that nothing describes a single patient.
 """
@@ -66,7 +66,7 @@ class ReferenceNumbers:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """The numbers, and what they are of."""
+    """The numbers, and what they describe."""
 
     numbers: ReferenceNumbers
     classes: tuple[str, ...]

@@ -140,7 +140,7 @@ class Blender:
             self._reached(window)
 
     def _go_to(self, window: Window) -> Iterator[Block]:
-        """Have the strip where the window lies."""
+        """Move the strip to where the window lies."""
         if window.top != self.row:
             self._check_follows(window)
             yield from self.finish_row()

@@ -52,7 +52,7 @@ class Checkpoints:
         self._cost = 0.0
 
     def due(self) -> bool:
-        """Whether it is time for another one; if so, it is taken as begun."""
+        """Whether it is time for another one; if so, the time to the next starts now."""
         now = time.monotonic()
         if now - self._last < max(LEAST_S, PAUSE * self._cost):
             return False

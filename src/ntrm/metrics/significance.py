@@ -82,7 +82,7 @@ class Comparison:
 
     @property
     def established(self) -> bool:
-        """Whether the corrected p is below what the confidence leaves and the interval does not hold 0."""
+        """Whether the corrected p is below 1 − confidence and the interval does not contain 0."""
         return self.p_holm < 1 - self.confidence and not self.low <= 0 <= self.high
 
     @property

@@ -6,7 +6,7 @@ MINUS = "−"
 
 
 def signed(value: float, digits: int) -> str:
-    """A change or a difference; what rounds to nothing keeps its sign, which tells on which side of nothing it lies.
+    """A number with its sign, also where it rounds to 0: the sign shows on which side of 0 it lies.
 
     >>> signed(1.25, 2), signed(-0.5, 1), signed(-0.001, 2)
     ('+1.25', '−0.5', '−0.00')

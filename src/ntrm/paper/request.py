@@ -113,7 +113,7 @@ class Request:
         return replace(plan, notes=(*plan.notes, *self._notes(fingerprints)))
 
     def _notes(self, levels: Collection[str]) -> list[str]:
-        """What was decided for want of a word about it: the split, and levels that are left out or lacking."""
+        """Choices made by default: the split, and levels that are left out or lacking."""
         notes = []
         if self.split_file is None and any(case.split is None for case in survey_dataset(self.data).cases):
             shares = ", ".join(f"{100 * share:.0f}" for share in FRACTIONS)

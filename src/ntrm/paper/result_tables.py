@@ -102,7 +102,7 @@ FURTHER = {Score: ("sd", "seeds", "failed"), Difference: ("low", "high", "establ
 
 
 class RunFolder(str):
-    """Name of a run's folder. A page shows its end, which no other has: the rest stands in the row already."""
+    """Name of a run's folder. A page shows its unique end alone: the row says the rest already."""
 
     __slots__ = ()
 
@@ -139,7 +139,7 @@ def table_1(results: Results) -> Table:
 
 
 def table_1_scratch(results: Results) -> Table | None:
-    """The same and NTRM's control with every encoder from scratch, where the first is not alike throughout."""
+    """Table 1 and NTRM's control with every encoder from scratch, where only some had ImageNet weights."""
     if not results.plan.scratch:
         return None
     note = "ImageNet weights were to hand for some encoders only. Here none has them, so that all start equal."
@@ -243,7 +243,7 @@ def _verdict(comparison: Comparison | None) -> str:
 
 
 def points(comparison: Comparison | None) -> Cell:
-    """A difference in points, or the word that there is none."""
+    """A difference in points, or a note that there is none."""
     return Difference.of(comparison) if comparison else FAILED
 
 

@@ -29,7 +29,7 @@ from ntrm.phantom.layout import Slide, lay_slide
 from ntrm.phantom.noise import derive, generator
 from ntrm.phantom.render import render
 from ntrm.phantom.stain import Stain
-from ntrm.phantom.versions import DEFAULT_VERSION, version_of
+from ntrm.phantom.versions import DEFAULT_VERSION, phantom_version
 from ntrm.version import __version__
 
 SECTIONS_PER_PATIENT = (0.65, 0.25, 0.10)
@@ -131,7 +131,7 @@ class PhantomOptions:
     """Of the phantom (``versions.VERSIONS``)."""
 
     def __post_init__(self) -> None:
-        version_of(self.version)
+        phantom_version(self.version)
         unknown = [level for level in self.levels if level not in LEVELS]
         if unknown or not self.levels:
             raise UsageError("unknown resolution", got=", ".join(unknown) or "none", expected=", ".join(LEVELS))

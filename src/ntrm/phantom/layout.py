@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, SKIN, Mask
-from ntrm.phantom.anatomy.frame import BCC, BKG, HYP, IEC, SCC, BoolMask, Extents, Grid, Skin
+from ntrm.phantom.anatomy.frame import BCC, BKG, HYP, IEC, SCC, BoolMask, Extents, PhantomGrid, Skin
 from ntrm.phantom.anatomy.layers import Fat, paint_dermis, paint_surface
 from ntrm.phantom.anatomy.section_plan import Plan, draw_plan
 from ntrm.phantom.anatomy.specimen import Specimen
@@ -120,13 +120,13 @@ def paint_fine(plan: Plan, mpp: float) -> Mask:
     return fine
 
 
-def _grid(plan: Plan, mpp: float) -> Grid:
+def _grid(plan: Plan, mpp: float) -> PhantomGrid:
     top, left, height, width = plan.box_um
     rows, columns = math.ceil(height / GRID_UM), math.ceil(width / GRID_UM)
-    return Grid((round(rows * GRID_UM / mpp), round(columns * GRID_UM / mpp)), mpp, (top, left))
+    return PhantomGrid((round(rows * GRID_UM / mpp), round(columns * GRID_UM / mpp)), mpp, (top, left))
 
 
-def _paint(plan: Plan, grid: Grid, extents: Extents) -> tuple[Skin, BoolMask]:
+def _paint(plan: Plan, grid: PhantomGrid, extents: Extents) -> tuple[Skin, BoolMask]:
     """Paint a strip from the deep to the superficial; also returns where no cut took the tissue away."""
     lesions, strata, variety = plan.lesions, plan.lesions.strata, plan.variety
     skin = Skin(grid, plan.specimen.frame, plan.specimen.axis, strata.lift, extents=extents)

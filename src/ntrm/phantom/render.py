@@ -15,16 +15,17 @@ from scipy import ndimage
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, Mask
 from ntrm.core.mpp import Resolution
+from ntrm.core.pixels import block_means
 from ntrm.phantom.noise import Field, derive, generator
 from ntrm.phantom.stain import Ink, Stain
 from ntrm.phantom.texture.looks import Look
 from ntrm.phantom.texture.nuclei import nuclei_near, splat
 from ntrm.phantom.texture.pigment import melanin_density, through_melanin
-from ntrm.phantom.texture.scene import Positions, Scene, Window, block_mean
+from ntrm.phantom.texture.scene import Positions, Scene, Window
 from ntrm.phantom.texture.structures import HOLLOWS, NEST_SEPTUM, STRANDS, Noises, Spots, septum
 from ntrm.phantom.texture.table import CONNECTIVE, EMPTY, IN_PASSAGE
 from ntrm.phantom.tissues import CODES, codes_of, labels_of
-from ntrm.phantom.versions import DEFAULT_VERSION, version_of
+from ntrm.phantom.versions import DEFAULT_VERSION, phantom_version
 
 _BENT_UM = 2.5
 """Borders and cell walls are bent by this much: they would show the mask's pixels or straight polygons otherwise."""
@@ -116,7 +117,7 @@ def render(
     _check(mask, mpp, seed, ambiguity)
     stain = Stain.draw(derive(seed, "patient"), derive(seed, "laboratory")) if stain is None else stain
     artefacts = Artefacts.draw(derive(seed, "scan")) if artefacts is None else artefacts
-    looks = version_of(version).looks
+    looks = phantom_version(version).looks
     look = None if looks is None else Look.draw(seed, looks)
     mask = labels_of(mask) if look is None else mask
     scene = Scene.prepare(mask, mpp, seed, ambiguity, look)
@@ -161,7 +162,7 @@ def _block(scene: Scene, stain: Stain, ink: Ink | None, rows: slice, columns: sl
     if melanin is not None:
         light *= through_melanin(melanin)
     inked = ink.transmission(window) if ink else None
-    return block_mean(light if inked is None else light * inked, factor)
+    return block_means(light if inked is None else light * inked, (factor, factor))
 
 
 def _check(mask: Mask, mpp: float, seed: int, ambiguity: float) -> None:

@@ -12,8 +12,9 @@ from scipy import ndimage
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import Mask
+from ntrm.core.pixels import block_means
 from ntrm.phantom.noise import Field, derive, field, generator, octaves
-from ntrm.phantom.texture.scene import CoarseMap, Window, block_mean
+from ntrm.phantom.texture.scene import CoarseMap, Window, blur
 from ntrm.phantom.texture.table import BASALOID, DERMAL, EMPTY, members
 
 Vector = tuple[float, float, float]
@@ -117,9 +118,9 @@ class Ink:
         factor = max(1, round(_INK_GRID_UM / mpp))
         step = mpp * factor
         # Holes and tears inside the section were not there when it was painted.
-        outside = ~ndimage.binary_fill_holes(block_mean(EMPTY[mask], factor) < 0.5)
-        near_outside = _blur(outside.astype(np.float32), step)
-        near_cut = _blur(block_mean(_CUT[mask], factor), step)
+        outside = ~ndimage.binary_fill_holes(block_means(EMPTY[mask], (factor, factor)) < 0.5)
+        near_outside = blur(outside.astype(np.float32), _CRUST_UM / step)
+        near_cut = blur(block_means(_CUT[mask], (factor, factor)), _CRUST_UM / step)
         arcs = field(derive(seed, "arcs"), outside.shape, step, _ARC_UM)
         margin = np.minimum(4.0 * near_outside * near_cut, 1.0) * (arcs > _threshold(fraction))
         colour = generator(seed, "ink").choice(list(INKS))
@@ -142,7 +143,3 @@ def _threshold(fraction: float) -> float:
     if fraction >= 1.0:
         return -math.inf
     return NormalDist().inv_cdf(1.0 - fraction) if fraction > 0.0 else math.inf
-
-
-def _blur(values: NDArray[np.float32], step: float) -> NDArray[np.float32]:
-    return np.asarray(ndimage.gaussian_filter(values, _CRUST_UM / step, mode="nearest", truncate=3.0), dtype=np.float32)

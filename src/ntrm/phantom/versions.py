@@ -70,7 +70,7 @@ VERSIONS = {
 """By name."""
 
 
-def version_of(name: str) -> Version:
+def phantom_version(name: str) -> Version:
     """A version by its name."""
     if name not in VERSIONS:
         raise choices_error("unknown version of the phantom", name, VERSIONS)
@@ -79,5 +79,5 @@ def version_of(name: str) -> Version:
 
 def anatomy_of(version: str, cancer: str) -> Anatomy:
     """What the sections of a cancer, or of none, are drawn from."""
-    found = version_of(version)
+    found = phantom_version(version)
     return found.normal if cancer == NORMAL else found.with_cancer

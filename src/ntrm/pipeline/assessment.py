@@ -28,7 +28,7 @@ FROM_TUMOUR = ("deep_clearance", "lateral_clearance", "invasion_depth")
 
 
 def refuse_unfamiliar(familiarity: SlideFamiliarity, options: Options) -> None:
-    """A strict run has no results of a slide that is unlike what its model knows."""
+    """Refuse, in a strict run, a slide that is unlike what the model knows."""
     if options.strict and not familiarity.slide.assessed:
         raise RefusedError(
             f"the slide is {UNLIKE}",
@@ -56,7 +56,7 @@ def piece_summary(findings: PieceFindings, schema: LabelSchema, familiarity: Sli
 
 
 def _piece_cancers(findings: PieceFindings, ruling: Familiarity) -> tuple[PieceCancer, ...]:
-    """By the rule; of an unfamiliar piece, those alone that a person has named."""
+    """The cancers of a piece, by the rule; of an unfamiliar piece, only those that a person has named."""
     if ruling.assessed:
         return tuple(PieceCancer(**found.as_dict()) for found in findings.cancers)
     named = {found.name: PieceCancer(**found.as_dict()) for found in findings.confirmed if found.present}

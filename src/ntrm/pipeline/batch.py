@@ -20,7 +20,7 @@ from ntrm.pipeline.options import Options
 from ntrm.pipeline.scheduler import Task
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.pipeline.tabulating import tabulate
-from ntrm.pipeline.transfer import Storage, Transfer
+from ntrm.pipeline.transfer import FileTransfer, Storage
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.results.run_record import Run
 from ntrm.storage.addresses import Address, is_address
@@ -112,7 +112,7 @@ def segment_slides(
     tasks = [Task(slide, named[slide.path]) for slide in shard_of(slides, shard)]
     covariates = [*dict.fromkeys(name for slide in slides for name in slide.covariates)]
     chosen = _chosen(options, choices)
-    with terminated_like_interrupted(), closing(Transfer(storage)) as transfer:
+    with terminated_like_interrupted(), closing(FileTransfer(storage)) as transfer:
         if cluster is None or not tasks or isinstance(model, SegmentationModel):
             with (
                 # The first reading process starts while the network is loaded.
@@ -142,7 +142,7 @@ def segment_slides(
 
 
 def _storage(out: str | Path, key: str | Path | None, cache: str | Path | None, cache_gb: float) -> Storage:
-    """Where slides from addresses, and results on the way to one, lie meanwhile."""
+    """Where slides and results are kept on this machine while they come from, or go to, an address."""
     for path in (key, cache):
         if path is not None and is_address(path):
             raise UsageError("this must be on a disk of this machine", got=path, expected="a path")
@@ -151,7 +151,7 @@ def _storage(out: str | Path, key: str | Path | None, cache: str | Path | None, 
 
 
 def _tabulate(
-    transfer: Transfer, folder: Path, run: Run, covariates: Sequence[str], of_all: Sequence[str], *, report: bool
+    transfer: FileTransfer, folder: Path, run: Run, covariates: Sequence[str], of_all: Sequence[str], *, report: bool
 ) -> list[str]:
     """Write the tables; at an address only the last of several shards does, since it costs a look at every slide."""
     if transfer.results is None:
@@ -205,7 +205,9 @@ def _check_cluster(cluster: str | None, workers: int | None, model: str | Path |
         )
 
 
-def _one_by_one(segmenter: Segmenter, tasks: Sequence[Task], progress: Progress, transfer: Transfer) -> list[Outcome]:
+def _one_by_one(
+    segmenter: Segmenter, tasks: Sequence[Task], progress: Progress, transfer: FileTransfer
+) -> list[Outcome]:
     transfer.expect([task.slide for task in tasks], [task.slide_id for task in tasks])
     outcomes = [*progress.track(_outcomes(segmenter, tasks, progress), len(tasks), "slides")]
     # Whoever worked on a slide that was busy may be through by now.

@@ -146,7 +146,7 @@ class _Child:
 
 
 def _start(count: int) -> tuple[subprocess.Popen[bytes], list[_Child]]:
-    """So many children, and the process of the first; all are of one group of processes, their own."""
+    """Start ``count`` children, in a process group of their own; returns the process of the first, and all children."""
     with ExitStack() as stack:
         pairs = [Pipe() for _ in range(count)]
         pipes = [stack.enter_context(theirs).fileno() for _, theirs in pairs]
@@ -175,7 +175,7 @@ def _memory() -> int:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """A child and its forks, some of which may live on where it does not."""
+    """Kill a child and its forks, some of which may outlive it."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -195,7 +195,7 @@ def _end(children: list[_Child], started: list[subprocess.Popen[bytes]]) -> None
 
 
 def main(arguments: list[str]) -> None:
-    """Do what is asked until the pipe closes; an error ends the child, and its parent meets it again."""
+    """Do what is asked until the pipe closes; an error ends the child, and its parent does the work itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     numbers = [int(number) for number in arguments]
     count = len(numbers) // 2
@@ -216,7 +216,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _forked(pipes: Sequence[Connection]) -> int:
-    """Fork into a process for each pipe; which of them is this one's."""
+    """Fork into a process for each pipe; returns the number of this process's pipe."""
     # What is imported on the first use would be imported by each of them.
     import scipy.spatial  # noqa: F401
 

@@ -88,9 +88,9 @@ def open_mask(folder: Path) -> SlideMask:
 
 
 def corrections_in(mask: SlideMask, known: Iterable[Corrections] = ()) -> tuple[Log, Corrections]:
-    """The log beside a mask, and what it comes to; refuses a log about another mask.
+    """The log beside a mask, and its corrections; refuses a log about another mask.
 
-    What is ``known`` of earlier steps is not replayed.
+    Steps that ``known`` corrections cover are not replayed.
     """
     log = read_log(mask.folder)
     if log.record is not None and log.record.mask != mask.record.mask:
@@ -161,7 +161,7 @@ def same_model(mask: SlideMask, sha256: str) -> None:
 
 
 def _check_model(mask: SlideMask, predictor: Predictor) -> None:
-    """A network that calls itself otherwise, or that knows other tissues, is not the one of the results."""
+    """Refuse a network whose description or tissues differ from those of the results."""
     config, model = predictor.config, mask.summary.model
     differing = [key for key in SAME_MODEL if getattr(config, key) != model[key]]
     if differing:
@@ -178,7 +178,7 @@ def _other_model(mask: SlideMask, got: str, expected: str) -> RefusedError:
 
 def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress) -> RegionGraph:
     from ntrm.correction.features import smooth_density
-    from ntrm.correction.graph import graph_of
+    from ntrm.correction.graph import region_graph_of
     from ntrm.correction.parts import parts_of
     from ntrm.inference.wsi_inference import read_tile
     from ntrm.wsi.isolated import open_in_children
@@ -189,24 +189,16 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
         density = smooth_density(lambda window: read_tile(grid, window), *mask.shape)
         parts = parts_of(labels, mask.schema, mask.resolution, density)
         pooled = _pooled(mask, grid, parts, labels, predictor, progress)
-    return graph_of(parts, mask.schema, pooled.pop("probabilities"), pooled)
+    return region_graph_of(parts, mask.schema, pooled.pop("probabilities"), pooled)
 
 
 def _slide_grid(mask: SlideMask, slide: SlideInput, reader: Any) -> SlideGrid:
     """The slide on the grid of the mask."""
-    from ntrm.wsi.grid import SlideGrid
+    from ntrm.correction.mask_grid import mask_grid
 
-    plan = check_source(mask, slide)
-    stated = None if plan.mpp is None else Resolution(*plan.mpp)
-    grid = SlideGrid(reader, float(mask.summary.model["mpp"]), slide.mpp or stated)
-    if (grid.height, grid.width) != mask.shape:
-        raise RefusedError(
-            f"{mask.folder.name}: the slide does not lie under its mask",
-            got=f"{grid.width} × {grid.height} px",
-            expected=f"{mask.shape[1]} × {mask.shape[0]} px",
-            hint="give the µm/px that the slide was segmented with",
-        )
-    return grid
+    stated = check_source(mask, slide).mpp
+    mpp = slide.mpp or (None if stated is None else Resolution(*stated))
+    return mask_grid(reader, mask.summary, mpp, hint="give the µm/px that the slide was segmented with")
 
 
 def _pooled(

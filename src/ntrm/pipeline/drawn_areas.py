@@ -10,7 +10,7 @@ import numpy as np
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Runs
 from ntrm.annotations.qupath import Annotation, read_annotations
-from ntrm.annotations.rasterise import Grid, fill, paint
+from ntrm.annotations.rasterise import AnnotationGrid, fill, paint
 from ntrm.core.errors import DataError, choices_error
 from ntrm.core.labels import Mask
 from ntrm.pipeline.corrected_outputs import network_regions
@@ -32,12 +32,12 @@ def read_areas(path: Path, names: Sequence[str]) -> list[Annotation]:
 def painted_areas(mask: SlideMask, areas: Sequence[Annotation]) -> Mask:
     """(H, W) classes of the areas on the mask; regions as the network has them are ``len(schema)``."""
     names, network = mask.schema.names, network_regions(mask)
-    grid = Grid(0.0, 0.0, *mask.summary.grid.to_level0[:2], mask.shape[1], mask.shape[0])
+    grid = AnnotationGrid(0.0, 0.0, *mask.summary.grid.to_level0[:2], mask.shape[1], mask.shape[0])
     values = [len(names) if _is_region(each, grid, network, names) else names.index(each.name) for each in areas]
     return paint([*zip(areas, values, strict=True)], grid)[0]
 
 
-def _is_region(area: Annotation, grid: Grid, network: Regions, names: Sequence[str]) -> bool:
+def _is_region(area: Annotation, grid: AnnotationGrid, network: Regions, names: Sequence[str]) -> bool:
     """Whether an area is a region of the network's mask, pixel by pixel, under its own name."""
     rings = [grid.to_pixels(ring) for ring in area.rings]
     low, high = np.concatenate(rings).min(axis=0), np.concatenate(rings).max(axis=0)

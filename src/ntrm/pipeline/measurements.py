@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.cancers import cancers_of, confirmed_regions, is_tumour_confirmed
-from ntrm.analysis.graph import TissueGraph, graph_of
+from ntrm.analysis.graph import TissueGraph, tissue_graph_of
 from ntrm.analysis.measure import Measured, measure_piece, measurement_sentences
 from ntrm.analysis.outline import Outline, stride_for, trace_thinned
 from ntrm.analysis.region_table import RegionTable
@@ -127,7 +127,7 @@ def measure_task(task: PieceTask) -> PieceFindings:
     stride = stride_for((window.height, window.width))
     thinned = own.runs.window(0, 0, window.height, window.width, stride)
     outline = trace_thinned(thinned, stride, schema, resolution)
-    graph, cancers = graph_of(own.table, schema), cancers_of(own.table, schema)
+    graph, cancers = tissue_graph_of(own.table, schema), cancers_of(own.table, schema)
     cut_off = piece.touches_edge and _at_edge(outline, window, shape)
     present = [each.name for each in cancers if each.present]
     findings = measure_piece(own, outline, schema, touches_edge=cut_off, present=present)
@@ -203,4 +203,4 @@ def interface_rows(slide_id: str, findings: PieceFindings) -> Iterator[Row]:
 def rest_graph(table: RegionTable, schema: LabelSchema) -> Document | None:
     """The graph of the regions outside all pieces, which have piece 0; None where there is no such region."""
     rest = table.of_piece(0)
-    return graph_of(rest, schema).as_node_link() if len(rest) else None
+    return tissue_graph_of(rest, schema).as_node_link() if len(rest) else None

@@ -198,7 +198,7 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
 
 
 def _in_child(to: SlideOutput, work: Callable[Given, object], *given: Given.args, **more: Given.kwargs) -> None:
-    """In a child, where there are any: of the threads of this process one at a time runs Python."""
+    """Do it in a child, where there are any: in this process only one thread at a time runs Python."""
     if to.children is None:
         work(*given, **more)
     else:
@@ -232,7 +232,7 @@ def _write_overlays(tinted: Future[TintedSlide], to: SlideOutput, summary: Summa
 
 
 def _write_report(to: SlideOutput, stored: Future[StoredPictures], needed: Future[None]) -> None:
-    """Once the files are there that it shows."""
+    """Write the report once the files that it shows are there."""
     needed.result()
     _in_child(to, write_slide_report, to.folder, stored.result())
 
@@ -261,7 +261,7 @@ def _summarise(
 
 
 def _write_more(prediction: SlidePrediction, pieces: PieceMap, files: SlideFiles, options: Options) -> None:
-    """The pieces, for corrections, and the files on request."""
+    """Write the pieces, for corrections, and the optional files."""
     pieces.save(files.folder / HIDDEN / PIECES)
     folder, schema, resolution = files.folder, files.schema, files.grid.resolution
     labels, metadata = prediction.array(LABELS), files.metadata()

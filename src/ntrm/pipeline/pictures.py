@@ -153,7 +153,7 @@ def jpeg(picture: Image, quality: int) -> bytes:
 
 
 def small_jpeg(picture: Image, most: int) -> bytes:
-    """As good as ``most`` bytes allow; a picture that fits with no quality is made smaller."""
+    """A JPEG as good as ``most`` bytes allow; where no quality fits, the picture is made smaller."""
     while True:
         for quality in (80, 70, 60, 50, 40):
             content = jpeg(picture, quality)

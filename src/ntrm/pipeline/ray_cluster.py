@@ -28,7 +28,7 @@ from ntrm.core.threads import cores_given
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.scheduler import Job, Scheduler, Task, Worker, WorkerLostError
 from ntrm.pipeline.segmenter import Outcome, Segmenter
-from ntrm.pipeline.transfer import Storage, Transfer
+from ntrm.pipeline.transfer import FileTransfer, Storage
 from ntrm.results.run_record import Run
 
 THREADS = 2
@@ -99,7 +99,7 @@ def divide_resources(machines: Sequence[Mapping[str, float]], device: str, worke
 
 
 @contextmanager
-def joined(ray: Any, address: str) -> Iterator[None]:
+def joined_cluster(ray: Any, address: str) -> Iterator[None]:
     """Be part of the cluster at ``address``."""
     _check_reachable(ray, address)
     try:
@@ -177,7 +177,7 @@ class SlideWorker:
     def ready(self) -> Run:
         """Load the network, and check that its results belong into the folder."""
         orders = self._orders
-        transfer = Transfer(orders.storage)
+        transfer = FileTransfer(orders.storage)
         self._segmenter = Segmenter(
             orders.model, orders.out, orders.options, device=orders.device, batch=orders.batch, transfer=transfer
         )
@@ -320,7 +320,7 @@ def _connected(ray: Any, workers: int | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
     elif address := os.environ.get(ADDRESS):
-        with joined(ray, address):
+        with joined_cluster(ray, address):
             yield
     else:
         with _own_cluster(ray, workers):

@@ -99,7 +99,7 @@ class RemoteResults:
         _all(self._look_up, [slide_id for slide_id in slide_ids if slide_id in known])
 
     def _look_up(self, slide_id: str) -> None:
-        """Beside the slide's folder, in which another process may be at work."""
+        """Fetch the state of a slide, beside its folder, in which another process may be at work."""
         there = self.address / slide_id / HIDDEN
         names = self._store.names_in(there, folders=False)
         if FAILED in names:
@@ -115,7 +115,7 @@ class RemoteResults:
         return slide_id in self._there
 
     def bring(self, slide_id: str) -> None:
-        """Have the state of a slide that is done at the address; asks again about one that was not."""
+        """Bring the state of a slide that is done at the address; one that was not done is looked up again."""
         state, folder = self.work / STATES / slide_id, self.work / slide_id / HIDDEN
         if not (state / DONE).is_file():
             self._look_up(slide_id)

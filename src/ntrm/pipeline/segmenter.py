@@ -23,7 +23,7 @@ from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.options import Options, run_of
 from ntrm.pipeline.slide import Work, predict_slide
 from ntrm.pipeline.tabulating import tabulate
-from ntrm.pipeline.transfer import Transfer
+from ntrm.pipeline.transfer import FileTransfer
 from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import Run, check_out, claim
@@ -81,7 +81,7 @@ def _in_one_line(error: NtrmError) -> str:
 
 
 def _where(error: Exception) -> str:
-    """The last line of ours on the way to the error: what a developer asks for first."""
+    """The last line of our code in the traceback: what a developer asks for first."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _PACKAGE in Path(frame.filename).parents]
     if not frames:
         return ""
@@ -140,14 +140,14 @@ class Segmenter:
         device: str = "auto",
         batch: int = 16,
         open_slide: OpenSlide = open_in_children,
-        transfer: Transfer | None = None,
+        transfer: FileTransfer | None = None,
     ) -> None:
         subject = open_subject(model)
         subject.config.check_mpp()
         options = options or Options()
         predictor = Predictor(subject.network, device, batch=batch)
         run = run_of(subject, predictor, options)
-        self._work = Work(out, predictor, options, run, subject.reference, open_slide, transfer or Transfer())
+        self._work = Work(out, predictor, options, run, subject.reference, open_slide, transfer or FileTransfer())
 
     @property
     def out(self) -> Path:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from ntrm.analysis.graph import graph_of
+from ntrm.analysis.graph import tissue_graph_of
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.devices import give_back_freed_memory
@@ -35,7 +35,7 @@ from ntrm.pipeline.outputs import (
 from ntrm.pipeline.overview import SlideOverview, inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.pipeline.stain_norm import normalise_stains, wanted_stains
-from ntrm.pipeline.transfer import Transfer, check_objects, remember_objects
+from ntrm.pipeline.transfer import FileTransfer, check_objects, remember_objects
 from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
 from ntrm.results.run_record import Run
@@ -70,7 +70,7 @@ class Work:
     reference: Reference | None = field(default=None, repr=False)
     """What the model's training sections are like; None where it does not say."""
     open_slide: Callable[..., SlideReader] = field(default=open_in_children, repr=False)
-    transfer: Transfer = field(default_factory=Transfer, repr=False)
+    transfer: FileTransfer = field(default_factory=FileTransfer, repr=False)
     """Of slides and results at an address."""
     children: ChildPool = field(default_factory=ChildPool, repr=False)
     """Children that measure pieces of large slides and write their polygons; they live as long as the run."""
@@ -82,7 +82,7 @@ class Work:
 
     @property
     def works_ahead(self) -> bool:
-        """Whether files are begun while the network works: a network on processors has all of them."""
+        """Whether files are begun while the network works: not on a CPU, where the network uses all cores."""
         # Without small regions, labels are known only once all of them are.
         return self.predictor.device.type != "cpu" and not self.options.min_area_um2
 
@@ -228,7 +228,7 @@ def _judge(blocks: SlideBlocks, reference: Reference, output: SlideOutput) -> Ju
     def judge(pieces: PieceMap, regions: Regions) -> SlideFamiliarity:
         # A slide of crumbs alone, as a small tile is, is judged by them.
         numbers = [piece.number for piece in pieces.pieces] or [NO_PIECE]
-        graphs = {number: graph_of(regions.table.of_piece(number), output.schema) for number in numbers}
+        graphs = {number: tissue_graph_of(regions.table.of_piece(number), output.schema) for number in numbers}
         return judge_slide(blocks, pieces, graphs, reference, output.schema, output.grid.resolution)
 
     return judge

@@ -26,7 +26,7 @@ def wanted_stains(reference: Reference | None, method: str) -> Stains:
 
 
 def normalise_stains(picture: NDArray[np.uint8], tissue: NDArray[np.bool_], wanted: Stains, method: str) -> StainNorm:
-    """What to do with a slide that looks like ``picture`` from afar; nothing where its stains cannot be told."""
+    """How to change the stains of a slide with this thumbnail; not at all where they cannot be estimated."""
     try:
         return StainNorm(method, exchange(estimate_stains(tissue_densities(picture, tissue)), wanted, method))
     except StainError as error:

@@ -64,7 +64,7 @@ class Storage:
         return RemoteSlides(self.slides, self.out)
 
     def work_folder(self) -> Path:
-        """Of results that are not at their address yet."""
+        """Folder of the results that are not at their address yet."""
         return self.folder / "results" / hashlib.sha256(str(self.out).encode()).hexdigest()[:32]
 
     def results(self) -> RemoteResults | None:
@@ -72,7 +72,7 @@ class Storage:
         return None if self.out is None else RemoteResults(self.out, self.work_folder())
 
 
-class Transfer:
+class FileTransfer:
     """Fetches slides and sends results; does nothing for what is in a folder of this machine."""
 
     def __init__(self, storage: Storage | None = None) -> None:

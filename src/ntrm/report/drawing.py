@@ -18,7 +18,7 @@ from PIL import Image
 from ntrm.core.errors import DataError, UsageError, choices_error
 from ntrm.core.io import whole_file
 from ntrm.core.labels import RGB, LabelSchema
-from ntrm.core.pixels import sampled, size_within
+from ntrm.core.pixels import check_picture, sampled, size_within
 
 FORMATS = ("png", "svg", "pdf")
 DPI = 150
@@ -188,14 +188,6 @@ def faded(image: Picture) -> Picture:
     low, high = np.percentile(grey, (2, 98))
     stretched = np.clip((grey - low) / max(high - low, 1.0), 0, 1)
     return np.repeat((200 + 55 * stretched).round().astype(np.uint8), 3, axis=2)
-
-
-def check_picture(image: Picture) -> None:
-    """Refuse what is no RGB picture."""
-    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or image.size == 0:
-        raise DataError(
-            "not an RGB picture", got=f"{image.dtype} of shape {image.shape}", expected="uint8 of shape (H, W, 3)"
-        )
 
 
 def check_same_size(name: str, image: Picture, *maps: NDArray[Any]) -> None:

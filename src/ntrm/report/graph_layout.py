@@ -87,7 +87,7 @@ def _graph(title: str, nodes: Sequence[Circle], **edges: Sequence[object]) -> Gr
 
 
 def graph_drawing(nodes: Sequence[Node], edges: Sequence[Edge], order: Sequence[str], cancers: set[str]) -> Graph:
-    """Who borders on whom; edges of cancers stand out. ``order`` are all classes, which gives the circles theirs."""
+    """The tissue graph as a drawing; circles follow ``order``, the list of all classes. Edges of cancers stand out."""
     present = {node.name for node in nodes} | {name for edge in edges for name in (edge.source, edge.target)}
     at = ellipse([name for name in (OUTSIDE, *order) if name in present])
     longest = max((edge.boundary_mm for edge in edges), default=0.0)
@@ -148,7 +148,7 @@ def strongest(network: Network, count: int) -> list[Relation]:
 
 
 def network_graph(network: Network, order: Sequence[str]) -> Graph:
-    """Who was attended to by whom: an arrow from sender to receiver, as wide as the attention is strong."""
+    """The network's attention: an arrow from sender to receiver, as wide as the attention is strong."""
     relations = strongest(network, len(network.names) ** 2)
     most = relations[0].attention if relations else 0.0
     shown = [relation for relation in relations if relation.attention >= LEAST_SHOWN * most]

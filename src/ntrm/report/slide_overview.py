@@ -158,7 +158,7 @@ def _why(slide: CohortSlide, key: str) -> str:
 
 
 def _corrected(slide: CohortSlide, folder: Path) -> Content:
-    """What a person made of the slide, and where its report is."""
+    """What a person corrected in the slide, and where that report is."""
     there = (folder / CORRECTED / REPORT).is_file()
     cancers = ", ".join(slide.corrected_cancers)
     return {

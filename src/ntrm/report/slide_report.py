@@ -320,7 +320,7 @@ def _plain(value: object) -> str:
 
 
 def _by(values: Sequence[float]) -> str:
-    """Two numbers that are mostly the same.
+    """Two numbers as one text; a single number where they are equal, as is usual.
 
     >>> _by([6.7, 6.7]), _by([0.5, 0.25])
     ('6.7', '0.5 × 0.25')

@@ -111,7 +111,7 @@ def read_cohort(out: Path) -> Cohort:
 
 @contextmanager
 def _damage(subject: str) -> Iterator[None]:
-    """What goes wrong in reading cells is damage of the tables."""
+    """Turn errors of reading cells into a ``DataError``: the tables are damaged."""
     try:
         yield
     except (KeyError, ValueError, TypeError) as error:

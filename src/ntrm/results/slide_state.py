@@ -78,7 +78,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def remember(folder: Path, state: SlideState) -> None:
-    """The slide is finished: this comes last of all its files."""
+    """Record that the slide is finished; written after all its other files."""
     head = {"plan": state.plan and asdict(state.plan), "covariates": dict(state.covariates)}
     path = folder / HIDDEN / DONE
     with whole_file(path) as partial, partial.open("w", encoding="utf-8") as stream:

@@ -273,7 +273,7 @@ class _Session:
         )
 
     def _leave_reference(self, network: SegmentationModel, splits: DatasetSplits) -> None:
-        """Few sections make a model, but no reference; the model then says of no slide that it is unlike them."""
+        """Few sections make a model, but no reference; the model then cannot flag unfamiliar slides."""
         predictor = Predictor(network, str(self.launch.device))
         try:
             made = build_reference(predictor, splits, seed=self.run.seed, progress=self.progress)
@@ -314,7 +314,7 @@ def _corrected(
 
 
 def _selection(recipe: Recipe, given: TrainingData, say: Say) -> Recipe:
-    """The recipe, which keeps the last weights where none can be chosen."""
+    """The recipe; without data to choose weights by, it keeps the last ones."""
     if given.corrected is not None:
         say(given.corrected_pixels())
         if (trust := (given.record or {}).get("trust")) != ALL:
@@ -336,7 +336,7 @@ def _selection(recipe: Recipe, given: TrainingData, say: Say) -> Recipe:
 
 
 def _known_sections(given: TrainingData, say: Say) -> DatasetSplits | None:
-    """What a reference is made from: sections that are annotated all over."""
+    """The fully annotated sections, from which a reference is made."""
     if given.corrected is not None or given.training is None or given.validation is None:
         say("no reference of the training sections: corrected slides are not annotated all over")
         return None

@@ -27,7 +27,7 @@ _COUNTER = "num_batches_tracked"
 
 
 @dataclass(frozen=True, eq=False)
-class Transfer:
+class WeightTransfer:
     """Tensors of a model that fit a network."""
 
     copied: Mapping[str, Tensor] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class InitReport:
     notes: tuple[str, ...] = ()
     source: Mapping[str, Any] | None = None
     """The trained model: name, architecture, data, µm/px, window."""
-    transfer: Transfer = Transfer()
+    transfer: WeightTransfer = WeightTransfer()
     """What was copied from it."""
 
     def as_dict(self) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _copy_from(network: SegmentationModel, model: SegmentationModel, report: Ini
     )
 
 
-def _notes(model: SegmentationModel, transfer: Transfer) -> list[str]:
+def _notes(model: SegmentationModel, transfer: WeightTransfer) -> list[str]:
     arch, theirs = model.config.arch, model.config.schema.names
     notes = []
     if transfer.left:
@@ -184,7 +184,7 @@ def _some(names: Sequence[str]) -> str:
 # --- matching the tensors of two networks ---
 
 
-def find_transfer(network: SegmentationModel, model: SegmentationModel) -> Transfer:
+def find_transfer(network: SegmentationModel, model: SegmentationModel) -> WeightTransfer:
     """What ``model`` has for ``network``; neither is changed.
 
     A tensor fits if name and shape are the same apart from the axes of the classes. Along these the classes in common
@@ -208,7 +208,7 @@ def find_transfer(network: SegmentationModel, model: SegmentationModel) -> Trans
     copied = {key: value for key, value in copied.items() if statistics.get(key, key) in copied}
     left = tuple(key for key in ours if key not in copied and key not in partly)
     dropped = tuple(key for key in theirs if key not in axes)
-    return Transfer(copied, partly, left, dropped, classes.names, classes.new)
+    return WeightTransfer(copied, partly, left, dropped, classes.names, classes.new)
 
 
 def class_axes(network: SegmentationModel) -> dict[str, tuple[int, ...]]:

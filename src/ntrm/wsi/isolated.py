@@ -320,7 +320,7 @@ class ReaderPool:
         self.waiting, self._left = [], 0
 
     def _take(self) -> ReadingProcess | None:
-        """One that waits, if there is one; if it was killed while it waited, that is no fault of the slide."""
+        """A waiting child, if there is one; one that was killed while it waited is passed over."""
         while self.waiting:
             child = self.waiting.pop(0)
             if child.alive:

@@ -135,7 +135,7 @@ class PieceMap:
 
     @classmethod
     def read(cls, path: Path, *, hint: str) -> PieceMap:
-        """What ``save`` kept; what cannot be read is our error, with this hint."""
+        """Read what ``save`` wrote; raise a ``DataError`` with this hint where that fails."""
         kept = read_arrays(path, hint=hint)
         try:
             columns = zip(kept["box"].tolist(), kept["area_mm2"].tolist(), kept["touches_edge"].tolist(), strict=True)
@@ -145,7 +145,7 @@ class PieceMap:
             raise DataError(f"cannot read {path}", got=error, hint=hint) from error
 
     def with_tissue(self, found: BoolMask) -> PieceMap:
-        """With the tissue ``found`` (H, W) on the same grid.
+        """The pieces with the tissue ``found`` (H, W) on the same grid added.
 
         It belongs to the nearest piece, unless none is as near as fragments of one piece are to each other.
         """

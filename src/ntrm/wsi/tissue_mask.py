@@ -24,6 +24,7 @@ from scipy import ndimage
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.mpp import Resolution
+from ntrm.core.pixels import block_means
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import (
     BoolMask,
@@ -32,7 +33,6 @@ from ntrm.wsi.quality.morphology import (
     blurred,
     blurred_rows,
     dilated,
-    downsampled,
     in_bands,
     pixels_inside,
     upsampled,
@@ -113,7 +113,7 @@ def _density_and_colour(planes: Sequence[Floats]) -> tuple[Floats, Floats]:
 
 
 def _masked_averages(planes: Sequence[Floats], counted: Floats, um: float, scale: Resolution) -> list[Floats]:
-    """Averages of the pixels that count (1 of 0 and 1), and of them only; planes are 0 where nothing counts."""
+    """Averages over the pixels with ``counted`` 1 alone; planes are 0 where it is 0."""
     counts, *sums = (blurred(plane, um, scale) for plane in (counted, *planes))
     np.maximum(counts, LEAST_WEIGHT, out=counts)
     return [np.divide(plane, counts, out=plane) for plane in sums]
@@ -159,8 +159,8 @@ def _is_textured(texture: Floats, glass: BoolMask) -> BoolMask:
 def _no_dirt(planes: Sequence[Floats], counted: Floats, scale: Resolution) -> BoolMask:
     # So wide an average needs no fine grid.
     factors = (WIDER_STEP, WIDER_STEP)
-    sums = [downsampled(plane, factors) for plane in planes]
-    averages = _masked_averages(sums, downsampled(counted, factors), WIDER_UM, scale.downsampled(WIDER_STEP))
+    sums = [block_means(plane, factors) for plane in planes]
+    averages = _masked_averages(sums, block_means(counted, factors), WIDER_UM, scale.downsampled(WIDER_STEP))
     density, colour = _density_and_colour(averages)
     return upsampled((colour > WIDER_PURITY * density) | (density < TOO_FAINT), factors, counted.shape)
 
@@ -172,7 +172,7 @@ def _connected(weak: BoolMask, strong: BoolMask) -> BoolMask:
 
 
 def _under_pen(tissue: BoolMask, pen: BoolMask, scale: Resolution) -> BoolMask:
-    """With what lies nearest to a stroke also under it."""
+    """The tissue, with tissue under a pen stroke where there is tissue beside it."""
     if pen.all():
         return np.zeros_like(tissue)
     seen = blurred((~pen).astype(np.float32), BESIDE_PEN_UM, scale)
@@ -184,7 +184,7 @@ def _under_pen(tissue: BoolMask, pen: BoolMask, scale: Resolution) -> BoolMask:
 
 
 def _widened(tissue: BoolMask, scale: Resolution) -> BoolMask:
-    """With its margin; but only what itself lies at the picture's edge touches that edge."""
+    """The tissue with its margin, which does not reach the picture's edge unless the tissue itself does."""
     wide = dilated(tissue, MARGIN_UM, scale)
     for edge in ((0,), (-1,), (slice(None), 0), (slice(None), -1)):
         wide[edge] = tissue[edge]

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ntrm.phantom.anatomy.bodies import Blob, Streak, Structure
-from ntrm.phantom.anatomy.frame import BKG, FOL, GLD, RET, Axis, Frame, Grid, Skin, Wobble
+from ntrm.phantom.anatomy.frame import BKG, FOL, GLD, RET, Axis, Frame, PhantomGrid, Skin, Wobble
 
 
 @pytest.fixture(scope="module")
 def flat_skin() -> Skin:
     """A flat piece of skin without any noise, 1200 µm square at 4 µm/px, the surface along its middle."""
     axis, still = Axis(800.0), Wobble(fine_um=1e-6, sway_um=1e-6)
-    grid = Grid((300, 300), 4.0, (-600.0, -600.0))
+    grid = PhantomGrid((300, 300), 4.0, (-600.0, -600.0))
     return Skin(grid, Frame(1, 0.0, 1e6, warp_um=0.0), axis, np.zeros(len(axis.u), dtype=np.float32), still)
 
 
@@ -59,7 +59,7 @@ def test_only_the_allowed_tissues_are_covered(flat_skin):
 def test_nothing_is_lost_beyond_the_reach(seed, roughness, lean, bend):
     """Drawn through its window or over the whole picture, a body is the same."""
     axis = Axis(1500.0)
-    grid = Grid((150, 150), 14.0, (-1050.0, -1050.0))
+    grid = PhantomGrid((150, 150), 14.0, (-1050.0, -1050.0))
     skin = Skin(grid, Frame(seed, 40.0, 5000.0), axis, np.zeros(len(axis.u), dtype=np.float32))
     body = Streak(50.0, 100.0, 500.0, lean, (60.0, 30.0, 70.0), bend, roughness)
     whole = body.outside(skin.patch(slice(None), slice(None))) < 0
@@ -72,7 +72,7 @@ def test_strips_that_share_extents_are_painted_alike(seed):
     kinds = [[Blob(u, 150.0, 90.0) for u in (-300.0, 200.0)], [Streak(50.0, 100.0, 500.0, 20.0, (60.0, 30.0))]]
     extents = {}
     for top in (-700.0, 0.0):
-        grid = Grid((50, 100), 14.0, (top, -700.0))
+        grid = PhantomGrid((50, 100), 14.0, (top, -700.0))
         alone, sharing = Skin(grid, frame, axis, lift), Skin(grid, frame, axis, lift, extents=extents)
         for bodies, tissue in zip(kinds, (GLD, FOL), strict=True):
             for skin in (alone, sharing):

@@ -7,7 +7,7 @@ import pytest
 
 from ntrm.phantom.anatomy.bodies import Blob
 from ntrm.phantom.anatomy.dermis import DermisParameters, Scar, draw_dermis, draw_vessels, flatten
-from ntrm.phantom.anatomy.frame import PAP, RET, Axis, Frame, Grid, Skin
+from ntrm.phantom.anatomy.frame import PAP, RET, Axis, Frame, PhantomGrid, Skin
 from ntrm.phantom.anatomy.layers import Fat, SkinParameters, normal_skin, paint_dermis
 from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, SpecimenParameters, draw_specimen
 from ntrm.phantom.tissues import KINDS
@@ -25,7 +25,7 @@ def specimen(seed):
 def painted(seed, specimen, kind):
     """A strip of skin with its changed dermis, and its layers."""
     strata = normal_skin(seed, specimen.axis, SkinParameters(inflamed_fraction=(0.0, 0.0)))
-    grid = Grid((300, 400), 8.0, (-300.0, -1600.0))
+    grid = PhantomGrid((300, 400), 8.0, (-300.0, -1600.0))
     skin = Skin(grid, Frame(seed, 0.0, 1e6, warp_um=0.0), specimen.axis, strata.lift)
     paint_dermis(skin, strata, Fat())
     draw_dermis(seed, specimen, strata, kind).paint(skin, strata)

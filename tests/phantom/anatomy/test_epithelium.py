@@ -5,7 +5,7 @@ import pytest
 
 from ntrm.phantom.anatomy.bodies import Structure
 from ntrm.phantom.anatomy.epithelium import EpidermisParameters, Net, draw_islands, vary_epidermis
-from ntrm.phantom.anatomy.frame import BKG, EPI, RET, Axis, Frame, Grid, Skin
+from ntrm.phantom.anatomy.frame import BKG, EPI, RET, Axis, Frame, PhantomGrid, Skin
 from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin
 from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, SpecimenParameters, draw_specimen
 from ntrm.phantom.anatomy.tumours import InSitu, add_in_situ
@@ -49,7 +49,7 @@ def test_ridges_reach_deeper_and_no_part_gets_thinner(seed):
 
 
 def test_a_net_is_cords_within_its_ellipse(seed):
-    grid = Grid((300, 300), 4.0, (-600.0, -600.0))
+    grid = PhantomGrid((300, 300), 4.0, (-600.0, -600.0))
     skin = Skin(grid, Frame(seed, 0.0, 1e6, warp_um=0.0), Axis(800.0), np.zeros(1601, dtype=np.float32))
     skin.mask[:] = RET
     Structure("net", [Net(0.0, 0.0, 300.0, 150.0, cord=0.5)], EPI, over=(RET,)).paint(skin)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.phantom.anatomy.frame import Axis, Fold, Frame, Grid, Outline
+from ntrm.phantom.anatomy.frame import Axis, Fold, Frame, Outline, PhantomGrid
 
 ANGLES = st.floats(0.0, 359.9)
 SEEDS = st.integers(0, 2**32)
@@ -15,7 +15,7 @@ SEEDS = st.integers(0, 2**32)
 @given(seed=SEEDS, angle=ANGLES, radius=st.floats(4000.0, 40000.0), hollow=st.booleans())
 def test_to_picture_inverts_to_skin(seed, angle, radius, hollow):
     frame = Frame(seed, angle, -radius if hollow else radius, warp_um=150.0)
-    grid = Grid((40, 50), 50.0, (-900.0, -1200.0))
+    grid = PhantomGrid((40, 50), 50.0, (-900.0, -1200.0))
     u, w = frame.to_skin(grid)
     y, x = frame.to_picture(u.ravel().astype(np.float64), w.ravel().astype(np.float64))
     there_y, there_x = np.broadcast_arrays(*grid.centres)
@@ -32,8 +32,8 @@ def test_angle_counts_clockwise_from_the_top(angle, out_y, out_x):
 
 def test_the_skin_is_the_same_at_every_resolution():
     frame = Frame(7, 33.0, 6000.0, fold=Fold(100.0, 80.0, 10.0, lean=0.2))
-    coarse = frame.to_skin(Grid((50, 60), 15.0, (-300.0, -200.0)))
-    fine = frame.to_skin(Grid((150, 180), 5.0, (-300.0, -200.0)))
+    coarse = frame.to_skin(PhantomGrid((50, 60), 15.0, (-300.0, -200.0)))
+    fine = frame.to_skin(PhantomGrid((150, 180), 5.0, (-300.0, -200.0)))
     for few, many in zip(coarse, fine, strict=True):
         # The centre of a coarse pixel is the centre of the middle one of its nine fine pixels.
         assert np.mean(np.abs(few - many[1::3, 1::3]) < 0.1) > 0.99  # the rest straddles the fold's finest octave
@@ -42,7 +42,7 @@ def test_the_skin_is_the_same_at_every_resolution():
 def test_fold_hides_a_strip_of_skin():
     flat = Frame(3, 0.0, 1e6, warp_um=0.0)
     folded = Frame(3, 0.0, 1e6, warp_um=0.0, fold=Fold(0.0, 120.0, 0.0, lean=0.0, wave_um=0.0))
-    grid = Grid((4, 400), 5.0, (0.0, -1000.0))
+    grid = PhantomGrid((4, 400), 5.0, (0.0, -1000.0))
     difference = folded.to_skin(grid)[0] - flat.to_skin(grid)[0]
     assert set(np.rint(difference).ravel().tolist()) == {0.0, 120.0}
     _, x = folded.to_picture(500.0, 10.0)
@@ -58,7 +58,7 @@ def test_fold_hides_a_strip_of_skin():
 )
 def test_strips_hold_everything_near_the_outline(height, width, pixels, points, reach):
     y, x = np.array(points).T
-    grid = Grid((height, width), 1.0)
+    grid = PhantomGrid((height, width), 1.0)
     covered = np.zeros(grid.shape, dtype=int)
     for at, strip in grid.strips(Outline(y, x, reach), pixels):
         assert covered[at].shape == strip.shape

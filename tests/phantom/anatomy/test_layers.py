@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.phantom.anatomy.frame import BKG, EPI, HYP, INF, KER, PAP, RET, Axis, Frame, Grid, Skin
+from ntrm.phantom.anatomy.frame import BKG, EPI, HYP, INF, KER, PAP, RET, Axis, Frame, PhantomGrid, Skin
 from ntrm.phantom.anatomy.layers import (
     Fat,
     SkinParameters,
@@ -45,7 +45,7 @@ def test_layers_lie_in_their_order(seed):
     """Keratin and air above the surface; below it epidermis, papillary or inflamed dermis, reticular dermis, fat."""
     axis = Axis(900.0)
     strata = normal_skin(seed, axis, SkinParameters())
-    skin = Skin(Grid((700, 30), 5.0, (-400.0, -75.0)), Frame(seed, 0.0, 1e6, warp_um=0.0), axis, strata.lift)
+    skin = Skin(PhantomGrid((700, 30), 5.0, (-400.0, -75.0)), Frame(seed, 0.0, 1e6, warp_um=0.0), axis, strata.lift)
     paint_dermis(skin, strata, Fat())
     skin.mask[paint_surface(skin, strata)] = BKG
     above = skin.v < 0

@@ -7,10 +7,10 @@ import pytest
 from tests.phantom.masks import blobs, layered
 
 from ntrm.core.labels import SKIN
+from ntrm.core.pixels import block_means
 from ntrm.phantom.render import Artefacts, render
 from ntrm.phantom.stain import Stain
 from ntrm.phantom.texture.looks import FINE_TEXTURES, Look, LookParameters, Weave
-from ntrm.phantom.texture.scene import block_mean
 from ntrm.phantom.texture.table import TEXTURES
 from ntrm.phantom.tissues import CODES, FINE
 from ntrm.phantom.versions import VERSIONS, Version
@@ -125,7 +125,7 @@ def test_resolutions_are_views_of_one_picture_in_version_2(seed, seed_offset):
     for name, label in (("elastosis", "PAP"), ("scar", "RET"), ("basket weave", "KER")):
         for mask in (coarse, fine):
             mask[mask == SKIN.index(label)] = CODES[name, label]
-    averaged = block_mean(render(fine, 1.34, seed + seed_offset, **CLEAN).astype(np.float32), 5)
+    averaged = block_means(render(fine, 1.34, seed + seed_offset, **CLEAN).astype(np.float32), (5, 5))
     direct = render(coarse, 6.7, seed + seed_offset, **CLEAN)
     tissue = coarse != SKIN.index("BKG")
     assert np.corrcoef(averaged[tissue][:, 1], direct[tissue][:, 1])[0, 1] > 0.9

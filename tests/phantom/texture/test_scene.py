@@ -6,12 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.interpolate import RegularGridInterpolator
 from scipy.spatial import cKDTree
-from skimage.measure import block_reduce
 from tests.phantom.masks import blobs
 
 from ntrm.core.labels import SKIN
 from ntrm.phantom.noise import derive, hash_uniform
-from ntrm.phantom.texture.scene import _CELL_JITTER, CoarseMap, Window, block_mean, cells_at, measure_geometry
+from ntrm.phantom.texture.scene import _CELL_JITTER, CoarseMap, Window, cells_at, measure_geometry
 from ntrm.phantom.texture.table import texture_table
 
 SEEDS = st.integers(0, 2**32)
@@ -28,13 +27,6 @@ def test_over_and_at_are_bilinear(seed, height, width, map_mpp, mpp, origin):
     expected = RegularGridInterpolator(centres, values.astype(np.float64))(np.stack(grid, axis=-1))
     assert CoarseMap(values, map_mpp).over(window) == pytest.approx(expected, abs=1e-4)
     assert CoarseMap(values, map_mpp).at(*grid) == pytest.approx(expected, abs=1e-4)
-
-
-@given(SEEDS, st.integers(1, 30), st.integers(1, 30), st.integers(1, 6))
-def test_block_mean_agrees_with_scikit_image(seed, rows, columns, factor):
-    values = np.random.default_rng(seed).normal(size=(rows * factor, columns * factor, 3)).astype(np.float32)
-    expected = block_reduce(values, (factor, factor, 1), np.mean)
-    assert block_mean(values, factor) == pytest.approx(expected, abs=1e-5)
 
 
 @given(st.floats(-3, 3))

@@ -5,17 +5,18 @@ from tests.reference import folds_literal
 from tests.wsi.pictures import BKG, MPP, creased, folded, optical_density, skin_mask, undisturbed
 
 from ntrm.core.mpp import Resolution
+from ntrm.core.pixels import block_means
 from ntrm.phantom.render import render
 from ntrm.wsi.quality.folds import LEAST_CONTRAST, _strongest, find_folds
-from ntrm.wsi.quality.morphology import blurred, downsampled
+from ntrm.wsi.quality.morphology import blurred
 from ntrm.wsi.quality.thumbnail import AVERAGED_UM
 
 COARSE = Resolution.square(2 * MPP)
 
 
 def folds(density, tissue):
-    planes = [blurred(downsampled(density[..., k], (2, 2)), AVERAGED_UM, COARSE) for k in range(3)]
-    return find_folds(planes, downsampled(tissue, (2, 2)) > 0.5, COARSE)
+    planes = [blurred(block_means(density[..., k], (2, 2)), AVERAGED_UM, COARSE) for k in range(3)]
+    return find_folds(planes, block_means(tissue, (2, 2)) > 0.5, COARSE)
 
 
 def plain(random, height=150, width=250):

@@ -3,13 +3,13 @@ import pytest
 from scipy import ndimage
 
 from ntrm.core.mpp import Resolution
+from ntrm.core.pixels import block_means
 from ntrm.wsi.quality import morphology
 from ntrm.wsi.quality.morphology import (
     blurred,
     blurred_rows,
     bounding_box,
     dilated,
-    downsampled,
     in_bands,
     opened,
     upsampled,
@@ -42,7 +42,7 @@ def test_work_in_bands_is_that_on_the_whole(random, monkeypatch):
     around = blurred_rows(um, SCALE)
 
     def work(plane, some):
-        return [blurred(plane, um, SCALE), dilated(some, um, SCALE), downsampled(plane, (2, 1)).repeat(2, axis=0)]
+        return [blurred(plane, um, SCALE), dilated(some, um, SCALE), block_means(plane, (2, 1)).repeat(2, axis=0)]
 
     whole = in_bands(work, values[:126], mask[:126], around=around, step=2)
     monkeypatch.setattr(morphology, "BAND_PIXELS", 80)
@@ -117,14 +117,10 @@ def test_the_box_holds_all_within_the_distance():
     assert bounding_box(some & False, 45.0, SCALE) is None
 
 
-def test_means_of_blocks_against_the_loop(random):
-    plane = random.random((11, 13)).astype(np.float32)
-    found = downsampled(plane, (3, 2))
-    padded = np.pad(plane, ((0, 1), (0, 1)), mode="edge")
-    for y in range(4):
-        for x in range(7):
-            assert np.isclose(found[y, x], padded[3 * y : 3 * y + 3, 2 * x : 2 * x + 2].mean(), atol=1e-6)
-    assert upsampled(found > 0.5, (3, 2), (11, 13)).shape == (11, 13)
+def test_a_mask_of_blocks_is_cut_to_the_pixels(random):
+    blocks = random.random((4, 7)) > 0.5
+    rows, columns = np.arange(11) // 3, np.arange(13) // 2
+    np.testing.assert_array_equal(upsampled(blocks, (3, 2), (11, 13)), blocks[np.ix_(rows, columns)])
 
 
 def test_pixels_inside_are_counted_for_every_rectangle(random):

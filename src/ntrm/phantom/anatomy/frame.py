@@ -45,18 +45,18 @@ class Outline:
 
 
 @dataclass(frozen=True)
-class Grid:
+class PhantomGrid:
     """Pixels in µm. The origin is the top left corner; the noise of a section is fixed to the same µm."""
 
     shape: tuple[int, int]
     mpp: float
     origin_um: tuple[float, float] = (0.0, 0.0)
 
-    def strips(self, outline: Outline, pixels: int = 1 << 18) -> Iterator[tuple[tuple[slice, slice], Grid]]:
+    def strips(self, outline: Outline, pixels: int = 1 << 18) -> Iterator[tuple[tuple[slice, slice], PhantomGrid]]:
         """Rectangles that together hold everything near the outline: memory stays small however fine the grid.
 
         >>> line = Outline(np.array([0.0, 2.0]), np.array([3.0, 4.0]), reach_um=1.0)
-        >>> [at for at, _ in Grid((5, 10), 1.0).strips(line, pixels=20)]
+        >>> [at for at, _ in PhantomGrid((5, 10), 1.0).strips(line, pixels=20)]
         [(slice(0, 2, None), slice(2, 5, None)), (slice(2, 4, None), slice(3, 5, None))]
         """
         height, width = self.shape
@@ -69,7 +69,10 @@ class Grid:
                 stop = max(min(math.ceil((span[1] - left) / self.mpp), width), start)
                 origin = (top + first * self.mpp, left + start * self.mpp)
                 if start < stop:
-                    yield (slice(first, last), slice(start, stop)), Grid((last - first, stop - start), self.mpp, origin)
+                    yield (
+                        (slice(first, last), slice(start, stop)),
+                        PhantomGrid((last - first, stop - start), self.mpp, origin),
+                    )
 
     def noise(self, seed: int, wavelength_um: float, count: int = 1) -> Field:
         """Smooth noise of about unit height on this grid."""
@@ -138,7 +141,7 @@ class Frame:
     warp_wavelength_um: float = 4000.0
     fold: Fold | None = None
 
-    def to_skin(self, grid: Grid) -> tuple[Field, Field]:
+    def to_skin(self, grid: PhantomGrid) -> tuple[Field, Field]:
         """(u, w) of every pixel."""
         y, x = grid.centres
         y = y + np.float32(self.warp_um) * grid.noise(derive(self.seed, "warp", "y"), self.warp_wavelength_um)
@@ -166,11 +169,11 @@ class Frame:
         return y, x
 
     def _warp(self, direction: str, y: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
-        # ``octaves``, behind ``Grid.noise``, derives the seed of its first octave by 0.
+        # ``octaves``, behind ``PhantomGrid.noise``, derives the seed of its first octave by 0.
         seed = derive(derive(self.seed, "warp", direction), 0)
         return self.warp_um * field_at(seed, y, x, self.warp_wavelength_um).astype(np.float64)
 
-    def _folded(self, grid: Grid, u: Field, w: Field, fold: Fold) -> tuple[Field, Field]:
+    def _folded(self, grid: PhantomGrid, u: Field, w: Field, fold: Fold) -> tuple[Field, Field]:
         crease = np.float32(fold.wave_um) * grid.noise(derive(self.seed, "fold"), fold.wave_wavelength_um, 3)
         beyond = u > np.float32(fold.at_um) + np.float32(fold.lean) * w + crease
         hidden, step = beyond * np.float32(fold.hidden_um), beyond * np.float32(fold.step_um)
@@ -240,7 +243,7 @@ class Skin:
     surface, which bulges over lesions. Only ``mask`` and ``kinds`` change after construction.
     """
 
-    grid: Grid
+    grid: PhantomGrid
     frame: Frame
     axis: Axis
     lift: Curve

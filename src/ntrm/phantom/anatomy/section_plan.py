@@ -58,7 +58,7 @@ class Plan:
 
 
 def draw_plan(seed: int, cancer: str | None = None, version: str = DEFAULT_VERSION) -> Plan:
-    """Draw a section; ``cancer`` None draws that as well, "none" is normal skin."""
+    """Draw a section; ``cancer`` None draws one at random, "none" is normal skin."""
     cancer = draw_cancer(seed) if cancer is None else cancer
     if cancer not in LESIONS:
         raise choices_error("unknown cancer", cancer, LESIONS)

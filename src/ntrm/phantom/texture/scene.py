@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import ndimage, sparse
 
 from ntrm.core.labels import IGNORE, SKIN, Mask
+from ntrm.core.pixels import block_means
 from ntrm.phantom import noise
 from ntrm.phantom.noise import Field, Points, derive, hash_uniform, pixel_centres
 from ntrm.phantom.texture.looks import Look
@@ -114,26 +115,6 @@ def _linear_matrix(
     return stretch, sparse.csr_matrix((weights.ravel(), columns.ravel(), ends), shape=shape)
 
 
-def block_mean(values: NDArray[np.float32], factor: int) -> NDArray[np.float32]:
-    """Means over ``factor`` × ``factor`` pixels of (H, W, …); an incomplete last block repeats the edge.
-
-    >>> block_mean(np.array([[0.0, 2.0, 4.0]], dtype=np.float32), 2).tolist()
-    [[1.0, 4.0]]
-    """
-    if factor == 1:
-        return values
-    height, width, *rest = values.shape
-    padding = (0, -height % factor), (0, -width % factor)
-    if any(sum(side) for side in padding):
-        values = np.pad(values, [*padding, *((0, 0) for _ in rest)], mode="edge")
-    total = np.zeros((values.shape[0] // factor, values.shape[1] // factor, *rest), dtype=np.float32)
-    for row in range(factor):
-        for column in range(factor):
-            total += values[row::factor, column::factor]
-    total /= np.float32(factor * factor)
-    return total
-
-
 @dataclass(frozen=True)
 class Cells:
     """Worley noise at points: how far each is from its cell's centre and wall, and where that centre is."""
@@ -218,11 +199,11 @@ class _Grids:
         self.far_mpp = self.near_mpp * self.far_factor
 
     def _mean(self, lookup: Field) -> Field:
-        return block_mean(lookup[self.mask], self.near_factor)
+        return block_means(lookup[self.mask], (self.near_factor,) * 2)
 
     def near(self, lookup: Field) -> CoarseMap:
         """Values of ``lookup`` within a cell's height."""
-        return CoarseMap(_blur(self._mean(lookup), _BORDER_BLUR_UM / self.near_mpp), self.near_mpp)
+        return CoarseMap(blur(self._mean(lookup), _BORDER_BLUR_UM / self.near_mpp), self.near_mpp)
 
     def where(self, lookup: Field) -> NDArray[np.bool_]:
         """Where ``lookup`` is above one half, on the finer grid."""
@@ -230,13 +211,13 @@ class _Grids:
 
     def smooth(self, steps: Field) -> CoarseMap:
         """A distance counted in steps of the finer grid, as smooth µm on the coarser one."""
-        values = block_mean(steps, self.far_factor) * np.float32(self.near_mpp)
-        return CoarseMap(_blur(values, _DISTANCE_BLUR_UM / self.far_mpp), self.far_mpp)
+        values = block_means(steps, (self.far_factor,) * 2) * np.float32(self.near_mpp)
+        return CoarseMap(blur(values, _DISTANCE_BLUR_UM / self.far_mpp), self.far_mpp)
 
     def sharp(self, steps: Field) -> CoarseMap:
         """The same on the finer grid, hardly smoothed."""
         values = steps * np.float32(self.near_mpp)
-        return CoarseMap(_blur(values, _STRAND_BLUR_UM / self.near_mpp), self.near_mpp)
+        return CoarseMap(blur(values, _STRAND_BLUR_UM / self.near_mpp), self.near_mpp)
 
     def has(self, name: str) -> bool:
         """Whether a fine tissue is in the section."""
@@ -244,8 +225,8 @@ class _Grids:
 
     def around(self, name: str) -> Field:
         """Fraction of a tissue in the neighbourhood, on the coarser grid."""
-        fraction = block_mean(self._mean(members(name)), self.far_factor)
-        return _blur(fraction, _TRANSITION_BLUR_UM / self.far_mpp)
+        fraction = block_means(self._mean(members(name)), (self.far_factor,) * 2)
+        return blur(fraction, _TRANSITION_BLUR_UM / self.far_mpp)
 
     def ratio(self, values: Field, total: Field) -> CoarseMap:
         """A fraction of ``total``."""
@@ -277,7 +258,8 @@ def measure_geometry(mask: Mask, mpp: float, table: TextureTable) -> Geometry:
     )
 
 
-def _blur(values: Field, sigma_px: float) -> Field:
+def blur(values: Field, sigma_px: float) -> Field:
+    """Smooth by a Gaussian; edge pixels are repeated beyond the edge."""
     return np.asarray(ndimage.gaussian_filter(values, sigma_px, mode="nearest", truncate=3.0), dtype=np.float32)
 
 

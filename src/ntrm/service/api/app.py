@@ -103,7 +103,7 @@ def about(app_state: Shared) -> schemas.About:
 
 @router.post("/v1/links", status_code=201)
 def link(app_state: Shared) -> schemas.Link:
-    """A link that lets one browser in, once and soon."""
+    """A link that signs one browser in, once; it expires soon."""
     app_state.audit.note("link")
     expires = schemas.iso(time.time() + LINK_SECONDS) or ""
     return schemas.Link(path=f"/open/{app_state.access.new_code()}", expires=expires)

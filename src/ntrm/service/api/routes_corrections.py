@@ -58,7 +58,7 @@ WholeRegion = Annotated[bool, Query(description="the connected region around the
 
 @router.get("/corrections")
 def corrections(app_state: Shared, slide: Requested) -> CorrectionsDocument:
-    """The steps so far, what they come to, and whether the region graph and the corrected files are there."""
+    """The steps so far, their result, and whether the region graph and the corrected files are there."""
     return _document(app_state, slide)
 
 
@@ -143,14 +143,14 @@ async def draw(request: Request, app_state: Shared, slide: Requested) -> Correct
 
 @router.post("/corrections/undo", status_code=201, responses=_WRITES, openapi_extra=takes(UndoBody))
 async def undo(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
-    """Take the last step back that counts."""
+    """Undo the last step that counts."""
     wanted = await body(request, app_state, UndoBody)
     return await run_sync(_undo_or_redo, app_state, slide, wanted, UNDO)
 
 
 @router.post("/corrections/redo", status_code=201, responses=_WRITES, openapi_extra=takes(UndoBody))
 async def redo(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
-    """Do the step again that was undone last."""
+    """Redo the step that was undone last."""
     wanted = await body(request, app_state, UndoBody)
     return await run_sync(_undo_or_redo, app_state, slide, wanted, REDO)
 

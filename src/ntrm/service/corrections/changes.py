@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ntrm.analysis.runs import Floats
 from ntrm.core.errors import UsageError, choices_error
-from ntrm.correction.drawing import area, divided, stroke
+from ntrm.correction.drawing import area, split_by_line, stroke
 from ntrm.correction.log import DRAW, INITIALS, Place, Step
 from ntrm.correction.pixels import PixelSet
 from ntrm.correction.proposals import Click, Proposal, propose, region_step
@@ -134,7 +134,7 @@ def drawing_change(current: SlideCorrections, drawing: DrawBody) -> Change:
     elif drawing.side is None:
         raise UsageError("it is not said which side of the line gets the name", expected="side: [x, y]")
     else:
-        named = divided(current.labels(), points, current.place(drawing.side), mask.resolution)
+        named = split_by_line(current.labels(), points, current.place(drawing.side), mask.resolution)
     if not named:
         raise UsageError("nothing of the drawing lies on the section", hint="draw on the section")
     step = Step(

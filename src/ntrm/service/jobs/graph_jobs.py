@@ -80,7 +80,7 @@ class GraphJobs:
         )  # fmt: skip
 
     def drop(self, key: str) -> None:
-        """Nobody wants it any more: forget the job, or ask its worker to stop."""
+        """Forget a job that nobody wants any more, or ask its worker to stop."""
         self._do("DELETE FROM graphs WHERE slide = ? AND status <> 'making'", key)
         self._do("UPDATE graphs SET cancel = coalesce(cancel, ?) WHERE slide = ?", time.time(), key)
 

@@ -240,7 +240,7 @@ def _work(
 def run_job(
     store: JobStore, segmenter: Segmenter, slide: Slide, worker: str, stop: threading.Event, seconds: float
 ) -> None:
-    """One slide, from the queue to its end."""
+    """Segment one queued slide; an interrupted one is resumed."""
     folder = segmenter.out / slide.slide_id
     try:
         with JobProgress(store, slide, worker, folder, stop, seconds) as progress:
@@ -261,7 +261,7 @@ def run_job(
 def run_graph_job(
     store: JobStore, segmenter: Segmenter, job: GraphJob, worker: str, stop: threading.Event, seconds: float
 ) -> None:
-    """One region graph, from the queue to its end; a kill is gone on from, like that of a slide."""
+    """Make one queued region graph; an interrupted one is resumed."""
     jobs = store.graphs
     try:
         slide = store.get(job.slide)

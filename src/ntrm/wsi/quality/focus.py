@@ -19,10 +19,11 @@ from scipy import ndimage
 
 from ntrm.core.errors import UsageError, check_number
 from ntrm.core.mpp import Resolution
+from ntrm.core.pixels import check_picture
 from ntrm.data.resample import area_average
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import BoolMask, Floats, Indices, pixels_inside
-from ntrm.wsi.quality.thumbnail import Picture, check_picture, green_density
+from ntrm.wsi.quality.thumbnail import Picture, green_density
 
 SHARP, BLURRED = 1.2, 0.4
 """Ratios of fine detail that score 0 and 1."""

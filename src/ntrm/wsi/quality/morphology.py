@@ -21,7 +21,7 @@ Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
 BAND_PIXELS = 1 << 19
-"""Pixels that a thread works on together at most, about: they stay in a processor's cache."""
+"""Pixels of a plane that a thread works on together, at most about: they stay in a processor's cache."""
 
 LEAST_PIXELS = 1 << 17
 """Fewer are not worth a thread."""
@@ -45,7 +45,7 @@ def in_bands(
     height, width = planes[0].shape
     around = _multiple(around, step)
     # So thick that what is worked on twice, around them, is a small part.
-    rows = _multiple(max(band_rows(height, width, BAND_PIXELS), 4 * around), step)
+    rows = _multiple(max(band_rows(height, width), 4 * around), step)
     if rows >= height:
         return [*work(*planes)]
 
@@ -54,15 +54,15 @@ def in_bands(
         own = slice(top - first, top - first + rows)
         return [found[own] for found in work(*(plane[first:last] for plane in planes))]
 
-    return joined(band, range(0, height, rows))
+    return assemble_bands(band, range(0, height, rows))
 
 
-def band_rows(height: int, width: int, pixels: int) -> int:
-    """Rows of a band of at most so many ``pixels``, about: fewer where that leaves none for some threads."""
-    return max(1, min(pixels // width, max(-(-height // most_threads()), LEAST_PIXELS // width)))
+def band_rows(height: int, width: int) -> int:
+    """Rows of a band of about ``BAND_PIXELS`` at most: fewer where that leaves none for some threads."""
+    return max(1, min(BAND_PIXELS // width, max(-(-height // most_threads()), LEAST_PIXELS // width)))
 
 
-def joined(work: Callable[[int], Sequence[NDArray[Any]]], tops: range) -> list[NDArray[Any]]:
+def assemble_bands(work: Callable[[int], Sequence[NDArray[Any]]], tops: range) -> list[NDArray[Any]]:
     """What ``work`` gives for bands of rows that begin at ``tops``, in threads: whole planes of ``tops.stop`` rows."""
     planes: list[NDArray[Any]] = []
     lock = Lock()
@@ -123,7 +123,7 @@ def _dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
 
 
 def _widened(mask: BoolMask, *, keep_single: bool) -> BoolMask:
-    """With one pixel more on either side of every run of a row; single pixels need not stay where there are none."""
+    """The mask with every run of a row one pixel longer on either side; single pixels stay only if ``keep_single``."""
     wide = np.empty_like(mask)
     np.logical_or(mask[:, :-2], mask[:, 2:], out=wide[:, 1:-1])
     wide[:, 0], wide[:, -1] = mask[:, :2].any(axis=1), mask[:, -2:].any(axis=1)
@@ -161,7 +161,7 @@ def bounding_box(mask: BoolMask, um: float, scale: Resolution) -> tuple[slice, s
 
 
 def blurred(values: NDArray[np.floating], um: float, scale: Resolution) -> Floats:
-    """Average of (H, W) values with a Gaussian of standard deviation ``um``; beyond the edge lies what lies at it."""
+    """Values (H, W) blurred by a Gaussian of standard deviation ``um``; edge pixels are repeated beyond the edge."""
     height, width = values.shape
     down, across = (_gaussian(um / step) for step in (scale.y, scale.x))
     tall, wide = len(down) - 1, len(across) - 1
@@ -220,28 +220,8 @@ def without_holes(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
     return mask | gaps.painted(small & ~gaps.at_edge())
 
 
-def downsampled(plane: NDArray[np.floating] | BoolMask, factors: tuple[int, int]) -> Floats:
-    """Means of blocks of ``factors`` (rows, columns); a last, incomplete one is filled up with its edge.
-
-    >>> downsampled(np.array([[0, 2, 5]], dtype=np.float32), (1, 2)).tolist()
-    [[1.0, 5.0]]
-    """
-    padding = [(0, -size % factor) for size, factor in zip(plane.shape, factors, strict=True)]
-    full = np.asarray(plane, dtype=np.float32)
-    if any(after for _, after in padding):
-        full = np.pad(full, padding, mode="edge")
-    down, across = factors
-    total = full[::down, ::across].copy()
-    for row in range(down):
-        for column in range(across):
-            if row or column:
-                total += full[row::down, column::across]
-    total /= np.float32(down * across)
-    return total
-
-
 def upsampled(mask: BoolMask, factors: tuple[int, int], shape: tuple[int, int]) -> BoolMask:
-    """The reverse for masks: every pixel of a block, cut to ``shape``."""
+    """A mask of blocks of ``factors`` (rows, columns) on the pixels of ``shape``."""
     # Along rows first: what follows copies whole rows.
     return mask.repeat(factors[1], axis=1)[:, : shape[1]].repeat(factors[0], axis=0)[: shape[0]]
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.links import earliest_linked
+from ntrm.core.links import earliest_linked, ranges
 from ntrm.core.threads import thread_map
 
 BoolMask = NDArray[np.bool_]
@@ -73,9 +73,7 @@ class RegionRuns:
     def pixels(self, region: int) -> tuple[Indices, Indices]:
         """Rows and columns of a region's pixels, row by row."""
         own = np.flatnonzero(self.regions == region)
-        lengths = self.stops[own] - self.starts[own]
-        ends = np.cumsum(lengths)
-        places = np.arange(lengths.sum()) + np.repeat(self.starts[own] - ends + lengths, lengths)
+        places = ranges(self.starts[own], self.stops[own] - self.starts[own])
         row, column = np.divmod(places, self.shape[1] + 1)
         return row, column
 
@@ -141,7 +139,6 @@ def _connected(starts: Indices, stops: Indices, row: int, *, reach: int) -> tupl
     last = np.searchsorted(starts - row, stops + reach, side="left")
     counts = np.maximum(last - first, 0)
     above = np.repeat(np.arange(len(starts)), counts)
-    below = np.arange(len(above)) - np.repeat(np.cumsum(counts) - counts - first, counts)
-    origin = earliest_linked(above, below, len(starts))
+    origin = earliest_linked(above, ranges(first, counts), len(starts))
     is_first = origin == np.arange(len(origin))
     return (np.cumsum(is_first, dtype=np.int32) - 1)[origin], int(is_first.sum())

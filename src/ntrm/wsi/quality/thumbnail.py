@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
+from ntrm.core.pixels import block_means, check_picture
 from ntrm.wsi.quality.morphology import (
     BoolMask,
     Floats,
+    assemble_bands,
     band_rows,
     blurred,
     blurred_rows,
     dilated,
-    downsampled,
     in_bands,
-    joined,
     opened,
     upsampled,
 )
@@ -39,9 +38,6 @@ MOST_PIXELS = 500_000
 """Of larger pictures, every second (third …) row and column determines the glass's colour."""
 LEAST_PEAK = 0.2
 """Of the peaks at least this fraction of the highest, the brightest is glass; pale fat is a darker one."""
-
-BAND_PIXELS = 1 << 19
-"""Pixels of a thumbnail that a thread works on together at most, about: they stay in a processor's cache."""
 
 CLIPPED = 0.03
 """Denser pixels count as this dense in the texture: the walls of fat cells are no denser."""
@@ -126,7 +122,7 @@ def _looked_up(
 ) -> list[NDArray[Any]]:
     """Means of blocks of what tables (256, n) say of each channel, a plane for each ``used`` column; then pure white.
 
-    Incomplete blocks are filled up as those of ``downsampled`` are.
+    Incomplete blocks are filled up as those of ``block_means`` are.
     """
     padding = [(0, -size % factor) for size, factor in zip(band.shape[:2], factors, strict=True)]
     full = np.pad(band, (*padding, (0, 0)), mode="edge") if any(after for _, after in padding) else band
@@ -140,16 +136,6 @@ def _looked_up(
     for total in sums:
         np.divide(total, np.float32(factors[0] * factors[1]), out=total)
     return [*(total[..., k] for total, count in zip(sums, used, strict=True) for k in range(count)), white]
-
-
-def check_picture(picture: Picture) -> None:
-    """Refuse what is no RGB picture of at least one pixel."""
-    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or picture.size == 0:
-        raise DataError(
-            "a picture of a slide must be RGB",
-            got=f"{picture.dtype} {picture.shape}",
-            expected="uint8 (height, width, 3), at least one pixel",
-        )
 
 
 def _brightest_peak(brightness: NDArray[np.int16]) -> int:
@@ -196,8 +182,8 @@ class Thumbnail:
         """What ``work`` makes of bands of the picture's rows, in threads: rows of the coarser grid."""
         (height, width), (down, _) = self.shape, self.factors
         coarse = -(-height // down)
-        rows = band_rows(coarse, width * down, BAND_PIXELS)
-        return joined(lambda top: work(slice(top * down, (top + rows) * down)), range(0, coarse, rows))
+        rows = band_rows(coarse, width * down)
+        return assemble_bands(lambda top: work(slice(top * down, (top + rows) * down)), range(0, coarse, rows))
 
     @cached_property
     def _measured(self) -> list[NDArray[Any]]:
@@ -237,7 +223,7 @@ class Thumbnail:
 
     def downsampled(self, mask: BoolMask) -> BoolMask:
         """A mask of the picture on the coarser grid, by majority."""
-        (means,) = self._by_bands(lambda rows: [downsampled(mask[rows], self.factors) > 0.5])
+        (means,) = self._by_bands(lambda rows: [block_means(mask[rows], self.factors) > 0.5])
         return np.asarray(means)
 
     def upsampled(self, mask: BoolMask) -> BoolMask:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError, UsageError, some
 from ntrm.core.io import rows_text, sha256_of, write_text
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
@@ -48,10 +48,10 @@ class Split:
     def __post_init__(self) -> None:
         strange = [f"{row.name}: {row.split!r}" for row in self.rows if row.split not in SPLITS]
         if strange:
-            raise DataError("unknown split", got=_some(strange), expected=f"one of {', '.join(SPLITS)}")
+            raise DataError("unknown split", got=some(strange), expected=f"one of {', '.join(SPLITS)}")
         twice = [name for name, number in Counter(row.name for row in self.rows).items() if number > 1]
         if twice:
-            raise DataError("sections listed twice", got=_some(twice), hint="keep one row per section")
+            raise DataError("sections listed twice", got=some(twice), hint="keep one row per section")
         _split_by_patient(self.rows)
 
     @property
@@ -84,7 +84,7 @@ class Split:
         if missing:
             raise RefusedError(
                 "the split does not list every section",
-                got=f"nothing about {_some(missing)}",
+                got=f"nothing about {some(missing)}",
                 hint="make the split again; sections that have one keep it",
             )
         return replace(dataset, cases=tuple(replace(case, split=split[case.name]) for case in dataset))
@@ -262,11 +262,6 @@ def _check_fractions(fractions: Sequence[float]) -> None:
 def _shuffle_key(seed: int, patient: str) -> str:
     """Sorting key of a shuffled order that depends on the seed and the patient alone."""
     return hashlib.sha256(f"{seed}/{patient}".encode()).hexdigest()
-
-
-def _some(items: Sequence[str], limit: int = 5) -> str:
-    more = f" and {len(items) - limit} more" if len(items) > limit else ""
-    return ", ".join(items[:limit]) + more
 
 
 @dataclass(frozen=True)

@@ -162,14 +162,25 @@ def test_a_split_file_replaces_the_splits(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "table", ["name,split\nBCC_1,val\nSCC_2,test\n", "name,group,split\nBCC_1,,val\nSCC_2,,test\n"]
+)
+def test_a_split_file_needs_no_groups(tmp_path, table):
+    sound_queensland(tmp_path)
+    (tmp_path / "mine.csv").write_text(table)
+    dataset = open_dataset(tmp_path, splits=tmp_path / "mine.csv")
+    assert {case.name: case.split for case in dataset} == {"BCC_1": "val", "SCC_2": "test"}
+
+
+@pytest.mark.parametrize(
     ("rows", "kind", "message"),
     [
-        ("BCC_1,p,val\n", DataError, "no row for BCC_2, IEC_1"),
-        ("BCC_1,p,val\nBCC_2,p,\nIEC_1,i,val\n", UsageError, "unknown split"),
-        ("BCC_1,p,val\nBCC_2,p,test\nIEC_1,i,val\n", RefusedError, "BCC_1-2: BCC_1 in val, BCC_2 in test"),
-        ("BCC_1,p,val\nBCC_2,p,val\nIEC_1,p,test\n", RefusedError, "p: BCC_1 in val, IEC_1 in test"),
+        ("BCC_1,p,val\n", RefusedError, "nothing about BCC_2, IEC_1"),
+        ("BCC_1,p,val\nBCC_2,p,\nIEC_1,i,val\n", DataError, "unknown split"),
+        ("BCC_1,p,val\nBCC_2,p,val\nIEC_1,i,val\nIEC_1,i,test\n", DataError, "mine.csv: sections listed twice"),
+        ("BCC_1,p,val\nBCC_2,p,test\nIEC_1,i,val\n", RefusedError, "BCC_1 in val and BCC_2 in test"),
+        ("BCC_1,p,val\nBCC_2,p,val\nIEC_1,p,test\n", RefusedError, "patient p is in two splits"),
         # Sections 1 and 2 are one patient, whatever the file calls them.
-        ("BCC_1,p,val\nBCC_2,q,test\nIEC_1,i,val\n", RefusedError, "BCC_1-2: BCC_1 in val"),
+        ("BCC_1,p,val\nBCC_2,q,test\nIEC_1,i,val\n", RefusedError, "patient BCC_1-2 is in two splits"),
     ],
 )
 def test_an_unusable_split_file_is_refused(tmp_path, rows, kind, message):

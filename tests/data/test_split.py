@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from tests.helpers import write_plain, write_section
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.dataset import SPLITS, Case, Dataset
@@ -23,15 +23,13 @@ from ntrm.data.layouts import SKIN_SECTIONS, cancer_of, patient_of
 from ntrm.data.split import (
     FRACTIONS,
     DatasetSplits,
-    Split,
-    SplitRow,
     few_sections,
     make_split,
     open_splits,
     parse_fractions,
-    read_split,
     write_split,
 )
+from ntrm.data.split_file import read_split
 
 SCC_IN_TEST = ["SCC_12", "SCC_17", "SCC_18", "SCC_25", "SCC_39", "SCC_47", "SCC_55", "SCC_60", "SCC_9"]
 """Drawn with seed 0: to change these means that every published split changes."""
@@ -128,8 +126,6 @@ def test_three_patients_are_enough_and_two_are_not():
 def test_a_patient_in_two_splits_is_named():
     with pytest.raises(RefusedError, match="patient BCC_19-20-21 is in two splits"):
         make_split(skin_dataset(BCC_19="train", BCC_21="test"))
-    with pytest.raises(RefusedError, match="patient p "):
-        Split((SplitRow("a", "p", "train"), SplitRow("b", "p", "val")))
 
 
 def test_resolutions_of_a_section_count_once_and_must_agree():
@@ -160,29 +156,6 @@ def test_written_and_read_again_it_is_the_same(tmp_path):
     lines = (tmp_path / "new" / "split.csv").read_text().splitlines()
     assert lines[0] == "name,group,split,cancer"
     assert len(lines) == 291
-
-
-def test_patients_that_read_like_formulas_come_back_as_they_were(tmp_path):
-    rows = [SplitRow("a", "=1+1", "train", "@x"), SplitRow("b", "-12", "val"), SplitRow("c", "'=1+1", "test")]
-    Split(tuple(rows)).write(tmp_path / "split.csv")
-    assert [*read_split(tmp_path / "split.csv").rows] == rows
-    lines = (tmp_path / "split.csv").read_text().splitlines()
-    assert lines[1:] == ["a,'=1+1,train,'@x", "b,-12,val,", "c,''=1+1,test,"]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("name,fold\na,1\n", "columns"),
-        ("name,split\na,training\n", "unknown split"),
-        ("name,split\na,train\na,train\n", "twice"),
-        ("", "columns"),
-    ],
-)
-def test_files_that_are_no_split_are_refused(tmp_path, text, message):
-    (tmp_path / "split.csv").write_text(text)
-    with pytest.raises(DataError, match=message):
-        read_split(tmp_path / "split.csv")
 
 
 def test_an_existing_split_is_honoured_when_sections_come_and_go():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ntrm.annotations.importing import ImportReport
     from ntrm.data.check import CheckReport, LevelSummary
     from ntrm.data.faults import Fault
-    from ntrm.data.split import Split
+    from ntrm.data.split_file import Split
     from ntrm.data.stats import DatasetStats
 
 

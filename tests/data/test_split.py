@@ -336,7 +336,7 @@ def test_a_fingerprint_does_not_depend_on_the_place(plain, tmp_path):
     assert len(moved.fingerprint()) == 16
 
 
-@pytest.mark.parametrize("what", ["image", "mask", "split", "name", "class", "resolution"])
+@pytest.mark.parametrize("what", ["image", "mask", "split", "name", "class", "colour", "resolution"])
 def test_a_fingerprint_changes_with_what_matters(plain, what):
     before = {split: open_splits(plain).fingerprint(split) for split in (None, "train", "val", "test")}
     assert len(set(before.values())) == 4
@@ -346,6 +346,7 @@ def test_a_fingerprint_changes_with_what_matters(plain, what):
         "split": lambda: _edit(plain / "cases.csv", "c,p2,val", "c,p2,train"),
         "name": lambda: _rename(plain, "c", "x"),
         "class": lambda: _edit(plain / "classes.csv", "tissue", "gland"),
+        "colour": lambda: _edit(plain / "classes.csv", "200,0,0", "0,200,0"),
         "resolution": lambda: _edit(plain / "cases.csv", ",2.0", ",2.5"),
     }
     changed[what]()

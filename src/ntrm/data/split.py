@@ -186,11 +186,12 @@ class DatasetSplits:
         return self.dataset.schema
 
     def fingerprint(self, split: str | None = None) -> str:
-        """Short hash over names, splits and the bytes of images and masks, of one split or of all.
+        """Short hash over classes and their colours, names, splits and the bytes of files, of one split or of all.
 
         It does not depend on where the dataset lies.
         """
-        digest = hashlib.sha256(self.schema.fingerprint.encode())
+        # Masks in RGB are read by these colours: with others they are other labels.
+        digest = hashlib.sha256(self.schema.fingerprint.encode() + self.schema.palette.tobytes())
         for case in sorted(self.dataset if split is None else self[split], key=lambda case: case.name):
             files = [sha256_of(path) for path in (case.image, case.mask) if path is not None]
             digest.update("|".join([case.name, str(case.split), str(case.resolution), *files]).encode())

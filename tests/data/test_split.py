@@ -329,6 +329,16 @@ def test_one_resolution_for_all_sections(monkeypatch):
         opened(None, None)
 
 
+def test_pixels_that_are_not_square_are_refused(tmp_path, random):
+    header = "name,group,split,mpp,mpp_y"
+    almost = write_random(tmp_path / "almost", random, [f"{row},2.08" for row in SPLIT], header=header)
+    assert open_splits(almost).resolution == Resolution(2.0, 2.08)
+    root = write_random(tmp_path / "data", random, [f"{row},4.0" for row in SPLIT], header=header)
+    with pytest.raises(RefusedError, match="pixels are not square") as caught:
+        open_splits(root)
+    assert str(caught.value.got) == "2 × 4 µm/px"
+
+
 def test_a_fingerprint_does_not_depend_on_the_place(plain, tmp_path):
     shutil.copytree(plain, tmp_path / "elsewhere" / "copy")
     moved = open_splits(tmp_path / "elsewhere" / "copy")

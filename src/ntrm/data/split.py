@@ -12,7 +12,7 @@ from pathlib import Path
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import LabelSchema
-from ntrm.core.mpp import Resolution
+from ntrm.core.mpp import TOLERANCE, Resolution
 from ntrm.data.dataset import SPLITS, Dataset
 from ntrm.data.layouts import open_dataset, survey_dataset
 from ntrm.data.split_file import Split, SplitRow, contradiction, read_split, split_by_patient
@@ -174,7 +174,7 @@ class DatasetSplits:
 
     dataset: Dataset
     resolution: Resolution
-    """The same for every section."""
+    """The same for every section; its pixels are square."""
 
     def __getitem__(self, split: str) -> Dataset:
         """Sections of ``train``, ``val`` or ``test``."""
@@ -254,4 +254,11 @@ def _common_resolution(dataset: Dataset) -> Resolution:
                 expected=f"{first} as the others",
                 hint="bring them to one resolution with `ntrm data resample`",
             )
+    if not first.is_square:
+        raise RefusedError(
+            f"{dataset.root}: pixels are not square",
+            got=first,
+            expected=f"the same µm/px along x and y, within {TOLERANCE:.0%}",
+            hint="scale images and masks to square pixels, and correct mpp in cases.csv, as `ntrm data import` does",
+        )
     return first

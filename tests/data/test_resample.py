@@ -20,7 +20,7 @@ from ntrm.core.mpp import Resolution, level_resolution
 from ntrm.data import resample
 from ntrm.data.image_files import read_image, read_mask, write_image, write_indexed_mask
 from ntrm.data.layouts import open_dataset
-from ntrm.data.resample import area_average, area_weights, majority_vote, resample_dataset, shrunk_length
+from ntrm.data.resample import RECORD, area_average, area_weights, majority_vote, resample_dataset, shrunk_length
 
 SIDES = st.integers(1, 14)
 FACTORS = st.sampled_from(
@@ -215,6 +215,28 @@ def test_an_interrupted_run_goes_on(tmp_path, seed):
     assert (again.written, again.skipped) == (1, 3)
     assert snapshot(out) == whole
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.tif")} == times
+
+
+def test_what_came_from_a_source_that_has_changed_is_written_anew(tmp_path, seed):
+    root, out = tmp_path / "in", tmp_path / "out"
+    write_queensland(root, seed, base="")
+    resample_dataset(root, ["4x", "10x"], out)
+    write_queensland(root, seed + 1, base="", names=("BCC_1",))
+    again = resample_dataset(root, ["4x", "10x"], out)
+    assert (again.written, again.skipped) == (4, 4)
+    resample_dataset(root, ["4x", "10x"], tmp_path / "fresh")
+    assert snapshot(out) == snapshot(tmp_path / "fresh")
+    assert resample_dataset(root, ["4x", "10x"], out).written == 0
+
+
+def test_a_file_without_a_record_is_left_alone(tmp_path, seed):
+    root, out = tmp_path / "in", tmp_path / "out"
+    write_queensland(root, seed, base="")
+    resample_dataset(root, ["4x"], out)
+    (out / RECORD).unlink()
+    for change in (1, 2):
+        write_queensland(root, seed + change, base="")
+        assert resample_dataset(root, ["4x"], out).written == 0
 
 
 def test_tables_travel_along(tmp_path, seed):

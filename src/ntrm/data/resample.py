@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.io import remove_partials, rows_text, whole_file
+from ntrm.core.io import read_object, remove_partials, rows_text, sha256_of, whole_file, write_json
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution, level_factor
 from ntrm.core.processes import parallel_map
@@ -143,6 +143,10 @@ SIDECARS = (CLASSES, CASES, MEASUREMENTS, "truth.json")
 """Files that hold at every resolution (lengths in them are µm) and are copied."""
 
 
+RECORD = ".resampled.json"
+"""SHA-256 of the source of each file that was derived, by its path."""
+
+
 @dataclass(frozen=True)
 class ResampleResult:
     """What was done."""
@@ -186,7 +190,8 @@ def resample_dataset(
 
     In the layout queensland a level is a downsample factor of the originals, and each section is derived from
     its finest level present. In the layout plain a level is a factor of the images as they are, and there can
-    be only one. Files that are there already are left alone, so that an interrupted run goes on.
+    be only one. Files that are there already are left alone, so that an interrupted run goes on, but for those
+    whose source has changed since.
     """
     if not isinstance(dataset, Dataset):
         dataset = open_dataset(dataset)
@@ -196,6 +201,7 @@ def resample_dataset(
     for folder in {target.path.parent for task in tasks for target in task.targets}:
         remove_partials(folder)
     _copy_sidecars(dataset, levels, out)
+    _remove_stale(tasks, out)
     written = sum(progress.track(parallel_map(_run, tasks, jobs), len(tasks), "resampling"))
     wanted = sum(len(task.targets) for task in tasks)
     return ResampleResult(out, tuple(levels), len(cases), written, skipped=wanted - written)
@@ -254,6 +260,24 @@ def _target(case: Case, level: str, path: Path) -> _Target:
             expected=f"{case.level} or coarser",
         )
     return _Target(path, factor, case.resolution.downsampled(float(factor)))
+
+
+def _remove_stale(tasks: Sequence[_Task], out: Path) -> None:
+    """Remove what was derived from another source, and note what each file that is now missing will be derived from.
+
+    The record is complete before the first file is written, so that it also holds for a run that is killed. A file that
+    it does not name is somebody else's, about which it says nothing.
+    """
+    record = read_object(out / RECORD)
+    for task in tasks:
+        digest = sha256_of(task.source)
+        for target in task.targets:
+            name = target.path.relative_to(out).as_posix()
+            if record.get(name, digest) != digest:
+                target.path.unlink(missing_ok=True)
+            if not target.path.exists():
+                record[name] = digest
+    write_json(out / RECORD, record)
 
 
 def _run(task: _Task) -> int:

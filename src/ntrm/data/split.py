@@ -13,7 +13,7 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import TOLERANCE, Resolution
-from ntrm.data.dataset import SPLITS, Dataset
+from ntrm.data.dataset import SPLITS, Case, Dataset
 from ntrm.data.layouts import open_dataset, survey_dataset
 from ntrm.data.split_file import Split, SplitRow, contradiction, read_split, split_by_patient
 
@@ -196,6 +196,11 @@ class DatasetSplits:
             files = [sha256_of(path) for path in (case.image, case.mask) if path is not None]
             digest.update("|".join([case.name, str(case.split), str(case.resolution), *files]).encode())
         return digest.hexdigest()[:16]
+
+
+def image_hash(case: Case) -> str:
+    """Short hash by which a model remembers a section that it was trained on, whatever its name and place."""
+    return "" if case.image is None else sha256_of(case.image)[:8]
 
 
 def open_splits(

@@ -143,6 +143,7 @@ def _copy_from(network: SegmentationModel, model: SegmentationModel, report: Ini
             hint="train the model's own architecture with its options, or leave --init out",
         )
     transfer.apply(network)
+    network.describe(trained_on=model.config.trained_on)
     # A network without an attribute ``encoder`` counts as one, apart from its classifiers.
     axes = class_axes(network)
     encoder = [key for key in axes if key.startswith("encoder.")] or [key for key in axes if not axes[key]]

@@ -146,6 +146,17 @@ def test_a_fault_at_another_resolution_does_not_matter(tmp_path):
         open_dataset(tmp_path, resolution="5x")
 
 
+def test_um_per_pixel_that_contradict_the_folder_are_a_fault(tmp_path):
+    sound_queensland(tmp_path)  # at 10x and 5x
+    table = tmp_path / "cases.csv"
+    for text in ("", "6.7", "3.3"):
+        table.write_text(f"name,group,split,mpp\nBCC_1,p,train,{text}\nSCC_2,q,test,\n")
+        assert {case.resolution for case in open_dataset(tmp_path, resolution="10x")} == {Resolution.square(6.7)}
+    table.write_text("name,group,split,mpp\nBCC_1,p,train,0.5\nSCC_2,q,test,\n")
+    with pytest.raises(DataError, match=r"BCC_1: 0.5 µm/px, in a folder of 3.35 µm/px or 6.7 µm/px"):
+        open_dataset(tmp_path)
+
+
 def test_an_unknown_level_lists_the_known_ones(tmp_path):
     with pytest.raises(UsageError, match="one of 10x, 5x"):
         open_dataset(sound_queensland(tmp_path), resolution="2x")

@@ -123,6 +123,14 @@ def test_three_patients_are_enough_and_two_are_not():
     assert sorted(two_way.by_name.values()) == ["test", "train"]
 
 
+def test_patients_that_have_a_split_need_not_be_enough():
+    rows = [("a", "p", "train", ""), ("b", "p", "", ""), ("c", "q", "val", "")]
+    assert make_split(dataset_of(rows)).by_name == {"a": "train", "b": "train", "c": "val"}
+    assert make_split(dataset_of([*rows, ("d", "r", "", "")])).by_name["d"] == "test"
+    with pytest.raises(RefusedError, match="too few patients"):
+        make_split(dataset_of([*rows[:2], ("d", "r", "", "")]))
+
+
 def test_a_patient_in_two_splits_is_named():
     with pytest.raises(RefusedError, match="patient BCC_19-20-21 is in two splits"):
         make_split(skin_dataset(BCC_19="train", BCC_21="test"))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
-from ntrm.core.mpp import level_factor, level_resolution
+from ntrm.core.mpp import Resolution, level_factor, level_resolution
 from ntrm.data.csv_tables import fault_of, is_good_name, read_cases
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.faults import Fault, fault
@@ -220,6 +220,8 @@ def _odd_entry(survey: Survey, path: Path) -> list[Fault]:
     file = survey.relative(path)
     if path.name.startswith(PARTIAL):
         return [fault("partial-file", file, "passed over")]
+    if path.name.startswith("."):
+        return [fault("other-file", file, "a hidden file")]
     if path.suffix.lower() not in SUFFIXES or path.is_dir():
         known = path.parent == survey.root and path.name in {CLASSES, CASES, MEASUREMENTS}
         return [] if known else [fault("other-file", file, "a folder" if path.is_dir() else f"a {path.suffix} file")]
@@ -267,6 +269,7 @@ def _add_rows(survey: Survey) -> None:
         survey.faults += faults
     elif plain:
         survey.faults += [fault(code, CASES, "no such file") for code in ("bad-cases", "no-mpp")]
+    survey.faults += _contradictions(survey.cases, rows)
     survey.cases = [_complete(case, rows.get(case.name)) for case in survey.cases]
     if survey.layout == "masks" and any(case.resolution is None for case in survey.cases):
         survey.faults.append(fault("no-mpp", CASES, "masks without µm/px: enough for statistics", severity="note"))
@@ -282,6 +285,25 @@ def _read_rows(path: Path, names: set[str], *, mpp_needed: bool) -> tuple[dict[s
     faults += lacking + [fault("bad-cases", path.name, f"row {name!r} without a file") for name in surplus]
     faults += [fault("odd-name", path.name, repr(name)) for name in surplus if name and not is_good_name(name)]
     return rows, faults
+
+
+def _contradictions(cases: Iterable[Case], rows: dict[str, Case]) -> list[Fault]:
+    """Rows whose µm/px is that of none of the folders in which their section lies."""
+    known: dict[str, set[Resolution]] = defaultdict(set)
+    for case in cases:
+        if case.level:
+            known[case.name].add(level_resolution(case.level))
+    return [
+        fault(
+            "bad-cases",
+            CASES,
+            f"{name}: {row.resolution}, in a folder of {' or '.join(map(str, sorted(known[name])))}",
+            expected="the µm/px of the folder, or none",
+            hint="empty the column mpp; images of other µm/px belong into the layout plain",
+        )
+        for name, row in rows.items()
+        if row.resolution and known[name] and not any(row.resolution.same_as(level) for level in known[name])
+    ]
 
 
 def _complete(case: Case, row: Case | None) -> Case:

@@ -318,8 +318,8 @@ def _copy_sidecars(dataset: Dataset, levels: Sequence[str], out: Path) -> None:
     for name in SIDECARS:
         source = next((base / name for base in (dataset.root, dataset.root / "data") if (base / name).is_file()), None)
         if source is not None:
-            scaled = name == CASES and dataset.layout == "plain"
-            content = _scaled_cases(source, level_factor(levels[0])) if scaled else source.read_bytes()
+            factor = level_factor(levels[0]) if dataset.layout == "plain" else None
+            content = _scaled_cases(source, factor) if name == CASES else source.read_bytes()
             path = out / name
             if path.exists() and path.read_bytes() != content:
                 raise _occupied(path)
@@ -327,9 +327,10 @@ def _copy_sidecars(dataset: Dataset, levels: Sequence[str], out: Path) -> None:
                 partial.write_bytes(content)
 
 
-def _scaled_cases(path: Path, factor: int) -> bytes:
-    """``cases.csv`` with its µm per pixel multiplied; all other columns unchanged."""
-    columns, rows = read_columns(path, ("name", "mpp"))
+def _scaled_cases(path: Path, factor: int | None) -> bytes:
+    """``cases.csv`` with its µm per pixel multiplied, or emptied where folders tell it; all other columns unchanged."""
+    columns, rows = read_columns(path, ("name",))
     for row in rows:
-        row.update({key: f"{float(row[key]) * factor:.10g}" for key in ("mpp", "mpp_y") if row.get(key)})
+        stated = {key: row[key] for key in ("mpp", "mpp_y") if row.get(key)}
+        row.update({key: f"{float(text) * factor:.10g}" if factor else "" for key, text in stated.items()})
     return rows_text([columns, *(row.values() for row in rows)]).encode()

@@ -84,6 +84,14 @@ def make_split(
     for patient, split in fixed.items():
         balance.put(patient, split)
     free = {row.group for row in rows} - fixed.keys()
+    # Where nothing is left to draw, the splits are as they were wished.
+    if free and len(balance.strata) < len(balance.offered):
+        raise RefusedError(
+            "too few patients for a split in which no patient is in two splits",
+            got=f"{len(balance.strata)} patients",
+            expected=f"at least {len(balance.offered)} for {', '.join(balance.offered)}",
+            hint="add patients, or set a fraction to 0",
+        )
     order = sorted(free, key=lambda patient: (-balance.sections(patient), _shuffle_key(seed, patient)))
     for left, patient in zip(range(len(order), 0, -1), order, strict=True):
         balance.put(patient, balance.best(patient, left))
@@ -105,13 +113,6 @@ class _Balance:
         total = sum(self.strata.values(), Counter[str]())
         self.wished = {(split, stratum): fractions[split] * total[stratum] for split in SPLITS for stratum in total}
         self.placed: Counter[tuple[str, str]] = Counter()
-        if len(self.strata) < len(self.offered):
-            raise RefusedError(
-                "too few patients for a split in which no patient is in two splits",
-                got=f"{len(self.strata)} patients",
-                expected=f"at least {len(self.offered)} for {', '.join(self.offered)}",
-                hint="add patients, or set a fraction to 0",
-            )
 
     def sections(self, patient: str) -> int:
         """How many sections the patient has."""

@@ -21,7 +21,7 @@ from ntrm.core.labels import read_schema
 from ntrm.data.check import check_dataset, read_measurements
 from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.layouts import open_dataset
-from ntrm.data.split import read_split
+from ntrm.data.split_file import read_split
 from ntrm.evaluation.compare import compare
 from ntrm.evaluation.loaded_model import open_subject
 from ntrm.inference.mask_store import BandStore

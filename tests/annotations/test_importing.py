@@ -131,6 +131,13 @@ def test_patients_splits_and_resolutions_come_from_a_table(folders):
     ]
 
 
+def test_a_table_that_does_not_fit_the_slides_stops_before_anything_is_written(folders):
+    slides, marks, out = folders
+    with pytest.raises(DataError, match="match no slide"):
+        import_annotations(slides, marks, out, mpp=0.5, facts={"a": SlideFacts("P1"), "bb": SlideFacts("P1")})
+    assert not out.exists()
+
+
 def written(out):
     return {path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in out.glob("*s/*.png")}
 
@@ -139,11 +146,11 @@ def test_a_second_run_leaves_what_is_complete_and_redoes_what_changed(folders):
     slides, marks, out = folders
     import_annotations(slides, marks, out, mpp=0.5)
     before = written(out)
-    again = import_annotations(slides, marks, out, mpp=0.5, facts={"a": SlideFacts(patient="P7")})
+    again = import_annotations(slides, marks, out, mpp=0.5, facts={"a": SlideFacts(patient="P7"), "b": SlideFacts()})
     assert again.reused == ("a", "b")
     assert written(out) == before
     assert rows(out / "cases.csv")[0]["group"] == "P7"
-    import_annotations(slides, marks, out, mpp=0.5, facts={"a": SlideFacts(patient="=P7")})
+    import_annotations(slides, marks, out, mpp=0.5, facts={"a": SlideFacts(patient="=P7"), "b": SlideFacts()})
     assert rows(out / "cases.csv")[0]["group"] == "'=P7"
     assert {case.name: case.group for case in open_dataset(out)} == {"a": "=P7", "b": "b"}
     annotate(marks / "b.geojson", drawn("KER", box(20, 20, 60, 60)))

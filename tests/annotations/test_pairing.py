@@ -5,6 +5,7 @@ import pytest
 from ntrm.annotations.pairing import (
     SlideFacts,
     case_name,
+    check_facts,
     check_names,
     class_index,
     pair_files,
@@ -117,6 +118,8 @@ def test_tables(tmp_path):
         ("slide,mpp\na,500\n", RefusedError),
         ("", DataError),
         ("slide,patient,split\na,P,train\nb,P,test\n", DataError),
+        ("slide,patient\na.svs,P\nA.tif,Q\n", DataError),
+        ("slide,stain\na,HE\n", DataError),
     ],
 )
 def test_broken_tables_are_refused(tmp_path, text, error):
@@ -124,3 +127,35 @@ def test_broken_tables_are_refused(tmp_path, text, error):
     with pytest.raises(error) as caught:
         read_slide_facts(tmp_path / "t.csv")
     assert caught.value.expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "meant"),
+    [
+        ("slide,Patient,Split", "Patient: did you mean patient?"),
+        ("slide,split,patient_id", "patient_id: did you mean patient?"),
+        ("slide,split,group", "group: did you mean patient?"),
+        ("slide,patient,MPP", "MPP: did you mean mpp?"),
+        ("slide,stain", "correct the first line"),
+        ("patient,split", "correct the first line"),
+    ],
+)
+def test_a_column_that_is_almost_known_is_not_passed_over(tmp_path, columns, meant):
+    (tmp_path / "t.csv").write_text(f"{columns}\n")
+    with pytest.raises(DataError, match="wrong columns") as caught:
+        read_slide_facts(tmp_path / "t.csv")
+    assert caught.value.hint == meant
+
+
+def test_facts_cover_the_slides_and_nothing_else(tmp_path):
+    slides = touch(tmp_path / "slides", "A.svs", "b.svs", "alone.svs")
+    pairing = pair_files(slides, touch(tmp_path / "drawn", "a.geojson", "b.geojson"))
+    check_facts({}, pairing)
+    check_facts({"a": SlideFacts("P"), "b": SlideFacts(), "alone": SlideFacts("P")}, pairing)
+    check_facts({"a": SlideFacts(mpp=0.5)}, pairing)
+    with pytest.raises(DataError, match="match no slide") as caught:
+        check_facts({"a": SlideFacts("P"), "b": SlideFacts("P"), "c": SlideFacts("P")}, pairing)
+    assert caught.value.got == "c"
+    with pytest.raises(DataError, match="some slides only") as caught:
+        check_facts({"a": SlideFacts("P")}, pairing)
+    assert caught.value.got == "no row for b.svs"

@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from tests.data.broken import broken_plain, broken_queensland, sound_queensland
+from tests.data.broken import broken_plain, broken_queensland, sound_plain, sound_queensland
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import level_resolution
 from ntrm.data.image_files import image_size, write_image, write_rgb_mask
-from ntrm.data.split import read_split
+from ntrm.data.split_file import read_split
 
 runner = CliRunner()
 SMALL = "27"
@@ -49,6 +49,12 @@ def test_a_clean_dataset(tmp_path):
     assert result.exit_code == 0, result.output
     assert "clean" in result.stdout
     assert "10x: 2 sections at 6.7 µm/px" in result.stdout
+
+
+def test_pixels_that_are_not_square_show_both_sides(tmp_path):
+    sound_plain(tmp_path)
+    (tmp_path / "cases.csv").write_text("name,group,split,mpp,mpp_y\na,p,train,1,2\nb,q,val,0.5,\n")
+    assert "2 sections at 0.5, 1 × 2 µm/px" in check(tmp_path).stdout
 
 
 def test_every_fault_is_printed_for_people(tmp_path):

@@ -108,12 +108,23 @@ def test_path_tricks_in_cases_are_odd_names(tmp_path):
     assert found_in(check_dataset(tmp_path)) == {("bad-cases", "cases.csv"), ("odd-name", "cases.csv")}
 
 
-@pytest.mark.parametrize("name", ["a b", "a\x1b[31mb", "-rf", ".hidden", "ü", "a;b", "[red]", "x."])
+@pytest.mark.parametrize("name", ["a b", "a\x1b[31mb", "-rf", "ü", "a;b", "[red]", "x."])
 def test_odd_names_are_shown_harmlessly(tmp_path, name):
     save(sound_plain(tmp_path) / "Masks" / f"{name}.png", mask())
     odd = [finding for finding in check_dataset(tmp_path).faults if finding.code == "odd-name"]
     assert len(odd) == 1
     assert (odd[0].file + odd[0].found).isprintable()
+
+
+def test_hidden_files_are_passed_over(tmp_path):
+    root = sound_plain(tmp_path)
+    for name in ("Images/._a.png", "Masks/._a.png", "Images/.DS_Store"):
+        (root / name).write_bytes(b"\0\5\x16\7")
+    report = check_dataset(root)
+    assert report.clean
+    assert {(note.code, note.file) for note in report.notes if note.code != "missing-split"} == {
+        ("other-file", name) for name in ("Images/._a.png", "Masks/._a.png", "Images/.DS_Store")
+    }
 
 
 def test_links_are_followed_and_noted(tmp_path):

@@ -272,6 +272,23 @@ def test_a_palette_that_contradicts_the_indices_is_refused(folder):
     assert code_of(error) == "palette-order"
 
 
+@pytest.mark.parametrize("scale", [257, 256, 1])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_palette_of_a_tiff_counts_as_well(folder, scale, swapped):
+    colours = np.zeros((3, 256), np.uint16)
+    colours[:, : len(SKIN)] = SKIN.palette.T.astype(np.uint16) * scale
+    if swapped:
+        colours[:, :2] = colours[:, 1::-1]
+    indices = mask(classes=2)
+    tifffile.imwrite(folder / "mask.tif", indices, photometric="palette", colormap=colours)
+    if not swapped:
+        assert np.array_equal(read_mask(folder / "mask.tif", SKIN).mask, indices)
+        return
+    with pytest.raises(FaultError, match=r"index 0 \(EPI\) has the colour of GLD") as error:
+        read_mask(folder / "mask.tif", SKIN)
+    assert code_of(error) == "palette-order"
+
+
 @pytest.mark.parametrize(("strays", "allowed"), [(0, True), (20, True), (21, False)])
 def test_stray_colours_up_to_one_per_cent(folder, strays, allowed):
     colours = SKIN.colourise(mask(40, 50, classes=12))

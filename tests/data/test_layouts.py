@@ -146,6 +146,17 @@ def test_a_fault_at_another_resolution_does_not_matter(tmp_path):
         open_dataset(tmp_path, resolution="5x")
 
 
+def test_um_per_pixel_that_contradict_the_folder_are_a_fault(tmp_path):
+    sound_queensland(tmp_path)  # at 10x and 5x
+    table = tmp_path / "cases.csv"
+    for text in ("", "6.7", "3.3"):
+        table.write_text(f"name,group,split,mpp\nBCC_1,p,train,{text}\nSCC_2,q,test,\n")
+        assert {case.resolution for case in open_dataset(tmp_path, resolution="10x")} == {Resolution.square(6.7)}
+    table.write_text("name,group,split,mpp\nBCC_1,p,train,0.5\nSCC_2,q,test,\n")
+    with pytest.raises(DataError, match=r"BCC_1: 0.5 µm/px, in a folder of 3.35 µm/px or 6.7 µm/px"):
+        open_dataset(tmp_path)
+
+
 def test_an_unknown_level_lists_the_known_ones(tmp_path):
     with pytest.raises(UsageError, match="one of 10x, 5x"):
         open_dataset(sound_queensland(tmp_path), resolution="2x")
@@ -162,14 +173,25 @@ def test_a_split_file_replaces_the_splits(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "table", ["name,split\nBCC_1,val\nSCC_2,test\n", "name,group,split\nBCC_1,,val\nSCC_2,,test\n"]
+)
+def test_a_split_file_needs_no_groups(tmp_path, table):
+    sound_queensland(tmp_path)
+    (tmp_path / "mine.csv").write_text(table)
+    dataset = open_dataset(tmp_path, splits=tmp_path / "mine.csv")
+    assert {case.name: case.split for case in dataset} == {"BCC_1": "val", "SCC_2": "test"}
+
+
+@pytest.mark.parametrize(
     ("rows", "kind", "message"),
     [
-        ("BCC_1,p,val\n", DataError, "no row for BCC_2, IEC_1"),
-        ("BCC_1,p,val\nBCC_2,p,\nIEC_1,i,val\n", UsageError, "unknown split"),
-        ("BCC_1,p,val\nBCC_2,p,test\nIEC_1,i,val\n", RefusedError, "BCC_1-2: BCC_1 in val, BCC_2 in test"),
-        ("BCC_1,p,val\nBCC_2,p,val\nIEC_1,p,test\n", RefusedError, "p: BCC_1 in val, IEC_1 in test"),
+        ("BCC_1,p,val\n", RefusedError, "nothing about BCC_2, IEC_1"),
+        ("BCC_1,p,val\nBCC_2,p,\nIEC_1,i,val\n", DataError, "unknown split"),
+        ("BCC_1,p,val\nBCC_2,p,val\nIEC_1,i,val\nIEC_1,i,test\n", DataError, "mine.csv: sections listed twice"),
+        ("BCC_1,p,val\nBCC_2,p,test\nIEC_1,i,val\n", RefusedError, "BCC_1 in val and BCC_2 in test"),
+        ("BCC_1,p,val\nBCC_2,p,val\nIEC_1,p,test\n", RefusedError, "patient p is in two splits"),
         # Sections 1 and 2 are one patient, whatever the file calls them.
-        ("BCC_1,p,val\nBCC_2,q,test\nIEC_1,i,val\n", RefusedError, "BCC_1-2: BCC_1 in val"),
+        ("BCC_1,p,val\nBCC_2,q,test\nIEC_1,i,val\n", RefusedError, "patient BCC_1-2 is in two splits"),
     ],
 )
 def test_an_unusable_split_file_is_refused(tmp_path, rows, kind, message):

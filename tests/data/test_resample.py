@@ -20,7 +20,7 @@ from ntrm.core.mpp import Resolution, level_resolution
 from ntrm.data import resample
 from ntrm.data.image_files import read_image, read_mask, write_image, write_indexed_mask
 from ntrm.data.layouts import open_dataset
-from ntrm.data.resample import area_average, area_weights, majority_vote, resample_dataset, shrunk_length
+from ntrm.data.resample import RECORD, area_average, area_weights, majority_vote, resample_dataset, shrunk_length
 
 SIDES = st.integers(1, 14)
 FACTORS = st.sampled_from(
@@ -217,15 +217,39 @@ def test_an_interrupted_run_goes_on(tmp_path, seed):
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.tif")} == times
 
 
+def test_what_came_from_a_source_that_has_changed_is_written_anew(tmp_path, seed):
+    root, out = tmp_path / "in", tmp_path / "out"
+    write_queensland(root, seed, base="")
+    resample_dataset(root, ["4x", "10x"], out)
+    write_queensland(root, seed + 1, base="", names=("BCC_1",))
+    again = resample_dataset(root, ["4x", "10x"], out)
+    assert (again.written, again.skipped) == (4, 4)
+    resample_dataset(root, ["4x", "10x"], tmp_path / "fresh")
+    assert snapshot(out) == snapshot(tmp_path / "fresh")
+    assert resample_dataset(root, ["4x", "10x"], out).written == 0
+
+
+def test_a_file_without_a_record_is_left_alone(tmp_path, seed):
+    root, out = tmp_path / "in", tmp_path / "out"
+    write_queensland(root, seed, base="")
+    resample_dataset(root, ["4x"], out)
+    (out / RECORD).unlink()
+    for change in (1, 2):
+        write_queensland(root, seed + change, base="")
+        assert resample_dataset(root, ["4x"], out).written == 0
+
+
 def test_tables_travel_along(tmp_path, seed):
     write_queensland(tmp_path / "in", seed, base="")
     tables = {
-        "cases.csv": "name,group,split\nBCC_1,p,train\nSCC_7,q,test\n",
+        "cases.csv": "name,group,split,mpp\nBCC_1,p,train,\nSCC_7,q,test,\n",
         "measurements.csv": "name,clearance_um,depth_um\nBCC_1,100,20\n",
         "truth.json": "{}\n",
     }
     for name, text in tables.items():
         (tmp_path / "in" / name).write_text(text)
+    # What fits the folder 2x would contradict those that are derived.
+    (tmp_path / "in/cases.csv").write_text(tables["cases.csv"].replace("train,", "train,1.34"))
     resample_dataset(tmp_path / "in", ["10x"], tmp_path / "out")
     assert {name: (tmp_path / "out" / name).read_text() for name in tables} == tables
     assert [case.split for case in open_dataset(tmp_path / "out")] == ["train", "test"]

@@ -133,7 +133,7 @@ def test_splits_patients_and_mpp_are_told(tmp_path):
     stats = dataset_stats(Dataset(tmp_path, "plain", SKIN, tuple(cases)))
     document = stats.as_dict()
     assert list(document["splits"].items()) == [("train", 1), ("test", 2)]
-    assert (document["patients"], document["without_mask"]) == (2, 1)
+    assert (document["patients"], document["masks"]) == (2, 3)
     assert document["mpp"] == pytest.approx({"min": 0.5, "median": 0.5, "max": 0.7})
     assert stats.headline.startswith("3 sections · 0.5 to 0.7 µm/px · 192 labelled pixels")
 

@@ -8,7 +8,7 @@ from tests.evaluation.small import ByColour, count, draw_mask, of_test, schema_o
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
-from ntrm.data.split import open_splits
+from ntrm.data.split import image_hash, open_splits
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.inference.sliding_window import Stitching
@@ -127,6 +127,18 @@ def test_a_split_file_decides(data, tmp_path, sections):
     (tmp_path / "split.csv").write_text("name,group,split\n" + rows)
     found = evaluate(ByColour(), data, None, splits=tmp_path / "split.csv", device="cpu")
     assert [section.name for section in found.sections] == ["training"]
+
+
+def test_sections_that_were_trained_on_are_told(data, tmp_path):
+    parts = open_splits(data)
+    network = ByColour().describe(trained_on=tuple(map(image_hash, parts["train"])))
+    assert evaluate(network, data, None, device="cpu").as_dict()["notes"] == []
+    assert evaluate(network, data, None, split="train", device="cpu").notes == ()
+    rows = [f"{case.name},{'test' if case.split == 'train' else 'train'}" for case in parts.dataset]
+    (tmp_path / "other.csv").write_text("\n".join(["name,split", *rows]))
+    (note,) = evaluate(network, data, None, splits=tmp_path / "other.csv", device="cpu").as_dict()["notes"]
+    assert note.startswith("the model was trained on 1 of 1 section (training)")
+    assert evaluate(ByColour(), data, None, splits=tmp_path / "other.csv", device="cpu").notes == ()
 
 
 def test_robustness_starts_from_the_scores_themselves(data):

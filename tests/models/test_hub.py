@@ -59,9 +59,17 @@ def replace_weights(folder, content):
 def test_everything_that_describes_the_network_comes_back(tmp_path):
     described = {"mpp": 3.35, "window": 512, "name": "skin", "version": "1.2", "licence": "MIT", "data": "abc"}
     network = create("ntrm-control", SKIN, width=0.125)
-    network.describe(**described, temperature=1.5, mean=(0.1, 0.2, 0.3))
+    network.describe(**described, temperature=1.5, mean=(0.1, 0.2, 0.3), trained_on=("0a", "1b"))
     network.save_pretrained(tmp_path)
     assert load(tmp_path).config == network.config
+
+
+def test_a_model_that_does_not_say_what_it_was_trained_on_is_read(tmp_path):
+    create("ntrm-control", width=0.125).save_pretrained(tmp_path)
+    document = json.loads((tmp_path / CONFIG).read_text())
+    assert document.pop("trained_on") == []
+    (tmp_path / CONFIG).write_text(json.dumps(document))
+    assert load(tmp_path).config.trained_on == ()
 
 
 def test_the_card_names_the_classes_and_the_weights(tmp_path):

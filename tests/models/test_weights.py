@@ -78,6 +78,13 @@ def test_imagenet_weights_are_found_by_name(no_weights):
     assert find_weights("imagenet", "resnet18") == path
 
 
+@pytest.mark.parametrize("file", ["vgg16_bn-6c64b313.pth", "vgg16-imagenet.safetensors"])
+def test_plain_vgg_is_not_taken_for_that_with_norms(no_weights, file):
+    write(no_weights / "vgg16-397923af.pth", {"a": torch.zeros(1)})
+    path = write(no_weights / file, {"a": torch.zeros(1)})
+    assert find_weights("imagenet", "vgg16") == path
+
+
 def test_the_folder_can_be_named_or_is_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("NTRM_WEIGHTS", str(tmp_path))
     assert weights_folder() == tmp_path

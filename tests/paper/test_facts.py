@@ -1,5 +1,6 @@
 import json
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from PIL import Image
 
 from ntrm.core.errors import DataError, UsageError
+from ntrm.core.labels import LabelSchema
 from ntrm.data.split import open_splits
 from ntrm.paper import facts
 from ntrm.paper.facts import check_room, choose_levels, expect_facts, gather_facts, is_phantom, recall_facts
@@ -36,6 +38,9 @@ def test_what_is_known_is_not_read_again_until_a_file_changes(stripes, tmp_path,
     assert gather_facts(open_splits(data, resolution="10x"), "10x", RECIPE, memory) == first
     dataset = open_splits(data, resolution="10x").dataset
     assert recall_facts(memory, dataset, load_recipe("fast", {"window": 32, "overlap": 0})) is None
+    swapped = [replace(tissue, rgb=(tissue.index, 0, 0)) for tissue in dataset.schema.tissues]
+    assert recall_facts(memory, replace(dataset, schema=LabelSchema(tuple(swapped))), RECIPE) is None
+    assert recall_facts(memory, dataset, RECIPE) == first
     image = data / "10x" / "Images" / "BCC_1.tif"
     image.write_bytes(image.read_bytes() + b"\0")
     assert recall_facts(memory, dataset, RECIPE) is None

@@ -121,6 +121,7 @@ def test_ablation_compares_each_factor_with_its_control_and_with_ntrm(results):
     table = result_tables.ablation_table(results)
     rows = {row[0]: dict(zip(table.header, row, strict=True)) for row in table.rows}
     assert next(iter(rows)) == "NTRM"
+    assert rows["NTRM"]["what it means"] == "the paper's letter"
     assert list(rows)[-2:] == ["control", "control coarse d2"]
     plan = results.plan
     mean = {row.factor.name: results.metric(row.variant, *result_tables.IOU).mean for row in plan.ablation}
@@ -134,6 +135,12 @@ def test_ablation_compares_each_factor_with_its_control_and_with_ntrm(results):
     assert rows["NTRM"]["IoU minus NTRM, points"] is None
     assert rows["control"]["IoU minus control, points"] is None
     assert matched["coarse d2"] != matched["masks soft"]
+
+
+def test_the_ablation_names_the_options_that_were_given(tmp_path):
+    results = read(tmp_path, tiny_plan(options={"layer": "sum", "width": 0.5}))  # none of its runs is there
+    first = result_tables.ablation_table(results).rows[0]
+    assert first[:2] == ("NTRM", "the paper's, with layer sum, width 0.5")
 
 
 def test_runs_that_failed_say_so_and_the_others_stay(tmp_path, random):

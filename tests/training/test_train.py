@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from tests.training.small_data import ROWS, Tiny, small_recipe, train_small, weights, write_small
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.data.split import image_hash, open_splits
 from ntrm.evaluation.loaded_model import open_subject
 from ntrm.familiarity import build
 from ntrm.models.hub import load
@@ -88,6 +89,16 @@ def test_few_sections_and_a_model_to_start_from(train, finished):
     assert second.provenance["encoder_init"] == "model"
     assert second.provenance["sections"] == 1
     assert second.epochs == pytest.approx(2 / 3)  # one section has half of the windows
+
+
+def test_a_model_remembers_what_it_and_its_start_were_trained_on(train, data, finished):
+    parts = open_splits(data)
+    both = {image_hash(case) for case in parts["train"]}
+    assert set(load(finished.model).config.trained_on) == both
+    assert len(both) == 2
+    second = train(init=finished.model, sections=1, changes={"steps": 2})
+    assert set(load(second.model).config.trained_on) == both
+    assert len(load(train("one", sections=1, changes={"steps": 2}).model).config.trained_on) == 1
 
 
 # --- the reference of the training sections ---

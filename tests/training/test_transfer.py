@@ -14,6 +14,7 @@ from ntrm.core.labels import SKIN, LabelSchema, Tissue
 from ntrm.models import weights as weights_module
 from ntrm.models.encoders import ResNetEncoder
 from ntrm.models.registry import ARCHITECTURES, create
+from ntrm.training import transfer
 from ntrm.training.recipe import load_recipe
 from ntrm.training.transfer import InitReport, build_network, class_axes, find_transfer
 
@@ -248,11 +249,21 @@ def test_imagenet_without_a_file_is_refused(folder, monkeypatch):
         build_network("unet-resnet18", SKIN, options={}, recipe=with_weights("imagenet"))
 
 
-@pytest.mark.parametrize("source", ["auto", "imagenet"])
-def test_a_damaged_file_is_refused_rather_than_passed_over(source, folder):
+def test_a_damaged_file_is_refused_or_told_with_random_weights(folder, random_unet):
     (folder / "resnet18-imagenet1k-v1.safetensors").write_bytes(b"12345678")
     with pytest.raises(DataError, match="cannot read weights"):
-        build_network("unet-resnet18", SKIN, options={}, recipe=with_weights(source))
+        build_network("unet-resnet18", SKIN, options={}, recipe=with_weights("imagenet"))
+    network, report = built("unet-resnet18", SKIN, options={}, recipe=with_weights("auto"), seed=7)
+    assert report.encoder == "scratch"
+    assert "encoder from scratch: cannot read weights from" in report.notes[0]
+    assert same(random_unet, network.state_dict())
+
+
+def test_a_file_that_does_not_fit_is_told_with_random_weights(folder, random_unet):
+    save_file({"conv1.weight": torch.zeros(64, 3, 3, 3)}, folder / "resnet18-other.safetensors")
+    network, report = built("unet-resnet18", SKIN, options={}, recipe=with_weights("auto"), seed=7)
+    assert "does not fit the encoder resnet18" in report.notes[0]
+    assert same(random_unet, network.state_dict())
 
 
 def test_weights_can_be_given_as_a_file(tmp_path, seed):
@@ -292,6 +303,17 @@ def test_a_trained_model_is_taken_over_whole(model, seed):
     # It is a new model in all but what its features need.
     assert (network.config.mean, network.config.std) == ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
     assert (network.config.mpp, network.config.name, network.config.temperature) == (None, "", 1.0)
+
+
+@pytest.mark.parametrize("source", ["auto", "imagenet"])
+def test_no_weights_are_looked_for_where_the_model_fills_the_encoder(model, source, seed, monkeypatch):
+    trained, folder = model
+    monkeypatch.setattr(transfer, "_fill_encoder", lambda *_arguments: pytest.fail("looked for weights"))
+    network, report = built(
+        "ntrm-paper", schema_of(("a", "b", "c")), options=THIN, recipe=with_weights(source), init=folder, seed=seed
+    )
+    assert report.encoder == "model"
+    assert same(trained.state_dict(), network.state_dict())
 
 
 def test_classes_are_matched_by_name_and_reported(model, seed):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ntrm.annotations.pairing import Pair, SlideFacts, check_names, class_index, pair_files
+from ntrm.annotations.pairing import Pair, SlideFacts, check_facts, check_names, class_index, pair_files
 from ntrm.annotations.qupath import Annotation, read_annotations
 from ntrm.annotations.rasterise import AnnotationGrid, paint, read_grid
 from ntrm.annotations.record import ImportedDataset, ImportedSlide, ImportOptions, input_sha256
@@ -97,6 +97,7 @@ def import_annotations(
     """
     options = ImportOptions(schema, check_names(names or {}, schema), mpp, target_mpp, margin_um)
     pairing = pair_files(slides, annotations)
+    check_facts(facts or {}, pairing)
     dataset = ImportedDataset(out, options)
     imported, reused, failures = [], [], []
     for pair in progress.track(pairing.pairs, len(pairing.pairs), "importing"):

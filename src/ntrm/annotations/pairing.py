@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ntrm.annotations import qupath
-from ntrm.core.errors import DataError, UsageError, choices_error
+from ntrm.core.errors import PATIENT, DataError, UsageError, choices_error, some
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.data.csv_tables import number, patient_faults, read_table
+from ntrm.data.csv_tables import number, patient_faults, read_columns, read_table
 from ntrm.data.dataset import SPLITS
 from ntrm.wsi.slide_names import SUFFIXES
 
@@ -141,16 +141,65 @@ def read_names(path: Path) -> dict[str, str]:
     return {row["from"]: row["to"] for row in read_table(path, ("from", "to"))}
 
 
+FACTS = ("patient", "split", "mpp")
+"""Columns of the table of slides besides ``slide``; each may be left out, but not all."""
+
+
 def read_slide_facts(path: Path) -> dict[str, SlideFacts]:
     """Patient, split and µm/px by case name, from a CSV with a column slide and any of patient, split, mpp."""
-    facts = {}
-    for row in read_table(path, ("slide",)):
+    columns, rows = read_columns(path, ("slide",))
+    _check_columns(path, columns)
+    facts: dict[str, SlideFacts] = {}
+    for row in rows:
         split, mpp = row.get("split", ""), row.get("mpp", "")
         if split and split not in SPLITS:
             raise choices_error(f"{path.name}: unknown split of {row['slide']}", split, SPLITS)
         value = Resolution.square(number(mpp)).x if mpp else None
-        facts[case_name(Path(row["slide"])).lower()] = SlideFacts(row.get("patient", ""), split, value)
+        name = case_name(Path(row["slide"])).lower()
+        if name in facts:
+            raise DataError(
+                f"{path.name}: two rows for one slide",
+                got=row["slide"],
+                expected="one row per slide, whatever the ending of its name",
+                hint="remove one of them",
+            )
+        facts[name] = SlideFacts(row.get("patient", ""), split, value)
     torn = patient_faults(path.name, [(name, f.patient or name, f.split or None) for name, f in facts.items()])
     if torn:
         raise DataError(f"{path.name}: a patient in two splits", got=torn[0].found, expected=torn[0].expected)
     return facts
+
+
+def _check_columns(path: Path, columns: Sequence[str]) -> None:
+    """A column that is almost one of ours must not be passed over: without its patients, slides leak between splits."""
+    meant = {**dict.fromkeys((*PATIENT, "group"), "patient"), "split": "split", "mpp": "mpp"}
+    almost = {column: meant[column.lower()] for column in columns if column.lower() in meant and column not in FACTS}
+    wrong = next((column for column, known in almost.items() if known not in columns), None)
+    if wrong is not None or not set(FACTS).intersection(columns):
+        raise DataError(
+            f"{path.name} has the wrong columns",
+            got=", ".join(columns),
+            expected=f"slide and any of {', '.join(FACTS)}",
+            hint=f"{wrong}: did you mean {almost[wrong]}?" if wrong is not None else "correct the first line",
+        )
+
+
+def check_facts(facts: Mapping[str, SlideFacts], pairing: Pairing) -> None:
+    """Refuse facts about slides that are not there, and slides without a row where patients are told."""
+    names = {pair.name.lower(): pair.slide.name for pair in pairing.pairs}
+    strange = sorted(facts.keys() - names.keys() - {case_name(slide).lower() for slide in pairing.slides_alone})
+    if strange:
+        raise DataError(
+            "rows of the table of slides match no slide",
+            got=some(strange),
+            expected="rows about slides that are there",
+            hint="correct the names in its column slide, or remove the rows",
+        )
+    missing = sorted(slide for name, slide in names.items() if name not in facts)
+    if missing and any(fact.patient for fact in facts.values()):
+        raise DataError(
+            "the table of slides tells the patients of some slides only",
+            got=f"no row for {some(missing)}",
+            expected="a row for every slide, or a patient could come into two splits",
+            hint="add the rows, with an empty cell for a patient of its own",
+        )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ntrm.annotations.importing import ImportReport
     from ntrm.data.check import CheckReport, LevelSummary
     from ntrm.data.faults import Fault
-    from ntrm.data.split import Split
+    from ntrm.data.split_file import Split
     from ntrm.data.stats import DatasetStats
 
 
@@ -116,7 +116,7 @@ def _show_check(out: RichConsole, report: CheckReport) -> None:
 
 def _show_level(out: RichConsole, level: LevelSummary, what: str) -> None:
     name = f"{level.level}: " if level.level else ""
-    mpp = ", ".join(f"{value:g}" for value in level.mpp) or "unknown"
+    mpp = ", ".join(str(known).removesuffix(" µm/px") for known in level.resolutions) or "unknown"
     small, large = (f"{width} × {height}" for height, width in (level.smallest, level.largest))
     sizes = small if small == large else f"{small} to {large}"
     out.print(f"{name}{level.cases} {what} at {mpp} µm/px, {sizes} pixels")

@@ -67,6 +67,8 @@ def evaluate(
     )
     document = result.as_dict()
     console.result(document, lambda to: _show_scores(document, to))
+    for note in result.notes:
+        console.note(f"warning: {note}")
     console.note(f"written: {out}")
 
 

@@ -84,6 +84,16 @@ def did_you_mean(got: str, names: Sequence[str]) -> str:
     return next((f"did you mean {name}?" for name in names if close and name.lower() == close[0]), "")
 
 
+def some(names: Sequence[str], limit: int = 5) -> str:
+    """The first names of a list that may be long.
+
+    >>> some(["a", "b", "c"], limit=2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
 def check_number(what: str, value: object, low: float, high: float, *, whole: bool = False) -> None:
     """Refuse what is no number (``whole``: no whole number) between ``low`` and ``high``.
 
@@ -104,22 +114,22 @@ PATIENT = ("patient", "patient_id", "patientid", "case_id", "subject")
 """Other common names of the column ``group`` of cases.csv."""
 
 
-def columns_hint(columns: Sequence[str]) -> str:
+def columns_hint(columns: Sequence[str], needed: Sequence[str]) -> str:
     r"""Hint for a CSV table whose first line was read as these columns.
 
-    >>> columns_hint(["name;group"])
+    >>> columns_hint(["name;group"], ["name", "group"])
     'save it with commas between the cells, not semicolons, and with points in numbers (0.5)'
-    >>> columns_hint(["name\tgroup"])[:52]
+    >>> columns_hint(["name\tgroup"], ["name", "group"])[:52]
     'save it with commas between the cells, not tabs, and'
-    >>> columns_hint(["nam", "group"])
+    >>> columns_hint(["nam", "group"], ["name", "group"])
     'correct the first line'
-    >>> columns_hint(["name", "patient_id", "split"])
+    >>> columns_hint(["name", "patient_id", "split"], ["name", "group", "split"])
     'name the column patient_id group: it says which sections come from one patient'
     """
     for between, name in ((";", "semicolons"), ("\t", "tabs")):
         if any(between in column for column in columns):
             return f"save it with commas between the cells, not {name}, and with points in numbers (0.5)"
     patient = next((column for column in columns if column.lower() in PATIENT), None)
-    if patient is not None and "group" not in columns:
+    if patient is not None and "group" in needed and "group" not in columns:
         return f"name the column {patient} group: it says which sections come from one patient"
     return "correct the first line"

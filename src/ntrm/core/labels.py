@@ -229,12 +229,13 @@ def read_schema(path: Path) -> LabelSchema:
             columns, *cells = [*read_rows(stream, strip=True)] or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read {path}", got=error, hint="write it with columns index,name,r,g,b") from error
-    if not {"index", "name", "r", "g", "b"} <= set(columns):
+    needed = ("index", "name", "r", "g", "b")
+    if not set(needed) <= set(columns):
         raise DataError(
             f"{path} has the wrong columns",
             got=", ".join(columns) or "an empty file",
             expected="columns index,name,r,g,b with whole numbers",
-            hint=columns_hint(columns),
+            hint=columns_hint(columns, needed),
         )
     rows = [by_column(columns, row) for row in cells]
     try:

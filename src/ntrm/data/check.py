@@ -16,7 +16,7 @@ import numpy as np
 
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema
-from ntrm.core.mpp import level_factor
+from ntrm.core.mpp import Resolution, level_factor
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.csv_tables import fault_of, number, read_table
@@ -188,7 +188,9 @@ class LevelSummary:
     level: str
     cases: int
     mpp: tuple[float, ...]
-    """The µm/px that occur, in ascending order."""
+    """The µm/px that occur, in ascending order; the mean of x and y where pixels are not square."""
+    resolutions: tuple[Resolution, ...]
+    """The same, along x and y."""
     smallest: tuple[int, int]
     """(height, width) of the case with the fewest pixels."""
     largest: tuple[int, int]
@@ -333,8 +335,9 @@ def _summarise_levels(survey: Survey, outcomes: list[Inspection]) -> tuple[Level
     for level in dict.fromkeys(case.level for case in survey.cases):
         pairs = [(c, o) for c, o in zip(survey.cases, outcomes, strict=True) if c.level == level]
         sizes = sorted((o.size for _, o in pairs if o.size), key=lambda size: (size[0] * size[1], size)) or [(0, 0)]
-        mpp = sorted({c.resolution.mean for c, _ in pairs if c.resolution})
-        summaries.append(LevelSummary(level, len(pairs), tuple(mpp), smallest=sizes[0], largest=sizes[-1]))
+        known = tuple(sorted({c.resolution for c, _ in pairs if c.resolution}, key=lambda found: (found.mean, found)))
+        mpp = tuple(sorted({resolution.mean for resolution in known}))
+        summaries.append(LevelSummary(level, len(pairs), mpp, known, smallest=sizes[0], largest=sizes[-1]))
     return tuple(summaries)
 
 

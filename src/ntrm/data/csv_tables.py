@@ -49,7 +49,7 @@ def read_columns(
             f"{path.name} has the wrong columns",
             got=", ".join(columns) or "an empty file",
             expected=f"columns {','.join(needed)}, each once, none without a name",
-            hint=columns_hint(columns),
+            hint=columns_hint(columns, needed),
         )
     wide = next((line for line, row in enumerate(rows, start=2) if any(row[len(columns) :])), None)
     if wide is not None:

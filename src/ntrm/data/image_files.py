@@ -27,7 +27,7 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 
 from ntrm.core.io import whole_file
-from ntrm.core.labels import IGNORE, RGB, DecodedMask, LabelSchema, Mask
+from ntrm.core.labels import IGNORE, RGB, DecodedMask, LabelSchema, Mask, rgb_of
 from ntrm.core.mpp import Resolution
 from ntrm.data.faults import FaultError
 
@@ -278,12 +278,11 @@ def _limited_header(path: Path, max_pixels: int) -> Header:
 
 
 def _decode(path: Path, header: Header) -> tuple[Pixels, list[RGB]]:
-    """Pixels as they are stored, and the palette of an indexed PNG."""
+    """Pixels as they are stored, and the palette of an indexed PNG or TIFF."""
     check_complete(path, header)
-    palette: list[RGB] = []
     with decoding(path):
         if header.kind == TIFF:
-            pixels = _read_tiff(path)
+            pixels, palette = _read_tiff(path)
         else:
             pixels, palette = _with_pillow(PngImageFile if header.kind == PNG else JpegImageFile, path)
     channels = {RGB8: (3,), RGBA8: (4,)}.get(header.pixels, ())
@@ -300,18 +299,28 @@ def _with_pillow(plugin: type[PngImageFile | JpegImageFile | TiffImageFile], pat
         return np.array(image), [(flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)]
 
 
-def _read_tiff(path: Path) -> Pixels:
+def _read_tiff(path: Path) -> tuple[Pixels, list[RGB]]:
     with open_tiff_page(path) as page:
+        palette = _tiff_palette(page)
         try:
             pixels = page.asarray()
         except ValueError as error:
             # Without imagecodecs tifffile knows few compressions; Pillow brings its own libtiff.
             if "imagecodecs" not in str(error):
                 raise
-            return _with_pillow(TiffImageFile, path)[0]
+            return _with_pillow(TiffImageFile, path)[0], palette
         if page.axes == "SYX":
             pixels = np.moveaxis(pixels, 0, -1)
-    return cast(Pixels, np.ascontiguousarray(pixels))
+    return cast(Pixels, np.ascontiguousarray(pixels)), palette
+
+
+def _tiff_palette(page: Any) -> list[RGB]:
+    colours = np.asarray(page.colormap)
+    if page.photometric != tifffile.PHOTOMETRIC.PALETTE or colours.shape != (3, 256) or colours.dtype.kind != "u":
+        return []
+    # 16-bit numbers, in which some programs write 8-bit ones; libtiff tells them apart in this way, too.
+    shift = 8 if colours.max() > 255 else 0
+    return [rgb_of(colour) for colour in (colours >> shift).T]
 
 
 def _by_palette(path: Path, pixels: Pixels, schema: LabelSchema) -> DecodedMask:

@@ -13,11 +13,12 @@ from typing import NamedTuple
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
-from ntrm.core.mpp import level_factor, level_resolution
-from ntrm.data.csv_tables import fault_of, is_good_name, patient_faults, read_cases, read_table
-from ntrm.data.dataset import SPLITS, Case, Dataset
+from ntrm.core.mpp import Resolution, level_factor, level_resolution
+from ntrm.data.csv_tables import fault_of, is_good_name, read_cases
+from ntrm.data.dataset import Case, Dataset
 from ntrm.data.faults import Fault, fault
 from ntrm.data.image_files import RGB8, read_header
+from ntrm.data.split_file import read_split
 
 SKIN_GROUPS = {
     "BCC": "1-2 5-6 7-8 11-12 19-20-21 23-24 25-26 27-28 33-34 37-38 40-41 46-47 55-56 60-61 83-84",
@@ -219,6 +220,8 @@ def _odd_entry(survey: Survey, path: Path) -> list[Fault]:
     file = survey.relative(path)
     if path.name.startswith(PARTIAL):
         return [fault("partial-file", file, "passed over")]
+    if path.name.startswith("."):
+        return [fault("other-file", file, "a hidden file")]
     if path.suffix.lower() not in SUFFIXES or path.is_dir():
         known = path.parent == survey.root and path.name in {CLASSES, CASES, MEASUREMENTS}
         return [] if known else [fault("other-file", file, "a folder" if path.is_dir() else f"a {path.suffix} file")]
@@ -266,6 +269,7 @@ def _add_rows(survey: Survey) -> None:
         survey.faults += faults
     elif plain:
         survey.faults += [fault(code, CASES, "no such file") for code in ("bad-cases", "no-mpp")]
+    survey.faults += _contradictions(survey.cases, rows)
     survey.cases = [_complete(case, rows.get(case.name)) for case in survey.cases]
     if survey.layout == "masks" and any(case.resolution is None for case in survey.cases):
         survey.faults.append(fault("no-mpp", CASES, "masks without µm/px: enough for statistics", severity="note"))
@@ -281,6 +285,25 @@ def _read_rows(path: Path, names: set[str], *, mpp_needed: bool) -> tuple[dict[s
     faults += lacking + [fault("bad-cases", path.name, f"row {name!r} without a file") for name in surplus]
     faults += [fault("odd-name", path.name, repr(name)) for name in surplus if name and not is_good_name(name)]
     return rows, faults
+
+
+def _contradictions(cases: Iterable[Case], rows: dict[str, Case]) -> list[Fault]:
+    """Rows whose µm/px is that of none of the folders in which their section lies."""
+    known: dict[str, set[Resolution]] = defaultdict(set)
+    for case in cases:
+        if case.level:
+            known[case.name].add(level_resolution(case.level))
+    return [
+        fault(
+            "bad-cases",
+            CASES,
+            f"{name}: {row.resolution}, in a folder of {' or '.join(map(str, sorted(known[name])))}",
+            expected="the µm/px of the folder, or none",
+            hint="empty the column mpp; images of other µm/px belong into the layout plain",
+        )
+        for name, row in rows.items()
+        if row.resolution and known[name] and not any(row.resolution.same_as(level) for level in known[name])
+    ]
 
 
 def _complete(case: Case, row: Case | None) -> Case:
@@ -311,8 +334,8 @@ REFUSED = {"no-mpp", "patient-split"}
 def open_dataset(root: Path, *, resolution: str | None = None, splits: Path | None = None) -> Dataset:
     """Cases of a dataset folder, with patient, split and µm/px; no image is decoded.
 
-    ``resolution`` (``10x``) keeps one folder of the queensland layout. ``splits`` is an existing split file
-    (name,group,split) whose splits replace those of the dataset; names it has beyond the dataset's do not matter.
+    ``resolution`` (``10x``) keeps one folder of the queensland layout. ``splits`` is an existing split file (as
+    ``read_split`` reads it) whose splits replace those of the dataset; names it has beyond the dataset's do not matter.
     What cannot be used safely is refused, with the first faults named.
     """
     survey = survey_dataset(Path(root))
@@ -324,10 +347,10 @@ def open_dataset(root: Path, *, resolution: str | None = None, splits: Path | No
     cases = tuple(case for case in survey.cases if resolution in (None, case.level))
     if splits is not None:
         faults = [finding for finding in faults if finding.code != "patient-split"]
-        cases = _with_splits(cases, Path(splits))
     if faults or survey.schema is None:
         raise _refusal(survey, faults)
-    return Dataset(root=survey.root, layout=survey.layout, schema=survey.schema, cases=cases)
+    dataset = Dataset(root=survey.root, layout=survey.layout, schema=survey.schema, cases=cases)
+    return dataset if splits is None else read_split(Path(splits)).apply(dataset)
 
 
 def _matters(finding: Fault, other_levels: set[str]) -> bool:
@@ -345,26 +368,3 @@ def _refusal(survey: Survey, faults: list[Fault]) -> NtrmError:
         expected=faults[0].expected,
         hint=f"run `ntrm data check {survey.root}` for all faults and how to fix them",
     )
-
-
-def _with_splits(cases: tuple[Case, ...], path: Path) -> tuple[Case, ...]:
-    rows = {row["name"]: row for row in read_table(path, ("name", "group", "split"))}
-    missing = [case.name for case in cases if case.name not in rows]
-    if missing:
-        raise DataError(
-            f"{path} does not cover the dataset",
-            got=f"no row for {', '.join(missing[:_SHOWN])}" + (" …" if len(missing) > _SHOWN else ""),
-            expected="a row for every section",
-            hint="split the dataset again with `ntrm data split`",
-        )
-    unknown = sorted({row["split"] for row in rows.values()} - {*SPLITS})
-    if unknown:
-        raise choices_error(f"unknown split in {path}", ", ".join(map(repr, unknown)), SPLITS)
-    chosen = tuple(replace(case, split=rows[case.name]["split"]) for case in cases)
-    # The file's own idea of a patient counts as well as the dataset's: neither may be torn apart.
-    for grouping in ([c.group for c in chosen], [rows[c.name]["group"] for c in chosen]):
-        torn = patient_faults(path.name, [(c.name, g, c.split) for c, g in zip(chosen, grouping, strict=True)])
-        if torn:
-            first = torn[0]
-            raise RefusedError(f"{path}: {first.title}", got=first.found, expected=first.expected, hint=first.hint)
-    return chosen

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.io import remove_partials, rows_text, whole_file
+from ntrm.core.io import read_object, remove_partials, rows_text, sha256_of, whole_file, write_json
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.links import ranges
 from ntrm.core.mpp import Resolution, level_factor
@@ -144,6 +144,10 @@ SIDECARS = (CLASSES, CASES, MEASUREMENTS, "truth.json")
 """Files that hold at every resolution (lengths in them are µm) and are copied."""
 
 
+RECORD = ".resampled.json"
+"""SHA-256 of the source of each file that was derived, by its path."""
+
+
 @dataclass(frozen=True)
 class ResampleResult:
     """What was done."""
@@ -187,7 +191,8 @@ def resample_dataset(
 
     In the layout queensland a level is a downsample factor of the originals, and each section is derived from
     its finest level present. In the layout plain a level is a factor of the images as they are, and there can
-    be only one. Files that are there already are left alone, so that an interrupted run goes on.
+    be only one. Files that are there already are left alone, so that an interrupted run goes on, but for those
+    whose source has changed since.
     """
     if not isinstance(dataset, Dataset):
         dataset = open_dataset(dataset)
@@ -197,6 +202,7 @@ def resample_dataset(
     for folder in {target.path.parent for task in tasks for target in task.targets}:
         remove_partials(folder)
     _copy_sidecars(dataset, levels, out)
+    _remove_stale(tasks, out)
     written = sum(progress.track(parallel_map(_run, tasks, jobs), len(tasks), "resampling"))
     wanted = sum(len(task.targets) for task in tasks)
     return ResampleResult(out, tuple(levels), len(cases), written, skipped=wanted - written)
@@ -257,6 +263,24 @@ def _target(case: Case, level: str, path: Path) -> _Target:
     return _Target(path, factor, case.resolution.downsampled(float(factor)))
 
 
+def _remove_stale(tasks: Sequence[_Task], out: Path) -> None:
+    """Remove what was derived from another source, and note what each file that is now missing will be derived from.
+
+    The record is complete before the first file is written, so that it also holds for a run that is killed. A file that
+    it does not name is somebody else's, about which it says nothing.
+    """
+    record = read_object(out / RECORD)
+    for task in tasks:
+        digest = sha256_of(task.source)
+        for target in task.targets:
+            name = target.path.relative_to(out).as_posix()
+            if record.get(name, digest) != digest:
+                target.path.unlink(missing_ok=True)
+            if not target.path.exists():
+                record[name] = digest
+    write_json(out / RECORD, record)
+
+
 def _run(task: _Task) -> int:
     """Derive what is missing; returns how many files that were."""
     size = image_size(task.source)
@@ -295,8 +319,8 @@ def _copy_sidecars(dataset: Dataset, levels: Sequence[str], out: Path) -> None:
     for name in SIDECARS:
         source = next((base / name for base in (dataset.root, dataset.root / "data") if (base / name).is_file()), None)
         if source is not None:
-            scaled = name == CASES and dataset.layout == "plain"
-            content = _scaled_cases(source, level_factor(levels[0])) if scaled else source.read_bytes()
+            factor = level_factor(levels[0]) if dataset.layout == "plain" else None
+            content = _scaled_cases(source, factor) if name == CASES else source.read_bytes()
             path = out / name
             if path.exists() and path.read_bytes() != content:
                 raise _occupied(path)
@@ -304,9 +328,10 @@ def _copy_sidecars(dataset: Dataset, levels: Sequence[str], out: Path) -> None:
                 partial.write_bytes(content)
 
 
-def _scaled_cases(path: Path, factor: int) -> bytes:
-    """``cases.csv`` with its µm per pixel multiplied; all other columns unchanged."""
-    columns, rows = read_columns(path, ("name", "mpp"))
+def _scaled_cases(path: Path, factor: int | None) -> bytes:
+    """``cases.csv`` with its µm per pixel multiplied, or emptied where folders tell it; all other columns unchanged."""
+    columns, rows = read_columns(path, ("name",))
     for row in rows:
-        row.update({key: f"{float(row[key]) * factor:.10g}" for key in ("mpp", "mpp_y") if row.get(key)})
+        stated = {key: row[key] for key in ("mpp", "mpp_y") if row.get(key)}
+        row.update({key: f"{float(text) * factor:.10g}" if factor else "" for key, text in stated.items()})
     return rows_text([columns, *(row.values() for row in rows)]).encode()

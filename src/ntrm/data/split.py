@@ -5,102 +5,23 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import rows_text, sha256_of, write_text
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.io import sha256_of
 from ntrm.core.labels import LabelSchema
-from ntrm.core.mpp import Resolution
-from ntrm.data.csv_tables import read_table
-from ntrm.data.dataset import SPLITS, Dataset
+from ntrm.core.mpp import TOLERANCE, Resolution
+from ntrm.data.dataset import SPLITS, Case, Dataset
 from ntrm.data.layouts import open_dataset, survey_dataset
+from ntrm.data.split_file import Split, SplitRow, contradiction, read_split, split_by_patient
 
 FRACTIONS = (0.70, 0.15, 0.15)
 """Fractions of the sections in training, validation and test."""
 
-COLUMNS = ("name", "group", "split", "cancer")
-
 _ALL = "all sections"
 """Stratum that every section belongs to besides its cancer type, so that the dataset hits the fractions as well."""
-
-
-@dataclass(frozen=True)
-class SplitRow:
-    """One section and where it belongs."""
-
-    name: str
-    group: str
-    split: str
-    cancer: str = ""
-
-
-@dataclass(frozen=True)
-class Split:
-    """A full assignment of sections to splits, sorted by name; made only if no patient is in two splits."""
-
-    rows: tuple[SplitRow, ...]
-    kept: int = field(default=0, compare=False)
-    """How many sections had their split before, or got it through their patient."""
-
-    def __post_init__(self) -> None:
-        strange = [f"{row.name}: {row.split!r}" for row in self.rows if row.split not in SPLITS]
-        if strange:
-            raise DataError("unknown split", got=_some(strange), expected=f"one of {', '.join(SPLITS)}")
-        twice = [name for name, number in Counter(row.name for row in self.rows).items() if number > 1]
-        if twice:
-            raise DataError("sections listed twice", got=_some(twice), hint="keep one row per section")
-        _split_by_patient(self.rows)
-
-    @property
-    def by_name(self) -> dict[str, str]:
-        """Split of every section."""
-        return {row.name: row.split for row in self.rows}
-
-    @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Sections per split and cancer type; every split and every type is listed."""
-        cells = Counter((row.split, row.cancer) for row in self.rows)
-        cancers = sorted({row.cancer for row in self.rows})
-        return {split: {cancer: cells[split, cancer] for cancer in cancers} for split in SPLITS}
-
-    def as_dict(self) -> dict[str, Any]:
-        """Counts and assignments as a JSON document."""
-        patients = {split: len({row.group for row in self.rows if row.split == split}) for split in SPLITS}
-        return {
-            "sections": {split: sum(cells.values()) for split, cells in self.counts.items()},
-            "patients": patients,
-            "cancers": self.counts,
-            "kept": self.kept,
-            "split": self.by_name,
-        }
-
-    def apply(self, dataset: Dataset) -> Dataset:
-        """The dataset with this split; its sections must all be listed here."""
-        split = self.by_name
-        missing = sorted({case.name for case in dataset if case.name not in split})
-        if missing:
-            raise RefusedError(
-                "the split does not list every section",
-                got=f"nothing about {_some(missing)}",
-                hint="make the split again; sections that have one keep it",
-            )
-        return replace(dataset, cases=tuple(replace(case, split=split[case.name]) for case in dataset))
-
-    def write(self, path: Path) -> None:
-        """Write the CSV with columns name, group, split, cancer."""
-        write_text(path, rows_text([COLUMNS, *((row.name, row.group, row.split, row.cancer) for row in self.rows)]))
-
-
-def read_split(path: Path) -> Split:
-    """Read what ``Split.write`` wrote; the columns group and cancer may be missing."""
-    rows = (
-        SplitRow(row["name"], row.get("group") or row["name"], row["split"], row.get("cancer", ""))
-        for row in read_table(path, ("name", "split"))
-    )
-    return Split(tuple(sorted(rows, key=lambda row: row.name)))
 
 
 def write_split(
@@ -158,11 +79,19 @@ def make_split(
     """
     _check_fractions(fractions)
     rows = _sections(dataset, existing)
-    fixed = _split_by_patient(row for row in rows if row.split)
+    fixed = split_by_patient(row for row in rows if row.split)
     balance = _Balance(rows, dict(zip(SPLITS, fractions, strict=True)))
     for patient, split in fixed.items():
         balance.put(patient, split)
     free = {row.group for row in rows} - fixed.keys()
+    # Where nothing is left to draw, the splits are as they were wished.
+    if free and len(balance.strata) < len(balance.offered):
+        raise RefusedError(
+            "too few patients for a split in which no patient is in two splits",
+            got=f"{len(balance.strata)} patients",
+            expected=f"at least {len(balance.offered)} for {', '.join(balance.offered)}",
+            hint="add patients, or set a fraction to 0",
+        )
     order = sorted(free, key=lambda patient: (-balance.sections(patient), _shuffle_key(seed, patient)))
     for left, patient in zip(range(len(order), 0, -1), order, strict=True):
         balance.put(patient, balance.best(patient, left))
@@ -184,13 +113,6 @@ class _Balance:
         total = sum(self.strata.values(), Counter[str]())
         self.wished = {(split, stratum): fractions[split] * total[stratum] for split in SPLITS for stratum in total}
         self.placed: Counter[tuple[str, str]] = Counter()
-        if len(self.strata) < len(self.offered):
-            raise RefusedError(
-                "too few patients for a split in which no patient is in two splits",
-                got=f"{len(self.strata)} patients",
-                expected=f"at least {len(self.offered)} for {', '.join(self.offered)}",
-                hint="add patients, or set a fraction to 0",
-            )
 
     def sections(self, patient: str) -> int:
         """How many sections the patient has."""
@@ -221,7 +143,7 @@ def _sections(dataset: Dataset, existing: Split | None) -> list[SplitRow]:
     for case in dataset:
         before = listed[case.name].split if case.name in listed else ""
         if case.split and before and case.split != before:
-            raise _contradiction(f"section {case.name}", case.split, before)
+            raise contradiction(f"section {case.name}", case.split, before)
         row = SplitRow(case.name, case.group, case.split or before, case.cancer)
         if rows.setdefault(case.name, row) != row:
             raise RefusedError(
@@ -230,23 +152,6 @@ def _sections(dataset: Dataset, existing: Split | None) -> list[SplitRow]:
                 hint="give it one group, split and cancer type in cases.csv",
             )
     return sorted((listed | rows).values(), key=lambda row: row.name)
-
-
-def _split_by_patient(rows: Iterable[SplitRow]) -> dict[str, str]:
-    splits: dict[str, str] = {}
-    for row in rows:
-        if splits.setdefault(row.group, row.split) != row.split:
-            raise _contradiction(f"patient {row.group}", splits[row.group], row.split)
-    return splits
-
-
-def _contradiction(who: str, one: str, other: str) -> RefusedError:
-    return RefusedError(
-        f"{who} is in two splits",
-        got=f"{one} and {other}",
-        expected="one split, or test results would be measured on what was trained on",
-        hint="correct the split column in cases.csv or in the split file, or leave it empty to have it drawn",
-    )
 
 
 def _check_fractions(fractions: Sequence[float]) -> None:
@@ -264,18 +169,13 @@ def _shuffle_key(seed: int, patient: str) -> str:
     return hashlib.sha256(f"{seed}/{patient}".encode()).hexdigest()
 
 
-def _some(items: Sequence[str], limit: int = 5) -> str:
-    more = f" and {len(items) - limit} more" if len(items) > limit else ""
-    return ", ".join(items[:limit]) + more
-
-
 @dataclass(frozen=True)
 class DatasetSplits:
     """A dataset at one resolution, divided so that no patient is in two splits."""
 
     dataset: Dataset
     resolution: Resolution
-    """The same for every section."""
+    """The same for every section; its pixels are square."""
 
     def __getitem__(self, split: str) -> Dataset:
         """Sections of ``train``, ``val`` or ``test``."""
@@ -287,15 +187,21 @@ class DatasetSplits:
         return self.dataset.schema
 
     def fingerprint(self, split: str | None = None) -> str:
-        """Short hash over names, splits and the bytes of images and masks, of one split or of all.
+        """Short hash over classes and their colours, names, splits and the bytes of files, of one split or of all.
 
         It does not depend on where the dataset lies.
         """
-        digest = hashlib.sha256(self.schema.fingerprint.encode())
+        # Masks in RGB are read by these colours: with others they are other labels.
+        digest = hashlib.sha256(self.schema.fingerprint.encode() + self.schema.palette.tobytes())
         for case in sorted(self.dataset if split is None else self[split], key=lambda case: case.name):
             files = [sha256_of(path) for path in (case.image, case.mask) if path is not None]
             digest.update("|".join([case.name, str(case.split), str(case.resolution), *files]).encode())
         return digest.hexdigest()[:16]
+
+
+def image_hash(case: Case) -> str:
+    """Short hash by which a model remembers a section that it was trained on, whatever its name and place."""
+    return "" if case.image is None else sha256_of(case.image)[:8]
 
 
 def open_splits(
@@ -354,4 +260,11 @@ def _common_resolution(dataset: Dataset) -> Resolution:
                 expected=f"{first} as the others",
                 hint="bring them to one resolution with `ntrm data resample`",
             )
+    if not first.is_square:
+        raise RefusedError(
+            f"{dataset.root}: pixels are not square",
+            got=first,
+            expected=f"the same µm/px along x and y, within {TOLERANCE:.0%}",
+            hint="scale images and masks to square pixels, and correct mpp in cases.csv, as `ntrm data import` does",
+        )
     return first

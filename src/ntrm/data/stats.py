@@ -133,8 +133,6 @@ class DatasetStats:
     tile: int
     cases: tuple[Case, ...]
     """The cases that were counted."""
-    without_mask: int = 0
-    """Cases left out because they have no mask."""
 
     @cached_property
     def _by_section(self) -> dict[str, Case]:
@@ -192,7 +190,6 @@ class DatasetStats:
             "classes": list(names),
             "sections": self.sections,
             "masks": len(self.cases),
-            "without_mask": self.without_mask,
             "patients": len({case.group for case in self.cases}),
             "level": self.cases[0].level or None,
             "mpp": _spread(mpp) if mpp else None,
@@ -211,7 +208,7 @@ class DatasetStats:
 def dataset_stats(
     dataset: Dataset, *, tile: int = TILE_SIZE, jobs: int = 1, progress: Progress = SILENT
 ) -> DatasetStats:
-    """Count every mask of ``dataset``, one per job in memory at a time.
+    """Count every mask of ``dataset``, one per job in memory at a time; cases without a mask are left out.
 
     A dataset with several resolutions is refused: a section would count once per resolution.
     """
@@ -228,7 +225,7 @@ def dataset_stats(
     work = partial(_count_file, schema=dataset.schema, tile=tile)
     results = parallel_map(work, [case.mask for case in cases if case.mask is not None], jobs)
     counts = MaskCounts.total(list(progress.track(results, len(cases), "counting masks")))
-    return DatasetStats(dataset.schema, counts, tile, cases, without_mask=len(dataset) - len(cases))
+    return DatasetStats(dataset.schema, counts, tile, cases)
 
 
 def _count_file(path: Path, schema: LabelSchema, tile: int) -> MaskCounts:

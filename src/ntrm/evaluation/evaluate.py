@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.errors import some
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Case, Dataset
-from ntrm.data.split import DatasetSplits, open_splits
+from ntrm.data.split import DatasetSplits, image_hash, open_splits
 from ntrm.evaluation.loaded_model import class_table, describe_data, open_subject
 from ntrm.evaluation.measuring import MasksToMeasure, measure, stream_map
 from ntrm.evaluation.result import Evaluation, Gallery, claim_folder, write_evaluation
@@ -22,7 +23,9 @@ from ntrm.evaluation.sections import PredictedSection, SectionCounts, SectionRes
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import A_QUARTER, Stitching
 from ntrm.metrics.confusion import Counts
+from ntrm.metrics.wording import counted
 from ntrm.models.base import SegmentationModel
+from ntrm.models.config import ModelConfig
 
 
 def evaluate(
@@ -91,6 +94,7 @@ def evaluate(
         data={**data_facts, "level": data_facts["level"] or None},
         stitching=work.stitching,
         robustness=robustness_rows(work.degraded, config.schema) if robustness else None,
+        notes=_doubts(config, cases, split),
         command=tuple(command),
         device=str(work.predictor.device),
         seconds=time.monotonic() - start,
@@ -98,6 +102,18 @@ def evaluate(
     if out is not None:
         write_evaluation(out, evaluation, work.gallery)
     return evaluation
+
+
+def _doubts(config: ModelConfig, cases: Dataset, split: str) -> tuple[str, ...]:
+    """What makes the scores doubtful: sections that the model has seen, as under other splits than its training's."""
+    trained_on = set(config.trained_on)
+    seen = [case.name for case in cases if trained_on and image_hash(case) in trained_on]
+    if not seen or split == "train":
+        return ()
+    return (
+        f"the model was trained on {len(seen)} of {counted(len(cases), 'section')} ({some(seen)}): the scores are too "
+        "good for other sections; evaluate with the splits of the training (--splits)",
+    )
 
 
 @dataclass(eq=False)

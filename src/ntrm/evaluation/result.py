@@ -74,6 +74,8 @@ class Evaluation:
     data: dict[str, Any]
     stitching: Stitching
     robustness: tuple[RobustnessRow, ...] | None
+    notes: tuple[str, ...]
+    """What makes the scores doubtful."""
     command: tuple[str, ...]
     device: str
     seconds: float
@@ -118,6 +120,7 @@ class Evaluation:
             "claims": self.claims(),
             "cancers": self._cancers(),
             "robustness": None if self.robustness is None else [asdict(row) for row in self.robustness],
+            "notes": list(self.notes),
             "stitching": self.stitching.as_dict(),
             "command": list(self.command),
             "device": self.device,

@@ -35,6 +35,8 @@ class ModelConfig:
     licence: str = "Apache-2.0"
     data: str = ""
     """Fingerprint of the training data."""
+    trained_on: tuple[str, ...] = ()
+    """Short hashes of the images it was trained on, and those of the models it started from; empty if not known."""
     temperature: float = 1.0
     """Logits are divided by this before the softmax; set by calibration."""
 
@@ -69,6 +71,7 @@ class ModelConfig:
             **{key: getattr(self, key) for key in ("mpp", "window")},
             **{key: list(getattr(self, key)) for key in ("mean", "std")},
             **{key: getattr(self, key) for key in ("temperature", "name", "version", "licence", "data")},
+            "trained_on": list(self.trained_on),
         }
 
 

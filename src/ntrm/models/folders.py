@@ -137,6 +137,7 @@ def read_config(path: Path) -> tuple[ModelConfig, str]:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else type(document).__name__
         raise DataError(f"{path} is no NTRM model config", got=f"format {found!r}", expected=f"format {FORMAT!r}")
+    document.setdefault("trained_on", [])  # models did not always say it
     fields = {"format", "weights_sha256", *ModelConfig("", SKIN).as_dict()}
     if document.keys() != fields:
         got = f"missing {sorted(fields - document.keys())}, unknown {sorted(document.keys() - fields)}"
@@ -166,6 +167,7 @@ def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
             std=(std[0], std[1], std[2]),
             temperature=temperature,
             **{key: str(document[key]) for key in ("name", "version", "licence", "data")},
+            trained_on=tuple(map(str, document["trained_on"])),
         )
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, NtrmError) as error:
         reason = f"{type(error).__name__}: {error}"

@@ -102,10 +102,19 @@ def find_weights(source: str, name: str) -> Path:
     if source == "imagenet":
         if name not in IMAGENET_HUB:
             raise choices_error("no ImageNet weights are known for this encoder", name, IMAGENET_HUB)
-        stored = weights_folder().glob(f"{name}[-._]*")
-        if files := sorted(path for path in stored if path.name.endswith(("safetensors", "pth"))):
-            return files[0]
+        if stored := stored_weights(name):
+            return stored
     return _fetch(IMAGENET_HUB[name] if source == "imagenet" else source, name)
+
+
+def stored_weights(name: str) -> Path | None:
+    """The file of the weights folder that ``imagenet`` means, or None.
+
+    A file called like the public weights comes first: beside ``vgg16_bn-…`` there may be a ``vgg16-…`` without norms.
+    """
+    public = IMAGENET_HUB[name].split("/")[1].split(".")[0]
+    files = [path for kind in ("safetensors", "pth") for path in weights_folder().glob(f"{name}[-._]*{kind}")]
+    return min(files, key=lambda path: (not path.name.startswith((public, f"{name}-imagenet")), path), default=None)
 
 
 def _fetch(hub_id: str, name: str) -> Path:

@@ -186,7 +186,7 @@ def _count(case: Case, schema: LabelSchema, recipe: Recipe) -> tuple[int, int]:
 
 
 def _stamp(dataset: Dataset, recipe: Recipe) -> str:
-    digest = hashlib.sha256(dataset.schema.fingerprint.encode())
+    digest = hashlib.sha256(dataset.schema.fingerprint.encode() + dataset.schema.palette.tobytes())
     digest.update(f"{recipe.window} {recipe.overlap} {recipe.drop_background}".encode())
     for case in dataset:
         files = [path.stat() for path in (case.image, case.mask) if path is not None]

@@ -264,7 +264,8 @@ def ablation_table(results: Results) -> Table | None:
         validated = results.score(variant, lambda outcome: dig(outcome.provenance, VALIDATED))
         return (name, meaning, validated, results.metric(variant, *IOU), control, paper)
 
-    rows = [row("NTRM", "the paper's letter", plan.ours)]
+    options = ", ".join(f"{key} {value}" for key, value in plan.ours.options)
+    rows = [row("NTRM", f"the paper's, with {options}" if options else "the paper's letter", plan.ours)]
     rows += [row(ablated.factor.name, ablated.factor.meaning, ablated.variant) for ablated in plan.ablation]
     for control in controls:
         changed = set(control.options) - set(plan.control.options)

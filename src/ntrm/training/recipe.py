@@ -163,6 +163,14 @@ class Recipe:
                 check_number(f"{field} of a recipe", value, low, high, whole=isinstance(low, int))
         if self.window % 32:
             raise UsageError("recipe: impossible window", got=self.window, expected="a multiple of 32")
+        if self.batch == 1 and self.window == 32 and not self.freeze_batch_norm:
+            # At 1/32 of the window a single position is left, of which batch norm can take no statistics.
+            raise UsageError(
+                "recipe: a batch of one window of 32 pixels is too small for batch norm",
+                got="batch 1, window 32",
+                expected="more than one position in the deepest layer",
+                hint="set batch=2 or window=64",
+            )
         check_number("overlap of a recipe", self.overlap, 0, self.window - 1, whole=True)
 
     @property

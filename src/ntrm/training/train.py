@@ -21,7 +21,7 @@ from ntrm.core.io import sha256_of
 from ntrm.core.processes import end_with_parent, exit_code_of
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.log import ALL
-from ntrm.data.split import DatasetSplits
+from ntrm.data.split import DatasetSplits, image_hash
 from ntrm.data.tensors import TileDataset
 from ntrm.familiarity.build import build_reference
 from ntrm.inference.predictor import Predictor
@@ -164,6 +164,10 @@ def train(
         network.describe(
             mpp=run.mpp, window=recipe.window, data=run.data, name=run.name, version=__version__, temperature=1.0
         )
+        if launch.leads:
+            seen = {image_hash(case) for case in given.training or ()}
+            # A part of them is enough to tell, and keeps config.json short.
+            network.describe(trained_on=tuple(sorted({*network.config.trained_on, *seen})[:10_000]))
         request = {name: getattr(run, name) for name in ("out", "arch", "options", "sections", "init", "seed", "name")}
         request |= {"data": data, "splits": splits, "resolution": resolution, "resume": resume}
         request |= {"corrections": corrections, "slides": slides, "trust": trust}

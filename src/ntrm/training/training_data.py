@@ -13,7 +13,8 @@ from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.log import ALL
 from ntrm.data.dataset import Dataset
-from ntrm.data.split import DatasetSplits, Split, SplitRow, few_sections, open_splits
+from ntrm.data.split import DatasetSplits, few_sections, open_splits
+from ntrm.data.split_file import Split, SplitRow
 from ntrm.data.tensors import TileDataset
 from ntrm.training.recipe import Recipe
 from ntrm.training.run import CORRECTED_DATA

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ntrm.core.errors import RefusedError
+from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
 from ntrm.models.hub import load
 from ntrm.models.registry import DEFAULT_ENCODERS, create
-from ntrm.models.weights import IMAGENET_HUB, find_weights, load_encoder_weights, weights_folder
+from ntrm.models.weights import IMAGENET_HUB, find_weights, load_encoder_weights, stored_weights
 from ntrm.training.recipe import Recipe
 
 _SHOWN = 6
@@ -83,12 +83,19 @@ def build_network(
     """A network ready for training, and what it starts with.
 
     Random weights come from torch's own generator: seed it first. ``recipe.encoder_weights`` fills the encoder:
-    ``auto`` uses the file if it is there, ``imagenet`` must find it, both only where such weights fit. Weights of
-    ``init``, a trained model, replace those.
+    ``auto`` uses the file if it is there and sound, ``imagenet`` must find it, both only where such weights fit.
+    Weights of ``init``, a trained model, replace those; where they fill the encoder, no others are looked for.
     """
     network = create(arch, schema, **dict(options or {}))
-    report = _fill_encoder(network, recipe.encoder_weights)
-    return network, report if init is None else _copy_from(network, load(init), report)
+    source = recipe.encoder_weights
+    if init is None:
+        return network, _fill_encoder(network, source)
+    model = load(init)
+    transfer = find_transfer(network, model)
+    copied, left = (any(key.startswith("encoder.") for key in keys) for keys in (transfer.copied, transfer.left))
+    filled = source in ("auto", "imagenet") and copied and not left
+    report = InitReport("scratch") if filled else _fill_encoder(network, source)
+    return network, _copy_from(network, model, transfer, report)
 
 
 def _fill_encoder(network: SegmentationModel, source: str) -> InitReport:
@@ -100,7 +107,7 @@ def _fill_encoder(network: SegmentationModel, source: str) -> InitReport:
     path: str | Path | None = source
     if of_imagenet:
         reason = _why_not_imagenet(network, encoder, name)
-        path = None if reason else _local_weights(name) if source == "auto" else find_weights("imagenet", name)
+        path = None if reason else stored_weights(name) if source == "auto" else find_weights("imagenet", name)
         if path is None:
             missing = f"no file {name}-… in the weights folder, which NTRM_WEIGHTS names"
             return InitReport("scratch", notes=(f"encoder from scratch: {reason or missing}",))
@@ -110,7 +117,12 @@ def _fill_encoder(network: SegmentationModel, source: str) -> InitReport:
             got=f"encoder_weights={source}",
             expected="auto, imagenet or none",
         )
-    file = load_encoder_weights(encoder, path, name)
+    try:
+        file = load_encoder_weights(encoder, path, name)
+    except DataError as error:
+        if source != "auto":
+            raise
+        return InitReport("scratch", notes=(f"encoder from scratch: {error.what} ({error.got})",))
     note = f"encoder from {file.name} (sha256 {sha256_of(file)[:12]})"
     return InitReport("imagenet" if of_imagenet else "file", notes=(note,))
 
@@ -125,15 +137,10 @@ def _why_not_imagenet(network: SegmentationModel, encoder: object, name: str) ->
     return "" if width == 1 else f"ImageNet weights fit width 1 alone, not {width}"
 
 
-def _local_weights(name: str) -> Path | None:
-    """The file that ``imagenet`` means, if it lies in the weights folder: ``auto`` never waits for a network."""
-    kinds = ("safetensors", "pth")
-    return min((path for kind in kinds for path in weights_folder().glob(f"{name}[-._]*{kind}")), default=None)
-
-
-def _copy_from(network: SegmentationModel, model: SegmentationModel, report: InitReport) -> InitReport:
+def _copy_from(
+    network: SegmentationModel, model: SegmentationModel, transfer: WeightTransfer, report: InitReport
+) -> InitReport:
     """Copy what fits from a trained model into a network."""
-    transfer = find_transfer(network, model)
     if transfer.empty:
         ours, theirs = network.config, model.config
         raise RefusedError(
@@ -143,6 +150,7 @@ def _copy_from(network: SegmentationModel, model: SegmentationModel, report: Ini
             hint="train the model's own architecture with its options, or leave --init out",
         )
     transfer.apply(network)
+    network.describe(trained_on=model.config.trained_on)
     # A network without an attribute ``encoder`` counts as one, apart from its classifiers.
     axes = class_axes(network)
     encoder = [key for key in axes if key.startswith("encoder.")] or [key for key in axes if not axes[key]]

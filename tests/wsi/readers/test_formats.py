@@ -59,6 +59,19 @@ def test_pixels_and_resolution_come_back_whatever_the_file_is_called(kind, tmp_p
     slide.close()
 
 
+@pytest.mark.parametrize("orientation", [2, 3, 4, 6, 8])
+def test_a_tag_for_the_orientation_turns_neither_the_image_nor_its_tiles(orientation, tmp_path, random):
+    image = making.tissue(random, 150, 211)
+    path = making.write_tiled(tmp_path / "a.tif", image, extratags=[(274, "H", 1, orientation, True)])
+    # OpenSlide turns every tile by itself.
+    assert not np.array_equal(openslide_pixels(path, 0, 0, 211, 150, 0), image)
+    slide = open_slide(path)
+    np.testing.assert_array_equal(slide.read(0, 0, 211, 150, 0), image)
+    assert len(slide.info.levels) == 3
+    assert slide.info.resolution == Resolution(0.5, 0.5)
+    slide.close()
+
+
 def test_a_jpeg_is_read_as_pillow_reads_it(tmp_path, random):
     path = making.write_jpeg(tmp_path / "section.png", making.tissue(random, 60, 80), mpp=5.0)
     slide = open_slide(path)

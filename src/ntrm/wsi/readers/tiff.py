@@ -178,10 +178,16 @@ class Plane:
         return self._file.read(offset, count)
 
 
-def is_ome(path: Path) -> bool:
-    """Whether a TIFF file carries OME-XML."""
+def openslide_errs(path: Path) -> bool:
+    """Whether OpenSlide would read a plain TIFF wrongly, and without an error.
+
+    It misses the pyramid of an OME-TIFF, and by a tag for the orientation it turns every tile by itself.
+    """
     with opening(path), open_tiff(path) as tif:
-        return bool(len(tif.pages)) and bool(tif.is_ome)
+        if not len(tif.pages):
+            return False
+        page: Any = tif.pages.first
+        return bool(tif.is_ome) or page.tags.valueof("Orientation", 1) != 1
 
 
 class TiffReader:

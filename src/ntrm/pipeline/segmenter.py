@@ -27,7 +27,7 @@ from ntrm.pipeline.transfer import Transfer
 from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import Run, check_out, claim
-from ntrm.results.slide_state import BusyError, remember_failure
+from ntrm.results.slide_state import BusyError, MadeOtherwiseError, remember_failure
 from ntrm.wsi.inputs import SlideInput
 from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.readers.reader import SlideReader
@@ -202,6 +202,9 @@ class Segmenter:
             return work()
         except BusyError as error:
             return Outcome(slide_id, "busy", reason_of(error, slide, slide_id))
+        except MadeOtherwiseError as error:
+            # Told, but not recorded: the tables keep what is there.
+            return _failure(error, slide, slide_id)
         except Exception as error:  # noqa: BLE001 - a bug that one slide brings out must not cost all the others
             failure = _failure(error, slide, slide_id)
         # After the block, when nothing holds the tensors of the failed slide any more.

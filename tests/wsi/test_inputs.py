@@ -2,6 +2,7 @@ import csv
 import hashlib
 import stat
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
+from ntrm.results.slide_state import Plan, SlideState, remember, remember_failure
 from ntrm.wsi.inputs import FINGERPRINT_BYTES, SlideInput, find_inputs, shard_of, source_fingerprint
 from ntrm.wsi.slide_ids import LONGEST, distinguishing_paths, safe_name, slide_ids, without_name
 
@@ -214,6 +216,25 @@ def test_only_the_folders_that_differ_enter_the_id(tmp_path):
     assert len(set(deeper)) == 2
     assert distinguishing_paths(files("t.svs"), ["t"]) == {}
     assert not any("a" in name.split("-")[0] for name in ids), "folders' names reach no output"
+
+
+def test_a_slide_keeps_its_id_when_another_of_its_name_comes_later(tmp_path):
+    out, some = tmp_path / "out", files(tmp_path / "p1" / "s.svs", tmp_path / "p2" / "s.svs")
+    for slide in some:
+        slide.path.parent.mkdir()
+        slide.path.write_text(slide.path.parent.name)
+    apart = slide_ids(some, out=out)
+    assert "s" not in apart
+    remember_failure(out / "s", "s", "no µm/px", {})
+    assert slide_ids(some, out=out) == ["s", apart[1]], "a failure is nobody's, and is replaced"
+    plan = Plan("s", "", None, source_fingerprint(some[1].path))
+    remember(out / "s", SlideState(plan, {}, {"slides": ({"slide_id": "s"},)}))
+    assert slide_ids(some, out=out) == slide_ids(some[::-1], out=out)[::-1] == [apart[0], "s"]
+    assert distinguishing_paths(some, [apart[0], "s"]) == {apart[0]: "p1/s.svs", "s": "p2/s.svs"}
+    some[1].path.write_text("another")
+    assert slide_ids(some, out=out) == apart
+    named = [some[0], replace(some[1], slide_id="s")]
+    assert slide_ids(named, out=out) == [apart[0], "s"]
 
 
 def test_both_spellings_of_a_name_have_one_id():

@@ -13,7 +13,9 @@ from pathlib import Path, PurePosixPath
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import holding, rows_text, write_text
 from ntrm.data.csv_tables import is_good_name, read_table
-from ntrm.wsi.inputs import SlideInput, lies_in
+from ntrm.results.paths import HIDDEN, SOURCE
+from ntrm.results.slide_state import finished, remembered
+from ntrm.wsi.inputs import SlideInput, lies_in, source_fingerprint
 
 KEY_COLUMNS = ("slide_id", "slide")
 LONGEST = 100
@@ -56,7 +58,8 @@ def _with_hash(name: str, text: str) -> str:
 def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out: Path | None = None) -> list[str]:
     """An id for each slide: the user's, a random one that ``key_file`` explains, or one made of the file's name.
 
-    They depend on nothing but the inputs (and the key file), so that the next run finds the same ones.
+    They depend on nothing but the inputs, the key file and the results in ``out``, so that the next run finds the same
+    ones: where a slide of the same name comes later, the first keeps its id, and so counts once.
     """
     bad = [slide.slide_id for slide in slides if slide.slide_id is not None and not _is_safe(slide.slide_id)]
     if bad:
@@ -64,7 +67,7 @@ def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out
             "a slide_id that is no safe name", got=repr(bad[0]), expected=f"1 to {LONGEST} of A-Z a-z 0-9 . _ -"
         )
     if key_file is None:
-        return _unique_ids(slides)
+        return _unique_ids(slides, out)
     if lies_in(key_file, out):
         raise RefusedError(
             "the key to the pseudonyms would lie among the results",
@@ -88,14 +91,15 @@ def without_name(text: str, slide: SlideInput, slide_id: str) -> str:
     return text
 
 
-def _unique_ids(slides: Sequence[SlideInput]) -> list[str]:
+def _unique_ids(slides: Sequence[SlideInput], out: Path | None) -> list[str]:
     ids = _plain_ids(slides)
     for group in _same_ids(ids):
+        keeper = _keeper(slides, ids, group, out)
         names = {index: slides[index].name for index in group}
         if len(set(names.values())) < len(names):
             names = _path_ends(slides, group)
         for index, name in names.items():
-            if slides[index].slide_id is None:
+            if slides[index].slide_id is None and index != keeper:
                 ids[index] = _with_hash(ids[index], name)
     twice = [name for name, times in Counter(name.lower() for name in ids).items() if times > 1]
     if twice:
@@ -103,6 +107,27 @@ def _unique_ids(slides: Sequence[SlideInput]) -> list[str]:
             "two slides would have the same id", got=twice[0], hint="tell them apart by a column slide_id in a CSV"
         )
     return ids
+
+
+def _keeper(slides: Sequence[SlideInput], ids: Sequence[str], group: Sequence[int], out: Path | None) -> int | None:
+    """Which of several slides has the plain id already, if one has: it was alone in an earlier run."""
+    if out is None or any(slides[index].slide_id for index in group):
+        return None
+    in_order = sorted(group, key=lambda index: slides[index].location)
+    return next((index for index in in_order if _owns(slides[index], out / ids[index])), None)
+
+
+def _owns(slide: SlideInput, folder: Path) -> bool:
+    """Whether the results in a folder are the slide's; those of a failure are whose they may be."""
+    if remembered(folder) is None:
+        return False
+    done = finished(folder)
+    if done is None or done.plan is None:
+        return True
+    if slide.remote is None:
+        return done.plan.source == source_fingerprint(slide.path)
+    version = folder / HIDDEN / SOURCE
+    return version.is_file() and version.read_text(encoding="utf-8").strip() == slide.remote.version
 
 
 def _plain_ids(slides: Sequence[SlideInput]) -> list[str]:

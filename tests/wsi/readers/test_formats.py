@@ -154,6 +154,19 @@ def test_transparent_pixels_are_on_white(tmp_path, random):
     np.testing.assert_allclose(found, pixels[..., :3] * alpha + 255 * (1 - alpha), atol=0.51)
 
 
+@pytest.mark.parametrize("tile", [None, (64, 64)], ids=["strips", "tiles"])
+@pytest.mark.parametrize("kind", ["unassalpha", "assocalpha", "unspecified"])
+def test_a_fourth_sample_of_a_tiff_is_alpha_only_where_it_says_so(kind, tile, tmp_path, random):
+    image, alpha = making.tissue(random, 70, 90), random.integers(1, 256, (70, 90, 1), dtype=np.uint8)
+    expected = np.round(image * (alpha / 255) + 255 - alpha) if kind != "unspecified" else image
+    stored = np.round(image * (alpha / 255)).astype(np.uint8) if kind == "assocalpha" else image
+    options = {"photometric": "rgb", "extrasamples": [kind], "tile": tile, "metadata": None}
+    tifffile.imwrite(tmp_path / "a.tif", np.dstack([stored, alpha]), **options)
+    found = open_slide(tmp_path / "a.tif").read(0, 0, 90, 70, 0)
+    # Where OpenSlide reads, it has divided by alpha in between.
+    np.testing.assert_allclose(found, expected, atol=2)
+
+
 def test_pieces_that_were_never_written_are_white(tmp_path, random):
     image = making.tissue(random, 128, 192)
     path = making.write_ome(tmp_path / "a.ome.tif", image, levels=1)
@@ -188,6 +201,10 @@ def stack(path, _):
     tifffile.imwrite(path, np.zeros((5, 30, 40), dtype=np.uint8), photometric="minisblack", metadata={"axes": "ZYX"})
 
 
+def luma_chroma(path, _):
+    Image.new("YCbCr", (40, 30)).save(path, format="TIFF")
+
+
 def cmyk(path, _):
     Image.new("CMYK", (40, 30)).save(path, format="JPEG")
 
@@ -196,7 +213,7 @@ def grey(path, _):
     Image.new("L", (40, 30)).save(path, format="PNG")
 
 
-@pytest.mark.parametrize("write", [plain, sixteen_bit, stack, cmyk, grey])
+@pytest.mark.parametrize("write", [plain, sixteen_bit, stack, luma_chroma, cmyk, grey])
 def test_what_is_no_colour_image_is_refused_without_its_name(write, tmp_path):
     path = tmp_path / making.NAME
     write(path, b"")

@@ -35,6 +35,8 @@ MAX_PIECE_BYTES = 2**28
 """Largest strip or tile that is decoded; a file that is one compressed strip has to be decoded whole."""
 
 _JPEG = (6, 7, 34892, 33007)
+_PREMULTIPLIED, _STRAIGHT = 1, 2
+"""Kinds of a fourth sample that are alpha; every other is no part of the colour."""
 _EMPTY = 255
 
 
@@ -72,6 +74,8 @@ class Plane:
         key = page.keyframe
         self.width, self.height = int(key.imagewidth), int(key.imagelength)
         self.samples = int(key.samplesperpixel)
+        self.extra = _extra_sample(key)
+        """Kind of a fourth sample."""
         separate = key.planarconfig == 2
         self._per_piece, self._planes = (1, self.samples) if separate else (self.samples, 1)
         self._compression, self._tiled = int(key.compression), bool(key.is_tiled)
@@ -181,13 +185,15 @@ class Plane:
 def openslide_errs(path: Path) -> bool:
     """Whether OpenSlide would read a plain TIFF wrongly, and without an error.
 
-    It misses the pyramid of an OME-TIFF, and by a tag for the orientation it turns every tile by itself.
+    It misses the pyramid of an OME-TIFF, by a tag for the orientation it turns every tile by itself, and any fourth
+    sample it takes for alpha.
     """
     with opening(path), open_tiff(path) as tif:
         if not len(tif.pages):
             return False
         page: Any = tif.pages.first
-        return bool(tif.is_ome) or page.tags.valueof("Orientation", 1) != 1
+        strange = page.samplesperpixel > 3 and _extra_sample(page) not in {_PREMULTIPLIED, _STRAIGHT}
+        return bool(tif.is_ome) or page.tags.valueof("Orientation", 1) != 1 or strange
 
 
 class TiffReader:
@@ -221,7 +227,7 @@ class TiffReader:
             with decoding(self._path):
                 planes = [plane.read(column, row, wide, tall) for plane in self._levels[level]]
                 pixels = planes[0] if len(planes) == 1 else np.concatenate(planes, axis=-1)
-            return over_white(pixels) if pixels.shape[2] == 4 else pixels
+            return _coloured(pixels, self._levels[level][0].extra) if pixels.shape[2] == 4 else pixels
 
         return read_padded(this, left, top, width, height, inside)
 
@@ -236,6 +242,19 @@ class TiffReader:
         self._pieces.clear()
 
 
+def _extra_sample(page: Any) -> int:
+    return int(page.extrasamples[0]) if page.extrasamples else 0
+
+
+def _coloured(pixels: Pixels, extra: int) -> Pixels:
+    """(H, W, 4) → (H, W, 3), on white where the fourth sample is alpha."""
+    if extra == _STRAIGHT:
+        return over_white(pixels)
+    if extra == _PREMULTIPLIED:
+        return np.minimum(pixels[..., :3] + (np.uint16(255) - pixels[..., 3:]), 255).astype(np.uint8)
+    return np.ascontiguousarray(pixels[..., :3])
+
+
 def _planes(level: Any, file: RandomAccess, pieces: ArrayCache) -> list[Plane]:
     """One plane with three or four samples a pixel, or three planes with one."""
     pages = [page for page in level.pages if page is not None]
@@ -246,9 +265,16 @@ def _planes(level: Any, file: RandomAccess, pieces: ArrayCache) -> list[Plane]:
     first: Any = pages[0].keyframe if pages else None
     is_rgb = first is not None and colours in {3, 4} and first.dtype == np.uint8
     is_rgb = is_rgb and len(pages) == (3 if separate else 1)
-    if not is_rgb or not (separate or first.photometric in {tifffile.PHOTOMETRIC.RGB, tifffile.PHOTOMETRIC.YCBCR}):
+    if not is_rgb or not (separate or _decodes_to_rgb(first)):
         raise _not_rgb(axes, shape, first)
     return [Plane(page, file, pieces) for page in pages]
+
+
+def _decodes_to_rgb(page: Any) -> bool:
+    """Decoders of JPEG turn YCbCr into RGB; under other compressions it comes out as it is."""
+    if page.photometric == tifffile.PHOTOMETRIC.YCBCR:
+        return int(page.compression) in _JPEG
+    return bool(page.photometric == tifffile.PHOTOMETRIC.RGB)
 
 
 def _not_rgb(axes: str, shape: tuple[int, ...], page: Any) -> DataError:

@@ -167,6 +167,21 @@ def test_a_fourth_sample_of_a_tiff_is_alpha_only_where_it_says_so(kind, tile, tm
     np.testing.assert_allclose(found, expected, atol=2)
 
 
+@pytest.mark.parametrize("kind", ["strips", "tiles", "ome", "label of an ome"])
+def test_of_several_images_the_slide_is_read_with_its_own_resolution(kind, tmp_path, random):
+    slide, label = making.tissue(random, 150, 211), np.full((70, 60, 3), 7, dtype=np.uint8)
+    if kind == "label of an ome":
+        label = np.full((250, 250, 3), 7, dtype=np.uint8)  # a slide that was cut out is smaller than its label
+    with tifffile.TiffWriter(tmp_path / "a.tif", ome="ome" in kind) as tif:
+        for image, name, mpp in ((label, "label image", 20.0), (slide, "a", 0.5)):
+            metadata = {"Name": name, "PhysicalSizeX": mpp, "PhysicalSizeY": mpp} if "ome" in kind else None
+            tile = (64, 64) if kind == "tiles" else None
+            tif.write(image, photometric="rgb", metadata=metadata, tile=tile, **making.per_cm(mpp))
+    found = open_slide(tmp_path / "a.tif")
+    np.testing.assert_array_equal(found.read(0, 0, found.info.width, found.info.height, 0), slide)
+    assert found.info.resolution == Resolution(0.5, 0.5)
+
+
 def test_pieces_that_were_never_written_are_white(tmp_path, random):
     image = making.tissue(random, 128, 192)
     path = making.write_ome(tmp_path / "a.ome.tif", image, levels=1)

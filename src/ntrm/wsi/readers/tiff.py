@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import weakref
 from collections.abc import Container
 from pathlib import Path
@@ -38,6 +39,8 @@ _JPEG = (6, 7, 34892, 33007)
 _PREMULTIPLIED, _STRAIGHT = 1, 2
 """Kinds of a fourth sample that are alpha; every other is no part of the colour."""
 _EMPTY = 255
+_NO_SLIDE = re.compile(r"\b(label|macro)\b", re.IGNORECASE)
+"""In names of images that must reach no output: a label may show the name of a patient."""
 
 
 class RandomAccess:
@@ -185,15 +188,16 @@ class Plane:
 def openslide_errs(path: Path) -> bool:
     """Whether OpenSlide would read a plain TIFF wrongly, and without an error.
 
-    It misses the pyramid of an OME-TIFF, by a tag for the orientation it turns every tile by itself, and any fourth
-    sample it takes for alpha.
+    It misses the pyramid of an OME-TIFF and images that are larger than the first, turns every tile by itself if there
+    is a tag for the orientation, and takes any fourth sample for alpha.
     """
     with opening(path), open_tiff(path) as tif:
-        if not len(tif.pages):
+        if not len(tif.pages) or not len(tif.series):
             return False
         page: Any = tif.pages.first
         strange = page.samplesperpixel > 3 and _extra_sample(page) not in {_PREMULTIPLIED, _STRAIGHT}
-        return bool(tif.is_ome) or page.tags.valueof("Orientation", 1) != 1 or strange
+        turned = page.tags.valueof("Orientation", 1) != 1
+        return bool(tif.is_ome) or turned or strange or bool(_slide(tif).keyframe.offset != page.offset)
 
 
 class TiffReader:
@@ -207,10 +211,13 @@ class TiffReader:
             if not len(tif.pages) or not len(tif.series):
                 # The directory is often written last, so that a cut file has lost it.
                 raise unreadable("no image directory where the header points to")
-            self._levels = _pyramid([_planes(level, self._file, self._pieces) for level in tif.series[0].levels])
-            first: Any = tif.pages.first
+            series = _slide(tif)
+            self._levels = _pyramid([_planes(level, self._file, self._pieces) for level in series.levels])
+            first: Any = series.keyframe
             stated = (
-                mpp_from_ome(tif.ome_metadata or "") or mpp_from_aperio(first.description) or mpp_from_tags(first.tags)
+                mpp_from_ome(tif.ome_metadata or "", first.imagewidth, first.imagelength)
+                or mpp_from_aperio(first.description)
+                or mpp_from_tags(first.tags)
             )
             vendor = "ome-tiff" if tif.is_ome else "aperio" if tif.is_svs else "tiff"
         full = self._levels[0][0]
@@ -240,6 +247,12 @@ class TiffReader:
         """Close the file."""
         self._file.close()
         self._pieces.clear()
+
+
+def _slide(tif: Any) -> Any:
+    """Of several images the largest, with its levels; the others are previews, labels and pictures of the glass."""
+    named = [series for series in tif.series if not _NO_SLIDE.search(series.name)]
+    return max(named or tif.series, key=lambda series: series.keyframe.imagewidth * series.keyframe.imagelength)
 
 
 def _extra_sample(page: Any) -> int:

@@ -169,11 +169,14 @@ def _rows(
     rows = read_table(table, ("slide",))
     if not rows:
         raise DataError(f"{table.name} names no slide", expected="a row for each slide")
+    _check_columns(table.name, rows[0])
     for line, cells in enumerate(rows, start=2):
         if not cells["slide"] or "\0" in cells["slide"]:
             raise DataError(f"{table.name} has a row without a slide", got=f"row {line}")
         where = f"{table.name}, row {line}"
         _check_encoding(cells["slide"], where)
+        if cells.get("mpp_y") and not cells.get("mpp"):
+            raise DataError(f"{where}: mpp_y without mpp", expected="both, or mpp alone for square pixels")
         try:
             stated = cells.get("mpp") and Resolution(number(cells["mpp"]), number(cells.get("mpp_y") or cells["mpp"]))
         except NtrmError as error:
@@ -188,6 +191,18 @@ def _rows(
             slide_id=cells.get("slide_id") or None,
             mpp=stated or mpp,
             covariates={key: value for key, value in cells.items() if key not in OWN_COLUMNS},
+        )
+
+
+def _check_columns(table: str, columns: Iterable[str]) -> None:
+    """A column that is nearly one of ours would be taken for a covariate, and what it states ignored."""
+    nearly = [name for name in columns if name not in OWN_COLUMNS and name.lower() in OWN_COLUMNS]
+    if nearly:
+        raise DataError(
+            f"{table} has a column that is one of ours but for its case",
+            got=nearly[0],
+            expected=nearly[0].lower(),
+            hint="write it so, or rename it if it is a covariate",
         )
 
 

@@ -13,6 +13,7 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.results.slide_state import Plan, SlideState, remember, remember_failure
 from ntrm.wsi.inputs import FINGERPRINT_BYTES, SlideInput, find_inputs, shard_of, source_fingerprint
+from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.slide_ids import LONGEST, distinguishing_paths, safe_name, slide_ids, without_name
 
 
@@ -28,6 +29,27 @@ def test_a_folder_gives_its_slides_in_order_and_a_named_file_may_end_as_it_likes
     found = find_inputs([folder, folder / "notes.txt"], Resolution.square(0.5))
     assert [slide.name for slide in found] == ["a.TIF", "b.svs", "deep/c.png", "x/1.dcm", "notes.txt"]
     assert {slide.mpp for slide in found} == {Resolution.square(0.5)}
+
+
+def test_linked_folders_are_looked_into_and_links_that_lead_nowhere_are_slides_that_are_lost(folder, tmp_path):
+    other = tmp_path / "other"
+    (other / "sub").mkdir(parents=True)
+    (other / "sub" / "e.svs").touch()
+    (other / "back").symlink_to(folder)
+    (folder / "lost.svs").symlink_to(tmp_path / "nowhere.svs")
+    (folder / "lost.txt").symlink_to(tmp_path / "nowhere.txt")
+    (folder / "round.svs").symlink_to(folder / "round.svs")
+    for name, target in (("again", other), ("linked", other), ("deep2", folder / "deep"), ("up", tmp_path)):
+        (folder / name).symlink_to(target, target_is_directory=True)
+    (tmp_path / "beside.svs").touch()
+    found = find_inputs([folder], out=tmp_path / "out")
+    names = ["a.TIF", "again/sub/e.svs", "b.svs", "deep/c.png", "lost.svs", "round.svs", "x/1.dcm"]
+    assert [slide.name for slide in found] == names
+    assert all(slide.times == 1 for slide in found)
+    for slide in found:
+        if slide.path.stem in ("lost", "round"):
+            with pytest.raises(DataError, match="cannot read the slide"):
+                open_slide(slide.path)
 
 
 def test_of_a_dataset_the_masks_are_no_slides(tmp_path):

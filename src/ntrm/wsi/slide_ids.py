@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import secrets
 import unicodedata
@@ -82,7 +83,7 @@ def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out
 def without_name(text: str, slide: SlideInput, slide_id: str) -> str:
     """``text`` (an error's, perhaps) with the id wherever the slide's path or name stands."""
     path = slide.path
-    names = {str(path), str(path.absolute()), str(path.resolve()), slide.name, path.name, path.stem}
+    names = {str(path), str(path.absolute()), os.path.realpath(path), slide.name, path.name, path.stem}
     names |= set() if slide.remote is None else {str(slide.remote.address)}
     if len(path.parent.name) > 2:
         names |= {str(path.parent), str(path.parent.absolute())}

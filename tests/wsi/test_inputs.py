@@ -300,6 +300,22 @@ def test_errors_lose_the_name(tmp_path):
     assert told == "cannot read slide-1: bad header in slide-1"
 
 
+def test_words_of_ours_stay_where_a_slide_is_called_like_one(tmp_path):
+    grey, number = (SlideInput(tmp_path / "in" / name, name) for name in ("grey.png", "200.svs"))
+    text = "image is not RGB; got PNG, 8-bit grey, 200 × 200 pixels"
+    assert without_name(text, grey, "s1", ours=True) == without_name(text, number, "s1", ours=True) == text
+    assert without_name("greyish grey-scale", grey, "s1") == "greyish s1-scale"
+    assert without_name("1200 of 200", number, "s1") == "1200 of s1"
+    for name in ("jane.svs", "jane"):
+        slide = SlideInput(Path("in") / "doe" / name, name)
+        folder = slide.path.absolute().with_suffix("")  # of the further files of some formats
+        for told in (slide.path, slide.path.absolute(), name, folder / "x"):
+            for ours in (True, False):
+                assert without_name(f"cannot read {told}: damaged", slide, "s1", ours=ours).count("jane") == 0, told
+    jane = SlideInput(Path("Jane.svs"), "Jane.svs")
+    assert "Jane" not in without_name("of Jane2 and Jane", jane, "s1", ours=True)
+
+
 def test_files_are_distinguished_by_size_and_either_end(tmp_path, random):
     content = bytearray(random.bytes(2 * FINGERPRINT_BYTES + 1000))
     path = tmp_path / "a.tif"

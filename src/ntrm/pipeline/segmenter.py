@@ -50,7 +50,8 @@ def reason_of(error: Exception, slide: SlideInput, slide_id: str) -> str:
     """What went wrong, with the id wherever the slide's name would stand."""
     kind = type(error).__name__
     if isinstance(error, NtrmError):
-        text = without_name(_in_one_line(error), slide, slide_id)
+        ours = not isinstance(error.got, BaseException)  # a library's message stands there as it is
+        text = without_name(_in_one_line(error), slide, slide_id, ours=ours)
     elif isinstance(error, MemoryError):
         text = f"{kind}: the memory is full; close other programs, or take a machine with more"
     else:

@@ -28,6 +28,8 @@ _LETTERS = str.maketrans(
     {"ß": "ss", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L"}
 )
 """Letters that are no letter with a mark."""
+_ORDINARY = re.compile(r"[a-z]+|[0-9]{1,5}")
+"""Words and numbers as they occur in every text."""
 
 
 def safe_name(text: str) -> str:
@@ -80,15 +82,22 @@ def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out
         return _pseudonyms(slides, key_file)
 
 
-def without_name(text: str, slide: SlideInput, slide_id: str) -> str:
-    """``text`` (an error's, perhaps) with the id wherever the slide's path or name stands."""
+def without_name(text: str, slide: SlideInput, slide_id: str, *, ours: bool = False) -> str:
+    """``text`` (an error's, perhaps) with the id wherever the slide's path or name stands.
+
+    A name that is an ordinary word is replaced as a whole word only. If the text is ``ours``, such a word without an
+    ending or a path is not the slide's: nothing of ours quotes a name like that.
+    """
     path = slide.path
-    names = {str(path), str(path.absolute()), os.path.realpath(path), slide.name, path.name, path.stem}
+    names = {str(path), str(path.absolute()), os.path.realpath(path), slide.name, path.name}
     names |= set() if slide.remote is None else {str(slide.remote.address)}
+    parts = {path.stem, str(path.absolute().parent / path.stem)}
     if len(path.parent.name) > 2:
-        names |= {str(path.parent), str(path.parent.absolute())}
+        parts |= {str(path.parent), str(path.parent.absolute())}
+    names |= {part for part in parts if not (ours and _ORDINARY.fullmatch(part))}
     for name in sorted((name for name in names if len(name) > 2), key=len, reverse=True):
-        text = text.replace(name, slide_id)
+        whole_word = rf"(?<![^\W_]){name}(?![^\W_])" if _ORDINARY.fullmatch(name) else re.escape(name)
+        text = re.sub(whole_word, lambda _: slide_id, text)
     return text
 
 

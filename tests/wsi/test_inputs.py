@@ -224,6 +224,14 @@ def test_equal_file_names_are_distinguished_by_their_folders():
         slide_ids(slides("a.svs", ids=["../up"]))
 
 
+@pytest.mark.parametrize("name", ["slides.csv", "Pieces.csv", "regions.csv", "run.json", "INDEX.html"])
+def test_no_slide_is_called_like_a_file_of_the_results(name):
+    with pytest.raises(UsageError, match="safe name"):
+        slide_ids(slides("a.svs", ids=[name]))
+    (slide_id,) = slide_ids(slides(f"{name}.tif"))
+    assert slide_id.startswith(f"{name}-")
+
+
 def files(*paths):
     """As they are when each is named by itself: nothing but the file's name."""
     return [SlideInput(Path(path), Path(path).name) for path in paths]

@@ -14,8 +14,9 @@ from pathlib import Path, PurePosixPath
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import holding, rows_text, write_text
 from ntrm.data.csv_tables import is_good_name, read_table
-from ntrm.results.paths import HIDDEN, SOURCE
+from ntrm.results.paths import HIDDEN, INDEX, RUN, SOURCE, table_file
 from ntrm.results.slide_state import finished, remembered
+from ntrm.results.tables import COLUMNS
 from ntrm.wsi.inputs import SlideInput, lies_in, source_fingerprint
 
 KEY_COLUMNS = ("slide_id", "slide")
@@ -24,6 +25,8 @@ LONGEST = 100
 
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 """Names that some systems take for devices."""
+_TAKEN = frozenset({RUN, INDEX, *map(table_file, COLUMNS)})
+"""Files that lie beside the folders of slides."""
 _LETTERS = str.maketrans(
     {"ß": "ss", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L"}
 )
@@ -50,7 +53,9 @@ def safe_name(text: str) -> str:
 
 
 def _is_safe(name: str) -> bool:
-    return is_good_name(name) and len(name) <= LONGEST and not _RESERVED.fullmatch(name)
+    good = is_good_name(name) and len(name) <= LONGEST
+    # Some file systems ignore case.
+    return good and name.lower() not in _TAKEN and not _RESERVED.fullmatch(name)
 
 
 def _with_hash(name: str, text: str) -> str:
@@ -67,7 +72,9 @@ def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out
     bad = [slide.slide_id for slide in slides if slide.slide_id is not None and not _is_safe(slide.slide_id)]
     if bad:
         raise UsageError(
-            "a slide_id that is no safe name", got=repr(bad[0]), expected=f"1 to {LONGEST} of A-Z a-z 0-9 . _ -"
+            "a slide_id that is no safe name",
+            got=repr(bad[0]),
+            expected=f"1 to {LONGEST} of A-Z a-z 0-9 . _ -, and not the name of a file of the results",
         )
     if key_file is None:
         return _unique_ids(slides, out)

@@ -15,8 +15,10 @@ def test_levels_are_downsample_factors_of_the_original(level, mpp):
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, 1e-3, 2540.0])
 def test_implausible_values_are_refused_not_repaired(bad):
-    with pytest.raises(RefusedError, match="implausible"):
+    with pytest.raises(RefusedError, match="implausible") as caught:
         Resolution(bad, 0.5)
+    assert caught.value.expected == "a number between 0.05 and 100 µm/px"
+    assert ".csv" not in caught.value.hint  # not every command has one
     with pytest.raises(RefusedError, match="along y"):
         Resolution(0.5, bad)
 

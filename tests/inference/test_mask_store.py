@@ -6,8 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.errors import DataError
 from ntrm.inference import mask_store
+from ntrm.inference.checkpoints import Checkpoint
 from ntrm.inference.mask_store import BandStore, drop
 
 HEIGHT, WIDTH, PLAN = 50, 30, {"model": "a", "batch": 2}
@@ -116,14 +117,32 @@ def test_a_journal_that_promises_too_much_is_not_believed(tmp_path, rows):
         assert store.done == 12
 
 
-def test_another_plan_is_refused_and_nothing_is_lost(tmp_path, rows):
-    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
-        fill(store, rows, [0, 12])
-    for height, width, plan in ((HEIGHT, WIDTH, {**PLAN, "batch": 4}), (HEIGHT + 1, WIDTH, PLAN)):
-        with pytest.raises(RefusedError, match="another model"), BandStore.opened(tmp_path, height, width, plan):
-            pass
+def test_another_plan_begins_anew(tmp_path, rows, monkeypatch):
+    def begin():
+        with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+            fill(store, rows, [0, 12])
+            store.checkpoints.save(Checkpoint(12, 3, {}))
+        (tmp_path / "tidy.u8").touch()
+
+    begin()
     with BandStore.opened(tmp_path, HEIGHT, WIDTH, dict(reversed(PLAN.items()))) as store:
         assert store.done == 12
+    for height, width, plan in ((HEIGHT, WIDTH, {**PLAN, "batch": 4}), (HEIGHT + 1, WIDTH, PLAN)):
+        with BandStore.opened(tmp_path, height, width, plan) as store:
+            assert store.done == 0
+        assert {path.name for path in tmp_path.iterdir()} == {"journal.jsonl", "labels.u8", "confidence.u8"}
+        begin()
+    # Killed before anything but the checkpoints was deleted: no harm to the first plan either.
+    with monkeypatch.context() as patched:
+        patched.setattr(mask_store, "drop", fail)
+        with pytest.raises(KeyboardInterrupt), BandStore.opened(tmp_path, HEIGHT, WIDTH, {}):
+            pass
+    with BandStore.opened(tmp_path, HEIGHT, WIDTH, PLAN) as store:
+        assert (store.done, store.checkpoints.load(12)) == (12, None)
+
+
+def fail(_):
+    raise KeyboardInterrupt
 
 
 def test_a_full_disk_is_an_error_of_ours_and_the_rows_before_stay(tmp_path, rows, monkeypatch):

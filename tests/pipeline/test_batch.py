@@ -130,6 +130,7 @@ def test_other_options_another_model_or_another_file_do_not_mix(tmp_path, slide,
     refused = run(slide, tmp_path / "out")
     assert refused.exit_code == 3
     assert "another file" in refused.slides[0].reason
+    assert fingerprints(tmp_path / "out") == before, "what is finished stays in the tables"
     slide.unlink()  # a finished slide stays finished when its file has gone to the archive
     (tmp_path / "strange").mkdir()
     (tmp_path / "strange" / "mine.txt").touch()
@@ -149,6 +150,21 @@ def test_missing_resolution_is_refused_unless_given(tmp_path, mask):
     given = run(path, tmp_path / "out", mpp=MPP)
     assert given.exit_code == 0
     assert rows_of(tmp_path / "out")[0]["status"] == "done"
+
+
+def test_um_per_pixel_given_for_some_take_nothing_from_slides_that_are_finished(tmp_path, slide, mask):
+    from tests.evaluation.small import COLOURS
+
+    Image.fromarray(np.array(COLOURS, dtype=np.uint8)[mask]).save(slide.with_name("b.png"))
+    assert [each.status for each in run(slide.parent, tmp_path / "out").slides] == ["done", "failed"]
+    again = run(slide.parent, tmp_path / "out", mpp=MPP)
+    assert [each.status for each in again.slides] == ["failed", "done"]
+    assert again.exit_code == 1
+    assert "a column mpp of a CSV" in again.slides[0].reason
+    assert {row["slide_id"]: row["status"] for row in rows_of(tmp_path / "out")} == {"a": "done", "b": "done"}
+    assert {row["slide_id"] for row in rows_of(tmp_path / "out", "pieces")} == {"a", "b"}
+    (tmp_path / "list.csv").write_text(f"slide,mpp\nin/a.tif,\nin/b.png,{MPP}\n")
+    assert [each.status for each in run(tmp_path / "list.csv", tmp_path / "out").slides] == ["kept", "kept"]
 
 
 def test_a_slide_in_other_hands_is_left_alone(tmp_path, slide):

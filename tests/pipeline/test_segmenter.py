@@ -346,6 +346,7 @@ def reason(error):
         (FileNotFoundError(2, "No such file", str(SLIDE.path)), "FileNotFoundError: No such file"),
         (MemoryError(), "MemoryError: the memory is full"),
         (DataError("damaged", got="Jane Doe 1950.svs", hint="copy"), "damaged; got s7; copy"),
+        (DataError("damaged", got=ValueError("of Jane Doe 1950")), "damaged; got of s7"),
         (torch.OutOfMemoryError("CUDA out of memory. Tried"), "unexpected OutOfMemoryError: CUDA out of memory. Tried"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",

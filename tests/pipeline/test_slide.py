@@ -15,6 +15,7 @@ from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.child_pool import ChildPool
 from ntrm.pipeline.segmenter import Segmenter
+from ntrm.results.slide_state import alone
 from ntrm.wsi.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -172,6 +173,24 @@ def test_a_network_that_fails_leaves_nobody_waiting_for_its_rows(tmp_path, slide
     assert not (tmp_path / "out" / "a" / "mask.ome.tif").exists()
     assert run(slides, tmp_path / "out").exit_code == 0
     assert fingerprints(tmp_path / "out") == expected
+
+
+def test_a_slide_that_is_replaced_before_it_is_finished_begins_anew(tmp_path, slides, expected, monkeypatch):
+    path, store = tmp_path / "a.tif", tmp_path / "out" / "a" / ".ntrm" / "bands"
+    path.write_bytes(slides[1].read_bytes())
+    with monkeypatch.context() as patched:
+        fail_at(patched, 1, DataError("a damaged tile"))
+        assert run(path, tmp_path / "out").slides[0].status == "failed"
+    before = fingerprints(store)
+    assert before
+    path.write_bytes(slides[0].read_bytes())
+    with alone(tmp_path / "out" / "a"):
+        # Nobody takes unfinished rows from a program that works on them.
+        assert run(path, tmp_path / "out").slides[0].status == "busy"
+    assert fingerprints(store) == before
+    assert run(path, tmp_path / "out").slides[0].status == "done"
+    found = fingerprints(tmp_path / "out" / "a")
+    assert found == {name.removeprefix("a/"): digest for name, digest in expected.items() if name.startswith("a/")}
 
 
 def test_child_processes_that_slides_share_give_the_same_bytes(tmp_path, slides, expected, monkeypatch):

@@ -130,6 +130,7 @@ def test_no_resolution_is_ever_guessed(tmp_path, random):
     with pytest.raises(RefusedError, match="not credible") as caught:
         SlideGrid(absurd, 6.7)
     assert "352.8" in caught.value.got
+    assert caught.value.expected == "0.05 to 20 µm/px in the file's metadata, or 0.05 to 100 µm/px given"
     assert SlideGrid(absurd, 6.7, Resolution(6.7, 6.7)).record().slide_mpp_from == "given"
 
 

@@ -2,6 +2,7 @@ import csv
 import hashlib
 import stat
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
+from ntrm.results.slide_state import Plan, SlideState, remember, remember_failure
 from ntrm.wsi.inputs import FINGERPRINT_BYTES, SlideInput, find_inputs, shard_of, source_fingerprint
+from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.slide_ids import LONGEST, distinguishing_paths, safe_name, slide_ids, without_name
 
 
@@ -26,6 +29,27 @@ def test_a_folder_gives_its_slides_in_order_and_a_named_file_may_end_as_it_likes
     found = find_inputs([folder, folder / "notes.txt"], Resolution.square(0.5))
     assert [slide.name for slide in found] == ["a.TIF", "b.svs", "deep/c.png", "x/1.dcm", "notes.txt"]
     assert {slide.mpp for slide in found} == {Resolution.square(0.5)}
+
+
+def test_linked_folders_are_looked_into_and_links_that_lead_nowhere_are_slides_that_are_lost(folder, tmp_path):
+    other = tmp_path / "other"
+    (other / "sub").mkdir(parents=True)
+    (other / "sub" / "e.svs").touch()
+    (other / "back").symlink_to(folder)
+    (folder / "lost.svs").symlink_to(tmp_path / "nowhere.svs")
+    (folder / "lost.txt").symlink_to(tmp_path / "nowhere.txt")
+    (folder / "round.svs").symlink_to(folder / "round.svs")
+    for name, target in (("again", other), ("linked", other), ("deep2", folder / "deep"), ("up", tmp_path)):
+        (folder / name).symlink_to(target, target_is_directory=True)
+    (tmp_path / "beside.svs").touch()
+    found = find_inputs([folder], out=tmp_path / "out")
+    names = ["a.TIF", "again/sub/e.svs", "b.svs", "deep/c.png", "lost.svs", "round.svs", "x/1.dcm"]
+    assert [slide.name for slide in found] == names
+    assert all(slide.times == 1 for slide in found)
+    for slide in found:
+        if slide.path.stem in ("lost", "round"):
+            with pytest.raises(DataError, match="cannot read the slide"):
+                open_slide(slide.path)
 
 
 def test_of_a_dataset_the_masks_are_no_slides(tmp_path):
@@ -58,6 +82,10 @@ def test_a_table_brings_ids_resolutions_and_covariates(folder):
         ("slide,age\na\0.svs,8\n", DataError),
         ("slide,mpp\nb.svs,25400\n", RefusedError),
         ("slide,mpp\nb.svs,half\n", DataError),
+        ("slide,MPP\nb.svs,0.5\n", DataError),
+        ("slide,Slide_ID\nb.svs,P1\n", DataError),
+        ("slide,mpp_y\nb.svs,0.5\n", DataError),
+        ("slide,mpp,mpp_y\nb.svs,,0.5\n", DataError),
         ("slide,status\nb.svs,ill\n", UsageError),
         ("slide,area_BCC_mm2\nb.svs,1\n", UsageError),
         ("slide,age\nb.svs,61\nx/../b.svs,62\n", UsageError),
@@ -196,6 +224,14 @@ def test_equal_file_names_are_distinguished_by_their_folders():
         slide_ids(slides("a.svs", ids=["../up"]))
 
 
+@pytest.mark.parametrize("name", ["slides.csv", "Pieces.csv", "regions.csv", "run.json", "INDEX.html"])
+def test_no_slide_is_called_like_a_file_of_the_results(name):
+    with pytest.raises(UsageError, match="safe name"):
+        slide_ids(slides("a.svs", ids=[name]))
+    (slide_id,) = slide_ids(slides(f"{name}.tif"))
+    assert slide_id.startswith(f"{name}-")
+
+
 def files(*paths):
     """As they are when each is named by itself: nothing but the file's name."""
     return [SlideInput(Path(path), Path(path).name) for path in paths]
@@ -214,6 +250,25 @@ def test_only_the_folders_that_differ_enter_the_id(tmp_path):
     assert len(set(deeper)) == 2
     assert distinguishing_paths(files("t.svs"), ["t"]) == {}
     assert not any("a" in name.split("-")[0] for name in ids), "folders' names reach no output"
+
+
+def test_a_slide_keeps_its_id_when_another_of_its_name_comes_later(tmp_path):
+    out, some = tmp_path / "out", files(tmp_path / "p1" / "s.svs", tmp_path / "p2" / "s.svs")
+    for slide in some:
+        slide.path.parent.mkdir()
+        slide.path.write_text(slide.path.parent.name)
+    apart = slide_ids(some, out=out)
+    assert "s" not in apart
+    remember_failure(out / "s", "s", "no µm/px", {})
+    assert slide_ids(some, out=out) == ["s", apart[1]], "a failure is nobody's, and is replaced"
+    plan = Plan("s", "", None, source_fingerprint(some[1].path))
+    remember(out / "s", SlideState(plan, {}, {"slides": ({"slide_id": "s"},)}))
+    assert slide_ids(some, out=out) == slide_ids(some[::-1], out=out)[::-1] == [apart[0], "s"]
+    assert distinguishing_paths(some, [apart[0], "s"]) == {apart[0]: "p1/s.svs", "s": "p2/s.svs"}
+    some[1].path.write_text("another")
+    assert slide_ids(some, out=out) == apart
+    named = [some[0], replace(some[1], slide_id="s")]
+    assert slide_ids(named, out=out) == [apart[0], "s"]
 
 
 def test_both_spellings_of_a_name_have_one_id():
@@ -251,6 +306,22 @@ def test_errors_lose_the_name(tmp_path):
     told = without_name(f"cannot read {slide.path}: bad header in Jane Doe 1950", slide, "slide-1")
     assert "Jane" not in told
     assert told == "cannot read slide-1: bad header in slide-1"
+
+
+def test_words_of_ours_stay_where_a_slide_is_called_like_one(tmp_path):
+    grey, number = (SlideInput(tmp_path / "in" / name, name) for name in ("grey.png", "200.svs"))
+    text = "image is not RGB; got PNG, 8-bit grey, 200 × 200 pixels"
+    assert without_name(text, grey, "s1", ours=True) == without_name(text, number, "s1", ours=True) == text
+    assert without_name("greyish grey-scale", grey, "s1") == "greyish s1-scale"
+    assert without_name("1200 of 200", number, "s1") == "1200 of s1"
+    for name in ("jane.svs", "jane"):
+        slide = SlideInput(Path("in") / "doe" / name, name)
+        folder = slide.path.absolute().with_suffix("")  # of the further files of some formats
+        for told in (slide.path, slide.path.absolute(), name, folder / "x"):
+            for ours in (True, False):
+                assert without_name(f"cannot read {told}: damaged", slide, "s1", ours=ours).count("jane") == 0, told
+    jane = SlideInput(Path("Jane.svs"), "Jane.svs")
+    assert "Jane" not in without_name("of Jane2 and Jane", jane, "s1", ours=True)
 
 
 def test_files_are_distinguished_by_size_and_either_end(tmp_path, random):

@@ -40,8 +40,8 @@ class Resolution:
                 raise RefusedError(
                     f"implausible µm per pixel along {axis}",
                     got=value,
-                    expected=f"a number between {low} and {high} µm/px",
-                    hint="look the scan resolution up in the scanner's metadata and give it with --mpp or in cases.csv",
+                    expected=f"a number between {low:g} and {high:g} µm/px",
+                    hint="look the scan resolution up in the scanner's metadata: in µm, not in nm, mm or dots per inch",
                 )
             # 1 and 1.0 must read the same in every output.
             object.__setattr__(self, axis, float(value))

@@ -78,6 +78,11 @@ class Checkpoints:
                 return checkpoint
         return None
 
+    def forget(self) -> None:
+        """Delete them, of whatever plan."""
+        for name in FILES:
+            (self._folder / name).unlink(missing_ok=True)
+
     def _top(self, path: Path) -> int:
         """``top`` of the checkpoint in a file; -1 where there is none of this plan."""
         with suppress(OSError, ValueError, RecursionError), path.open("rb") as stream:

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.errors import DataError
 from ntrm.core.io import remove_partials
 from ntrm.inference.checkpoints import Checkpoints
 from ntrm.inference.disk_array import Bytes, DiskArray
@@ -66,7 +66,10 @@ class BandStore:
     def opened(
         cls, folder: Path, height: int, width: int, plan: Any, names: Sequence[str] = MAPS
     ) -> Iterator[BandStore]:
-        """Open the store of ``folder``, or begin one; refuses one of another ``plan`` (model, options, slide)."""
+        """Open the store of ``folder``, or begin one, also in place of one of another ``plan`` (model, options, slide).
+
+        The caller sees to it that nobody else has it open.
+        """
         store = cls(folder, height, width, plan, names)
         try:
             with _own_errors():
@@ -136,11 +139,12 @@ class BandStore:
         journal = self.folder / JOURNAL
         lines = _lines(journal)
         if lines and lines[0][0] != self._head:
-            raise RefusedError(
-                "unfinished work of another model, other options or another file lies there",
-                got=self.folder.parent.name,
-                hint="give the same command as before, or choose another --out",
-            )
+            # Of a file that was replaced since, say. Without checkpoints, what is left of a store begins anew: they go
+            # first, in case this is killed halfway.
+            self.checkpoints.forget()
+            drop(self.folder)
+            self.folder.mkdir(exist_ok=True)
+            lines = []
         for name in self.names:
             self._streams[name] = _for_update(self.path(name))
         self._streams["journal"] = _for_update(journal)

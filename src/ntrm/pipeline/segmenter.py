@@ -27,7 +27,7 @@ from ntrm.pipeline.transfer import FileTransfer
 from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import Run, check_out, claim
-from ntrm.results.slide_state import BusyError, remember_failure
+from ntrm.results.slide_state import BusyError, MadeOtherwiseError, remember_failure
 from ntrm.wsi.inputs import SlideInput
 from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.readers.reader import SlideReader
@@ -50,7 +50,8 @@ def reason_of(error: Exception, slide: SlideInput, slide_id: str) -> str:
     """What went wrong, with the id wherever the slide's name would stand."""
     kind = type(error).__name__
     if isinstance(error, NtrmError):
-        text = without_name(_in_one_line(error), slide, slide_id)
+        ours = not isinstance(error.got, BaseException)  # a library's message stands there as it is
+        text = without_name(_in_one_line(error), slide, slide_id, ours=ours)
     elif isinstance(error, MemoryError):
         text = f"{kind}: the memory is full; close other programs, or take a machine with more"
     else:
@@ -202,6 +203,9 @@ class Segmenter:
             return work()
         except BusyError as error:
             return Outcome(slide_id, "busy", reason_of(error, slide, slide_id))
+        except MadeOtherwiseError as error:
+            # Told, but not recorded: the tables keep what is there.
+            return _failure(error, slide, slide_id)
         except Exception as error:  # noqa: BLE001 - a bug that one slide brings out must not cost all the others
             failure = _failure(error, slide, slide_id)
         # After the block, when nothing holds the tensors of the failed slide any more.

@@ -11,7 +11,6 @@ from ntrm.analysis.graph import tissue_graph_of
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.devices import give_back_freed_memory
-from ntrm.core.errors import RefusedError
 from ntrm.core.io import remove_partials
 from ntrm.core.progress import Progress
 from ntrm.data.stains import AS_IT_IS
@@ -39,7 +38,17 @@ from ntrm.pipeline.transfer import FileTransfer, check_objects, remember_objects
 from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
 from ntrm.results.run_record import Run
-from ntrm.results.slide_state import Plan, Row, SlideState, Tables, alone, finished, forget_failure, remember
+from ntrm.results.slide_state import (
+    Plan,
+    Row,
+    SlideState,
+    Tables,
+    alone,
+    finished,
+    forget_failure,
+    made_otherwise,
+    remember,
+)
 from ntrm.results.stain_norm import StainNorm
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.inputs import SlideInput, source_fingerprint
@@ -145,12 +154,8 @@ def _check_same(before: Plan | None, plan: Plan) -> None:
     differing = [key for key, new in asdict(plan).items() if old.get(key) != new and (key, new) != ("source", None)]
     if differing:
         what = {"source": "another file", "mpp": "other µm/px", "run": "another model or other options"}
-        raise RefusedError(
-            "results are there that were made otherwise",
-            got=", ".join(what.get(key, key) for key in differing),
-            expected="the same slide, model and options",
-            hint=f"choose another --out, or delete {plan.slide_id}",
-        )
+        hint = "state µm/px of single slides in a column mpp of a CSV; else " if "mpp" in differing else ""
+        raise made_otherwise(", ".join(what.get(key, key) for key in differing), plan.slide_id, hint)
 
 
 def _predict(

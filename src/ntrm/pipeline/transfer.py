@@ -17,11 +17,12 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from ntrm.core.errors import NtrmError, RefusedError, check_number
+from ntrm.core.errors import NtrmError, check_number
 from ntrm.core.io import write_text
 from ntrm.data.cache import default_folder
 from ntrm.pipeline.remote_results import RemoteResults
 from ntrm.results.paths import HIDDEN, SOURCE
+from ntrm.results.slide_state import made_otherwise
 from ntrm.storage.addresses import Address
 from ntrm.storage.slide_cache import RemoteSlide, SlideCache
 from ntrm.wsi.inputs import SlideInput
@@ -150,9 +151,4 @@ def check_objects(folder: Path, slide: SlideInput, slide_id: str) -> None:
     if slide.remote is None or not slide.remote.files or not path.is_file():
         return
     if path.read_text(encoding="utf-8").strip() != slide.remote.version:
-        raise RefusedError(
-            "results are there that were made otherwise",
-            got="another file",
-            expected="the same slide, model and options",
-            hint=f"choose another --out, or delete {slide_id}",
-        )
+        raise made_otherwise("another file", slide_id)

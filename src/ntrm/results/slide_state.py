@@ -29,6 +29,20 @@ class BusyError(RefusedError):
     """Another process works on the slide."""
 
 
+class MadeOtherwiseError(RefusedError):
+    """The slide is finished, of another file, say: its results stay, and still count."""
+
+
+def made_otherwise(got: str, slide_id: str, hint: str = "") -> MadeOtherwiseError:
+    """The error for a finished slide that is asked for anew and not alike."""
+    return MadeOtherwiseError(
+        "results are there that were made otherwise",
+        got=got,
+        expected="the same slide, model and options",
+        hint=f"{hint}choose another --out, or delete {slide_id}",
+    )
+
+
 @dataclass(frozen=True)
 class Plan:
     """All that decides a slide's results."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import RefusedError, check_number
 from ntrm.core.labels import WHITE
-from ntrm.core.mpp import Resolution
+from ntrm.core.mpp import PLAUSIBLE_MPP, Resolution
 from ntrm.core.threads import most_threads, thread_map
 from ntrm.data.resample import interval_weights, shrunk_length
 from ntrm.results.documents import Grid
@@ -339,11 +339,11 @@ def credible_resolution(info: SlideInfo) -> Resolution:
     """µm/px of the file, or an error that says how to give it."""
     if info.resolution is not None:
         return info.resolution
-    stated = info.stated_mpp
+    stated, (low, high) = info.stated_mpp, PLAUSIBLE_MPP
     raise RefusedError(
         "the slide does not tell its µm per pixel" if stated is None else "the slide's µm per pixel is not credible",
         got="nothing" if stated is None else f"{stated[0]:g} × {stated[1]:g} µm/px",
-        expected=f"0.05 to {COARSEST_MPP:g} µm/px in the file's metadata, or given",
+        expected=f"{low:g} to {COARSEST_MPP:g} µm/px in the file's metadata, or {low:g} to {high:g} µm/px given",
         hint="look the scan resolution up and give it with --mpp, or in the mpp column of a CSV; it is never guessed",
     )
 

@@ -48,7 +48,7 @@ class SlideInput:
     @property
     def location(self) -> str:
         """Where the user has it: its address, or the one path to which all others lead."""
-        return str(self.path.absolute().resolve() if self.remote is None else self.remote.address)
+        return str(_real(self.path) if self.remote is None else self.remote.address)
 
 
 def find_inputs(
@@ -150,10 +150,35 @@ def _expand_address(address: Address, mpp: Resolution | None, remote: RemoteSlid
 
 
 def _slides_in(folder: Path) -> Iterator[Path]:
-    files = (path.relative_to(folder) for path in folder.rglob("*"))
-    names = (PurePosixPath(path) for path in files if is_slide_name(PurePosixPath(path)))
-    real = (name for name in names if (folder / name).is_file() and not _is_annotation(folder / name))
-    yield from (folder / name for name in one_of_each(real))
+    files = (PurePosixPath(path.relative_to(folder)) for path in _files_under(folder))
+    names = (name for name in files if is_slide_name(name) and not _is_annotation(folder / name))
+    yield from (folder / name for name in one_of_each(names))
+
+
+def _files_under(folder: Path) -> Iterator[Path]:
+    """Regular files, and links that lead nowhere, which are slides that are lost; also those of linked folders.
+
+    Every folder is looked into once, however many links lead there. A link to a folder around it adds nothing.
+    """
+    seen: set[Path] = set()
+    tops = [folder]
+    while tops:
+        links: list[Path] = []
+        for parent, folders, names in (found for top in tops for found in os.walk(top)):
+            here, real = Path(parent), _real(Path(parent))
+            if real in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            links += [here / name for name in folders if (here / name).is_symlink()]
+            paths = (here / name for name in names)
+            yield from (path for path in paths if path.is_file() or (path.is_symlink() and not path.exists()))
+        tops = [link for link in sorted(links) if not _real(link.parent).is_relative_to(_real(link))]
+
+
+def _real(path: Path) -> Path:
+    """The one path to which all others lead; ``Path.resolve`` fails where links lead to each other."""
+    return Path(os.path.realpath(path))
 
 
 def _is_annotation(path: Path) -> bool:
@@ -169,11 +194,14 @@ def _rows(
     rows = read_table(table, ("slide",))
     if not rows:
         raise DataError(f"{table.name} names no slide", expected="a row for each slide")
+    _check_columns(table.name, rows[0])
     for line, cells in enumerate(rows, start=2):
         if not cells["slide"] or "\0" in cells["slide"]:
             raise DataError(f"{table.name} has a row without a slide", got=f"row {line}")
         where = f"{table.name}, row {line}"
         _check_encoding(cells["slide"], where)
+        if cells.get("mpp_y") and not cells.get("mpp"):
+            raise DataError(f"{where}: mpp_y without mpp", expected="both, or mpp alone for square pixels")
         try:
             stated = cells.get("mpp") and Resolution(number(cells["mpp"]), number(cells.get("mpp_y") or cells["mpp"]))
         except NtrmError as error:
@@ -188,6 +216,18 @@ def _rows(
             slide_id=cells.get("slide_id") or None,
             mpp=stated or mpp,
             covariates={key: value for key, value in cells.items() if key not in OWN_COLUMNS},
+        )
+
+
+def _check_columns(table: str, columns: Iterable[str]) -> None:
+    """A column that is nearly one of ours would be taken for a covariate, and what it states ignored."""
+    nearly = [name for name in columns if name not in OWN_COLUMNS and name.lower() in OWN_COLUMNS]
+    if nearly:
+        raise DataError(
+            f"{table} has a column that is one of ours but for its case",
+            got=nearly[0],
+            expected=nearly[0].lower(),
+            hint="write it so, or rename it if it is a covariate",
         )
 
 
@@ -230,7 +270,7 @@ def _exists(path: Path) -> bool:
 
 def lies_in(path: Path, folder: Path | None) -> bool:
     """Whether a path is a folder or leads into it."""
-    return folder is not None and path.absolute().resolve().is_relative_to(folder.absolute().resolve())
+    return folder is not None and _real(path).is_relative_to(_real(folder))
 
 
 def _check_covariates(slides: Sequence[SlideInput]) -> None:
@@ -308,4 +348,4 @@ def _files(roots: Sequence[Path]) -> Iterator[Path]:
         except (UsageError, DataError):
             continue
         # Links may lead out of the root.
-        yield from (slide.path for slide in slides if slide.path.resolve().is_relative_to(base))
+        yield from (slide.path for slide in slides if _real(slide.path).is_relative_to(base))

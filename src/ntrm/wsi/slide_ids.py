@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import secrets
 import unicodedata
@@ -13,7 +14,10 @@ from pathlib import Path, PurePosixPath
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import holding, rows_text, write_text
 from ntrm.data.csv_tables import is_good_name, read_table
-from ntrm.wsi.inputs import SlideInput, lies_in
+from ntrm.results.paths import HIDDEN, INDEX, RUN, SOURCE, table_file
+from ntrm.results.slide_state import finished, remembered
+from ntrm.results.tables import COLUMNS
+from ntrm.wsi.inputs import SlideInput, lies_in, source_fingerprint
 
 KEY_COLUMNS = ("slide_id", "slide")
 LONGEST = 100
@@ -21,10 +25,14 @@ LONGEST = 100
 
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 """Names that some systems take for devices."""
+_TAKEN = frozenset({RUN, INDEX, *map(table_file, COLUMNS)})
+"""Files that lie beside the folders of slides."""
 _LETTERS = str.maketrans(
     {"ß": "ss", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L"}
 )
 """Letters that are no letter with a mark."""
+_ORDINARY = re.compile(r"[a-z]+|[0-9]{1,5}")
+"""Words and numbers as they occur in every text."""
 
 
 def safe_name(text: str) -> str:
@@ -45,7 +53,9 @@ def safe_name(text: str) -> str:
 
 
 def _is_safe(name: str) -> bool:
-    return is_good_name(name) and len(name) <= LONGEST and not _RESERVED.fullmatch(name)
+    good = is_good_name(name) and len(name) <= LONGEST
+    # Some file systems ignore case.
+    return good and name.lower() not in _TAKEN and not _RESERVED.fullmatch(name)
 
 
 def _with_hash(name: str, text: str) -> str:
@@ -56,15 +66,18 @@ def _with_hash(name: str, text: str) -> str:
 def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out: Path | None = None) -> list[str]:
     """An id for each slide: the user's, a random one that ``key_file`` explains, or one made of the file's name.
 
-    They depend on nothing but the inputs (and the key file), so that the next run finds the same ones.
+    They depend on nothing but the inputs, the key file and the results in ``out``, so that the next run finds the same
+    ones: where a slide of the same name comes later, the first keeps its id, and so counts once.
     """
     bad = [slide.slide_id for slide in slides if slide.slide_id is not None and not _is_safe(slide.slide_id)]
     if bad:
         raise UsageError(
-            "a slide_id that is no safe name", got=repr(bad[0]), expected=f"1 to {LONGEST} of A-Z a-z 0-9 . _ -"
+            "a slide_id that is no safe name",
+            got=repr(bad[0]),
+            expected=f"1 to {LONGEST} of A-Z a-z 0-9 . _ -, and not the name of a file of the results",
         )
     if key_file is None:
-        return _unique_ids(slides)
+        return _unique_ids(slides, out)
     if lies_in(key_file, out):
         raise RefusedError(
             "the key to the pseudonyms would lie among the results",
@@ -76,26 +89,34 @@ def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out
         return _pseudonyms(slides, key_file)
 
 
-def without_name(text: str, slide: SlideInput, slide_id: str) -> str:
-    """``text`` (an error's, perhaps) with the id wherever the slide's path or name stands."""
+def without_name(text: str, slide: SlideInput, slide_id: str, *, ours: bool = False) -> str:
+    """``text`` (an error's, perhaps) with the id wherever the slide's path or name stands.
+
+    A name that is an ordinary word is replaced as a whole word only. If the text is ``ours``, such a word without an
+    ending or a path is not the slide's: nothing of ours quotes a name like that.
+    """
     path = slide.path
-    names = {str(path), str(path.absolute()), str(path.resolve()), slide.name, path.name, path.stem}
+    names = {str(path), str(path.absolute()), os.path.realpath(path), slide.name, path.name}
     names |= set() if slide.remote is None else {str(slide.remote.address)}
+    parts = {path.stem, str(path.absolute().parent / path.stem)}
     if len(path.parent.name) > 2:
-        names |= {str(path.parent), str(path.parent.absolute())}
+        parts |= {str(path.parent), str(path.parent.absolute())}
+    names |= {part for part in parts if not (ours and _ORDINARY.fullmatch(part))}
     for name in sorted((name for name in names if len(name) > 2), key=len, reverse=True):
-        text = text.replace(name, slide_id)
+        whole_word = rf"(?<![^\W_]){name}(?![^\W_])" if _ORDINARY.fullmatch(name) else re.escape(name)
+        text = re.sub(whole_word, lambda _: slide_id, text)
     return text
 
 
-def _unique_ids(slides: Sequence[SlideInput]) -> list[str]:
+def _unique_ids(slides: Sequence[SlideInput], out: Path | None) -> list[str]:
     ids = _plain_ids(slides)
     for group in _same_ids(ids):
+        keeper = _keeper(slides, ids, group, out)
         names = {index: slides[index].name for index in group}
         if len(set(names.values())) < len(names):
             names = _path_ends(slides, group)
         for index, name in names.items():
-            if slides[index].slide_id is None:
+            if slides[index].slide_id is None and index != keeper:
                 ids[index] = _with_hash(ids[index], name)
     twice = [name for name, times in Counter(name.lower() for name in ids).items() if times > 1]
     if twice:
@@ -103,6 +124,27 @@ def _unique_ids(slides: Sequence[SlideInput]) -> list[str]:
             "two slides would have the same id", got=twice[0], hint="tell them apart by a column slide_id in a CSV"
         )
     return ids
+
+
+def _keeper(slides: Sequence[SlideInput], ids: Sequence[str], group: Sequence[int], out: Path | None) -> int | None:
+    """Which of several slides has the plain id already, if one has: it was alone in an earlier run."""
+    if out is None or any(slides[index].slide_id for index in group):
+        return None
+    in_order = sorted(group, key=lambda index: slides[index].location)
+    return next((index for index in in_order if _owns(slides[index], out / ids[index])), None)
+
+
+def _owns(slide: SlideInput, folder: Path) -> bool:
+    """Whether the results in a folder are the slide's; those of a failure are whose they may be."""
+    if remembered(folder) is None:
+        return False
+    done = finished(folder)
+    if done is None or done.plan is None:
+        return True
+    if slide.remote is None:
+        return done.plan.source == source_fingerprint(slide.path)
+    version = folder / HIDDEN / SOURCE
+    return version.is_file() and version.read_text(encoding="utf-8").strip() == slide.remote.version
 
 
 def _plain_ids(slides: Sequence[SlideInput]) -> list[str]:

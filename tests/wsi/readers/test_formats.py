@@ -59,6 +59,19 @@ def test_pixels_and_resolution_come_back_whatever_the_file_is_called(kind, tmp_p
     slide.close()
 
 
+@pytest.mark.parametrize("orientation", [2, 3, 4, 6, 8])
+def test_a_tag_for_the_orientation_turns_neither_the_image_nor_its_tiles(orientation, tmp_path, random):
+    image = making.tissue(random, 150, 211)
+    path = making.write_tiled(tmp_path / "a.tif", image, extratags=[(274, "H", 1, orientation, True)])
+    # OpenSlide turns every tile by itself.
+    assert not np.array_equal(openslide_pixels(path, 0, 0, 211, 150, 0), image)
+    slide = open_slide(path)
+    np.testing.assert_array_equal(slide.read(0, 0, 211, 150, 0), image)
+    assert len(slide.info.levels) == 3
+    assert slide.info.resolution == Resolution(0.5, 0.5)
+    slide.close()
+
+
 def test_a_jpeg_is_read_as_pillow_reads_it(tmp_path, random):
     path = making.write_jpeg(tmp_path / "section.png", making.tissue(random, 60, 80), mpp=5.0)
     slide = open_slide(path)
@@ -141,6 +154,34 @@ def test_transparent_pixels_are_on_white(tmp_path, random):
     np.testing.assert_allclose(found, pixels[..., :3] * alpha + 255 * (1 - alpha), atol=0.51)
 
 
+@pytest.mark.parametrize("tile", [None, (64, 64)], ids=["strips", "tiles"])
+@pytest.mark.parametrize("kind", ["unassalpha", "assocalpha", "unspecified"])
+def test_a_fourth_sample_of_a_tiff_is_alpha_only_where_it_says_so(kind, tile, tmp_path, random):
+    image, alpha = making.tissue(random, 70, 90), random.integers(1, 256, (70, 90, 1), dtype=np.uint8)
+    expected = np.round(image * (alpha / 255) + 255 - alpha) if kind != "unspecified" else image
+    stored = np.round(image * (alpha / 255)).astype(np.uint8) if kind == "assocalpha" else image
+    options = {"photometric": "rgb", "extrasamples": [kind], "tile": tile, "metadata": None}
+    tifffile.imwrite(tmp_path / "a.tif", np.dstack([stored, alpha]), **options)
+    found = open_slide(tmp_path / "a.tif").read(0, 0, 90, 70, 0)
+    # Where OpenSlide reads, it has divided by alpha in between.
+    np.testing.assert_allclose(found, expected, atol=2)
+
+
+@pytest.mark.parametrize("kind", ["strips", "tiles", "ome", "label of an ome"])
+def test_of_several_images_the_slide_is_read_with_its_own_resolution(kind, tmp_path, random):
+    slide, label = making.tissue(random, 150, 211), np.full((70, 60, 3), 7, dtype=np.uint8)
+    if kind == "label of an ome":
+        label = np.full((250, 250, 3), 7, dtype=np.uint8)  # a slide that was cut out is smaller than its label
+    with tifffile.TiffWriter(tmp_path / "a.tif", ome="ome" in kind) as tif:
+        for image, name, mpp in ((label, "label image", 20.0), (slide, "a", 0.5)):
+            metadata = {"Name": name, "PhysicalSizeX": mpp, "PhysicalSizeY": mpp} if "ome" in kind else None
+            tile = (64, 64) if kind == "tiles" else None
+            tif.write(image, photometric="rgb", metadata=metadata, tile=tile, **making.per_cm(mpp))
+    found = open_slide(tmp_path / "a.tif")
+    np.testing.assert_array_equal(found.read(0, 0, found.info.width, found.info.height, 0), slide)
+    assert found.info.resolution == Resolution(0.5, 0.5)
+
+
 def test_pieces_that_were_never_written_are_white(tmp_path, random):
     image = making.tissue(random, 128, 192)
     path = making.write_ome(tmp_path / "a.ome.tif", image, levels=1)
@@ -175,6 +216,10 @@ def stack(path, _):
     tifffile.imwrite(path, np.zeros((5, 30, 40), dtype=np.uint8), photometric="minisblack", metadata={"axes": "ZYX"})
 
 
+def luma_chroma(path, _):
+    Image.new("YCbCr", (40, 30)).save(path, format="TIFF")
+
+
 def cmyk(path, _):
     Image.new("CMYK", (40, 30)).save(path, format="JPEG")
 
@@ -183,7 +228,7 @@ def grey(path, _):
     Image.new("L", (40, 30)).save(path, format="PNG")
 
 
-@pytest.mark.parametrize("write", [plain, sixteen_bit, stack, cmyk, grey])
+@pytest.mark.parametrize("write", [plain, sixteen_bit, stack, luma_chroma, cmyk, grey])
 def test_what_is_no_colour_image_is_refused_without_its_name(write, tmp_path):
     path = tmp_path / making.NAME
     write(path, b"")

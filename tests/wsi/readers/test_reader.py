@@ -43,10 +43,10 @@ class Tags(dict):
 
 def test_units_of_ome_and_the_mpp_of_aperio():
     assert mpp_from_ome('<Pixels PhysicalSizeX="0.00025" PhysicalSizeXUnit="mm" PhysicalSizeY="250" '
-                    'PhysicalSizeYUnit="nm">') == (0.25, 0.25)  # fmt: skip
-    assert mpp_from_ome('<Pixels PhysicalSizeX="1" PhysicalSizeXUnit="pixel" PhysicalSizeY="1">') is None
-    assert mpp_from_ome('<Plane PhysicalSizeX="1" PhysicalSizeY="1">') is None
-    assert mpp_from_ome('<Pixels PhysicalSizeX="nan" PhysicalSizeY="1">') is None
+                    'PhysicalSizeYUnit="nm">', 1, 1) == (0.25, 0.25)  # fmt: skip
+    assert mpp_from_ome('<Pixels PhysicalSizeX="1" PhysicalSizeXUnit="pixel" PhysicalSizeY="1">', 1, 1) is None
+    assert mpp_from_ome('<Plane PhysicalSizeX="1" PhysicalSizeY="1">', 1, 1) is None
+    assert mpp_from_ome('<Pixels PhysicalSizeX="nan" PhysicalSizeY="1">', 1, 1) is None
     assert mpp_from_aperio("Aperio Image|AppMag = 20|MPP = 0.4990|Left = 1") == (0.499, 0.499)
     assert mpp_from_aperio("Other|MPP = 0.4990") is None
 

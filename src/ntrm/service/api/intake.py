@@ -173,9 +173,8 @@ def check_name(app_state: AppState, name: str | None) -> None:
     if name is None:
         return
     if safe_name(name) != name:
-        raise ProblemError(
-            422, "usage", "a slide_id that is no safe name", got=name, expected="1 to 100 of A-Z a-z 0-9 . _ -"
-        )
+        expected = "1 to 100 of A-Z a-z 0-9 . _ -, and not the name of a file of the results"
+        raise ProblemError(422, "usage", "a slide_id that is no safe name", got=name, expected=expected)
     if _is_taken(app_state, name, app_state.store.taken_names()):
         raise conflict("the name is taken", got=name, hint="choose another slide_id")
 

@@ -3,7 +3,7 @@
 | content | reader |
 |---|---|
 | a scanner's format that OpenSlide knows (SVS, NDPI, MRXS, SCN, DICOM …), tiled TIFF | OpenSlide (``open_directly``) |
-| OME-TIFF, TIFF in strips, TIFF that OpenSlide does not know | tifffile |
+| OME-TIFF, TIFF in strips, TIFF that OpenSlide does not know or reads wrongly | tifffile |
 | PNG, JPEG | Pillow |
 
 A VMS file is a text that names others by path, an MRXS slide has an index of that kind, and a DICOM slide is whatever
@@ -39,7 +39,7 @@ from ntrm.wsi.readers.reader import (
     read_padded,
     unreadable,
 )
-from ntrm.wsi.readers.tiff import TiffReader, is_ome
+from ntrm.wsi.readers.tiff import TiffReader, openslide_errs
 
 MIRAX = "mirax"
 SINGLE_FILE_VENDORS = frozenset(
@@ -97,8 +97,7 @@ def _first_bytes(path: Path) -> bytes:
 
 
 def _open_tiff(path: Path, vendor: str | None) -> SlideReader:
-    if vendor is None or (vendor == GENERIC and is_ome(path)):
-        # OpenSlide would take an OME-TIFF for a plain one and miss the levels of its pyramid.
+    if vendor is None or (vendor == GENERIC and openslide_errs(path)):
         return TiffReader(path)
     try:
         return open_directly(path)

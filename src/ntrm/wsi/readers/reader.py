@@ -308,15 +308,17 @@ def positive_pair(x: object, y: object) -> StatedMpp:
     return values if all(math.isfinite(value) and value > 0 for value in values) else None
 
 
-def mpp_from_ome(xml: str) -> StatedMpp:
-    """PhysicalSizeX and Y of the first image of an OME-XML document.
+def mpp_from_ome(xml: str, width: int, height: int) -> StatedMpp:
+    """PhysicalSizeX and Y of an image of an OME-XML document: its only one, or the first of this size.
 
-    >>> mpp_from_ome('<Pixels PhysicalSizeX="500" PhysicalSizeXUnit="nm" PhysicalSizeY="0.5"/>')
+    >>> mpp_from_ome('<Pixels PhysicalSizeX="500" PhysicalSizeXUnit="nm" PhysicalSizeY="0.5"/>', 40, 30)
     (0.5, 0.5)
     """
     # Without a parser: the document is large in some files and hostile in others.
-    pixels = re.search(r"<(?:\w+:)?Pixels\b[^>]*", xml)
-    attributes = dict(re.findall(r'\b(PhysicalSize[XY](?:Unit)?)="([^"]*)"', pixels[0] if pixels else ""))
+    images = [dict(re.findall(r'\b(\w+)="([^"]*)"', pixels)) for pixels in re.findall(r"<(?:\w+:)?Pixels\b[^>]*", xml)]
+    size = str(width), str(height)
+    of_size = (image for image in images if len(images) == 1 or (image.get("SizeX"), image.get("SizeY")) == size)
+    attributes = next(of_size, {})
     sizes = positive_pair(*(attributes.get(f"PhysicalSize{axis}") for axis in "XY"))
     factors = [_MICROMETRES.get(attributes.get(f"PhysicalSize{axis}Unit", "")) for axis in "XY"]
     if sizes is None or None in factors:

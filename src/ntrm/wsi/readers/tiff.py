@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import weakref
 from collections.abc import Container
 from pathlib import Path
@@ -35,7 +36,11 @@ MAX_PIECE_BYTES = 2**28
 """Largest strip or tile that is decoded; a file that is one compressed strip has to be decoded whole."""
 
 _JPEG = (6, 7, 34892, 33007)
+_PREMULTIPLIED, _STRAIGHT = 1, 2
+"""Kinds of a fourth sample that are alpha; every other is no part of the colour."""
 _EMPTY = 255
+_NO_SLIDE = re.compile(r"\b(label|macro)\b", re.IGNORECASE)
+"""In names of images that must reach no output: a label may show the name of a patient."""
 
 
 class RandomAccess:
@@ -72,6 +77,8 @@ class Plane:
         key = page.keyframe
         self.width, self.height = int(key.imagewidth), int(key.imagelength)
         self.samples = int(key.samplesperpixel)
+        self.extra = _extra_sample(key)
+        """Kind of a fourth sample."""
         separate = key.planarconfig == 2
         self._per_piece, self._planes = (1, self.samples) if separate else (self.samples, 1)
         self._compression, self._tiled = int(key.compression), bool(key.is_tiled)
@@ -178,10 +185,19 @@ class Plane:
         return self._file.read(offset, count)
 
 
-def is_ome(path: Path) -> bool:
-    """Whether a TIFF file carries OME-XML."""
+def openslide_errs(path: Path) -> bool:
+    """Whether OpenSlide would read a plain TIFF wrongly, and without an error.
+
+    It misses the pyramid of an OME-TIFF and images that are larger than the first, turns every tile by itself if there
+    is a tag for the orientation, and takes any fourth sample for alpha.
+    """
     with opening(path), open_tiff(path) as tif:
-        return bool(len(tif.pages)) and bool(tif.is_ome)
+        if not len(tif.pages) or not len(tif.series):
+            return False
+        page: Any = tif.pages.first
+        strange = page.samplesperpixel > 3 and _extra_sample(page) not in {_PREMULTIPLIED, _STRAIGHT}
+        turned = page.tags.valueof("Orientation", 1) != 1
+        return bool(tif.is_ome) or turned or strange or bool(_slide(tif).keyframe.offset != page.offset)
 
 
 class TiffReader:
@@ -195,10 +211,13 @@ class TiffReader:
             if not len(tif.pages) or not len(tif.series):
                 # The directory is often written last, so that a cut file has lost it.
                 raise unreadable("no image directory where the header points to")
-            self._levels = _pyramid([_planes(level, self._file, self._pieces) for level in tif.series[0].levels])
-            first: Any = tif.pages.first
+            series = _slide(tif)
+            self._levels = _pyramid([_planes(level, self._file, self._pieces) for level in series.levels])
+            first: Any = series.keyframe
             stated = (
-                mpp_from_ome(tif.ome_metadata or "") or mpp_from_aperio(first.description) or mpp_from_tags(first.tags)
+                mpp_from_ome(tif.ome_metadata or "", first.imagewidth, first.imagelength)
+                or mpp_from_aperio(first.description)
+                or mpp_from_tags(first.tags)
             )
             vendor = "ome-tiff" if tif.is_ome else "aperio" if tif.is_svs else "tiff"
         full = self._levels[0][0]
@@ -215,7 +234,7 @@ class TiffReader:
             with decoding(self._path):
                 planes = [plane.read(column, row, wide, tall) for plane in self._levels[level]]
                 pixels = planes[0] if len(planes) == 1 else np.concatenate(planes, axis=-1)
-            return over_white(pixels) if pixels.shape[2] == 4 else pixels
+            return _coloured(pixels, self._levels[level][0].extra) if pixels.shape[2] == 4 else pixels
 
         return read_padded(this, left, top, width, height, inside)
 
@@ -230,6 +249,25 @@ class TiffReader:
         self._pieces.clear()
 
 
+def _slide(tif: Any) -> Any:
+    """Of several images the largest, with its levels; the others are previews, labels and pictures of the glass."""
+    named = [series for series in tif.series if not _NO_SLIDE.search(series.name)]
+    return max(named or tif.series, key=lambda series: series.keyframe.imagewidth * series.keyframe.imagelength)
+
+
+def _extra_sample(page: Any) -> int:
+    return int(page.extrasamples[0]) if page.extrasamples else 0
+
+
+def _coloured(pixels: Pixels, extra: int) -> Pixels:
+    """(H, W, 4) → (H, W, 3), on white where the fourth sample is alpha."""
+    if extra == _STRAIGHT:
+        return over_white(pixels)
+    if extra == _PREMULTIPLIED:
+        return np.minimum(pixels[..., :3] + (np.uint16(255) - pixels[..., 3:]), 255).astype(np.uint8)
+    return np.ascontiguousarray(pixels[..., :3])
+
+
 def _planes(level: Any, file: RandomAccess, pieces: ArrayCache) -> list[Plane]:
     """One plane with three or four samples a pixel, or three planes with one."""
     pages = [page for page in level.pages if page is not None]
@@ -240,9 +278,16 @@ def _planes(level: Any, file: RandomAccess, pieces: ArrayCache) -> list[Plane]:
     first: Any = pages[0].keyframe if pages else None
     is_rgb = first is not None and colours in {3, 4} and first.dtype == np.uint8
     is_rgb = is_rgb and len(pages) == (3 if separate else 1)
-    if not is_rgb or not (separate or first.photometric in {tifffile.PHOTOMETRIC.RGB, tifffile.PHOTOMETRIC.YCBCR}):
+    if not is_rgb or not (separate or _decodes_to_rgb(first)):
         raise _not_rgb(axes, shape, first)
     return [Plane(page, file, pieces) for page in pages]
+
+
+def _decodes_to_rgb(page: Any) -> bool:
+    """Decoders of JPEG turn YCbCr into RGB; under other compressions it comes out as it is."""
+    if page.photometric == tifffile.PHOTOMETRIC.YCBCR:
+        return int(page.compression) in _JPEG
+    return bool(page.photometric == tifffile.PHOTOMETRIC.RGB)
 
 
 def _not_rgb(axes: str, shape: tuple[int, ...], page: Any) -> DataError:

@@ -5,7 +5,9 @@ from tests.service.browser import correcting
 from tests.service.browser.conftest import settled
 from tests.service.browser.correcting import (
     CENTRE,
+    corrections,
     drawn,
+    hold,
     inside_drawn,
     name,
     preview,
@@ -21,7 +23,9 @@ from tests.service.browser.looking import large_region
 
 from ntrm.correction.log import read_log
 
-SLIDES = ("keys", "steps", "beside", "stroke")
+SLIDES = ("keys", "steps", "beside", "stroke", "seen")
+PREVIEW, PART = "**/corrections/preview", "**/corrections/part*"
+WORKED_OUT = "What would follow is being worked out."
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +132,39 @@ def test_a_stroke_is_drawn_by_keyboard(correct_page, service):
     now = wait_for_version(service, service.slide, 1)
     assert now["steps"][0]["action"] == "draw"
     until(lambda: shows_in_the_middle(page, service, "SCC"))
+
+
+def test_nothing_is_written_before_all_that_follows_is_shown(correct_page, service, corrected_folder):
+    page = correct_page("seen").page
+    seen = page.locator(".follows")
+    page.keyboard.press("n")
+    says(page, "Region 1 of ")
+    page.route(PREVIEW, lambda route: route.fulfill(status=503, json={"error": {"what": "busy", "code": "busy"}}))
+    page.keyboard.press(correcting.KEYS["SCC"])
+    seen.filter(has_text="could not be worked out").wait_for()
+    page.keyboard.press("Enter")
+    told(page, "Busy.")
+    page.unroute(PREVIEW)
+    page.keyboard.press("Enter")
+    seen.filter(has_text="would follow, ").wait_for()
+
+    release = hold(page, PREVIEW)
+    page.keyboard.press(".")
+    page.keyboard.press("Enter")
+    told(page, WORKED_OUT)
+    release()
+    seen.filter(has_text="would follow, ").wait_for()
+
+    page.keyboard.press("n")
+    says(page, "Part 1 of ")
+    release = hold(page, PART)
+    page.keyboard.press("Space")
+    page.keyboard.press("Enter")
+    release()
+    told(page, WORKED_OUT)
+    seen.filter(has_text="1 part taken out.").wait_for()
+    assert corrections(service, service.slide)["version"] == 0
+    page.keyboard.press("Enter")
+    wait_for_version(service, service.slide, 1)
+    (step,) = read_log(corrected_folder / "out" / "seen").steps
+    assert (step.reach, len(step.left_out)) == (pytest.approx(2**0.25), 1)

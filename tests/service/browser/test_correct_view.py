@@ -13,7 +13,7 @@ from tests.service.browser.correcting import (
     LOST,
     corrections,
     find_slides,
-    hold_tiles,
+    hold,
     keep_ignorant,
     name,
     pick,
@@ -50,7 +50,7 @@ def test_a_part_is_named_and_what_looks_like_it_follows(correct_page, service):
     assert expected["parts"][0]["why"] in page.locator(".followers").text_content()
     assert page.locator(".corrections .named.under").count() == 1
     assert corrections(service, service.slide)["version"] == 0
-    release = hold_tiles(page)
+    release = hold(page, "**/tiles/corrected/**")
     page.keyboard.press("Enter")
     now = wait_for_version(service, service.slide, 1)
     until(lambda: steps(page) == [[1, True]])

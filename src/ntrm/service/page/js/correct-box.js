@@ -115,7 +115,9 @@ function chosen(choice, settings) {
 }
 
 function followWords(choice) {
-  if (choice.isAsking || !choice.preview) return choice.spreads ? "Looking for what would follow …" : "";
+  if (!choice.spreads) return "";
+  if (choice.isAsking) return "Looking for what would follow …";
+  if (!choice.preview) return "What would follow could not be worked out. Accept asks again.";
   const { followed } = choice.preview;
   const regions = followed.reduce((sum, group) => sum + group.regions, 0);
   const mm2 = followed.reduce((sum, group) => sum + group.area_mm2, 0);

@@ -37,6 +37,7 @@ export class Choice {
     this.asking = null;
     this.name = null;
     this.preview = null;
+    this.isUnknown = false; // the server was asked what would follow, and could not say
     this.out = [];
     return named;
   }
@@ -45,9 +46,14 @@ export class Choice {
     return !this.parts.length && !this.lasso && !this.shape;
   }
 
+  /** Whether what would follow is shown for just what would be written: nothing may follow that nobody has seen. */
+  get isSeen() {
+    return !this.spreads || this.preview?.of === this.key;
+  }
+
   /** Whether what would follow is not known yet. */
   get isAsking() {
-    return Boolean(this.asking);
+    return Boolean(this.name) && !this.isSeen && !this.isUnknown;
   }
 
   /** Whether regions are taken whole: without a region graph the mask has no parts. */
@@ -94,6 +100,7 @@ export class Choice {
     this.out = name === this.name ? this.out : [];
     this.name = name;
     this.preview = null;
+    this.isUnknown = false;
     this.changed();
     if (this.spreads) this.ask();
   }
@@ -101,18 +108,24 @@ export class Choice {
   /** Asks again soon: a slider moves in many steps. */
   askSoon() {
     clearTimeout(this.timer);
+    this.isUnknown = false;
     if (this.name && this.spreads) this.timer = setTimeout(() => this.ask(), PAUSE);
   }
 
+  /** Asks, unless just this is being asked. */
   async ask() {
+    clearTimeout(this.timer);
+    const of = this.key;
+    if (this.asking?.of === of) return;
     this.asking?.abort();
-    const mine = new AbortController();
+    const mine = Object.assign(new AbortController(), { of });
     this.asking = mine;
+    this.isUnknown = false;
     this.changed();
     try {
       const preview = await api.previewName(this.id, this.body(this.store.version), mine.signal);
       if (this.asking !== mine) return;
-      this.preview = preview;
+      this.preview = { ...preview, of };
     } catch (error) {
       if (this.asking !== mine) return;
       this.preview = null;
@@ -120,8 +133,16 @@ export class Choice {
       if (error.isConflict) await this.store.refresh().catch(this.failed);
       else this.failed(error);
     }
-    if (this.asking === mine) this.asking = null;
+    if (this.asking === mine) {
+      this.asking = null;
+      this.isUnknown = !this.preview;
+    }
     this.changed();
+  }
+
+  /** What a preview is of: everything that decides what would follow. */
+  get key() {
+    return JSON.stringify({ ...this.body(this.store.version), by: null });
   }
 
   /** The request that the server understands. */

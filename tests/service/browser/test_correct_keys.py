@@ -168,3 +168,21 @@ def test_nothing_is_written_before_all_that_follows_is_shown(correct_page, servi
     wait_for_version(service, service.slide, 1)
     (step,) = read_log(corrected_folder / "out" / "seen").steps
     assert (step.reach, len(step.left_out)) == (pytest.approx(2**0.25), 1)
+
+
+ASKED = """async () => {
+  const api = await import("/page/js/api.js");
+  const asked = [];
+  const real = window.fetch;
+  window.fetch = (address, options) =>
+    address.startsWith("/v1/slides/x/") ? asked.push(address) && Response.json({}) : real(address, options);
+  await Promise.all([api.part("x", [6.03, 2.01], true), api.at("x", [6.03, 2.01], 0)]);
+  window.fetch = real;
+  return asked;
+}"""
+
+
+def test_a_place_is_sent_as_it_is_since_pixels_of_the_mask_may_be_small(open_page):
+    part, at = open_page().page.evaluate(ASKED)
+    assert "part?x=6.03&y=2.01" in part
+    assert "at?x=6.03&y=2.01" in at

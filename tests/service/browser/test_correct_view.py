@@ -105,6 +105,9 @@ def test_steps_are_undone_and_done_again(correct_page, service):
     until(lambda: steps(page) == [[3, False], [2, False], [1, True]])
     page.keyboard.press("Z")
     until(lambda: steps(page) == [[3, False], [2, True], [1, True]])
+    page.get_by_role("button", name="Undo step 2 and what came after it").dblclick()
+    told(page, "Step 2 and what came after it are undone.")
+    assert steps(page) == [[3, False], [2, False], [1, True]]
     page.get_by_role("button", name="Undo step 1 and what came after it").click()
     until(lambda: steps(page) == [[3, False], [2, False], [1, False]])
     until(lambda: shows(page, service, place, "BCC"))

@@ -11,6 +11,7 @@ export class CorrectionWriter {
     Object.assign(this, { id, store, tell, refused, changed });
     this.ghosts = [];
     this.shown = 0;
+    this.isUndoing = false;
   }
 
   /** Calls `send(version)`; resolves to whether it was written. `shapes` are drawn meanwhile. */
@@ -73,9 +74,16 @@ export class CorrectionWriter {
     else if (await this.step("redo")) this.tell(`${lastStep(this.store)}.`);
   }
 
-  /** Takes back a step and all that came after it. */
+  /** Takes back a step and all that came after it; a second click on the way takes back nothing more. */
   async undoTo(number) {
-    while (this.store.document?.undo?.number >= number) if (!(await this.step("undo"))) return;
-    this.tell(`Step ${number} and what came after it are undone.`);
+    if (this.isUndoing) return;
+    this.isUndoing = true;
+    try {
+      await this.store.last; // what is on its way comes after it, too
+      while (this.store.document?.undo?.number >= number) if (!(await this.step("undo"))) return;
+      this.tell(`Step ${number} and what came after it are undone.`);
+    } finally {
+      this.isUndoing = false;
+    }
   }
 }

@@ -23,7 +23,7 @@ from tests.service.browser.looking import large_region
 
 from ntrm.correction.log import read_log
 
-SLIDES = ("keys", "steps", "beside", "stroke", "seen")
+SLIDES = ("keys", "steps", "beside", "stroke", "seen", "answers")
 PREVIEW, PART = "**/corrections/preview", "**/corrections/part*"
 WORKED_OUT = "What would follow is being worked out."
 
@@ -168,6 +168,33 @@ def test_nothing_is_written_before_all_that_follows_is_shown(correct_page, servi
     wait_for_version(service, service.slide, 1)
     (step,) = read_log(corrected_folder / "out" / "seen").steps
     assert (step.reach, len(step.left_out)) == (pytest.approx(2**0.25), 1)
+
+
+def test_what_was_written_is_written_though_its_answer_is_lost(correct_page, service):
+    watched = correct_page("answers")
+    watched.expected.append("ERR_FAILED")
+    page = watched.page
+
+    def lose(route):
+        if route.request.method == "POST":
+            service.ask("POST", route.request.url.removeprefix(service.address), route.request.post_data_json)
+            route.abort()
+        else:
+            route.continue_()
+
+    page.keyboard.press("n")
+    says(page, "Region 1 of ")
+    name(page, "SCC")
+    page.route("**/corrections", lose)
+    page.keyboard.press("Enter")
+    told(page, "Written. Squamous cell carcinoma")
+    assert steps(page) == [[1, True]]
+    assert page.locator(".names [aria-pressed=true]").count() == 0
+    page.route("**/corrections/undo", lose)
+    page.keyboard.press("z")
+    told(page, "Step 1 was undone.")
+    assert steps(page) == [[1, False]]
+    assert corrections(service, service.slide)["version"] == 2
 
 
 ASKED = """async () => {

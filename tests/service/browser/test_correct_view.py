@@ -260,8 +260,10 @@ def test_what_the_server_did_not_get_is_not_shown_as_written(correct_page, servi
     page.route("**/corrections", lambda route: route.abort())
     page.keyboard.press("Enter")
 
-    told(page, "Not written. The server does not answer.")
+    told(page, "It is not known whether this was written: the server does not answer.")
     assert steps(page) == []
+    page.unroute("**/corrections")
+    told(page, "The server's last step: Nothing was corrected.")
     assert page.locator(".names [aria-pressed=true]").get_attribute("data-name") == "SCC"
     assert corrections(service, service.slide)["version"] == 0
 

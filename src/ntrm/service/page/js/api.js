@@ -31,6 +31,9 @@ export class ApiError extends Error {
 /** The server did not answer at all. */
 export class GoneError extends Error {}
 
+/** The server answers again, but what was sent before is not there. */
+export class LostAnswer extends Error {}
+
 /** Fires `lost` and `back` as the server comes and goes. */
 export const connection = new EventTarget();
 let lost = false;

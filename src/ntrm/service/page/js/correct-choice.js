@@ -164,12 +164,13 @@ export class Choice {
   async write(writer) {
     const kept = { ...this };
     const body = this.body(0);
+    const mm2 = this.spreads ? this.preview.area_mm2 : this.lasso ? null : sumOf(this.parts);
     const shapes = this.shapes()
       .filter(({ kind }) => kind !== "out" && kind !== "line")
       .map((each) => (each.kind === "followed" ? { ...each, kind: "named" } : each));
     this.clear();
     this.changed();
-    const written = await (kept.shape ? writer.draw(kept.shape, kept.name, shapes) : writer.name(body, shapes));
+    const written = await (kept.shape ? writer.draw(kept.shape, kept.name, shapes) : writer.name(body, mm2, shapes));
     if (!written && this.isEmpty) this.restore(kept);
     return written;
   }
@@ -214,6 +215,8 @@ export class Choice {
     ];
   }
 }
+
+const sumOf = (parts) => parts.reduce((sum, { area_mm2: mm2 }) => sum + mm2, 0);
 
 /** A drawn line, for the drawing. */
 export function strokeOf({ kind, points, pixels }, colour) {

@@ -245,6 +245,8 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     settling = setTimeout(() => hover.move(stage.middle), SETTLES);
   }
 
+  store.addEventListener("lost", () => tell("It is not known whether this was written: the server does not answer."));
+
   let seen = store.version;
   store.addEventListener("change", ({ elsewhere }) => {
     if (store.version === seen) return;

@@ -209,7 +209,7 @@ def test_a_server_that_is_gone_is_told_and_found_again(slide_page, open_page):
     assert page.get_by_text("The slides cannot be listed").count() == 0
 
 
-def test_what_is_refused_is_shown(open_page, service):
+def test_what_is_refused_is_shown_and_what_is_deleted_is_said(open_page, service):
     watched = open_page("/healthz")
     watched.expected.append("status of 409")
     page, slide = watched.page, service.json(f"/v1/slides/{service.slide}")
@@ -217,7 +217,7 @@ def test_what_is_refused_is_shown(open_page, service):
 
     def answer(route):
         if route.request.method == "GET":
-            corrected, running = {**slide}, {**slide, "status": "running"}
+            corrected, running = {**slide, "corrections": 3}, {**slide, "status": "running"}
             route.fulfill(json={"slides": [corrected]} if route.request.url.endswith("/slides") else running)
         else:
             route.fulfill(status=409, json=refusal)
@@ -225,6 +225,7 @@ def test_what_is_refused_is_shown(open_page, service):
     page.route(re.compile(r"/v1/slides(/[0-9a-z]+(/cancel)?)?$"), answer)
     page.goto(service.address)
     page.get_by_role("button", name="Delete two").click()
+    assert "corrections by people: 3 steps." in page.get_by_role("dialog").inner_text()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     page.locator(".notices").get_by_text("“two” was not deleted: the slide is being read.").wait_for()
 

@@ -120,9 +120,11 @@ export function showList(root, tools) {
     cancel: (slide) => act(slide, "cancelled", () => api.cancel(slide.id)),
     retry: (slide) => act(slide, "queued again", () => retrySlide(slide)),
     remove: async (slide) => {
+      const corrected = slide.corrections ? ` So do the corrections by people: ${count(slide.corrections, "step")}.` : "";
       const sure = await confirmLoss(
         `Delete “${text(slide)}”?`,
-        "Its results go, and the uploaded file with them. A file that was added by its path stays where it is.",
+        `Its results go, and the uploaded file with them.${corrected} ` +
+          "A file that was added by its path stays where it is.",
         "Delete",
       );
       if (sure) act(slide, "deleted", () => api.remove(slide.id));

@@ -238,6 +238,17 @@ def test_parts_inside_a_lasso_are_named(correct_page, service):
     assert said.startswith(f"{answer['named']['regions']} parts, {answer['named']['area_mm2']:.2f} mm²")
 
 
+WHOLE = """() => [
+  [...document.querySelectorAll(".tabs button")].every((tab) => tab.getBoundingClientRect().right <= innerWidth + 0.5),
+  [...document.querySelectorAll(".slide-name, .names .title")].every((text) => text.scrollWidth <= text.clientWidth),
+]"""
+
+
+def test_the_slide_and_the_tissues_are_called_by_their_whole_names_in_a_narrow_window(correct_page, service):
+    for width in (800, 1024, 1440):
+        assert correct_page("whole", width=width).page.evaluate(WHOLE) == [True, True]
+
+
 @pytest.mark.parametrize("number", range(3))
 def test_a_place_is_inside_rings_as_geometry_says(open_page, number):
     random = np.random.default_rng(number)

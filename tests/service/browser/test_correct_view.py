@@ -57,7 +57,8 @@ def test_a_part_is_named_and_what_looks_like_it_follows(correct_page, service):
     assert page.locator(".corrections .named.under").count() == 2, "drawn until the tiles are there"
     release()
     assert now["regions"] == expected["regions"] == regions + 1
-    page.get_by_text(f"corrected by a person, {now['regions']} regions").first.wait_for()
+    assert f", {now['regions']} parts, " in page.locator(".steps li").inner_text()
+    page.get_by_text(f"corrected by a person, {now['regions']} parts").first.wait_for()
     page.locator(".corrections .named").first.wait_for(state="detached")
     page.mouse.move(5, 5)
     until(lambda: shows(page, service, place, "SCC"))

@@ -23,7 +23,7 @@ from tests.service.browser.looking import large_region
 
 from ntrm.correction.log import read_log
 
-SLIDES = ("keys", "steps", "beside", "stroke", "seen", "answers")
+SLIDES = ("keys", "steps", "beside", "stroke", "seen", "answers", "many")
 PREVIEW, PART = "**/corrections/preview", "**/corrections/part*"
 WORKED_OUT = "What would follow is being worked out."
 
@@ -168,6 +168,30 @@ def test_nothing_is_written_before_all_that_follows_is_shown(correct_page, servi
     wait_for_version(service, service.slide, 1)
     (step,) = read_log(corrected_folder / "out" / "seen").steps
     assert (step.reach, len(step.left_out)) == (pytest.approx(2**0.25), 1)
+
+
+def test_of_many_that_follow_the_largest_are_stepped_through(correct_page, service):
+    page = correct_page("many").page
+    counts, most = [], 5
+
+    def cut(route):
+        answer = route.fetch().json()
+        counts.append(sum(group["regions"] for group in answer["followed"]))
+        route.fulfill(json={**answer, "parts": answer["parts"][:most]})
+
+    page.keyboard.press("n")
+    says(page, "Region 1 of ")
+    page.route(PREVIEW, cut)
+    name(page, "SCC")
+    assert counts[0] > most + 1
+    page.keyboard.press("n")
+    says(page, f"Part 1 of the 5 largest of {counts[0]} that would follow: ")
+    page.get_by_text(f"and {counts[0] - most} smaller parts; click them on the slide").wait_for(state="attached")
+    page.keyboard.press("Space")
+    page.locator(".follows").filter(has_text="1 part taken out.").wait_for()
+    until(lambda: page.get_by_role("button", name="Accept").is_enabled())
+    page.keyboard.press("n")
+    says(page, f"Part 2 of the 5 largest of {counts[1] + 1} that would follow: ")
 
 
 def test_what_was_written_is_written_though_its_answer_is_lost(correct_page, service):

@@ -164,7 +164,7 @@ export class Choice {
   async write(writer) {
     const kept = { ...this };
     const body = this.body(0);
-    const mm2 = this.spreads ? this.preview.area_mm2 : this.lasso ? null : sumOf(this.parts);
+    const mm2 = this.spreads ? this.preview.area_mm2 : this.lasso ? null : sumOf(this.parts, "area_mm2");
     const shapes = this.shapes()
       .filter(({ kind }) => kind !== "out" && kind !== "line")
       .map((each) => (each.kind === "followed" ? { ...each, kind: "named" } : each));
@@ -193,6 +193,23 @@ export class Choice {
     return (this.preview?.followed ?? []).some((group) => isInside(group.outline, place));
   }
 
+  /** How many would follow, or were taken out of those that would. */
+  get count() {
+    return sumOf(this.preview?.followed ?? [], "regions") + this.out.length;
+  }
+
+  /**
+   * Those of them that can be stepped through, the largest first. The server lists so many and no more: one that comes
+   * up for another that was taken out is not among them.
+   */
+  get listed() {
+    const { parts, followed } = this.preview;
+    const all = [...parts, ...this.out].sort(
+      (one, other) => other.area_mm2 - one.area_mm2 || one.y - other.y || one.x - other.x,
+    );
+    return parts.length < sumOf(followed, "regions") ? all.slice(0, parts.length) : all;
+  }
+
   /** Why the part with this outline follows; empty if it does not. */
   reason(outline) {
     return this.preview?.parts.find(({ x, y }) => isInside(outline, [x, y]))?.why ?? "";
@@ -216,7 +233,8 @@ export class Choice {
   }
 }
 
-const sumOf = (parts) => parts.reduce((sum, { area_mm2: mm2 }) => sum + mm2, 0);
+/** Of one of the numbers that each has. */
+export const sumOf = (items, key) => items.reduce((sum, item) => sum + item[key], 0);
 
 /** A drawn line, for the drawing. */
 export function strokeOf({ kind, points, pixels }, colour) {

@@ -75,6 +75,17 @@ def test_an_interrupt_is_130():
     result = runner.invoke(app_that(interrupt), [])
     assert result.exit_code == 130
     assert "goes on" in result.stderr
+    assert json.loads(runner.invoke(app_that(interrupt), ["--json"]).stdout)["error"]["what"] == "interrupted"
+
+
+def test_there_is_one_document_whatever_comes_after_it():
+    def late(name, console):
+        console.result({"name": name}, lambda out: None)
+        raise RefusedError("too late")
+
+    result = runner.invoke(app_that(late), ["--name", "BCC", "--json"])
+    assert (result.exit_code, json.loads(result.stdout)) == (3, {"name": "BCC"})
+    assert "too late" in result.stderr
 
 
 def test_quiet_silences_notes_and_bar_only():

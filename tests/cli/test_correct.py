@@ -247,6 +247,9 @@ def test_what_was_done_before_an_error_stays_done(out, segmented):
     assert result.exit_code == 2
     assert "taken before this error: 1 step" in result.stderr
     assert (mask(out / "first" / "corrected") != SCC).all()
+    result = runner.invoke(app, [*words, "--click", "first", "5000", "1", "RET", "--json"])
+    document = json.loads(result.stdout)
+    assert (list(document), [change["step"] for change in document["changes"]]) == (["error", "changes"], [2])
 
 
 def test_another_model_is_refused(out, correct, segmented, tmp_path):

@@ -33,6 +33,25 @@ def test_no_command_shows_the_help_and_an_unknown_one_is_wrong_usage():
     assert runner.invoke(app, ["nonsense"]).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "got"),
+    [
+        (["doctor", "--nonsense"], "--nonsense"),
+        (["--nonsense", "doctor"], "--nonsense"),
+        (["segment"], "INPUT"),
+        (["data", "check"], "DIR"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_what_the_parser_refuses_is_a_document_too(words, got):
+    result = runner.invoke(app, [*words, "--json"])
+    error = json.loads(result.stdout)["error"]
+    assert (result.exit_code, error["what"], got in error["got"]) == (2, "wrong usage", True)
+    assert "--help" in error["hint"]
+    assert "Usage:" in result.stderr
+    assert runner.invoke(app, words).stdout == ""
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_every_command_can_print_whatever_the_encoding_of_the_stream(monkeypatch, encoding):
     """PYTHONIOENCODING makes such a stream; a run that was complete once ended here with a traceback."""

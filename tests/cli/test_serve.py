@@ -5,11 +5,14 @@ import socket
 import pytest
 from typer.testing import CliRunner
 
+from ntrm import tour as tour_module
 from ntrm.cli.main import app
 from ntrm.core.io import holding
 from ntrm.models.registry import create
+from ntrm.tour import TourResult
 
 pytest.importorskip("fastapi")
+service_module = pytest.importorskip("ntrm.service.serve", reason="the extra serve is not installed")
 
 
 def serve(*arguments, **environment):
@@ -37,6 +40,16 @@ def test_a_file_in_place_of_the_folder_and_an_address_of_another_machine(tmp_pat
     done = serve(tmp_path / "out", "--port", 0, "--host", "192.0.2.1", "--json")  # of no machine at all
     assert done.exit_code == 2
     assert "--host" in json.loads(done.stdout)["error"]["hint"]
+
+
+def test_the_demo_that_ends_in_the_viewer_prints_one_document(tmp_path, monkeypatch):
+    made = TourResult(tmp_path, tmp_path, 3, 0, 1, 0.5, tmp_path, tmp_path, None, False)
+    monkeypatch.setattr(tour_module, "tour", lambda *_, **__: made)
+    monkeypatch.setattr(service_module, "serve", lambda settings, opened: opened("http://127.0.0.1:1", "/?once=1"))
+    done = CliRunner().invoke(app, ["demo", "--serve", "--json"])
+    assert json.loads(done.stdout) == {**made.as_dict(), "address": "http://127.0.0.1:1", "link": "/?once=1"}
+    assert "3 sections" in CliRunner().invoke(app, ["demo", "--serve"]).stdout
+    assert json.loads(CliRunner().invoke(app, ["demo", "--no-serve", "--json"]).stdout) == made.as_dict()
 
 
 def broken_models(folder):

@@ -10,8 +10,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,11 +21,15 @@ from rich.console import Console as RichConsole
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
+from typer.core import TyperGroup
 
-from ntrm.core.errors import DataError, NtrmError
+from ntrm.core.errors import DataError, NtrmError, UsageError
 from ntrm.core.progress import KINDS, SILENT, Progress, make_progress
 
 INTERRUPTED = 130
+GOES_ON = "given again, the same command goes on from what was finished"
+# typer brings click along in some versions and needs it in others: this class is the same in both.
+_WrongUsage: Any = typer.BadParameter.__base__
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,9 @@ class Console:
     quiet: bool = False
     verbose: bool = False
     progress_kind: str = "bar"
+    done: dict[str, Any] = field(default_factory=dict)
+    """What was done before an error; with ``--json`` it stands in the document of the error."""
+    _documents: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def out(self) -> RichConsole:
@@ -50,9 +58,15 @@ class Console:
     def result(self, document: dict[str, Any], for_people: Callable[[RichConsole], None]) -> None:
         """Print the result once: as JSON if asked for, otherwise through ``for_people``."""
         if self.json:
-            _write_json(document)
+            self._write(document)
         else:
             for_people(self.out)
+
+    def _write(self, document: dict[str, Any]) -> None:
+        # Never a second document, whatever happens after the first.
+        if not self._documents:
+            self._documents.append(document)
+            _write_json(document)
 
     def note(self, text: str) -> None:
         """A line for people on stderr; silent with ``--quiet``."""
@@ -62,13 +76,46 @@ class Console:
     def error(self, error: NtrmError) -> None:
         """Show an error: text on stderr, and with ``--json`` also a document on stdout."""
         if self.json:
-            _write_json({"error": error.texts()})
+            self._write({"error": error.texts(), **self.done})
         head, *rest = str(error).splitlines()
         _stderr().print(f"[bold red]error:[/] {escape(head)}")
         for line in rest:
             _stderr().print(line, markup=False)
         if self.verbose:
             _stderr().print_exception()
+
+    def interrupted(self) -> None:
+        """Say that the user has ended the command, and how it goes on."""
+        if self.json:
+            self._write({"error": NtrmError("interrupted", hint=GOES_ON).texts(), **self.done})
+        self.note(f"interrupted; {GOES_ON}")
+
+
+class CommandGroup(TyperGroup):
+    """All commands; what their parser refuses is a document, too, where ``--json`` is among the words."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As usual."""
+        ctx.meta["ntrm.json"] = "--json" in args
+        with _usage_as_json(ctx):
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """As usual; the words of the command itself are parsed here."""
+        with _usage_as_json(ctx):
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _usage_as_json(ctx: Any) -> Iterator[None]:
+    try:
+        yield
+    except _WrongUsage as error:
+        if ctx.meta["ntrm.json"]:
+            where = ctx if error.ctx is None else error.ctx
+            what = UsageError("wrong usage", got=error.format_message(), hint=f"see {where.command_path} --help")
+            _write_json({"error": what.texts()})
+        raise
 
 
 def prepare_streams() -> None:
@@ -167,7 +214,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             console.error(_refused_by_system(error))
             raise typer.Exit(DataError.exit_code) from None
         except KeyboardInterrupt:
-            console.note("interrupted; given again, the same command goes on from what was finished")
+            console.interrupted()
             raise typer.Exit(INTERRUPTED) from None
 
     wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

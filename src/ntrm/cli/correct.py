@@ -118,8 +118,9 @@ def correct(
             changes += _draw(corrector, path, slide)
         changes += [corrector.undo(undo)] if undo else []
         changes += [corrector.redo(redo)] if redo else []
-    except NtrmError:
+    except (NtrmError, OSError, KeyboardInterrupt):
         if changes and not preview:
+            console.done["changes"] = [change.as_dict() for change in changes]
             console.note(f"taken before this error: {counted(len(changes), 'step')}")
         raise
     finally:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +19,9 @@ from ntrm.core.errors import DataError, RefusedError
 
 if TYPE_CHECKING:
     from ntrm.service.core.settings import ServiceSettings
+    from ntrm.tour import TourResult
+
+INSTALL = 'pip install "ntrm[serve]"'
 
 
 @command
@@ -54,11 +60,9 @@ def serve(
 
     Example: ntrm serve results --root slides
     """
-    try:
-        import fastapi  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise RefusedError("the service is not installed", got=error, hint='pip install "ntrm[serve]"') from error
+    missing = _missing()
+    if missing is not None:
+        raise RefusedError("the service is not installed", got=missing, hint=INSTALL)
     from ntrm.service.core.settings import ServiceSettings
 
     settings = ServiceSettings(
@@ -76,8 +80,20 @@ def serve(
     _start(settings, console, open_page=open_page)
 
 
-def _start(settings: ServiceSettings, console: Console, *, open_page: bool) -> None:
-    """Serve until a signal ends it, and say where."""
+def _missing() -> ImportError | None:
+    """What the service needs and is not installed."""
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        return error
+    return None
+
+
+def _start(
+    settings: ServiceSettings, console: Console, *, open_page: bool, before: Mapping[str, object] = MappingProxyType({})
+) -> None:
+    """Serve until a signal ends it, and say where; what was done ``before`` stands in the same document."""
     from ntrm.service.serve import quiet_logs
     from ntrm.service.serve import serve as run
 
@@ -89,7 +105,8 @@ def _start(settings: ServiceSettings, console: Console, *, open_page: bool) -> N
     quiet_logs(console.verbose)
 
     def opened(address: str, link: str) -> None:
-        console.result({"address": address, "link": link}, lambda to: to.print(f"{address}{link}", soft_wrap=True))
+        document = {**before, "address": address, "link": link}
+        console.result(document, lambda to: to.print(f"{address}{link}", soft_wrap=True))
         console.note("the link works once, within 15 minutes; Ctrl-C ends the service")
         if open_page and not console.json:
             _show(f"{address}{link}")
@@ -138,45 +155,41 @@ def demo(
 
     Example: ntrm demo --out demo
     """
-    from ntrm.results.paths import INDEX
     from ntrm.tour import tour
 
     result = tour(out, jobs=jobs, progress=console.progress, note=console.note)
-
-    def show(to: RichConsole) -> None:
-        to.print(f"{result.sections} sections drawn and checked, {result.faults} faults found.", markup=False)
-        to.print(f"bundled model on {result.scored} of them: mean IoU {result.iou:.3f}", markup=False)
-        to.print(f"the dataset: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)
-        reports = (result.results / INDEX).resolve().as_uri()
-        to.print(f"the slides:  {reports}", markup=False, soft_wrap=True)
-        if result.attention:
-            to.print("what the network attended to: in the viewer, Relations, Attention", markup=False)
-        if result.mistake is not None:
-            place = (result.page.parent / "mistake.png").resolve().as_uri()
-            to.print(f"{result.mistake.slide_id}: a section made to look like another laboratory's", markup=False)
-            to.print(f"where it goes wrong: {place}", markup=False, soft_wrap=True)
-        for sentence in () if result.mistake is None else result.mistake.sentences():
-            to.print(sentence, markup=False, soft_wrap=True)
-
-    console.result(result.as_dict(), show)
-    if result.faults:
-        raise typer.Exit(1)
     if serve is None:
         serve = not console.json and sys.stdin.isatty() and sys.stdout.isatty()
-    if serve:
-        _serve(result.results, (result.dataset, result.foreign), console)
+    serves = serve and not result.faults and _missing() is None
+    if not (serves and console.json):
+        console.result(result.as_dict(), partial(_tell, result))
+    if result.faults:
+        raise typer.Exit(1)
+    if serves:
+        from ntrm.service.core.settings import ServiceSettings
+
+        settings = ServiceSettings(out=result.results, roots=(result.dataset, result.foreign), port=0)
+        _start(settings, console, open_page=True, before=result.as_dict())
+    elif serve:
+        console.note(f"the viewer:  {INSTALL}, then ntrm serve")
     else:
         console.note(f"the viewer:  ntrm serve {result.results} --root {result.dataset} --root {result.foreign}")
 
 
-def _serve(results: Path, slides: tuple[Path, ...], console: Console) -> None:
-    """Until Ctrl-C; where the service is not installed, say how to get it."""
-    try:
-        import fastapi  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError:
-        console.note('the viewer:  pip install "ntrm[serve]", then ntrm serve')
-        return
-    from ntrm.service.core.settings import ServiceSettings
+def _tell(result: TourResult, to: RichConsole) -> None:
+    """What came of the tour, for people."""
+    from ntrm.results.paths import INDEX
 
-    _start(ServiceSettings(out=results, roots=slides, port=0), console, open_page=True)
+    to.print(f"{result.sections} sections drawn and checked, {result.faults} faults found.", markup=False)
+    to.print(f"bundled model on {result.scored} of them: mean IoU {result.iou:.3f}", markup=False)
+    to.print(f"the dataset: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)
+    reports = (result.results / INDEX).resolve().as_uri()
+    to.print(f"the slides:  {reports}", markup=False, soft_wrap=True)
+    if result.attention:
+        to.print("what the network attended to: in the viewer, Relations, Attention", markup=False)
+    if result.mistake is not None:
+        place = (result.page.parent / "mistake.png").resolve().as_uri()
+        to.print(f"{result.mistake.slide_id}: a section made to look like another laboratory's", markup=False)
+        to.print(f"where it goes wrong: {place}", markup=False, soft_wrap=True)
+    for sentence in () if result.mistake is None else result.mistake.sentences():
+        to.print(sentence, markup=False, soft_wrap=True)

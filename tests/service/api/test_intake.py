@@ -1,4 +1,5 @@
 import asyncio
+import io
 import os
 from types import SimpleNamespace
 
@@ -46,12 +47,24 @@ def test_an_upload_that_names_another_file_shows_nothing_of_it(tmp_path, model, 
     with serving(settings_of(tmp_path / "out", model, roots=(tmp_path,))) as client:
         up = "../" * len(tmp_path.parts) * 2
         naming = making.write_vms(tmp_path / "a.vms", f"{up}{tmp_path}/private.jpg").read_bytes()
-        answer = upload(client, naming, name="a.vms", mpp=0.5)
+        answer = upload(client, naming, name="a.svs", mpp=0.5)
         assert (answer.status_code, answer.json()["error"]["what"]) == (422, "a slide of several files")
         assert files_in(client) == NOTHING
         # Under a root, a slide may be several files.
         making.write_vms(tmp_path / "a.vms", "private.jpg")
         assert client.post("/v1/slides", json={"path": "a.vms", "mpp": 0.5}).status_code == 202
+
+
+@pytest.mark.usefixtures("quick_readers")
+@pytest.mark.parametrize("name", ["a.mrxs", "a.VMS", "a.vmu", "a.dcm"])
+def test_one_file_of_several_is_refused_by_its_name_though_it_is_a_picture(tmp_path, model, random, name):
+    picture = io.BytesIO()
+    Image.fromarray(making.tissue(random, 64, 96)).save(picture, "JPEG")
+    with serving(settings_of(tmp_path / "out", model)) as client:
+        answer = upload(client, picture.getvalue(), name=name, mpp=0.5)
+        assert (answer.status_code, answer.json()["error"]["what"]) == (422, "a slide of several files")
+        assert "path" in answer.json()["error"]["hint"]
+        assert files_in(client) == NOTHING
 
 
 @pytest.fixture

@@ -174,11 +174,11 @@ def told(page, text):
     page.locator(".told").filter(has_text=text).wait_for()
 
 
-def hold_tiles(page):
-    """Keep the tiles of the corrected mask back; returns how to let them go."""
+def hold(page, addresses):
+    """Keep requests back; returns how to let them go."""
     held, released = [], []
 
-    def hold(route):
+    def keep(route):
         if released:
             route.continue_()
         else:
@@ -189,5 +189,5 @@ def hold_tiles(page):
         for route in held:
             route.continue_()
 
-    page.route("**/tiles/corrected/**", hold)
+    page.route(addresses, keep)
     return release

@@ -5,7 +5,9 @@ from tests.service.browser import correcting
 from tests.service.browser.conftest import settled
 from tests.service.browser.correcting import (
     CENTRE,
+    corrections,
     drawn,
+    hold,
     inside_drawn,
     name,
     preview,
@@ -21,7 +23,9 @@ from tests.service.browser.looking import large_region
 
 from ntrm.correction.log import read_log
 
-SLIDES = ("keys", "steps", "beside", "stroke")
+SLIDES = ("keys", "steps", "beside", "stroke", "seen", "answers", "many")
+PREVIEW, PART = "**/corrections/preview", "**/corrections/part*"
+WORKED_OUT = "What would follow is being worked out."
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +132,108 @@ def test_a_stroke_is_drawn_by_keyboard(correct_page, service):
     now = wait_for_version(service, service.slide, 1)
     assert now["steps"][0]["action"] == "draw"
     until(lambda: shows_in_the_middle(page, service, "SCC"))
+
+
+def test_nothing_is_written_before_all_that_follows_is_shown(correct_page, service, corrected_folder):
+    page = correct_page("seen").page
+    seen = page.locator(".follows")
+    page.keyboard.press("n")
+    says(page, "Region 1 of ")
+    page.route(PREVIEW, lambda route: route.fulfill(status=503, json={"error": {"what": "busy", "code": "busy"}}))
+    page.keyboard.press(correcting.KEYS["SCC"])
+    seen.filter(has_text="could not be worked out").wait_for()
+    page.keyboard.press("Enter")
+    told(page, "Busy.")
+    page.unroute(PREVIEW)
+    page.keyboard.press("Enter")
+    seen.filter(has_text="would follow, ").wait_for()
+
+    release = hold(page, PREVIEW)
+    page.keyboard.press(".")
+    page.keyboard.press("Enter")
+    told(page, WORKED_OUT)
+    release()
+    seen.filter(has_text="would follow, ").wait_for()
+
+    page.keyboard.press("n")
+    says(page, "Part 1 of ")
+    release = hold(page, PART)
+    page.keyboard.press("Space")
+    page.keyboard.press("Enter")
+    release()
+    told(page, WORKED_OUT)
+    seen.filter(has_text="1 part taken out.").wait_for()
+    assert corrections(service, service.slide)["version"] == 0
+    page.keyboard.press("Enter")
+    wait_for_version(service, service.slide, 1)
+    (step,) = read_log(corrected_folder / "out" / "seen").steps
+    assert (step.reach, len(step.left_out)) == (pytest.approx(2**0.25), 1)
+
+
+def test_of_many_that_follow_the_largest_are_stepped_through(correct_page, service):
+    page = correct_page("many").page
+    counts, most = [], 5
+
+    def cut(route):
+        answer = route.fetch().json()
+        counts.append(sum(group["regions"] for group in answer["followed"]))
+        route.fulfill(json={**answer, "parts": answer["parts"][:most]})
+
+    page.keyboard.press("n")
+    says(page, "Region 1 of ")
+    page.route(PREVIEW, cut)
+    name(page, "SCC")
+    assert counts[0] > most + 1
+    page.keyboard.press("n")
+    says(page, f"Part 1 of the 5 largest of {counts[0]} that would follow: ")
+    page.get_by_text(f"and {counts[0] - most} smaller parts; click them on the slide").wait_for(state="attached")
+    page.keyboard.press("Space")
+    page.locator(".follows").filter(has_text="1 part taken out.").wait_for()
+    until(lambda: page.get_by_role("button", name="Accept").is_enabled())
+    page.keyboard.press("n")
+    says(page, f"Part 2 of the 5 largest of {counts[1] + 1} that would follow: ")
+
+
+def test_what_was_written_is_written_though_its_answer_is_lost(correct_page, service):
+    watched = correct_page("answers")
+    watched.expected.append("ERR_FAILED")
+    page = watched.page
+
+    def lose(route):
+        if route.request.method == "POST":
+            service.ask("POST", route.request.url.removeprefix(service.address), route.request.post_data_json)
+            route.abort()
+        else:
+            route.continue_()
+
+    page.keyboard.press("n")
+    says(page, "Region 1 of ")
+    name(page, "SCC")
+    page.route("**/corrections", lose)
+    page.keyboard.press("Enter")
+    told(page, "Written. Squamous cell carcinoma")
+    assert steps(page) == [[1, True]]
+    assert page.locator(".names [aria-pressed=true]").count() == 0
+    page.route("**/corrections/undo", lose)
+    page.keyboard.press("z")
+    told(page, "Step 1 was undone.")
+    assert steps(page) == [[1, False]]
+    assert corrections(service, service.slide)["version"] == 2
+
+
+ASKED = """async () => {
+  const api = await import("/page/js/api.js");
+  const asked = [];
+  const real = window.fetch;
+  window.fetch = (address, options) =>
+    address.startsWith("/v1/slides/x/") ? asked.push(address) && Response.json({}) : real(address, options);
+  await Promise.all([api.part("x", [6.03, 2.01], true), api.at("x", [6.03, 2.01], 0)]);
+  window.fetch = real;
+  return asked;
+}"""
+
+
+def test_a_place_is_sent_as_it_is_since_pixels_of_the_mask_may_be_small(open_page):
+    part, at = open_page().page.evaluate(ASKED)
+    assert "part?x=6.03&y=2.01" in part
+    assert "at?x=6.03&y=2.01" in at

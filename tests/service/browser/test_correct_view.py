@@ -13,7 +13,7 @@ from tests.service.browser.correcting import (
     LOST,
     corrections,
     find_slides,
-    hold_tiles,
+    hold,
     keep_ignorant,
     name,
     pick,
@@ -50,14 +50,15 @@ def test_a_part_is_named_and_what_looks_like_it_follows(correct_page, service):
     assert expected["parts"][0]["why"] in page.locator(".followers").text_content()
     assert page.locator(".corrections .named.under").count() == 1
     assert corrections(service, service.slide)["version"] == 0
-    release = hold_tiles(page)
+    release = hold(page, "**/tiles/corrected/**")
     page.keyboard.press("Enter")
     now = wait_for_version(service, service.slide, 1)
     until(lambda: steps(page) == [[1, True]])
     assert page.locator(".corrections .named.under").count() == 2, "drawn until the tiles are there"
     release()
     assert now["regions"] == expected["regions"] == regions + 1
-    page.get_by_text(f"corrected by a person, {now['regions']} regions").first.wait_for()
+    assert f", {now['regions']} parts, " in page.locator(".steps li").inner_text()
+    page.get_by_text(f"corrected by a person, {now['regions']} parts").first.wait_for()
     page.locator(".corrections .named").first.wait_for(state="detached")
     page.mouse.move(5, 5)
     until(lambda: shows(page, service, place, "SCC"))
@@ -105,6 +106,9 @@ def test_steps_are_undone_and_done_again(correct_page, service):
     until(lambda: steps(page) == [[3, False], [2, False], [1, True]])
     page.keyboard.press("Z")
     until(lambda: steps(page) == [[3, False], [2, True], [1, True]])
+    page.get_by_role("button", name="Undo step 2 and what came after it").dblclick()
+    told(page, "Step 2 and what came after it are undone.")
+    assert steps(page) == [[3, False], [2, False], [1, True]]
     page.get_by_role("button", name="Undo step 1 and what came after it").click()
     until(lambda: steps(page) == [[3, False], [2, False], [1, False]])
     until(lambda: shows(page, service, place, "BCC"))
@@ -235,6 +239,17 @@ def test_parts_inside_a_lasso_are_named(correct_page, service):
     assert said.startswith(f"{answer['named']['regions']} parts, {answer['named']['area_mm2']:.2f} mm²")
 
 
+WHOLE = """() => [
+  [...document.querySelectorAll(".tabs button")].every((tab) => tab.getBoundingClientRect().right <= innerWidth + 0.5),
+  [...document.querySelectorAll(".slide-name, .names .title")].every((text) => text.scrollWidth <= text.clientWidth),
+]"""
+
+
+def test_the_slide_and_the_tissues_are_called_by_their_whole_names_in_a_narrow_window(correct_page, service):
+    for width in (800, 1024, 1440):
+        assert correct_page("whole", width=width).page.evaluate(WHOLE) == [True, True]
+
+
 @pytest.mark.parametrize("number", range(3))
 def test_a_place_is_inside_rings_as_geometry_says(open_page, number):
     random = np.random.default_rng(number)
@@ -257,8 +272,10 @@ def test_what_the_server_did_not_get_is_not_shown_as_written(correct_page, servi
     page.route("**/corrections", lambda route: route.abort())
     page.keyboard.press("Enter")
 
-    told(page, "Not written. The server does not answer.")
+    told(page, "It is not known whether this was written: the server does not answer.")
     assert steps(page) == []
+    page.unroute("**/corrections")
+    told(page, "The server's last step: Nothing was corrected.")
     assert page.locator(".names [aria-pressed=true]").get_attribute("data-name") == "SCC"
     assert corrections(service, service.slide)["version"] == 0
 

@@ -209,6 +209,31 @@ def test_a_server_that_is_gone_is_told_and_found_again(slide_page, open_page):
     assert page.get_by_text("The slides cannot be listed").count() == 0
 
 
+def test_what_is_refused_is_shown_and_what_is_deleted_is_said(open_page, service):
+    watched = open_page("/healthz")
+    watched.expected.append("status of 409")
+    page, slide = watched.page, service.json(f"/v1/slides/{service.slide}")
+    refusal = {"error": {"what": "the slide is being read", "code": "conflict"}}
+
+    def answer(route):
+        if route.request.method == "GET":
+            corrected, running = {**slide, "corrections": 3}, {**slide, "status": "running"}
+            route.fulfill(json={"slides": [corrected]} if route.request.url.endswith("/slides") else running)
+        else:
+            route.fulfill(status=409, json=refusal)
+
+    page.route(re.compile(r"/v1/slides(/[0-9a-z]+(/cancel)?)?$"), answer)
+    page.goto(service.address)
+    page.get_by_role("button", name="Delete two").click()
+    assert "corrections by people: 3 steps." in page.get_by_role("dialog").inner_text()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.locator(".notices").get_by_text("“two” was not deleted: the slide is being read.").wait_for()
+
+    page.goto(f"{service.address}/#/slide/{service.slide}")
+    page.get_by_role("button", name="Cancel").click()
+    page.locator("#main").get_by_text("Not done: the slide is being read.").wait_for()
+
+
 def test_light_and_dark_follow_the_system_and_the_switch(open_page):
     page = open_page(color_scheme="dark").page
     page.locator(".row .name").first.wait_for()

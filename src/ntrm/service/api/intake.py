@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from itertools import chain, count
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from anyio.to_thread import run_sync
 
@@ -26,6 +26,7 @@ from ntrm.wsi.inputs import source_fingerprint
 from ntrm.wsi.readers.reader import SlideInfo
 from ntrm.wsi.slide_cost import check_cost
 from ntrm.wsi.slide_ids import safe_name
+from ntrm.wsi.slide_names import has_parts
 
 BUFFER = 2**20
 CHECK_BYTES = 64 * 2**20
@@ -63,6 +64,19 @@ async def receive(app_state: AppState, chunks: AsyncIterator[bytes], declared: i
         if not complete:
             path.unlink(missing_ok=True)
     return path
+
+
+def check_file_name(name: str) -> None:
+    """Refuse a file that is by its name only one of a slide's: its content may look like a whole picture."""
+    if has_parts(PurePosixPath(name)):
+        raise ProblemError(
+            422,
+            "unreadable",
+            "a slide of several files",
+            got=f"a file that ends in {PurePosixPath(name).suffix.lower()}",
+            expected="a slide that is one file",
+            hint="name it by its path below a --root of the service, or convert it in QuPath to OME-TIFF",
+        )
 
 
 def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | None, slide_id: str | None) -> Slide:

@@ -12,7 +12,15 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ValidationError
 
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.intake import check_name, file_under, receive, steadily, submit_path, submit_upload
+from ntrm.service.api.intake import (
+    check_file_name,
+    check_name,
+    file_under,
+    receive,
+    steadily,
+    submit_path,
+    submit_upload,
+)
 from ntrm.service.api.schemas import ErrorDocument, PathRequest, RetryRequest, SlideDocument, SlideList, slide_document
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.jobs.slide_record import Slide
@@ -94,6 +102,7 @@ async def add_slide(
     if kind != RAW:
         raise ProblemError(415, "media_type", "unknown kind of body", got=kind, expected=f"application/json or {RAW}")
     # Before gigabytes are sent in vain.
+    check_file_name(name)
     await run_sync(check_name, app_state, slide_id)
     await run_sync(app_state.store.check_room, app_state.settings.limits.queue)
     length = request.headers.get("content-length", "")

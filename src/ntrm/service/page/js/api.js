@@ -31,6 +31,9 @@ export class ApiError extends Error {
 /** The server did not answer at all. */
 export class GoneError extends Error {}
 
+/** The server answers again, but what was sent before is not there. */
+export class LostAnswer extends Error {}
+
 /** Fires `lost` and `back` as the server comes and goes. */
 export const connection = new EventTarget();
 let lost = false;
@@ -94,7 +97,7 @@ export const summary = (id) => json(of(id, "/summary"));
 export const graph = (id) => json(of(id, "/graph"));
 export const tiles = (id) => json(of(id, "/tiles"));
 /** What lies at a place, and a region by its number: the network's with version 0, else those of the corrected mask. */
-export const at = (id, [x, y], version) => json(of(id, `/at?x=${Math.floor(x)}&y=${Math.floor(y)}&v=${version}`));
+export const at = (id, [x, y], version) => json(of(id, `/at?x=${x}&y=${y}&v=${version}`));
 export const region = (id, number, version) => json(of(id, `/regions/${number}?v=${version}`));
 export const cancel = (id) => json(of(id, "/cancel"), { method: "POST" });
 export const retry = (id, mpp = null) => json(of(id, "/retry"), mpp ? sending({ mpp }) : { method: "POST" });
@@ -116,7 +119,7 @@ export const correctedGraph = (id) => json(of(id, "/corrected/graph"));
 
 /** The part or region of the mask under a place. */
 export function part(id, [x, y], whole, signal) {
-  const query = new URLSearchParams({ x: Math.floor(x), y: Math.floor(y), whole_region: whole });
+  const query = new URLSearchParams({ x, y, whole_region: whole });
   return json(corrections(id, `/part?${query}`), { signal });
 }
 

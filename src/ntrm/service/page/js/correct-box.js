@@ -1,5 +1,6 @@
 // What is chosen, what would follow from its name, and the buttons that accept or drop it.
 
+import { sumOf } from "./correct-choice.js";
 import { h, setText } from "./dom.js";
 import { area, count } from "./format.js";
 import { colourOf, titleOf } from "./palette.js";
@@ -58,7 +59,7 @@ export function makeChoiceBox({ settings, choice, acts }) {
 
   function rows(preview, out) {
     const parts = (preview?.parts ?? []).slice(0, FEW);
-    const more = (preview?.parts.length ?? 0) - parts.length;
+    const more = choice.count - out.length - parts.length;
     return [
       ...out.map((part) => row(part, "Taken out", "Take in")),
       ...parts.map((part) => row(part, part.why, "Take out")),
@@ -109,16 +110,18 @@ function chosen(choice, settings) {
     return [named ? `${count(named.regions, "part")}, ${area(named.area_mm2)}` : "Parts inside the line", ...arrow];
   }
   const word = choice.parts[0].whole ? "region" : "part";
-  const mm2 = choice.parts.reduce((sum, part) => sum + part.area_mm2, 0);
+  const mm2 = sumOf(choice.parts, "area_mm2");
   const names = [...new Set(choice.parts.map((part) => part.tissue))].join(", ");
   return [`${count(choice.parts.length, word)}, ${area(mm2)}, ${names}`, ...arrow];
 }
 
 function followWords(choice) {
-  if (choice.isAsking || !choice.preview) return choice.spreads ? "Looking for what would follow …" : "";
+  if (!choice.spreads) return "";
+  if (choice.isAsking) return "Looking for what would follow …";
+  if (!choice.preview) return "What would follow could not be worked out. Accept asks again.";
   const { followed } = choice.preview;
-  const regions = followed.reduce((sum, group) => sum + group.regions, 0);
-  const mm2 = followed.reduce((sum, group) => sum + group.area_mm2, 0);
+  const regions = sumOf(followed, "regions");
+  const mm2 = sumOf(followed, "area_mm2");
   const out = choice.out.length ? ` ${count(choice.out.length, "part")} taken out.` : "";
   if (!regions) return `Nothing else would follow.${out}`;
   return `${count(regions, "other part")} would follow, ${area(mm2)}.${out}`;

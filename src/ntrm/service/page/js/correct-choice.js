@@ -37,6 +37,7 @@ export class Choice {
     this.asking = null;
     this.name = null;
     this.preview = null;
+    this.isUnknown = false; // the server was asked what would follow, and could not say
     this.out = [];
     return named;
   }
@@ -45,9 +46,14 @@ export class Choice {
     return !this.parts.length && !this.lasso && !this.shape;
   }
 
+  /** Whether what would follow is shown for just what would be written: nothing may follow that nobody has seen. */
+  get isSeen() {
+    return !this.spreads || this.preview?.of === this.key;
+  }
+
   /** Whether what would follow is not known yet. */
   get isAsking() {
-    return Boolean(this.asking);
+    return Boolean(this.name) && !this.isSeen && !this.isUnknown;
   }
 
   /** Whether regions are taken whole: without a region graph the mask has no parts. */
@@ -94,6 +100,7 @@ export class Choice {
     this.out = name === this.name ? this.out : [];
     this.name = name;
     this.preview = null;
+    this.isUnknown = false;
     this.changed();
     if (this.spreads) this.ask();
   }
@@ -101,18 +108,24 @@ export class Choice {
   /** Asks again soon: a slider moves in many steps. */
   askSoon() {
     clearTimeout(this.timer);
+    this.isUnknown = false;
     if (this.name && this.spreads) this.timer = setTimeout(() => this.ask(), PAUSE);
   }
 
+  /** Asks, unless just this is being asked. */
   async ask() {
+    clearTimeout(this.timer);
+    const of = this.key;
+    if (this.asking?.of === of) return;
     this.asking?.abort();
-    const mine = new AbortController();
+    const mine = Object.assign(new AbortController(), { of });
     this.asking = mine;
+    this.isUnknown = false;
     this.changed();
     try {
       const preview = await api.previewName(this.id, this.body(this.store.version), mine.signal);
       if (this.asking !== mine) return;
-      this.preview = preview;
+      this.preview = { ...preview, of };
     } catch (error) {
       if (this.asking !== mine) return;
       this.preview = null;
@@ -120,8 +133,16 @@ export class Choice {
       if (error.isConflict) await this.store.refresh().catch(this.failed);
       else this.failed(error);
     }
-    if (this.asking === mine) this.asking = null;
+    if (this.asking === mine) {
+      this.asking = null;
+      this.isUnknown = !this.preview;
+    }
     this.changed();
+  }
+
+  /** What a preview is of: everything that decides what would follow. */
+  get key() {
+    return JSON.stringify({ ...this.body(this.store.version), by: null });
   }
 
   /** The request that the server understands. */
@@ -143,12 +164,13 @@ export class Choice {
   async write(writer) {
     const kept = { ...this };
     const body = this.body(0);
+    const mm2 = this.spreads ? this.preview.area_mm2 : this.lasso ? null : sumOf(this.parts, "area_mm2");
     const shapes = this.shapes()
       .filter(({ kind }) => kind !== "out" && kind !== "line")
       .map((each) => (each.kind === "followed" ? { ...each, kind: "named" } : each));
     this.clear();
     this.changed();
-    const written = await (kept.shape ? writer.draw(kept.shape, kept.name, shapes) : writer.name(body, shapes));
+    const written = await (kept.shape ? writer.draw(kept.shape, kept.name, shapes) : writer.name(body, mm2, shapes));
     if (!written && this.isEmpty) this.restore(kept);
     return written;
   }
@@ -169,6 +191,23 @@ export class Choice {
 
   follows(place) {
     return (this.preview?.followed ?? []).some((group) => isInside(group.outline, place));
+  }
+
+  /** How many would follow, or were taken out of those that would. */
+  get count() {
+    return sumOf(this.preview?.followed ?? [], "regions") + this.out.length;
+  }
+
+  /**
+   * Those of them that can be stepped through, the largest first. The server lists so many and no more: one that comes
+   * up for another that was taken out is not among them.
+   */
+  get listed() {
+    const { parts, followed } = this.preview;
+    const all = [...parts, ...this.out].sort(
+      (one, other) => other.area_mm2 - one.area_mm2 || one.y - other.y || one.x - other.x,
+    );
+    return parts.length < sumOf(followed, "regions") ? all.slice(0, parts.length) : all;
   }
 
   /** Why the part with this outline follows; empty if it does not. */
@@ -193,6 +232,9 @@ export class Choice {
     ];
   }
 }
+
+/** Of one of the numbers that each has. */
+export const sumOf = (items, key) => items.reduce((sum, item) => sum + item[key], 0);
 
 /** A drawn line, for the drawing. */
 export function strokeOf({ kind, points, pixels }, colour) {

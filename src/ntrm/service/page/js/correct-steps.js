@@ -62,15 +62,14 @@ export function makeSteps({ id, stage, geometry, store, choice }) {
 
   /** From one part that would follow to the next, the largest first; those that were taken out are among them. */
   function toFollower(by) {
-    const all = [...choice.preview.parts, ...choice.out].sort(
-      (one, other) => other.area_mm2 - one.area_mm2 || one.y - other.y || one.x - other.x,
-    );
+    const all = choice.listed;
     if (!all.length) return { says: "Nothing follows." };
     const at = all.findIndex(({ x, y }) => follower && x === follower[0] && y === follower[1]);
     const index = (Math.max(at + by, at < 0 ? 0 : -1) + all.length) % all.length;
     const { x, y, network_tissue: tissue, area_mm2: mm2, why } = all[index];
     follower = [x, y];
-    const what = `Part ${index + 1} of ${all.length} that would follow: ${tissue}, ${area(mm2)}`;
+    const count = choice.count > all.length ? `the ${all.length} largest of ${choice.count}` : all.length;
+    const what = `Part ${index + 1} of ${count} that would follow: ${tissue}, ${area(mm2)}`;
     return { place: follower, box: around(follower), outline: [], says: `${what}. ${capital(why ?? "taken out")}.` };
   }
 

@@ -3,9 +3,14 @@
 import * as api from "./api.js";
 import { poll } from "./poll.js";
 
+const AGAIN = 1000; // ms until a server that does not answer is asked again
+
+/** Whether the server, or one in front of it, gave no answer: what was sent may be written or not. */
+const isLost = ({ name, status }) => name !== "AbortError" && (!status || status === 502 || status === 504);
+
 /**
  * Fires `change` when the state is another one; its `elsewhere` is true where this page did not cause it. `document` is
- * null until the server has answered, `error` says why it refuses.
+ * null until the server has answered, `error` says why it refuses. Fires `lost` when it is not known what was written.
  */
 export class CorrectionStore extends EventTarget {
   constructor(id) {
@@ -16,6 +21,7 @@ export class CorrectionStore extends EventTarget {
     this.measured = null;
     this.last = Promise.resolve();
     this.writing = 0;
+    this.isStopped = false;
     this.asked = 0; // requests, in order
     this.taken = 0; // the latest one whose answer is shown
   }
@@ -87,30 +93,52 @@ export class CorrectionStore extends EventTarget {
   }
 
   /**
-   * Calls `send(version)` after all that was sent before; resolves to the new state. Where somebody else was faster,
-   * the state as it is now is fetched before the refusal is passed on.
+   * Calls `send(version)` after all that was sent before; resolves to the new state. Where somebody else was faster, or
+   * the answer was lost, the state as it is now is fetched before the refusal is passed on. `isMine(step)` tells whether
+   * a step is the one that was sent: where it is there after all, it is written.
    */
-  write(send) {
-    const mine = this.last.then(() => this.sent(send));
+  write(send, isMine) {
+    const mine = this.last.then(() => this.sent(send, isMine));
     this.last = mine.catch(() => {});
     return mine;
   }
 
-  async sent(send) {
+  async sent(send, isMine) {
     const request = ++this.asked;
+    const before = this.version;
     this.writing += 1;
     let next;
     try {
-      next = await send(this.version);
+      next = await send(before);
     } catch (error) {
       if (error.isConflict) await this.refresh().catch(() => {});
-      throw error;
+      if (!isLost(error)) throw error;
+      this.dispatchEvent(new Event("lost"));
+      await this.renewed();
+      const step = this.document.steps.find(({ number }) => number === before + 1);
+      if (!step || !isMine(step)) throw new api.LostAnswer();
+      return this.document;
     } finally {
       this.writing -= 1;
     }
     await this.take(request, next).catch(() => {}); // the step is written; its results are asked for again
     this.polling?.now();
     return next;
+  }
+
+  /** The state as it is now, however long the server is away: until then nobody knows what was written. */
+  async renewed() {
+    while (!this.isStopped) {
+      const request = ++this.asked;
+      try {
+        await this.take(request, await api.corrected(this.id));
+        return;
+      } catch (error) {
+        if (!isLost(error)) break;
+        await new Promise((resolve) => setTimeout(resolve, AGAIN));
+      }
+    }
+    throw new api.LostAnswer();
   }
 
   /** Has the region graph made, where that is possible and not under way. */
@@ -120,6 +148,7 @@ export class CorrectionStore extends EventTarget {
   }
 
   stop() {
+    this.isStopped = true;
     this.polling?.stop();
   }
 }

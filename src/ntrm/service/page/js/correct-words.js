@@ -1,5 +1,6 @@
 // What the page says about corrections.
 
+import { LostAnswer } from "./api.js";
 import { h } from "./dom.js";
 import { area, count } from "./format.js";
 import { colourOf, titleOf } from "./palette.js";
@@ -23,7 +24,7 @@ export const partText = (part) => `${titleOf(part.tissue)}, ${area(part.area_mm2
 export function stepWords({ action, tissue, regions, area_mm2: mm2, of }) {
   if (action === "undo") return `step ${of} was undone`;
   if (action === "redo") return `step ${of} was done again`;
-  const what = action === "draw" || !regions ? "drawn" : count(regions, "region");
+  const what = action === "draw" || !regions ? "drawn" : count(regions, "part");
   return `${titleOf(tissue)}, ${what}, ${area(mm2)}`;
 }
 
@@ -41,15 +42,17 @@ export function refusalWords(error, store, writing) {
     const what = step ? `: step ${step.number}${who}, ${stepWords(step)}` : "";
     return `Corrected elsewhere${what}. Your choice was not written.`;
   }
+  if (error instanceof LostAnswer)
+    return `It is not known whether this was written: the answer was lost. The server's last step: ${lastStep(store)}.`;
   const why = error.text ?? "The server does not answer.";
   return writing ? `Not written. ${capital(why)}` : capital(why);
 }
 
-/** "corrected by a person, n regions", or nothing. */
+/** "corrected by a person, n parts", or nothing. */
 export function correctedWords(store) {
   const steps = store.active;
-  const regions = store.document?.regions ?? 0;
-  return steps.length ? `corrected by a person, ${count(regions, "region")}` : "";
+  const parts = store.document?.regions ?? 0;
+  return steps.length ? `corrected by a person, ${count(parts, "part")}` : "";
 }
 
 /** How far the results with the corrections are. */

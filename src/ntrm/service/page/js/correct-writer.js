@@ -11,15 +11,16 @@ export class CorrectionWriter {
     Object.assign(this, { id, store, tell, refused, changed });
     this.ghosts = [];
     this.shown = 0;
+    this.isUndoing = false;
   }
 
-  /** Calls `send(version)`; resolves to whether it was written. `shapes` are drawn meanwhile. */
-  async write(send, shapes = []) {
+  /** As `CorrectionStore.write`; resolves to whether it was written. `shapes` are drawn meanwhile. */
+  async write(send, isMine, shapes = []) {
     const mine = shapes.map((shape) => ({ ...shape, at: Infinity }));
     this.ghosts.push(...mine);
     this.changed();
     try {
-      const { version } = await this.store.write(send);
+      const { version } = await this.store.write(send, isMine);
       for (const ghost of mine) ghost.at = version;
       this.sweep(this.shown);
       return true;
@@ -45,20 +46,30 @@ export class CorrectionWriter {
     else if (this.shown === Infinity) this.shown = 0;
   }
 
-  /** A name for parts, as `Choice.body` has it. */
-  name(body, shapes) {
-    return this.write((version) => api.giveName(this.id, { ...body, version }), shapes);
+  /** A name for parts, as `Choice.body` has it; `mm2` is what it comes to, where that is known. */
+  name(body, mm2, shapes) {
+    const isMine = (step) =>
+      isSame(step, { action: "name", tissue: body.tissue, spread: body.spread, by: body.by }) &&
+      (!body.spread || isNear(step.reach, body.reach)) &&
+      (mm2 === null || isNear(step.area_mm2, mm2));
+    return this.write((version) => api.giveName(this.id, { ...body, version }), isMine, shapes);
   }
 
   /** A brush stroke or a dividing line. */
   draw({ kind, points, um, side }, tissue, shapes) {
     const shape = { kind, points: rounded(points), tissue, by: initialsGiven() };
     const more = kind === "brush" ? { width_um: um } : { side: rounded([side])[0] };
-    return this.write((version) => api.draw(this.id, { ...shape, ...more, version }), shapes);
+    const isMine = (step) => isSame(step, { action: "draw", tissue, by: shape.by });
+    return this.write((version) => api.draw(this.id, { ...shape, ...more, version }), isMine, shapes);
   }
 
   step(action) {
-    return this.write((version) => api.takeBack(this.id, action, { version, by: initialsGiven() }));
+    const mine = { action, by: initialsGiven() };
+    const send = (version) => {
+      mine.of = this.store.document?.[action]?.number;
+      return api.takeBack(this.id, action, { version, by: mine.by });
+    };
+    return this.write(send, (step) => isSame(step, mine));
   }
 
   async undo() {
@@ -73,9 +84,22 @@ export class CorrectionWriter {
     else if (await this.step("redo")) this.tell(`${lastStep(this.store)}.`);
   }
 
-  /** Takes back a step and all that came after it. */
+  /** Takes back a step and all that came after it; a second click on the way takes back nothing more. */
   async undoTo(number) {
-    while (this.store.document?.undo?.number >= number) if (!(await this.step("undo"))) return;
-    this.tell(`Step ${number} and what came after it are undone.`);
+    if (this.isUndoing) return;
+    this.isUndoing = true;
+    try {
+      await this.store.last; // what is on its way comes after it, too
+      while (this.store.document?.undo?.number >= number) if (!(await this.step("undo"))) return;
+      this.tell(`Step ${number} and what came after it are undone.`);
+    } finally {
+      this.isUndoing = false;
+    }
   }
 }
+
+/** Whether a step of the server has all that this page sent. */
+const isSame = (step, sent) =>
+  step.origin === "page" && Object.entries(sent).every(([key, value]) => (step[key] ?? null) === (value ?? null));
+
+const isNear = (one, other) => Math.abs(one - other) <= 1e-6 * Math.abs(other);

@@ -107,7 +107,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     stage.focus();
     hush();
     stepped = null;
-    if (settings.tool === "pick") await (picking = pick(place, more));
+    if (settings.tool === "pick") await next(() => pick(place, more));
     else if (choice.shape?.kind === "divide") {
       choice.shape.side = place;
       tell("This side gets the name: press the key of its tissue.");
@@ -117,65 +117,56 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     }
   }
 
+  /** Does `work` after all that is being picked. */
+  function next(work) {
+    const before = picking;
+    picking = (async () => {
+      await before;
+      try {
+        await work();
+      } catch (error) {
+        refused(error, false);
+      }
+      update();
+    })();
+    return picking;
+  }
+
   async function pick(place, more) {
-    try {
-      if (!more && choice.preview && (await choice.toggle(place))) return;
-      const known = pointed?.whole === choice.takesWhole && !choice.preview && isInside(pointed.outline, place);
-      const part = known ? pointed : await choice.look(place);
-      choice.pick(part, more);
-      say(partText(part));
-    } catch (error) {
-      refused(error, false);
-    }
-    update();
+    if (!more && choice.preview && (await choice.toggle(place))) return;
+    const known = pointed?.whole === choice.takesWhole && !choice.preview && isInside(pointed.outline, place);
+    const part = known ? pointed : await choice.look(place);
+    choice.pick(part, more);
+    say(partText(part));
   }
 
   /** Goes where `steps` says, and picks what is there. */
   function go(asked) {
     if (settings.tool !== "pick") set({ tool: "pick" });
-    picking = (async (before) => {
-      await before;
-      try {
-        const found = await asked();
-        stepped = found.place ? found : null;
-        pointed = null;
-        if (stepped) {
-          stage.drawing.set({ cross: false });
-          stage.reveal(stepped.box, stepped.place);
-        }
-        tell(found.says);
-      } catch (error) {
-        refused(error, false);
+    return next(async () => {
+      const found = await asked();
+      stepped = found.place ? found : null;
+      pointed = null;
+      if (stepped) {
+        stage.drawing.set({ cross: false });
+        stage.reveal(stepped.box, stepped.place);
       }
-    })(picking);
-    return picking;
+      tell(found.says);
+    });
   }
 
-  /** To the next region or the one before; while there is something that would follow, from one such part to the next. */
-  function step(by, more) {
-    return go(() => steps.step(by, more));
-  }
-
-  /** To what touches what is picked, in a direction of the screen. */
-  function stepBeside(x, y) {
-    return go(() => steps.beside(x, y));
-  }
-
-  async function toggleAt(place) {
-    const before = choice.out.length;
-    try {
+  function toggleAt(place) {
+    return next(async () => {
+      const before = choice.out.length;
       if (!(await choice.toggle(place))) tell("Nothing follows here.");
       else tell(choice.out.length > before ? "Taken out." : "Taken in again.");
-    } catch (error) {
-      refused(error, false);
-    }
-    update();
+    });
   }
 
   function finished(points) {
-    const next = choice.takeLine(settings.tool, points, settings.width, settings.width / geometry.mpp);
+    const hint = choice.takeLine(settings.tool, points, settings.width, settings.width / geometry.mpp);
     if (choice.shape && settings.brush) name(settings.brush);
-    else tell(next);
+    else tell(hint);
   }
 
   async function name(tissue) {
@@ -200,11 +191,14 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
   }
 
   async function accept() {
+    await picking;
     if (!choice.name) return;
     pointed = null;
     stepped = null;
-    if (choice.isAsking) tell("What would follow is being worked out.");
-    else if (await choice.write(writer)) tell(`Written. ${lastStep(store)}.`);
+    if (!choice.isSeen) {
+      choice.ask();
+      tell("What would follow is being worked out. Accept it once it is shown.");
+    } else if (await choice.write(writer)) tell(`Written. ${lastStep(store)}.`);
     update();
   }
 
@@ -251,6 +245,8 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     settling = setTimeout(() => hover.move(stage.middle), SETTLES);
   }
 
+  store.addEventListener("lost", () => tell("It is not known whether this was written: the server does not answer."));
+
   let seen = store.version;
   store.addEventListener("change", ({ elsewhere }) => {
     if (store.version === seen) return;
@@ -270,8 +266,10 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     acts,
     click,
     look,
-    step,
-    stepBeside,
+    /** To the next region or the one before; while something would follow, from one such part to the next. */
+    step: (by, more) => go(() => steps.step(by, more)),
+    /** To what touches what is picked, in a direction of the screen. */
+    stepBeside: (x, y) => go(() => steps.beside(x, y)),
     toggle,
     update,
     get hasStepped() {

@@ -163,7 +163,8 @@ export function askForSlides(serverPaths) {
     h(
       "p",
       { class: "muted" },
-      "SVS, NDPI, MRXS, SCN, DICOM, TIFF, PNG, JPEG. Files can also be dropped anywhere on the page.",
+      "SVS, NDPI, SCN, TIFF, PNG, JPEG. Files can also be dropped anywhere on the page. ",
+      "Slides of several files (MRXS, VMS, DICOM) are named by their path on the server.",
     ),
     h("div", {}, choose, picker),
     serverPaths

@@ -59,6 +59,7 @@ export function showList(root, tools) {
   const rows = new Map();
   let slides = null;
   let broken = null;
+  let refused = "";
   const ask = () => askForSlides(tools.about.server_paths);
 
   const search = h("input", {
@@ -116,25 +117,30 @@ export function showList(root, tools) {
   );
 
   const acts = {
-    cancel: (slide) => act(() => api.cancel(slide.id)),
-    retry: (slide) => act(() => retrySlide(slide)),
+    cancel: (slide) => act(slide, "cancelled", () => api.cancel(slide.id)),
+    retry: (slide) => act(slide, "queued again", () => retrySlide(slide)),
     remove: async (slide) => {
+      const corrected = slide.corrections ? ` So do the corrections by people: ${count(slide.corrections, "step")}.` : "";
       const sure = await confirmLoss(
         `Delete “${text(slide)}”?`,
-        "Its results go, and the uploaded file with them. A file that was added by its path stays where it is.",
+        `Its results go, and the uploaded file with them.${corrected} ` +
+          "A file that was added by its path stays where it is.",
         "Delete",
       );
-      if (sure) act(() => api.remove(slide.id));
+      if (sure) act(slide, "deleted", () => api.remove(slide.id));
     },
   };
 
-  async function act(call) {
+  /** Does something with a slide; where it is refused, that is shown until the next time. */
+  async function act(slide, done, call) {
+    refused = "";
     try {
       await call();
     } catch (error) {
-      say(error.text ?? error.message);
-      broken = error;
+      refused = `“${text(slide)}” was not ${done}: ${error.text ?? "the server does not answer."}`;
+      say(refused);
     }
+    draw();
     polling.now();
   }
 
@@ -152,7 +158,7 @@ export function showList(root, tools) {
   }
 
   function draw() {
-    drawNotices(notices, tools);
+    drawNotices(notices, tools, refused);
     drawUploads(sending);
     const shown = (slides ?? []).filter((slide) => matches(slide, kept.query)).sort(SORTS[kept.sort][1]);
     const wanted = new Set(shown.map((slide) => slide.id));
@@ -205,12 +211,13 @@ export function showList(root, tools) {
   };
 }
 
-function drawNotices(notices, tools) {
+function drawNotices(notices, tools, told) {
   const strip = (text, kind) => h("p", { class: `strip ${kind}` }, icon("warn"), h("span", {}, text));
   const refused = tools.about.worker_error;
   const texts = [
     tools.notice && [tools.notice, ""],
     refused && [`Nothing can be segmented at the moment: ${new api.ApiError(0, refused).text}`, "bad"],
+    told && [told, "bad"],
   ].filter(Boolean);
   const key = JSON.stringify(texts);
   if (notices.dataset.key === key) return;

@@ -13,6 +13,7 @@ export function showSlide(root, id, tools) {
   let leaveView = null;
   let left = false;
   let shown = null;
+  let refused = ""; // why the last thing that was asked for was not done
   const unbind = bind([
     {
       keys: ["Escape"],
@@ -64,6 +65,7 @@ export function showSlide(root, id, tools) {
           h("span"),
         ),
         h("p", {}, "The result appears here by itself."),
+        refused ? h("p", { class: "reason" }, refused) : null,
         h("button", { type: "button", class: "button", on: { click: () => attempt(() => api.cancel(id)) } }, "Cancel"),
       );
       shown = "wait";
@@ -85,6 +87,7 @@ export function showSlide(root, id, tools) {
       icon("warn"),
       h("h2", {}, failed ? "This slide could not be segmented" : "Cancelled"),
       failed ? h("p", { class: "reason" }, failure(slide)) : null,
+      refused ? h("p", { class: "reason" }, refused) : null,
       h(
         "div",
         { class: "actions" },
@@ -125,10 +128,12 @@ export function showSlide(root, id, tools) {
   }
 
   async function attempt(call) {
+    refused = "";
     try {
       await call();
     } catch (error) {
-      say(error.text ?? error.message);
+      refused = `Not done: ${error.text ?? "the server does not answer."}`;
+      say(refused);
     }
     shown = null;
     polling.now();

@@ -121,7 +121,10 @@ class Carrying(nn.Module):
         """(N,) classes after clicks."""
         leading = self(section, clicks)
         own = leading.gather(1, section.tissue[:, None])[:, 0]
-        tissue = torch.where(own >= leading.max(dim=1).values, section.tissue, leading.argmax(dim=1)).numpy()
+        highest, best = leading.max(dim=1)
+        # As in the product, a class that nobody gave must not lead.
+        given = torch.isin(best, torch.tensor(list(clicks.values())))
+        tissue = torch.where(given & (highest > own), best, section.tissue).numpy()
         tissue[list(clicks)] = list(clicks.values())
         return np.asarray(tissue)
 

@@ -9,7 +9,7 @@ from bench.simulated_clicks import Section, Truth
 from bench.spread_arms import names_after
 from tests.correction.test_graph import made
 from tests.correction.test_parts import blocks
-from tests.correction.test_spread import BCC, EPI, RET, random_graph
+from tests.correction.test_spread import BCC, EPI, RET, chain, random_graph
 
 from bench import correction_learning
 from ntrm.core.labels import IGNORE
@@ -44,6 +44,7 @@ def test_rows_are_written_without_the_zero_before_the_point():
     assert row_of([0.25, -0.25, 1.0]) == ".250 | −.250 | 1.000"
 
 
+@pytest.mark.failed_once(1839522548)  # a class that nobody gave would lead
 @pytest.mark.parametrize("how", ["looks", "looks and relations"])
 def test_before_it_has_learned_the_formula_is_that_of_the_product(how, random):
     graph, clicks = random_graph(random), {2: EPI, 7: RET, 11: BCC}
@@ -54,11 +55,15 @@ def test_before_it_has_learned_the_formula_is_that_of_the_product(how, random):
         carrying.share.fill_(50.0)
     section = Section(graph, Truth.of_phantom(np.repeat([graph.tissue.astype(np.uint8)] * 2, 2, axis=1)))
     expected = names_after(graph, clicks, how, settings)
-    assert carrying.names(Prepared(section), clicks).tolist() == expected.tolist()
+    leading = carrying(Prepared(section), clicks).detach().topk(2, dim=1).values
+    clear = (leading[:, 0] - leading[:, 1] > 1e-4).numpy()  # elsewhere the last bit decides
+    assert clear.sum() > 10
+    np.testing.assert_array_equal(carrying.names(Prepared(section), clicks)[clear], expected[clear])
 
 
+@pytest.mark.failed_once(1402459571)
 def test_what_is_learned_has_a_gradient_for_every_weight(random):
-    graph = random_graph(random)
+    graph = chain([EPI, EPI, RET, RET, BCC, EPI, BCC, BCC, RET, RET] * 2, random.random(20))
     truth = random.integers(0, 3, (2, 40)).astype(np.uint8)
     carrying = Carrying(edges=True, borders=True, steps=3)
     carrying.loss(Prepared(Section(graph, Truth.of_phantom(truth))), {2: EPI, 7: RET}).backward()
@@ -68,14 +73,16 @@ def test_what_is_learned_has_a_gradient_for_every_weight(random):
     assert carrying.gate.grad.abs().min() > 0
 
 
+@pytest.mark.failed_once(1824656994)
 def test_learning_moves_the_weights_and_the_loss_falls(monkeypatch, random):
     monkeypatch.setattr(correction_learning, "ROUNDS", 1)
-    monkeypatch.setattr(correction_learning, "EPOCHS", 4)
+    monkeypatch.setattr(correction_learning, "EPOCHS", 10)
+    monkeypatch.setattr(correction_learning, "CLICKS", (4,))
     graph = random_graph(random)
     truth = random.integers(0, 3, len(graph)).astype(np.uint8)
     section = Prepared(Section(graph, Truth.of_phantom(np.repeat([truth] * 2, 2, axis=1))))
     carrying = Carrying(edges=True, borders=False, steps=2)
-    clicks = dict(clicked(carrying, section, "largest", 0)[0])
+    clicks = dict(clicked(carrying, section, "parts", 0)[0])  # those that are learned from
     before = carrying.loss(section, clicks).item()
     learn(carrying, [section], [])
     assert carrying.loss(section, clicks).item() < before

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.helpers import is_alive, wait_for
 
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
@@ -61,19 +62,11 @@ def processes(pool):
     return [first.pid, *map(int, found)]
 
 
-def gone(number):
-    """Whether a process has ended, although nobody may have asked how."""
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
 def test_children_find_what_this_process_finds(slide, pool):
     expected = told(slide)
     assert any(each[2]["deep_clearance"].value is not None for each in expected)
     assert told(slide, pool) == expected
-    assert not any(map(gone, processes(pool)))
+    assert all(map(is_alive, processes(pool)))
 
 
 def test_the_largest_piece_comes_first_and_findings_are_in_the_order_of_their_numbers(slide):
@@ -117,7 +110,7 @@ def test_a_child_that_does_not_answer_is_ended_and_its_piece_measured_here(slide
     monkeypatch.setattr(child_pool, "LONGEST_S", 0.1)
     assert told(slide, pool) == told(slide)
     assert pool._started[0].wait(LONG_S) == -signal.SIGKILL
-    assert all(map(gone, numbers))
+    wait_for("the end of all children", lambda: not any(map(is_alive, numbers)))
 
 
 def test_an_error_in_a_child_is_met_again_in_its_parent(pool):
@@ -141,7 +134,7 @@ def test_children_end_with_their_pool_and_a_closed_one_can_start_others(slide, p
     pool.close()
     pool.close()
     assert first.returncode == 0
-    assert all(map(gone, numbers))
+    wait_for("the end of all children", lambda: not any(map(is_alive, numbers)))
     pool.ready(2)
     assert told(slide, pool) == told(slide)
 
@@ -151,7 +144,7 @@ def test_children_end_when_their_pipes_close_as_those_of_a_killed_parent_do(pool
     for child in pool._all:
         child.close()
     assert first.wait(LONG_S) == 0
-    assert all(map(gone, numbers))
+    wait_for("the end of all children", lambda: not any(map(is_alive, numbers)))
 
 
 def test_a_pool_that_nobody_closed_leaves_no_child():
@@ -160,7 +153,7 @@ def test_a_pool_that_nobody_closed_leaves_no_child():
     numbers = processes(pool)
     del pool
     gc.collect()
-    assert all(map(gone, numbers))
+    wait_for("the end of all children", lambda: not any(map(is_alive, numbers)))
 
 
 def test_there_are_children_for_large_masks_where_there_are_cores(monkeypatch):

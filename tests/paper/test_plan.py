@@ -142,3 +142,11 @@ def test_the_description_names_every_job():
     document = describe(plan)
     assert [job["key"] for job in document["jobs"]] == [job.key for job in plan.jobs]
     assert document["recipe"]["steps"] == 2
+
+
+def test_what_the_options_have_already_is_no_row_of_the_ablation():
+    gated = tiny_plan(options={"gate": True}, seeds=(0,))
+    assert [row.factor.name for row in gated.ablation] == [each.name for each in FACTORS if each.name != "gate"]
+    regions = tiny_plan(options={"nodes": "region"}, seeds=(0,))
+    without = {"nodes region", "nodes region, layer sum"}  # the second is "layer sum" then
+    assert [row.factor.name for row in regions.ablation] == [each.name for each in FACTORS if each.name not in without]

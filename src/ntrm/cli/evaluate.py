@@ -199,7 +199,7 @@ def _show_calibration(result: Calibrated, to: RichConsole) -> None:
 
 
 def _doubts(result: Calibrated) -> list[str]:
-    doubts = []
+    doubts = [*result.doubts]
     if result.at_limit:
         doubts.append("the temperature is at the end of its range: these probabilities are of little use")
     if (result.after.expected_error or 0) > (result.before.expected_error or 0):

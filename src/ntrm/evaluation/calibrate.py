@@ -30,7 +30,7 @@ from ntrm.data.cache import TileCache
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, few_sections, open_splits
 from ntrm.data.tensors import TileDataset
-from ntrm.evaluation.loaded_model import class_table, describe_data
+from ntrm.evaluation.loaded_model import class_table, describe_data, trained_on
 from ntrm.evaluation.sections import BINS, SectionAccumulator
 from ntrm.familiarity.build import build_reference
 from ntrm.familiarity.reference import Reference
@@ -38,6 +38,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 from ntrm.models.base import SegmentationModel
+from ntrm.models.config import ModelConfig
 from ntrm.models.folders import BUNDLED, CARD, CONFIG, WEIGHTS, model_card
 from ntrm.models.hub import load
 from ntrm.version import __version__
@@ -78,6 +79,8 @@ class Calibrated:
     """What the reference was made from; None where none was made."""
     no_reference: str = ""
     """Why none was made although it was asked for."""
+    doubts: tuple[str, ...] = ()
+    """What makes the temperature doubtful."""
 
     @property
     def at_limit(self) -> bool:
@@ -98,6 +101,7 @@ class Calibrated:
             "after": self.after.as_dict(),
             "reference": self.reference,
             "no_reference": self.no_reference,
+            "notes": list(self.doubts),
         }
 
 
@@ -156,6 +160,7 @@ def calibrate(
         pixels=labels.size,
         windows=windows,
         out=out,
+        doubts=_doubts(network.config, sections),
     )
     made, why_not = _make_reference(tempered, data_splits, split, seed, progress) if reference else (None, "")
     calibrated = replace(calibrated, reference=None if made is None else dict(made.about), no_reference=why_not)
@@ -165,6 +170,12 @@ def calibrate(
     if made is not None:
         made.write(folder, sha256_of(folder / WEIGHTS))
     return calibrated
+
+
+def _doubts(config: ModelConfig, sections: Dataset) -> tuple[str, ...]:
+    seen = trained_on(config, sections)
+    too_sure = "it is surer there than elsewhere; calibrate with a part that it has not seen (--split, --splits)"
+    return (f"{seen}: {too_sure}",) if seen else ()
 
 
 def _make_reference(

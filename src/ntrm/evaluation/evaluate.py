@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.errors import some
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Case, Dataset
-from ntrm.data.split import DatasetSplits, image_hash, open_splits
-from ntrm.evaluation.loaded_model import class_table, describe_data, open_subject
+from ntrm.data.split import DatasetSplits, open_splits
+from ntrm.evaluation.loaded_model import class_table, describe_data, open_subject, trained_on
 from ntrm.evaluation.measuring import MasksToMeasure, measure, stream_map
 from ntrm.evaluation.result import Evaluation, Gallery, claim_folder, write_evaluation
 from ntrm.evaluation.robustness import DEGRADATIONS, Degradation, robustness_rows
@@ -23,7 +22,6 @@ from ntrm.evaluation.sections import PredictedSection, SectionCounts, SectionRes
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import A_QUARTER, Stitching
 from ntrm.metrics.confusion import Counts
-from ntrm.metrics.wording import counted
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
 
@@ -105,15 +103,10 @@ def evaluate(
 
 
 def _doubts(config: ModelConfig, cases: Dataset, split: str) -> tuple[str, ...]:
-    """What makes the scores doubtful: sections that the model has seen, as under other splits than its training's."""
-    trained_on = set(config.trained_on)
-    seen = [case.name for case in cases if trained_on and image_hash(case) in trained_on]
-    if not seen or split == "train":
-        return ()
-    return (
-        f"the model was trained on {len(seen)} of {counted(len(cases), 'section')} ({some(seen)}): the scores are too "
-        "good for other sections; evaluate with the splits of the training (--splits)",
-    )
+    """What makes the scores doubtful."""
+    seen = "" if split == "train" else trained_on(config, cases)
+    too_good = "the scores are too good for other sections; evaluate with the splits of the training (--splits)"
+    return (f"{seen}: {too_good}",) if seen else ()
 
 
 @dataclass(eq=False)

@@ -214,7 +214,7 @@ def make_plan(
         scratch=tuple(variant(arch, init=SCRATCH) for arch in compared) if mixed else (),
         resolutions=tuple(variant(OURS, level) for level in levels) if with_ntrm else (),
         control=variant(CONTROL) if with_ntrm else None,
-        ablation=tuple(_ablated(variant, factor) for factor in FACTORS) if ablation and with_ntrm else (),
+        ablation=_ablations(variant) if ablation and with_ntrm else (),
         notes=tuple(notes),
     )
 
@@ -229,8 +229,14 @@ def taken(arch: str, options: Mapping[str, Option]) -> dict[str, Option]:
     return {key: value for key, value in options.items() if key in names}
 
 
-def _ablated(variant: Callable[..., Variant], factor: Factor) -> Ablated:
-    return Ablated(factor, variant(OURS, **factor.options), variant(CONTROL, **taken(CONTROL, factor.options)))
+def _ablations(variant: Callable[..., Variant]) -> tuple[Ablated, ...]:
+    """A row for every factor that makes a network of its own: one that the options have already makes none."""
+    rows: dict[Variant, Ablated] = {}
+    for factor in FACTORS:
+        changed = variant(OURS, **factor.options)
+        rows.setdefault(changed, Ablated(factor, changed, variant(CONTROL, **taken(CONTROL, factor.options))))
+    rows.pop(variant(OURS), None)
+    return tuple(rows.values())
 
 
 def _usable(archs: Sequence[str]) -> tuple[list[str], list[str]]:

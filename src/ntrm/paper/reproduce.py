@@ -15,6 +15,7 @@ from ntrm.core.progress import SILENT, Progress
 from ntrm.data.split import DatasetSplits
 from ntrm.data.stats import DatasetStats, dataset_stats
 from ntrm.inference.predictor import Predictor
+from ntrm.metrics.wording import counted
 from ntrm.models.hub import load
 from ntrm.models.ntrm import NTRM
 from ntrm.paper import figures
@@ -115,7 +116,7 @@ def reproduce(
         expected = {key: predict_seconds(job, facts[job.variant.level]) for key, job in waiting.items()}
         todo = [waiting[key] for key in long_runs_first(expected, len(slots))]
         left = TimeLeft(expected, len(slots))
-        say(f"{len(plan.jobs)} runs, {len(plan.jobs) - len(todo)} of them done; {len(slots)} at a time")
+        say(f"{counted(len(plan.jobs), 'run')}, {len(plan.jobs) - len(todo)} of them done; {len(slots)} at a time")
         ended = _run(request, plan, todo, slots, left, boundaries=boundaries, progress=progress, say=say)
         failures = {each.task.key: each.reason for each in ended if each.failed}
         results = Results.read(plan, request.run, failures)

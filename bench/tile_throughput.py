@@ -30,7 +30,7 @@ from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.data.cache import TileCache
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.image_files import read_image, read_mask
-from ntrm.data.tensors import Place, TileDataset
+from ntrm.data.tensors import TileDataset, TileSource
 from ntrm.data.tiles import GLASS, cut
 
 T = TypeVar("T")
@@ -115,12 +115,12 @@ def timed(work: Callable[[], T]) -> tuple[float, T]:
     return time.perf_counter() - start, result
 
 
-def decode_image(place: Place) -> np.ndarray:
+def decode_image(place: TileSource) -> np.ndarray:
     """The image of a tile without a cache."""
     return cut(read_image(place.case.image), place.window, fill=GLASS)
 
 
-def decode_both(place: Place, schema: LabelSchema) -> tuple[np.ndarray, np.ndarray]:
+def decode_both(place: TileSource, schema: LabelSchema) -> tuple[np.ndarray, np.ndarray]:
     """The tile without a cache."""
     return decode_image(place), cut(read_mask(place.case.mask, schema).mask, place.window, fill=IGNORE)
 

@@ -35,7 +35,7 @@ from ntrm.evaluation.sections import BINS, SectionAccumulator
 from ntrm.familiarity.build import build_reference
 from ntrm.familiarity.reference import Reference
 from ntrm.inference.predictor import Predictor
-from ntrm.inference.sliding_window import Stitching, stitch
+from ntrm.inference.sliding_window import Rows, Stitching, normalised_entropy, stitch
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
@@ -290,13 +290,22 @@ def _write_results(
         from ntrm.report.picture_grids import uncertainty_figure
 
         write_figure(out / RELIABILITY, reliability_figure, calibrated.before, calibrated.after)
-        config, shown = predictor.config, few_sections(sections, min(SHOWN, len(sections)))
-        for case, path in zip(shown, maps, strict=False):
+        for case, path in zip(few_sections(sections, min(SHOWN, len(sections))), maps, strict=False):
             image = TileCache().open(case, schema).image
-            seen = stitch(predictor, image, stitching=Stitching(config.window))
-            shown_maps = (seen.mask, seen.confidence, seen.entropy)
-            write_figure(path, uncertainty_figure, case.name, image, *shown_maps, config.schema)
+            seen = _with_entropy(predictor, image)
+            write_figure(path, uncertainty_figure, case.name, image, *seen, predictor.config.schema)
     write_json(out / DOCUMENT, calibrated.as_dict())
+
+
+def _with_entropy(predictor: Predictor, image: Labels) -> tuple[Labels, Floats, Floats]:
+    """(H, W) mask, confidence and entropy of a section."""
+    entropy = np.empty(image.shape[:2], dtype=np.float32)
+
+    def keep(rows: Rows) -> None:
+        entropy[rows.slice] = normalised_entropy(rows.final).cpu().numpy()
+
+    seen = stitch(predictor, image, stitching=Stitching(predictor.config.window), watch=keep)
+    return seen.mask, seen.confidence, entropy
 
 
 def _own_folder(model: str | Path) -> Path:

@@ -226,8 +226,6 @@ class Stitched:
     """(H, W) index of the most probable class; 255 where no window was."""
     confidence: Floats
     """(H, W) probability of that class."""
-    entropy: Floats
-    """(H, W) entropy of the probabilities over its largest value, log K: 0 certain, 1 no idea."""
     coarse_mask: Image | None = None
     """(H, W) of the coarse head, where it was asked for and there is one."""
     probabilities: Floats | None = None
@@ -298,7 +296,7 @@ def _running_maximum(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def normalised_entropy(probabilities: Tensor) -> Tensor:
-    """(K, H, W) → (H, W) in [0, 1].
+    """(K, H, W) → (H, W) entropy over its largest value, log K: 0 certain, 1 no idea.
 
     >>> normalised_entropy(torch.tensor([[[0.5, 1.0]], [[0.5, 0.0]]])).tolist()
     [[1.0, 0.0]]
@@ -311,7 +309,7 @@ def normalised_entropy(probabilities: Tensor) -> Tensor:
 def _leave_device(rows: Rows, *, probabilities: bool) -> dict[str, NDArray[Any]]:
     """The maps of ``Stitched`` for some rows, as arrays."""
     highest, mask = strongest(rows.final)
-    maps = {"mask": mask, "confidence": highest.clamp(max=1), "entropy": normalised_entropy(rows.final)}
+    maps = {"mask": mask, "confidence": highest.clamp(max=1)}
     if rows.coarse is not None:
         maps["coarse_mask"] = most_probable(rows.coarse)
     if probabilities:

@@ -85,6 +85,7 @@ def test_numbers_deep_in_a_document():
 
 
 SECTIONS = 8
+PATIENTS = [f"P{k}" for k in range(SECTIONS)]
 
 
 def test_false_positives_are_counted_among_the_pixels_of_other_classes(random):
@@ -101,15 +102,14 @@ def test_false_positives_are_counted_among_the_pixels_of_other_classes(random):
 
 
 def test_a_family_is_corrected_together(random):
-    patients = [f"P{k}" for k in range(SECTIONS)]
     accuracies = {"a": 0.6, "b": 0.62, "c": 0.7}
     counts = {name: confusions(random, SECTIONS, accuracy)[None] for name, accuracy in accuracies.items()}
     pairs = {pair: Pair(*pair, counts[pair[0]], counts[pair[1]]) for pair in ("ab", "ac")}
-    found = compare_family(pairs, patients, pixel_accuracy)
+    found = compare_family(pairs, PATIENTS, pixel_accuracy)
     alone = []
     for first, second in pairs:
         (single,) = compare_confusions(
-            {"x": counts[first], "y": counts[second]}, patients, statistic=pixel_accuracy, bootstrap=BOOTSTRAP
+            {"x": counts[first], "y": counts[second]}, PATIENTS, statistic=pixel_accuracy, bootstrap=BOOTSTRAP
         )
         alone.append(single)
     assert [each.p for each in found.values()] == [each.p for each in alone]
@@ -121,7 +121,24 @@ def test_a_statistic_that_is_nowhere_defined_is_left_out(random):
     counts = np.zeros((1, SECTIONS, 2, 2), dtype=np.int64)
     counts[..., 0, 0] = 5
     pair = Pair("a", "b", counts, counts)
-    assert compare_family({"": pair}, list("abcdefgh"), false_positive_rate(0)) == {}
+    assert compare_family({"": pair}, PATIENTS, false_positive_rate(0)) == {}
+
+
+def test_patients_in_whom_nothing_is_counted_establish_nothing():
+    """One patient has the interface; seven have none of its pixels, or no pixel of another class."""
+
+    def right_and_wrong(right, wrong):
+        tables = np.zeros((1, SECTIONS, 2, 2), dtype=np.int64)
+        tables[0, 0, 0] = right, wrong
+        return tables
+
+    final, coarse = right_and_wrong(60, 40), right_and_wrong(59, 41)
+    (alone,) = compare_family({"": Pair("final", "coarse", final, coarse)}, PATIENTS, pixel_accuracy).values()
+    assert (alone.patients, alone.p, alone.established) == (1, 1, False)
+    for tables in (final, coarse):
+        tables[0, 1:, 1, 1] = 100
+    (alone,) = compare_family({"": Pair("final", "coarse", final, coarse)}, PATIENTS, false_positive_rate(1)).values()
+    assert (alone.patients, alone.p, alone.established) == (1, 1, False)
 
 
 def test_networks_without_results_are_left_out(tmp_path, random):
@@ -144,8 +161,7 @@ def test_scores_of_sections_are_compared_across_resolutions(tmp_path, random):
     coarse, fine = plan.resolutions
     (found,) = compare_section_scores(read(tmp_path, plan), [(coarse, fine)], "iou").values()
     stacks = [np.stack([scores[plan.job(variant, seed).key] for seed in plan.seeds]) for variant in (coarse, fine)]
-    patients = [f"P{k}" for k in range(SECTIONS)]
-    (expected,) = compare_scores({"a": stacks[0], "b": stacks[1]}, patients, bootstrap=BOOTSTRAP)
+    (expected,) = compare_scores({"a": stacks[0], "b": stacks[1]}, PATIENTS, bootstrap=BOOTSTRAP)
     assert found.difference == pytest.approx(stacks[0].mean() - stacks[1].mean())
     assert (found.low, found.high, found.p) == (expected.low, expected.high, expected.p)
 

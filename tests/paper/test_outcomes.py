@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from statistics import fmean, stdev
 
 import numpy as np
@@ -50,9 +51,25 @@ def test_seeds_are_stacked_and_missing_arrays_left_out(tmp_path, plan, random):
 
 def test_evaluations_of_other_sections_are_not_mixed(tmp_path, plan, random):
     for number, job in enumerate(plan.jobs):
-        write_job(tmp_path / job.key, job, confusions(random, 3, 0.5), patients=[f"{number}", "b", "c"])
+        write_job(tmp_path / job.key, job, confusions(random, 3, 0.5), names=[f"{number}", "b", "c"])
+    patients = dict.fromkeys([*map(str, range(len(plan.jobs))), "b", "c"], "patient")
+    results = read(tmp_path, plan, patients=patients)
     with pytest.raises(DataError, match="not of the same sections"):
-        read(tmp_path, plan).sections(plan.systems)
+        results.sections(plan.systems)
+    (first, *_), seeds = plan.systems, plan.seeds
+    alone = replace(results, plan=replace(plan, seeds=seeds[:1]))
+    assert alone.sections([first])[1] == ["patient"] * 3
+    with pytest.raises(DataError, match="1 sections that the dataset does not have"):
+        replace(alone, patients={"b": "patient", "c": "patient"}).sections([first])
+
+
+def test_patients_are_those_of_the_dataset_not_of_the_evaluation(tmp_path, plan, random):
+    write_all(tmp_path, plan, random, sections=4)
+    corrected = {"S0": "A", "S1": "A", "S2": "B", "S3": "B"}
+    results = read(tmp_path, plan, patients=corrected)
+    assert results.sections(plan.systems) == ([*corrected], [*corrected.values()])
+    (found,) = compare_variants(results, [plan.systems], pixel_accuracy).values()
+    assert found.patients == 2
 
 
 @pytest.mark.parametrize("name", ["confusions.npz", "interfaces.npz", "sections.csv"])
@@ -65,6 +82,27 @@ def test_damaged_files_are_named(tmp_path, plan, random, name):
     attribute = {"confusions.npz": "arrays", "interfaces.npz": "interfaces", "sections.csv": "sections"}[name]
     with pytest.raises(DataError, match=name):
         getattr(outcome, attribute)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda lines: lines[:-1], "2 rows, not those of the 3 sections"),
+        (lambda lines: [lines[0], *lines[:0:-1]], "not those of the 3 sections"),
+        (lambda lines: [*lines[:-1], lines[-1][:4]], "ValueError"),
+        (lambda lines: [*lines[:-1], lines[-1].replace("0.5", "0.5x")], "ValueError.*0.5x"),
+        (lambda lines: [line.rpartition(",")[0] for line in lines], "KeyError: 'iou'"),
+        (lambda lines: [], "0 rows"),
+    ],
+    ids=["row missing", "other order", "cut in a row", "no number", "column missing", "empty"],
+)
+def test_a_table_of_sections_that_is_not_whole_is_named(tmp_path, plan, random, damage, said):
+    for job in plan.jobs:
+        write_job(tmp_path / job.key, job, confusions(random, 3, 0.5))
+    table = tmp_path / plan.job(plan.ours, 0).key / "evaluation" / "sections.csv"
+    table.write_text("\n".join(damage(table.read_text().splitlines())))
+    with pytest.raises(DataError, match=rf"(?s)sections\.csv.*{said}.*start again"):
+        compare_section_scores(read(tmp_path, plan), [plan.systems], "iou")
 
 
 def test_empty_cells_of_sections_are_no_numbers(tmp_path, plan, random):

@@ -196,6 +196,7 @@ def test_a_folder_with_other_files_is_refused(folders, stranger):
     with pytest.raises(RefusedError, match="already holds"):
         import_annotations(slides, marks, out, mpp=0.5)
     assert (out / stranger).read_text() == "mine"
+    assert not (out / ".lock").exists()
 
 
 @pytest.mark.parametrize("text", ["{}", "[", '{"options": {}, "slides": [{"name": "a"}]}'])
@@ -234,6 +235,72 @@ def test_one_failure_does_not_stop_the_others(folders):
     assert report.exit_code == 1
     assert json.loads(json.dumps(report.as_dict()))["failures"][0]["hint"]
     assert [row["name"] for row in rows(out / "cases.csv")] == ["b"]
+
+
+def test_a_case_that_cannot_be_made_anew_is_taken_out(folders):
+    """Its mask came from other annotations, its row from another table."""
+    slides, marks, out = folders
+    told = {"a": SlideFacts("P1", "train"), "b": SlideFacts("P2", "test")}
+    import_annotations(slides, marks, out, mpp=0.5, facts=told)
+    annotate(marks / "a.geojson", drawn("unheard of", box(40, 40, 100, 90)))
+    told = {"a": SlideFacts("P1", "test"), "b": SlideFacts("P1", "test")}
+    report = import_annotations(slides, marks, out, mpp=0.5, facts=told)
+    assert (report.exit_code, [failure.slide for failure in report.failures]) == (1, ["a.png"])
+    assert [tuple(row.values()) for row in rows(out / "cases.csv")] == [("b", "P1", "test", "0.5")]
+    assert [slide["name"] for slide in json.loads((out / "provenance.json").read_text())["slides"]] == ["b"]
+    assert sorted(path.name for path in out.glob("*/*")) == ["b.png", "b.png"]
+
+
+def test_a_failure_of_every_case_leaves_an_empty_list(folders):
+    slides, marks, out = folders
+    import_annotations(slides, marks, out, mpp=0.5)
+    for name in "ab":
+        (marks / f"{name}.geojson").write_text("{")
+    import_annotations(slides, marks, out, mpp=0.5)
+    assert rows(out / "cases.csv") == []
+    assert list(out.glob("*/*")) == []
+
+
+def test_a_stopped_run_has_told_all_patients(folders, monkeypatch):
+    slides, marks, out = folders
+    import_annotations(slides, marks, out, mpp=0.5, facts=dict.fromkeys("ab", SlideFacts("P", "train")))
+    annotate(marks / "b.geojson", drawn("KER", box(20, 20, 60, 60)))
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importing, "write_indexed_mask", stop)
+    with pytest.raises(KeyboardInterrupt):
+        import_annotations(slides, marks, out, mpp=0.5, facts=dict.fromkeys("ab", SlideFacts("P", "test")))
+    assert [row["split"] for row in rows(out / "cases.csv")] == ["test", "test"]
+
+
+def test_cases_without_a_slide_are_kept_and_named(folders):
+    slides, marks, out = folders
+    import_annotations(slides, marks, out, mpp=0.5, facts={"a": SlideFacts("P1", "train"), "b": SlideFacts("P2")})
+    (slides / "a.png").unlink()
+    (marks / "a.geojson").unlink()
+    report = import_annotations(slides, marks, out, mpp=0.5, facts={"b": SlideFacts("P1", "train")})
+    assert (report.kept, report.as_dict()["kept"], report.exit_code) == (("a",), ["a"], 0)
+    before = (out / "cases.csv").read_text()
+    assert before.splitlines()[1:] == ["a,P1,train,0.5", "b,P1,train,0.5"]
+    with pytest.raises(RefusedError, match=r"(?s)a patient would be in two splits.*a in train, b in test"):
+        import_annotations(slides, marks, out, mpp=0.5, facts={"b": SlideFacts("P1", "test")})
+    assert (out / "cases.csv").read_text() == before
+
+
+def test_one_import_at_a_time_works_in_a_folder(folders):
+    slides, marks, out = folders
+
+    def second(path):
+        """While the first import reads a slide."""
+        with pytest.raises(RefusedError, match="another process works in"):
+            import_annotations(slides, marks, out, mpp=0.5)
+        return open_slide(path)
+
+    report = import_annotations(slides, marks, out, mpp=0.5, open_slide=second)
+    assert (len(report.imported), report.failures) == (2, ())
+    assert [case.name for case in open_dataset(out)] == ["a", "b"]
 
 
 def only_error(folders, features=None, **options):

@@ -101,6 +101,23 @@ def test_what_is_no_area_is_counted(tmp_path):
     assert [a.name for a in found.annotations] == ["", ""]
 
 
+def test_measurements_that_are_not_defined_do_not_matter(tmp_path):
+    """As older versions of QuPath write them: NaN is no JSON."""
+    measured = {**EPI, "measurements": [{"name": "Solidity", "value": float("nan")}, {"value": float("-inf")}]}
+    assert "NaN" in json.dumps(measured)
+    assert read(tmp_path, feature([SQUARE], properties=measured)).annotations[0].area == 100
+
+
+def test_objects_of_qupath_0_2_have_their_kind_as_id(tmp_path):
+    properties = {"classification": {"name": "EPI", "colorRGB": -3670016}, "isLocked": False, "measurements": []}
+    kinds = ["PathRootObject", "TMACoreObject", "PathAnnotationObject", "PathDetectionObject", "PathTileObject"]
+    drawn = [{**feature([SQUARE], properties=properties), "id": kind} for kind in (*kinds, "PathCellObject", [1], 7)]
+    # Where both are there, objectType tells the kind.
+    drawn.append({**feature([SQUARE]), "id": "PathCellObject"})
+    found = read(tmp_path, collection(*drawn))
+    assert (found.counts["not_annotations"], len(found.annotations)) == (5, 4)
+
+
 def test_overlapping_polygons_of_one_annotation_are_one_area(tmp_path):
     shifted = [[x + 5, y] for x, y in SQUARE]
     (annotation,) = read(tmp_path, feature([[SQUARE], [shifted]], "MultiPolygon")).annotations
@@ -164,6 +181,7 @@ WHOLE = json.dumps(collection(feature([SQUARE, HOLE])))
         json.dumps(feature([[{"x": 1}, {"x": 2}, {"x": 3}]])),
         json.dumps(feature([[[0, 0], [float("nan"), 0], [1, 1]]])),
         json.dumps(feature([[[0, 0], [1, 0], [1, "1e999"]]])),
+        json.dumps(feature([[[0, 0], [1, 0], [1, float("-inf")]]])),
         json.dumps(feature([[[0, 0], [10**400, 0], [1, 1]]])),
         json.dumps(feature([[[0, 0], [1e300, 0], [1, 1]]])),
         json.dumps(feature([[[0, 0], [-2e7, 0], [1, 1]]])),

@@ -191,8 +191,14 @@ def test_evaluations_of_different_things_are_refused(write, changes, said):
 
 def test_sections_left_out_or_of_another_truth_are_refused(write, random, truth):
     one = write("a", arch="a")
-    with pytest.raises(RefusedError, match="same sections"):
-        compare([one, write("b", arch="b", counts=confusions(random, truth[:-1], 0.8))], draws=DRAWS)
+    fewer = write("b", arch="b", counts=confusions(random, truth[:-2], 0.8))
+    names = ", ".join(read_evaluation(one).sections[-2:])
+    with pytest.raises(RefusedError, match="same sections") as caught:
+        compare([one, fewer], draws=DRAWS)
+    assert (caught.value.got, caught.value.expected) == (f"18 of 20, without {names}", f"20, with {names}")
+    with pytest.raises(RefusedError, match="same sections") as caught:
+        compare([fewer, one], draws=DRAWS)
+    assert (caught.value.got, caught.value.expected) == (f"20, with {names}", f"18 of 20, without {names}")
     with pytest.raises(RefusedError, match="not scored on the same ground truth"):
         compare([one, write("c", arch="c", counts=confusions(random, truth + 1, 0.8))], draws=DRAWS)
 

@@ -164,12 +164,29 @@ def test_patients_without_a_score_are_no_patients(random):
     assert (found.patients, found.established) == (3, False)
 
 
-def test_draws_without_a_defined_statistic_are_counted_out(random):
-    matrices = np.zeros((2, 8, 3, 3), dtype=int)
-    matrices[0, :2], truth = confusions(random, 2, 3, 0.8)
-    matrices[1, :2], _ = confusions(random, 2, 3, 0.8, truth)
-    (found,) = compare_confusions({"a": matrices[0], "b": matrices[1]}, range(8))
-    assert found.draws == pytest.approx(10_000 * (1 - 0.75**8), abs=250)
+@pytest.mark.parametrize("known", [3, 8])
+@pytest.mark.parametrize("statistic", [pixel_accuracy, macro_iou])
+def test_patients_without_a_pixel_are_no_patients(random, statistic, known):
+    """However many there are, the others alone can establish something."""
+    good, truth = confusions(random, known, 3, 0.9)
+    models = {"good": good, "bad": confusions(random, known, 3, 0.3, truth)[0]}
+    (alone,) = compare_confusions(models, range(known), statistic=statistic, bootstrap=FEW)
+    among = {name: np.insert(tables, [0] * 5 + [known] * 7, 0, axis=0) for name, tables in models.items()}
+    (found,) = compare_confusions(among, range(known + 12), statistic=statistic, bootstrap=FEW)
+    assert found == alone
+    assert (found.patients, found.draws, found.established) == (known, 500, known == 8)
+
+
+def test_draws_without_a_defined_statistic_are_counted_out():
+    """Each model can be scored for one patient of two: half of the draws have both."""
+    tables = np.zeros((2, 2, 2, 2), dtype=int)
+    tables[:, :, 0] = [[[6, 0], [5, 1]], [[5, 1], [6, 0]]]
+
+    def called_second(sums):
+        return np.where(sums[..., 0, 1] > 0, sums[..., 0, 1], np.nan)
+
+    (found,) = compare_confusions({"a": tables[0], "b": tables[1]}, range(2), statistic=called_second)
+    assert (found.patients, found.draws) == (2, pytest.approx(5_000, abs=250))
 
 
 def test_equal_seeds_give_equal_results_in_chunks_of_any_size(random, monkeypatch):

@@ -50,13 +50,13 @@ def write_job(
     schema=SKIN,
     scores=None,
     seconds=2.0,
-    patients=None,
+    names=None,
     curve=None,
 ):
     """The folder of a finished run with these counts."""
     sections = len(final)
-    names = [f"S{k}" for k in range(sections)]
-    patients = patients or [f"P{k}" for k in range(sections)]
+    names = names or [f"S{k}" for k in range(sections)]
+    patients = [f"P{k}" for k in range(sections)]
     out = folder / "evaluation"
     out.mkdir(parents=True)
     arrays = {"names": np.array(names), "patients": np.array(patients), "final": final}
@@ -122,5 +122,9 @@ def write_all(root, plan, random, *, sections=10, accuracy=lambda job: 0.6, skip
         )
 
 
-def read(root, plan, failures=None):
-    return Results.read(plan, lambda job: root / job.key, failures or {})
+PATIENTS = {f"S{k}": f"P{k}" for k in range(20)}
+"""Of the sections that ``write_job`` names itself."""
+
+
+def read(root, plan, failures=None, patients=PATIENTS):
+    return Results.read(plan, lambda job: root / job.key, failures or {}, patients)

@@ -1,3 +1,5 @@
+import csv
+
 import numpy as np
 import pytest
 import torch
@@ -37,7 +39,7 @@ def test_the_table_has_every_system():
 
 
 @pytest.mark.parametrize("masks", ["hard", "soft", "plain"])
-def test_stages_are_timed_on_real_windows_and_formulas_use_their_sizes(random, masks):
+def test_stages_are_timed_on_real_windows_and_formulas_use_their_sizes(random, masks, tmp_path):
     torch.manual_seed(0)
     network = create("ntrm-paper", SKIN, width=0.125, dim=8, layers=2, masks=masks).eval()
     windows = [random.integers(0, 256, (64, 96, 3), dtype=np.uint8) for _ in range(2)]
@@ -55,6 +57,12 @@ def test_stages_are_timed_on_real_windows_and_formulas_use_their_sizes(random, m
     assert [row[0] for row in table.rows[:7]] == ["Reg", "ψ", "Node", "Adj, Bnd", "Edge", "layers", "Proj"]
     longest = max(found.stages, key=lambda stage: stage.microseconds).name
     assert f"{longest} takes longest" in table.note
+    with table.write_csv(tmp_path).open(newline="", encoding="utf-8") as stream:
+        rows = {row["stage"]: row for row in csv.DictReader(stream)}
+    numbers = ("operations by it", "µs per window", "share, %")
+    assert all(float(row[column]) >= 0 for row in rows.values() for column in numbers if row[column])
+    assert rows["ψ"]["operations by it"] == str(9 * 16 * 8 * 96)
+    assert table.texts[1][2] == f"{9 * 16 * 8 * 96:,}"
 
 
 @pytest.mark.parametrize(("arch", "options"), [("ntrm-control", {}), ("ntrm-paper", {"graph": "none"})])

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from statistics import fmean, stdev
 
 import numpy as np
@@ -50,9 +51,25 @@ def test_seeds_are_stacked_and_missing_arrays_left_out(tmp_path, plan, random):
 
 def test_evaluations_of_other_sections_are_not_mixed(tmp_path, plan, random):
     for number, job in enumerate(plan.jobs):
-        write_job(tmp_path / job.key, job, confusions(random, 3, 0.5), patients=[f"{number}", "b", "c"])
+        write_job(tmp_path / job.key, job, confusions(random, 3, 0.5), names=[f"{number}", "b", "c"])
+    patients = dict.fromkeys([*map(str, range(len(plan.jobs))), "b", "c"], "patient")
+    results = read(tmp_path, plan, patients=patients)
     with pytest.raises(DataError, match="not of the same sections"):
-        read(tmp_path, plan).sections(plan.systems)
+        results.sections(plan.systems)
+    (first, *_), seeds = plan.systems, plan.seeds
+    alone = replace(results, plan=replace(plan, seeds=seeds[:1]))
+    assert alone.sections([first])[1] == ["patient"] * 3
+    with pytest.raises(DataError, match="1 sections that the dataset does not have"):
+        replace(alone, patients={"b": "patient", "c": "patient"}).sections([first])
+
+
+def test_patients_are_those_of_the_dataset_not_of_the_evaluation(tmp_path, plan, random):
+    write_all(tmp_path, plan, random, sections=4)
+    corrected = {"S0": "A", "S1": "A", "S2": "B", "S3": "B"}
+    results = read(tmp_path, plan, patients=corrected)
+    assert results.sections(plan.systems) == ([*corrected], [*corrected.values()])
+    (found,) = compare_variants(results, [plan.systems], pixel_accuracy).values()
+    assert found.patients == 2
 
 
 @pytest.mark.parametrize("name", ["confusions.npz", "interfaces.npz", "sections.csv"])
@@ -65,6 +82,27 @@ def test_damaged_files_are_named(tmp_path, plan, random, name):
     attribute = {"confusions.npz": "arrays", "interfaces.npz": "interfaces", "sections.csv": "sections"}[name]
     with pytest.raises(DataError, match=name):
         getattr(outcome, attribute)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda lines: lines[:-1], "2 rows, not those of the 3 sections"),
+        (lambda lines: [lines[0], *lines[:0:-1]], "not those of the 3 sections"),
+        (lambda lines: [*lines[:-1], lines[-1][:4]], "ValueError"),
+        (lambda lines: [*lines[:-1], lines[-1].replace("0.5", "0.5x")], "ValueError.*0.5x"),
+        (lambda lines: [line.rpartition(",")[0] for line in lines], "KeyError: 'iou'"),
+        (lambda lines: [], "0 rows"),
+    ],
+    ids=["row missing", "other order", "cut in a row", "no number", "column missing", "empty"],
+)
+def test_a_table_of_sections_that_is_not_whole_is_named(tmp_path, plan, random, damage, said):
+    for job in plan.jobs:
+        write_job(tmp_path / job.key, job, confusions(random, 3, 0.5))
+    table = tmp_path / plan.job(plan.ours, 0).key / "evaluation" / "sections.csv"
+    table.write_text("\n".join(damage(table.read_text().splitlines())))
+    with pytest.raises(DataError, match=rf"(?s)sections\.csv.*{said}.*start again"):
+        compare_section_scores(read(tmp_path, plan), [plan.systems], "iou")
 
 
 def test_empty_cells_of_sections_are_no_numbers(tmp_path, plan, random):
@@ -85,6 +123,7 @@ def test_numbers_deep_in_a_document():
 
 
 SECTIONS = 8
+PATIENTS = [f"P{k}" for k in range(SECTIONS)]
 
 
 def test_false_positives_are_counted_among_the_pixels_of_other_classes(random):
@@ -101,15 +140,14 @@ def test_false_positives_are_counted_among_the_pixels_of_other_classes(random):
 
 
 def test_a_family_is_corrected_together(random):
-    patients = [f"P{k}" for k in range(SECTIONS)]
     accuracies = {"a": 0.6, "b": 0.62, "c": 0.7}
     counts = {name: confusions(random, SECTIONS, accuracy)[None] for name, accuracy in accuracies.items()}
     pairs = {pair: Pair(*pair, counts[pair[0]], counts[pair[1]]) for pair in ("ab", "ac")}
-    found = compare_family(pairs, patients, pixel_accuracy)
+    found = compare_family(pairs, PATIENTS, pixel_accuracy)
     alone = []
     for first, second in pairs:
         (single,) = compare_confusions(
-            {"x": counts[first], "y": counts[second]}, patients, statistic=pixel_accuracy, bootstrap=BOOTSTRAP
+            {"x": counts[first], "y": counts[second]}, PATIENTS, statistic=pixel_accuracy, bootstrap=BOOTSTRAP
         )
         alone.append(single)
     assert [each.p for each in found.values()] == [each.p for each in alone]
@@ -121,7 +159,24 @@ def test_a_statistic_that_is_nowhere_defined_is_left_out(random):
     counts = np.zeros((1, SECTIONS, 2, 2), dtype=np.int64)
     counts[..., 0, 0] = 5
     pair = Pair("a", "b", counts, counts)
-    assert compare_family({"": pair}, list("abcdefgh"), false_positive_rate(0)) == {}
+    assert compare_family({"": pair}, PATIENTS, false_positive_rate(0)) == {}
+
+
+def test_patients_in_whom_nothing_is_counted_establish_nothing():
+    """One patient has the interface; seven have none of its pixels, or no pixel of another class."""
+
+    def right_and_wrong(right, wrong):
+        tables = np.zeros((1, SECTIONS, 2, 2), dtype=np.int64)
+        tables[0, 0, 0] = right, wrong
+        return tables
+
+    final, coarse = right_and_wrong(60, 40), right_and_wrong(59, 41)
+    (alone,) = compare_family({"": Pair("final", "coarse", final, coarse)}, PATIENTS, pixel_accuracy).values()
+    assert (alone.patients, alone.p, alone.established) == (1, 1, False)
+    for tables in (final, coarse):
+        tables[0, 1:, 1, 1] = 100
+    (alone,) = compare_family({"": Pair("final", "coarse", final, coarse)}, PATIENTS, false_positive_rate(1)).values()
+    assert (alone.patients, alone.p, alone.established) == (1, 1, False)
 
 
 def test_networks_without_results_are_left_out(tmp_path, random):
@@ -144,8 +199,7 @@ def test_scores_of_sections_are_compared_across_resolutions(tmp_path, random):
     coarse, fine = plan.resolutions
     (found,) = compare_section_scores(read(tmp_path, plan), [(coarse, fine)], "iou").values()
     stacks = [np.stack([scores[plan.job(variant, seed).key] for seed in plan.seeds]) for variant in (coarse, fine)]
-    patients = [f"P{k}" for k in range(SECTIONS)]
-    (expected,) = compare_scores({"a": stacks[0], "b": stacks[1]}, patients, bootstrap=BOOTSTRAP)
+    (expected,) = compare_scores({"a": stacks[0], "b": stacks[1]}, PATIENTS, bootstrap=BOOTSTRAP)
     assert found.difference == pytest.approx(stacks[0].mean() - stacks[1].mean())
     assert (found.low, found.high, found.p) == (expected.low, expected.high, expected.p)
 

@@ -113,7 +113,7 @@ def test_differences_are_the_paired_bootstraps(results):
     assert row["verdict (Dice)"].startswith("NTRM higher")
     (dice,) = compare_confusions(models, patients, statistic=macro_dice, bootstrap=Bootstrap())
     low, high = (100 * end for end in dice.over_trainings)
-    assert row["Dice over seeds, points"] == f"{low:+.1f} to {high:+.1f}"
+    assert str(row["Dice over seeds, points"]) == f"{low:+.1f} to {high:+.1f}".replace("-", "−")
     assert row["verdict (Dice)"].endswith("other trainings may differ") is (low <= 0 <= high)
 
 
@@ -179,7 +179,7 @@ def test_nothing_at_all_still_gives_tables(tmp_path):
 
 
 def replace_plan(results, **changes):
-    return type(results)(replace(results.plan, **changes), results.outcomes)
+    return replace(results, plan=replace(results.plan, **changes))
 
 
 def test_csv_has_plain_numbers_in_columns_of_their_own(tmp_path):
@@ -196,6 +196,19 @@ def test_csv_has_plain_numbers_in_columns_of_their_own(tmp_path):
         "False",
     ]
     assert (second["IoU"], second["gain"], second["gain low"]) == ("", "failed", "")
+
+
+def test_differences_are_numbers_in_the_csv(results, tmp_path):
+    table = result_tables.differences_table(results)
+    with table.write_csv(tmp_path).open(newline="") as stream:
+        *_, last = csv.DictReader(stream)
+    words = ("NTRM minus", "verdict (Dice)")
+    numbers = {key: float(value) for key, value in last.items() if key not in words and "established" not in key}
+    shown = dict(zip(table.header, table.texts[-1], strict=True))
+    ends = [numbers.pop(f"Dice over seeds, points {end}") for end in ("low", "high")]
+    assert shown["Dice over seeds, points"] == f"{ends[0]:+.1f} to {ends[1]:+.1f}".replace("-", "−")
+    assert shown["Dice, relative %"] == f"{numbers['Dice, relative %']:+.1f}".replace("-", "−")
+    assert "Dice over seeds, points" not in last
 
 
 def test_a_minus_is_one_on_the_page_and_a_hyphen_in_the_csv(tmp_path):

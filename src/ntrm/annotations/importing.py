@@ -52,6 +52,8 @@ class ImportReport:
     imported: tuple[ImportedSlide, ...]
     reused: tuple[str, ...]
     """Names of the cases that an earlier run had already written from the same inputs."""
+    kept: tuple[str, ...]
+    """Names of the cases of earlier runs that this one has no slide and annotations for."""
     failures: tuple[ImportFailure, ...]
     slides_without_annotations: tuple[str, ...]
     annotations_without_slide: tuple[str, ...]
@@ -69,6 +71,7 @@ class ImportReport:
             "out": str(self.out),
             "imported": [asdict(case) for case in self.imported],
             "reused": list(self.reused),
+            "kept": list(self.kept),
             "failures": [failure.as_dict() for failure in self.failures],
             "slides_without_annotations": list(self.slides_without_annotations),
             "annotations_without_slide": list(self.annotations_without_slide),
@@ -92,29 +95,32 @@ def import_annotations(
     """Write slides and their QuPath annotations as a ``plain`` dataset, one case per slide.
 
     Cases that are complete from the same inputs are kept, so that an interrupted import continues where it stopped; one
-    slide's failure does not stop the others. ``facts`` has patient, split and µm/px by case name. ``open_slide`` is for
-    files that need no isolation.
+    slide's failure does not stop the others, and takes out the case that was made from it before. ``facts`` has
+    patient, split and µm/px by case name. ``open_slide`` is for files that need no isolation.
     """
     options = ImportOptions(schema, check_names(names or {}, schema), mpp, target_mpp, margin_um)
     pairing = pair_files(slides, annotations)
     check_facts(facts or {}, pairing)
-    dataset = ImportedDataset(out, options)
+    told = {pair.name: (facts or {}).get(pair.name.lower(), SlideFacts()) for pair in pairing.pairs}
     imported, reused, failures = [], [], []
-    for pair in progress.track(pairing.pairs, len(pairing.pairs), "importing"):
-        fact = (facts or {}).get(pair.name.lower(), SlideFacts())
-        try:
-            before = dataset.complete(pair, fact)
-            case = before or _import_pair(pair, fact, dataset, open_slide)
-        except NtrmError as error:
-            failures.append(ImportFailure(pair.slide.name, pair.annotations.name, error))
-            continue
-        dataset.add(case)
-        imported.append(case)
-        reused.extend([case.name] if before else [])
+    with ImportedDataset.opened(out, options) as dataset:
+        kept = dataset.tell(told)
+        for pair in progress.track(pairing.pairs, len(pairing.pairs), "importing"):
+            try:
+                before = dataset.complete(pair, told[pair.name])
+                case = before or _import_pair(pair, told[pair.name], dataset, open_slide)
+            except NtrmError as error:
+                failures.append(ImportFailure(pair.slide.name, pair.annotations.name, error))
+                dataset.remove(pair.name)
+                continue
+            dataset.add(case)
+            imported.append(case)
+            reused.extend([case.name] if before else [])
     return ImportReport(
         out=out,
         imported=tuple(imported),
         reused=tuple(reused),
+        kept=kept,
         failures=tuple(failures),
         slides_without_annotations=tuple(path.name for path in pairing.slides_alone),
         annotations_without_slide=tuple(path.name for path in pairing.annotations_alone),

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,8 @@ SECONDS = 30.0
 """Of processor time for all areas of a file, so that a busy machine repairs as much as a quiet one."""
 
 HINT = "export again from QuPath: File > Export objects as GeoJSON, 'Export as FeatureCollection'"
+OTHER_OBJECTS = ("PathCellObject", "PathDetectionObject", "PathTileObject", "PathRootObject", "TMACoreObject")
+"""What QuPath 0.2 wrote as the id of an object that nobody drew; later versions write its kind as objectType."""
 NOT_AREAS = ("Point", "MultiPoint", "LineString", "MultiLineString")
 
 
@@ -85,7 +87,7 @@ def read_annotations(path: Path) -> AnnotationFile:
         properties = feature.get("properties") or {}
         if not isinstance(properties, dict):
             raise DataError(f"{where}: unreadable properties", got=_short(properties), expected="an object", hint=HINT)
-        if str(properties.get("objectType") or properties.get("object_type") or "annotation").lower() != "annotation":
+        if not _is_annotation(feature, properties):
             counts["not_annotations"] += 1
             continue
         name, polygons = _class_name(properties, where), [*_polygons(feature.get("geometry"), where)]
@@ -196,7 +198,8 @@ def _load(path: Path) -> Any:
             content = stream.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise DataError(f"{path} is too large", got="over 256 MiB", hint="export annotations only, without cells")
-        return json.loads(content.decode("utf-8-sig"), parse_constant=_refuse_constant)
+        # NaN stays: QuPath writes it for measurements that are not defined, and coordinates are checked by themselves.
+        return json.loads(content.decode("utf-8-sig"))
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot read {path}", got=error, hint="check the file, or export it again") from error
     except (ValueError, RecursionError) as error:
@@ -206,10 +209,6 @@ def _load(path: Path) -> Any:
             expected="a whole UTF-8 GeoJSON file",
             hint=HINT,
         ) from error
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON number")
 
 
 def _features(document: Any, path: Path) -> list[dict[str, Any]]:
@@ -224,6 +223,12 @@ def _features(document: Any, path: Path) -> list[dict[str, Any]]:
                 f"{path}: entry {number} is no Feature", got=_short(feature), expected="Features", hint=HINT
             )
     return features
+
+
+def _is_annotation(feature: dict[str, Any], properties: dict[str, Any]) -> bool:
+    """Whether a person drew it; other programs do not say, and mean so."""
+    kind = str(properties.get("objectType") or properties.get("object_type") or "").lower()
+    return kind == "annotation" if kind else feature.get("id") not in OTHER_OBJECTS
 
 
 def _class_name(properties: dict[str, Any], where: str) -> str:

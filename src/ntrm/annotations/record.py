@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ntrm.annotations.pairing import Pair, SlideFacts
-from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import remove_partials, rows_text, sha256_of, whole_file, write_json, write_text
+from ntrm.core.errors import DataError, RefusedError, UsageError, some
+from ntrm.core.io import holding, remove_partials, rows_text, sha256_of, whole_file, write_json, write_text
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
+from ntrm.data.csv_tables import patient_faults
 from ntrm.version import __version__
 
-RECORD = "provenance.json"
+RECORD, LOCK = "provenance.json", ".lock"
 ANOTHER_FOLDER = "write to another folder, or delete this one and import everything again"
 
 
@@ -82,12 +84,26 @@ class ImportedSlide:
 
 
 class ImportedDataset:
-    """The folder an import writes to: its cases so far, and the files that list them."""
+    """The folder an import writes to, held for it alone: its cases so far, and the files that list them."""
 
     def __init__(self, out: Path, options: ImportOptions) -> None:
         self.out = out
         self.options = options
         self.cases = _read_record(out, options.as_dict())
+
+    @classmethod
+    @contextmanager
+    def opened(cls, out: Path, options: ImportOptions) -> Iterator[ImportedDataset]:
+        """Hold the folder: of two imports at a time, one would lose the other's cases."""
+        if not (out / LOCK).exists():
+            cls(out, options)  # refuses a folder of something else before anything is written there
+        with holding(out / LOCK):
+            dataset = cls(out, options)
+            dataset._prepare()
+            yield dataset
+
+    def _prepare(self) -> None:
+        out, options = self.out, self.options
         for folder in (out, self.image("").parent, self.mask("").parent):
             folder.mkdir(parents=True, exist_ok=True)
             remove_partials(folder)
@@ -102,19 +118,50 @@ class ImportedDataset:
         """The mask of a case."""
         return self.out / "Masks" / f"{name}.png"
 
+    def tell(self, facts: Mapping[str, SlideFacts]) -> tuple[str, ...]:
+        """Give the cases that ``facts`` names their patients and splits; returns the names of the others.
+
+        All at once: a run that stops later must not leave a patient in two splits.
+        """
+        told = {name: (fact.patient or name, fact.split) for name, fact in facts.items()}
+        others = {name: (case.group, case.split) for name, case in self.cases.items() if name not in facts}
+        rows = [(name, group, split or None) for name, (group, split) in (others | told).items()]
+        torn = patient_faults("cases.csv", rows)
+        if torn:
+            raise RefusedError(
+                f"{self.out}: a patient would be in two splits",
+                got=torn[0].found,
+                expected=torn[0].expected,
+                hint=f"import the slides of {some(sorted(others))} again, too, or {ANOTHER_FOLDER}",
+            )
+        for name in self.cases.keys() & told.keys():
+            group, split = told[name]
+            self.cases[name] = replace(self.cases[name], group=group, split=split)
+        return tuple(sorted(others))
+
     def complete(self, pair: Pair, facts: SlideFacts) -> ImportedSlide | None:
-        """The case that an earlier run made of the same inputs, with patient and split of ``facts``."""
+        """The case that an earlier run made of the same inputs."""
         case = self.cases.get(pair.name)
         if case is None or not (self.image(pair.name).is_file() and self.mask(pair.name).is_file()):
             return None
         before = (case.slide_sha256, case.annotations_sha256, case.given_mpp)
         if before != (input_sha256(pair.slide), input_sha256(pair.annotations), facts.mpp):
             return None
-        return replace(case, group=facts.patient or case.name, split=facts.split)
+        return case
 
     def add(self, case: ImportedSlide) -> None:
         """List a case whose image and mask are in place."""
         self.cases[case.name] = case
+        self._write()
+
+    def remove(self, name: str) -> None:
+        """Take a case out that could not be made anew: what there is of it came from other inputs."""
+        if self.cases.pop(name, None) is not None:
+            self._write()
+        for path in (self.image(name), self.mask(name)):
+            path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
         ordered = [self.cases[name] for name in sorted(self.cases)]
         document = {"program": "ntrm", "version": __version__, "command": "data import"}
         slides = [asdict(case) for case in ordered]
@@ -177,7 +224,7 @@ def _refuse_other_files(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a folder", expected="a new or an empty folder")
     # A run that was stopped before its first slide leaves classes.csv and empty folders.
-    allowed = {"Images", "Masks", "classes.csv"}
+    allowed = {"Images", "Masks", "classes.csv", LOCK}
     others = [p.name for p in out.glob("*") if p.name not in allowed] + [p.name for p in out.glob("Masks/[!.]*")]
     if others:
         raise RefusedError(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error
+from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, some
 from ntrm.core.io import read_arrays, read_json, rows_text, write_json, write_text
 from ntrm.evaluation.result import CONFUSIONS, METRICS
 from ntrm.metrics.significance import Bootstrap, Comparison, compare_confusions, macro_dice, macro_iou, pixel_accuracy
@@ -248,13 +248,21 @@ def _check_same(what: str, first: Evaluated, other: Evaluated, one: Sequence[Any
         )
 
 
-def _difference(one: Iterable[Any], two: Iterable[Any]) -> str:
-    """What the first has and the second lacks, briefly."""
-    known = {repr(item) for item in two}
-    missing = [item for item in one if repr(item) not in known]
-    extra = [" ".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in missing]
-    more = f" and {len(extra) - 3} more" if len(extra) > 3 else ""
-    return (", ".join(extra[:3]) or "the same ones in another order or number") + more
+def _difference(one: Sequence[Any], two: Sequence[Any]) -> str:
+    """What the first has and the second lacks, briefly; with their numbers where only one of them lacks anything."""
+    extra, lacking = _lacking(two, one), _lacking(one, two)
+    if extra and lacking:
+        return extra
+    if extra:
+        return f"{len(one)}, with {extra}"
+    return f"{len(one)} of {len(two)}, without {lacking}" if lacking else "the same ones in another order"
+
+
+def _lacking(one: Iterable[Any], two: Iterable[Any]) -> str:
+    """What the second has and the first lacks; empty where that is nothing."""
+    known = {repr(item) for item in one}
+    missing = [item for item in two if repr(item) not in known]
+    return some([" ".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in missing])
 
 
 def _check_distinct(evaluated: Sequence[Evaluated]) -> None:

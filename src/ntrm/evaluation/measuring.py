@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.cancers import cancer_types
 from ntrm.core.errors import UsageError
-from ntrm.core.labels import LabelSchema
+from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.processes import worker_pool
 from ntrm.data.cache import CachedSection
@@ -64,11 +64,13 @@ class Measures:
 def measure(task: MasksToMeasure) -> Measures:
     """Measure one section."""
     truth, schema, resolution = task.table[task.section.mask], task.schema, task.resolution
+    # Nobody said what is right where the truth is unknown: a tumour there is neither found nor invented.
+    known = np.where(truth == IGNORE, truth, task.mask)
     return Measures(
         boundary=boundary_agreement(truth, task.mask, schema, resolution) if task.boundaries else None,
         graph=graph_agreement(truth, task.mask, schema, resolution),
         interfaces=interface_counts(truth, task.mask, task.coarse, schema),
-        cancers=cancer_types(task.mask, task.confidence, schema, resolution),
+        cancers=cancer_types(known, task.confidence, schema, resolution),
         true_cancers=cancer_types(truth, None, schema, resolution),
     )
 

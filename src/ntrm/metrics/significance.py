@@ -12,7 +12,8 @@ The interval is the percentile interval of the drawn differences, and the two-si
 plain percentiles of 8 patients hold the truth in 87 % of simulations, not 95. Both are therefore read as those of
 Student's t with ``patients − 1`` degrees of freedom (the expanded percentile interval; Hesterberg, The American
 Statistician, 2015). And p is never put below ``2^(1 − patients)``, the least that an exact test by exchanging the two
-models can reach: five patients or fewer establish nothing at 5 %, however well they agree.
+models can reach: five patients or fewer establish nothing at 5 %, however well they agree. A patient for whom the
+statistic is defined in no model (one without a pixel of what it counts) can speak for none, and is not counted.
 """
 
 from __future__ import annotations
@@ -219,8 +220,9 @@ def _compare(
     members = _membership(patients)
     sums = {name: np.einsum("rs...,sp->rp...", values, members) for name, values in counts.items()}
     by_seed = {name: _by_seed(name, values, statistic) for name, values in sums.items()}
-    drawn = {name: _drawn(values, statistic, bootstrap) for name, values in sums.items()}
-    number = members.shape[1]
+    known = np.any([np.isfinite(statistic(values)).any(axis=0) for values in sums.values()], axis=0)  # (patients,)
+    drawn = {name: _drawn(values[:, known], statistic, bootstrap) for name, values in sums.items()}
+    number = int(known.sum())
     intervals = [_interval(drawn[one] - drawn[two], number, bootstrap.confidence) for one, two in pairs]
     corrected = holm([p for _, _, p, _ in intervals])
     return tuple(

@@ -167,15 +167,15 @@ def stages_table(complexity: Complexity) -> Table:
     total = sum(stage.microseconds for stage in complexity.stages)
     rows: list[tuple[Cell, ...]] = []
     for stage in complexity.stages:
-        took = f"{stage.microseconds:.1f}", f"{stage.microseconds / total:.0%}"
-        rows.append((stage.name, stage.formula, f"{stage.operations:,.0f}", *took, stage.remark))
+        took = f"{stage.microseconds:.1f}", f"{100 * stage.microseconds / total:.0f}"
+        rows.append((stage.name, stage.formula, round(stage.operations), *took, stage.remark))
     k, n, d, layers, e, c = (complexity.sizes[name] for name in ("K", "N", "d", "L", "E", "C"))
     space = n * d + k * n + k * d + e * d
-    convolution, memory = f"{9 * n * c * c:,.0f}", f"numbers, {4 * space / 1e6:.2f} MB as float32"
+    memory = f"numbers, {4 * space / 1e6:.2f} MB as float32"
     rows += [
-        ("a plain 3×3 convolution", "N·C²·k²", convolution, None, None, "at this grid, to compare"),
-        ("space", "N·d + K·N + K·d + |E|·d", f"{space:,.0f}", None, None, memory),
-        ("all stages", None, None, f"{total:.1f}", "100%", f"the whole network takes {complexity.network:.1f} µs"),
+        ("a plain 3×3 convolution", "N·C²·k²", round(9 * n * c * c), None, None, "at this grid, to compare"),
+        ("space", "N·d + K·N + K·d + |E|·d", round(space), None, None, memory),
+        ("all stages", None, None, f"{total:.1f}", "100", f"the whole network takes {complexity.network:.1f} µs"),
     ]
     most = max(complexity.stages, key=lambda stage: stage.microseconds).name
     note = (
@@ -183,7 +183,7 @@ def stages_table(complexity: Complexity) -> Table:
         f"average; real test windows, uncompiled, on {complexity.device}. "
         f"The paper says that K·N·d dominates; measured, {most} takes longest."
     )
-    header = ("stage", "the paper's formula", "operations by it", "µs per window", "share", "remark")
+    header = ("stage", "the paper's formula", "operations by it", "µs per window", "share, %", "remark")
     return Table("complexity_stages", "Complexity of the relation module", header, tuple(rows), note)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
-from ntrm.core.io import by_column, read_arrays, read_object, read_rows
+from ntrm.core.io import read_arrays, read_object, read_rows
 from ntrm.evaluation.result import CONFUSIONS, METRICS, SECTIONS
 from ntrm.metrics import significance
 from ntrm.metrics.significance import Bootstrap, Comparison, Statistic, compare_confusions, compare_scores, holm
@@ -119,14 +119,25 @@ class Outcome:
 
     @cached_property
     def sections(self) -> list[dict[str, str]]:
-        """``sections.csv``."""
+        """``sections.csv``: a row for each section of ``confusions.npz``, in the same order."""
         path = self.folder / EVALUATION / SECTIONS
+        names = [str(name) for name in self.arrays["names"]]
         try:
             with path.open(encoding="utf-8", newline="") as stream:
                 columns, *rows = [*read_rows(stream)] or [[]]
-                return [by_column(columns, row) for row in rows]
-        except (OSError, ValueError, csv.Error) as error:
-            raise DataError(f"cannot read {path}", got=error, hint=_start_again(path)) from error
+            found = [dict(zip(columns, row, strict=True)) for row in rows]
+            if [row["name"] for row in found] != names:
+                raise ValueError(f"{len(found)} rows, not those of the {len(names)} sections")
+        except (OSError, ValueError, KeyError, csv.Error) as error:
+            raise _unreadable(path, error) from error
+        return found
+
+    def section_scores(self, column: str) -> list[float]:
+        """A column of ``sections.csv``, NaN where a cell is empty."""
+        try:
+            return [float(row[column] or "nan") for row in self.sections]
+        except (KeyError, ValueError) as error:
+            raise _unreadable(self.folder / EVALUATION / SECTIONS, error) from error
 
 
 def evaluation_of(folder: Path) -> Document | None:
@@ -149,11 +160,16 @@ class Results:
     plan: Plan
     outcomes: Mapping[str, Outcome]
     """By key of the job."""
+    patients: Mapping[str, str]
+    """By name of the section, as the dataset has them now: those in an evaluation may have been corrected since."""
 
     @classmethod
-    def read(cls, plan: Plan, folder: Callable[[Job], Path], failures: Mapping[str, str]) -> Results:
+    def read(
+        cls, plan: Plan, folder: Callable[[Job], Path], failures: Mapping[str, str], patients: Mapping[str, str]
+    ) -> Results:
         """Read every job's folder; ``failures`` has the reason of those that failed, by key."""
-        return cls(plan, {job.key: read_outcome(job, folder(job), failures.get(job.key, "")) for job in plan.jobs})
+        outcomes = {job.key: read_outcome(job, folder(job), failures.get(job.key, "")) for job in plan.jobs}
+        return cls(plan, outcomes, patients)
 
     @property
     def classes(self) -> list[str]:
@@ -191,22 +207,23 @@ class Results:
 
     def section_scores(self, variant: Variant, column: str) -> NDArray[np.float64] | None:
         """(seeds, S) a column of ``sections.csv``, NaN where a cell is empty; None where no seed has results."""
-        seeds = [[float(row[column] or "nan") for row in outcome.sections] for outcome in self.done(variant)]
+        seeds = [outcome.section_scores(column) for outcome in self.done(variant)]
         return np.array(seeds) if seeds else None
 
     def sections(self, variants: Iterable[Variant]) -> tuple[list[str], list[str]]:
         """Names and patients of the evaluated sections: the same for all networks."""
         arrays = [outcome.arrays for variant in variants for outcome in self.done(variant)]
-        lists = {(tuple(map(str, stored["names"])), tuple(map(str, stored["patients"]))) for stored in arrays}
-        if len(lists) != 1:
+        lists = {tuple(map(str, stored["names"])) for stored in arrays}
+        unknown = {name for names in lists for name in names} - self.patients.keys()
+        if len(lists) != 1 or unknown:
             raise DataError(
                 "the evaluations are not of the same sections",
-                got=f"{len(lists)} different lists of sections",
-                expected="one",
+                got=f"{len(lists)} different lists of sections, {len(unknown)} sections that the dataset does not have",
+                expected="one list of sections of the dataset",
                 hint="delete the folders `evaluation` of the runs and start again",
             )
-        ((names, patients),) = lists
-        return list(names), list(patients)
+        (names,) = lists
+        return list(names), [self.patients[name] for name in names]
 
 
 def dig(document: Document, path: Iterable[str]) -> float | None:
@@ -215,6 +232,10 @@ def dig(document: Document, path: Iterable[str]) -> float | None:
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return None if value is None or isinstance(value, Mapping) else float(value)
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    return DataError(f"cannot read {path}", got=f"{type(error).__name__}: {error}", hint=_start_again(path))
 
 
 def _start_again(path: Path) -> str:

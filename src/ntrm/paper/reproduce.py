@@ -38,6 +38,15 @@ PHANTOM = (
     "with each other; they say nothing about real skin, and the paper's numbers beside them are for orientation only."
 )
 TIMED_WINDOWS = 4
+TABLES = (
+    *("table1", "table1_scratch", "differences", "learning", "table2", "tissues_iou", "tissues_dice", "claims"),
+    *("ablation", "complexity_networks", "complexity_stages", "runs"),
+)
+FIGURES = (
+    *("dataset", "qualitative", "improvement", "pipeline", "architecture", "trm", "learning", "resolutions"),
+    "ablation",
+)
+"""Every name that a table, or a figure, may have."""
 
 Say = Callable[[str], None]
 
@@ -108,7 +117,7 @@ def reproduce(
     slots = make_slots(device, num_devices=num_devices, per_device=per_device, jobs=jobs)
     with terminated_like_interrupted():
         facts = request.gather(jobs=jobs, progress=progress)
-        plan = request.plan({level: known.fingerprint for level, known in facts.items()})
+        plan, patients = request.plan({level: known.fingerprint for level, known in facts.items()}), request.patients
         request.describe({"command": list(command), **describe(plan)})
         for note in plan.notes:
             say(note)
@@ -119,7 +128,7 @@ def reproduce(
         say(f"{counted(len(plan.jobs), 'run')}, {len(plan.jobs) - len(todo)} of them done; {len(slots)} at a time")
         ended = _run(request, plan, todo, slots, left, boundaries=boundaries, progress=progress, say=say)
         failures = {each.task.key: each.reason for each in ended if each.failed}
-        results = Results.read(plan, request.run, failures)
+        results = Results.read(plan, request.run, failures, patients)
         ran = sum(not each.elsewhere for each in ended)
         others = tuple(job.label for job in todo if job.key not in {each.task.key for each in ended})
         if others:
@@ -150,6 +159,10 @@ def write_results(
     figure_files = draw_figures(results, facts, splits, windows, stats, tables, out / "figures", device)
     page = out / "index.html"
     write_results_page(page, results, facts, stats, tables, figure_files, command)
+    # What an earlier request made, and this one does not, would pass for a result of this one.
+    for kind, names, made in (("tables/{}.csv", TABLES, tables), ("figures/{}.png", FIGURES, figure_files)):
+        for name in set(names) - made.keys():
+            (out / kind.format(name)).unlink(missing_ok=True)
     return page, files
 
 

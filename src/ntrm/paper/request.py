@@ -75,6 +75,11 @@ class Request:
         """The data at one level."""
         return open_splits(self.data, resolution=level or None, splits=self.split_file)
 
+    @property
+    def patients(self) -> dict[str, str]:
+        """Patients by name of the section, as the dataset has them now."""
+        return {case.name: case.group for level in self.levels for case in self.splits(level).dataset}
+
     def gather(self, *, jobs: int = 1, progress: Progress = SILENT) -> dict[str, Facts]:
         """Facts about the data at every level; where several commands need them, one reads and the others wait."""
         with holding(self.out / "data" / LOCK, wait=True):

@@ -59,7 +59,22 @@ class Difference:
         return f"{value} ({low} to {high}){' *' * self.established}"
 
 
-Cell = str | int | float | Score | Difference | None
+@dataclass(frozen=True)
+class Interval:
+    """The ends of an interval alone.
+
+    >>> print(Interval(-4.81, 5.8))
+    −4.8 to +5.8
+    """
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{signed(self.low, 1)} to {signed(self.high, 1)}"
+
+
+Cell = str | int | float | Score | Difference | Interval | None
 
 
 @dataclass(frozen=True)
@@ -84,10 +99,8 @@ class Table:
 
     def write_csv(self, folder: Path) -> Path:
         """Write ``NAME.csv``; spreads and ends of intervals have columns of their own."""
-        further = [_further(row[k] for row in self.rows) for k in range(len(self.header))]
-        groups = [
-            [title, *(f"{title} {end}" for end in ends)] for title, ends in zip(self.header, further, strict=True)
-        ]
+        ends = [_ends(row[k] for row in self.rows) for k in range(len(self.header))]
+        groups = [[f"{title} {end}".rstrip() for end in each] for title, each in zip(self.header, ends, strict=True)]
         rows = [
             [value for cell, names in zip(row, groups, strict=True) for value in _values(cell, len(names))]
             for row in self.rows
@@ -97,8 +110,12 @@ class Table:
         return path
 
 
-FURTHER = {Score: ("sd", "seeds", "failed"), Difference: ("low", "high", "established")}
-"""Further columns of a CSV file, by the kind of a column's cells."""
+ENDS = {
+    Score: ("", "sd", "seeds", "failed"),
+    Difference: ("", "low", "high", "established"),
+    Interval: ("low", "high"),
+}
+"""How the columns of a CSV file end that a column becomes, by the kind of its cells."""
 
 
 class RunFolder(str):
@@ -117,8 +134,8 @@ def _text(cell: Cell) -> str:
     return with_minus(f"{cell:.4f}") if isinstance(cell, float) else str(cell)
 
 
-def _further(cells: Iterable[Cell]) -> tuple[str, ...]:
-    return next((FURTHER[type(cell)] for cell in cells if isinstance(cell, Score | Difference)), ())
+def _ends(cells: Iterable[Cell]) -> tuple[str, ...]:
+    return next((ENDS[type(cell)] for cell in cells if isinstance(cell, Score | Difference | Interval)), ("",))
 
 
 def _values(cell: Cell, count: int) -> list[object]:
@@ -127,6 +144,8 @@ def _values(cell: Cell, count: int) -> list[object]:
         return [cell.mean, cell.spread, len(cell.values), cell.failed]
     if isinstance(cell, Difference):
         return [cell.value, cell.low, cell.high, cell.established]
+    if isinstance(cell, Interval):
+        return [cell.low, cell.high]
     # Programs read a hyphen only.
     plain = cell.replace(MINUS, "-") if isinstance(cell, str) else cell
     return [plain, *[None] * (count - 1)]
@@ -213,7 +232,7 @@ def differences_table(results: Results) -> Table | None:
         cells = [points(compared[measure].get(pair)) for measure in STATISTICS]
         dice = compared["dice"].get(pair)
         rows.append((pair[1].title, *cells, _relative(dice), _over_trainings(dice), _verdict(dice)))
-    measures = ("accuracy, points", "IoU, points", "Dice, points", "Dice, relative", "Dice over seeds, points")
+    measures = ("accuracy, points", "IoU, points", "Dice, points", "Dice, relative %", "Dice over seeds, points")
     header = ("NTRM minus", *measures, "verdict (Dice)")
     note = (
         "Paired bootstrap over the patients of the test part (10,000 draws, 95 % intervals), Holm's correction over "
@@ -226,12 +245,12 @@ def differences_table(results: Results) -> Table | None:
 
 def _relative(comparison: Comparison | None) -> str | None:
     second = fmean(comparison.second_by_seed) if comparison else 0.0
-    return f"{signed(100 * comparison.difference / second, 1)} %" if comparison and second else None
+    return signed(100 * comparison.difference / second, 1) if comparison and second else None
 
 
-def _over_trainings(comparison: Comparison | None) -> str | None:
+def _over_trainings(comparison: Comparison | None) -> Interval | None:
     ends = comparison.over_trainings if comparison else None
-    return f"{signed(100 * ends[0], 1)} to {signed(100 * ends[1], 1)}" if ends else None
+    return Interval(100 * ends[0], 100 * ends[1]) if ends else None
 
 
 def _verdict(comparison: Comparison | None) -> str:

@@ -43,7 +43,7 @@ from ntrm.service.core.settings import (
 )
 from ntrm.service.corrections.slide_corrections import CorrectionStore, SlideCorrections
 from ntrm.service.corrections.writer import CorrectedWriter
-from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished
+from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished, renew
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.graph_jobs import MAKING
 from ntrm.service.jobs.slide_record import DONE, FOUND, RUNNING, UPLOAD, Slide
@@ -142,6 +142,7 @@ class AppState:
         """What an earlier service left, and what other programs did meanwhile."""
         self.supervisor.reclaim(blame=False)
         adopt(self.settings.out, self.store)
+        renew(self.settings.out, self.store)
         forget_vanished(self.settings.out, self.store)
         self._set_aside_unknown()
 
@@ -352,8 +353,8 @@ class AppState:
         self.audit.note_refusals()
         self.retire()
         self.reserve.fill()
-        # Another program may have put results here, or taken them away.
-        if adopt(self.settings.out, self.store):
+        # Another program may have put results here, made them anew, or taken them away.
+        if [*adopt(self.settings.out, self.store), *renew(self.settings.out, self.store)]:
             self._find_originals()
         forget_vanished(self.settings.out, self.store)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import shutil
 import sqlite3
@@ -184,6 +185,16 @@ class AppState:
         except OSError:
             return made
 
+    def tile_revision(self, slide: Slide, corrections: Corrections | None = None) -> str:
+        """Short, and another one whenever tiles of the slide are: of its original, results or corrections."""
+        key: list[object] = [] if corrections is None else [step.when for step in corrections.steps]
+        for stamp in (self.original, self.revision):
+            try:
+                key.append(stamp(slide))
+            except NtrmError:  # there is none
+                key.append(None)
+        return hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+
     def results(self, slide: Slide) -> AbstractContextManager[OpenResults]:
         """The results of a finished slide, open until the block ends."""
         key = (slide.id, self.revision(slide))
@@ -306,7 +317,8 @@ class AppState:
             upload = upload_path(hidden, slide.id)
             self.readers.forget(upload)
             upload.unlink(missing_ok=True)
-        (hidden / THUMBNAILS / f"{slide.id}.jpg").unlink(missing_ok=True)
+        for picture in (hidden / THUMBNAILS).glob(f"{slide.id}*.jpg"):
+            picture.unlink()
         self._results.close_unused(which=lambda key: key[0] == slide.id)
         self.corrections.forget(slide.id)
         self._empty_trash()

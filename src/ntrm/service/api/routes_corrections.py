@@ -230,6 +230,7 @@ def _document(app_state: AppState, slide: Slide) -> CorrectionsDocument:
     return CorrectionsDocument.model_validate(
         {
             **history(current.log),
+            "revision": app_state.tile_revision(slide, current.now),
             "regions": current.now.regions,
             "area_mm2": sum(pixels.pixels for pixels in current.now.tissue.values()) * current.pixel_mm2,
             "corrected": (ready := app_state.is_corrected(slide, current)),

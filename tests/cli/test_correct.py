@@ -204,6 +204,19 @@ def test_regions_that_were_exported_as_they_are_change_nothing_and_keep_their_pl
     assert (after[:129, :129][before[:129, :129] == EPI] == EPI).all()
 
 
+def test_regions_of_the_corrected_mask_that_were_exported_as_they_are_change_nothing(out, correct, tmp_path):
+    # Areas of one tissue beside and within the network's regions: new regions, cut ones and some as they were.
+    correct("--from", write_areas(tmp_path / "first.geojson", square(20, 70, 40, "SCC")), slides=False)
+    corrected = out / "first" / "corrected" / "regions.geojson"
+    before = corrected.read_bytes()
+    said = correct("--from", corrected, "--slide", "first", code=1, slides=False)["error"]["what"]
+    assert "no area changes the slide" in said
+    features = json.loads(before)["features"]
+    again = write_areas(tmp_path / "first.geojson", *features, square(30, 80, 10, "EPI"))
+    (change,) = correct("--from", again, slides=False)["changes"]
+    assert change["tissue"] == "EPI"
+
+
 def test_a_file_of_another_name_needs_its_slide(out, correct, tmp_path):
     path = write_areas(tmp_path / "drawn.json", square(20, 70, 10, "SCC"))
     assert "--slide" in correct("--from", path, code=2, slides=False)["error"]["hint"]

@@ -1,7 +1,7 @@
-"""Corrected slides as a dataset to train on: the slides' images, and masks of what a person has said about them.
+"""Corrected slides as a dataset to train on: the slides' images, and their corrected masks, or less of them.
 
-Pixels that a person named, confirmed or drew are of their class, all others are ignored: about these the person has
-said nothing. What followed from clicks, or the whole corrected mask, counts only where that is asked for.
+By default the whole corrected mask counts: what a person left as it is counts as right. On request only pixels that a
+person named, confirmed or drew are of their class, with or without what followed, and all others are ignored.
 """
 
 from __future__ import annotations

@@ -103,6 +103,13 @@ def test_a_preview_says_what_would_change_and_writes_no_step(out, correct):
     assert done["changes"] == shown["changes"]
 
 
+def test_a_click_may_be_written_with_an_equals_sign(out, correct):
+    x, y = middle(out, SCC)
+    plain = correct("--click", "first", x, y, "EPI", "--preview")
+    assert correct(f"--click=first {x} {y} EPI", "--preview") == plain
+    assert correct("--click=first", x, y, "EPI", "--preview") == plain
+
+
 def test_the_slide_is_needed_once(out, correct, segmented):
     place = middle(out, SCC)
     refused = correct("--click", "first", *place, "EPI", code=2, slides=False)["error"]
@@ -243,6 +250,8 @@ def test_unknown_classes_and_places_beside_the_slide_are_told(out, correct, tmp_
         (["--click", "first", -1, 1, "EPI"], 2, "the place lies outside the mask"),
         (["--click", "first", "a", 1, "EPI"], 2, "unreadable click"),
         (["--click", "first", 1, 1], 2, "unreadable click"),
+        (["--click=first 1 1"], 2, "unreadable click"),
+        (["--click="], 2, "unreadable click"),
         (["--undo", "first"], 2, "there is nothing to undo"),
         (["--undo", "first", "--by", "much too long"], 2, "impossible initials"),
         (["--undo", "first", "--list"], 2, "what to do is not clear"),

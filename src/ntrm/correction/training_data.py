@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -240,13 +241,19 @@ def _write_slide(
     with closing(open_isolated(file)) as reader:
         grid = mask_grid(reader, slide.summary, None if stated is None else Resolution(*stated), hint=AGAIN)
         for area, mask in known_areas(labels, corrections, trust):
-            name = slide.summary.slide_id + (f"_{area.top}_{area.left}" if max(shape) > BLOCK else "")
+            name = _area_name(slide.summary.slide_id, area, shape)
             image = grid.read(area.top, area.left, area.height, area.width)
             write_image(out / "Images" / f"{name}.tif", image, slide.resolution)
             write_indexed_mask(out / "Masks" / f"{name}.png", mask, schema)
             pixels += np.bincount(mask.ravel(), minlength=256)
             names.append(name)
     return names, {tissue.name: int(pixels[tissue.index]) for tissue in schema.tissues if pixels[tissue.index]}
+
+
+def _area_name(slide_id: str, area: Window, shape: tuple[int, int]) -> str:
+    """Of an area of a slide: with its place where there may be several, or where the id looks like such a name."""
+    placed = max(shape) > BLOCK or re.search(r"_[0-9]+_[0-9]+$", slide_id)
+    return f"{slide_id}_{area.top}_{area.left}" if placed else slide_id
 
 
 def known_areas(labels: Mask, corrections: Corrections, trust: str) -> Iterator[tuple[Window, Mask]]:

@@ -68,8 +68,8 @@ def _renewed(slide: Slide, now: Slide) -> Slide:
     source = slide.source
     if source is not None and source_fingerprint(source) not in (now.fingerprint, None):
         source = None
-    results = {"finished": now.finished, "mpp": now.mpp, "fingerprint": now.fingerprint, "facts": now.facts}
-    return replace(slide, source=source, **results)
+    same = replace(slide, source=source, mpp=now.mpp, fingerprint=now.fingerprint)
+    return replace(same, finished=now.finished, facts=now.facts)
 
 
 def forget_vanished(out: Path, store: JobStore) -> None:

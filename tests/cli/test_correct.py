@@ -103,6 +103,13 @@ def test_a_preview_says_what_would_change_and_writes_no_step(out, correct):
     assert done["changes"] == shown["changes"]
 
 
+def test_a_click_may_be_written_with_an_equals_sign(out, correct):
+    x, y = middle(out, SCC)
+    plain = correct("--click", "first", x, y, "EPI", "--preview")
+    assert correct(f"--click=first {x} {y} EPI", "--preview") == plain
+    assert correct("--click=first", x, y, "EPI", "--preview") == plain
+
+
 def test_the_slide_is_needed_once(out, correct, segmented):
     place = middle(out, SCC)
     refused = correct("--click", "first", *place, "EPI", code=2, slides=False)["error"]
@@ -204,6 +211,19 @@ def test_regions_that_were_exported_as_they_are_change_nothing_and_keep_their_pl
     assert (after[:129, :129][before[:129, :129] == EPI] == EPI).all()
 
 
+def test_regions_of_the_corrected_mask_that_were_exported_as_they_are_change_nothing(out, correct, tmp_path):
+    # Areas of one tissue beside and within the network's regions: new regions, cut ones and some as they were.
+    correct("--from", write_areas(tmp_path / "first.geojson", square(20, 70, 40, "SCC")), slides=False)
+    corrected = out / "first" / "corrected" / "regions.geojson"
+    before = corrected.read_bytes()
+    said = correct("--from", corrected, "--slide", "first", code=1, slides=False)["error"]["what"]
+    assert "no area changes the slide" in said
+    features = json.loads(before)["features"]
+    again = write_areas(tmp_path / "first.geojson", *features, square(30, 80, 10, "EPI"))
+    (change,) = correct("--from", again, slides=False)["changes"]
+    assert change["tissue"] == "EPI"
+
+
 def test_a_file_of_another_name_needs_its_slide(out, correct, tmp_path):
     path = write_areas(tmp_path / "drawn.json", square(20, 70, 10, "SCC"))
     assert "--slide" in correct("--from", path, code=2, slides=False)["error"]["hint"]
@@ -230,6 +250,8 @@ def test_unknown_classes_and_places_beside_the_slide_are_told(out, correct, tmp_
         (["--click", "first", -1, 1, "EPI"], 2, "the place lies outside the mask"),
         (["--click", "first", "a", 1, "EPI"], 2, "unreadable click"),
         (["--click", "first", 1, 1], 2, "unreadable click"),
+        (["--click=first 1 1"], 2, "unreadable click"),
+        (["--click="], 2, "unreadable click"),
         (["--undo", "first"], 2, "there is nothing to undo"),
         (["--undo", "first", "--by", "much too long"], 2, "impossible initials"),
         (["--undo", "first", "--list"], 2, "what to do is not clear"),

@@ -13,10 +13,11 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE
 from ntrm.correction import training_data
 from ntrm.correction.log import Step
-from ntrm.correction.training_data import corrected_slides, write_training_data
+from ntrm.correction.training_data import _area_name, corrected_slides, write_training_data
 from ntrm.data.check import check_dataset
 from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.layouts import open_dataset
+from ntrm.data.tiles import Window
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 SHAPE = (190, 130)
@@ -103,6 +104,13 @@ def test_an_area_is_cut_out_with_its_surroundings_and_no_pixel_counts_twice(slid
         counted[here] += mask != IGNORE
     np.testing.assert_array_equal(counted, truth != IGNORE)
     assert [case.name for case in dataset.cases] == ["a_75_35", "a_79_35"]
+
+
+def test_areas_of_slides_whose_ids_look_like_places_have_names_of_their_own():
+    small, large, area = (100, 100), (5000, 100), Window(0, 0, 100, 100)
+    slides = {"b": small, "a": large, "a_0": large, "a_0_0": small, "a_0_0_0": small}
+    names = [_area_name(slide_id, area, shape) for slide_id, shape in slides.items()]
+    assert names == ["b", "a_0_0", "a_0_0_0", "a_0_0_0_0", "a_0_0_0_0_0"]
 
 
 def test_slides_are_found_by_their_content_under_any_name(slides, tmp_path):

@@ -34,8 +34,16 @@ def test_windows_have_the_colour_of_their_step_and_the_rest_is_grey(random):
     for k, (_, colour, _) in enumerate(STEPS):
         expected = (1 - TINT) * grey[:20, 10 * k : 10 * k + 10, None] + TINT * np.array(colour)
         np.testing.assert_allclose(drawn[:20, 10 * k : 10 * k + 10], expected, atol=0.5)
-    np.testing.assert_allclose(drawn[20:60], np.repeat(grey[20:, :, None], 3, axis=2), atol=0.5)
+    np.testing.assert_allclose(drawn[20:60, :90], np.repeat(grey[20:, :, None], 3, axis=2), atol=0.5)
     assert drawn.shape[0] > 60  # the legend
+
+
+def test_the_legend_of_a_narrow_slide_is_whole():
+    drawn = familiarity_map(np.zeros((700, 60, 3), dtype=np.uint8), [(0, 0, 1, 1, 0.5)], (700, 60))
+    legend = drawn[700:].min(axis=(0, 2))
+    assert drawn.shape[1] > 60
+    # Between what is drawn and the edges there is paper.
+    assert (legend.min() < 255, legend[:2].min(), legend[-2:].min()) == (True, 255, 255)
 
 
 @pytest.mark.parametrize("p_value", [0.0, 1e-30])

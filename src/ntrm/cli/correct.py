@@ -35,6 +35,9 @@ class CorrectCommand(TyperCommand):
         joined, left = [], [*args]
         while left:
             joined.append(left.pop(0))
+            if joined[-1].startswith(f"{CLICK}="):
+                left[:0] = joined.pop().removeprefix(f"{CLICK}=").split()
+                joined.append(CLICK)
             if joined[-1] == CLICK:
                 end = next((k for k, word in enumerate(left[: len(PARTS)]) if word.startswith("--")), len(PARTS))
                 joined.append(json.dumps(left[:end]))

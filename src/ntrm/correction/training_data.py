@@ -1,13 +1,14 @@
-"""Corrected slides as a dataset to train on: the slides' images, and masks of what a person has said about them.
+"""Corrected slides as a dataset to train on: the slides' images, and their corrected masks, or less of them.
 
-Pixels that a person named, confirmed or drew are of their class, all others are ignored: about these the person has
-said nothing. What followed from clicks, or the whole corrected mask, counts only where that is asked for.
+By default the whole corrected mask counts: what a person left as it is counts as right. On request only pixels that a
+person named, confirmed or drew are of their class, with or without what followed, and all others are ignored.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -240,13 +241,19 @@ def _write_slide(
     with closing(open_isolated(file)) as reader:
         grid = mask_grid(reader, slide.summary, None if stated is None else Resolution(*stated), hint=AGAIN)
         for area, mask in known_areas(labels, corrections, trust):
-            name = slide.summary.slide_id + (f"_{area.top}_{area.left}" if max(shape) > BLOCK else "")
+            name = _area_name(slide.summary.slide_id, area, shape)
             image = grid.read(area.top, area.left, area.height, area.width)
             write_image(out / "Images" / f"{name}.tif", image, slide.resolution)
             write_indexed_mask(out / "Masks" / f"{name}.png", mask, schema)
             pixels += np.bincount(mask.ravel(), minlength=256)
             names.append(name)
     return names, {tissue.name: int(pixels[tissue.index]) for tissue in schema.tissues if pixels[tissue.index]}
+
+
+def _area_name(slide_id: str, area: Window, shape: tuple[int, int]) -> str:
+    """Of an area of a slide: with its place where there may be several, or where the id looks like such a name."""
+    placed = max(shape) > BLOCK or re.search(r"_[0-9]+_[0-9]+$", slide_id)
+    return f"{slide_id}_{area.top}_{area.left}" if placed else slide_id
 
 
 def known_areas(labels: Mask, corrections: Corrections, trust: str) -> Iterator[tuple[Window, Mask]]:

@@ -177,13 +177,14 @@ class Corrector:
 
         Regions of ours that were exported again as they are change nothing, and keep their place.
         """
-        mask = self.slide(slide_id).mask
-        painted = painted_areas(mask, read_areas(path, mask.schema.names))
+        there = self.slide(slide_id)
+        mask = there.mask
+        painted = painted_areas(mask, there.corrections, read_areas(path, mask.schema.names))
         indices = np.unique(painted[painted < len(mask.schema)]).tolist()
         if not indices:
             raise DataError(
                 f"{path.name}: no area changes the slide",
-                expected=f"areas on {slide_id}, in pixels of its full resolution, that are no regions of the network",
+                expected=f"areas on {slide_id}, in pixels of its full resolution, that are no regions as they are",
                 hint="give the slide that they were drawn on with --slide",
             )
         names = mask.schema.names

@@ -107,9 +107,7 @@ class _Network:
 
 def _write(mask: SlideMask, log: Log, corrections: Corrections, folder: Path) -> None:
     network, summary = _read_network(mask), mask.summary
-    labels = corrections.paint(network.labels)
-    pieces_map = network.pieces.with_tissue(_new_tissue(corrections, network.pieces, mask))
-    regions = scan_slide(labels, None, pieces_map, schema=mask.schema, resolution=mask.resolution)
+    labels, pieces_map, regions = _scan(mask, network, corrections)
     regions = replace(regions, table=_with_origins(regions, network, corrections))
     pieces = measure_pieces(regions, pieces_map, schema=mask.schema)
     files = SlideFiles(
@@ -187,9 +185,17 @@ def _read_network(mask: SlideMask) -> _Network:
     return _Network(labels, regions, confidence, pieces, state)
 
 
-def network_regions(mask: SlideMask) -> Regions:
-    """The regions of the network's mask, as the polygons and tables of the slide have them."""
-    return _read_network(mask).regions
+def _scan(mask: SlideMask, network: _Network, corrections: Corrections) -> tuple[Mask, PieceMap, Regions]:
+    """The corrected mask, its pieces and its regions."""
+    labels = corrections.paint(network.labels)
+    pieces = network.pieces.with_tissue(_new_tissue(corrections, network.pieces, mask))
+    return labels, pieces, scan_slide(labels, None, pieces, schema=mask.schema, resolution=mask.resolution)
+
+
+def exported_regions(mask: SlideMask, corrections: Corrections) -> tuple[Regions, Regions]:
+    """The regions of the network's mask and of the corrected one, as the polygons of the slide have them."""
+    network = _read_network(mask)
+    return network.regions, _scan(mask, network, corrections)[-1] if corrections.steps else network.regions
 
 
 def _new_tissue(corrections: Corrections, pieces: PieceMap, mask: SlideMask) -> Where:

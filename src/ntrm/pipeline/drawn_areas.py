@@ -13,7 +13,8 @@ from ntrm.annotations.qupath import Annotation, read_annotations
 from ntrm.annotations.rasterise import AnnotationGrid, fill, paint
 from ntrm.core.errors import DataError, choices_error
 from ntrm.core.labels import Mask
-from ntrm.pipeline.corrected_outputs import network_regions
+from ntrm.correction.corrections import Corrections
+from ntrm.pipeline.corrected_outputs import exported_regions
 from ntrm.pipeline.correcting import SlideMask
 
 
@@ -29,23 +30,24 @@ def read_areas(path: Path, names: Sequence[str]) -> list[Annotation]:
     return found
 
 
-def painted_areas(mask: SlideMask, areas: Sequence[Annotation]) -> Mask:
-    """(H, W) classes of the areas on the mask; regions as the network has them are ``len(schema)``."""
-    names, network = mask.schema.names, network_regions(mask)
+def painted_areas(mask: SlideMask, corrections: Corrections, areas: Sequence[Annotation]) -> Mask:
+    """(H, W) classes of the areas on the mask; regions as network or corrected mask have them are ``len(schema)``."""
+    names, ours = mask.schema.names, exported_regions(mask, corrections)
     grid = AnnotationGrid(0.0, 0.0, *mask.summary.grid.to_level0[:2], mask.shape[1], mask.shape[0])
-    values = [len(names) if _is_region(each, grid, network, names) else names.index(each.name) for each in areas]
+    same = [any(_is_region(each, grid, regions, names) for regions in ours) for each in areas]
+    values = [len(names) if known else names.index(each.name) for each, known in zip(areas, same, strict=True)]
     return paint([*zip(areas, values, strict=True)], grid)[0]
 
 
-def _is_region(area: Annotation, grid: AnnotationGrid, network: Regions, names: Sequence[str]) -> bool:
-    """Whether an area is a region of the network's mask, pixel by pixel, under its own name."""
+def _is_region(area: Annotation, grid: AnnotationGrid, regions: Regions, names: Sequence[str]) -> bool:
+    """Whether an area is a region of a mask, pixel by pixel, under its own name."""
     rings = [grid.to_pixels(ring) for ring in area.rings]
     low, high = np.concatenate(rings).min(axis=0), np.concatenate(rings).max(axis=0)
     (left, top), (right, bottom) = np.floor(low).astype(int), np.ceil(high).astype(int)
-    same_box = (network.table.box == [top, left, bottom - top, right - left]).all(axis=1)
-    for region in np.flatnonzero(same_box & (network.table.tissue == names.index(area.name))):
+    same_box = (regions.table.box == [top, left, bottom - top, right - left]).all(axis=1)
+    for region in np.flatnonzero(same_box & (regions.table.tissue == names.index(area.name))):
         inside = fill(rings, right - left, bottom - top, left, top)
-        window = Runs(network.runs.shape, network.runs.start, network.region == region)
+        window = Runs(regions.runs.shape, regions.runs.start, regions.region == region)
         if np.array_equal(window.window(top, left, bottom - top, right - left).dense(), inside):
             return True
     return False

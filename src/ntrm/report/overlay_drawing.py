@@ -180,7 +180,9 @@ def with_legend(canvas: Image.Image, entries: Sequence[tuple[str, RGB, RGB]], si
     columns = max(1, int((canvas.width - size) // column)) if entries else 1
     rows = -(-len(entries) // columns)
     line = 1.6 * size
-    page = Image.new("RGB", (canvas.width, canvas.height + round(rows * line + (size if rows else 0))), PAPER)
+    # A narrow slide is narrower than the texts.
+    width = max(canvas.width, math.ceil(column)) if entries else canvas.width
+    page = Image.new("RGB", (width, canvas.height + round(rows * line + (size if rows else 0))), PAPER)
     page.paste(canvas, (0, 0))
     draw = ImageDraw.Draw(page)
     for number, (text, pure, seen) in enumerate(entries):

@@ -1,6 +1,7 @@
 """Corrections over HTTP: what is answered, what is written, what is refused."""
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,6 +15,7 @@ from ntrm.correction.log import read_log
 from ntrm.correction.pixels import PixelSet
 from ntrm.inference.predictor import Predictor
 from ntrm.pipeline.correcting import make_region_graph, open_mask
+from ntrm.results.paths import CORRECTIONS
 from ntrm.service.core.settings import AUDIT
 from ntrm.wsi.inputs import SlideInput
 
@@ -47,6 +49,7 @@ def test_a_slide_that_nobody_corrected(client, url):
     found = client.get(url).json()
     assert found == {
         "version": 0,
+        "revision": client.get(url.replace("corrections", "tiles")).json()["revision"],
         "undo": None,
         "redo": None,
         "steps": [],
@@ -247,12 +250,27 @@ def test_the_log_holds_what_was_done_and_the_audit_tells_it_without_initials(tmp
     assert "JD" not in audit
 
 
+def test_a_log_that_begins_anew_gives_its_tiles_other_addresses(client, url, results, tmp_path):
+    _, mask = results
+    log, revisions = tmp_path / "out" / "a" / CORRECTIONS, []
+    for second in ("01", "02"):
+        log.unlink(missing_ok=True)
+        client.post(url, json=click(middle_of(mask, SCC), "RET", whole_regions=True))
+        log.write_text(re.sub(r'("when": ?"[^"]+:)[0-9]{2}Z', rf"\g<1>{second}Z", log.read_text()))
+        document = client.get(url).json()
+        assert (document["version"], document["steps"][0]["when"][-3:]) == (1, f"{second}Z")
+        revisions.append(document["revision"])
+    assert len({*revisions, client.get(url.replace("corrections", "tiles")).json()["revision"]}) == 3
+
+
 def test_tiles_of_the_corrected_mask_are_told_apart_by_version_and_look_like_those_of_the_tissue(client, url, results):
     _, mask = results
     client.post(url, json=click(middle_of(mask, SCC), "RET", whole_regions=True))
     tiles = url.replace("corrections", "tiles/corrected/8/0_0.png")
-    first = client.get(f"{tiles}?v=1")
+    revision = client.get(url).json()["revision"]
+    first = client.get(f"{tiles}?v=1&r={revision}")
     assert first.headers["cache-control"] == "private, max-age=86400"
+    assert client.get(f"{tiles}?v=0&r={revision}").headers["cache-control"] == "private, no-cache"
     assert client.get(f"{tiles}?v=1", headers={"if-none-match": first.headers["etag"]}).status_code == 304
     assert client.get(f"{tiles}?v=0").headers["etag"] != first.headers["etag"]
     assert client.get(tiles).headers["cache-control"] == "private, no-cache"

@@ -1,4 +1,5 @@
 import json
+import os
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tests.service.small import error_of, only_slide, segmented, serving, settin
 from ntrm.service.api import routes_results
 from ntrm.service.api.routes_results import REPORT_POLICY
 from ntrm.service.core.settings import THUMBNAILS
+from ntrm.service.jobs.adoption import renew
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -125,6 +127,18 @@ def test_thumbnails_of_results_of_uploads_and_of_nothing(client, random):
     (client.app_state.settings.hidden / "uploads" / sent["id"]).unlink()
     again = client.get(f"/v1/slides/{sent['id']}/thumbnail.jpg")
     assert again.content == answer.content
+
+
+def test_the_thumbnail_of_results_made_anew_is_another_one(client, tmp_path):
+    url = f"/v1/slides/{only_slide(client)['id']}/thumbnail.jpg"
+    first = client.get(url)
+    known = {"if-none-match": first.headers["etag"]}
+    assert (first.headers["cache-control"], client.get(url, headers=known).status_code) == ("private, no-cache", 304)
+    Image.new("RGB", (50, 40)).save(tmp_path / "out" / "a" / "slide.jpg")
+    os.utime(tmp_path / "out" / "a" / "summary.json", (1, 1))
+    renew(tmp_path / "out", client.app_state.store)
+    assert picture(client.get(url, headers=known)).size == (50, 40)
+    assert len([*(client.app_state.settings.hidden / THUMBNAILS).iterdir()]) == 1
 
 
 def picture(answer):

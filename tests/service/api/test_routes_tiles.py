@@ -118,12 +118,25 @@ def test_tiles_that_are_none(client, tiles):
 
 
 def test_the_browser_s_cache_is_used(client, tiles):
+    revision = client.get(tiles).json()["revision"]
     for url in ("tissue/8/0_0.png", "slide/8/0_0.jpg"):
-        first = client.get(f"{tiles}/{url}")
+        first = client.get(f"{tiles}/{url}?r={revision}")
         assert first.headers["cache-control"].startswith("private, max-age=")
+        assert client.get(f"{tiles}/{url}").headers["cache-control"] == "private, no-cache"
         again = client.get(f"{tiles}/{url}", headers={"If-None-Match": f'"x", {first.headers["etag"]}'})
         assert (again.status_code, again.content) == (304, b"")
         assert client.get(f"{tiles}/{url}", headers={"If-None-Match": '"x"'}).status_code == 200
+
+
+@pytest.mark.parametrize("changed", ["out/a/summary.json", "in/a.tif"])
+def test_tiles_of_other_results_or_of_another_original_have_other_addresses(client, tiles, tmp_path, changed):
+    old = client.get(tiles).json()["revision"]
+    (tmp_path / changed).touch()
+    new = client.get(tiles).json()["revision"]
+    assert new != old
+    answers = [client.get(f"{tiles}/slide/8/0_0.jpg?r={revision}") for revision in (old, new)]
+    # What the browser may have asked for late, under the old address, is not kept there.
+    assert [answer.headers["cache-control"] for answer in answers] == ["private, no-cache", "private, max-age=86400"]
 
 
 def test_a_slide_can_be_looked_at_before_it_is_segmented(client, random):

@@ -116,6 +116,16 @@ def test_named_regions_are_passed_over_and_several_are_picked_by_keyboard(correc
     assert min(x for x, _ in after) < max(x for x, _ in before) < max(x for x, _ in after)
 
 
+def test_a_box_that_has_the_focus_is_ticked_by_space(correct_page):
+    page = correct_page("many").page
+    box = page.get_by_role("checkbox", name="Only")
+    box.focus()
+    page.keyboard.press(" ")
+    assert (box.is_checked(), page.locator(".corrections .picked.over").count()) == (True, 0)
+    page.keyboard.press(" ")
+    assert not box.is_checked()
+
+
 def test_a_stroke_is_drawn_by_keyboard(correct_page, service):
     page = correct_page("stroke").page
     _, (x, y) = large_region(service, "BCC")

@@ -28,7 +28,7 @@ from tests.service.browser.driving import Watched, call, until
 from tests.service.browser.looking import PANE, home_place, large_region, yellow_pixels
 
 RESTARTED = "restart"
-PICKED = ("accept", "out", "undo", "conflict", "lasso", "whole", "refused", "versions", "shown", "stale")
+PICKED = ("accept", "out", "undo", "conflict", "lasso", "whole", "refused", "versions", "shown", "stale", "moved")
 SLIDES = (*PICKED, "brush", "divide", RESTARTED)
 
 
@@ -177,6 +177,18 @@ def test_what_would_follow_is_asked_again_after_others_corrected(correct_page, s
     told(page, "Corrected elsewhere: step 1")
     groups = preview(service, service.slide, place, "SCC")["followed"]
     assert said.startswith(f"{sum(group['regions'] for group in groups)} other parts would follow")
+
+
+def test_another_log_with_as_many_steps_is_shown_as_it_is(correct_page, corrected_folder, service):
+    page, (_, place) = correct_page("moved").page, large_region(service, "BCC")
+    log, url = corrected_folder / "out" / "moved" / "corrections.jsonl", f"/v1/slides/{service.slide}/corrections"
+    for tissue in ("IEC", "SCC"):
+        body = {"version": 0, "points": [place], "tissue": tissue, "spread": False}
+        assert service.ask("POST", url, body)[0] == 201
+        told(page, "Corrected elsewhere: step 1")
+        until(lambda tissue=tissue: shows(page, service, place, tissue))
+        log.rename(log.with_name(tissue))
+        told(page, "The corrections were taken away elsewhere.")
 
 
 def test_a_stroke_of_the_brush_is_written(correct_page, service):

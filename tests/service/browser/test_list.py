@@ -250,6 +250,11 @@ def test_light_and_dark_follow_the_system_and_the_switch(open_page):
     assert page.evaluate(ground) == light
 
 
+def test_reports_are_no_wider_than_a_phone(open_page, service):
+    page = open_page(f"/v1/slides/{service.slide}/report", width=390).page
+    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_small_sums_of_the_page(open_page, random):
     page = open_page().page
     for um, longest in zip(10 ** random.uniform(-2, 3, 20), random.integers(60, 300, 20).tolist(), strict=True):
@@ -263,6 +268,8 @@ def test_small_sums_of_the_page(open_page, random):
     assert call(page, "geometry.js", "magnification", 0.25) == "40×"
     for value, text in ((0, "0.00 mm"), (0.0268, "27 µm"), (0.27, "0.27 mm"), (12.34, "12.3 mm")):
         assert call(page, "format.js", "length", value) == text
+    for value, text in ((0.9813, "0.98"), (0.995, ">0.99"), (0.99999, ">0.99"), (1, "1.00"), (None, "–")):
+        assert call(page, "format.js", "confidence", value) == text
     for text, mpp in (("0,25", 0.25), (" 0.5 ", 0.5), ("", None), ("x", None), ("-1", None), ("0", None)):
         assert call(page, "dialogs.js", "readMpp", text) == mpp
 

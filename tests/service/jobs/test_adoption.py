@@ -10,7 +10,7 @@ from tests.service.small import only_slide, segmented, serving, settings_of, sli
 from ntrm.core.errors import DataError
 from ntrm.results.slide_state import remember_failure
 from ntrm.service.core.settings import INCOMING, UPLOADS
-from ntrm.service.jobs.adoption import adopt, facts_of, find_originals, forget_vanished
+from ntrm.service.jobs.adoption import adopt, facts_of, find_originals, forget_vanished, renew
 from ntrm.service.jobs.slide_record import FOUND
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -60,6 +60,42 @@ def test_originals_are_found_by_content_under_the_roots_alone(tmp_path, store, r
     assert find_originals(store, (tmp_path / "nowhere", root), Event()) == 1
     assert store.every()[0].source == moved
     assert find_originals(store, (root,), Event()) == 0
+
+
+def test_results_made_anew_are_read_again_and_their_original_is_the_one_they_were_made_of(
+    tmp_path, store, results, random
+):
+    path, mask = results
+    (before,) = adopt(tmp_path / "out", store)
+    shutil.copy(path, tmp_path / "old.tif")
+    store.locate(before.id, tmp_path / "old.tif")
+    assert renew(tmp_path / "out", store) == []
+    shutil.rmtree(tmp_path / "out" / "a")
+    assert renew(tmp_path / "out", store) == []
+    segmented(tmp_path, random, mask=mask[:, : mask.shape[1] // 2], maps=True, tissue_mask=False)
+    renew(tmp_path / "out", store)
+    after = store.get(before.id)
+    assert (after.facts["tissue"], after.source) == (facts_of(tmp_path / "out" / "a")["tissue"], None)
+    assert (after.facts["width"], before.facts["width"]) == (mask.shape[1] // 2, mask.shape[1])
+    assert (after.fingerprint != before.fingerprint, after.finished > before.finished) == (True, True)
+    assert find_originals(store, (path.parent,), Event()) == 1
+    assert renew(tmp_path / "out", store) == []
+    (tmp_path / "out" / "a" / "summary.json").touch()
+    assert renew(tmp_path / "out", store)[0].source == path
+
+
+def test_a_service_shows_what_was_made_anew_while_it_did_not_run(tmp_path, model, results, random):
+    path, mask = results
+    settings = settings_of(tmp_path / "out", model, roots=(path.parent,))
+    with serving(settings) as client:
+        first = only_slide(client)
+    shutil.rmtree(tmp_path / "out" / "a")
+    segmented(tmp_path, random, mask=mask[:, : mask.shape[1] // 2], maps=True, tissue_mask=False)
+    with serving(settings) as client:
+        second = only_slide(client)
+        assert (second["id"], second["has_image"]) == (first["id"], True)
+        summary = client.get(f"/v1/slides/{second['id']}/summary").json()
+        assert second["tissue_area_mm2"] == summary["tissue_area_mm2"] != first["tissue_area_mm2"]
 
 
 @pytest.mark.usefixtures("results")

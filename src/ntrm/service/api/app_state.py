@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import shutil
 import sqlite3
@@ -43,7 +44,7 @@ from ntrm.service.core.settings import (
 )
 from ntrm.service.corrections.slide_corrections import CorrectionStore, SlideCorrections
 from ntrm.service.corrections.writer import CorrectedWriter
-from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished
+from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished, renew
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.graph_jobs import MAKING
 from ntrm.service.jobs.slide_record import DONE, FOUND, RUNNING, UPLOAD, Slide
@@ -142,6 +143,7 @@ class AppState:
         """What an earlier service left, and what other programs did meanwhile."""
         self.supervisor.reclaim(blame=False)
         adopt(self.settings.out, self.store)
+        renew(self.settings.out, self.store)
         forget_vanished(self.settings.out, self.store)
         self._set_aside_unknown()
 
@@ -182,6 +184,16 @@ class AppState:
             return made ^ (self.folder(slide) / FILES["truth"]).stat().st_mtime_ns
         except OSError:
             return made
+
+    def tile_revision(self, slide: Slide, corrections: Corrections | None = None) -> str:
+        """Short, and another one whenever tiles of the slide are: of its original, results or corrections."""
+        key: list[object] = [] if corrections is None else [step.when for step in corrections.steps]
+        for stamp in (self.original, self.revision):
+            try:
+                key.append(stamp(slide))
+            except NtrmError:  # there is none
+                key.append(None)
+        return hashlib.sha256(repr(key).encode()).hexdigest()[:16]
 
     def results(self, slide: Slide) -> AbstractContextManager[OpenResults]:
         """The results of a finished slide, open until the block ends."""
@@ -305,7 +317,8 @@ class AppState:
             upload = upload_path(hidden, slide.id)
             self.readers.forget(upload)
             upload.unlink(missing_ok=True)
-        (hidden / THUMBNAILS / f"{slide.id}.jpg").unlink(missing_ok=True)
+        for picture in (hidden / THUMBNAILS).glob(f"{slide.id}*.jpg"):
+            picture.unlink()
         self._results.close_unused(which=lambda key: key[0] == slide.id)
         self.corrections.forget(slide.id)
         self._empty_trash()
@@ -352,8 +365,8 @@ class AppState:
         self.audit.note_refusals()
         self.retire()
         self.reserve.fill()
-        # Another program may have put results here, or taken them away.
-        if adopt(self.settings.out, self.store):
+        # Another program may have put results here, made them anew, or taken them away.
+        if [*adopt(self.settings.out, self.store), *renew(self.settings.out, self.store)]:
             self._find_originals()
         forget_vanished(self.settings.out, self.store)
 

@@ -47,6 +47,7 @@ class CorrectionsDocument(BaseModel):
     """What people made of a slide's mask."""
 
     version: int = Field(description="number of the last step; 0 before the first")
+    revision: str = Field(description="for the addresses of tiles of this version, as that of the tile source")
     undo: StepDocument | None = Field(description="the step that an undo would take back")
     redo: StepDocument | None = Field(description="the step that a redo would do again")
     steps: list[StepDocument]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
 from ntrm.core.io import writing
@@ -51,6 +52,8 @@ FILES = {
     "report": (REPORT, "text/html"),
     "overlay.png": (OVERLAY, "image/png"),
 }
+NETWORK_WORDS = "What the network said"
+NETWORK_LINK = f'<a href="../{REPORT}">{NETWORK_WORDS}</a>'.encode()
 DOWNLOADED = ("regions.geojson", "mask")
 FileName = Literal["summary", "graph", "regions.geojson", "mask", "report", "overlay.png"]
 WholeRegion = Annotated[bool, Query(description="the connected region around the part")]
@@ -164,7 +167,7 @@ _CONTENT: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/corrected/{file}", response_class=FileResponse, responses=_CONTENT)
-def corrected_file(app_state: Shared, slide: Requested, file: FileName, download: bool = False) -> FileResponse:
+def corrected_file(app_state: Shared, slide: Requested, file: FileName, download: bool = False) -> Response:
     """A file of the corrected mask, as those of the network's; made some seconds after the last step."""
     current, (filename, kind) = app_state.corrections_of(slide), FILES[file]
     ready = app_state.is_corrected(slide, current)
@@ -177,9 +180,14 @@ def corrected_file(app_state: Shared, slide: Requested, file: FileName, download
         hint=hint,
         download_as=f"{slide.slide_id}-corrected" if download or file in DOWNLOADED else None,
     )
-    if file == "report":
-        answer.headers["content-security-policy"] = REPORT_POLICY
-    return answer
+    return _without_link(answer) if file == "report" else answer
+
+
+def _without_link(report: FileResponse) -> Response:
+    """The report for a browser: in its sandbox, or saved by itself, the link to the network's leads nowhere."""
+    page = Path(report.path).read_bytes().replace(NETWORK_LINK, f"{NETWORK_WORDS}: Download › Report".encode())
+    kept = {name: report.headers[name] for name in ("cache-control", "content-disposition") if name in report.headers}
+    return Response(page, media_type=report.media_type, headers={**kept, "content-security-policy": REPORT_POLICY})
 
 
 async def _heavy(app_state: AppState, work: Callable[[], T]) -> T:
@@ -230,6 +238,7 @@ def _document(app_state: AppState, slide: Slide) -> CorrectionsDocument:
     return CorrectionsDocument.model_validate(
         {
             **history(current.log),
+            "revision": app_state.tile_revision(slide, current.now),
             "regions": current.now.regions,
             "area_mm2": sum(pixels.pixels for pixels in current.now.tissue.values()) * current.pixel_mm2,
             "corrected": (ready := app_state.is_corrected(slide, current)),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse
 
 from ntrm.core.errors import DataError
@@ -108,15 +109,26 @@ def familiarity_map(app_state: Shared, slide: Requested) -> FileResponse:
 
 
 @router.get("/thumbnail.jpg", response_class=Response, responses={**_binary("image/jpeg"), **problems(503)})
-async def thumbnail(app_state: Shared, slide: Requested) -> Response:
+async def thumbnail(request: Request, app_state: Shared, slide: Requested) -> Response:
     """A small picture of the slide, or of its overlay where the original is not there."""
-    content = await app_state.tiles.get(("thumbnail", slide.id, slide.status), lambda: _thumbnail(app_state, slide))
-    return Response(content, media_type="image/jpeg", headers={"cache-control": "private, max-age=3600"})
+    key = ("thumbnail", slide.id, slide.status, slide.finished)
+    content = await app_state.tiles.get(key, lambda: _thumbnail(app_state, slide))
+    headers = {"etag": f'"{hashlib.sha256(content).hexdigest()[:32]}"', "cache-control": "private, no-cache"}
+    if is_known(request, headers["etag"]):
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type="image/jpeg", headers=headers)
+
+
+def is_known(request: Request, etag: str) -> bool:
+    """Whether the client has the answer already."""
+    known = request.headers.get("if-none-match", "").split(",")
+    return etag in (tag.strip().removeprefix("W/") for tag in known)
 
 
 def _thumbnail(app_state: AppState, slide: Slide) -> bytes:
     """Kept on disk once made: a list of a thousand slides must not open a thousand files."""
-    kept = app_state.settings.hidden / THUMBNAILS / f"{slide.id}.jpg"
+    folder = app_state.settings.hidden / THUMBNAILS
+    kept = folder / f"{slide.id}-{(slide.finished or 0) * 1e3:.0f}.jpg"
     if kept.is_file():
         return kept.read_bytes()
     picture, overlay = (app_state.folder(slide) / name for name in (PICTURE, OVERLAY))
@@ -125,6 +137,8 @@ def _thumbnail(app_state: AppState, slide: Slide) -> bytes:
             content = encode_jpeg(tiles.overview(THUMBNAIL_SIDE, app_state.settings.limits.tile_seconds))
     else:
         content = _small(picture if picture.is_file() else overlay)
+    for old in folder.glob(f"{slide.id}*.jpg"):
+        old.unlink(missing_ok=True)
     # On a full disk nothing is kept, and the picture is shown all the same.
     with suppress(DataError), whole_file(kept) as partial:
         partial.write_bytes(content)

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from ntrm.correction.corrections import Corrections
 from ntrm.service.api.app_state import AppState
+from ntrm.service.api.routes_results import is_known
 from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.api.schemas import TileSource
 from ntrm.service.core.problems import missing
@@ -26,6 +27,10 @@ TileName = Annotated[str, Path(pattern=r"^[0-9]{1,8}_[0-9]{1,8}\.(jpg|png)$", de
 Palette = Annotated[Literal["dataset", "safe", "viridis", "grey"] | None, Query()]
 Numbers = Annotated[str | None, Query(pattern=r"^[0-9]{1,3}(,[0-9]{1,3})*$", description="indices of classes")]
 Version = Annotated[int | None, Query(ge=0, le=2**31, description="of the corrections; the newest where none is said")]
+Revision = Annotated[
+    str | None,
+    Query(max_length=64, description="as the source or the corrections name it: tiles that are still of it are cached"),
+]
 ClassName = Annotated[str | None, Query(max_length=64, description="name of a class")]
 
 
@@ -57,6 +62,7 @@ def tile_source(app_state: Shared, slide: Requested) -> TileSource:
         layers=layers,
         mask_to_image=mask_to_image,
         image_to_level0=[left, top],
+        revision=app_state.tile_revision(slide),
     )
 
 
@@ -82,6 +88,7 @@ async def tile(
     a: ClassName = None,
     b: ClassName = None,
     v: Version = None,
+    r: Revision = None,
 ) -> Response:
     """One tile: JPEG of the slide, indexed PNG of every other layer.
 
@@ -108,10 +115,10 @@ async def tile(
             # Two logs may have a step of this number, if somebody moved one of them away.
             key = (*key, version, *(step.when for step in corrections.steps))
     tag = hashlib.sha256(repr((key, look)).encode()).hexdigest()[:32]
-    newest = layer == "corrected" and v is None
-    headers = {"etag": f'"{tag}"', "cache-control": "private, no-cache" if newest else "private, max-age=86400"}
-    known = request.headers.get("if-none-match", "").split(",")
-    if headers["etag"] in (tag.strip().removeprefix("W/") for tag in known):
+    # Without the revision in its address, a tile may be another one at any time.
+    lasts = r is not None and r == await run_sync(app_state.tile_revision, slide, corrections)
+    headers = {"etag": f'"{tag}"', "cache-control": f"private, {'max-age=86400' if lasts else 'no-cache'}"}
+    if is_known(request, headers["etag"]):
         return Response(status_code=304, headers=headers)
     if look is None:
         content = await app_state.tiles.get(key, lambda: _slide_tile(app_state, slide, position))

@@ -187,6 +187,7 @@ class TileSource(BaseModel):
     image_to_level0: list[int] = Field(
         description="added to x and y gives pixels of the file's level 0", min_length=2, max_length=2
     )
+    revision: str = Field(description="for the addresses of tiles: another one whenever original or results are")
 
 
 class PointDocument(BaseModel):

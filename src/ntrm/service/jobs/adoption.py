@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -15,7 +15,10 @@ from ntrm.results.slide_state import finished
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.slide_record import DONE, FOUND, Slide, new_id
 from ntrm.service.tiles.mask_tiles import FILES, layers_with
-from ntrm.wsi.inputs import find_by_content
+from ntrm.wsi.inputs import find_by_content, source_fingerprint
+
+MADE = "made"
+"""Of the facts: by this results are known that were made anew."""
 
 
 def adopt(out: Path, store: JobStore) -> list[Slide]:
@@ -53,6 +56,22 @@ def _adopted(folder: Path) -> Slide | None:
     )
 
 
+def renew(out: Path, store: JobStore) -> list[Slide]:
+    """Read again what is known of slides whose results were made anew; their ids stay."""
+    done = [slide for slide in store.every(DONE) if slide.facts.get(MADE) != _made(out / slide.slide_id)]
+    found = [(slide, _adopted(out / slide.slide_id)) for slide in done]
+    return [store.renew(_renewed(slide, now)) for slide, now in found if now is not None]
+
+
+def _renewed(slide: Slide, now: Slide) -> Slide:
+    """A slide with results that may be those of another file."""
+    source = slide.source
+    if source is not None and source_fingerprint(source) not in (now.fingerprint, None):
+        source = None
+    same = replace(slide, source=source, mpp=now.mpp, fingerprint=now.fingerprint)
+    return replace(same, finished=now.finished, facts=now.facts)
+
+
 def forget_vanished(out: Path, store: JobStore) -> None:
     """Update slides whose results somebody removed by hand."""
     for slide in store.every(DONE):
@@ -76,8 +95,11 @@ def find_originals(store: JobStore, roots: Sequence[Path], stop: Event) -> int:
 
 def facts_of(folder: Path) -> dict[str, Any]:
     """The short version of a slide's results, which a list of slides shows; kept in the database."""
+    # First, so that results that are replaced meanwhile are read once more.
+    made = _made(folder)
     summary = read_summary(folder)
     return {
+        MADE: made,
         "width": summary.grid.area[2],
         "height": summary.grid.area[3],
         "mpp": list(summary.grid.slide_mpp),
@@ -101,6 +123,14 @@ def facts_of(folder: Path) -> dict[str, Any]:
         "pieces": len(summary.pieces),
         "layers": layers_with({name for name, file in FILES.items() if (folder / file).is_file()}),
     }
+
+
+def _made(folder: Path) -> int | None:
+    """When the results were written, in nanoseconds; None where there are none."""
+    try:
+        return (folder / SUMMARY).stat().st_mtime_ns
+    except OSError:
+        return None
 
 
 def _familiarity(summary: Summary, folder: Path) -> dict[str, Any]:

@@ -197,6 +197,15 @@ class JobStore:
         """The last step of deleting."""
         self._do("DELETE FROM slides WHERE id = ? AND deleted", key)
 
+    def renew(self, slide: Slide) -> Slide:
+        """A finished slide has other results; those of a job that began meanwhile count more."""
+        cells = {key: to_row(slide)[key] for key in ("source", "fingerprint", "mpp_x", "mpp_y", "finished", "facts")}
+        self._do(
+            f"UPDATE slides SET {','.join(f'{key} = ?' for key in cells)} WHERE id = ? AND status = 'done'",  # noqa: S608
+            *cells.values(), slide.id,
+        )  # fmt: skip
+        return slide
+
     def vanished(self, key: str, *, keep: bool) -> None:
         """The results of a finished slide are gone; one that can be segmented again is kept."""
         if not keep:

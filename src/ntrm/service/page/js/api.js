@@ -126,6 +126,9 @@ export function part(id, [x, y], whole, signal) {
 /** Address of something to show or download. */
 export const address = (id, what) => of(id, `/${what}`);
 
+/** Address of a slide's small picture, another one once there are new results. */
+export const picture = ({ id, finished }) => of(id, `/thumbnail.jpg?finished=${encodeURIComponent(finished ?? "")}`);
+
 /** Address of a tile; `query` holds only what differs from the default, so that the browser's cache is hit. */
 export function tileAddress(id, layer, query, level, column, row) {
   const kind = layer === "slide" ? "jpg" : "png";

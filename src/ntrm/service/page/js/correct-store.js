@@ -53,9 +53,9 @@ export class CorrectionStore extends EventTarget {
     return graph === "waiting" || graph === "making" || (this.active.length > 0 && !corrected && !failed);
   }
 
-  /** Whether the results with the corrections are those of the present version. */
+  /** Whether the results with the corrections are those of the present steps: another log may have as many. */
   get isMeasured() {
-    return this.measured?.version === this.version;
+    return this.measured?.revision === this.document?.revision;
   }
 
   async refresh() {
@@ -84,7 +84,7 @@ export class CorrectionStore extends EventTarget {
     if (!next.corrected || this.isMeasured || !this.active.length) return;
     const [summary, graph] = await Promise.all([api.correctedSummary(this.id), api.correctedGraph(this.id)]);
     if (next !== this.document) return;
-    this.measured = { version: next.version, summary, graph };
+    this.measured = { revision: next.revision, summary, graph };
     this.tell(false);
   }
 

@@ -255,7 +255,8 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     if (choice.name && choice.spreads) choice.ask();
     if (!elsewhere || !isOn) return;
     const step = store.document.steps.at(-1);
-    tell(`Corrected elsewhere: step ${step.number}, ${stepWords(step)}.`, true);
+    const done = step ? `Corrected elsewhere: step ${step.number}, ${stepWords(step)}.` : "";
+    tell(done || "The corrections were taken away elsewhere.", true);
   });
 
   return {

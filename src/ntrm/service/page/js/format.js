@@ -21,9 +21,10 @@ export function share(value) {
   return percent > 0 && percent < 1 ? "<1 %" : `${percent.toFixed(0)} %`;
 }
 
-/** A confidence from 0 to 1. */
+/** A confidence from 0 to 1; never rounded up to certainty, as in the report. */
 export function confidence(value) {
-  return value === null || value === undefined ? "–" : value.toFixed(2);
+  if (value === null || value === undefined) return "–";
+  return value >= 0.995 && value < 1 ? ">0.99" : value.toFixed(2);
 }
 
 /** A file size. */

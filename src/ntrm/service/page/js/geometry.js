@@ -20,6 +20,7 @@ export function geometryOf(tiles, summary) {
     mpp: tiles.mpp ?? summary.grid.slide_mpp[0],
     toSlide: [sx, sy],
     layers: tiles.layers,
+    revision: tiles.revision,
   };
 }
 

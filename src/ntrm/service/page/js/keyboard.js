@@ -8,9 +8,10 @@ const typing = (target) =>
 document.addEventListener("keydown", (event) => {
   if (event.altKey || event.defaultPrevented) return;
   if (document.querySelector("dialog[open]") || typing(event.target)) return;
-  // A button that has the focus keeps Enter and Space, a slider its arrows.
+  // A button that has the focus keeps Enter and Space, a box to tick its Space, a slider its arrows.
   if ((event.key === "Enter" || event.key === " ") && event.target.closest?.("button, a, summary, [role=button]"))
     return;
+  if (event.key === " " && event.target.closest?.("input[type=checkbox]")) return;
   if (
     event.key.startsWith("Arrow") &&
     event.target.closest?.("input[type=range], [role=slider], [role=tablist], [role=menu]")

@@ -140,7 +140,7 @@ function drawPicture(picture, slide) {
   const shown = `${slide.id} ${slide.status === "done" ? slide.finished : ""}`;
   if (picture.dataset.of === shown) return;
   picture.dataset.of = shown;
-  const image = h("img", { alt: "", loading: "lazy", decoding: "async", src: api.address(slide.id, "thumbnail.jpg") });
+  const image = h("img", { alt: "", loading: "lazy", decoding: "async", src: api.picture(slide) });
   image.addEventListener("error", () => picture.replaceChildren(icon("slides")));
   picture.replaceChildren(image);
 }

@@ -76,7 +76,9 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, do
     /** With what is read: cancers, words about corrections and about their results, and whether these are there. */
     update(view, { cancers, words, results, isWritten, isOn }) {
       setText(piece, view.piece === null ? `All ${pieces.length} pieces` : `Piece ${view.piece} of ${pieces.length}`);
-      const corrected = words ? [h("span", { class: "chip corrected" }, icon("correct"), words)] : [];
+      const corrected = words
+        ? [h("span", { class: "chip corrected", title: words }, icon("correct"), h("span", { class: "cut" }, words))]
+        : [];
       chips.replaceChildren(...cancerChips({ cancers }), ...corrected, ...warnings);
       main.dataset.version = words ? "corrected" : "network";
       correcting.setAttribute("aria-pressed", String(isOn));

@@ -16,14 +16,17 @@ export function makePaint(view, geometry, store) {
       .sort((a, b) => a - b)
       .join(",");
 
+  /** Which mask tiles are of: with the corrections or without, and of which revision, by which the browser keeps them. */
+  const versionOf = (corrected) =>
+    corrected ? { v: store.version, r: store.document.revision } : { r: geometry.revision };
+
   /** What the tiles of a layer of tissues depend on; only what differs from the default. */
   function query(version) {
-    const parts = new URLSearchParams();
+    const parts = new URLSearchParams(version);
     if (paletteName() === "safe") parts.set("palette", "safe");
     if (view.highlight?.kind === "tissue") parts.set("only", index(view.highlight.name));
     else if (view.highlight) parts.set("only", numbers([view.highlight.a, view.highlight.b]));
     else if (view.hidden.size) parts.set("hide", numbers(view.hidden));
-    if (version) parts.set("v", version);
     return parts.toString().replaceAll("%2C", ",");
   }
 
@@ -33,14 +36,14 @@ export function makePaint(view, geometry, store) {
     const tissue = CLASSES.includes(layer);
     const interfaceOn = view.highlight?.kind === "interface";
     viewer.overlay.setOpacity(interfaceOn && tissue ? Math.min(view.opacity, DIMMED) : view.opacity);
-    const safe = layer === "improvement" && paletteName() === "safe" ? "palette=safe" : "";
+    const safe = layer === "improvement" && paletteName() === "safe" ? "&palette=safe" : "";
     viewer.showOverlay(
       layer === "none" ? null : layer,
-      tissue ? query(layer === "corrected" ? store.version : 0) : safe,
+      tissue ? query(versionOf(layer === "corrected")) : `r=${geometry.revision}${safe}`,
     );
     const drawn = interfaceOn && geometry.layers.includes("interface");
     // Over a layer that is no mask they are those of the version whose numbers are shown.
     const corrected = (tissue ? layer : view.version) === "corrected" && store.active.length;
-    viewer.showInterface(drawn ? [view.highlight.a, view.highlight.b] : null, corrected ? store.version : 0);
+    viewer.showInterface(drawn ? [view.highlight.a, view.highlight.b] : null, versionOf(corrected));
   };
 }

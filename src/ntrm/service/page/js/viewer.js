@@ -59,7 +59,7 @@ export class SlideViewer {
   open() {
     const { id, geometry } = this;
     const slide = geometry.layers.includes("slide");
-    const address = slide ? (...at) => tileAddress(id, "slide", "", ...at) : () => blank();
+    const address = slide ? (...at) => tileAddress(id, "slide", `r=${geometry.revision}`, ...at) : () => blank();
     return new Promise((resolve, reject) => {
       this.osd.addTiledImage({
         ...tiledImage(geometry, slide ? geometry.top : geometry.first, address),
@@ -80,13 +80,13 @@ export class SlideViewer {
     else this.overlay.show(`${layer}?${query}`, (...at) => tileAddress(this.id, layer, query, ...at));
   }
 
-  /** The border of two tissues: the network's, or with a version of the corrections that of the corrected mask. */
-  showInterface(pair, version = 0) {
+  /** The border of two tissues in the mask that `version` names. */
+  showInterface(pair, version) {
     if (!pair) {
       this.mark.show(null);
       return;
     }
-    const query = new URLSearchParams({ a: pair[0], b: pair[1], ...(version ? { v: version } : {}) }).toString();
+    const query = new URLSearchParams({ a: pair[0], b: pair[1], ...version }).toString();
     this.mark.show(`interface?${query}`, (...at) => tileAddress(this.id, "interface", query, ...at));
   }
 

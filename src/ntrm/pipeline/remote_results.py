@@ -105,6 +105,7 @@ class RemoteResults:
         if FAILED in names:
             self._failed.add(slide_id)
         if DONE not in names:
+            self._there.pop(slide_id, None)
             return
         for name in (SOURCE, DONE) if SOURCE in names else (DONE,):
             _write(self.work / STATES / slide_id / name, self._store.read(there / name) or b"")
@@ -116,12 +117,19 @@ class RemoteResults:
 
     def bring(self, slide_id: str) -> None:
         """Bring the state of a slide that is done at the address; one that was not done is looked up again."""
-        state, folder = self.work / STATES / slide_id, self.work / slide_id / HIDDEN
-        if not (state / DONE).is_file():
+        state, folder = self.work / STATES / slide_id, self.work / slide_id
+        # A state that another process looked up may be of results that are no longer there.
+        if slide_id not in self._there or not (state / DONE).is_file():
             self._look_up(slide_id)
-        for name in (SOURCE, DONE):
-            with suppress(FileNotFoundError):
-                (state / name).replace(folder / name)
+        if slide_id in self._there:
+            _empty(folder)
+            for name in (SOURCE, DONE):
+                with suppress(FileNotFoundError):
+                    (state / name).replace(folder / HIDDEN / name)
+        elif not (folder / MASK).is_file():
+            # Of a slide that was done at the address, then refused: no results that are still to be sent.
+            for name in (DONE, SOURCE):
+                (folder / HIDDEN / name).unlink(missing_ok=True)
 
     def deliver(self, slide_id: str) -> None:
         """Send a finished slide, ``done.json`` last; then only its lock stays on this machine."""

@@ -300,6 +300,8 @@ class AppState:
         hidden, folder = self.settings.hidden, self.folder(slide)
         if folder.is_dir():
             folder.rename(hidden / TRASH / f"{slide.id}-{time.time_ns()}")
+            # The tables and the overview must not name it any more either.
+            self.corrected.ask_tables()
         if slide.origin == UPLOAD:
             # Never its source, which may be a file with the same content below a root.
             upload = upload_path(hidden, slide.id)

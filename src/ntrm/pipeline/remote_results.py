@@ -29,7 +29,6 @@ from ntrm.results.paths import (
     table_file,
 )
 from ntrm.results.run_record import Run
-from ntrm.results.slide_state import finished
 from ntrm.results.tables import COLUMNS
 from ntrm.storage.addresses import Address
 from ntrm.storage.object_store import ObjectStore
@@ -171,8 +170,8 @@ class RemoteResults:
         known = set(self._store.names_in(self.address, folders=True))
         return [slide_id for slide_id in slide_ids if slide_id not in known]
 
-    def tabulate(self, run: Run, covariates: Sequence[str], *, report: bool) -> None:
-        """Write the tables and the overview of every slide at the address."""
+    def tabulate(self, run: Run, covariates: Sequence[str], *, report: bool) -> list[str]:
+        """Write the tables and the overview of every slide at the address; returns what was left out, and why."""
         folder = self.work / TABLES
         with holding(self.work / f"{TABLES}.lock", wait=True):
             shutil.rmtree(folder, ignore_errors=True)
@@ -182,11 +181,12 @@ class RemoteResults:
             self._fetch_palette(folder, names)
             before = self._store.read(self.address / RUN)
             (folder / RUN).write_bytes(before or (self.work / RUN).read_bytes())
-            tabulate(folder, run, covariates, report=report)
+            notes = tabulate(folder, run, covariates, report=report)
             made = [*map(table_file, COLUMNS), *([INDEX] if report else [])]
             for name in [*made, *([RUN] if (folder / RUN).read_bytes() != before else [])]:
                 self._store.send(folder / name, self.address / name)
             shutil.rmtree(folder, ignore_errors=True)
+        return notes
 
     def _fetch_row(self, folder: Path, there: Address, *, report: bool) -> None:
         """What the tables and the overview say of a slide."""
@@ -203,7 +203,7 @@ class RemoteResults:
 
     def _fetch_palette(self, folder: Path, names: Sequence[str]) -> None:
         """The overview has the colours of the first mask."""
-        first = next((name for name in names if finished(folder / name) is not None), None)
+        first = next((name for name in names if (folder / name / HIDDEN / DONE).is_file()), None)
         if first is not None:
             self._store.fetch(self.address / first / MASK, folder / first / MASK)
 

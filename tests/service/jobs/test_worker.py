@@ -3,6 +3,7 @@ import json
 import os
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 from bench.hostile import sparse_slide
@@ -225,6 +226,28 @@ def test_progress_is_told_at_most_a_few_times_a_second(tmp_path, store):
     with JobProgress(store, slide, "w", tmp_path, NEVER, 600) as progress:
         assert list(progress.track(range(5000), 5000, "x")) == list(range(5000))
         assert len(calls) <= 2 + (time.monotonic() - begun) / worker.BEAT_SECONDS
+
+
+def test_tables_that_cannot_be_written_stop_no_slide_and_are_tried_again_later(tmp_path, segmenter, monkeypatch):
+    """The clock goes on while it idles."""
+    now, tried, stop = [1000.0], [], threading.Event()
+
+    class Wake(threading.Event):
+        def wait(self, timeout=None):
+            now[0] += timeout
+            return False
+
+    def tabulate():
+        tried.append(now[0])
+        if len(tried) < 3:
+            raise RefusedError("run.json was changed")
+        stop.set()
+
+    monkeypatch.setattr(worker.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(segmenter, "tabulate", tabulate)
+    worker._work(settings_of(tmp_path / "out", "bundled"), segmenter, "w", stop, Wake())
+    assert len(tried) == 3
+    assert all(later - sooner > worker.TABLE_SECONDS for sooner, later in pairwise(tried))
 
 
 def test_only_files_of_this_attempt_count(tmp_path):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import signal
 import sqlite3
@@ -41,6 +42,7 @@ from ntrm.wsi.inputs import SlideInput
 from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.readers.reader import Pixels, SlideReader
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 BEAT_SECONDS = 0.5
 """Between two reports of the progress."""
@@ -216,7 +218,7 @@ def _work(
     settings: ServiceSettings, segmenter: Segmenter, name: str, stop: threading.Event, wake: threading.Event
 ) -> None:
     store = JobStore(settings.hidden / DATABASE)
-    tabulated, behind = 0.0, True
+    tabulated, behind, failed = 0.0, True, False
     try:
         while not stop.is_set():
             wake.clear()
@@ -228,13 +230,23 @@ def _work(
             if slide is not None:
                 run_job(store, segmenter, slide, name, stop, settings.limits.slide_seconds)
                 behind = True
-            if behind and (slide is None or time.monotonic() - tabulated > TABLE_SECONDS):
-                segmenter.tabulate()
-                tabulated, behind = time.monotonic(), False
+            if behind and ((slide is None and not failed) or time.monotonic() - tabulated > TABLE_SECONDS):
+                behind = failed = not _tabulate(segmenter)
+                tabulated = time.monotonic()
             if slide is None:
                 wake.wait(IDLE_SECONDS)
     finally:
         store.close()
+
+
+def _tabulate(segmenter: Segmenter) -> bool:
+    """Whether the tables could be written; slides are segmented all the same."""
+    try:
+        segmenter.tabulate()
+    except NtrmError as error:
+        _log.warning("the tables could not be written: %s; got %s", error.what, error.got)
+        return False
+    return True
 
 
 def run_job(

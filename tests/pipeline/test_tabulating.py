@@ -51,10 +51,8 @@ def test_a_damaged_record_is_one_slides_failure(tmp_path, slides):
     assert run(tmp_path / "in" / "a.tif", out).exit_code == 0
     (a, status), (b, failed) = rows_of(out, "slide_id", "status")
     assert (a, status, b, failed) == ("a", "done", "b", "failed")
-    reason = rows_of(out, "reason")[1][0]
-    assert reason == (
-        "b: cannot read .ntrm/done.json; delete b/.ntrm/done.json, and run the same ntrm segment again"
-    )
+    told = "b: cannot read .ntrm/done.json; delete b/.ntrm/done.json, and run the same ntrm segment again"
+    assert rows_of(out, "reason") == [("",), (told,)]
     record.unlink()
     run(tmp_path / "in", out)
     assert json.loads(record.read_bytes())["plan"] == json.loads(sound)["plan"]

@@ -127,6 +127,19 @@ def test_tables_and_overview_say_nothing_of_a_deleted_slide(tmp_path, model, res
         wait_for("empty tables", lambda: not told("b"))
 
 
+def test_another_file_in_the_place_of_an_original_is_not_shown_under_the_mask(tmp_path, model, results, random):
+    path, _ = results
+    with serving(settings_of(tmp_path / "out", model, roots=(path.parent,))) as client:
+        tile = f"/v1/slides/{only_slide(client)['id']}/tiles/slide/0/0_0.jpg"
+        assert client.get(tile).status_code == 200
+        sound = path.read_bytes()
+        path.write_bytes(slide_bytes(random))
+        answer = client.get(tile)
+        assert (answer.status_code, answer.json()["error"]["hint"]) == (404, "put it back")
+        path.write_bytes(sound)
+        assert client.get(tile).status_code == 200
+
+
 def test_a_full_disk_can_be_emptied_with_the_reserve(tmp_path, model, random, monkeypatch):
     with serving(settings_of(tmp_path / "out", model)) as client:
         key = uploaded(client, random)

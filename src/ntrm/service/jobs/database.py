@@ -252,14 +252,16 @@ class JobStore:
         *,
         error: NtrmError | None = None,
         facts: dict[str, Any] | None = None,
+        fingerprint: str | None = None,
     ) -> None:
-        """The end of a job."""
+        """The end of a job; ``fingerprint`` is of the file that was segmented."""
         document = None if error is None else document_of(error)["error"]
         self._do(
             "UPDATE slides SET status = ?, finished = ?, error = ?, facts = coalesce(?, facts), stage = '', "
-            "worker = NULL, cancel = NULL, progress = iif(? = 'done', 1, progress) "
+            "fingerprint = coalesce(?, fingerprint), worker = NULL, cancel = NULL, "
+            "progress = iif(? = 'done', 1, progress) "
             "WHERE id = ? AND worker = ? AND status = 'running'",
-            status, time.time(), as_json(document), as_json(facts), status, key, worker,
+            status, time.time(), as_json(document), as_json(facts), fingerprint, status, key, worker,
         )  # fmt: skip
 
     def release(self, key: str, worker: str) -> None:

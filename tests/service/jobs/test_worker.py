@@ -69,6 +69,15 @@ def test_a_cancelled_job_ends_and_goes_on_later(tmp_path, store, segmenter, rand
     assert run(store, segmenter).status == DONE
 
 
+def test_the_fingerprint_of_a_finished_slide_is_of_the_file_that_was_segmented(tmp_path, store, segmenter, random):
+    slide = add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
+    assert slide.fingerprint is None
+    write_slide(tmp_path / "a.tif", paint(random))
+    done = run(store, segmenter)
+    plan = json.loads((tmp_path / "out" / "a" / ".ntrm" / "done.json").read_bytes())["plan"]
+    assert (done.status, done.fingerprint) == (DONE, plan["source"])
+
+
 def test_a_slide_is_not_read_any_further_once_it_is_cancelled(tmp_path, store, segmenter, random, monkeypatch):
     reads = []
 

@@ -25,7 +25,7 @@ from typing import Any, Self, TypeVar
 from ntrm.core.errors import DataError, NtrmError, RefusedError
 from ntrm.core.io import holding, write_text
 from ntrm.core.mpp import Resolution
-from ntrm.models.folders import CONFIG, locate
+from ntrm.models.folders import CONFIG, SilentHubError, locate
 from ntrm.pipeline.correcting import make_region_graph, open_mask, same_model
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter, reason_of
@@ -38,7 +38,7 @@ from ntrm.service.jobs.adoption import facts_of
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.graph_jobs import MAKING, GraphJob, GraphJobs
 from ntrm.service.jobs.slide_record import CANCELLED, DONE, FAILED, QUEUED, Slide, new_id
-from ntrm.wsi.inputs import SlideInput
+from ntrm.wsi.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.readers.reader import Pixels, SlideReader
 
@@ -201,7 +201,7 @@ def main() -> int:
         try:
             segmenter = open_segmenter(settings)
         except NtrmError as error:
-            _say({"refused": document_of(error)["error"]})
+            _say({"refused": document_of(error)["error"], "passing": isinstance(error, SilentHubError)})
             return error.exit_code
         if segmenter.run.options["device"] == "cpu":
             # The page comes first: whoever views slides must not wait for the next one.
@@ -255,12 +255,14 @@ def run_job(
     """Segment one queued slide; an interrupted one is resumed."""
     folder = segmenter.out / slide.slide_id
     try:
+        # It may be another file by now than when it was queued.
+        fingerprint = None if slide.source is None else source_fingerprint(slide.source)
         with JobProgress(store, slide, worker, folder, stop, seconds) as progress:
             outcome = _segment(segmenter, slide, progress)
         if outcome.status not in ("done", "kept"):
             code = "refused" if outcome.refused else "unreadable"
             raise ProblemError(422, code, "the slide could not be segmented", got=outcome.reason)
-        store.finish(slide.id, worker, DONE, facts=facts_of(folder))
+        store.finish(slide.id, worker, DONE, facts=facts_of(folder), fingerprint=fingerprint)
     except JobEnd as end:
         if end.status == QUEUED:
             store.release(slide.id, worker)

@@ -21,7 +21,9 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.processes import module_environment
 from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline.batch import segment_slides
+from ntrm.pipeline.transfer import Storage
 from ntrm.results.paths import SOURCE
+from ntrm.storage.addresses import Address
 from ntrm.storage.object_store import ObjectStore
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -104,6 +106,23 @@ def test_a_slide_that_was_replaced_is_refused_and_other_options_do_not_mix(bucke
     assert statuses(run(slides, out)) == ["kept", "kept"]
     assert "out/a/.ntrm/failed.json" not in bucket.keys("out/a")
     assert "failed" not in bucket.get("out/slides.csv").decode()
+
+
+@pytest.mark.parametrize("looked_up", [False, True])
+def test_a_slide_deleted_at_the_address_is_made_anew_whatever_was_known_of_it(bucket, slides, tmp_path, looked_up):  # noqa: F811
+    out = f"s3://{bucket.name}/out"
+    run(slides, out)
+    before = downloaded(bucket, tmp_path)
+    if looked_up:  # by a process that was killed before it came to the slides
+        Storage(out=Address.parse(out)).results().look_up(["a", "b"])
+    else:
+        refused = run(slides, out, mpp=3.0)
+        assert statuses(refused) == ["failed", "failed"]
+        assert "or delete a" in refused.slides[0].reason
+    for key in bucket.keys("out/a"):
+        bucket.delete(key)
+    assert statuses(run(slides, out)) == ["done", "kept"]
+    assert downloaded(bucket, tmp_path, "again") == before
 
 
 def test_an_address_of_something_else_is_left_alone(bucket, slides):  # noqa: F811

@@ -30,6 +30,10 @@ MOST_CONFIG_BYTES = 1_000_000
 """A config is a page of text; anything larger is not one."""
 
 
+class SilentHubError(RefusedError):
+    """The hub does not answer now: later it may."""
+
+
 def locate(source: str | Path, revision: str | None = None) -> Path:
     """Folder of a model: a local one, the bundled one, or a download from the hub.
 
@@ -51,7 +55,7 @@ def locate(source: str | Path, revision: str | None = None) -> Path:
         return Path(snapshot_download(str(source), revision=revision, allow_patterns=wanted, **only))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         if silent:
-            raise RefusedError(
+            raise SilentHubError(
                 f"no folder {source} here, and the hub does not answer",
                 got=f"nothing from {endpoint} in {SILENCE_S:g} s, and no copy of an earlier download",
                 expected="an answer, however slow the download is then",

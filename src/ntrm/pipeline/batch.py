@@ -153,15 +153,16 @@ def _storage(out: str | Path, key: str | Path | None, cache: str | Path | None, 
 def _tabulate(
     transfer: FileTransfer, folder: Path, run: Run, covariates: Sequence[str], of_all: Sequence[str], *, report: bool
 ) -> list[str]:
-    """Write the tables; at an address only the last of several shards does, since it costs a look at every slide."""
+    """Write the tables, and say what is not in them.
+
+    At an address only the last of several shards writes them, since it costs a look at every slide.
+    """
     if transfer.results is None:
-        tabulate(folder, run, covariates, report=report)
-        return []
+        return tabulate(folder, run, covariates, report=report)
     missing = transfer.results.missing(of_all)
     if missing:
         return [f"no tables yet: {len(missing)} of {len(of_all)} slides are left to other shards"]
-    transfer.results.tabulate(run, covariates, report=report)
-    return []
+    return transfer.results.tabulate(run, covariates, report=report)
 
 
 def _chosen(options: Options | None, choices: Mapping[str, Any]) -> Options:

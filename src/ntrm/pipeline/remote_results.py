@@ -29,7 +29,6 @@ from ntrm.results.paths import (
     table_file,
 )
 from ntrm.results.run_record import Run
-from ntrm.results.slide_state import finished
 from ntrm.results.tables import COLUMNS
 from ntrm.storage.addresses import Address
 from ntrm.storage.object_store import ObjectStore
@@ -105,6 +104,7 @@ class RemoteResults:
         if FAILED in names:
             self._failed.add(slide_id)
         if DONE not in names:
+            self._there.pop(slide_id, None)
             return
         for name in (SOURCE, DONE) if SOURCE in names else (DONE,):
             _write(self.work / STATES / slide_id / name, self._store.read(there / name) or b"")
@@ -116,12 +116,19 @@ class RemoteResults:
 
     def bring(self, slide_id: str) -> None:
         """Bring the state of a slide that is done at the address; one that was not done is looked up again."""
-        state, folder = self.work / STATES / slide_id, self.work / slide_id / HIDDEN
-        if not (state / DONE).is_file():
+        state, folder = self.work / STATES / slide_id, self.work / slide_id
+        # A state that another process looked up may be of results that are no longer there.
+        if slide_id not in self._there or not (state / DONE).is_file():
             self._look_up(slide_id)
-        for name in (SOURCE, DONE):
-            with suppress(FileNotFoundError):
-                (state / name).replace(folder / name)
+        if slide_id in self._there:
+            _empty(folder)
+            for name in (SOURCE, DONE):
+                with suppress(FileNotFoundError):
+                    (state / name).replace(folder / HIDDEN / name)
+        elif not (folder / MASK).is_file():
+            # Of a slide that was done at the address, then refused: no results that are still to be sent.
+            for name in (DONE, SOURCE):
+                (folder / HIDDEN / name).unlink(missing_ok=True)
 
     def deliver(self, slide_id: str) -> None:
         """Send a finished slide, ``done.json`` last; then only its lock stays on this machine."""
@@ -163,8 +170,8 @@ class RemoteResults:
         known = set(self._store.names_in(self.address, folders=True))
         return [slide_id for slide_id in slide_ids if slide_id not in known]
 
-    def tabulate(self, run: Run, covariates: Sequence[str], *, report: bool) -> None:
-        """Write the tables and the overview of every slide at the address."""
+    def tabulate(self, run: Run, covariates: Sequence[str], *, report: bool) -> list[str]:
+        """Write the tables and the overview of every slide at the address; returns what was left out, and why."""
         folder = self.work / TABLES
         with holding(self.work / f"{TABLES}.lock", wait=True):
             shutil.rmtree(folder, ignore_errors=True)
@@ -174,11 +181,12 @@ class RemoteResults:
             self._fetch_palette(folder, names)
             before = self._store.read(self.address / RUN)
             (folder / RUN).write_bytes(before or (self.work / RUN).read_bytes())
-            tabulate(folder, run, covariates, report=report)
+            notes = tabulate(folder, run, covariates, report=report)
             made = [*map(table_file, COLUMNS), *([INDEX] if report else [])]
             for name in [*made, *([RUN] if (folder / RUN).read_bytes() != before else [])]:
                 self._store.send(folder / name, self.address / name)
             shutil.rmtree(folder, ignore_errors=True)
+        return notes
 
     def _fetch_row(self, folder: Path, there: Address, *, report: bool) -> None:
         """What the tables and the overview say of a slide."""
@@ -195,7 +203,7 @@ class RemoteResults:
 
     def _fetch_palette(self, folder: Path, names: Sequence[str]) -> None:
         """The overview has the colours of the first mask."""
-        first = next((name for name in names if finished(folder / name) is not None), None)
+        first = next((name for name in names if (folder / name / HIDDEN / DONE).is_file()), None)
         if first is not None:
             self._store.fetch(self.address / first / MASK, folder / first / MASK)
 

@@ -137,8 +137,10 @@ def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> No
     """Check that a finished slide is the one that is asked for, and take over what a table now says of it."""
     _check_same(before.plan, plan)
     check_objects(folder, slide, plan.slide_id)
-    if before.covariates != slide.covariates:
-        remember(folder, replace(before, covariates=slide.covariates))
+    # An input without a table says nothing of what an earlier table said.
+    covariates = {**before.covariates, **slide.covariates}
+    if before.covariates != covariates:
+        remember(folder, replace(before, covariates=covariates))
     forget_failure(folder)
     drop(folder / HIDDEN / BANDS)
 

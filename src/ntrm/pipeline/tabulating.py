@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from ntrm.core.errors import RefusedError
+from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import holding
 from ntrm.results.documents import read_summary
 from ntrm.results.paths import CORRECTED, INDEX, RUN_LOCK, SUMMARY, TABLES_LOCK
@@ -15,32 +15,47 @@ from ntrm.results.slide_state import Row, SlideState, Tables, remembered
 from ntrm.results.tables import corrected_cells, write_tables
 
 
-def tabulate(out: Path, run: Run, covariates: Sequence[str], *, report: bool = True) -> None:
+def tabulate(out: Path, run: Run, covariates: Sequence[str], *, report: bool = True) -> list[str]:
     """The tables and the overview of every slide in the folder, also of those that other processes segmented.
 
     Of many processes that end at the same time, one works and one waits for it. What the others have done is there
-    before the waiting one begins, so that they leave it to that one.
+    before the waiting one begins, so that they leave it to that one. Returns what was left out, and why.
     """
     with ExitStack() as next_one:
         try:
             next_one.enter_context(holding(out / TABLES_LOCK))
         except RefusedError:
-            return
+            return []
         with holding(out / RUN_LOCK, wait=True):
             # From here on, whoever comes has slides that may not be seen any more.
             next_one.close()
-            _write(out, run, covariates, report=report)
+            return _write(out, run, covariates, report=report)
 
 
-def _write(out: Path, run: Run, covariates: Sequence[str], *, report: bool) -> None:
+def _write(out: Path, run: Run, covariates: Sequence[str], *, report: bool) -> list[str]:
     from ntrm.report.slide_overview import write_overview
 
-    every = claim(out, run, covariates)
-    folders = sorted(path for path in out.iterdir() if path.is_dir() and not path.name.startswith("."))
-    states = [(folder, state) for folder in folders if (state := remembered(folder)) is not None]
-    write_tables(out, [_rows(folder, state, run.cells()) for folder, state in states], every)
+    every, notes, rows = claim(out, run, covariates), [], []
+    for folder in sorted(path for path in out.iterdir() if path.is_dir() and not path.name.startswith(".")):
+        state = _state(folder)
+        if state is not None and state.row["slide_id"] != folder.name:
+            # Counted twice, it would be in every statistic twice.
+            notes.append(f"left out of the tables: {folder.name}, a copy of the results of {state.row['slide_id']}")
+        elif state is not None:
+            rows.append(_rows(folder, state, run.cells(), notes))
+    write_tables(out, rows, every)
     if report:
         write_overview(out)
+    return notes
+
+
+def _state(folder: Path) -> SlideState | None:
+    """What the folder keeps of its slide; a damaged record is this slide's failure, and no other's."""
+    try:
+        return remembered(folder)
+    except DataError as error:
+        row = {"slide_id": folder.name, "status": "failed", "reason": f"{error.what}; {error.hint}"}
+        return SlideState(None, {}, {"slides": (row,)})
 
 
 def tabulate_again(out: Path) -> None:
@@ -49,10 +64,14 @@ def tabulate_again(out: Path) -> None:
     tabulate(out, run, run.covariates, report=(out / INDEX).is_file())
 
 
-def _rows(folder: Path, state: SlideState, foot: Row) -> Tables:
+def _rows(folder: Path, state: SlideState, foot: Row, notes: list[str]) -> Tables:
     """The rows of a slide, with what its corrected version says, if there is one."""
     corrected = folder / CORRECTED
     if not (corrected / SUMMARY).is_file():
         return state.with_foot(foot)
-    cells = corrected_cells(read_summary(corrected))
+    try:
+        cells = corrected_cells(read_summary(corrected))
+    except DataError as error:
+        notes.append(f"left out of the tables: the corrected version of {folder.name}; {error.what}")
+        return state.with_foot(foot)
     return state.with_foot(foot, {**state.tables, "slides": ({**state.row, **cells},)})

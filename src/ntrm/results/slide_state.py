@@ -14,7 +14,6 @@ from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import holding, remove_partials, whole_file, write_json
-from ntrm.results.documents import AGAIN
 from ntrm.results.paths import DONE, FAILED, HIDDEN, LOCK
 from ntrm.results.typed_json import DAMAGES, read_as
 
@@ -135,16 +134,19 @@ def finished(folder: Path) -> SlideState | None:
 
 
 def _read(path: Path, missing: Mapping[str, Any]) -> SlideState | None:
+    folder, name = path.parents[1].name, f"{path.parent.name}/{path.name}"
+    # Not the slide's folder: what a person corrected lies there, too.
+    hint = f"delete {folder}/{name}, and run the same ntrm segment again"
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}", got=error, hint=AGAIN) from error
+        raise DataError(f"{folder}: cannot read {name}", got=error, hint=hint) from error
     try:
         state: SlideState = read_as(SlideState, {**missing, **document})
         if not state.tables["slides"]:
             raise ValueError("no row of the table slides")
     except DAMAGES as error:
-        raise DataError(f"{path} is no record of a slide", got=error, hint=AGAIN) from error
+        raise DataError(f"{folder}: {name} is no record of a slide", got=error, hint=hint) from error
     return state

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -215,7 +216,9 @@ def _is_plain(name: str) -> bool:
 
 
 def _remote_file(name: str, info: Mapping[str, Any]) -> RemoteFile:
-    version = next((str(info[key]) for key in VERSIONS if info.get(key)), "")
+    mark = next((info[key] for key in VERSIONS if info.get(key)), "")
+    # A listing may give a time as a number where a look at the single object gives a date.
+    version = str(mark.timestamp() if isinstance(mark, datetime) else mark)
     return RemoteFile(name, int(info.get("size") or 0), version.strip('"'))
 
 

@@ -1,14 +1,22 @@
+import re
 import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.evaluation.small import ByColour
+from tests.helpers import wait_for
+from tests.pipeline.small import write_slide
 from tests.service.core.test_disk import full_database
 from tests.service.small import only_slide, serving, settings_of, slide_bytes, upload
 
+from ntrm.pipeline.batch import segment_slides
+from ntrm.results.paths import table_file
+from ntrm.results.tables import COLUMNS
 from ntrm.service.core.disk import RESERVE_BYTES
 from ntrm.service.core.settings import AUDIT, DATABASE, LOST, RESERVE, UPLOADS
+from ntrm.service.corrections import writer
 from ntrm.service.jobs.slide_record import DONE, UPLOAD, Slide
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -95,6 +103,41 @@ def test_deleting_an_upload_spares_an_original_found_below_a_root(tmp_path, mode
         client.app_state.delete(client.app_state.store.add(slide))
         assert client.get("/v1/slides").json() == {"slides": []}
     assert original.is_file()
+
+
+def test_tables_and_overview_say_nothing_of_a_deleted_slide(tmp_path, model, results, monkeypatch):
+    monkeypatch.setattr(writer, "TABLE_SECONDS", 0.0)
+    path, mask = results
+    write_slide(path.parent / "b.tif", mask)
+    run = {"model": ByColour(), "device": "cpu", "batch": 2}
+    segment_slides(path.parent, out=tmp_path / "out", maps=True, tissue_mask=False, **run)
+    files = [tmp_path / "out" / name for name in (*map(table_file, COLUMNS), "index.html")]
+
+    def told(slide_id):
+        return [file.name for file in files if re.search(rf"^{slide_id},|href=\"{slide_id}/", file.read_text(), re.M)]
+
+    assert len(told("a")) == len(told("b")) == len(files)
+    with serving(settings_of(tmp_path / "out", model)) as client:
+        ids = {slide["slide_id"]: slide["id"] for slide in client.get("/v1/slides").json()["slides"]}
+        assert client.delete(f"/v1/slides/{ids['a']}").status_code == 204
+        wait_for("tables without it", lambda: not told("a"))
+        assert len(told("b")) == len(files)
+        # The last one, too.
+        assert client.delete(f"/v1/slides/{ids['b']}").status_code == 204
+        wait_for("empty tables", lambda: not told("b"))
+
+
+def test_another_file_in_the_place_of_an_original_is_not_shown_under_the_mask(tmp_path, model, results, random):
+    path, _ = results
+    with serving(settings_of(tmp_path / "out", model, roots=(path.parent,))) as client:
+        tile = f"/v1/slides/{only_slide(client)['id']}/tiles/slide/0/0_0.jpg"
+        assert client.get(tile).status_code == 200
+        sound = path.read_bytes()
+        path.write_bytes(slide_bytes(random))
+        answer = client.get(tile)
+        assert (answer.status_code, answer.json()["error"]["hint"]) == (404, "put it back")
+        path.write_bytes(sound)
+        assert client.get(tile).status_code == 200
 
 
 def test_a_full_disk_can_be_emptied_with_the_reserve(tmp_path, model, random, monkeypatch):

@@ -1,5 +1,6 @@
 """Workers that do not hear are ended in time, at nobody else's cost."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -21,13 +22,13 @@ def settings(tmp_path):
 
 
 @contextmanager
-def supervised(settings, store, monkeypatch, chores=lambda: None):
-    """A supervisor whose workers hear nothing; gives those that were started."""
+def supervised(settings, store, monkeypatch, chores=lambda: None, first=DEAF):
+    """A supervisor whose workers hear nothing, the first of which runs ``first``; gives those that were started."""
     started = []
 
     def start(_):
-        pipe = subprocess.PIPE
-        started.append(subprocess.Popen([sys.executable, "-S", "-c", DEAF], stdin=pipe, stdout=pipe))
+        pipe, code = subprocess.PIPE, DEAF if started else first
+        started.append(subprocess.Popen([sys.executable, "-S", "-c", code], stdin=pipe, stdout=pipe))
         return started[-1]
 
     monkeypatch.setattr(supervisor, "start_worker", start)
@@ -76,6 +77,24 @@ def test_a_region_graph_that_nobody_wants_any_more_ends_with_its_deaf_worker(set
         store.graphs.drop(slide)
         wait_for("the end of the job", lambda: store.graphs.get(slide) is None)
         wait_for("the next worker", lambda: len(started) == 2)
+
+
+@pytest.mark.parametrize("passing", [True, False])
+def test_a_worker_that_a_silent_hub_refused_is_started_again_and_no_other(settings, store, monkeypatch, passing):
+    monkeypatch.setattr(supervisor, "BACK_OFF", (0.01, 0.01))
+    refusal = {"refused": {"what": "the hub does not answer", "got": "nothing"}, "passing": passing}
+    turns = threading.Semaphore(0)
+    first = f"print({json.dumps(json.dumps(refusal))})"
+    with supervised(settings, store, monkeypatch, turns.release, first) as (made, started):
+        wait_for("the refusal", lambda: made.refusal is not None or len(started) > 1)
+        if passing:
+            wait_for("the next worker", lambda: made.state == "ready")
+            assert made.refusal is None
+        else:
+            started[0].wait()
+            for _ in range(20):  # ticks, in which another one would have been started
+                assert turns.acquire(timeout=60)
+            assert (made.state, len(started)) == ("refused", 1)
 
 
 def test_a_slide_far_beyond_its_time_is_its_workers_fault(settings, store, monkeypatch):

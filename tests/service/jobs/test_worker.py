@@ -3,6 +3,7 @@ import json
 import os
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 from bench.hostile import sparse_slide
@@ -66,6 +67,15 @@ def test_a_cancelled_job_ends_and_goes_on_later(tmp_path, store, segmenter, rand
     monkeypatch.undo()
     store.retry(slide.id, None, 5)
     assert run(store, segmenter).status == DONE
+
+
+def test_the_fingerprint_of_a_finished_slide_is_of_the_file_that_was_segmented(tmp_path, store, segmenter, random):
+    slide = add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
+    assert slide.fingerprint is None
+    write_slide(tmp_path / "a.tif", paint(random))
+    done = run(store, segmenter)
+    plan = json.loads((tmp_path / "out" / "a" / ".ntrm" / "done.json").read_bytes())["plan"]
+    assert (done.status, done.fingerprint) == (DONE, plan["source"])
 
 
 def test_a_slide_is_not_read_any_further_once_it_is_cancelled(tmp_path, store, segmenter, random, monkeypatch):
@@ -225,6 +235,28 @@ def test_progress_is_told_at_most_a_few_times_a_second(tmp_path, store):
     with JobProgress(store, slide, "w", tmp_path, NEVER, 600) as progress:
         assert list(progress.track(range(5000), 5000, "x")) == list(range(5000))
         assert len(calls) <= 2 + (time.monotonic() - begun) / worker.BEAT_SECONDS
+
+
+def test_tables_that_cannot_be_written_stop_no_slide_and_are_tried_again_later(tmp_path, segmenter, monkeypatch):
+    """The clock goes on while it idles."""
+    now, tried, stop = [1000.0], [], threading.Event()
+
+    class Wake(threading.Event):
+        def wait(self, timeout=None):
+            now[0] += timeout
+            return False
+
+    def tabulate():
+        tried.append(now[0])
+        if len(tried) < 3:
+            raise RefusedError("run.json was changed")
+        stop.set()
+
+    monkeypatch.setattr(worker.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(segmenter, "tabulate", tabulate)
+    worker._work(settings_of(tmp_path / "out", "bundled"), segmenter, "w", stop, Wake())
+    assert len(tried) == 3
+    assert all(later - sooner > worker.TABLE_SECONDS for sooner, later in pairwise(tried))
 
 
 def test_only_files_of_this_attempt_count(tmp_path):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +54,7 @@ from ntrm.service.tiles.geometry import DeepZoom
 from ntrm.service.tiles.mask_tiles import FILES, MaskGrid, MaskLayers
 from ntrm.service.tiles.region_finder import RegionFinder
 from ntrm.service.tiles.slide_tiles import Readers, SlideTiles
+from ntrm.wsi.inputs import source_fingerprint
 from ntrm.wsi.isolated import Limits
 from ntrm.wsi.readers.reader import ArrayCache
 
@@ -66,6 +67,8 @@ SEARCH_SECONDS = 5.0
 OPEN_RESULTS = 32
 HEAVY = 2
 """Previews of corrections at a time."""
+FINGERPRINTS = 4096
+"""Of originals, kept: each is two reads of the file."""
 DAY = 86_400.0
 
 
@@ -208,7 +211,10 @@ class AppState:
             status = slide.source.stat()
         except OSError:
             raise missing("the original of this slide is not there any more", "put it back") from None
-        return slide.source, (slide.id, status.st_mtime_ns, status.st_size)
+        file = status.st_mtime_ns, status.st_size
+        if slide.status == DONE and slide.fingerprint not in (None, _fingerprint(slide.source, *file)):
+            raise missing("the original of this slide was replaced by another file", "put it back")
+        return slide.source, (slide.id, *file)
 
     @contextmanager
     def slide_tiles(self, slide: Slide) -> Iterator[SlideTiles]:
@@ -312,6 +318,8 @@ class AppState:
         hidden, folder = self.settings.hidden, self.folder(slide)
         if folder.is_dir():
             folder.rename(hidden / TRASH / f"{slide.id}-{time.time_ns()}")
+            # The tables and the overview must not name it any more either.
+            self.corrected.ask_tables()
         if slide.origin == UPLOAD:
             # Never its source, which may be a file with the same content below a root.
             upload = upload_path(hidden, slide.id)
@@ -381,6 +389,12 @@ class AppState:
                     self.delete(slide)
                 except NtrmError:
                     continue
+
+
+@lru_cache(FINGERPRINTS)
+def _fingerprint(path: Path, _changed: int, _size: int) -> str | None:
+    """Of the file as it is now; it is read again when it has changed."""
+    return source_fingerprint(path)
 
 
 def _no_results() -> NtrmError:

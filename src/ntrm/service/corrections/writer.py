@@ -3,7 +3,7 @@
 The log is on disk before anybody is told that a step was taken; these files follow from it. So the process may be
 killed at any moment: what it leaves undone is made at the next start, or when somebody asks for the slide. Run as a
 module, this is that process: the first line of its input names the folder, and the end of the input ends it. Tables of
-all slides follow once nobody has corrected anything for a while.
+all slides follow once nobody has corrected or deleted anything for a while.
 """
 
 from __future__ import annotations
@@ -79,6 +79,13 @@ class CorrectedWriter:
             due = time.monotonic() + REST_SECONDS
             self._due[folder] = max(due, self._failed.get(folder, (0.0, ""))[0]) if again else due
             self._changed.notify_all()
+
+    def ask_tables(self) -> None:
+        """Write the tables of all slides anew, a moment after the last time that this was asked."""
+        with self._changed:
+            if (self._out / RUN).is_file():
+                self._due[self._out] = time.monotonic() + TABLE_SECONDS
+                self._changed.notify_all()
 
     def failure(self, folder: Path) -> str | None:
         """Why the files of a slide could not be made the last time."""

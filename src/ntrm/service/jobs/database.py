@@ -1,7 +1,7 @@
 """Slides and their jobs in SQLite: whatever is killed, the next start finds every one where it was.
 
-queued → running → done or failed; queued or running → cancelled; failed or cancelled → queued again. Every statement is
-a transaction of its own, so that several processes can use the database.
+queued → running → done or failed; queued or running → cancelled; failed or cancelled → queued again. Almost every
+statement is a transaction of its own, so that several processes can use the database.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,21 +120,34 @@ class JobStore:
 
     # Requests
 
-    def add(self, slide: Slide, most_queued: int | None = None) -> Slide:
-        """Add a new slide; refuses one too many, and a name that is taken."""
-        cells = to_row(slide)
-        most = most_queued if slide.status == QUEUED else None
+    def add(self, slide: Slide, most_queued: int | None = None, replaced: Sequence[str] = ()) -> Slide:
+        """Add a new slide, and delete those that failed and that it replaces; refuses one too many and a taken name."""
         try:
-            added = self._do(
-                f"INSERT INTO slides ({','.join(cells)}) SELECT {','.join('?' * len(cells))} "  # noqa: S608
-                "WHERE ? IS NULL OR (SELECT count(*) FROM slides WHERE status = 'queued') < ? RETURNING id",
-                *cells.values(), most, most,
-            )  # fmt: skip
+            added = self._insert(to_row(slide), most_queued if slide.status == QUEUED else None, replaced)
         except sqlite3.IntegrityError as error:
             raise conflict("the name is taken", got=slide.slide_id, hint="choose another slide_id") from error
-        if most is not None and not added:
-            raise _queue_full(len(self.waiting()), most)
+        if most_queued is not None and not added:
+            raise _queue_full(len(self.waiting()), most_queued)
         return slide
+
+    def _insert(self, cells: dict[str, Any], most: int | None, replaced: Sequence[str]) -> bool:
+        # All or nothing: where the new one is refused, those that it would have replaced stay.
+        with self._lock, self._connection as one:
+            one.execute("BEGIN IMMEDIATE")
+            for key in replaced:
+                # Their name is free at once: the new slide may have it, and its results.
+                one.execute(
+                    "UPDATE slides SET deleted = 1, slide_id = id WHERE id = ? AND status = 'failed' AND NOT deleted",
+                    (key,),
+                )
+            added = one.execute(
+                f"INSERT INTO slides ({','.join(cells)}) SELECT {','.join('?' * len(cells))} "  # noqa: S608
+                "WHERE ? IS NULL OR (SELECT count(*) FROM slides WHERE status = 'queued') < ? RETURNING id",
+                (*cells.values(), most, most),
+            ).fetchall()
+            if not added:
+                one.rollback()
+        return bool(added)
 
     def check_room(self, most_queued: int) -> None:
         """Refuse where the queue is full."""
@@ -248,14 +261,16 @@ class JobStore:
         *,
         error: NtrmError | None = None,
         facts: dict[str, Any] | None = None,
+        fingerprint: str | None = None,
     ) -> None:
-        """The end of a job."""
+        """The end of a job; ``fingerprint`` is of the file that was segmented."""
         document = None if error is None else document_of(error)["error"]
         self._do(
             "UPDATE slides SET status = ?, finished = ?, error = ?, facts = coalesce(?, facts), stage = '', "
-            "worker = NULL, cancel = NULL, progress = iif(? = 'done', 1, progress) "
+            "fingerprint = coalesce(?, fingerprint), worker = NULL, cancel = NULL, "
+            "progress = iif(? = 'done', 1, progress) "
             "WHERE id = ? AND worker = ? AND status = 'running'",
-            status, time.time(), as_json(document), as_json(facts), status, key, worker,
+            status, time.time(), as_json(document), as_json(facts), fingerprint, status, key, worker,
         )  # fmt: skip
 
     def release(self, key: str, worker: str) -> None:

@@ -67,6 +67,8 @@ class Supervisor:
         ]
         self.refusal: dict[str, Any] | None = None
         """Why no worker can run: the model does not load, or the folder holds another model's results."""
+        self._passing = False
+        """Whether a later start may help against the refusal."""
         self._ready = False
 
     @property
@@ -148,7 +150,7 @@ class Supervisor:
             slot.wait = low if now - slot.started > STEADY_SECONDS else min(high, max(low, 2 * slot.wait))
             slot.not_before = now + slot.wait
             self._leave(slot, process, blame=True)
-        if now >= slot.not_before and self.refusal is None:
+        if now >= slot.not_before and (self.refusal is None or self._passing):
             self._begin(slot)
 
     def _leave(self, slot: _Slot, process: subprocess.Popen[bytes], *, blame: bool) -> None:
@@ -172,9 +174,10 @@ class Supervisor:
             return
         if "refused" in message:
             self.refusal = refusal = message["refused"]
+            self._passing = message["passing"]
             _log.error("no slide can be segmented: %s; got %s", refusal["what"], refusal["got"])
         elif "ready" in message:
-            slot.name, self._ready = message["ready"], True
+            slot.name, self._ready, self.refusal = message["ready"], True, None
             if self._settings.workers is None:
                 self._slots += [_Slot(f"cuda:{n}") for n in range(len(self._slots), int(message["devices"]))]
 

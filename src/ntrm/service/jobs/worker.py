@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import signal
 import sqlite3
@@ -24,7 +25,7 @@ from typing import Any, Self, TypeVar
 from ntrm.core.errors import DataError, NtrmError, RefusedError
 from ntrm.core.io import holding, write_text
 from ntrm.core.mpp import Resolution
-from ntrm.models.folders import CONFIG, locate
+from ntrm.models.folders import CONFIG, SilentHubError, locate
 from ntrm.pipeline.correcting import make_region_graph, open_mask, same_model
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter, reason_of
@@ -37,10 +38,11 @@ from ntrm.service.jobs.adoption import facts_of
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.graph_jobs import MAKING, GraphJob, GraphJobs
 from ntrm.service.jobs.slide_record import CANCELLED, DONE, FAILED, QUEUED, Slide, new_id
-from ntrm.wsi.inputs import SlideInput
+from ntrm.wsi.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.readers.reader import Pixels, SlideReader
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 BEAT_SECONDS = 0.5
 """Between two reports of the progress."""
@@ -199,7 +201,7 @@ def main() -> int:
         try:
             segmenter = open_segmenter(settings)
         except NtrmError as error:
-            _say({"refused": document_of(error)["error"]})
+            _say({"refused": document_of(error)["error"], "passing": isinstance(error, SilentHubError)})
             return error.exit_code
         if segmenter.run.options["device"] == "cpu":
             # The page comes first: whoever views slides must not wait for the next one.
@@ -216,7 +218,7 @@ def _work(
     settings: ServiceSettings, segmenter: Segmenter, name: str, stop: threading.Event, wake: threading.Event
 ) -> None:
     store = JobStore(settings.hidden / DATABASE)
-    tabulated, behind = 0.0, True
+    tabulated, behind, failed = 0.0, True, False
     try:
         while not stop.is_set():
             wake.clear()
@@ -228,13 +230,23 @@ def _work(
             if slide is not None:
                 run_job(store, segmenter, slide, name, stop, settings.limits.slide_seconds)
                 behind = True
-            if behind and (slide is None or time.monotonic() - tabulated > TABLE_SECONDS):
-                segmenter.tabulate()
-                tabulated, behind = time.monotonic(), False
+            if behind and ((slide is None and not failed) or time.monotonic() - tabulated > TABLE_SECONDS):
+                behind = failed = not _tabulate(segmenter)
+                tabulated = time.monotonic()
             if slide is None:
                 wake.wait(IDLE_SECONDS)
     finally:
         store.close()
+
+
+def _tabulate(segmenter: Segmenter) -> bool:
+    """Whether the tables could be written; slides are segmented all the same."""
+    try:
+        segmenter.tabulate()
+    except NtrmError as error:
+        _log.warning("the tables could not be written: %s; got %s", error.what, error.got)
+        return False
+    return True
 
 
 def run_job(
@@ -243,12 +255,14 @@ def run_job(
     """Segment one queued slide; an interrupted one is resumed."""
     folder = segmenter.out / slide.slide_id
     try:
+        # It may be another file by now than when it was queued.
+        fingerprint = None if slide.source is None else source_fingerprint(slide.source)
         with JobProgress(store, slide, worker, folder, stop, seconds) as progress:
             outcome = _segment(segmenter, slide, progress)
         if outcome.status not in ("done", "kept"):
             code = "refused" if outcome.refused else "unreadable"
             raise ProblemError(422, code, "the slide could not be segmented", got=outcome.reason)
-        store.finish(slide.id, worker, DONE, facts=facts_of(folder))
+        store.finish(slide.id, worker, DONE, facts=facts_of(folder), fingerprint=fingerprint)
     except JobEnd as end:
         if end.status == QUEUED:
             store.release(slide.id, worker)

@@ -97,24 +97,28 @@ class OpenPool(Generic[V]):
             self.close_unused(self._most)
 
     def _enter(self, key: Hashable, make: Callable[[], V]) -> _Entry[V]:
-        with self._lock:
-            opening = self._opening.setdefault(key, threading.Lock())
-        # One at a time opens it: others wait, and find it open.
-        with opening:
+        while True:
             with self._lock:
-                entry = self._open.get(key)
-                if entry is not None:
-                    self._open.move_to_end(key)
-                    entry.users += 1
-                    return entry
-            try:
-                entry = _Entry(make())
-            finally:
+                opening = self._opening.setdefault(key, threading.Lock())
+            # One at a time opens it: others wait, and find it open.
+            with opening:
                 with self._lock:
-                    self._opening.pop(key, None)
-            with self._lock:
-                self._open[key] = entry
-        return entry
+                    entry = self._open.get(key)
+                    if entry is not None:
+                        self._open.move_to_end(key)
+                        entry.users += 1
+                        return entry
+                    if self._opening.get(key) is not opening:
+                        # It was opened and closed again meanwhile: somebody may be opening it with another lock.
+                        continue
+                try:
+                    entry = _Entry(make())
+                finally:
+                    with self._lock:
+                        del self._opening[key]
+                        if entry is not None:
+                            self._open[key] = entry
+                return entry
 
     def close_unused(
         self, most: int = 0, *, idle_seconds: float = 0.0, which: Callable[[Any], bool] = lambda _: True

@@ -191,16 +191,18 @@ def test_a_run_of_the_default_is_one_of_its_network(train, tmp_path):
 # --- killed ---
 
 
-def start_training(data, out, tmp_path):
-    """``ntrm train`` as a process of its own, with a real network; 12 rounds of 2 steps."""
-    settings = {**SETTINGS, "steps": 24}
+def start_training(data, out, tmp_path, progress="none", **changes):
+    """``ntrm train`` as a process and a group of its own, with a real network; 12 rounds of 2 steps."""
+    settings = {**SETTINGS, "steps": 24, **changes}
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     command = [sys.executable, "-m", "ntrm", "train", "--arch", "ntrm-paper", "--data", str(data), "--out", str(out)]
     words += [word for key, value in SMALL.items() for word in ("--option", f"{key}={value}")]
-    command += ["--recipe", "fast", "--device", "cpu", "--progress", "none", *words]
+    command += ["--recipe", "fast", "--device", "cpu", "--progress", progress, *words]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "NTRM_CACHE": str(tmp_path / "cache")}
     with (tmp_path / "errors.txt").open("w") as errors:
-        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors)
+        return subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+        )
 
 
 def wait_for_rounds(process, out, count):
@@ -234,3 +236,46 @@ def test_killed_at_a_random_moment_and_resumed_it_ends_bit_identical(data, tmp_p
     # What was logged is in a checkpoint or was about to be: at most one round is done again.
     assert going_on in ([2 * rows], [2 * rows - 2], [2 * rows + 2]) or (rows == 1 and not going_on)
     assert weights(tmp_path / "run") == weights(tmp_path / "never")
+
+
+def wait_for_steps(process, errors, count):
+    while process.poll() is None:
+        events = [json.loads(line) for line in errors.read_text().splitlines(keepends=True) if line.endswith("}\n")]
+        if any(event.get("label") == "training steps" and event["done"] >= count for event in events):
+            return
+        time.sleep(0.05)
+    pytest.fail("the training ended too soon")
+
+
+@pytest.mark.slow
+def test_a_signal_to_processes_that_read_windows_too_stops_in_order(data, tmp_path):
+    """As ``timeout`` and SLURM send it: to the whole group."""
+    changes = {"steps": 5000, "validate_every": 5000, "workers": 2, "resident": "no"}
+    process = start_training(data, tmp_path / "run", tmp_path, progress="json", **changes)
+    try:
+        wait_for_steps(process, tmp_path / "errors.txt", count=4)
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(60) == 130, (tmp_path / "errors.txt").read_text()
+    finally:
+        process.kill()
+        process.wait()
+    assert [path.suffix for path in (tmp_path / "run" / "checkpoints").iterdir()] == [".ckpt"]
+
+
+@pytest.mark.slow
+def test_processes_that_read_windows_end_with_a_killed_training(data, tmp_path):
+    changes = {"steps": 5000, "validate_every": 5000, "workers": 2, "resident": "no"}
+    process = start_training(data, tmp_path / "run", tmp_path, progress="json", **changes)
+    try:
+        wait_for_steps(process, tmp_path / "errors.txt", count=4)
+    finally:
+        process.kill()
+        process.wait()
+    until = time.monotonic() + 3.0  # torch's own look at the parent takes five seconds
+    while time.monotonic() < until:
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    pytest.fail("a process that reads windows lives on")

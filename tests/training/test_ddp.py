@@ -4,6 +4,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,7 @@ from tests.training.small_data import SETTINGS, train_small
 
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.training import ddp
+from ntrm.training import train as train_module
 from ntrm.training.checkpoint import CheckpointFolder, read_checkpoint
 from ntrm.training.ddp import Launch, find_launch
 from ntrm.training.log import read_log
@@ -87,6 +91,51 @@ def test_processes_that_srun_has_spread_unevenly_are_refused():
     with pytest.raises(UsageError, match="machines differ") as caught:
         find_launch("cpu", 1, {**SLURM, "SLURM_LOCALID": "2"})
     assert "--ntasks-per-node" in caught.value.hint
+
+
+# --- waiting for the others ---
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """The first of two processes; nobody has started the other."""
+    monkeypatch.setattr(ddp, "PATIENCE_S", 0.1)
+    return Launch(torch.device("cpu"), world=2, local_world=2, meeting=f"tcp://127.0.0.1:{free_port()}")
+
+
+def test_a_process_that_waits_for_others_says_so_and_gives_up(alone, monkeypatch):
+    monkeypatch.setattr(ddp, "MEETING_S", 0.5)
+    said, threads = [], torch.get_num_threads()
+    with pytest.raises(NtrmError, match="do not find each other") as caught, ddp.connected(alone, said.append):
+        pass
+    assert "srun" in caught.value.hint
+    assert f"2 processes at {alone.meeting}" in caught.value.expected
+    assert said == [f"waiting at {alone.meeting} for the other processes of this training, 2 in all"]
+    assert torch.get_num_threads() == threads
+
+
+def test_a_process_that_waits_for_others_can_be_interrupted(alone, monkeypatch):
+    monkeypatch.setattr(ddp, "MEETING_S", 20.0)
+    begun, threads = time.monotonic(), torch.get_num_threads()
+    interrupt = partial(os.kill, os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), ddp.connected(alone, lambda _: interrupt()):
+        pass
+    assert time.monotonic() - begun < 10
+    assert torch.get_num_threads() == threads
+
+
+def test_signals_are_left_alone_until_the_processes_are_connected(train, monkeypatch):
+    """A training that has nothing to save yet ends at once."""
+    before, seen = signal.getsignal(signal.SIGTERM), []
+
+    @contextmanager
+    def connect(_launch, _say):
+        seen.append(signal.getsignal(signal.SIGTERM))
+        yield
+
+    monkeypatch.setattr(train_module, "connected", connect)
+    train(changes={"steps": 2})
+    assert seen == [before]
 
 
 # --- processes ---

@@ -203,7 +203,7 @@ class _Session:
             # Not sooner: a training that is stopped while it reads a large dataset leaves no empty run behind.
             run.begin(init_report)
             state = CheckpointFolder(run.out / CHECKPOINTS).latest(self.say)
-        with Interruption() as interruption, connected(launch), warnings.catch_warnings():
+        with connected(launch, self.say), Interruption() as interruption, warnings.catch_warnings():
             # Gradients of grouped convolutions have another memory layout than their weights: a copy, no fault.
             warnings.filterwarnings("ignore", message=r"Grad strides do not match bucket view strides")
             interruption.connect()

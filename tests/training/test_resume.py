@@ -16,10 +16,12 @@ from PIL import Image
 from tests.training.small_data import SETTINGS, Tiny, train_small, weights
 
 from ntrm.core.errors import RefusedError
+from ntrm.core.io import holding, is_held
 from ntrm.models.hub import load
 from ntrm.training import validation
 from ntrm.training.log import read_log
 from ntrm.training.loop import InterruptedTrainingError
+from ntrm.training.run import LOCK
 
 SMALL = {"width": 0.125, "dim": 8, "layers": 1}
 """Options of the smallest network with relations."""
@@ -69,6 +71,27 @@ def test_other_data_are_refused(train, finished, data, tmp_path):
 def test_resume_where_nothing_is_begins(train, tmp_path):
     (tmp_path / "run").mkdir()
     assert train(resume=True, changes={"steps": 2}).steps == 2
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_folder_is_trained_into_by_one_command_at_a_time(train, tmp_path, resume):
+    with holding(tmp_path / "run" / LOCK), pytest.raises(RefusedError, match="another process works in"):
+        train(resume=resume)
+    with pytest.raises(InterruptedTrainingError):
+        train(say=interrupt_after("step 2 ", signal.SIGTERM))
+    before = files(tmp_path / "run")
+    with holding(tmp_path / "run" / LOCK), pytest.raises(RefusedError, match="another process works in"):
+        train(resume=True)
+    assert files(tmp_path / "run") == before
+    assert train(resume=True).provenance["finished"]
+    assert not (tmp_path / "run" / LOCK).exists()
+
+
+def test_the_folder_is_held_until_the_training_ends(train, tmp_path):
+    held = []
+    train(say=lambda _: held.append(is_held(tmp_path / "run" / LOCK)))
+    assert len(held) > 3
+    assert all(held)
 
 
 def interrupt_after(line, number):
@@ -276,6 +299,8 @@ def test_processes_that_read_windows_end_with_a_killed_training(data, tmp_path):
         try:
             os.killpg(process.pid, 0)
         except ProcessLookupError:
+            assert (tmp_path / "run" / LOCK).exists()
+            assert not is_held(tmp_path / "run" / LOCK)
             return
         time.sleep(0.05)
     pytest.fail("a process that reads windows lives on")

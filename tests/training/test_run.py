@@ -17,7 +17,7 @@ from ntrm.training import run as run_module
 from ntrm.training.run import (
     IDENTITY,
     Run,
-    claim_folder,
+    check_claim,
     describe_device,
     differences,
     git_state,
@@ -126,22 +126,22 @@ def test_a_damaged_provenance_is_told(tmp_path, content):
     path = tmp_path / "provenance.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match="provenance"):
-        claim_folder(tmp_path, resume=True)
+        check_claim(tmp_path, resume=True)
 
 
 def test_folders(tmp_path):
-    claim_folder(tmp_path / "new", resume=False)
-    claim_folder(tmp_path, resume=False)  # empty
+    check_claim(tmp_path / "new", resume=False)
+    check_claim(tmp_path, resume=False)  # empty
     (tmp_path / ".partial-1.json").write_text("")
-    claim_folder(tmp_path, resume=False)
+    check_claim(tmp_path, resume=False)
     (tmp_path / "mine.txt").write_text("")
     with pytest.raises(RefusedError, match="not empty") as caught:
-        claim_folder(tmp_path, resume=False)
+        check_claim(tmp_path, resume=False)
     assert "--resume" in caught.value.hint
     with pytest.raises(RefusedError, match="no run"):
-        claim_folder(tmp_path, resume=True)
+        check_claim(tmp_path, resume=True)
     with pytest.raises(UsageError, match="not a folder"):
-        claim_folder(tmp_path / "mine.txt", resume=True)
+        check_claim(tmp_path / "mine.txt", resume=True)
 
 
 # --- provenance ---

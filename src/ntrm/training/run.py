@@ -10,8 +10,8 @@ import json
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ import torch
 
 import ntrm
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import PARTIAL, check_folder, read_json, remove_partials, write_json
+from ntrm.core.io import PARTIAL, check_folder, holding, read_json, remove_partials, write_json
 from ntrm.core.processes import HOME, child_environment
 from ntrm.models.folders import CONFIG
 from ntrm.models.names import network_saved_as
@@ -29,6 +29,8 @@ from ntrm.training.recipe import FIELDS, LATER, Recipe, write_recipe
 from ntrm.version import __version__
 
 PROVENANCE, RECIPE, MODEL = "provenance.json", "recipe.yaml", "model"
+LOCK = ".lock"
+"""Held while a training works in a folder; stays where a run is not finished."""
 CORRECTED_DATA = "corrections"
 """Corrected slides that a run learns from, as a dataset."""
 
@@ -78,11 +80,35 @@ def read_result(out: Path) -> RunResult | None:
     )
 
 
-def claim_folder(out: Path, *, resume: bool) -> None:
-    """Make sure that ``out`` may be written to: new, empty, or (``resume``) the folder of a run."""
+@contextmanager
+def claimed(out: Path, *, resume: bool) -> Iterator[None]:
+    """Hold ``out`` against other trainings; it must be new, empty, or (``resume``) the folder of a run.
+
+    Where no run is begun, nothing is left behind.
+    """
+    check_claim(out, resume=resume)
+    if resume and read_result(out) is not None:  # nothing is written, and perhaps nothing can be
+        yield
+        return
+    new = not out.exists()
+    with holding(out / LOCK):
+        try:
+            check_claim(out, resume=resume)  # once more: another training may just have ended
+            yield
+        finally:
+            if not (out / PROVENANCE).is_file() or read_result(out) is not None:
+                (out / LOCK).unlink(missing_ok=True)
+            if new:
+                with suppress(OSError):  # it is not empty: the run is begun
+                    out.rmdir()
+
+
+def check_claim(out: Path, *, resume: bool) -> None:
+    """Make sure that ``out`` may be written to."""
     check_folder(out)
     # Corrected slides are written before the run begins.
-    if not out.exists() or all(path.name.startswith(PARTIAL) or path.name == CORRECTED_DATA for path in out.iterdir()):
+    before = (LOCK, CORRECTED_DATA)
+    if not out.exists() or all(path.name.startswith(PARTIAL) or path.name in before for path in out.iterdir()):
         return
     if not resume:
         raise RefusedError(

@@ -10,6 +10,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from ntrm.training.device import training_precision, tuned
 from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
 from ntrm.training.recipe import Recipe, load_recipe
-from ntrm.training.run import MODEL, Run, RunResult, claim_folder, read_result
+from ntrm.training.run import MODEL, Run, RunResult, claimed, read_result
 from ntrm.training.training_data import CorrectedResults, TrainingData, open_training_data
 from ntrm.training.transfer import build_network
 from ntrm.version import __version__
@@ -118,65 +119,66 @@ def train(
     named, arch = arch, network_named(arch)
     if named != arch:
         say(f"{named} is {arch} in this version of ntrm")
-    if launch.leads:
-        claim_folder(Path(out), resume=resume)
-    training_precision(recipe, launch.device)
-    given = open_training_data(
-        None if data is None else Path(data),
-        Path(out),
-        resolution=resolution,
-        splits=None if splits is None else Path(splits),
-        sections=sections,
-        corrections=_corrected(corrections, slides, trust, init),
-        mpp=None if start is None else start.mpp,
-        progress=progress,
-    )
-    recipe, data_splits = _selection(recipe, given, say), given.splits
-    run = Run(
-        out=Path(out),
-        arch=arch,
-        options=dict(options or {}),
-        level=resolution or "".join(data_splits.dataset.levels),
-        mpp=data_splits.resolution.mean,
-        sections=sections,
-        init=None if init is None else str(init),
-        seed=seed,
-        recipe=recipe,
-        data=data_splits.fingerprint() if launch.leads else "",
-        name=name or arch,
-        device=launch.device,
-        command=tuple(command),
-        corrections=given.record,
-    )
-    if launch.leads:
-        run.check()
-    done = read_result(run.out) if resume else None
-    if done is not None:
-        say(f"{run.out} is finished already; nothing to do")
-        return done
-    with torch.random.fork_rng(devices=[launch.device] if launch.device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        network, report = build_network(arch, data_splits.schema, options=options, recipe=recipe, init=init)
-        init_report = report.as_dict()
-        del report  # and with it the tensors of a trained model
-        for note in init_report["notes"]:
-            say(note)
-        network.describe(
-            mpp=run.mpp, window=recipe.window, data=run.data, name=run.name, version=__version__, temperature=1.0
+    with claimed(Path(out), resume=resume) if launch.leads else nullcontext():
+        training_precision(recipe, launch.device)
+        given = open_training_data(
+            None if data is None else Path(data),
+            Path(out),
+            resolution=resolution,
+            splits=None if splits is None else Path(splits),
+            sections=sections,
+            corrections=_corrected(corrections, slides, trust, init),
+            mpp=None if start is None else start.mpp,
+            progress=progress,
+        )
+        recipe, data_splits = _selection(recipe, given, say), given.splits
+        run = Run(
+            out=Path(out),
+            arch=arch,
+            options=dict(options or {}),
+            level=resolution or "".join(data_splits.dataset.levels),
+            mpp=data_splits.resolution.mean,
+            sections=sections,
+            init=None if init is None else str(init),
+            seed=seed,
+            recipe=recipe,
+            data=data_splits.fingerprint() if launch.leads else "",
+            name=name or arch,
+            device=launch.device,
+            command=tuple(command),
+            corrections=given.record,
         )
         if launch.leads:
-            seen = {image_hash(case) for case in given.training or ()}
-            # A part of them is enough to tell, and keeps config.json short.
-            network.describe(trained_on=tuple(sorted({*network.config.trained_on, *seen})[:10_000]))
-        request = {name: getattr(run, name) for name in ("out", "arch", "options", "sections", "init", "seed", "name")}
-        request |= {"data": data, "splits": splits, "resolution": resolution, "resume": resume}
-        request |= {"corrections": corrections, "slides": slides, "trust": trust}
-        request |= {"device": device, "num_devices": num_devices, "recipe": recipe.as_dict()}
-        _check_known(network, launch)
-        with other_processes(launch, request) as joined, tuned(recipe, launch.device):
-            known = _known_sections(given, say) if reference else None
-            session = _Session(run, joined, pictures, known, progress, say)
-            return session.train(network, init_report, given)
+            run.check()
+        done = read_result(run.out) if resume else None
+        if done is not None:
+            say(f"{run.out} is finished already; nothing to do")
+            return done
+        with torch.random.fork_rng(devices=[launch.device] if launch.device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            network, report = build_network(arch, data_splits.schema, options=options, recipe=recipe, init=init)
+            init_report = report.as_dict()
+            del report  # and with it the tensors of a trained model
+            for note in init_report["notes"]:
+                say(note)
+            network.describe(
+                mpp=run.mpp, window=recipe.window, data=run.data, name=run.name, version=__version__, temperature=1.0
+            )
+            if launch.leads:
+                seen = {image_hash(case) for case in given.training or ()}
+                # A part of them is enough to tell, and keeps config.json short.
+                network.describe(trained_on=tuple(sorted({*network.config.trained_on, *seen})[:10_000]))
+            request = {
+                name: getattr(run, name) for name in ("out", "arch", "options", "sections", "init", "seed", "name")
+            }
+            request |= {"data": data, "splits": splits, "resolution": resolution, "resume": resume}
+            request |= {"corrections": corrections, "slides": slides, "trust": trust}
+            request |= {"device": device, "num_devices": num_devices, "recipe": recipe.as_dict()}
+            _check_known(network, launch)
+            with other_processes(launch, request) as joined, tuned(recipe, launch.device):
+                known = _known_sections(given, say) if reference else None
+                session = _Session(run, joined, pictures, known, progress, say)
+                return session.train(network, init_report, given)
 
 
 @dataclass(frozen=True)

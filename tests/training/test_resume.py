@@ -13,11 +13,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import save_file
 from tests.training.small_data import SETTINGS, Tiny, train_small, weights
 
 from ntrm.core.errors import RefusedError
 from ntrm.core.io import holding, is_held
 from ntrm.models.hub import load
+from ntrm.models.registry import create
 from ntrm.training import validation
 from ntrm.training.log import read_log
 from ntrm.training.loop import InterruptedTrainingError
@@ -209,6 +211,24 @@ def test_a_run_of_the_default_is_one_of_its_network(train, tmp_path):
     assert train(arch="ntrm", resume=True, **settings) == train(arch="ntrm-paper", resume=True, **settings) == result
     path = tmp_path / "run" / "provenance.json"
     assert json.loads(path.read_text())["arch"] == "ntrm-paper"
+
+
+def test_a_run_that_goes_on_keeps_what_it_started_from(train, tmp_path):
+    encoder = create("ntrm-control", 3, width=0.125).encoder.state_dict()
+    file = tmp_path / "encoder.safetensors"
+    save_file({key: value.contiguous() for key, value in encoder.items()}, file)
+    settings = {"arch": "ntrm-control", "options": {"width": 0.125}}
+    settings["changes"] = {"steps": 4, "encoder_weights": str(file)}
+    train("never", **settings)
+    with pytest.raises(InterruptedTrainingError):
+        train(say=interrupt_after("step 2 ", signal.SIGTERM), **settings)
+    before, said = json.loads((tmp_path / "run" / "provenance.json").read_text()), []
+    file.unlink()  # as on another machine
+    after = train(resume=True, say=said.append, **settings).provenance
+    assert after["encoder_init"] == "file"
+    assert after["init_report"] == before["init_report"]
+    assert not [line for line in said if line.startswith("encoder from")]
+    assert weights(tmp_path / "run") == weights(tmp_path / "never")
 
 
 # --- killed ---

@@ -155,15 +155,21 @@ class Run:
                 hint=f"give the same settings as before{network}, or choose a new folder",
             )
 
-    def begin(self, init_report: Mapping[str, Any]) -> None:
-        """Write what is known before the first step: what is run, on which data, by which code, where and when."""
+    def begin(self, init_report: Mapping[str, Any] | None) -> None:
+        """Write what is known before the first step: what is run, on which data, by which code, where and when.
+
+        A run that goes on from a checkpoint has no ``init_report``: it started as its provenance says.
+        """
         remove_partials(self.out)
         before = _read_provenance(self.out) or {}
+        if init_report is None:
+            started = {key: before.get(key) for key in ("encoder_init", "init_report")}
+        else:
+            started = {"encoder_init": init_report["encoder"], "init_report": dict(init_report)}
         document = {
             **{key: value for key, value in self.identity().items() if key not in ("seed", "recipe", "data")},
             "name": self.name,
-            "encoder_init": init_report["encoder"],
-            "init_report": dict(init_report),
+            **started,
             "sessions": int(before.get("sessions", 0)) + 1,
             "finished": False,
             "steps": 0,

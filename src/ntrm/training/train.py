@@ -156,10 +156,13 @@ def train(
             return done
         with torch.random.fork_rng(devices=[launch.device] if launch.device.type == "cuda" else []):
             torch.manual_seed(seed)
-            network, report = build_network(arch, data_splits.schema, options=options, recipe=recipe, init=init)
-            init_report = report.as_dict()
+            # A checkpoint has all weights: files that filled the encoder then need not be there any more.
+            begun = bool(CheckpointFolder(run.out / CHECKPOINTS).names())
+            filling = replace(recipe, encoder_weights="none") if begun else recipe
+            network, report = build_network(arch, data_splits.schema, options=options, recipe=filling, init=init)
+            init_report = None if begun else report.as_dict()
             del report  # and with it the tensors of a trained model
-            for note in init_report["notes"]:
+            for note in [] if init_report is None else init_report["notes"]:
                 say(note)
             network.describe(
                 mpp=run.mpp, window=recipe.window, data=run.data, name=run.name, version=__version__, temperature=1.0
@@ -193,7 +196,7 @@ class _Session:
     progress: Progress
     say: Say
 
-    def train(self, network: SegmentationModel, init_report: dict[str, Any], given: TrainingData) -> RunResult:
+    def train(self, network: SegmentationModel, init_report: dict[str, Any] | None, given: TrainingData) -> RunResult:
         recipe, launch, run = self.run.recipe, self.launch, self.run
         windows, validation_windows = self._store(given.windows(recipe, self.progress)), None
         if given.validation is not None:

@@ -62,6 +62,21 @@ def test_another_run_in_the_folder_is_refused_by_name(train, finished, settings,
     assert files(finished.folder) == before
 
 
+def test_another_model_to_start_from_is_refused_under_the_same_name(train, finished, tmp_path):
+    model, settings = tmp_path / "model", {"changes": {"steps": 2}, "init": tmp_path / "model"}
+    shutil.copytree(finished.model, model)
+    provenance = train(**settings).provenance
+    digest = json.loads((model / "config.json").read_text())["weights_sha256"]
+    assert provenance["init_sha256"] == provenance["init_report"]["source"]["weights_sha256"] == digest
+    assert train(resume=True, **settings).provenance == provenance
+    network = load(model)
+    network.head.bias.data += 1
+    network.save_pretrained(model)
+    with pytest.raises(RefusedError, match="another one") as caught:
+        train(resume=True, **settings)
+    assert caught.value.expected == f"init_sha256 {digest}"
+
+
 def test_other_data_are_refused(train, finished, data, tmp_path):
     path = shutil.copytree(data, tmp_path / "copy") / "Images" / "a.png"
     Image.fromarray(255 - np.asarray(Image.open(path))).save(path)

@@ -80,6 +80,7 @@ def test_the_same_run_is_let_in_and_sessions_are_counted(tmp_path):
         ({"level": "5x", "mpp": 3.35}, {"level", "mpp"}),
         ({"sections": 5}, {"sections"}),
         ({"init": "other/model"}, {"init"}),
+        ({"init_sha256": "abc"}, {"init_sha256"}),
         ({"recipe": small_recipe(batch=4, weighting="batch")}, {"recipe.batch", "recipe.weighting"}),
         ({"recipe": small_recipe(workers=3, resident="no")}, set()),
         ({"name": "other", "device": torch.device("cuda"), "command": ("x",)}, set()),
@@ -115,7 +116,7 @@ def test_a_run_from_before_a_field_was_there_goes_on_as_long_as_the_field_is_off
 
 
 def test_every_part_of_the_identity_counts(tmp_path):
-    identity = make_run(tmp_path, sections=4, init="some/model").identity()
+    identity = make_run(tmp_path, sections=4, init="some/model", init_sha256="abc").identity()
     assert set(identity) == set(IDENTITY)
     for name in IDENTITY:
         assert differences({**identity, name: None}, identity)

@@ -34,7 +34,7 @@ LOCK = ".lock"
 CORRECTED_DATA = "corrections"
 """Corrected slides that a run learns from, as a dataset."""
 
-IDENTITY = ("arch", "options", "seed", "level", "mpp", "sections", "init", "data", "recipe")
+IDENTITY = ("arch", "options", "seed", "level", "mpp", "sections", "init", "init_sha256", "data", "recipe")
 """Keys of the provenance that make two runs the same run."""
 
 _FREE = ("workers", "resident")
@@ -138,6 +138,8 @@ class Run:
     name: str
     device: torch.device
     command: tuple[str, ...] = ()
+    init_sha256: str | None = None
+    """Of the weights of the model to start from."""
     corrections: Mapping[str, Any] | None = None
     """Which versions of which corrections are learned from."""
 

@@ -29,7 +29,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.metrics.wording import counted
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
-from ntrm.models.folders import WEIGHTS, locate, read_model
+from ntrm.models.folders import CONFIG, WEIGHTS, locate, read_config
 from ntrm.models.names import DEFAULT, network_named, refuse_moved
 from ntrm.training.batches import StepPlan, TileStore, class_pixels
 from ntrm.training.checkpoint import CheckpointFolder
@@ -112,7 +112,8 @@ def train(
 
     """
     recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe or default_recipe(corrections))
-    arch, options, start = _chosen_network(arch, options, init, needed=corrections is not None)
+    start, digest = (None, None) if init is None else read_config(locate(init) / CONFIG)
+    arch, options = _chosen_network(arch, options, start)
     launch = find_launch(device, num_devices)
     say, progress = (say, progress) if launch.leads else (_silent, SILENT)
     refuse_moved(arch)
@@ -140,6 +141,7 @@ def train(
             mpp=data_splits.resolution.mean,
             sections=sections,
             init=None if init is None else str(init),
+            init_sha256=digest,
             seed=seed,
             recipe=recipe,
             data=data_splits.fingerprint() if launch.leads else "",
@@ -299,13 +301,12 @@ def default_recipe(corrections: str | Path | None) -> str:
 
 
 def _chosen_network(
-    arch: str | None, options: Mapping[str, Any] | None, init: str | Path | None, *, needed: bool
-) -> tuple[str, Mapping[str, Any] | None, ModelConfig | None]:
-    """Name and options of the network, and what the model to start from says of itself, where that is ``needed``."""
-    start = None if init is None or (arch is not None and not needed) else read_model(locate(init))[0]
+    arch: str | None, options: Mapping[str, Any] | None, start: ModelConfig | None
+) -> tuple[str, Mapping[str, Any] | None]:
+    """Name and options of the network: by default those of the model to start from."""
     if arch is not None or start is None:
-        return arch or DEFAULT, options, start
-    return start.arch, {**start.options, **(options or {})}, start
+        return arch or DEFAULT, options
+    return start.arch, {**start.options, **(options or {})}
 
 
 def _corrected(

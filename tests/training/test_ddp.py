@@ -169,6 +169,8 @@ def test_more_processes_than_validation_windows_are_refused(train, monkeypatch):
         monkeypatch.setenv(key, value)
     with pytest.raises(UsageError, match="fewer validation windows than processes"):
         train(changes={"batch": 8, "steps": 2})
+    with pytest.raises(UsageError, match="too small for batch norm"):
+        train(changes={"batch": 8, "steps": 2, "window": 32})
 
 
 def trained(data, out, num_devices=1, **changes):
@@ -233,12 +235,19 @@ def before_step(monkeypatch):
 @pytest.mark.slow
 def test_two_processes_stop_together_and_one_goes_on(data, tmp_path, before_step):
     """A signal to the first process alone stops both after the same step, one of those where they ask each other."""
-    changes = {"steps": 7, "validate_every": 1000, "batch": 2}
+    changes = {"validate_every": 1000, "batch": 2, "freeze_batch_norm": False, "schedule": "constant", "warmup": 0}
+    trained(data, tmp_path / "whole", num_devices=2, steps=5, **changes)
+    changes["steps"] = 7
     before_step(1, lambda: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(InterruptedTrainingError, match="SIGTERM; a checkpoint after step 5 is written"):
         trained(data, tmp_path / "run", num_devices=2, **changes)
     assert not dist.is_initialized()
-    assert CheckpointFolder(tmp_path / "run" / "checkpoints").latest(pytest.fail)["step"] == 5
+    runs = [tmp_path / name / "checkpoints" for name in ("run", "whole")]
+    states = [CheckpointFolder(folder).latest(pytest.fail) for folder in runs]
+    assert [state["step"] for state in states] == [5, 5]
+    # What both processes have seen is in the statistics of batch norm, as after a round.
+    stopped, whole = (state["network"] for state in states)
+    torch.testing.assert_close(stopped, whole, rtol=1e-4, atol=1e-6)
     assert trained(data, tmp_path / "run", **changes).steps == 7
 
 

@@ -122,6 +122,8 @@ def train(
         say(f"{named} is {arch} in this version of ntrm")
     with claimed(Path(out), resume=resume) if launch.leads else nullcontext():
         training_precision(recipe, launch.device)
+        if launch.device.type == "cpu":  # GPUs take them together
+            recipe.check_batch_norm(launch.world)
         given = open_training_data(
             None if data is None else Path(data),
             Path(out),
@@ -182,7 +184,7 @@ def train(
             _check_known(network, launch)
             with other_processes(launch, request) as joined, tuned(recipe, launch.device):
                 known = _known_sections(given, say) if reference else None
-                session = _Session(run, joined, pictures, known, progress, say)
+                session = _Session(run, joined, pictures, known, start, progress, say)
                 return session.train(network, init_report, given)
 
 
@@ -195,6 +197,8 @@ class _Session:
     pictures: bool
     known: DatasetSplits | None
     """What the reference is made from; None for a model without."""
+    start: ModelConfig | None
+    """The model to start from."""
     progress: Progress
     say: Say
 
@@ -269,6 +273,8 @@ class _Session:
             weights = recorder.folder.kept_weights(recorder.kept)
             if weights is not None:
                 network.load_state_dict(weights)
+            if self.start is not None and recorder.kept is not None and recorder.kept["scores"]["step"] == 0:
+                _describe_as_start(network, self.start)
             network.cpu().eval().save_pretrained(run.out / MODEL)
             if self.pictures:
                 network.to(self.launch.device)
@@ -352,6 +358,12 @@ def _known_sections(given: TrainingData, say: Say) -> DatasetSplits | None:
         return None
     splits, cases = given.splits, (*given.training, *given.validation)
     return replace(splits, dataset=replace(splits.dataset, cases=cases))
+
+
+def _describe_as_start(network: SegmentationModel, start: ModelConfig) -> None:
+    """Say of a network that was kept as it started that it learned no more; its temperature holds if it is the same."""
+    one, other = ((each.arch, dict(each.options), each.schema.names) for each in (network.config, start))
+    network.describe(trained_on=start.trained_on, temperature=start.temperature if one == other else 1.0)
 
 
 def _check_known(network: SegmentationModel, launch: Launch) -> None:

@@ -28,6 +28,8 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from ntrm.core.devices import choose_device
@@ -272,7 +274,7 @@ def connected(launch: Launch, say: Callable[[str], None]) -> Iterator[None]:
             cuda = launch.device.type == "cuda"
             dist.init_process_group(
                 "nccl" if cuda else "gloo",
-                store=dist.PrefixStore("training", _meet(launch, say)),
+                store=PrefixStore("training", _meet(launch, say)),
                 rank=launch.rank,
                 world_size=launch.world,
                 device_id=launch.device if cuda else None,
@@ -283,14 +285,14 @@ def connected(launch: Launch, say: Callable[[str], None]) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _meet(launch: Launch, say: Callable[[str], None]) -> dist.Store:
+def _meet(launch: Launch, say: Callable[[str], None]) -> Store:
     """Wait until all processes have come to where they meet."""
-    met: Future[dist.Store] = Future()
+    met: Future[Store] = Future()
 
     def meet() -> None:
         try:
             limit = timedelta(seconds=MEETING_S)
-            met.set_result(next(dist.rendezvous(launch.meeting, launch.rank, launch.world, timeout=limit))[0])
+            met.set_result(next(rendezvous(launch.meeting, launch.rank, launch.world, timeout=limit))[0])
         except Exception as error:  # noqa: BLE001 - raised again where it is waited for
             met.set_exception(error)
 

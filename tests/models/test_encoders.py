@@ -2,6 +2,8 @@
 
 import importlib.util
 import itertools
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -129,6 +131,19 @@ def test_timm_is_never_asked_for_anything_but_a_plain_name(name):
 def test_timm_encoders_have_one_width():
     with pytest.raises(UsageError, match="width 1"):
         make_encoder("timm:resnet18", 0.5)
+
+
+def test_timm_may_compute_while_shapes_alone_are_asked_for(monkeypatch):
+    class Body(torch.nn.Module):
+        feature_info = SimpleNamespace(reduction=lambda: [2, 4, 8, 16, 32], channels=lambda: [1, 2, 3, 4, 5])
+
+    def create_model(_name, **_options):
+        assert torch.linspace(0, 0.1, 2).tolist() == pytest.approx([0, 0.1])  # which fails without memory
+        return Body()
+
+    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
+    with torch.device("meta"):
+        assert make_encoder("timm:convnext_tiny").channels == (1, 2, 3, 4, 5)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("timm") is not None, reason="timm is installed")

@@ -13,6 +13,7 @@ from tests.helpers import Trap
 from ntrm.core.errors import DataError, NtrmError, RefusedError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import SKIN
+from ntrm.models import hub
 from ntrm.models.folders import CARD, CONFIG, MOST_CONFIG_BYTES, WEIGHTS
 from ntrm.models.hub import load
 from ntrm.models.registry import create
@@ -134,6 +135,22 @@ def test_weights_of_another_kind_of_number_are_refused(folder, dtype):
     change_weights(folder, lambda state: state.update({"classify.bias": torch.ones(4).to(dtype)}))
     with pytest.raises(DataError, match=r"classify\.bias"):
         load(folder)
+
+
+def test_a_config_that_asks_for_more_than_the_file_holds_gets_no_memory(folder, monkeypatch):
+    devices = []
+
+    def noted(*given, **options):
+        devices.append(torch.get_default_device().type)
+        return create(*given, **options)
+
+    monkeypatch.setattr(hub, "create", noted)
+    load(folder)
+    assert devices == ["meta", "cpu"]
+    change_config(folder, options={"width": 4, "dim": 4096, "layers": 64})
+    with pytest.raises(DataError, match="does not fit"):
+        load(folder)
+    assert devices == ["meta", "cpu", "meta"]
 
 
 def test_a_wrong_class_count_is_refused(folder):

@@ -4,6 +4,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,7 @@ from tests.training.small_data import SETTINGS, train_small
 
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.training import ddp
+from ntrm.training import train as train_module
 from ntrm.training.checkpoint import CheckpointFolder, read_checkpoint
 from ntrm.training.ddp import Launch, find_launch
 from ntrm.training.log import read_log
@@ -89,6 +93,51 @@ def test_processes_that_srun_has_spread_unevenly_are_refused():
     assert "--ntasks-per-node" in caught.value.hint
 
 
+# --- waiting for the others ---
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """The first of two processes; nobody has started the other."""
+    monkeypatch.setattr(ddp, "PATIENCE_S", 0.1)
+    return Launch(torch.device("cpu"), world=2, local_world=2, meeting=f"tcp://127.0.0.1:{free_port()}")
+
+
+def test_a_process_that_waits_for_others_says_so_and_gives_up(alone, monkeypatch):
+    monkeypatch.setattr(ddp, "MEETING_S", 0.5)
+    said, threads = [], torch.get_num_threads()
+    with pytest.raises(NtrmError, match="do not find each other") as caught, ddp.connected(alone, said.append):
+        pass
+    assert "srun" in caught.value.hint
+    assert f"2 processes at {alone.meeting}" in caught.value.expected
+    assert said == [f"waiting at {alone.meeting} for the other processes of this training, 2 in all"]
+    assert torch.get_num_threads() == threads
+
+
+def test_a_process_that_waits_for_others_can_be_interrupted(alone, monkeypatch):
+    monkeypatch.setattr(ddp, "MEETING_S", 20.0)
+    begun, threads = time.monotonic(), torch.get_num_threads()
+    interrupt = partial(os.kill, os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), ddp.connected(alone, lambda _: interrupt()):
+        pass
+    assert time.monotonic() - begun < 10
+    assert torch.get_num_threads() == threads
+
+
+def test_signals_are_left_alone_until_the_processes_are_connected(train, monkeypatch):
+    """A training that has nothing to save yet ends at once."""
+    before, seen = signal.getsignal(signal.SIGTERM), []
+
+    @contextmanager
+    def connect(_launch, _say):
+        seen.append(signal.getsignal(signal.SIGTERM))
+        yield
+
+    monkeypatch.setattr(train_module, "connected", connect)
+    train(changes={"steps": 2})
+    assert seen == [before]
+
+
 # --- processes ---
 
 CHANGES = {"steps": 4, "batch": 4, "validate_every": 2, "freeze_batch_norm": True, "keep": "last"}
@@ -120,6 +169,8 @@ def test_more_processes_than_validation_windows_are_refused(train, monkeypatch):
         monkeypatch.setenv(key, value)
     with pytest.raises(UsageError, match="fewer validation windows than processes"):
         train(changes={"batch": 8, "steps": 2})
+    with pytest.raises(UsageError, match="too small for batch norm"):
+        train(changes={"batch": 8, "steps": 2, "window": 32})
 
 
 def trained(data, out, num_devices=1, **changes):
@@ -184,12 +235,19 @@ def before_step(monkeypatch):
 @pytest.mark.slow
 def test_two_processes_stop_together_and_one_goes_on(data, tmp_path, before_step):
     """A signal to the first process alone stops both after the same step, one of those where they ask each other."""
-    changes = {"steps": 7, "validate_every": 1000, "batch": 2}
+    changes = {"validate_every": 1000, "batch": 2, "freeze_batch_norm": False, "schedule": "constant", "warmup": 0}
+    trained(data, tmp_path / "whole", num_devices=2, steps=5, **changes)
+    changes["steps"] = 7
     before_step(1, lambda: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(InterruptedTrainingError, match="SIGTERM; a checkpoint after step 5 is written"):
         trained(data, tmp_path / "run", num_devices=2, **changes)
     assert not dist.is_initialized()
-    assert CheckpointFolder(tmp_path / "run" / "checkpoints").latest(pytest.fail)["step"] == 5
+    runs = [tmp_path / name / "checkpoints" for name in ("run", "whole")]
+    states = [CheckpointFolder(folder).latest(pytest.fail) for folder in runs]
+    assert [state["step"] for state in states] == [5, 5]
+    # What both processes have seen is in the statistics of batch norm, as after a round.
+    stopped, whole = (state["network"] for state in states)
+    torch.testing.assert_close(stopped, whole, rtol=1e-4, atol=1e-6)
     assert trained(data, tmp_path / "run", **changes).steps == 7
 
 

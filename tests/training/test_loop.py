@@ -1,17 +1,19 @@
 import os
 import signal
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from tests.training.small_data import small_recipe
 
+from ntrm.core.progress import SILENT
 from ntrm.data.layouts import open_dataset
 from ntrm.data.tensors import TileDataset
 from ntrm.models.registry import create
 from ntrm.training.batches import StepBatches, StepPlan, TileStore
-from ntrm.training.loop import SIGNALS, InterruptedTrainingError, Interruption, Training
+from ntrm.training.loop import SIGNALS, InterruptedTrainingError, Interruption, Training, run_rounds
 from ntrm.training.losses import DatasetWeights, SegmentationLoss
 
 CPU = torch.device("cpu")
@@ -61,6 +63,32 @@ def test_a_step_is_a_function_of_seed_and_step(make, tiles_of, random):
     other.step(2, tiles_of(other, 2))
     other.restore(make().state([]))
     assert torch.equal(first.total, other.step(5, tiles_of(other, 5)).total)
+
+
+def test_a_state_from_another_device_goes_on_in_the_form_of_this_one(make):
+    """On GPUs the optimiser is fused where no scaler is needed; a scaler that was not needed has no state."""
+    state, training = make().state([]), make()
+    assert state["precision"] == {}
+    for group in state["optimiser"]["param_groups"]:
+        group["fused"] = True
+    training.scaler = training._stateful["precision"] = torch.amp.GradScaler("cpu", enabled=True)
+    training.restore(state)
+    assert [group["fused"] for group in training.optimiser.param_groups] == [False]
+    assert training.scaler.get_scale() == torch.amp.GradScaler("cpu", enabled=True).get_scale()
+
+
+def test_statistics_of_all_processes_are_joined_before_anything_is_written(make, store, monkeypatch):
+    events, interruption = [], Interruption()
+    monkeypatch.setattr(Training, "join_statistics", lambda _: events.append("joined"))
+    recorder = SimpleNamespace(
+        record=lambda *_: events.append("recorded"), checkpoint=lambda *_: events.append("written")
+    )
+    run_rounds(make(steps=2), store, None, recorder, interruption, SILENT)
+    assert events == ["joined", "recorded"]
+    interruption.name = "SIGTERM"
+    with pytest.raises(InterruptedTrainingError):
+        run_rounds(make(steps=2), store, None, recorder, interruption, SILENT)
+    assert events[2:] == ["joined", "written"]
 
 
 def filled_training(data, seed, rank=0, world=1, device=CPU, **changes):

@@ -168,6 +168,11 @@ def test_a_window_of_which_batch_norm_can_take_no_statistics_is_refused():
         load_recipe("fast", {"batch": 1, "window": 32, "overlap": 0})
     for change in ({"batch": 2}, {"window": 64}, {"freeze_batch_norm": True}):
         load_recipe("fast", {"batch": 1, "window": 32, "overlap": 0} | change)
+    shared = load_recipe("fast", {"batch": 4, "window": 32, "overlap": 0})
+    shared.check_batch_norm(2)
+    with pytest.raises(UsageError, match="set batch=8 or window=64") as caught:
+        shared.check_batch_norm(4)
+    assert caught.value.got == "batch 4, window 32, 4 processes"
 
 
 def test_one_length_replaces_the_other():

@@ -13,13 +13,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import save_file
 from tests.training.small_data import SETTINGS, Tiny, train_small, weights
 
 from ntrm.core.errors import RefusedError
+from ntrm.core.io import holding, is_held
 from ntrm.models.hub import load
+from ntrm.models.registry import create
 from ntrm.training import validation
 from ntrm.training.log import read_log
 from ntrm.training.loop import InterruptedTrainingError
+from ntrm.training.run import LOCK
 
 SMALL = {"width": 0.125, "dim": 8, "layers": 1}
 """Options of the smallest network with relations."""
@@ -58,6 +62,21 @@ def test_another_run_in_the_folder_is_refused_by_name(train, finished, settings,
     assert files(finished.folder) == before
 
 
+def test_another_model_to_start_from_is_refused_under_the_same_name(train, finished, tmp_path):
+    model, settings = tmp_path / "model", {"changes": {"steps": 2}, "init": tmp_path / "model"}
+    shutil.copytree(finished.model, model)
+    provenance = train(**settings).provenance
+    digest = json.loads((model / "config.json").read_text())["weights_sha256"]
+    assert provenance["init_sha256"] == provenance["init_report"]["source"]["weights_sha256"] == digest
+    assert train(resume=True, **settings).provenance == provenance
+    network = load(model)
+    network.head.bias.data += 1
+    network.save_pretrained(model)
+    with pytest.raises(RefusedError, match="another one") as caught:
+        train(resume=True, **settings)
+    assert caught.value.expected == f"init_sha256 {digest}"
+
+
 def test_other_data_are_refused(train, finished, data, tmp_path):
     path = shutil.copytree(data, tmp_path / "copy") / "Images" / "a.png"
     Image.fromarray(255 - np.asarray(Image.open(path))).save(path)
@@ -69,6 +88,27 @@ def test_other_data_are_refused(train, finished, data, tmp_path):
 def test_resume_where_nothing_is_begins(train, tmp_path):
     (tmp_path / "run").mkdir()
     assert train(resume=True, changes={"steps": 2}).steps == 2
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_folder_is_trained_into_by_one_command_at_a_time(train, tmp_path, resume):
+    with holding(tmp_path / "run" / LOCK), pytest.raises(RefusedError, match="another process works in"):
+        train(resume=resume)
+    with pytest.raises(InterruptedTrainingError):
+        train(say=interrupt_after("step 2 ", signal.SIGTERM))
+    before = files(tmp_path / "run")
+    with holding(tmp_path / "run" / LOCK), pytest.raises(RefusedError, match="another process works in"):
+        train(resume=True)
+    assert files(tmp_path / "run") == before
+    assert train(resume=True).provenance["finished"]
+    assert not (tmp_path / "run" / LOCK).exists()
+
+
+def test_the_folder_is_held_until_the_training_ends(train, tmp_path):
+    held = []
+    train(say=lambda _: held.append(is_held(tmp_path / "run" / LOCK)))
+    assert len(held) > 3
+    assert all(held)
 
 
 def interrupt_after(line, number):
@@ -188,19 +228,39 @@ def test_a_run_of_the_default_is_one_of_its_network(train, tmp_path):
     assert json.loads(path.read_text())["arch"] == "ntrm-paper"
 
 
+def test_a_run_that_goes_on_keeps_what_it_started_from(train, tmp_path):
+    encoder = create("ntrm-control", 3, width=0.125).encoder.state_dict()
+    file = tmp_path / "encoder.safetensors"
+    save_file({key: value.contiguous() for key, value in encoder.items()}, file)
+    settings = {"arch": "ntrm-control", "options": {"width": 0.125}}
+    settings["changes"] = {"steps": 4, "encoder_weights": str(file)}
+    train("never", **settings)
+    with pytest.raises(InterruptedTrainingError):
+        train(say=interrupt_after("step 2 ", signal.SIGTERM), **settings)
+    before, said = json.loads((tmp_path / "run" / "provenance.json").read_text()), []
+    file.unlink()  # as on another machine
+    after = train(resume=True, say=said.append, **settings).provenance
+    assert after["encoder_init"] == "file"
+    assert after["init_report"] == before["init_report"]
+    assert not [line for line in said if line.startswith("encoder from")]
+    assert weights(tmp_path / "run") == weights(tmp_path / "never")
+
+
 # --- killed ---
 
 
-def start_training(data, out, tmp_path):
-    """``ntrm train`` as a process of its own, with a real network; 12 rounds of 2 steps."""
-    settings = {**SETTINGS, "steps": 24}
+def start_training(data, out, tmp_path, progress="none", **changes):
+    """``ntrm train`` as a process and a group of its own, with a real network; 12 rounds of 2 steps."""
+    settings = {**SETTINGS, "steps": 24, **changes}
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     command = [sys.executable, "-m", "ntrm", "train", "--arch", "ntrm-paper", "--data", str(data), "--out", str(out)]
     words += [word for key, value in SMALL.items() for word in ("--option", f"{key}={value}")]
-    command += ["--recipe", "fast", "--device", "cpu", "--progress", "none", *words]
+    command += ["--recipe", "fast", "--device", "cpu", "--progress", progress, *words]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "NTRM_CACHE": str(tmp_path / "cache")}
     with (tmp_path / "errors.txt").open("w") as errors:
-        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors)
+        return subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+        )
 
 
 def wait_for_rounds(process, out, count):
@@ -234,3 +294,48 @@ def test_killed_at_a_random_moment_and_resumed_it_ends_bit_identical(data, tmp_p
     # What was logged is in a checkpoint or was about to be: at most one round is done again.
     assert going_on in ([2 * rows], [2 * rows - 2], [2 * rows + 2]) or (rows == 1 and not going_on)
     assert weights(tmp_path / "run") == weights(tmp_path / "never")
+
+
+def wait_for_steps(process, errors, count):
+    while process.poll() is None:
+        events = [json.loads(line) for line in errors.read_text().splitlines(keepends=True) if line.endswith("}\n")]
+        if any(event.get("label") == "training steps" and event["done"] >= count for event in events):
+            return
+        time.sleep(0.05)
+    pytest.fail("the training ended too soon")
+
+
+@pytest.mark.slow
+def test_a_signal_to_processes_that_read_windows_too_stops_in_order(data, tmp_path):
+    """As ``timeout`` and SLURM send it: to the whole group."""
+    changes = {"steps": 5000, "validate_every": 5000, "workers": 2, "resident": "no"}
+    process = start_training(data, tmp_path / "run", tmp_path, progress="json", **changes)
+    try:
+        wait_for_steps(process, tmp_path / "errors.txt", count=4)
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(60) == 130, (tmp_path / "errors.txt").read_text()
+    finally:
+        process.kill()
+        process.wait()
+    assert [path.suffix for path in (tmp_path / "run" / "checkpoints").iterdir()] == [".ckpt"]
+
+
+@pytest.mark.slow
+def test_processes_that_read_windows_end_with_a_killed_training(data, tmp_path):
+    changes = {"steps": 5000, "validate_every": 5000, "workers": 2, "resident": "no"}
+    process = start_training(data, tmp_path / "run", tmp_path, progress="json", **changes)
+    try:
+        wait_for_steps(process, tmp_path / "errors.txt", count=4)
+    finally:
+        process.kill()
+        process.wait()
+    until = time.monotonic() + 3.0  # torch's own look at the parent takes five seconds
+    while time.monotonic() < until:
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            assert (tmp_path / "run" / LOCK).exists()
+            assert not is_held(tmp_path / "run" / LOCK)
+            return
+        time.sleep(0.05)
+    pytest.fail("a process that reads windows lives on")

@@ -17,7 +17,7 @@ from ntrm.training import run as run_module
 from ntrm.training.run import (
     IDENTITY,
     Run,
-    claim_folder,
+    check_claim,
     describe_device,
     differences,
     git_state,
@@ -80,6 +80,7 @@ def test_the_same_run_is_let_in_and_sessions_are_counted(tmp_path):
         ({"level": "5x", "mpp": 3.35}, {"level", "mpp"}),
         ({"sections": 5}, {"sections"}),
         ({"init": "other/model"}, {"init"}),
+        ({"init_sha256": "abc"}, {"init_sha256"}),
         ({"recipe": small_recipe(batch=4, weighting="batch")}, {"recipe.batch", "recipe.weighting"}),
         ({"recipe": small_recipe(workers=3, resident="no")}, set()),
         ({"name": "other", "device": torch.device("cuda"), "command": ("x",)}, set()),
@@ -115,7 +116,7 @@ def test_a_run_from_before_a_field_was_there_goes_on_as_long_as_the_field_is_off
 
 
 def test_every_part_of_the_identity_counts(tmp_path):
-    identity = make_run(tmp_path, sections=4, init="some/model").identity()
+    identity = make_run(tmp_path, sections=4, init="some/model", init_sha256="abc").identity()
     assert set(identity) == set(IDENTITY)
     for name in IDENTITY:
         assert differences({**identity, name: None}, identity)
@@ -126,22 +127,22 @@ def test_a_damaged_provenance_is_told(tmp_path, content):
     path = tmp_path / "provenance.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match="provenance"):
-        claim_folder(tmp_path, resume=True)
+        check_claim(tmp_path, resume=True)
 
 
 def test_folders(tmp_path):
-    claim_folder(tmp_path / "new", resume=False)
-    claim_folder(tmp_path, resume=False)  # empty
+    check_claim(tmp_path / "new", resume=False)
+    check_claim(tmp_path, resume=False)  # empty
     (tmp_path / ".partial-1.json").write_text("")
-    claim_folder(tmp_path, resume=False)
+    check_claim(tmp_path, resume=False)
     (tmp_path / "mine.txt").write_text("")
     with pytest.raises(RefusedError, match="not empty") as caught:
-        claim_folder(tmp_path, resume=False)
+        check_claim(tmp_path, resume=False)
     assert "--resume" in caught.value.hint
     with pytest.raises(RefusedError, match="no run"):
-        claim_folder(tmp_path, resume=True)
+        check_claim(tmp_path, resume=True)
     with pytest.raises(UsageError, match="not a folder"):
-        claim_folder(tmp_path / "mine.txt", resume=True)
+        check_claim(tmp_path / "mine.txt", resume=True)
 
 
 # --- provenance ---

@@ -335,6 +335,17 @@ def test_a_start_that_training_only_harms_is_kept(start, harmed):
     assert any(line.startswith("step 0 of 4, the start: validation loss") and line.endswith("kept") for line in said)
 
 
+@pytest.mark.parametrize(("options", "temperature"), [({}, 2.0), ({"coarse": False}, 1.0)])
+def test_a_start_that_is_kept_keeps_its_temperature_if_it_is_the_same_network(
+    train, start, tmp_path, options, temperature
+):
+    load(start.model).describe(temperature=2.0, trained_on=("0a",)).save_pretrained(tmp_path / "calibrated")
+    tuned = train(init=tmp_path / "calibrated", options=options, changes=HARM)
+    assert tuned.best["step"] == 0
+    config = load(tuned.model).config
+    assert (config.temperature, config.trained_on) == (temperature, ("0a",))
+
+
 def test_a_start_that_training_betters_is_left_behind(train):
     untrained = train("untrained", changes={"steps": 2, "learning_rate": 1e-9})
     tuned = train("tuned", init=untrained.model, changes={"steps": 20, "validate_every": 10, "learning_rate": 2e-2})

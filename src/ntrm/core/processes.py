@@ -57,7 +57,7 @@ def worker_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
     An error or an interrupt drops what has not begun, a killed process is explained.
     """
     # Fresh processes rather than forks: a fork of a process with threads (torch has some) may hang.
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_worker)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=begin_worker)
     try:
         yield pool
     except (BrokenProcessPool, BrokenPipeError) as error:
@@ -68,7 +68,7 @@ def worker_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin_worker() -> None:
+def begin_worker() -> None:
     """Leave interrupts to the parent, and end with it, however that ends; files are written whole or not at all."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()

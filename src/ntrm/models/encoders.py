@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -170,7 +172,9 @@ class TimmEncoder(nn.Module):
             what = f"the encoder timm:{name} needs timm"
             raise UsageError(what, got=error, hint='pip install "ntrm[encoders]"') from error
         try:
-            self.body = timm.create_model(name, pretrained=False, features_only=True)
+            # timm computes while it builds, which tensors without memory cannot.
+            with torch.device("cpu") if torch.get_default_device().type == "meta" else nullcontext():
+                self.body = timm.create_model(name, pretrained=False, features_only=True)
         except RuntimeError as error:
             raise UsageError("timm cannot make this encoder", got=error, hint="see timm.list_models()") from error
         strides = list(self.body.feature_info.reduction())

@@ -21,9 +21,9 @@ def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
     """
     config, path = read_model(locate(source, revision))
     options: dict[str, Any] = dict(config.options)
-    network = create(config.arch, config.schema, **options)
-    network.config = config
-    state, own = read_tensors(path), network.state_dict()
+    with torch.device("meta"):  # shapes without memory: a config can ask for far more than the file holds
+        own = create(config.arch, config.schema, **options).state_dict()
+    state = read_tensors(path)
     check_tensors(
         path,
         state,
@@ -36,6 +36,8 @@ def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
     if kinds:
         raise DataError(f"{path} holds weights of another kind of number", got=kinds, expected="float32 or float16")
     check_finite(path, state)
+    network = create(config.arch, config.schema, **options)
+    network.config = config
     network.load_state_dict(state)
     return network.eval()
 

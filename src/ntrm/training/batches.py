@@ -6,6 +6,7 @@ still to come, so that a checkpoint holds no random state and an interrupted tra
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from ntrm.core.errors import UsageError, check_number
+from ntrm.core.processes import begin_worker
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.threads import cores_given
 from ntrm.data.stats import pixel_counts
@@ -164,6 +166,7 @@ class TileStore:
             batch_sampler=[list(batch) for batch in plan],
             num_workers=workers,
             collate_fn=stack_tiles,
+            worker_init_fn=_begin_reader,
             pin_memory=self.device.type == "cuda",
             prefetch_factor=4 if workers else None,
             generator=torch.Generator(),  # or the loader would use up numbers of torch's own generator
@@ -225,6 +228,12 @@ def class_pixels(tiles: TileDataset) -> list[float]:
 def stack_tiles(tiles: Sequence[Tile]) -> LoadedTiles:
     """Tiles as one batch."""
     return LoadedTiles(torch.stack([tile.image for tile in tiles]), torch.stack([tile.mask for tile in tiles]))
+
+
+def _begin_reader(_number: int) -> None:
+    """Let a signal to the whole process group stop the training alone, which still needs its windows to do so."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    begin_worker()
 
 
 def _room(device: torch.device) -> float:

@@ -18,14 +18,18 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from ntrm.core.devices import choose_device
@@ -38,6 +42,10 @@ NETWORK = ("NCCL_*", "GLOO_*", "FI_*", "UCX_*")
 
 GRACE_S = 20.0
 """How long the first process waits for another one to end, and may itself take to notice that one died."""
+MEETING_S = 1800.0
+"""How long processes wait for each other to connect: some may take long to read the data."""
+PATIENCE_S = 5.0
+"""After so long a process says that it waits."""
 INTERRUPTED = 130
 """Exit code of a process that was asked to stop and did."""
 
@@ -253,28 +261,54 @@ def _watch(others: Sequence[_Other], over: threading.Event) -> None:
 
 
 @contextmanager
-def connected(launch: Launch) -> Iterator[None]:
+def connected(launch: Launch, say: Callable[[str], None]) -> Iterator[None]:
     """Connect the processes of a training, and share the cores of a machine among them."""
     if launch.world == 1:
         yield
         return
     threads = torch.get_num_threads()
-    if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, cores_given() // launch.local_world))
-    if not dist.is_initialized():  # a launcher's processes connect once, for all trainings in them
-        cuda = launch.device.type == "cuda"
-        dist.init_process_group(
-            "nccl" if cuda else "gloo",
-            init_method=launch.meeting,
-            rank=launch.rank,
-            world_size=launch.world,
-            device_id=launch.device if cuda else None,
-        )
-        atexit.register(disconnect)
     try:
+        if "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(max(1, cores_given() // launch.local_world))
+        if not dist.is_initialized():  # a launcher's processes connect once, for all trainings in them
+            cuda = launch.device.type == "cuda"
+            dist.init_process_group(
+                "nccl" if cuda else "gloo",
+                store=PrefixStore("training", _meet(launch, say)),
+                rank=launch.rank,
+                world_size=launch.world,
+                device_id=launch.device if cuda else None,
+            )
+            atexit.register(disconnect)
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def _meet(launch: Launch, say: Callable[[str], None]) -> Store:
+    """Wait until all processes have come to where they meet."""
+    met: Future[Store] = Future()
+
+    def meet() -> None:
+        try:
+            limit = timedelta(seconds=MEETING_S)
+            met.set_result(next(rendezvous(launch.meeting, launch.rank, launch.world, timeout=limit))[0])
+        except Exception as error:  # noqa: BLE001 - raised again where it is waited for
+            met.set_exception(error)
+
+    # In a thread of its own: inside torch no signal is heard.
+    threading.Thread(target=meet, name="meeting", daemon=True).start()
+    if not wait([met], PATIENCE_S).done:
+        say(f"waiting at {launch.meeting} for the other processes of this training, {launch.world} in all")
+    try:
+        return met.result()
+    except dist.DistError as error:
+        raise NtrmError(
+            "the processes of this training do not find each other",
+            got=str(error).splitlines()[0],
+            expected=f"{launch.world} processes at {launch.meeting} within {MEETING_S / 60:g} minutes",
+            hint="let srun or torchrun start all of them, or ask for one task; MASTER_ADDR and MASTER_PORT say where",
+        ) from error
 
 
 def disconnect() -> None:

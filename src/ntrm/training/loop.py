@@ -164,7 +164,6 @@ class Training:
     @torch.no_grad()
     def validate(self, windows: TileStore) -> Scores:
         """Scores of the current network, over the windows of all processes."""
-        self._join_statistics()
         config = self.network.config
         scores = ScoreAccumulator(config.classes)
         with _evaluating(self.network, self.loss):
@@ -173,7 +172,7 @@ class Training:
                     scores.update(self.network(self.normalise(images)), masks)
             return scores.compute(self.loss, config.schema)
 
-    def _join_statistics(self) -> None:
+    def join_statistics(self) -> None:
         """Average the running statistics of batch norm over processes, each of which has seen its own windows."""
         for layer in _batch_norms(self.network) if world_size() > 1 else []:
             for statistic in ("running_mean", "running_var"):
@@ -217,8 +216,13 @@ class Training:
     def restore(self, state: dict[str, Any]) -> None:
         """Continue where ``state`` was taken."""
         self.steps_done = int(state["step"])
+        # The device may be another one: the form of the optimiser is that of this device.
+        fused, optimiser = self.optimiser.param_groups[0]["fused"], state["optimiser"]
+        groups = [{**group, "fused": fused} for group in optimiser["param_groups"]]
+        states = {**state, "optimiser": {**optimiser, "param_groups": groups}}
         for name, component in self._stateful.items():
-            component.load_state_dict(state[name])
+            if states[name]:  # that of a scaler is empty where the precision needed none
+                component.load_state_dict(states[name])
         self.course = Course(**state["course"])
         self.losses = LossBuffer(self.steps_done, [list(row) for row in state["rows"]])
 
@@ -297,6 +301,7 @@ def run_rounds(
                 training.step(step, tiles)
                 tick()
                 if step + 1 < end and interruption.agreed(step + 1):
+                    training.join_statistics()
                     recorder.checkpoint(training, training.round_losses())
                     raise interruption.error(step + 1)
             losses = training.round_losses()
@@ -305,6 +310,7 @@ def run_rounds(
                 "windows_per_second": len(batches.steps) * training.recipe.batch / seconds,
                 "waiting": batches.waited / seconds,
             }
+            training.join_statistics()
             scores = NOT_VALIDATED if validation is None else training.validate(validation)
             rate = training.rate(end - 1)
             if scores.loss is not None:

@@ -163,15 +163,19 @@ class Recipe:
                 check_number(f"{field} of a recipe", value, low, high, whole=isinstance(low, int))
         if self.window % 32:
             raise UsageError("recipe: impossible window", got=self.window, expected="a multiple of 32")
-        if self.batch == 1 and self.window == 32 and not self.freeze_batch_norm:
+        self.check_batch_norm()
+        check_number("overlap of a recipe", self.overlap, 0, self.window - 1, whole=True)
+
+    def check_batch_norm(self, world: int = 1) -> None:
+        """Refuse too small a batch where each of ``world`` processes takes its own statistics."""
+        if self.batch <= world and self.window == 32 and not self.freeze_batch_norm:
             # At 1/32 of the window a single position is left, of which batch norm can take no statistics.
             raise UsageError(
                 "recipe: a batch of one window of 32 pixels is too small for batch norm",
-                got="batch 1, window 32",
+                got=f"batch {self.batch}, window 32" + (f", {world} processes" if world > 1 else ""),
                 expected="more than one position in the deepest layer",
-                hint="set batch=2 or window=64",
+                hint=f"set batch={2 * world} or window=64",
             )
-        check_number("overlap of a recipe", self.overlap, 0, self.window - 1, whole=True)
 
     @property
     def augmentation(self) -> Augment:

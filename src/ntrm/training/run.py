@@ -10,8 +10,8 @@ import json
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ import torch
 
 import ntrm
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import PARTIAL, check_folder, read_json, remove_partials, write_json
+from ntrm.core.io import PARTIAL, check_folder, holding, read_json, remove_partials, write_json
 from ntrm.core.processes import HOME, child_environment
 from ntrm.models.folders import CONFIG
 from ntrm.models.names import network_saved_as
@@ -29,10 +29,12 @@ from ntrm.training.recipe import FIELDS, LATER, Recipe, write_recipe
 from ntrm.version import __version__
 
 PROVENANCE, RECIPE, MODEL = "provenance.json", "recipe.yaml", "model"
+LOCK = ".lock"
+"""Held while a training works in a folder; stays where a run is not finished."""
 CORRECTED_DATA = "corrections"
 """Corrected slides that a run learns from, as a dataset."""
 
-IDENTITY = ("arch", "options", "seed", "level", "mpp", "sections", "init", "data", "recipe")
+IDENTITY = ("arch", "options", "seed", "level", "mpp", "sections", "init", "init_sha256", "data", "recipe")
 """Keys of the provenance that make two runs the same run."""
 
 _FREE = ("workers", "resident")
@@ -78,11 +80,35 @@ def read_result(out: Path) -> RunResult | None:
     )
 
 
-def claim_folder(out: Path, *, resume: bool) -> None:
-    """Make sure that ``out`` may be written to: new, empty, or (``resume``) the folder of a run."""
+@contextmanager
+def claimed(out: Path, *, resume: bool) -> Iterator[None]:
+    """Hold ``out`` against other trainings; it must be new, empty, or (``resume``) the folder of a run.
+
+    Where no run is begun, nothing is left behind.
+    """
+    check_claim(out, resume=resume)
+    if resume and read_result(out) is not None:  # nothing is written, and perhaps nothing can be
+        yield
+        return
+    new = not out.exists()
+    with holding(out / LOCK):
+        try:
+            check_claim(out, resume=resume)  # once more: another training may just have ended
+            yield
+        finally:
+            if not (out / PROVENANCE).is_file() or read_result(out) is not None:
+                (out / LOCK).unlink(missing_ok=True)
+            if new:
+                with suppress(OSError):  # it is not empty: the run is begun
+                    out.rmdir()
+
+
+def check_claim(out: Path, *, resume: bool) -> None:
+    """Make sure that ``out`` may be written to."""
     check_folder(out)
     # Corrected slides are written before the run begins.
-    if not out.exists() or all(path.name.startswith(PARTIAL) or path.name == CORRECTED_DATA for path in out.iterdir()):
+    before = (LOCK, CORRECTED_DATA)
+    if not out.exists() or all(path.name.startswith(PARTIAL) or path.name in before for path in out.iterdir()):
         return
     if not resume:
         raise RefusedError(
@@ -112,6 +138,8 @@ class Run:
     name: str
     device: torch.device
     command: tuple[str, ...] = ()
+    init_sha256: str | None = None
+    """Of the weights of the model to start from."""
     corrections: Mapping[str, Any] | None = None
     """Which versions of which corrections are learned from."""
 
@@ -129,15 +157,21 @@ class Run:
                 hint=f"give the same settings as before{network}, or choose a new folder",
             )
 
-    def begin(self, init_report: Mapping[str, Any]) -> None:
-        """Write what is known before the first step: what is run, on which data, by which code, where and when."""
+    def begin(self, init_report: Mapping[str, Any] | None) -> None:
+        """Write what is known before the first step: what is run, on which data, by which code, where and when.
+
+        A run that goes on from a checkpoint has no ``init_report``: it started as its provenance says.
+        """
         remove_partials(self.out)
         before = _read_provenance(self.out) or {}
+        if init_report is None:
+            started = {key: before.get(key) for key in ("encoder_init", "init_report")}
+        else:
+            started = {"encoder_init": init_report["encoder"], "init_report": dict(init_report)}
         document = {
             **{key: value for key, value in self.identity().items() if key not in ("seed", "recipe", "data")},
             "name": self.name,
-            "encoder_init": init_report["encoder"],
-            "init_report": dict(init_report),
+            **started,
             "sessions": int(before.get("sessions", 0)) + 1,
             "finished": False,
             "steps": 0,

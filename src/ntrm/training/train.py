@@ -10,6 +10,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.metrics.wording import counted
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
-from ntrm.models.folders import WEIGHTS, locate, read_model
+from ntrm.models.folders import CONFIG, WEIGHTS, locate, read_config
 from ntrm.models.names import DEFAULT, network_named, refuse_moved
 from ntrm.training.batches import StepPlan, TileStore, class_pixels
 from ntrm.training.checkpoint import CheckpointFolder
@@ -37,7 +38,7 @@ from ntrm.training.device import training_precision, tuned
 from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
 from ntrm.training.recipe import Recipe, load_recipe
-from ntrm.training.run import MODEL, Run, RunResult, claim_folder, read_result
+from ntrm.training.run import MODEL, Run, RunResult, claimed, read_result
 from ntrm.training.training_data import CorrectedResults, TrainingData, open_training_data
 from ntrm.training.transfer import build_network
 from ntrm.version import __version__
@@ -111,72 +112,80 @@ def train(
 
     """
     recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe or default_recipe(corrections))
-    arch, options, start = _chosen_network(arch, options, init, needed=corrections is not None)
+    start, digest = (None, None) if init is None else read_config(locate(init) / CONFIG)
+    arch, options = _chosen_network(arch, options, start)
     launch = find_launch(device, num_devices)
     say, progress = (say, progress) if launch.leads else (_silent, SILENT)
     refuse_moved(arch)
     named, arch = arch, network_named(arch)
     if named != arch:
         say(f"{named} is {arch} in this version of ntrm")
-    if launch.leads:
-        claim_folder(Path(out), resume=resume)
-    training_precision(recipe, launch.device)
-    given = open_training_data(
-        None if data is None else Path(data),
-        Path(out),
-        resolution=resolution,
-        splits=None if splits is None else Path(splits),
-        sections=sections,
-        corrections=_corrected(corrections, slides, trust, init),
-        mpp=None if start is None else start.mpp,
-        progress=progress,
-    )
-    recipe, data_splits = _selection(recipe, given, say), given.splits
-    run = Run(
-        out=Path(out),
-        arch=arch,
-        options=dict(options or {}),
-        level=resolution or "".join(data_splits.dataset.levels),
-        mpp=data_splits.resolution.mean,
-        sections=sections,
-        init=None if init is None else str(init),
-        seed=seed,
-        recipe=recipe,
-        data=data_splits.fingerprint() if launch.leads else "",
-        name=name or arch,
-        device=launch.device,
-        command=tuple(command),
-        corrections=given.record,
-    )
-    if launch.leads:
-        run.check()
-    done = read_result(run.out) if resume else None
-    if done is not None:
-        say(f"{run.out} is finished already; nothing to do")
-        return done
-    with torch.random.fork_rng(devices=[launch.device] if launch.device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        network, report = build_network(arch, data_splits.schema, options=options, recipe=recipe, init=init)
-        init_report = report.as_dict()
-        del report  # and with it the tensors of a trained model
-        for note in init_report["notes"]:
-            say(note)
-        network.describe(
-            mpp=run.mpp, window=recipe.window, data=run.data, name=run.name, version=__version__, temperature=1.0
+    with claimed(Path(out), resume=resume) if launch.leads else nullcontext():
+        training_precision(recipe, launch.device)
+        if launch.device.type == "cpu":  # GPUs take them together
+            recipe.check_batch_norm(launch.world)
+        given = open_training_data(
+            None if data is None else Path(data),
+            Path(out),
+            resolution=resolution,
+            splits=None if splits is None else Path(splits),
+            sections=sections,
+            corrections=_corrected(corrections, slides, trust, init),
+            mpp=None if start is None else start.mpp,
+            progress=progress,
+        )
+        recipe, data_splits = _selection(recipe, given, say), given.splits
+        run = Run(
+            out=Path(out),
+            arch=arch,
+            options=dict(options or {}),
+            level=resolution or "".join(data_splits.dataset.levels),
+            mpp=data_splits.resolution.mean,
+            sections=sections,
+            init=None if init is None else str(init),
+            init_sha256=digest,
+            seed=seed,
+            recipe=recipe,
+            data=data_splits.fingerprint() if launch.leads else "",
+            name=name or arch,
+            device=launch.device,
+            command=tuple(command),
+            corrections=given.record,
         )
         if launch.leads:
-            seen = {image_hash(case) for case in given.training or ()}
-            # A part of them is enough to tell, and keeps config.json short.
-            network.describe(trained_on=tuple(sorted({*network.config.trained_on, *seen})[:10_000]))
-        request = {name: getattr(run, name) for name in ("out", "arch", "options", "sections", "init", "seed", "name")}
-        request |= {"data": data, "splits": splits, "resolution": resolution, "resume": resume}
-        request |= {"corrections": corrections, "slides": slides, "trust": trust}
-        request |= {"device": device, "num_devices": num_devices, "recipe": recipe.as_dict()}
-        _check_known(network, launch)
-        with other_processes(launch, request) as joined, tuned(recipe, launch.device):
-            known = _known_sections(given, say) if reference else None
-            session = _Session(run, joined, pictures, known, progress, say)
-            return session.train(network, init_report, given)
+            run.check()
+        done = read_result(run.out) if resume else None
+        if done is not None:
+            say(f"{run.out} is finished already; nothing to do")
+            return done
+        with torch.random.fork_rng(devices=[launch.device] if launch.device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            # A checkpoint has all weights: files that filled the encoder then need not be there any more.
+            begun = bool(CheckpointFolder(run.out / CHECKPOINTS).names())
+            filling = replace(recipe, encoder_weights="none") if begun else recipe
+            network, report = build_network(arch, data_splits.schema, options=options, recipe=filling, init=init)
+            init_report = None if begun else report.as_dict()
+            del report  # and with it the tensors of a trained model
+            for note in [] if init_report is None else init_report["notes"]:
+                say(note)
+            network.describe(
+                mpp=run.mpp, window=recipe.window, data=run.data, name=run.name, version=__version__, temperature=1.0
+            )
+            if launch.leads:
+                seen = {image_hash(case) for case in given.training or ()}
+                # A part of them is enough to tell, and keeps config.json short.
+                network.describe(trained_on=tuple(sorted({*network.config.trained_on, *seen})[:10_000]))
+            request = {
+                name: getattr(run, name) for name in ("out", "arch", "options", "sections", "init", "seed", "name")
+            }
+            request |= {"data": data, "splits": splits, "resolution": resolution, "resume": resume}
+            request |= {"corrections": corrections, "slides": slides, "trust": trust}
+            request |= {"device": device, "num_devices": num_devices, "recipe": recipe.as_dict()}
+            _check_known(network, launch)
+            with other_processes(launch, request) as joined, tuned(recipe, launch.device):
+                known = _known_sections(given, say) if reference else None
+                session = _Session(run, joined, pictures, known, start, progress, say)
+                return session.train(network, init_report, given)
 
 
 @dataclass(frozen=True)
@@ -188,10 +197,12 @@ class _Session:
     pictures: bool
     known: DatasetSplits | None
     """What the reference is made from; None for a model without."""
+    start: ModelConfig | None
+    """The model to start from."""
     progress: Progress
     say: Say
 
-    def train(self, network: SegmentationModel, init_report: dict[str, Any], given: TrainingData) -> RunResult:
+    def train(self, network: SegmentationModel, init_report: dict[str, Any] | None, given: TrainingData) -> RunResult:
         recipe, launch, run = self.run.recipe, self.launch, self.run
         windows, validation_windows = self._store(given.windows(recipe, self.progress)), None
         if given.validation is not None:
@@ -203,7 +214,7 @@ class _Session:
             # Not sooner: a training that is stopped while it reads a large dataset leaves no empty run behind.
             run.begin(init_report)
             state = CheckpointFolder(run.out / CHECKPOINTS).latest(self.say)
-        with Interruption() as interruption, connected(launch), warnings.catch_warnings():
+        with connected(launch, self.say), Interruption() as interruption, warnings.catch_warnings():
             # Gradients of grouped convolutions have another memory layout than their weights: a copy, no fault.
             warnings.filterwarnings("ignore", message=r"Grad strides do not match bucket view strides")
             interruption.connect()
@@ -262,6 +273,8 @@ class _Session:
             weights = recorder.folder.kept_weights(recorder.kept)
             if weights is not None:
                 network.load_state_dict(weights)
+            if self.start is not None and recorder.kept is not None and recorder.kept["scores"]["step"] == 0:
+                _describe_as_start(network, self.start)
             network.cpu().eval().save_pretrained(run.out / MODEL)
             if self.pictures:
                 network.to(self.launch.device)
@@ -294,13 +307,12 @@ def default_recipe(corrections: str | Path | None) -> str:
 
 
 def _chosen_network(
-    arch: str | None, options: Mapping[str, Any] | None, init: str | Path | None, *, needed: bool
-) -> tuple[str, Mapping[str, Any] | None, ModelConfig | None]:
-    """Name and options of the network, and what the model to start from says of itself, where that is ``needed``."""
-    start = None if init is None or (arch is not None and not needed) else read_model(locate(init))[0]
+    arch: str | None, options: Mapping[str, Any] | None, start: ModelConfig | None
+) -> tuple[str, Mapping[str, Any] | None]:
+    """Name and options of the network: by default those of the model to start from."""
     if arch is not None or start is None:
-        return arch or DEFAULT, options, start
-    return start.arch, {**start.options, **(options or {})}, start
+        return arch or DEFAULT, options
+    return start.arch, {**start.options, **(options or {})}
 
 
 def _corrected(
@@ -346,6 +358,12 @@ def _known_sections(given: TrainingData, say: Say) -> DatasetSplits | None:
         return None
     splits, cases = given.splits, (*given.training, *given.validation)
     return replace(splits, dataset=replace(splits.dataset, cases=cases))
+
+
+def _describe_as_start(network: SegmentationModel, start: ModelConfig) -> None:
+    """Say of a network that was kept as it started that it learned no more; its temperature holds if it is the same."""
+    one, other = ((each.arch, dict(each.options), each.schema.names) for each in (network.config, start))
+    network.describe(trained_on=start.trained_on, temperature=start.temperature if one == other else 1.0)
 
 
 def _check_known(network: SegmentationModel, launch: Launch) -> None:

@@ -17,6 +17,7 @@ from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
+from ntrm.models.folders import CONFIG, locate, read_config
 from ntrm.models.hub import load
 from ntrm.models.registry import DEFAULT_ENCODERS, create
 from ntrm.models.weights import IMAGENET_HUB, find_weights, load_encoder_weights, stored_weights
@@ -61,7 +62,7 @@ class InitReport:
     """``imagenet``, ``file`` (weights given by path), ``model`` (the trained model's) or ``scratch``."""
     notes: tuple[str, ...] = ()
     source: Mapping[str, Any] | None = None
-    """The trained model: name, architecture, data, µm/px, window."""
+    """The trained model: name, architecture, data, µm/px, window, SHA-256 of its weights."""
     transfer: WeightTransfer = WeightTransfer()
     """What was copied from it."""
 
@@ -95,7 +96,9 @@ def build_network(
     copied, left = (any(key.startswith("encoder.") for key in keys) for keys in (transfer.copied, transfer.left))
     filled = source in ("auto", "imagenet") and copied and not left
     report = InitReport("scratch") if filled else _fill_encoder(network, source)
-    return network, _copy_from(network, model, transfer, report)
+    report = _copy_from(network, model, transfer, report)
+    digest = read_config(locate(init) / CONFIG)[1]
+    return network, replace(report, source={**(report.source or {}), "weights_sha256": digest})
 
 
 def _fill_encoder(network: SegmentationModel, source: str) -> InitReport:

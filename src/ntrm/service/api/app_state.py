@@ -192,10 +192,8 @@ class AppState:
         """Short, and another one whenever tiles of the slide are: of its original, results or corrections."""
         key: list[object] = [] if corrections is None else [step.when for step in corrections.steps]
         for stamp in (self.original, self.revision):
-            try:
+            with suppress(NtrmError):  # there may be none
                 key.append(stamp(slide))
-            except NtrmError:  # there is none
-                key.append(None)
         return hashlib.sha256(repr(key).encode()).hexdigest()[:16]
 
     def results(self, slide: Slide) -> AbstractContextManager[OpenResults]:

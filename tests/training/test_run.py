@@ -110,6 +110,10 @@ def test_a_run_from_before_a_field_was_there_goes_on_as_long_as_the_field_is_off
     before = {**now, "recipe": {key: value for key, value in now["recipe"].items() if key != "fill"}}
     assert now["recipe"]["fill"] == 0
     assert differences(before, now) == {}
+    augment = {key: value for key, value in now["recipe"]["augment"].items() if key != "stain_scale"}
+    assert differences({**now, "recipe": {**now["recipe"], "augment": augment}}, now) == {}
+    other = {**now, "recipe": {**now["recipe"], "augment": {**augment, "stain_scale": 0.5}}}
+    assert set(differences(now, other)) == {"recipe.augment"}
     filled = {**now, "recipe": {**now["recipe"], "fill": 0.35}}
     assert differences(before, filled) == {"recipe.fill": (0.0, 0.35)}
 

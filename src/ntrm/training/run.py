@@ -25,7 +25,7 @@ from ntrm.core.io import PARTIAL, check_folder, read_json, remove_partials, writ
 from ntrm.core.processes import HOME, child_environment
 from ntrm.models.folders import CONFIG
 from ntrm.models.names import network_saved_as
-from ntrm.training.recipe import FIELDS, LATER, Recipe, write_recipe
+from ntrm.training.recipe import FIELDS, Recipe, completed, write_recipe
 from ntrm.version import __version__
 
 PROVENANCE, RECIPE, MODEL = "provenance.json", "recipe.yaml", "model"
@@ -184,7 +184,7 @@ def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
     """The identity of a run, as JSON would have it, with its recipe and options field by field."""
     plain = json.loads(json.dumps({name: document.get(name) for name in IDENTITY}, default=str))
     if isinstance(plain["recipe"], dict):
-        plain["recipe"] = {**LATER, **plain["recipe"]}
+        plain["recipe"] = completed(plain["recipe"])
     flat: dict[str, Any] = {}
     for name, value in plain.items():
         if name in ("recipe", "options") and isinstance(value, dict):

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import subprocess
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def test_a_run_is_finished_once_it_is_written(tmp_path):
     (run.out / "model" / "config.json").write_text("{}")
     assert read_result(run.out) == result
     assert json.loads(json.dumps(result.as_dict()))["best"] == {"step": 8, "iou": 0.5}
+    assert replace(result, provenance={"level": ""}).as_dict()["provenance"] == {"level": None}
 
 
 def test_other_processes_write_nothing(tmp_path):

@@ -59,7 +59,9 @@ class RunResult:
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {**asdict(self), "folder": str(self.folder), "model": str(self.model)}
+        # Without levels in the layout there is none, as other commands say it.
+        provenance = {**self.provenance, "level": self.provenance.get("level") or None}
+        return {**asdict(self), "folder": str(self.folder), "model": str(self.model), "provenance": provenance}
 
 
 def read_result(out: Path) -> RunResult | None:

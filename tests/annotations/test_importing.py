@@ -179,7 +179,7 @@ def test_a_run_that_was_stopped_goes_on(folders, monkeypatch):
 
 @pytest.mark.parametrize(
     ("change", "word"),
-    [({"target_mpp": 1.0}, "target_mpp = 1.0"), ({"margin_um": 3.0}, "margin_um"), ({"names": {"EPI": "BCC"}}, "names")],
+    [({"target_mpp": 1.0}, "target_mpp = 1.0"), ({"margin_um": 3.0}, "margin_um"), ({"names": {"EPI": ""}}, "names")],
 )
 def test_options_are_never_mixed(folders, change, word):
     slides, marks, out = folders

@@ -179,13 +179,27 @@ def test_a_run_that_was_stopped_goes_on(folders, monkeypatch):
 
 @pytest.mark.parametrize(
     ("change", "word"),
-    [({"target_mpp": 1.0}, "target_mpp = 1.0"), ({"margin_um": 3.0}, "margin_um"), ({"names": {"x": "EPI"}}, "names")],
+    [({"target_mpp": 1.0}, "target_mpp = 1.0"), ({"margin_um": 3.0}, "margin_um"), ({"names": {"EPI": ""}}, "names")],
 )
 def test_options_are_never_mixed(folders, change, word):
     slides, marks, out = folders
     import_annotations(slides, marks, out, mpp=0.5)
     with pytest.raises(RefusedError, match=word):
         import_annotations(slides, marks, out, **{"mpp": 0.5, **change})
+
+
+def test_names_that_were_unknown_may_be_added_to_the_map(folders):
+    slides, marks, out = folders
+    annotate(marks / "b.geojson", drawn("Tumor", box(20, 20, 60, 60)))
+    first = import_annotations(slides, marks, out, mpp=0.5)
+    assert "--map" in first.failures[0].error.hint
+    report = import_annotations(slides, marks, out, mpp=0.5, names={"Tumor": "BCC"})
+    assert (report.reused, report.failures) == (("a",), ())
+    assert report.imported[1].pixels["BCC"] == 1600
+    assert json.loads((out / "provenance.json").read_text())["options"]["names"] == {"tumor": "BCC"}
+    for other in ({"Tumor": "SCC"}, {}, {"Tumor": "BCC", "Stroma*": "RET"}):
+        with pytest.raises(RefusedError, match="other options"):
+            import_annotations(slides, marks, out, mpp=0.5, names=other)
 
 
 @pytest.mark.parametrize("stranger", ["notes.txt", "Masks/x.png", "cases.csv"])

@@ -254,6 +254,9 @@ def test_unknown_classes_and_places_beside_the_slide_are_told(out, correct, tmp_
         (["--click="], 2, "unreadable click"),
         (["--undo", "first"], 2, "there is nothing to undo"),
         (["--undo", "first", "--by", "much too long"], 2, "impossible initials"),
+        (["--click", "first", 1, 1, "EPI", "--slide", "second"], 2, "--slide goes with --from or --list"),
+        (["--click", "first", 1, 1, "EPI", "--slides", "nix"], 2, "no such folder of slides"),
+        (["--from", "nix.geojson"], 2, "no such file"),
         (["--undo", "first", "--list"], 2, "what to do is not clear"),
         ([], 2, "what to do is not clear"),
     ],
@@ -281,7 +284,8 @@ def test_another_model_is_refused(out, correct, segmented, tmp_path):
     words = ["--click", "first", *middle(out, SCC), "EPI", "--slides", segmented / "slides"]
     error = correct(*words, "--model", tmp_path / "moved", code=3, slides=False)["error"]
     assert error["what"] == "first was made with another model"
-    assert "mine" in error["hint"]
+    weights = json.loads((segmented / "model" / "config.json").read_text())["weights_sha256"]
+    assert error["hint"].endswith(f"--model (named mine, weights {weights[:12]})")
 
 
 def test_results_that_were_made_anew_are_not_corrected_by_the_old_log(out, correct):

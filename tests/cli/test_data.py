@@ -138,8 +138,28 @@ def test_a_table_for_people(files):
     result = import_from(files, "--map", files / "map.csv", "--mpp", 1)
     assert result.exit_code == 0, result.output
     assert "BCC" in result.stdout
+    assert "annotations" not in result.stderr
     again = import_from(files, "--map", files / "map.csv", "--mpp", 1)
     assert "there already" in again.stdout
+
+
+def test_annotations_that_are_not_as_drawn_are_told(files):
+    area, properties = json.loads((files / "a.geojson").read_text()), {"classification": "Tumour"}
+    wide = {"type": "Polygon", "coordinates": [[[50, 10], [99, 10], [99, 30], [50, 10]]]}
+    features = [
+        {"type": "Feature", "geometry": geometry, "properties": facts}
+        for geometry, facts in (
+            (area["geometry"], properties),
+            (area["geometry"], {}),
+            ({"type": "Point", "coordinates": [1, 1]}, properties),
+            (wide, properties),
+        )
+    ]
+    (files / "a.geojson").write_text(json.dumps(features))
+    result = import_from(files, "--map", files / "map.csv", "--mpp", 1)
+    assert result.exit_code == 0, result.output
+    assert "a: annotations left out: 1 without a class, 1 as point or line; annotations changed" in result.stderr
+    assert "left out" not in import_from(files, "--map", files / "map.csv", "--mpp", 1, "--quiet").output
 
 
 def test_failures_leave_stdout_one_document(files):

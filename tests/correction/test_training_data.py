@@ -164,6 +164,8 @@ def test_results_that_are_none_are_refused(tmp_path):
 def test_slides_that_are_missing_or_not_named_are_an_error(slides, tmp_path):
     with pytest.raises(UsageError, match="slides themselves are needed"):
         write_training_data(corrected_slides(slides.results), None, tmp_path / "data")
+    with pytest.raises(UsageError, match="no such folder of slides"):
+        write_training_data(corrected_slides(slides.results), tmp_path / "nix", tmp_path / "data")
     (slides.slides / "a.tif").unlink()
     write_slide(slides.slides / "a.tif", slides.painted["b"][:, ::-1])
     with pytest.raises(DataError, match="not below") as missing:

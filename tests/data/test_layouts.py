@@ -160,7 +160,7 @@ def test_um_per_pixel_that_contradict_the_folder_are_a_fault(tmp_path):
 def test_an_unknown_level_lists_the_known_ones(tmp_path):
     with pytest.raises(UsageError, match="one of 10x, 5x"):
         open_dataset(sound_queensland(tmp_path), resolution="2x")
-    with pytest.raises(UsageError, match="the layout has none"):
+    with pytest.raises(UsageError, match="has no resolution levels"):
         open_dataset(sound_plain(tmp_path / "plain"), resolution="2x")
 
 

@@ -268,6 +268,8 @@ def test_a_section_is_taken_from_its_own_finest_level(tmp_path, seed):
     ("levels", "out", "kind", "message"),
     [
         (["1x"], "out", RefusedError, "finer"),
+        (["150x"], "out", RefusedError, "149x at most"),
+        (["5000x"], "out", UsageError, "from 1x to 999x"),
         (["10x"], "in/out", RefusedError, "inside the dataset"),
         (["10x"], "in", RefusedError, "inside the dataset"),
         ([], "out", UsageError, "number of resolutions"),

@@ -119,6 +119,9 @@ def test_three_patients_are_enough_and_two_are_not():
     with pytest.raises(RefusedError, match="too few patients") as caught:
         make_split(dataset_of(rows[:2]))
     assert "2 patients" in str(caught.value.got)
+    with pytest.raises(RefusedError, match="too few patients") as alone:
+        make_split(dataset_of(rows[:1]))
+    assert alone.value.hint == "add patients"
     two_way = make_split(dataset_of(rows[:2]), fractions=(0.5, 0, 0.5))
     assert sorted(two_way.by_name.values()) == ["test", "train"]
 
@@ -151,10 +154,11 @@ def test_impossible_fractions_are_refused(fractions):
         make_split(skin_dataset(), fractions=fractions)
 
 
-@pytest.mark.parametrize("text", ["70,15", "a,b,c", "", "70,20,20"])
-def test_impossible_fractions_in_words_are_refused(text):
-    with pytest.raises(UsageError, match="fractions"):
+@pytest.mark.parametrize("text", ["70,15", "80,20", "a,b,c", "", "70,20,20"])
+def test_impossible_fractions_in_words_are_refused_as_they_were_typed(text):
+    with pytest.raises(UsageError, match="fractions") as caught:
         parse_fractions(text)
+    assert str(caught.value.got) in (text, repr(text))
 
 
 def test_written_and_read_again_it_is_the_same(tmp_path):
@@ -292,6 +296,16 @@ def test_a_split_file_decides(plain, tmp_path):
     split = read_split(tmp_path / "split.csv")
     parts = open_splits(plain, splits=tmp_path / "split.csv")
     assert {case.name: case.split for case in parts.dataset} == split.by_name
+
+
+def test_two_patients_are_divided_as_the_hint_says(tmp_path, random):
+    root = write_random(tmp_path / "two", random, ["a,p1,,0.5", "b,p2,,0.5"])
+    with pytest.raises(RefusedError, match="too few patients") as caught:
+        open_splits(root)
+    assert "`ntrm data split --fractions 50,50,0`, whose file --splits takes" in caught.value.hint
+    write_split(root, tmp_path / "two.csv", fractions=parse_fractions("50,50,0"))
+    parts = open_splits(root, splits=tmp_path / "two.csv")
+    assert [len(parts["train"]), len(parts["val"])] == [1, 1]
 
 
 def test_a_part_that_is_empty_is_named(tmp_path, random):

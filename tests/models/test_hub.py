@@ -81,6 +81,9 @@ def test_the_card_names_the_classes_and_the_weights(tmp_path):
     assert "6.7 µm/px" in card
     assert "pipeline_tag: image-segmentation" in card
     assert all(f"| {tissue.name} | {tissue.title} |" in card for tissue in SKIN.tissues)
+    assert "tags: [histopathology, skin, segmentation]" in card
+    create("ntrm-control", 3, width=0.125).save_pretrained(tmp_path / "other")
+    assert "tags: [histopathology, segmentation]" in (tmp_path / "other" / CARD).read_text()
 
 
 def test_half_precision_saves_half_and_loads_in_single(folder, tmp_path):

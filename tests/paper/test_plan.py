@@ -82,6 +82,7 @@ def test_keys_are_stable_and_follow_everything_that_decides_the_result():
     variant = plans.Variant("ntrm-paper", (), "10x", "scratch")
     before = plans.Job(variant, 0, load_recipe("fast"), "abc")
     assert before.key == "ntrm-paper_10x_scratch_seed0_95f31821bd"
+    assert before.recipe_digest == "9d3f42"
     assert plans.Job(variant, 0, replace(before.recipe, fill=0.35), "abc").key != before.key
     # How windows are read does not touch the result.
     elsewhere = replace(job.recipe, workers=3, resident="no")

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import subprocess
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def test_a_run_is_finished_once_it_is_written(tmp_path):
     (run.out / "model" / "config.json").write_text("{}")
     assert read_result(run.out) == result
     assert json.loads(json.dumps(result.as_dict()))["best"] == {"step": 8, "iou": 0.5}
+    assert replace(result, provenance={"level": ""}).as_dict()["provenance"] == {"level": None}
 
 
 def test_other_processes_write_nothing(tmp_path):
@@ -111,6 +113,10 @@ def test_a_run_from_before_a_field_was_there_goes_on_as_long_as_the_field_is_off
     before = {**now, "recipe": {key: value for key, value in now["recipe"].items() if key != "fill"}}
     assert now["recipe"]["fill"] == 0
     assert differences(before, now) == {}
+    augment = {key: value for key, value in now["recipe"]["augment"].items() if key != "stain_scale"}
+    assert differences({**now, "recipe": {**now["recipe"], "augment": augment}}, now) == {}
+    other = {**now, "recipe": {**now["recipe"], "augment": {**augment, "stain_scale": 0.5}}}
+    assert set(differences(now, other)) == {"recipe.augment"}
     filled = {**now, "recipe": {**now["recipe"], "fill": 0.35}}
     assert differences(before, filled) == {"recipe.fill": (0.0, 0.35)}
 

@@ -239,7 +239,7 @@ def test_auto_without_a_file_starts_from_scratch_without_asking_a_network(folder
     save_file({"a": torch.zeros(1)}, folder / "resnet180-other.safetensors")
     network, report = built("unet-resnet18", SKIN, options={}, recipe=with_weights("auto"), seed=7)
     assert report.encoder == "scratch"
-    assert "NTRM_WEIGHTS" in report.notes[0]
+    assert "$NTRM_WEIGHTS or, if this is not set, ~/.cache/ntrm/weights" in report.notes[0]
     assert same(random_unet, network.state_dict())
 
 

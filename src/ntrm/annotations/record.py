@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ntrm.annotations.pairing import Pair, SlideFacts
+from ntrm.annotations.pairing import Pair, SlideFacts, class_index
 from ntrm.core.errors import DataError, RefusedError, UsageError, some
 from ntrm.core.io import holding, remove_partials, rows_text, sha256_of, whole_file, write_json, write_text
 from ntrm.core.labels import LabelSchema
@@ -89,7 +89,7 @@ class ImportedDataset:
     def __init__(self, out: Path, options: ImportOptions) -> None:
         self.out = out
         self.options = options
-        self.cases = _read_record(out, options.as_dict())
+        self.cases = _read_record(out, options)
 
     @classmethod
     @contextmanager
@@ -178,7 +178,7 @@ def input_sha256(path: Path) -> str:
         raise DataError(f"cannot read {path}", got=error, hint="check the file and its permissions") from error
 
 
-def _read_record(out: Path, options: dict[str, Any]) -> dict[str, ImportedSlide]:
+def _read_record(out: Path, options: ImportOptions) -> dict[str, ImportedSlide]:
     """Cases of an earlier import into ``out``; refuses a folder that holds anything else."""
     path = out / RECORD
     if not path.exists():
@@ -187,6 +187,7 @@ def _read_record(out: Path, options: dict[str, Any]) -> dict[str, ImportedSlide]
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         before, slides = dict(document["options"]), [_recorded(slide) for slide in document["slides"]]
+        names = dict(before["names"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RefusedError(
             f"{path} is not the record of an import",
@@ -194,11 +195,16 @@ def _read_record(out: Path, options: dict[str, Any]) -> dict[str, ImportedSlide]
             expected="an empty folder, or one that the same import began",
             hint=ANOTHER_FOLDER,
         ) from error
-    if before != options:
-        changed = sorted(key for key in before.keys() | options.keys() if before.get(key) != options.get(key))
+    now = options.as_dict()
+    added = [name for name in options.names if name not in names]
+    if all(class_index(name, options.schema, {}) is None for name in added):
+        # They were unknown, and a slide with an unknown class is not imported: those that are there have none of them.
+        names |= {name: options.names[name] for name in added}
+    if {**before, "names": names} != now:
+        changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
         raise RefusedError(
             f"{out} was imported with other options",
-            got=", ".join(f"{key} = {options.get(key)}" for key in changed),
+            got=", ".join(f"{key} = {now.get(key)}" for key in changed),
             expected=", ".join(f"{key} = {before.get(key)}" for key in changed),
             hint=f"repeat the earlier options, or {ANOTHER_FOLDER}",
         )

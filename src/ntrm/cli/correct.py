@@ -105,6 +105,9 @@ def correct(
         raise UsageError(
             "what to do is not clear", got=" ".join(chosen) or "nothing", expected=f"one of {', '.join(asked)}"
         )
+    if slide and chosen[0] not in ("--from", "--list"):
+        hint = "leave --slide out: the slide stands behind the option itself"
+        raise UsageError("--slide goes with --from or --list", got=f"--slide {slide} {chosen[0]}", hint=hint)
     clicks = [_click(text) for text in click or ()]
     given = CorrectionOptions(tuple(slides or ()), model, device, batch, by, preview)
     corrector = Corrector(out, given, console.progress)

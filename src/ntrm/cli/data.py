@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -181,6 +182,9 @@ def data_import(
         progress=console.progress,
     )
     console.result(report.as_dict(), lambda stdout: _show_import(report, stdout))
+    for case in report.imported:
+        if told := _not_as_drawn(case.counts):
+            console.note(f"{case.name}: {told}")
     for failure in report.failures:
         console.note(f"error: {failure.error}")
     if report.exit_code:
@@ -194,6 +198,25 @@ def _target(mpp: float | None, level: str | None) -> float | None:
     if mpp is not None and level is not None:
         raise UsageError("two resolutions given", got=f"{mpp} µm/px and {level}", expected="one of them")
     return mpp if level is None else level_resolution(level).x
+
+
+LEFT_OUT = {
+    "unclassified": "without a class",
+    "degenerate": "without an area",
+    "not_areas": "as point or line",
+    "not_annotations": "as cell or detection",
+}
+CHANGED = {"clipped": "clipped at the slide's edge", "repaired": "repaired"}
+"""Counts of an import, in words."""
+
+
+def _not_as_drawn(counts: Mapping[str, int]) -> str:
+    """What a mask has otherwise than it was drawn; empty where that is nothing."""
+    told = {
+        what: ", ".join(f"{counts[key]:,} {words}" for key, words in names.items() if counts.get(key))
+        for what, names in (("left out", LEFT_OUT), ("changed", CHANGED))
+    }
+    return "; ".join(f"annotations {what}: {those}" for what, those in told.items() if those)
 
 
 def _show_import(report: ImportReport, stdout: RichConsole) -> None:

@@ -87,7 +87,7 @@ def level_factor(level: str) -> int:
     """
     match = re.fullmatch(r"([1-9][0-9]{0,2})x", level)
     if match is None:
-        expected = "a downsample factor such as 1x, 2x, 5x or 10x"
+        expected = "a downsample factor from 1x to 999x, such as 2x, 5x or 10x"
         raise UsageError("unknown resolution level", got=repr(level), expected=expected)
     return int(match.group(1))
 

@@ -34,7 +34,7 @@ from ntrm.results.mask_file import colours_in, labels_in, opened_mask, schema_of
 from ntrm.results.paths import CORRECTIONS
 from ntrm.results.run_record import read_run
 from ntrm.results.slide_state import SlideState, finished
-from ntrm.wsi.inputs import find_by_content
+from ntrm.wsi.inputs import check_roots, find_by_content
 from ntrm.wsi.isolated import open_isolated
 
 FORMAT = "ntrm-corrected-data/1"
@@ -197,6 +197,7 @@ def _find_files(slides: Sequence[CorrectedSlide], sources: Path | None) -> dict[
             expected="the folder of the slides that were segmented",
             hint="name it with --slides",
         )
+    check_roots([sources])
     wanted = [source for slide in slides if (source := _source(slide)) is not None]
     by_content: dict[str | None, Path] = dict(find_by_content(wanted, [sources]))
     missing = [slide.summary.slide_id for slide in slides if _source(slide) not in by_content]

@@ -341,8 +341,10 @@ def open_dataset(root: Path, *, resolution: str | None = None, splits: Path | No
     survey = survey_dataset(Path(root))
     levels = {case.level for case in survey.cases}
     if resolution is not None and resolution not in levels:
-        known = sorted(levels - {""}) or ["(the layout has none)"]
-        raise choices_error(f"no such resolution in {root}", resolution, known)
+        if not levels - {""}:
+            hint = "leave --resolution out"
+            raise UsageError(f"{root} has no resolution levels", got=resolution, expected="none", hint=hint)
+        raise choices_error(f"no such resolution in {root}", resolution, sorted(levels))
     faults = [finding for finding in survey.faults if _matters(finding, levels - {resolution} if resolution else set())]
     cases = tuple(case for case in survey.cases if resolution in (None, case.level))
     if splits is not None:

@@ -20,7 +20,7 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import read_object, remove_partials, rows_text, sha256_of, whole_file, write_json
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.links import ranges
-from ntrm.core.mpp import Resolution, level_factor
+from ntrm.core.mpp import PLAUSIBLE_MPP, Resolution, level_factor
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.csv_tables import read_columns
@@ -253,13 +253,17 @@ def _target(case: Case, level: str, path: Path) -> _Target:
     if case.resolution is None:
         hint = "add it to cases.csv, column mpp"
         raise RefusedError(f"no µm per pixel for {case.name}", expected="a known resolution", hint=hint)
-    factor = Fraction(level_factor(level), level_factor(case.level) if case.level else 1)
+    own = level_factor(case.level) if case.level else 1
+    factor = Fraction(level_factor(level), own)
     if factor < 1:
         raise RefusedError(
             f"{case.name} cannot be made finer than it is",
             got=f"{level} wanted, {case.level} is the finest there",
             expected=f"{case.level} or coarser",
         )
+    largest = int(PLAUSIBLE_MPP[1] * own / max(case.resolution.x, case.resolution.y))
+    if level_factor(level) > largest:
+        raise RefusedError(f"{case.name} would be coarser than any scan", got=level, expected=f"{largest}x at most")
     return _Target(path, factor, case.resolution.downsampled(float(factor)))
 
 

@@ -63,7 +63,7 @@ def parse_fractions(text: str) -> tuple[float, ...]:
     except ValueError:
         raise UsageError("fractions are not numbers", got=repr(text), expected="for example 70,15,15") from None
     fractions = tuple(number / 100 for number in numbers) if sum(numbers) > 2 else numbers
-    _check_fractions(fractions)
+    _check_fractions(fractions, typed=text)
     return fractions
 
 
@@ -86,11 +86,12 @@ def make_split(
     free = {row.group for row in rows} - fixed.keys()
     # Where nothing is left to draw, the splits are as they were wished.
     if free and len(balance.strata) < len(balance.offered):
+        two = ", or leave a part empty with `ntrm data split --fractions 50,50,0`, whose file --splits takes"
         raise RefusedError(
             "too few patients for a split in which no patient is in two splits",
             got=f"{len(balance.strata)} patients",
             expected=f"at least {len(balance.offered)} for {', '.join(balance.offered)}",
-            hint="add patients, or set a fraction to 0",
+            hint="add patients" + (two if len(balance.strata) == 2 else ""),
         )
     order = sorted(free, key=lambda patient: (-balance.sections(patient), _shuffle_key(seed, patient)))
     for left, patient in zip(range(len(order), 0, -1), order, strict=True):
@@ -154,13 +155,13 @@ def _sections(dataset: Dataset, existing: Split | None) -> list[SplitRow]:
     return sorted((listed | rows).values(), key=lambda row: row.name)
 
 
-def _check_fractions(fractions: Sequence[float]) -> None:
+def _check_fractions(fractions: Sequence[float], typed: str = "") -> None:
     plausible = len(fractions) == len(SPLITS) and all(math.isfinite(f) and f >= 0 for f in fractions)
     if not plausible or not math.isclose(sum(fractions), 1, abs_tol=1e-6) or fractions[0] == 0:
         raise UsageError(
             "impossible fractions",
-            got=", ".join(f"{fraction:g}" for fraction in fractions),
-            expected=f"three numbers for {', '.join(SPLITS)} that sum to 1, the first above 0",
+            got=typed or ", ".join(f"{fraction:g}" for fraction in fractions),
+            expected=f"three numbers for {', '.join(SPLITS)} that sum to 100 (%) or to 1, the first above 0",
         )
 
 

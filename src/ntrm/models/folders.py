@@ -194,11 +194,12 @@ def model_card(config: ModelConfig, parameters: int, digest: str) -> str:
     }
     metadata = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
     classes = "\n".join(f"| {t.index} | {t.name} | {t.title} |" for t in config.schema.tissues)
+    tags = ["histopathology", *(["skin"] if config.schema.names == SKIN.names else []), "segmentation"]
     return f"""---
 license: {config.licence.lower()}
 library_name: ntrm
 pipeline_tag: image-segmentation
-tags: [histopathology, skin, segmentation]
+tags: [{", ".join(tags)}]
 ---
 # {config.name or config.arch}
 Segments H&E sections into {config.classes} classes. Research use only; not a medical device.

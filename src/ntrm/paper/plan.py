@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -89,7 +89,8 @@ class Job:
         """Name of the job's folder: readable, and another one where anything differs that changes the result."""
         variant = self.variant
         what = [*map(str, (variant.arch, variant.level, variant.init, self.seed, self.fingerprint))]
-        fields = self.recipe.as_dict().items()
+        # With the fields of the augmentation that were given, as folders have always been named.
+        fields = asdict(self.recipe).items()
         recipe = {name: value for name, value in fields if name not in FREE and (name, value) not in SINCE.items()}
         digest = _sha256([what, list(variant.options), recipe])[:10]
         return "_".join(filter(None, [variant.arch, variant.level, variant.init, f"seed{self.seed}", digest]))
@@ -102,7 +103,7 @@ class Job:
     @property
     def recipe_digest(self) -> str:
         """The same for the same recipe."""
-        return _sha256(self.recipe.as_dict())[:6]
+        return _sha256(asdict(self.recipe))[:6]
 
 
 def _sha256(document: object) -> str:

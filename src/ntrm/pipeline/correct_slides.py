@@ -34,7 +34,7 @@ from ntrm.results.documents import AGAIN
 from ntrm.results.paths import HIDDEN, PIECES, SUMMARY
 from ntrm.results.run_record import read_run
 from ntrm.results.slide_state import finished
-from ntrm.wsi.inputs import SlideInput, find_by_content
+from ntrm.wsi.inputs import SlideInput, check_roots, find_by_content
 from ntrm.wsi.pieces import PieceMap
 
 if TYPE_CHECKING:
@@ -82,6 +82,9 @@ class CorrectionOptions:
     """Initials for the log."""
     preview: bool = False
     """Say what would change, and write nothing."""
+
+    def __post_init__(self) -> None:
+        check_roots(self.slides)
 
 
 @dataclass
@@ -280,6 +283,8 @@ def slide_of(path: Path, slide_ids: Sequence[str]) -> str:
 
     name = next((path.name[: -len(end)] for end in SUFFIXES if path.name.lower().endswith(end)), path.stem)
     if name not in slide_ids:
+        if not path.exists():
+            raise UsageError("no such file", got=path, expected="areas that QuPath exported as GeoJSON")
         hint = did_you_mean(name, slide_ids) or "say which slide it is with --slide"
         raise UsageError("the file does not say which slide it is about", got=path.name, hint=hint)
     return name

@@ -172,7 +172,9 @@ def _check_model(mask: SlideMask, predictor: Predictor) -> None:
 
 
 def _other_model(mask: SlideMask, got: str, expected: str) -> RefusedError:
-    hint = f"give the model that the results were made with: {mask.summary.model['name'] or mask.summary.model['arch']}"
+    model = mask.summary.model
+    known = f"named {model['name'] or model['arch']}, weights {str(model['sha256'])[:12]}"
+    hint = f"give the folder of the model that the results were made with: --model ({known})"
     return RefusedError(f"{mask.folder.name} was made with another model", got=got, expected=expected, hint=hint)
 
 

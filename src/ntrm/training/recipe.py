@@ -59,7 +59,7 @@ _OPTIONAL = (*_LENGTH, "gradient_clip", "early_stopping", "validate_every")
 _PAIRS = ("blur_sigma", "jpeg_quality", "colour_gain")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Recipe:
     """One way to train; the same whatever the architecture, the data and the seed.
 
@@ -104,7 +104,7 @@ class Recipe:
     drop_background: bool
     """Whether windows without tissue are left out."""
     augment: Mapping[str, Any]
-    """Fields of ``Augment`` that differ from no augmentation."""
+    """Fields of ``Augment``, as they were given; the others are as they are without augmentation."""
     weighting: str
     """Where class weights come from."""
     coarse: float
@@ -182,14 +182,31 @@ class Recipe:
         """The augmentation itself."""
         return _make_augment(self.augment)
 
+    def __eq__(self, other: object) -> bool:
+        # Whether a field was given, or left as it is anyway, makes no other recipe.
+        return isinstance(other, Recipe) and self.as_dict() == other.as_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
     def as_dict(self) -> dict[str, Any]:
-        """For ``recipe.yaml`` and JSON; every field in order."""
-        return asdict(self)
+        """For ``recipe.yaml`` and JSON; every field in order, and every field of the augmentation."""
+        return completed(asdict(self))
 
 
 FIELDS = tuple(field.name for field in fields(Recipe))
 LATER = {field.name: field.default for field in fields(Recipe) if field.default is not MISSING}
 """Fields that recipes written before them do not have, and what such a recipe means."""
+
+
+def completed(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe out of a record, with what it means where it does not list a field.
+
+    >>> completed({"name": "old", "augment": {"stain": 0.8}})["augment"]["stain_scale"]
+    0.25
+    """
+    listed = recipe.get("augment")
+    augment = {"augment": {**_with_lists(asdict(Augment())), **listed}} if isinstance(listed, Mapping) else {}
+    return {**recipe, **LATER, **recipe, **augment}
 
 
 def load_recipe(source: str | Path, overrides: Mapping[str, object] | None = None) -> Recipe:
@@ -298,8 +315,7 @@ def _plain_augment(augment: object) -> dict[str, Any]:
     unknown = [str(key) for key in augment if key not in known]
     if unknown:
         raise choices_error("recipe: unknown field of augment", ", ".join(unknown), known)
-    plain = {key: augment[key] for key in known if key in augment}
-    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in plain.items()}
+    plain = _with_lists({key: augment[key] for key in known if key in augment})
     for key, value in plain.items():
         numbers = value if key in _PAIRS and isinstance(value, list) and len(value) == 2 else [value]
         for number in numbers:
@@ -308,6 +324,10 @@ def _plain_augment(augment: object) -> dict[str, Any]:
             raise UsageError(f"impossible augment.{key} of a recipe", got=value, expected="a range such as [0.3, 1.5]")
     _make_augment(plain)
     return plain
+
+
+def _with_lists(augment: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in augment.items()}
 
 
 def _make_augment(plain: Mapping[str, Any]) -> Augment:

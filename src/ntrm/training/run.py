@@ -25,7 +25,7 @@ from ntrm.core.io import PARTIAL, check_folder, holding, read_json, remove_parti
 from ntrm.core.processes import HOME, child_environment
 from ntrm.models.folders import CONFIG
 from ntrm.models.names import network_saved_as
-from ntrm.training.recipe import FIELDS, LATER, Recipe, write_recipe
+from ntrm.training.recipe import FIELDS, Recipe, completed, write_recipe
 from ntrm.version import __version__
 
 PROVENANCE, RECIPE, MODEL = "provenance.json", "recipe.yaml", "model"
@@ -61,7 +61,9 @@ class RunResult:
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {**asdict(self), "folder": str(self.folder), "model": str(self.model)}
+        # Without levels in the layout there is none, as other commands say it.
+        provenance = {**self.provenance, "level": self.provenance.get("level") or None}
+        return {**asdict(self), "folder": str(self.folder), "model": str(self.model), "provenance": provenance}
 
 
 def read_result(out: Path) -> RunResult | None:
@@ -218,7 +220,7 @@ def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
     """The identity of a run, as JSON would have it, with its recipe and options field by field."""
     plain = json.loads(json.dumps({name: document.get(name) for name in IDENTITY}, default=str))
     if isinstance(plain["recipe"], dict):
-        plain["recipe"] = {**LATER, **plain["recipe"]}
+        plain["recipe"] = completed(plain["recipe"])
     flat: dict[str, Any] = {}
     for name, value in plain.items():
         if name in ("recipe", "options") and isinstance(value, dict):

@@ -112,7 +112,8 @@ def _fill_encoder(network: SegmentationModel, source: str) -> InitReport:
         reason = _why_not_imagenet(network, encoder, name)
         path = None if reason else stored_weights(name) if source == "auto" else find_weights("imagenet", name)
         if path is None:
-            missing = f"no file {name}-… in the weights folder, which NTRM_WEIGHTS names"
+            folder = "$NTRM_WEIGHTS or, if this is not set, ~/.cache/ntrm/weights"
+            missing = f"no file {name}-… in the weights folder ({folder})"
             return InitReport("scratch", notes=(f"encoder from scratch: {reason or missing}",))
     if path is None or not isinstance(encoder, nn.Module):
         raise RefusedError(

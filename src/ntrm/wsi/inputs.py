@@ -340,6 +340,13 @@ def find_by_content(
             return
 
 
+def check_roots(roots: Iterable[Path]) -> None:
+    """Refuse folders of slides that do not exist: in those, slides would only seem to be missing."""
+    lost = next((root for root in roots if not root.exists()), None)
+    if lost is not None:
+        raise UsageError("no such folder of slides", got=lost, expected="a folder that exists", hint="correct --slides")
+
+
 def _files(roots: Sequence[Path]) -> Iterator[Path]:
     for root in roots:
         base = root.resolve()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from tests.training.small_data import ROWS, Tiny, small_recipe, train_small, weights, write_small
+from tests.training.small_data import CLASSES, ROWS, Tiny, small_recipe, train_small, weights, write_small
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.data.split import image_hash, open_splits
@@ -44,6 +44,15 @@ def test_a_run_has_all_its_files(train):
     assert (network.config.mpp, network.config.window, network.config.data) == (2.0, 64, document["data"])
     assert network.config.schema.names == ("left", "right", "glass")
     assert json.loads(json.dumps(result.as_dict()))["best"] == result.best
+
+
+def test_a_class_without_a_training_pixel_is_told(train, random, tmp_path):
+    said, other = [], write_small(tmp_path / "other", random, classes=f"{CLASSES}3,tumour,9,9,9\n")
+    train(data=other, changes={"steps": 2}, say=said.append)
+    assert any(line.startswith("no training pixel of tumour:") for line in said)
+    said.clear()
+    train("complete", changes={"steps": 2}, say=said.append)
+    assert not any("no training pixel" in line for line in said)
 
 
 def test_the_same_again_is_the_same_and_another_seed_is_not(train, tmp_path):

@@ -30,7 +30,7 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import WEIGHTS, locate, read_model
 from ntrm.models.names import DEFAULT, network_named, refuse_moved
-from ntrm.training.batches import StepPlan, TileStore, class_pixels
+from ntrm.training.batches import StepPlan, TileStore, absent_classes, class_pixels
 from ntrm.training.checkpoint import CheckpointFolder
 from ntrm.training.ddp import Launch, connected, find_launch, from_first, other_processes
 from ntrm.training.device import training_precision, tuned
@@ -196,6 +196,8 @@ class _Session:
         windows, validation_windows = self._store(given.windows(recipe, self.progress)), None
         if given.validation is not None:
             validation_windows = self._store(TileDataset(given.validation, size=recipe.window, progress=self.progress))
+        if launch.leads and given.training is not None and (absent := absent_classes(windows.tiles)):
+            self.say(f"no training pixel of {', '.join(absent)}: the network learns nothing of it (255 in a mask is ignored)")
         plan = self._plan(windows, validation_windows)
         frequencies = class_pixels(windows.tiles) if recipe.weighting == "dataset" else None
         state = None

@@ -280,3 +280,5 @@ def test_several_resolutions_are_refused_and_wrong_pictures_are_wrong_usage(leve
     assert (
         runner.invoke(app, ["data", "stats", str(levels), "--resolution", "5x", "--figure", "stats.gif"]).exit_code == 2
     )
+    inside = str(levels / "stats.png")
+    assert runner.invoke(app, ["data", "stats", str(levels), "--resolution", "5x", "--figure", inside]).exit_code == 3

@@ -101,9 +101,10 @@ def test_a_folder_without_data_is_refused(tmp_path):
 
 
 def test_only_an_empty_folder_or_a_reproduction_is_written_to(tmp_path):
-    Request(tmp_path, tmp_path / "new").claim()
+    data = tmp_path / "skin"
+    Request(data, tmp_path / "new").claim()
     (tmp_path / "mine").mkdir()
-    mine = Request(tmp_path, tmp_path / "mine")
+    mine = Request(data, tmp_path / "mine")
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
     with pytest.raises(RefusedError, match="no reproduction"):
         mine.claim()
@@ -116,7 +117,9 @@ def test_only_an_empty_folder_or_a_reproduction_is_written_to(tmp_path):
     mine.claim()
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="not a folder"):
-        Request(tmp_path, tmp_path / "file").claim()
+        Request(data, tmp_path / "file").claim()
+    with pytest.raises(RefusedError, match="inside the dataset"):
+        Request(data, data / "out").claim()
 
 
 def test_a_task_says_everything_and_its_commands_do_the_same_by_hand(tmp_path):

@@ -182,6 +182,12 @@ def test_an_output_that_is_a_file_is_refused(train, tmp_path):
         train()
 
 
+def test_nothing_is_written_into_the_dataset(data):
+    with pytest.raises(RefusedError, match="inside the dataset"):
+        train_small(data, data / "run")
+    assert not (data / "run").exists()
+
+
 def test_leftovers_of_a_killed_start_do_not_count(train, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".partial-x.json").write_text("{")

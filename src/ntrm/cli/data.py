@@ -297,6 +297,7 @@ def stats(
 
     Example: ntrm data stats my-data --resolution 10x --figure stats.png
     """
+    from ntrm.data.dataset import check_outside
     from ntrm.data.layouts import open_dataset
     from ntrm.data.stats import dataset_stats
     from ntrm.report.dataset_report import stats_figure
@@ -304,6 +305,7 @@ def stats(
 
     if figure is not None:
         check_format(figure)
+        check_outside(figure, folder)
     stats = dataset_stats(open_dataset(folder, resolution=resolution), tile=tile, jobs=jobs, progress=console.progress)
     if figure is not None:
         write_figure(figure, stats_figure, stats)

@@ -70,6 +70,8 @@ def export_onnx(
     The file is compared with the network on random images of ``seed`` before it gets its name; one that differs by
     more than ``tolerance`` is refused and leaves nothing behind.
     """
+    if Path(path).suffix != ".onnx":
+        raise UsageError("cannot write the network there", got=path, expected="a file that ends in .onnx")
     try:
         for module in EXTRAS["export"]:
             importlib.import_module(module)

@@ -12,6 +12,7 @@ from ntrm.core.errors import NtrmError, UsageError
 from ntrm.core.io import PARTIAL, check_folder, foreign_files, holding, write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.core.progress import SILENT, Progress
+from ntrm.data.dataset import check_outside
 from ntrm.data.layouts import survey_dataset
 from ntrm.data.split import FRACTIONS, DatasetSplits, open_splits
 from ntrm.models.config import Option
@@ -141,6 +142,7 @@ class Request:
 
     def claim(self, command: Sequence[str] = ()) -> None:
         """Refuse an output folder that holds something else, and mark it before anything is written there."""
+        check_outside(self.out, self.data)
         check_folder(self.out)
         names = [path.name for path in self.out.iterdir()] if self.out.exists() else []
         foreign = [name for name in names if name != LOCK and not name.startswith(PARTIAL)]

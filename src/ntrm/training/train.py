@@ -21,6 +21,7 @@ from ntrm.core.io import sha256_of
 from ntrm.core.processes import end_with_parent, exit_code_of
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.log import ALL
+from ntrm.data.dataset import check_outside
 from ntrm.data.split import DatasetSplits, image_hash
 from ntrm.data.tensors import TileDataset
 from ntrm.familiarity.build import build_reference
@@ -118,6 +119,8 @@ def train(
     named, arch = arch, network_named(arch)
     if named != arch:
         say(f"{named} is {arch} in this version of ntrm")
+    if data is not None:
+        check_outside(Path(out), Path(data))
     if launch.leads:
         claim_folder(Path(out), resume=resume)
     training_precision(recipe, launch.device)
@@ -197,7 +200,9 @@ class _Session:
         if given.validation is not None:
             validation_windows = self._store(TileDataset(given.validation, size=recipe.window, progress=self.progress))
         if launch.leads and given.training is not None and (absent := absent_classes(windows.tiles)):
-            self.say(f"no training pixel of {', '.join(absent)}: the network learns nothing of it (255 in a mask is ignored)")
+            self.say(
+                f"no training pixel of {', '.join(absent)}: the network learns nothing of it (255 in a mask is ignored)"
+            )
         plan = self._plan(windows, validation_windows)
         frequencies = class_pixels(windows.tiles) if recipe.weighting == "dataset" else None
         state = None

@@ -182,7 +182,7 @@ def data_import(
     )
     console.result(report.as_dict(), lambda stdout: _show_import(report, stdout))
     for failure in report.failures:
-        console.note(f"error: {failure.error}")
+        console.failed(failure.error)
     if report.exit_code:
         raise typer.Exit(report.exit_code)
 

@@ -100,6 +100,11 @@ def test_a_folder_without_data_is_refused(tmp_path):
         dry_run(request(tmp_path / "nothing", tmp_path / "out"))
 
 
+def test_networks_of_the_paper_are_not_fine_tuned(tmp_path):
+    with pytest.raises(UsageError, match="goes on from a trained model"):
+        _ = Request(tmp_path, tmp_path / "out", recipe="finetune").resolved
+
+
 def test_only_an_empty_folder_or_a_reproduction_is_written_to(tmp_path):
     data = tmp_path / "skin"
     Request(data, tmp_path / "new").claim()

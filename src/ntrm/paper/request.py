@@ -31,7 +31,7 @@ from ntrm.paper.outcomes import EVALUATION, evaluation_of
 from ntrm.paper.plan import IMAGENET, SCRATCH, Job, Plan, make_plan
 from ntrm.paper.published import SYSTEMS, TABLE_2
 from ntrm.paper.runner import Task
-from ntrm.training.recipe import Recipe, load_recipe, write_recipe
+from ntrm.training.recipe import Recipe, check_start, load_recipe, write_recipe
 from ntrm.training.transfer import build_network
 
 SEEDS = (0, 1, 2)
@@ -65,7 +65,9 @@ class Request:
     @cached_property
     def resolved(self) -> Recipe:
         """The recipe with its changes."""
-        return load_recipe(self.recipe, self.overrides)
+        recipe = load_recipe(self.recipe, self.overrides)
+        check_start(recipe, None)
+        return recipe
 
     @cached_property
     def levels(self) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ from ntrm.training.ddp import Launch, connected, find_launch, from_first, other_
 from ntrm.training.device import training_precision, tuned
 from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
-from ntrm.training.recipe import Recipe, load_recipe
+from ntrm.training.recipe import FINETUNE, Recipe, check_start, load_recipe
 from ntrm.training.run import MODEL, Run, RunResult, claim_folder, read_result
 from ntrm.training.training_data import CorrectedResults, TrainingData, open_training_data
 from ntrm.training.transfer import build_network
@@ -112,6 +112,8 @@ def train(
 
     """
     recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe or default_recipe(corrections))
+    corrected = _corrected(corrections, slides, trust, init)
+    check_start(recipe, init)
     arch, options, start = _chosen_network(arch, options, init, needed=corrections is not None)
     launch = find_launch(device, num_devices)
     say, progress = (say, progress) if launch.leads else (_silent, SILENT)
@@ -130,7 +132,7 @@ def train(
         resolution=resolution,
         splits=None if splits is None else Path(splits),
         sections=sections,
-        corrections=_corrected(corrections, slides, trust, init),
+        corrections=corrected,
         mpp=None if start is None else start.mpp,
         progress=progress,
     )
@@ -297,7 +299,7 @@ class _Session:
 
 def default_recipe(corrections: str | Path | None) -> str:
     """The recipe where none is named."""
-    return "fast" if corrections is None else "finetune"
+    return "fast" if corrections is None else FINETUNE
 
 
 def _chosen_network(
@@ -314,6 +316,14 @@ def _corrected(
     corrections: str | Path | None, slides: str | Path | None, trust: str, init: str | Path | None
 ) -> CorrectedResults | None:
     if corrections is None:
+        needless = [f"--slides {slides}"] * (slides is not None) + [f"--trust {trust}"] * (trust != ALL)
+        if needless:
+            raise UsageError(
+                "there are no corrected slides that this could be about",
+                got=" ".join(needless),
+                expected="--corrections RESULTS beside it",
+                hint="name the results with the corrected slides, or leave it out",
+            )
         return None
     if init is None:
         raise UsageError(

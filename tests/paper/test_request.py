@@ -93,6 +93,8 @@ def test_seeds_are_whole_numbers():
     assert parse_seeds("0, 3") == (0, 3)
     with pytest.raises(UsageError, match="cannot understand the seeds"):
         parse_seeds("0,one")
+    with pytest.raises(UsageError, match="impossible seed"):
+        parse_seeds(f"0,{2**63}")
 
 
 def test_a_folder_without_data_is_refused(tmp_path):

@@ -263,6 +263,12 @@ def test_a_precision_that_the_device_has_not_leaves_nothing_behind(train, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
+def test_an_impossible_seed_leaves_nothing_behind(train, tmp_path):
+    with pytest.raises(UsageError, match="impossible seed"):
+        train(seed=2**64)
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_unknown_architecture_leaves_nothing_behind(train, tmp_path):
     with pytest.raises(UsageError, match="unknown architecture"):
         train(arch="tinny")

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.errors import DataError, RefusedError, check_seed
 from ntrm.core.io import check_folder, sha256_of, write_json, write_text
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.progress import SILENT, Progress
@@ -139,6 +139,7 @@ def calibrate(
         progress: shows windows and sections.
 
     """
+    check_seed(seed)
     folder = _own_folder(model_folder)
     out = default_out(folder) if out is None else Path(out)
     check_outside(out, Path(data))

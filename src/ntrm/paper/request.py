@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import NtrmError, UsageError
+from ntrm.core.errors import NtrmError, UsageError, check_seed
 from ntrm.core.io import PARTIAL, check_folder, foreign_files, holding, write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.core.progress import SILENT, Progress
@@ -253,9 +253,12 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     (0, 1, 2)
     """
     try:
-        return tuple(int(name) for name in parse_names(text))
+        seeds = tuple(int(name) for name in parse_names(text))
     except ValueError as error:
         raise UsageError("cannot understand the seeds", got=text, expected="whole numbers such as 0,1,2") from error
+    for seed in seeds:
+        check_seed(seed)
+    return seeds
 
 
 def _check_options(options: Mapping[str, object]) -> dict[str, Option]:

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from ntrm.core.errors import UsageError, check_number
+from ntrm.core.errors import UsageError, check_number, check_seed
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.threads import cores_given
 from ntrm.data.stats import pixel_counts
@@ -62,7 +62,7 @@ class StepPlan:
         check_number("fill", self.fill, 0, 1)
         check_number("number of windows", self.tiles, 1, 2**40, whole=True)
         check_number("batch", self.batch, 1, 2**20, whole=True)
-        check_number("seed", self.seed, 0, 2**63, whole=True)
+        check_seed(self.seed)
         check_number("number of processes", self.world, 1, 2**20, whole=True)
         check_number("rank", self.rank, 0, self.world - 1, whole=True)
         if self.batch % self.world:

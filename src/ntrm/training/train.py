@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError, check_seed
 from ntrm.core.io import sha256_of
 from ntrm.core.processes import end_with_parent, exit_code_of
 from ntrm.core.progress import SILENT, Progress
@@ -112,6 +112,7 @@ def train(
 
     """
     recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe or default_recipe(corrections))
+    check_seed(seed)
     corrected = _corrected(corrections, slides, trust, init)
     check_start(recipe, init)
     arch, options, start = _chosen_network(arch, options, init, needed=corrections is not None)

@@ -61,7 +61,9 @@ def run(job: Job) -> dict[str, Any]:
     from ntrm.training.train import train
 
     torch.set_num_threads(1)
-    recipe = load_recipe("finetune", RECIPE)
+    # Under its own name `finetune` is refused without a model to start from.
+    name = {} if "init" in STARTS[job.start] else {"name": f"finetune-from-{job.start}"}
+    recipe = load_recipe("finetune", {**RECIPE, **name})
     kept = {"resume": True, "pictures": False, "reference": False}
     how = {**STARTS[job.start], "sections": job.tiles, "seed": job.seed, "recipe": recipe, **kept}
     result = train(job.data, job.folder, **how)

@@ -27,8 +27,10 @@ from ntrm.training.train import train
 
 def one(args: argparse.Namespace, sections: int, seed: int, start: str) -> dict[str, Any]:
     folder = args.out / f"{start}-{sections}-{seed}"
-    recipe = load_recipe("finetune", parse_overrides(args.set))
     init = args.init if start == "init" else None
+    # Under its own name `finetune` is refused without a model to start from.
+    name = {} if init else {"name": "finetune-from-scratch"}
+    recipe = load_recipe("finetune", {**parse_overrides(args.set), **name})
     options = json.loads(args.options)
     result = train(
         args.data,

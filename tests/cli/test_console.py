@@ -91,11 +91,12 @@ def test_there_is_one_document_whatever_comes_after_it():
 def test_quiet_silences_notes_and_bar_only():
     def speak(name, console):
         console.note("a note")
+        console.failed("a slide [1]")
         list(console.progress.track(range(1), 1, "work"))
         console.result({}, lambda out: out.print("result"))
 
     result = runner.invoke(app_that(speak), ["--quiet"])
-    assert (result.stdout, result.stderr) == ("result\n", "")
+    assert (result.stdout, result.stderr) == ("result\n", "error: a slide [1]\n")
 
 
 def test_wrong_usage_is_2():

@@ -37,6 +37,7 @@ def test_phantom_check_stats_in_a_row(tmp_path):
 def test_wrong_levels_are_wrong_usage(tmp_path):
     assert runner.invoke(app, ["phantom", str(tmp_path / "p"), "--resolutions", "3x"]).exit_code == 2
     assert runner.invoke(app, ["phantom", str(tmp_path / "p"), "--ambiguity", "2"]).exit_code == 2
+    assert runner.invoke(app, ["phantom", str(tmp_path / "p"), "--seed", str(2**64)]).exit_code == 2
     assert not (tmp_path / "p").exists()
 
 
@@ -300,3 +301,5 @@ def test_several_resolutions_are_refused_and_wrong_pictures_are_wrong_usage(leve
     assert (
         runner.invoke(app, ["data", "stats", str(levels), "--resolution", "5x", "--figure", "stats.gif"]).exit_code == 2
     )
+    inside = str(levels / "stats.png")
+    assert runner.invoke(app, ["data", "stats", str(levels), "--resolution", "5x", "--figure", inside]).exit_code == 3

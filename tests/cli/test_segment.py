@@ -71,6 +71,10 @@ def test_people_read_a_table_and_what_failed(words, tmp_path):
     assert "2 slides, for research only" in text
     assert "SCC" in text
     assert "error: broken:" in result.stderr
+    quiet = runner.invoke(app, [*words, str(broken), "--quiet"])
+    assert quiet.exit_code == 1
+    (line,) = quiet.stderr.splitlines()
+    assert line.startswith("error: broken: ")
     again = runner.invoke(app, words)
     assert again.exit_code == 0
     assert "kept" in again.stdout
@@ -130,6 +134,7 @@ def test_json_names_reports_and_failures_and_the_exit_code_tells_of_them(results
     assert document["without_results"] == ["broken"]
     assert [failure["slide_id"] for failure in document["failures"]] == ["two"]
     assert "error: two: two has no graph.json" in result.stderr
+    assert "error: two:" in runner.invoke(app, ["report", str(results), "--jobs", "1", "--quiet"]).stderr
     events = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
     assert events[-1]["done"] == 2
 

@@ -86,6 +86,9 @@ def test_an_interrupted_run_leaves_with_130_and_goes_on(train, tmp_path, monkeyp
     ("words", "code", "said"),
     [
         (["--recipe", "quick"], 2, "paper, fast, robust, finetune"),
+        (["--recipe", "finetune"], 2, "name the model with --init"),
+        (["--trust", "nobody"], 2, "--trust nobody"),
+        (["--slides", "nowhere"], 2, "--corrections RESULTS"),
         (["--set", "bach=3"], 2, "bach"),
         (["--set", "batch"], 2, "key=value"),
         (["--option", "width=2"], 2, "width"),

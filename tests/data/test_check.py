@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +50,24 @@ def test_a_split_without_sections_is_noted(tmp_path):
     assert [(each.code, each.found) for each in report.findings] == [("missing-split", "no section in val")]
 
 
+def test_masks_of_0_and_255_are_noted(tmp_path):
+    sound_plain(tmp_path)
+    (tmp_path / "classes.csv").write_text("index,name,r,g,b\n0,stroma,0,0,0\n1,tumour,255,255,255\n")
+    for name in ("a", "b"):
+        save(tmp_path / "Masks" / f"{name}.png", mask(classes=2) * np.uint8(255))
+    report = check_dataset(tmp_path)
+    assert report.clean
+    (note,) = (each for each in report.notes if each.code == "absent-class")
+    assert note.found == "no pixel of tumour; 50 % of the pixels are 255, which is ignored"
+
+
+def test_a_class_in_no_mask_is_nothing_to_note_where_all_pixels_are_labelled(tmp_path):
+    sound_plain(tmp_path)
+    for name in ("a", "b"):
+        save(tmp_path / "Masks" / f"{name}.png", mask(classes=2))
+    assert not found_in(check_dataset(tmp_path))
+
+
 def test_faults_between_resolutions_and_notes(tmp_path):
     expected = broken_queensland(tmp_path)
     report = check_dataset(tmp_path)
@@ -59,7 +78,7 @@ def test_faults_between_resolutions_and_notes(tmp_path):
 
 def test_all_codes_are_tried(tmp_path):
     tried = {code for code, _ in broken_plain(tmp_path / "plain") | broken_queensland(tmp_path / "queensland")}
-    assert set(KINDS) - tried == {"bad-classes", "empty-dataset", "missing-split", "outside-link"}
+    assert set(KINDS) - tried == {"absent-class", "bad-classes", "empty-dataset", "missing-split", "outside-link"}
 
 
 @pytest.mark.parametrize("classes", ["", "index,name\n0,a\n", "index,name,r,g,b\n1,a,0,0,0\n", "\x00", None])

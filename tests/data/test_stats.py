@@ -103,7 +103,9 @@ def test_the_document_has_the_keys_of_the_interface_and_no_gaps(tmp_path):
     mask[:3] = IGNORE
     SKIN.write_csv(tmp_path / "classes.csv")
     write_indexed_mask(tmp_path / "BCC_1.png", mask, SKIN)
-    document = dataset_stats(open_dataset(tmp_path)).as_dict()
+    stats = dataset_stats(open_dataset(tmp_path))
+    document = stats.as_dict()
+    assert "540 labelled pixels · 10.0% of all ignored · " in stats.headline
     assert document["classes"] == list(SKIN.names)
     assert document["pixel_share"] == dict.fromkeys(SKIN.names, 0.0) | {"RET": 0.25, "BKG": 0.75}
     assert document["boundary_share"]["RET"] == dict.fromkeys(SKIN.names, 0.0) | {"BKG": 1.0}

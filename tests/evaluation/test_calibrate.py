@@ -279,6 +279,10 @@ def test_what_does_not_fit_is_refused(save, data, tmp_path, random):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="not a folder"):
         run(folder, data, out=tmp_path / "file")
+    with pytest.raises(UsageError, match="impossible seed"):
+        run(folder, data, seed=-1)
+    with pytest.raises(RefusedError, match="inside the dataset"):
+        run(folder, data, out=data / "calibration")
     write_sections(tmp_path / "finer", random, SHAPES, mpp=3.35)
     with pytest.raises(RefusedError, match="resolution"):
         run(folder, tmp_path / "finer")

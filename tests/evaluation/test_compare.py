@@ -174,6 +174,19 @@ def test_tables_and_documents_say_the_same(write, tmp_path):
             found.write(tmp_path / wrong)
 
 
+@pytest.mark.parametrize("name", ["cases.csv", "cases.json"])
+@pytest.mark.parametrize("content", [b"name,group,split,mpp\n", b'{"measure": "iou"}', b"", b"\xff\x00"])
+def test_only_a_comparison_is_replaced(write, tmp_path, name, content):
+    found = compare([write("a", arch="a"), write("b", arch="b")], draws=DRAWS)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(RefusedError, match="no comparison would be lost"):
+        found.write(tmp_path / name)
+    assert (tmp_path / name).read_bytes() == content
+    (tmp_path / name).unlink()
+    for _ in range(2):
+        found.write(tmp_path / name)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -139,6 +139,19 @@ def test_a_file_that_the_runtime_cannot_read_is_refused(exported, tmp_path, monk
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_impossible_seed_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="impossible seed"):
+        export_onnx(small_network(), tmp_path / "x.onnx", seed=2**64)
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_onnx_files_are_written(tmp_path):
+    (tmp_path / "cases.csv").write_text("name,group\n")
+    with pytest.raises(UsageError, match=r"ends in \.onnx"):
+        export_onnx(small_network(), tmp_path / "cases.csv")
+    assert (tmp_path / "cases.csv").read_text() == "name,group\n"
+
+
 def test_without_the_extra_the_command_to_get_it_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(UsageError, match=r"ntrm\[export\]"):

@@ -93,6 +93,8 @@ def test_seeds_are_whole_numbers():
     assert parse_seeds("0, 3") == (0, 3)
     with pytest.raises(UsageError, match="cannot understand the seeds"):
         parse_seeds("0,one")
+    with pytest.raises(UsageError, match="impossible seed"):
+        parse_seeds(f"0,{2**63}")
 
 
 def test_a_folder_without_data_is_refused(tmp_path):
@@ -100,10 +102,16 @@ def test_a_folder_without_data_is_refused(tmp_path):
         dry_run(request(tmp_path / "nothing", tmp_path / "out"))
 
 
+def test_networks_of_the_paper_are_not_fine_tuned(tmp_path):
+    with pytest.raises(UsageError, match="goes on from a trained model"):
+        _ = Request(tmp_path, tmp_path / "out", recipe="finetune").resolved
+
+
 def test_only_an_empty_folder_or_a_reproduction_is_written_to(tmp_path):
-    Request(tmp_path, tmp_path / "new").claim()
+    data = tmp_path / "skin"
+    Request(data, tmp_path / "new").claim()
     (tmp_path / "mine").mkdir()
-    mine = Request(tmp_path, tmp_path / "mine")
+    mine = Request(data, tmp_path / "mine")
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
     with pytest.raises(RefusedError, match="no reproduction"):
         mine.claim()
@@ -116,7 +124,9 @@ def test_only_an_empty_folder_or_a_reproduction_is_written_to(tmp_path):
     mine.claim()
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="not a folder"):
-        Request(tmp_path, tmp_path / "file").claim()
+        Request(data, tmp_path / "file").claim()
+    with pytest.raises(RefusedError, match="inside the dataset"):
+        Request(data, data / "out").claim()
 
 
 def test_a_task_says_everything_and_its_commands_do_the_same_by_hand(tmp_path):

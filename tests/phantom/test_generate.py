@@ -252,6 +252,8 @@ def test_damaged_notes_of_an_earlier_run_are_refused(name, content, tmp_path, mo
         {"normal": 1.1},
         {"normal": float("nan")},
         {"version": "0"},
+        {"seed": -1},
+        {"seed": 2**64},
     ],
 )
 def test_impossible_options_are_refused(wrong):

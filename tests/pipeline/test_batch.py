@@ -219,6 +219,16 @@ def test_strict_refuses_what_otherwise_warns(tmp_path):
     assert "poor quality" in rows_of(tmp_path / "True")[0]["reason"]
 
 
+def test_a_slide_whose_own_resolution_is_overruled_says_so(tmp_path, slide):
+    done = run(slide, tmp_path / "out", mpp=MPP / 1.5)
+    assert done.exit_code == 0
+    said = f"the file says {MPP:g} µm/px, but {MPP / 1.5:g} µm/px was given and used"
+    assert said in json.loads((tmp_path / "out" / "a" / "summary.json").read_text())["warnings"]
+    assert said in done.as_dict()["slides"][0]["warnings"]
+    assert said in rows_of(tmp_path / "out")[0]["warnings"]
+    assert said in (tmp_path / "out" / "a" / "report.html").read_text()
+
+
 def test_files_on_request(tmp_path, slide, mask):
     zarr = pytest.importorskip("zarr")
     found = run(slide, tmp_path / "out", options=Options(zarr=True, gzip=True, simplify_um=5.0))

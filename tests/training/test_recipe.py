@@ -15,6 +15,7 @@ from ntrm.training.recipe import (
     MOST_CHARACTERS,
     RECIPES,
     Recipe,
+    check_start,
     load_recipe,
     parse_overrides,
     parse_yaml,
@@ -335,3 +336,14 @@ def test_scalars_mean_what_people_mean(text, value):
 def test_anything_beyond_plain_values_is_refused(text):
     with pytest.raises(DataError, match="cannot understand it"):
         parse_yaml(text, "it")
+
+
+def test_fine_tuning_needs_a_start(tmp_path):
+    with pytest.raises(UsageError, match="name the model with --init"):
+        check_start(load_recipe("finetune", {"steps": 2}), None)
+    check_start(load_recipe("finetune"), "bundled")
+    check_start(load_recipe("fast"), None)
+    # One's own recipe, whatever it is based on, may start from anything.
+    (tmp_path / "mine.yaml").write_text("base: finetune\n")
+    check_start(load_recipe(tmp_path / "mine.yaml"), None)
+    check_start(load_recipe("finetune", {"name": "from scratch"}), None)

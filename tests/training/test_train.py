@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from tests.training.small_data import ROWS, Tiny, small_recipe, train_small, weights, write_small
+from tests.training.small_data import CLASSES, ROWS, Tiny, small_recipe, train_small, weights, write_small
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.data.split import image_hash, open_splits
@@ -44,6 +44,15 @@ def test_a_run_has_all_its_files(train):
     assert (network.config.mpp, network.config.window, network.config.data) == (2.0, 64, document["data"])
     assert network.config.schema.names == ("left", "right", "glass")
     assert json.loads(json.dumps(result.as_dict()))["best"] == result.best
+
+
+def test_a_class_without_a_training_pixel_is_told(train, random, tmp_path):
+    said, other = [], write_small(tmp_path / "other", random, classes=f"{CLASSES}3,tumour,9,9,9\n")
+    train(data=other, changes={"steps": 2}, say=said.append)
+    assert any(line.startswith("no training pixel of tumour:") for line in said)
+    said.clear()
+    train("complete", changes={"steps": 2}, say=said.append)
+    assert not any("no training pixel" in line for line in said)
 
 
 def test_the_same_again_is_the_same_and_another_seed_is_not(train, tmp_path):
@@ -173,6 +182,12 @@ def test_an_output_that_is_a_file_is_refused(train, tmp_path):
         train()
 
 
+def test_nothing_is_written_into_the_dataset(data):
+    with pytest.raises(RefusedError, match="inside the dataset"):
+        train_small(data, data / "run")
+    assert not (data / "run").exists()
+
+
 def test_leftovers_of_a_killed_start_do_not_count(train, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".partial-x.json").write_text("{")
@@ -245,6 +260,12 @@ def test_running_out_of_memory_is_explained(train, monkeypatch):
 def test_a_precision_that_the_device_has_not_leaves_nothing_behind(train, tmp_path):
     with pytest.raises(UsageError, match="float16 trains on a GPU alone"):
         train(changes={"precision": "float16"})
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_impossible_seed_leaves_nothing_behind(train, tmp_path):
+    with pytest.raises(UsageError, match="impossible seed"):
+        train(seed=2**64)
     assert not (tmp_path / "run").exists()
 
 

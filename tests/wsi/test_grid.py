@@ -138,6 +138,11 @@ def test_what_is_given_counts_before_what_the_file_says(tmp_path, random):
     slide = open_slide(making.write_strips(tmp_path / "a.tif", making.tissue(random, 40, 50), 0.5))
     grid = SlideGrid(slide, 2.0, Resolution(1.0, 1.0))
     assert (grid.height, grid.width, grid.to_level0[:2]) == (20, 25, (2.0, 2.0))
+    assert grid.warnings == ("the file says 0.5 µm/px, but 1 µm/px was given and used",)
+    for same in (None, Resolution(0.5, 0.51)):
+        assert SlideGrid(slide, 2.0, same).warnings == ()
+    silent = open_slide(making.write_png(tmp_path / "a.png", making.tissue(random, 40, 50)))
+    assert SlideGrid(silent, 2.0, Resolution(1.0, 1.0)).warnings == ()
 
 
 def test_rounded_tags_do_not_blur(tmp_path, random):

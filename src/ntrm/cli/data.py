@@ -186,7 +186,7 @@ def data_import(
         if told := _not_as_drawn(case.counts):
             console.note(f"{case.name}: {told}")
     for failure in report.failures:
-        console.note(f"error: {failure.error}")
+        console.failed(failure.error)
     if report.exit_code:
         raise typer.Exit(report.exit_code)
 
@@ -321,6 +321,7 @@ def stats(
 
     Example: ntrm data stats my-data --resolution 10x --figure stats.png
     """
+    from ntrm.data.dataset import check_outside
     from ntrm.data.layouts import open_dataset
     from ntrm.data.stats import dataset_stats
     from ntrm.report.dataset_report import stats_figure
@@ -328,6 +329,7 @@ def stats(
 
     if figure is not None:
         check_format(figure)
+        check_outside(figure, folder)
     stats = dataset_stats(open_dataset(folder, resolution=resolution), tile=tile, jobs=jobs, progress=console.progress)
     if figure is not None:
         write_figure(figure, stats_figure, stats)

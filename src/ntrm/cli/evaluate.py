@@ -229,11 +229,11 @@ def compare(
 
     Example: ntrm compare eval-ntrm-0 eval-ntrm-1 eval-unet-0 eval-unet-1
     """
-    from ntrm.evaluation.compare import check_format
+    from ntrm.evaluation.compare import check_target
     from ntrm.evaluation.compare import compare as run
 
     if out is not None:
-        check_format(out)
+        check_target(out)
     result = run(outs, measure=measure, draws=draws, reference=reference, seed=seed)
     if out is not None:
         result.write(out)

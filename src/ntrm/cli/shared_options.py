@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ntrm.core.errors import MOST_SEED
 from ntrm.core.threads import cores_given
 
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")]
@@ -30,7 +31,7 @@ Overlap = Annotated[
 Pictures = Annotated[bool, typer.Option("--pictures/--no-pictures", help="Draw, or do not.")]
 Device = Annotated[str, typer.Option("--device", metavar="D", help="auto, cpu, cuda, cuda:N or mps.")]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Windows predicted at a time.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=MOST_SEED, help="Seed of everything random.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to work in.")]
 JOBS = cores_given()
 """Default of ``--jobs``: the cores that this process may use."""

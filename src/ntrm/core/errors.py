@@ -110,6 +110,15 @@ def check_number(what: str, value: object, low: float, high: float, *, whole: bo
         raise UsageError(f"impossible {what}", got=repr(value), expected=f"{kind} from {low:g} to {high:g}")
 
 
+MOST_SEED = 2**63 - 1
+"""Generators of numpy and torch take more, but none takes every number."""
+
+
+def check_seed(seed: object) -> None:
+    """Refuse a seed that some generator would not take."""
+    check_number("seed", seed, 0, MOST_SEED, whole=True)
+
+
 PATIENT = ("patient", "patient_id", "patientid", "case_id", "subject")
 """Other common names of the column ``group`` of cases.csv."""
 

@@ -23,7 +23,7 @@ from ntrm.data.csv_tables import fault_of, number, read_table
 from ntrm.data.dataset import SPLITS, Case
 from ntrm.data.faults import KINDS, Fault, FaultError, fault, printable
 from ntrm.data.image_files import MAX_PIXELS, image_size, read_image, read_mask
-from ntrm.data.layouts import CASES, MEASUREMENTS, Survey, natural, patient_of, section_of, survey_dataset
+from ntrm.data.layouts import CASES, CLASSES, MEASUREMENTS, Survey, natural, patient_of, section_of, survey_dataset
 
 T = TypeVar("T")
 
@@ -40,6 +40,8 @@ class Inspection:
     pixels: int = 0
     strays: int = 0
     ignored: int = 0
+    values: Counter[int] = field(default_factory=Counter)
+    """Pixels of the mask by class, strays that are ignored left out."""
     faults: list[Fault] = field(default_factory=list)
 
 
@@ -73,7 +75,9 @@ class Inspector:
         if decoded is None:
             return
         result.pixels, result.strays, result.ignored = decoded.mask.size, decoded.strays, decoded.ignored
-        values = set(np.flatnonzero(np.bincount(decoded.mask.ravel(), minlength=256)).tolist())
+        counts = np.bincount(decoded.mask.ravel(), minlength=IGNORE + 1)
+        values = set(np.flatnonzero(counts).tolist())
+        result.values = Counter(dict(enumerate(counts.tolist()))) - Counter({IGNORE: decoded.ignored})
         if values <= {IGNORE}:
             result.faults.append(fault("empty-mask", self._relative(path)))
         elif values <= {IGNORE, schema.background_index} and not self.tiles:
@@ -255,6 +259,7 @@ def check_dataset(
     outcomes = list(progress.track(_inspect_all(inspect, survey.cases, jobs), len(survey.cases), "checking"))
     measurements, faults = check_measurements(survey.root, {case.name for case in survey.cases})
     findings = [*survey.faults, *faults, *_level_faults(survey, outcomes), *_missing_splits(survey)]
+    findings += _absent_classes(survey, outcomes)
     findings += [finding for outcome in outcomes for finding in outcome.faults]
     return CheckReport(
         root=survey.root,
@@ -323,6 +328,18 @@ def _missing_splits(survey: Survey) -> list[Fault]:
     counts = _count_splits(survey)
     missing = [split for split in SPLITS if counts and split not in counts]
     return [fault("missing-split", CASES, f"no section in {split}") for split in missing]
+
+
+def _absent_classes(survey: Survey, outcomes: list[Inspection]) -> list[Fault]:
+    """Classes in no mask, where pixels are ignored: masks of 0 and 255 have their second class there."""
+    counts = sum((outcome.values for outcome in outcomes), Counter[int]())
+    names = survey.schema.names if survey.schema else ()
+    absent = [name for index, name in enumerate(names) if not counts[index]]
+    if not absent or not counts[IGNORE]:
+        return []
+    share = f"{100 * counts[IGNORE] / counts.total():.2g} %"
+    found = f"no pixel of {', '.join(absent)}; {share} of the pixels are {IGNORE}, which is ignored"
+    return [fault("absent-class", CLASSES, found)]
 
 
 def _count_splits(survey: Survey) -> dict[str, int]:

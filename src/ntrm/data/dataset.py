@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ntrm.core.errors import choices_error
+from ntrm.core.errors import RefusedError, choices_error
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution, level_factor
 
@@ -57,3 +57,14 @@ class Dataset:
         if split not in present:
             raise choices_error(f"no such split in {self.root}", split, present or ["(no case has a split)"])
         return replace(self, cases=tuple(case for case in self.cases if case.split == split))
+
+
+def check_outside(out: Path, root: Path) -> None:
+    """Refuse to write into a dataset."""
+    if out.resolve().is_relative_to(root.resolve()):
+        raise RefusedError(
+            "the output would lie inside the dataset, which stays as it is",
+            got=out,
+            expected=f"a place outside {root}",
+            hint="write it elsewhere",
+        )

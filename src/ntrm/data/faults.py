@@ -73,6 +73,12 @@ KINDS: dict[str, Kind] = {
         "give some patients that split, or empty the column and split again with `ntrm data split`",
         "note",
     ),
+    "absent-class": Kind(
+        "a class in no mask, where pixels are ignored",
+        "every class in some mask",
+        "write the numbers of the classes into masks of 0 and 255; or leave it, if there is no such tissue",
+        "note",
+    ),
     "no-mpp": Kind(
         "no usable µm per pixel",
         "a number between 0.05 and 100 in the mpp column of cases.csv",

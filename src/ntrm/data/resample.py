@@ -24,7 +24,7 @@ from ntrm.core.mpp import PLAUSIBLE_MPP, Resolution, level_factor
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.csv_tables import read_columns
-from ntrm.data.dataset import Case, Dataset
+from ntrm.data.dataset import Case, Dataset, check_outside
 from ntrm.data.image_files import image_size, read_image, read_mask, write_image, write_indexed_mask, write_rgb_mask
 from ntrm.data.layouts import CASES, CLASSES, MEASUREMENTS, open_dataset
 from ntrm.data.stats import pixel_counts
@@ -219,13 +219,7 @@ def _check_request(dataset: Dataset, levels: Sequence[str], out: Path) -> None:
             expected="one for a dataset of layout plain, one or more for layout queensland",
             hint="run the command once per resolution, each with its own --out",
         )
-    if out.resolve().is_relative_to(dataset.root.resolve()):
-        raise RefusedError(
-            "the output would lie inside the dataset, which stays as it is",
-            got=out,
-            expected=f"a folder outside {dataset.root}",
-            hint="choose another --out",
-        )
+    check_outside(out, dataset.root)
 
 
 def _finest(cases: Iterable[Case]) -> list[Case]:

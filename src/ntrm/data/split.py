@@ -13,7 +13,7 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import TOLERANCE, Resolution
-from ntrm.data.dataset import SPLITS, Case, Dataset
+from ntrm.data.dataset import SPLITS, Case, Dataset, check_outside
 from ntrm.data.layouts import open_dataset, survey_dataset
 from ntrm.data.split_file import Split, SplitRow, contradiction, read_split, split_by_patient
 
@@ -31,13 +31,7 @@ def write_split(
 
     ``anew`` leaves the splits of the dataset aside, and refuses to write over a file.
     """
-    if out.resolve().is_relative_to(root.resolve()):
-        raise RefusedError(
-            "the split file would lie inside the dataset, which stays as it is",
-            got=out,
-            expected=f"a file outside {root}",
-            hint="choose another --out",
-        )
+    check_outside(out, root)
     if anew and out.exists():
         raise RefusedError(
             "a split that is in use would be lost",

@@ -173,11 +173,13 @@ class DatasetStats:
         """The dataset in one line."""
         masks, tiles = len(self.cases), self.tissues_per_tile
         mpp = {case.resolution.mean for case in self.cases if case.resolution}
+        known, ignored = int(self.counts.pixels[:-1].sum()), int(self.counts.pixels[-1])
         facts = [
             f"{self.sections:,} sections",
             f"{masks:,} masks" if masks != self.sections else "",
             " to ".join(f"{value:g}" for value in sorted({min(mpp), max(mpp)})) + " µm/px" if mpp else "",
-            f"{int(self.counts.pixels[:-1].sum()):,} labelled pixels",
+            f"{known:,} labelled pixels",
+            f"{ignored / (known + ignored):.1%} of all ignored" if ignored else "",
             f"{tiles['mean']:.1f} tissues per tile of {self.tile} pixels, {tiles['max']} at most",
         ]
         return " · ".join(filter(None, facts))

@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.errors import DataError, RefusedError, check_seed
 from ntrm.core.io import check_folder, sha256_of, write_json, write_text
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.cache import TileCache
-from ntrm.data.dataset import Dataset
+from ntrm.data.dataset import Dataset, check_outside
 from ntrm.data.split import DatasetSplits, few_sections, open_splits
 from ntrm.data.tensors import TileDataset
 from ntrm.evaluation.loaded_model import class_table, describe_data, trained_on
@@ -139,8 +139,10 @@ def calibrate(
         progress: shows windows and sections.
 
     """
+    check_seed(seed)
     folder = _own_folder(model_folder)
     out = default_out(folder) if out is None else Path(out)
+    check_outside(out, Path(data))
     check_folder(out)
     # Not with its reference: a damaged one is to be made anew here.
     network, data_splits = load(folder), open_splits(Path(data), resolution=resolution, splits=splits)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, some
-from ntrm.core.io import read_arrays, read_json, rows_text, write_json, write_text
+from ntrm.core.io import read_arrays, read_json, read_object, rows_text, write_json, write_text
 from ntrm.evaluation.result import CONFUSIONS, METRICS
 from ntrm.metrics.significance import Bootstrap, Comparison, compare_confusions, macro_dice, macro_iou, pixel_accuracy
 from ntrm.models.names import network_saved_as
@@ -33,6 +33,10 @@ MEASURES = {
 """Measures by name: their title and the statistic of pooled confusion counts."""
 
 FORMATS = (".csv", ".json")
+COLUMNS = ("first", "second", "difference", "low", "high", "p", "p_holm", "established", "patients", "draws")
+BY_SEED = ("first_by_seed", "second_by_seed")
+HEADER = ("measure", *COLUMNS, "confidence", *BY_SEED, "verdict")
+"""Of the table."""
 
 TRAITS = ("arch", "options", "recipe", "init", "encoder_init", "data", "sections", "level", "mpp")
 """What distinguishes models of one name, together with the stitching; the seed does not."""
@@ -119,19 +123,17 @@ class Comparisons:
 
     def write(self, path: Path) -> None:
         """As a table with one row for each pair (``.csv``) or as a document (``.json``)."""
-        check_format(path)
+        check_target(path)
         if path.suffix == ".json":
             write_json(path, self.as_dict())
         else:
             write_text(path, self._table())
 
     def _table(self) -> str:
-        columns = ("first", "second", "difference", "low", "high", "p", "p_holm", "established", "patients", "draws")
-        seeds = ("first_by_seed", "second_by_seed")
-        rows: list[list[object]] = [["measure", *columns, "confidence", *seeds, "verdict"]]
+        rows: list[list[object]] = [[*HEADER]]
         for pair in self.pairs:
-            by_seed = [" ".join(f"{value:.6f}" for value in getattr(pair, side)) for side in seeds]
-            values = [getattr(pair, column) for column in columns]
+            by_seed = [" ".join(f"{value:.6f}" for value in getattr(pair, side)) for side in BY_SEED]
+            values = [getattr(pair, column) for column in COLUMNS]
             rows.append([self.measure, *values, pair.confidence, *by_seed, pair.verdict])
         return rows_text(rows)
 
@@ -185,10 +187,22 @@ def compare(
     )
 
 
-def check_format(path: Path) -> None:
-    """Refuse a file that is neither a table nor a document, or that would take an evaluation's place."""
+def check_target(path: Path) -> None:
+    """Refuse a file that is neither a table nor a document, or that would take the place of anything else."""
     if path.suffix not in FORMATS or path.name == METRICS:
         raise UsageError("cannot write the comparison there", got=path, expected="a file that ends in .csv or .json")
+    if path.exists() and not _is_comparison(path):
+        raise RefusedError("a file that is no comparison would be lost", got=path, hint="choose another --out")
+
+
+def _is_comparison(path: Path) -> bool:
+    if path.suffix == ".json":
+        return {"measure", "models", "comparisons"} <= read_object(path).keys()
+    try:
+        with path.open(encoding="utf-8") as stream:
+            return stream.readline(1000).rstrip() == ",".join(HEADER)
+    except (OSError, ValueError):
+        return False
 
 
 def group_seeds(evaluated: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.dataset import Case, Dataset
+from ntrm.data.dataset import Case, Dataset, check_outside
 from ntrm.data.split import DatasetSplits, open_splits
 from ntrm.evaluation.loaded_model import class_table, describe_data, open_subject, trained_on
 from ntrm.evaluation.measuring import MasksToMeasure, measure, stream_map
@@ -71,6 +71,7 @@ def evaluate(
     start = time.monotonic()
     out, split_file = None if out is None else Path(out), None if splits is None else Path(splits)
     if out is not None:
+        check_outside(out, Path(data))
         claim_folder(out)
     subject, data_splits = open_subject(model), open_splits(Path(data), resolution=resolution, splits=split_file)
     config, cases = subject.config, data_splits[split]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ntrm.core.environment import EXTRAS
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError, check_seed
 from ntrm.core.io import whole_file
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
@@ -70,6 +70,9 @@ def export_onnx(
     The file is compared with the network on random images of ``seed`` before it gets its name; one that differs by
     more than ``tolerance`` is refused and leaves nothing behind.
     """
+    check_seed(seed)
+    if Path(path).suffix != ".onnx":
+        raise UsageError("cannot write the network there", got=path, expected="a file that ends in .onnx")
     try:
         for module in EXTRAS["export"]:
             importlib.import_module(module)

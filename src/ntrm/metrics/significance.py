@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from ntrm.core.errors import DataError, RefusedError, UsageError, check_number, choices_error
+from ntrm.core.errors import DataError, RefusedError, UsageError, check_number, check_seed, choices_error
 from ntrm.metrics.overlap import class_scores, mean_defined, ratio
 from ntrm.metrics.wording import counted, signed
 
@@ -52,7 +52,7 @@ class Bootstrap:
     def __post_init__(self) -> None:
         check_number("number of draws", self.draws, 100, 10_000_000, whole=True)
         check_number("confidence", self.confidence, 0.5, 0.9999)
-        check_number("seed", self.seed, 0, 2**63, whole=True)
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import NtrmError, UsageError
+from ntrm.core.errors import NtrmError, UsageError, check_seed
 from ntrm.core.io import PARTIAL, check_folder, foreign_files, holding, write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.core.progress import SILENT, Progress
+from ntrm.data.dataset import check_outside
 from ntrm.data.layouts import survey_dataset
 from ntrm.data.split import FRACTIONS, DatasetSplits, open_splits
 from ntrm.models.config import Option
@@ -30,7 +31,7 @@ from ntrm.paper.outcomes import EVALUATION, evaluation_of
 from ntrm.paper.plan import IMAGENET, SCRATCH, Job, Plan, make_plan
 from ntrm.paper.published import SYSTEMS, TABLE_2
 from ntrm.paper.runner import Task
-from ntrm.training.recipe import Recipe, load_recipe, write_recipe
+from ntrm.training.recipe import Recipe, check_start, load_recipe, write_recipe
 from ntrm.training.transfer import build_network
 
 SEEDS = (0, 1, 2)
@@ -64,7 +65,9 @@ class Request:
     @cached_property
     def resolved(self) -> Recipe:
         """The recipe with its changes."""
-        return load_recipe(self.recipe, self.overrides)
+        recipe = load_recipe(self.recipe, self.overrides)
+        check_start(recipe, None)
+        return recipe
 
     @cached_property
     def levels(self) -> tuple[str, ...]:
@@ -146,6 +149,7 @@ class Request:
 
     def claim(self, command: Sequence[str] = ()) -> None:
         """Refuse an output folder that holds something else, and mark it before anything is written there."""
+        check_outside(self.out, self.data)
         check_folder(self.out)
         names = [path.name for path in self.out.iterdir()] if self.out.exists() else []
         foreign = [name for name in names if name != LOCK and not name.startswith(PARTIAL)]
@@ -254,9 +258,12 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     (0, 1, 2)
     """
     try:
-        return tuple(int(name) for name in parse_names(text))
+        seeds = tuple(int(name) for name in parse_names(text))
     except ValueError as error:
         raise UsageError("cannot understand the seeds", got=text, expected="whole numbers such as 0,1,2") from error
+    for seed in seeds:
+        check_seed(seed)
+    return seeds
 
 
 def _check_options(options: Mapping[str, object]) -> dict[str, Option]:

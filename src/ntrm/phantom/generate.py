@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError, check_seed
 from ntrm.core.io import check_folder, foreign_files, remove_partials, rows_text, write_json, write_text
 from ntrm.core.labels import CANCERS, SKIN
 from ntrm.core.mpp import LEVELS, level_resolution
@@ -131,6 +131,7 @@ class PhantomOptions:
     """Of the phantom (``versions.VERSIONS``)."""
 
     def __post_init__(self) -> None:
+        check_seed(self.seed)
         phantom_version(self.version)
         unknown = [level for level in self.levels if level not in LEVELS]
         if unknown or not self.levels:

@@ -49,7 +49,6 @@ from ntrm.results.slide_state import Tables
 from ntrm.results.stain_norm import StainNorm
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.pieces import PieceMap
-from ntrm.wsi.quality.checks import Quality
 
 Bytes = NDArray[np.uint8]
 Given = ParamSpec("Given")
@@ -183,7 +182,7 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
         more = start(_write_more, prediction, pieces_map, files, to.options)
         pieces = measured.result()
     polygons = polygons or start(_write_polygons, regions, to, familiarity)
-    summary = _summarise(files, regions, pieces, familiarity, to.overview.quality, prediction.removed, to.stained)
+    summary = _summarise(files, regions, pieces, familiarity, prediction.removed, to)
     # All that is left waits for the overlays, so that they come first.
     overlays = start(_write_overlays, begun.tinted, to, summary)
     summary.write(folder)
@@ -242,17 +241,16 @@ def _summarise(
     regions: Regions,
     pieces: Sequence[PieceFindings],
     familiarity: SlideFamiliarity,
-    quality: Quality,
     removed: RemovedRegions | None,
-    stained: StainNorm | None,
+    to: SlideOutput,
 ) -> Summary:
-    pixel_um2 = files.grid.resolution.pixel_area_um2
+    pixel_um2, quality, stained = files.grid.resolution.pixel_area_um2, to.overview.quality, to.stained
     return files.summary(
         regions,
         pieces,
         familiarity,
         quality={name: float(v) if name.endswith("_score") else bool(v) for name, v in quality.columns.items()},
-        quality_warnings=(*quality.warnings, *(() if stained is None else stained.warnings)),
+        quality_warnings=(*to.grid.warnings, *quality.warnings, *(() if stained is None else stained.warnings)),
         small_regions=None
         if removed is None
         else {"regions": removed.regions, "area_mm2": removed.pixels * pixel_um2 / 1e6},

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from ntrm.core.errors import UsageError, check_number
+from ntrm.core.errors import UsageError, check_number, check_seed
 from ntrm.core.processes import begin_worker
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.threads import cores_given
@@ -64,7 +64,7 @@ class StepPlan:
         check_number("fill", self.fill, 0, 1)
         check_number("number of windows", self.tiles, 1, 2**40, whole=True)
         check_number("batch", self.batch, 1, 2**20, whole=True)
-        check_number("seed", self.seed, 0, 2**63, whole=True)
+        check_seed(self.seed)
         check_number("number of processes", self.world, 1, 2**20, whole=True)
         check_number("rank", self.rank, 0, self.world - 1, whole=True)
         if self.batch % self.world:
@@ -223,6 +223,15 @@ def class_pixels(tiles: TileDataset) -> list[float]:
     counts = [pixel_counts(section.mask, len(tiles.schema))[:-1] for section in sections.values()]
     total: list[float] = np.sum(counts, axis=0).astype(np.float64).tolist()
     return total
+
+
+def absent_classes(tiles: TileDataset) -> list[str]:
+    """Classes of which no section of a dataset has a pixel."""
+    absent = [*range(len(tiles.schema))]
+    for section in {source.section for source in tiles.sources}:
+        # A pass for each class that is still wanted, which soon is none.
+        absent = [index for index in absent if not (section.mask == index).any()]
+    return [tiles.schema.names[index] for index in absent]
 
 
 def stack_tiles(tiles: Sequence[Tile]) -> LoadedTiles:

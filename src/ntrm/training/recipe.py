@@ -19,7 +19,8 @@ from ntrm.training.losses import WEIGHTINGS
 MOST_CHARACTERS = 64_000
 """A recipe is a page of text; anything larger is not one."""
 
-RECIPES = ("paper", "fast", "robust", "finetune")
+FINETUNE = "finetune"
+RECIPES = ("paper", "fast", "robust", FINETUNE)
 """Recipes that come with the package: files in ``training/recipes``."""
 
 CHOICES = {
@@ -235,6 +236,17 @@ def load_recipe(source: str | Path, overrides: Mapping[str, object] | None = Non
             hint="add these fields, or a line `base: fast` to take them from there",
         )
     return Recipe(**values)
+
+
+def check_start(recipe: Recipe, init: object) -> None:
+    """Refuse to fine-tune where there is no trained model to start from."""
+    if recipe.name == FINETUNE and init is None:
+        raise UsageError(
+            f"recipe {FINETUNE} goes on from a trained model",
+            got="none to start from",
+            expected="--init M",
+            hint="name the model with --init, or train from nothing with --recipe fast",
+        )
 
 
 def parse_overrides(pairs: Sequence[str]) -> dict[str, object]:

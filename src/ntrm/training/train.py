@@ -17,11 +17,12 @@ from typing import Any
 
 import torch
 
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError, check_seed
 from ntrm.core.io import sha256_of
 from ntrm.core.processes import end_with_parent, exit_code_of
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.log import ALL
+from ntrm.data.dataset import check_outside
 from ntrm.data.split import DatasetSplits, image_hash
 from ntrm.data.tensors import TileDataset
 from ntrm.familiarity.build import build_reference
@@ -31,13 +32,13 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import CONFIG, WEIGHTS, locate, read_config
 from ntrm.models.names import DEFAULT, network_named, refuse_moved
-from ntrm.training.batches import StepPlan, TileStore, class_pixels
+from ntrm.training.batches import StepPlan, TileStore, absent_classes, class_pixels
 from ntrm.training.checkpoint import CheckpointFolder
 from ntrm.training.ddp import Launch, connected, find_launch, from_first, other_processes
 from ntrm.training.device import training_precision, tuned
 from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
-from ntrm.training.recipe import Recipe, load_recipe
+from ntrm.training.recipe import FINETUNE, Recipe, check_start, load_recipe
 from ntrm.training.run import MODEL, Run, RunResult, claimed, read_result
 from ntrm.training.training_data import CorrectedResults, TrainingData, open_training_data
 from ntrm.training.transfer import build_network
@@ -112,6 +113,9 @@ def train(
 
     """
     recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe or default_recipe(corrections))
+    check_seed(seed)
+    corrected = _corrected(corrections, slides, trust, init)
+    check_start(recipe, init)
     start, digest = (None, None) if init is None else read_config(locate(init) / CONFIG)
     arch, options = _chosen_network(arch, options, start)
     launch = find_launch(device, num_devices)
@@ -120,6 +124,8 @@ def train(
     named, arch = arch, network_named(arch)
     if named != arch:
         say(f"{named} is {arch} in this version of ntrm")
+    if data is not None:
+        check_outside(Path(out), Path(data))
     with claimed(Path(out), resume=resume) if launch.leads else nullcontext():
         training_precision(recipe, launch.device)
         if launch.device.type == "cpu":  # GPUs take them together
@@ -130,7 +136,7 @@ def train(
             resolution=resolution,
             splits=None if splits is None else Path(splits),
             sections=sections,
-            corrections=_corrected(corrections, slides, trust, init),
+            corrections=corrected,
             mpp=None if start is None else start.mpp,
             progress=progress,
         )
@@ -207,6 +213,10 @@ class _Session:
         windows, validation_windows = self._store(given.windows(recipe, self.progress)), None
         if given.validation is not None:
             validation_windows = self._store(TileDataset(given.validation, size=recipe.window, progress=self.progress))
+        if launch.leads and given.training is not None and (absent := absent_classes(windows.tiles)):
+            self.say(
+                f"no training pixel of {', '.join(absent)}: the network learns nothing of it (255 in a mask is ignored)"
+            )
         plan = self._plan(windows, validation_windows)
         frequencies = class_pixels(windows.tiles) if recipe.weighting == "dataset" else None
         state = None
@@ -303,7 +313,7 @@ class _Session:
 
 def default_recipe(corrections: str | Path | None) -> str:
     """The recipe where none is named."""
-    return "fast" if corrections is None else "finetune"
+    return "fast" if corrections is None else FINETUNE
 
 
 def _chosen_network(
@@ -319,6 +329,14 @@ def _corrected(
     corrections: str | Path | None, slides: str | Path | None, trust: str, init: str | Path | None
 ) -> CorrectedResults | None:
     if corrections is None:
+        needless = [f"--slides {slides}"] * (slides is not None) + [f"--trust {trust}"] * (trust != ALL)
+        if needless:
+            raise UsageError(
+                "there are no corrected slides that this could be about",
+                got=" ".join(needless),
+                expected="--corrections RESULTS beside it",
+                hint="name the results with the corrected slides, or leave it out",
+            )
         return None
     if init is None:
         raise UsageError(

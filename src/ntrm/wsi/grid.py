@@ -200,6 +200,14 @@ class SlideGrid:
         return Resolution(self.source.x * self._fx, self.source.y * self._fy)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """In words, where the µm/px given contradicts the file: every area and length goes by it."""
+        stated = self.reader.info.resolution
+        if stated is None or stated.same_as(self.source):
+            return ()
+        return (f"the file says {stated}, but {self.source} was given and used",)
+
+    @property
     def to_level0(self) -> tuple[float, float, float, float]:
         """(sx, sy, ox, oy): the corner (x, y) of a grid pixel is at (sx·x + ox, sy·y + oy) in level-0 pixels."""
         left, top = self.reader.info.area[:2]

@@ -40,7 +40,7 @@ from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
 from ntrm.training.recipe import FINETUNE, Recipe, check_start, load_recipe
 from ntrm.training.run import MODEL, Run, RunResult, claimed, read_result
-from ntrm.training.training_data import CorrectedResults, TrainingData, open_training_data
+from ntrm.training.training_data import TrainingData, corrected_results, open_training_data
 from ntrm.training.transfer import build_network
 from ntrm.version import __version__
 
@@ -114,7 +114,7 @@ def train(
     """
     recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe or default_recipe(corrections))
     check_seed(seed)
-    corrected = _corrected(corrections, slides, trust, init)
+    corrected = corrected_results(corrections, slides, trust, init)
     check_start(recipe, init)
     start, digest = (None, None) if init is None else read_config(locate(init) / CONFIG)
     arch, options = _chosen_network(arch, options, start)
@@ -166,24 +166,9 @@ def train(
             return done
         with torch.random.fork_rng(devices=[launch.device] if launch.device.type == "cuda" else []):
             torch.manual_seed(seed)
-            # A checkpoint has all weights: files that filled the encoder then need not be there any more.
-            begun = bool(CheckpointFolder(run.out / CHECKPOINTS).names())
-            filling = replace(recipe, encoder_weights="none") if begun else recipe
-            network, report = build_network(arch, data_splits.schema, options=options, recipe=filling, init=init)
-            init_report = None if begun else report.as_dict()
-            del report  # and with it the tensors of a trained model
-            for note in [] if init_report is None else init_report["notes"]:
-                say(note)
-            network.describe(
-                mpp=run.mpp, window=recipe.window, data=run.data, name=run.name, version=__version__, temperature=1.0
-            )
-            if launch.leads:
-                seen = {image_hash(case) for case in given.training or ()}
-                # A part of them is enough to tell, and keeps config.json short.
-                network.describe(trained_on=tuple(sorted({*network.config.trained_on, *seen})[:10_000]))
-            request = {
-                name: getattr(run, name) for name in ("out", "arch", "options", "sections", "init", "seed", "name")
-            }
+            network, init_report = _make_network(run, given, launch, say)
+            same = ("out", "arch", "options", "sections", "init", "seed", "name")
+            request = {field: getattr(run, field) for field in same}
             request |= {"data": data, "splits": splits, "resolution": resolution, "resume": resume}
             request |= {"corrections": corrections, "slides": slides, "trust": trust}
             request |= {"device": device, "num_devices": num_devices, "recipe": recipe.as_dict()}
@@ -311,6 +296,28 @@ class _Session:
         made.write(folder, sha256_of(folder / WEIGHTS))
 
 
+def _make_network(
+    run: Run, given: TrainingData, launch: Launch, say: Say
+) -> tuple[SegmentationModel, dict[str, Any] | None]:
+    """The network with its metadata, and what its weights start from; None for a run that has a checkpoint."""
+    # A checkpoint has all weights: files that filled the encoder then need not be there any more.
+    begun = bool(CheckpointFolder(run.out / CHECKPOINTS).names())
+    recipe = replace(run.recipe, encoder_weights="none") if begun else run.recipe
+    network, report = build_network(run.arch, given.splits.schema, options=run.options, recipe=recipe, init=run.init)
+    network.describe(mpp=run.mpp, window=recipe.window, data=run.data, name=run.name)
+    network.describe(version=__version__, temperature=1.0)
+    if launch.leads:
+        seen = {image_hash(case) for case in given.training or ()}
+        # A part of them is enough to tell, and keeps config.json short.
+        network.describe(trained_on=tuple(sorted({*network.config.trained_on, *seen})[:10_000]))
+    if begun:
+        return network, None
+    init_report = report.as_dict()
+    for note in init_report["notes"]:
+        say(note)
+    return network, init_report
+
+
 def default_recipe(corrections: str | Path | None) -> str:
     """The recipe where none is named."""
     return "fast" if corrections is None else FINETUNE
@@ -323,28 +330,6 @@ def _chosen_network(
     if arch is not None or start is None:
         return arch or DEFAULT, options
     return start.arch, {**start.options, **(options or {})}
-
-
-def _corrected(
-    corrections: str | Path | None, slides: str | Path | None, trust: str, init: str | Path | None
-) -> CorrectedResults | None:
-    if corrections is None:
-        needless = [f"--slides {slides}"] * (slides is not None) + [f"--trust {trust}"] * (trust != ALL)
-        if needless:
-            raise UsageError(
-                "there are no corrected slides that this could be about",
-                got=" ".join(needless),
-                expected="--corrections RESULTS beside it",
-                hint="name the results with the corrected slides, or leave it out",
-            )
-        return None
-    if init is None:
-        raise UsageError(
-            "corrections are too few to train a network from nothing",
-            expected="a trained model to start from",
-            hint="name the model that segmented the slides with --init",
-        )
-    return CorrectedResults(Path(corrections), None if slides is None else Path(slides), trust)
 
 
 def _selection(recipe: Recipe, given: TrainingData, say: Say) -> Recipe:

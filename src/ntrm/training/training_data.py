@@ -175,3 +175,26 @@ def _split(splits: DatasetSplits, split: str) -> Dataset:
             hint="write splits with `ntrm data split` and give them with --splits",
         )
     return splits[split]
+
+
+def corrected_results(
+    corrections: str | Path | None, slides: str | Path | None, trust: str, init: str | Path | None
+) -> CorrectedResults | None:
+    """The corrected slides to learn from, if any are named."""
+    if corrections is None:
+        needless = [f"--slides {slides}"] * (slides is not None) + [f"--trust {trust}"] * (trust != ALL)
+        if needless:
+            raise UsageError(
+                "there are no corrected slides that this could be about",
+                got=" ".join(needless),
+                expected="--corrections RESULTS beside it",
+                hint="name the results with the corrected slides, or leave it out",
+            )
+        return None
+    if init is None:
+        raise UsageError(
+            "corrections are too few to train a network from nothing",
+            expected="a trained model to start from",
+            hint="name the model that segmented the slides with --init",
+        )
+    return CorrectedResults(Path(corrections), None if slides is None else Path(slides), trust)

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from bench.correction_curves import group_of, interval, row_of, wrong_regions
-from bench.correction_learning import Carrying, Prepared, clicked, learn
-from bench.simulated_clicks import Section, Truth
-from bench.spread_arms import names_after
+from research.correction_curves import group_of, interval, row_of, wrong_regions
+from research.correction_learning import Carrying, Prepared, clicked, learn
+from research.simulated_clicks import Section, Truth
+from research.spread_arms import names_after
 from tests.correction.test_graph import made
 from tests.correction.test_parts import blocks
 from tests.correction.test_spread import BCC, EPI, RET, chain, random_graph
 
-from bench import correction_learning
 from ntrm.core.labels import IGNORE
 from ntrm.correction.spread import PROBABILITIES, Settings
+from research import correction_learning
 
 
 def test_intervals_are_over_sections_whatever_the_number_of_stains(random):

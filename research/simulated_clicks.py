@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.skin_pas import LENIENT, TISSUES
-from bench.spread_arms import names_after
 from numpy.typing import NDArray
+from research.skin_pas import LENIENT, TISSUES
+from research.spread_arms import names_after
 
 from ntrm.analysis.cancers import cancer_types
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue

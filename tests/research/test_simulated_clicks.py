@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from bench.simulated_clicks import CORES, Names, Section, Truth, middle_of_largest, next_click, simulate
-from bench.skin_pas import LENIENT, TISSUES, confusion, tissue_ious
+from research.simulated_clicks import CORES, Names, Section, Truth, middle_of_largest, next_click, simulate
+from research.skin_pas import LENIENT, TISSUES, confusion, tissue_ious
 from tests.correction.test_spread import BCC, EPI, RET, chain
 
 from ntrm.analysis.runs import runs_of

@@ -1,15 +1,15 @@
 """Which training on synthetic skin carries over to real skin: colours, normal sections, and means at test time.
 
-    python bench/carry_over.py lay --skin-pas skin-pas --out laid
-    python bench/carry_over.py draw --levels 10x,5x --out sections --jobs 16
-    python bench/carry_over.py train --sections sections --laid laid --out study --jobs 6 --plan 'long-half:10x:0,1,2 …'
-    python bench/carry_over.py table --out study
-    python bench/carry_over.py means --model bundled --sections sections --laid laid --out means --device cpu
+    python research/carry_over.py lay --skin-pas skin-pas --out laid
+    python research/carry_over.py draw --levels 10x,5x --out sections --jobs 16
+    python research/carry_over.py train --sections sections --laid laid --out study --jobs 6 --plan 'long-half:10x:0 …'
+    python research/carry_over.py table --out study
+    python research/carry_over.py means --model bundled --sections sections --laid laid --out means --device cpu
 
 Networks learn from 140 sections (at 5x 70) of the phantom's training part, in some arms from others beside them
-(``bench/phantom_sections.py``). They are scored on its validation part (43 sections, at 5x 20, whole) and on section
+(``research/phantom_sections.py``). They are scored on its validation part (43 sections, at 5x 20, whole) and on section
 A1-1 of skin-pas laid together. Nothing else of skin-pas is read: arms are chosen by these scores, and A1-2 is kept for
-the end. Arms are in ``bench/training_arms.py``: one that begins with ``long-`` sees as many windows as the bundled
+the end. Arms are in ``research/training_arms.py``: one that begins with ``long-`` sees as many windows as the bundled
 model did, ``long3-`` three times as many, others a quarter.
 """
 
@@ -35,11 +35,11 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
 import torch
-from bench.colouring import Colouring, take_tiles_away
-from bench.phantom_sections import WINDOW, Sections, draw, load_sections, load_windows, plan_sheets
-from bench.skin_pas import Laid, lay, score
-from bench.slide_colours import MOVES, as_segmented, macenko, recoloured, strength, tissue_densities
-from bench.training_arms import LEVELS, Job, arm_named, read_plan
+from research.colouring import Colouring, take_tiles_away
+from research.phantom_sections import WINDOW, Sections, draw, load_sections, load_windows, plan_sheets
+from research.skin_pas import Laid, lay, score
+from research.slide_colours import MOVES, as_segmented, macenko, recoloured, strength, tissue_densities
+from research.training_arms import LEVELS, Job, arm_named, read_plan
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -306,7 +306,7 @@ def score_normal(network: SegmentationModel, sections: Sections, mpp: float) -> 
 
 def score_fillings(network: SegmentationModel, section: Laid, device: str) -> dict[str, Any]:
     """A1-1 with its missing places filled: with glass beside it, epidermis is easily told."""
-    from bench.surface_context import fillings
+    from research.surface_context import fillings
 
     scores = {}
     for name, picture in fillings(section).items():

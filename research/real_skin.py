@@ -2,8 +2,8 @@
 
     ntrm data resample skin-pas --to 2x --out pas-2x      # 0.5 µm/px, tiles of 256 pixels
     ntrm data resample skin-pas --to 4x --out pas-4x      # 1 µm/px, tiles of 128 pixels
-    python bench/real_skin.py --data pas-2x --archs ntrm-control --seeds 0 --set steps=800 --splits val --out choose
-    python bench/real_skin.py --data pas-2x --data pas-4x --seeds 0,1,2,3,4 --splits val,test --jobs 8 --out systems
+    python research/real_skin.py --data pas-2x --archs ntrm-control --seeds 0 --set steps=800 --splits val --out choose
+    python research/real_skin.py --data pas-2x --data pas-4x --seeds 0,1,2,3,4 --splits val,test --jobs 8 --out systems
 
 A window is a tile. All of skin-pas is one patient, so that no score speaks for another one. Finished runs are kept:
 the same command goes on. With ``--table`` nothing is trained, and the finished runs are shown.

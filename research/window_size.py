@@ -1,6 +1,6 @@
 """What a network says when its graph is pooled over another field than in training: scores by size of window.
 
-    python bench/window_size.py --model runs/paper/model --model runs/control/model --data skin --resolution 10x
+    python research/window_size.py --model runs/paper/model --model runs/control/model --data skin --resolution 10x
 
 Whole sections are stitched from windows of a half, one, two and four times the side that the network was trained on,
 a quarter overlapping. A network without a graph (``ntrm-control``) changes only by what it sees at the rims of windows;

@@ -1,6 +1,6 @@
 """A corrected slide, and one that nobody corrected before and after training, for docs/correct.md.
 
-python bench/correction_pictures.py --out learning/phantom --model learning/phantom/runs/followed-4-0/model \
+python research/correction_pictures.py --out learning/phantom --model learning/phantom/runs/followed-4-0/model \
     --slide foreign-BCC_21 --test foreign-BCC_23 docs/pictures/correct.jpg
 """
 
@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
-from bench.correction_training import CLICKS, Image, Mask, read_truth
 from PIL import Image as Pictures
 from PIL import ImageDraw, ImageFont
+from research.correction_training import CLICKS, Image, Mask, read_truth
 
 from ntrm.core.labels import SKIN
 from ntrm.data.image_files import read_image

@@ -1,13 +1,13 @@
-"""What clicks are worth: simulated corrections of the sections that ``bench/correction_sets.py`` kept.
+"""What clicks are worth: simulated corrections of the sections that ``research/correction_sets.py`` kept.
 
-    python bench/correction_curves.py choose --kept curves/v3
-    python bench/correction_curves.py curves --kept curves/v3 --sets report,own,skin-pas-A1-1 --out tables
-    python bench/correction_curves.py review --kept curves/v3 --sets report,own,renders
-    python bench/correction_curves.py speed
+    python research/correction_curves.py choose --kept curves/v3
+    python research/correction_curves.py curves --kept curves/v3 --sets report,own,skin-pas-A1-1 --out tables
+    python research/correction_curves.py review --kept curves/v3 --sets report,own,renders
+    python research/correction_curves.py speed
 
 ``review`` counts the regions that are mostly wrong among the first that a person steps to, by three orders.
-``choose`` shows the sections for choosing by some settings. ``curves`` simulates clicks with every arm
-(``bench/simulated_clicks.py``), prints a row for each arm and score, means over the sections, and writes everything as
+``choose`` shows the sections for choosing by some settings. ``curves`` simulates clicks with every arm (see
+``simulated_clicks``), prints a row for each arm and score, means over the sections, and writes everything as
 ``SET-ORDER.json``. Differences between arms have intervals by bootstrap over sections; a phantom section in two stains
 is one.
 """
@@ -27,10 +27,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
-from bench.correction_sets import names_of
-from bench.simulated_clicks import CLICKS, ORDERS, SCORES, Section, read_section, simulate
-from bench.spread_arms import ARMS, names_after
 from numpy.typing import NDArray
+from research.correction_sets import names_of
+from research.simulated_clicks import CLICKS, ORDERS, SCORES, Section, read_section, simulate
+from research.spread_arms import ARMS, names_after
 
 from ntrm.core.io import write_json
 from ntrm.core.labels import SKIN, LabelSchema, read_schema

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from bench.spread_arms import ARMS, names_after
+from research.spread_arms import ARMS, names_after
 from tests.correction.test_spread import BCC, EPI, LOOKS, RET, K, chain, random_graph
 
 from ntrm.correction.spread import DEFAULT, Settings, spread

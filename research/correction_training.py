@@ -1,11 +1,11 @@
 """What corrected slides are worth to a network: it learns from 1, 2 and 4 of them and is asked about others.
 
     ntrm phantom known --sections 24 --seed 1
-    python bench/correction_training.py draw --out learning/phantom
-    python bench/correction_training.py cut --skin-pas skin-pas --out learning/skin-pas
-    python bench/correction_training.py click --out learning/phantom
-    python bench/correction_training.py train --out learning/phantom --known known --plan 'hand:1,2,4:0 drawn+:1,2,4:0'
-    python bench/correction_training.py table --out learning/phantom
+    python research/correction_training.py draw --out learning/phantom
+    python research/correction_training.py cut --skin-pas skin-pas --out learning/skin-pas
+    python research/correction_training.py click --out learning/phantom
+    python research/correction_training.py train --out learning/phantom --known known --plan 'hand:1,2,4:0 drawn+:1,2:0'
+    python research/correction_training.py table --out learning/phantom
 
 ``draw`` draws phantom sections and makes their colours those of a laboratory that the bundled model does not know:
 half of them are for correction, the others for scoring. ``cut`` does the same with real skin: A1-1 is cut into four
@@ -38,8 +38,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
 import torch
-from bench.skin_pas import LENIENT, TISSUES, Laid, lay
 from numpy.typing import NDArray
+from research.skin_pas import LENIENT, TISSUES, Laid, lay
 
 from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.labels import IGNORE, SKIN

@@ -1,7 +1,7 @@
 """How well a model's reference tells what it knows from what it does not, beside other measures of the same.
 
-    python bench/familiarity_sections.py --out familiarity --jobs 8
-    python bench/familiarity.py --model bundled --sections familiarity --real shared/data --out familiarity.json
+    python research/familiarity_sections.py --out familiarity --jobs 8
+    python research/familiarity.py --model bundled --sections familiarity --real shared/data --out familiarity.json
 
 Negatives are fresh synthetic sections (split ``test`` of the first command), whole and as parts of the size of the
 real images; positives are real images. Everything is brought to the model's µm/px first. Other measures: one less the
@@ -23,9 +23,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
 import torch
-from bench.skin_pas import lay
 from numpy.typing import NDArray
 from PIL import Image
+from research.skin_pas import lay
 from torch import Tensor
 from torch.nn import functional
 

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from bench.basket_weave import loosen
-from bench.carry_over import choose
-from bench.colouring import PARTS, Colouring, take_tiles_away
-from bench.phantom_sections import COUNTS, Sections, normal_mask, plan_sheets
-from bench.real_skin import spread
-from bench.section_textures import painted
-from bench.skin_pas import LENIENT, STRICT, TISSUES, Laid, confusion, lay, score, tissue_ious
-from bench.slide_colours import MOVES, as_segmented, macenko, recoloured, tissue_densities
-from bench.surface_context import fillings, phantom_epidermis
-from bench.training_arms import ARMS, SCREENING, Arm, arm_named, read_plan
 from PIL import Image
+from research.basket_weave import loosen
+from research.carry_over import choose
+from research.colouring import PARTS, Colouring, take_tiles_away
+from research.phantom_sections import COUNTS, Sections, normal_mask, plan_sheets
+from research.real_skin import spread
+from research.section_textures import painted
+from research.skin_pas import LENIENT, STRICT, TISSUES, Laid, confusion, lay, score, tissue_ious
+from research.slide_colours import MOVES, as_segmented, macenko, recoloured, tissue_densities
+from research.surface_context import fillings, phantom_epidermis
+from research.training_arms import ARMS, SCREENING, Arm, arm_named, read_plan
 
 from ntrm.core.labels import CANCERS, IGNORE, SKIN
 from ntrm.data.stains import Stains

@@ -1,4 +1,4 @@
-"""Ways to train on synthetic skin, by name, for ``bench/carry_over.py``.
+"""Ways to train on synthetic skin, by name, for ``research/carry_over.py``.
 
 A name is ``[FORM-]…ARM[+WORD…]``: ``gain+mix``, ``long-half``, ``long3-paper-gain+mix+loose+dark``. ``ARMS`` has the
 arms and ``FORMS`` what may stand before them (length, width, the relation module). Words add drawings (``DRAWINGS``)
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from bench.colouring import PARTS, Colouring
+from research.colouring import PARTS, Colouring
 
 LEVELS = ("10x", "5x")
 

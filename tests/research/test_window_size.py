@@ -5,7 +5,7 @@ import re
 import sys
 
 import pytest
-from bench.window_size import main, windows
+from research.window_size import main, windows
 from tests.evaluation.small import ByColour, draw_sections, write_dataset
 
 from ntrm.evaluation.evaluate import evaluate

@@ -1,7 +1,7 @@
 """What a start is worth with few annotated tiles: the bundled model, an ImageNet encoder, and nothing.
 
     ntrm data resample skin-pas --to 4x --out pas-4x      # 1 µm/px, tiles of 128 pixels
-    python bench/few_tiles.py --data pas-4x --tiles 1,2,4,8,16,45 --seeds 0,1,2,3,4 --jobs 9 --out few
+    python research/few_tiles.py --data pas-4x --tiles 1,2,4,8,16,45 --seeds 0,1,2,3,4 --jobs 9 --out few
 
 The seed chooses the tiles and the order of the training. A window is a tile. ``scratch`` is the network of the bundled
 model without its weights: its control. Finished runs are kept, and the same command goes on.
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from bench.real_skin import spread
+from research.real_skin import spread
 
 from ntrm.core.io import write_json
 

@@ -1,6 +1,6 @@
 """What a network takes epidermis for where the surface beside it is hidden: by its look, or by glass next to it?
 
-    python bench/surface_context.py --weights study/weights/long-half_10x_0.pt … --laid laid --out context.json \\
+    python research/surface_context.py --weights study/weights/long-half_10x_0.pt … --laid laid --out context.json \\
       --sections sections --smallest 6
 
 Section A1-1 has glass where tiles are missing. Here these places hold dermis next to known dermis (``dermis``), or the
@@ -22,10 +22,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
 import torch
-from bench.carry_over import SECTION, probabilities
-from bench.phantom_sections import Sections, load_sections
-from bench.skin_pas import TISSUES, Laid, score
 from numpy.typing import NDArray
+from research.carry_over import SECTION, probabilities
+from research.phantom_sections import Sections, load_sections
+from research.skin_pas import TISSUES, Laid, score
 from scipy import ndimage
 
 from ntrm.core.io import write_json
@@ -95,7 +95,7 @@ def _called(network: SegmentationModel, picture: Picture) -> tuple[NDArray[np.ui
 
 
 def read_network(path: Path) -> SegmentationModel:
-    """Weights that ``bench/carry_over.py`` left, of half width."""
+    """Weights that ``research/carry_over.py`` left, of half width."""
     weights = {name: value.float() for name, value in torch.load(path).items()}
     related = any(name.startswith("relation.") for name in weights)
     network = create("ntrm-paper" if related else "ntrm-control", SKIN, width=0.5)
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weights", type=Path, nargs="+", required=True)
     parser.add_argument("--laid", type=Path, required=True)
-    parser.add_argument("--sections", type=Path, help="of bench/carry_over.py draw")
+    parser.add_argument("--sections", type=Path, help="of research/carry_over.py draw")
     parser.add_argument("--smallest", type=int, default=6, help="sections of the validation part")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args(arguments)

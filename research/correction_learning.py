@@ -1,6 +1,6 @@
 """Can what a click is worth be learned? The weights of ``ntrm.correction.spread``'s formula, by gradient.
 
-    python bench/correction_learning.py curves/v2 curves/v3 --out learned
+    python research/correction_learning.py curves/v2 curves/v3 --out learned
 
 Learned are the weights of the groups of features, the ridge, the least probability, the margin and its limit, the share
 of walks in the affinity, and how far a walk passes a border: by how different the two sides look, and whether they have
@@ -22,9 +22,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
 import torch
-from bench.correction_curves import sections_of
-from bench.simulated_clicks import Section, next_click
 from numpy.typing import NDArray
+from research.correction_curves import sections_of
+from research.simulated_clicks import Section, next_click
 from torch import Tensor, nn
 from torch.nn import functional
 

@@ -1,7 +1,7 @@
 """Does a low familiarity tell which sections a model segments badly? Fresh sections, as they are and made worse.
 
-    python bench/familiarity_sections.py --out familiarity --jobs 8
-    python bench/familiarity_shift.py --sections familiarity --count 40 --jobs 8 --out looks
+    python research/familiarity_sections.py --out familiarity --jobs 8
+    python research/familiarity_shift.py --sections familiarity --count 40 --jobs 8 --out looks
 
 Each section is looked at as it is, in two foreign stains, with two blurs and after two compressions
 (``ntrm.evaluation.robustness``). *Badly segmented* is the quarter of all looks with the lowest mean IoU: fixed
@@ -26,8 +26,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
 import torch
-from bench.familiarity import Measures, Others, Picture, Seen, auroc, ours, training_parts
 from numpy.typing import NDArray
+from research.familiarity import Measures, Others, Picture, Seen, auroc, ours, training_parts
 from scipy.stats import spearmanr
 
 from ntrm.core.io import read_json, write_json

@@ -1,6 +1,6 @@
 """What starting from a trained model is worth with few annotated sections: recipe ``finetune`` with and without --init.
 
-    python bench/finetune_gain.py --init RUN/model --arch ntrm-paper --data my-data --out gain
+    python research/finetune_gain.py --init RUN/model --arch ntrm-paper --data my-data --out gain
 
 Both start the same recipe on the same 5, 10 and 20 sections; one from MODEL, the other as a new training would start
 (ImageNet where the weights are to hand). Scores are those of `ntrm evaluate` on the test part.

@@ -1,9 +1,9 @@
-"""Sections of the phantom for ``bench/carry_over.py``: drawn once, kept as arrays, read onto the device.
+"""Sections of the phantom for ``research/carry_over.py``: drawn once, kept as arrays, read onto the device.
 
 ``train`` and ``val`` are sections of ``ntrm phantom phantom-290 --sections 290 --seed 290``, pixel for pixel alike.
 ``normal`` and ``varied`` are the specimens of training sections without a cancer, ``held-out`` those of validation
 sections. Words behind these names, or alone for ``train``, change how a section looks: ``loose`` and ``dark`` paint its
-tissues otherwise (``bench/section_textures.py``), ``strands`` weaves its keratin (``bench/basket_weave.py``):
+tissues otherwise (``research/section_textures.py``), ``strands`` weaves its keratin (``research/basket_weave.py``):
 ``second`` are sections of the phantom's second version, a quarter of them without a cancer. ``loose-dark`` are training
 sections with both, ``varied-strands`` sections without a cancer with woven keratin.
 """
@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from bench.basket_weave import loosen
-from bench.section_textures import LOOKS, painted
 from numpy.typing import NDArray
+from research.basket_weave import loosen
+from research.section_textures import LOOKS, painted
 from torch import Tensor
 
 from ntrm.core.labels import IGNORE

@@ -1,8 +1,8 @@
 """Sections for simulated clicks: their stains, their words, their graphs."""
 
 import numpy as np
-from bench.correction_sets import Picture, keep, names_of, random_laboratory, stained
-from bench.simulated_clicks import CORES, CORES_AS_SKIN, GLANDS_AS_SKIN, SKIN_PAS, Names, read_section
+from research.correction_sets import Picture, keep, names_of, random_laboratory, stained
+from research.simulated_clicks import CORES, CORES_AS_SKIN, GLANDS_AS_SKIN, SKIN_PAS, Names, read_section
 
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution

@@ -1,9 +1,9 @@
 """Sections that a model segments badly, with their truth and region graphs: what clicks are simulated on.
 
-    python bench/correction_sets.py learn choose report own --model bundled --out curves/v3
-    python bench/correction_sets.py skin-pas --from skin-pas --section A1-1 --model bundled --out curves/v3
-    python bench/correction_sets.py renders --from skin-masks --model bundled --out curves/v3
-    python bench/correction_sets.py glas --from glas --model bundled --out curves/v3
+    python research/correction_sets.py learn choose report own --model bundled --out curves/v3
+    python research/correction_sets.py skin-pas --from skin-pas --section A1-1 --model bundled --out curves/v3
+    python research/correction_sets.py renders --from skin-masks --model bundled --out curves/v3
+    python research/correction_sets.py glas --from glas --model bundled --out curves/v3
 
 ``learn``, ``choose`` and ``report`` are phantom sections in the stain of another laboratory: to learn weights, to
 choose settings, and for the figures. ``own`` are those of ``report`` in their own stain. ``renders`` are drawn texture
@@ -27,9 +27,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
 import torch
-from bench.simulated_clicks import CORES, CORES_AS_SKIN, GLANDS, GLANDS_AS_SKIN, SKIN_PAS, Names
-from bench.skin_pas import lay
 from numpy.typing import NDArray
+from research.simulated_clicks import CORES, CORES_AS_SKIN, GLANDS, GLANDS_AS_SKIN, SKIN_PAS, Names
+from research.skin_pas import lay
 from tests.reference.region_graph import region_graph
 
 from ntrm.core.labels import LabelSchema

@@ -1,6 +1,6 @@
 """Synthetic sections to make a reference of the bundled model from, and to try it on: a dataset in the usual layout.
 
-    python bench/familiarity_sections.py --out familiarity --jobs 8
+    python research/familiarity_sections.py --out familiarity --jobs 8
 
 Laboratories differ in how they stain, and a phantom has a few of them; here every section has one of its own, so that
 the reference knows more of them. Of the small sections every sixth is drawn at 1.34 µm/px, enlarged to 1 µm/px,

@@ -2,7 +2,7 @@
 
     ntrm data resample glas --to 2x --out glas-2x        # 1.24 µm/px, as near to Gleason's 1.25 as it gets
     ntrm train --init bundled --data glas-2x --recipe finetune --out glas-run
-    python bench/familiarity_organs.py --model glas-run/model --own glas-2x --other gleason2019 --out rows.json
+    python research/familiarity_organs.py --model glas-run/model --own glas-2x --other gleason2019 --out rows.json
 
 Home is the test part of the model's own dataset, abroad all of the other one. Each image is judged as a whole, and by a
 part of its middle that is as large as the smallest of all, so that size cannot tell the two apart.
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
-from bench.familiarity import Measures, Picture, Seen, auroc, ours
+from research.familiarity import Measures, Picture, Seen, auroc, ours
 
 from ntrm.core.io import write_json
 from ntrm.data.cache import TileCache

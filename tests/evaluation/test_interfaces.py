@@ -58,6 +58,7 @@ def test_it_counts_what_the_definition_says(shape, reach, random):
         assert counts["coarse_wrong"] == wrong + corrected - broken
 
 
+@pytest.mark.failed_once(1678161626)
 def test_sections_add_up(random):
     schema = schema_for(3)
     parts = []
@@ -65,7 +66,7 @@ def test_sections_add_up(random):
         truth, final, coarse = (patches(random, 3, (12, 12), ignored=False) for _ in range(3))
         parts.append(interface_counts(truth, final, coarse, schema))
     total = InterfaceCounts.total(parts)
-    assert len(total.pairs) == 3
+    assert set(total.pairs) == {pair for part in parts for pair in part.pairs} != set()
     for one, other in total.pairs:
         for key, value in total.of(one, other).items():
             assert value == sum(part.of(one, other)[key] for part in parts)

@@ -89,6 +89,7 @@ def test_a_block_belongs_to_the_piece_that_most_of_it_shows():
     assert blocks.pieces(pieces, Resolution.square(10.0)).tolist() == [0, *[*boxes.values()][1:]]
 
 
+@pytest.mark.failed_once(1826895931)
 def test_pieces_are_judged_by_their_blocks_and_graphs(known, schema, random):
     tissue = np.zeros((128, 320), dtype=bool)
     tissue[:, :128] = tissue[:, 192:] = True
@@ -97,6 +98,7 @@ def test_pieces_are_judged_by_their_blocks_and_graphs(known, schema, random):
     graphs = {number: tissue_graph(paint(random, 180, 130), resolution, schema) for number in (1, 2)}
     boxes = np.array([[top, left, 64, 64] for top in (0, 64) for left in (0, 64, 128, 192, 256)])
     sums = np.abs(random.normal(20, 3, (10, 19))).round()
+    sums[:, 0] = 20
     sums[3, 0] = 5  # too few to have a place on the map
     blocks = SlideBlocks(boxes, sums)
     found = judge_slide(blocks, pieces, graphs, known, schema, resolution)

@@ -57,14 +57,15 @@ def test_masks_of_0_and_255_are_noted(tmp_path):
         save(tmp_path / "Masks" / f"{name}.png", mask(classes=2) * np.uint8(255))
     report = check_dataset(tmp_path)
     assert report.clean
-    (note,) = (each for each in report.notes if each.code == "absent-class")
+    (note,) = (each for each in report.notes if each.code == "binary-masks")
     assert note.found == "no pixel of tumour; 50 % of the pixels are 255, which is ignored"
 
 
-def test_a_class_in_no_mask_is_nothing_to_note_where_all_pixels_are_labelled(tmp_path):
+def test_classes_in_no_mask_are_nothing_to_note(tmp_path):
     sound_plain(tmp_path)
-    for name in ("a", "b"):
-        save(tmp_path / "Masks" / f"{name}.png", mask(classes=2))
+    for name, ignored in (("a", False), ("b", True)):  # labelled all over, and what was drawn of it
+        labels = mask(classes=2)
+        save(tmp_path / "Masks" / f"{name}.png", np.where((labels == 0) & ignored, 255, labels).astype(np.uint8))
     assert not found_in(check_dataset(tmp_path))
 
 
@@ -78,7 +79,7 @@ def test_faults_between_resolutions_and_notes(tmp_path):
 
 def test_all_codes_are_tried(tmp_path):
     tried = {code for code, _ in broken_plain(tmp_path / "plain") | broken_queensland(tmp_path / "queensland")}
-    assert set(KINDS) - tried == {"absent-class", "bad-classes", "empty-dataset", "missing-split", "outside-link"}
+    assert set(KINDS) - tried == {"bad-classes", "binary-masks", "empty-dataset", "missing-split", "outside-link"}
 
 
 @pytest.mark.parametrize("classes", ["", "index,name\n0,a\n", "index,name,r,g,b\n1,a,0,0,0\n", "\x00", None])

@@ -259,7 +259,7 @@ def check_dataset(
     outcomes = list(progress.track(_inspect_all(inspect, survey.cases, jobs), len(survey.cases), "checking"))
     measurements, faults = check_measurements(survey.root, {case.name for case in survey.cases})
     findings = [*survey.faults, *faults, *_level_faults(survey, outcomes), *_missing_splits(survey)]
-    findings += _absent_classes(survey, outcomes)
+    findings += _binary_masks(survey, outcomes)
     findings += [finding for outcome in outcomes for finding in outcome.faults]
     return CheckReport(
         root=survey.root,
@@ -330,16 +330,15 @@ def _missing_splits(survey: Survey) -> list[Fault]:
     return [fault("missing-split", CASES, f"no section in {split}") for split in missing]
 
 
-def _absent_classes(survey: Survey, outcomes: list[Inspection]) -> list[Fault]:
-    """Classes in no mask, where pixels are ignored: masks of 0 and 255 have their second class there."""
+def _binary_masks(survey: Survey, outcomes: list[Inspection]) -> list[Fault]:
+    """Masks of 0 and 255 alone: many programs write the second of two classes as 255, which is ignored here."""
     counts = sum((outcome.values for outcome in outcomes), Counter[int]())
-    names = survey.schema.names if survey.schema else ()
-    absent = [name for index, name in enumerate(names) if not counts[index]]
-    if not absent or not counts[IGNORE]:
+    absent = survey.schema.names[1:] if survey.schema else ()
+    if not absent or {value for value, pixels in counts.items() if pixels} != {0, IGNORE}:
         return []
     share = f"{100 * counts[IGNORE] / counts.total():.2g} %"
     found = f"no pixel of {', '.join(absent)}; {share} of the pixels are {IGNORE}, which is ignored"
-    return [fault("absent-class", CLASSES, found)]
+    return [fault("binary-masks", CLASSES, found)]
 
 
 def _count_splits(survey: Survey) -> dict[str, int]:

@@ -73,10 +73,10 @@ KINDS: dict[str, Kind] = {
         "give some patients that split, or empty the column and split again with `ntrm data split`",
         "note",
     ),
-    "absent-class": Kind(
-        "a class in no mask, where pixels are ignored",
-        "every class in some mask",
-        "write the numbers of the classes into masks of 0 and 255; or leave it, if there is no such tissue",
+    "binary-masks": Kind(
+        "no value but 0 and 255 in all masks",
+        "the numbers of the classes, and 255 where a pixel is to be ignored",
+        "write the number of the second class in place of 255; or leave it, if only the first one was drawn",
         "note",
     ),
     "no-mpp": Kind(

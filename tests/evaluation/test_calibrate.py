@@ -17,7 +17,7 @@ from tests.reference.calibration_counts import calibration_counts
 from ntrm.core import io
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE
-from ntrm.data.split import image_hash, open_splits
+from ntrm.data.split import open_splits
 from ntrm.data.tiles import cut, tile_windows
 from ntrm.evaluation import calibrate as module
 from ntrm.evaluation.calibrate import calibrate, card_with_temperature, sample_pixels
@@ -399,12 +399,3 @@ def test_few_sections_give_a_temperature_and_say_why_there_is_no_reference(save,
 def test_sections_that_the_network_was_trained_on_are_not_held_out(by_colour, skin):
     found = run(by_colour, skin, split="train")
     assert (found.reference, "must be held out" in found.no_reference) == (None, True)
-
-
-def test_a_part_that_the_network_was_trained_on_is_told(save, data):
-    folder = save(2.0)
-    parts = open_splits(data)
-    load(folder).describe(trained_on=tuple(map(image_hash, parts["train"]))).save_pretrained(folder)
-    assert run(folder, data).as_dict()["notes"] == []
-    (note,) = run(folder, data, split="train").as_dict()["notes"]
-    assert note.startswith(f"the model was trained on 1 of 1 section ({parts['train'].cases[0].name})")

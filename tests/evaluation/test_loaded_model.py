@@ -4,8 +4,10 @@ import pytest
 from tests.evaluation.small import ByColour, write_dataset
 
 from ntrm.core.errors import DataError, RefusedError
+from ntrm.data.split import image_hash, open_splits
+from ntrm.evaluation.calibrate import calibrate
 from ntrm.evaluation.evaluate import evaluate
-from ntrm.evaluation.loaded_model import open_subject
+from ntrm.evaluation.loaded_model import open_subject, trained_on
 from ntrm.models.registry import ARCHITECTURES
 
 
@@ -45,3 +47,15 @@ def test_a_network_in_memory_has_the_hash_of_its_file(tmp_path):
     network = ByColour()
     assert open_subject(network).sha256 == network.save_pretrained(tmp_path / "model")
     assert open_subject(network).network is network
+
+
+def test_sections_that_the_network_was_trained_on_are_told(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
+    parts = open_splits(data)
+    network = ByColour().describe(trained_on=tuple(map(image_hash, parts["train"])))
+    network.save_pretrained(tmp_path / "model")
+    options = {"device": "cpu", "pictures": False, "reference": False}
+    assert calibrate(tmp_path / "model", data, split="test", **options).as_dict()["notes"] == []
+    (note,) = calibrate(tmp_path / "model", data, split="train", **options).as_dict()["notes"]
+    assert note.startswith(f"the model was trained on 1 of 1 section ({parts['train'].cases[0].name}): it is surer")
+    assert trained_on(ByColour().config, parts["train"]) == ""

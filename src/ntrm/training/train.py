@@ -117,19 +117,13 @@ def train(
     corrected = corrected_results(corrections, slides, trust, init)
     check_start(recipe, init)
     start, digest = (None, None) if init is None else read_config(locate(init) / CONFIG)
-    arch, options = _chosen_network(arch, options, start)
     launch = find_launch(device, num_devices)
     say, progress = (say, progress) if launch.leads else (_silent, SILENT)
-    refuse_moved(arch)
-    named, arch = arch, network_named(arch)
-    if named != arch:
-        say(f"{named} is {arch} in this version of ntrm")
+    arch, options = _chosen_network(arch, options, start, say)
     if data is not None:
         check_outside(Path(out), Path(data))
     with claimed(Path(out), resume=resume) if launch.leads else nullcontext():
-        training_precision(recipe, launch.device)
-        if launch.device.type == "cpu":  # GPUs take them together
-            recipe.check_batch_norm(launch.world)
+        _check_device(recipe, launch)
         given = open_training_data(
             None if data is None else Path(data),
             Path(out),
@@ -144,7 +138,7 @@ def train(
         run = Run(
             out=Path(out),
             arch=arch,
-            options=dict(options or {}),
+            options=options,
             level=resolution or "".join(data_splits.dataset.levels),
             mpp=data_splits.resolution.mean,
             sections=sections,
@@ -164,19 +158,12 @@ def train(
         if done is not None:
             say(f"{run.out} is finished already; nothing to do")
             return done
-        with torch.random.fork_rng(devices=[launch.device] if launch.device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            network, init_report = _make_network(run, given, launch, say)
-            same = ("out", "arch", "options", "sections", "init", "seed", "name")
-            request = {field: getattr(run, field) for field in same}
-            request |= {"data": data, "splits": splits, "resolution": resolution, "resume": resume}
-            request |= {"corrections": corrections, "slides": slides, "trust": trust}
-            request |= {"device": device, "num_devices": num_devices, "recipe": recipe.as_dict()}
-            _check_known(network, launch)
-            with other_processes(launch, request) as joined, tuned(recipe, launch.device):
-                known = _known_sections(given, say) if reference else None
-                session = _Session(run, joined, pictures, known, start, progress, say)
-                return session.train(network, init_report, given)
+        request = {key: getattr(run, key) for key in ("out", "arch", "options", "sections", "init", "seed", "name")}
+        request |= {"data": data, "splits": splits, "resolution": resolution, "resume": resume}
+        request |= {"corrections": corrections, "slides": slides, "trust": trust}
+        request |= {"device": device, "num_devices": num_devices, "recipe": recipe.as_dict()}
+        known = _known_sections(given, say) if reference else None
+        return _Session(run, launch, pictures, known, start, progress, say).begin(given, request)
 
 
 @dataclass(frozen=True)
@@ -192,6 +179,16 @@ class _Session:
     """The model to start from."""
     progress: Progress
     say: Say
+
+    def begin(self, given: TrainingData, request: Mapping[str, Any]) -> RunResult:
+        """Make the network, start the other processes with ``request``, and train."""
+        device = self.launch.device
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(self.run.seed)
+            network, init_report = _make_network(self.run, given, self.launch, self.say)
+            _check_known(network, self.launch)
+            with other_processes(self.launch, request) as joined, tuned(self.run.recipe, device):
+                return replace(self, launch=joined).train(network, init_report, given)
 
     def train(self, network: SegmentationModel, init_report: dict[str, Any] | None, given: TrainingData) -> RunResult:
         recipe, launch, run = self.run.recipe, self.launch, self.run
@@ -324,12 +321,24 @@ def default_recipe(corrections: str | Path | None) -> str:
 
 
 def _chosen_network(
-    arch: str | None, options: Mapping[str, Any] | None, start: ModelConfig | None
-) -> tuple[str, Mapping[str, Any] | None]:
+    arch: str | None, options: Mapping[str, Any] | None, start: ModelConfig | None, say: Say
+) -> tuple[str, dict[str, Any]]:
     """Name and options of the network: by default those of the model to start from."""
-    if arch is not None or start is None:
-        return arch or DEFAULT, options
-    return start.arch, {**start.options, **(options or {})}
+    if arch is None and start is not None:
+        arch, options = start.arch, {**start.options, **(options or {})}
+    asked = arch or DEFAULT
+    refuse_moved(asked)
+    named = network_named(asked)
+    if named != asked:
+        say(f"{asked} is {named} in this version of ntrm")
+    return named, dict(options or {})
+
+
+def _check_device(recipe: Recipe, launch: Launch) -> None:
+    """Refuse a recipe that the device cannot train by."""
+    training_precision(recipe, launch.device)
+    if launch.device.type == "cpu":  # GPUs take the statistics of all processes together
+        recipe.check_batch_norm(launch.world)
 
 
 def _selection(recipe: Recipe, given: TrainingData, say: Say) -> Recipe:

@@ -16,7 +16,7 @@ from ntrm.correction.log import Step, append, read_log
 from ntrm.correction.pixels import PixelSet
 from ntrm.pipeline import corrected_outputs
 from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.corrected_outputs import corrected_version, is_current, write_corrected
+from ntrm.pipeline.corrected_outputs import correction_in, is_current, write_corrected
 from ntrm.pipeline.correcting import open_mask
 from ntrm.pipeline.tabulating import tabulate_again
 from ntrm.results.documents import AGAIN
@@ -120,6 +120,7 @@ def test_every_file_says_that_a_person_corrected_it(mask):
     folder = mask.folder / "corrected"
     area = 600 * mask.resolution.pixel_area_um2 / 1e6
     expected = {"steps": 1, "regions": 1, "area_mm2": pytest.approx(area), "version": 1}
+    expected["log"] = read_log(mask.folder).fingerprint
     assert document(folder / "summary.json")["corrected"] == expected
     assert document(folder / "graph.json")["corrected"] == expected | {"text": "corrected by a person, 1 region"}
     polygons = document(folder / "regions.geojson")
@@ -151,12 +152,23 @@ def test_where_nothing_counts_any_more_the_corrected_version_goes(mask):
     named(mask, box(mask, 70, 40, 20, 30), "EPI")
     assert not is_current(mask.folder, read_log(mask.folder))
     write_corrected(mask)
-    assert corrected_version(mask.folder) == 1
+    assert correction_in(mask.folder).version == 1
     log = append(mask.folder, mask.record, Step(action="undo"))
     assert not is_current(mask.folder, log)
     write_corrected(mask)
     assert not (mask.folder / "corrected").exists()
     assert is_current(mask.folder, log)
+
+
+def test_another_log_of_as_many_steps_is_not_what_was_written(mask):
+    named(mask, box(mask, 70, 40, 20, 30), "EPI")
+    write_corrected(mask)
+    assert is_current(mask.folder, read_log(mask.folder))
+    (mask.folder / "corrections.jsonl").unlink()
+    named(mask, box(mask, 70, 40, 20, 30), "RET")
+    assert not is_current(mask.folder, read_log(mask.folder))
+    write_corrected(mask)
+    assert is_current(mask.folder, read_log(mask.folder))
 
 
 def test_a_failure_leaves_the_version_before(mask, monkeypatch):
@@ -174,7 +186,7 @@ def test_a_failure_leaves_the_version_before(mask, monkeypatch):
     assert fingerprints(mask.folder / "corrected") == first
     monkeypatch.undo()
     write_corrected(mask)
-    assert corrected_version(mask.folder) == 2
+    assert correction_in(mask.folder).version == 2
     assert not list((mask.folder / ".ntrm").glob("corrected-*"))
 
 

@@ -7,6 +7,7 @@ undo is a step, too: nothing is ever removed. No names, unless a person gives in
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -110,6 +111,12 @@ class Log:
     def version(self) -> int:
         """Number of the last step; 0 before the first."""
         return self.steps[-1].number if self.steps else 0
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells it from another log of as many steps: a colleague's, or one from a backup."""
+        said = [(step.number, step.action, step.tissue, step.places, step.area_mm2, step.when) for step in self.steps]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
     @property
     def active(self) -> tuple[Step, ...]:

@@ -68,18 +68,20 @@ def write_corrected(mask: SlideMask) -> None:
         shutil.rmtree(hidden / CORRECTED_OLD, ignore_errors=True)
 
 
-def corrected_version(folder: Path) -> int | None:
-    """The version of the log that a slide's ``corrected/`` was made from; None where there is none."""
+def correction_in(folder: Path) -> Correction | None:
+    """What a slide's ``corrected/`` was made from; None where there is none."""
     try:
-        found = read_summary(folder / CORRECTED).corrected
+        return read_summary(folder / CORRECTED).corrected
     except DataError:
         return None
-    return None if found is None else found.version
 
 
 def is_current(folder: Path, log: Log) -> bool:
     """Whether ``corrected/`` is what ``write_corrected`` would make: nothing, where no correction counts."""
-    return corrected_version(folder) == (log.version if log.active else None)
+    found = correction_in(folder)
+    if found is None or not log.active:
+        return found is None and not log.active
+    return (found.version, found.log) == (log.version, log.fingerprint)
 
 
 def correction_of(mask: SlideMask, log: Log, corrections: Corrections) -> Correction:
@@ -90,6 +92,7 @@ def correction_of(mask: SlideMask, log: Log, corrections: Corrections) -> Correc
         regions=corrections.regions,
         area_mm2=changed.pixels * mask.resolution.pixel_area_um2 / 1e6,
         version=log.version,
+        log=log.fingerprint,
     )
 
 

@@ -139,6 +139,8 @@ class Correction:
     area_mm2: float
     version: int
     """Number of the last line of the log."""
+    log: str = ""
+    """What tells the log from another one of as many lines."""
 
     @property
     def text(self) -> str:

@@ -24,7 +24,7 @@ from ntrm.correction.corrections import Corrections, corrections_of
 from ntrm.correction.graph import RegionGraph, is_kept
 from ntrm.correction.log import Log, Place, read_log
 from ntrm.correction.units import Units
-from ntrm.pipeline.corrected_outputs import corrected_version
+from ntrm.pipeline.corrected_outputs import correction_in
 from ntrm.pipeline.correcting import SlideMask, corrections_in, open_mask, region_graph_in
 from ntrm.results.paths import CORRECTED, CORRECTIONS, HIDDEN, REGION_GRAPH, REGIONS, SUMMARY, table_file
 from ntrm.results.tables import FOOT, is_own_column, read_table
@@ -255,7 +255,8 @@ class CorrectionStore:
 
 
 def _read_regions(folder: Path, version: int) -> RegionFinder | None:
-    if corrected_version(folder) != version:
+    made = correction_in(folder)
+    if made is None or made.version != version:
         return None
     table = read_table(folder / CORRECTED / table_file("regions"))
     rows = [{name: cell for name, cell in row.items() if is_own_column(name) and name not in FOOT} for row in table]

@@ -34,8 +34,8 @@ from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Floats, Ints, Where
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, LabelSchema
+from ntrm.core.wording import whole_degrees
 from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2
-from ntrm.metrics.wording import whole_degrees
 from ntrm.results.documents import NO_TUMOUR, NOTHING_INVADES, PURPOSE, Measure
 
 UNITS = ("mm", "degrees")

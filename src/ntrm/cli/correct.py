@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, make_table
 from ntrm.core.errors import NtrmError, UsageError
-from ntrm.metrics.wording import counted
+from ntrm.core.wording import counted
 from ntrm.results.paths import CORRECTED
 
 if TYPE_CHECKING:

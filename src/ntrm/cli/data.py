@@ -14,7 +14,7 @@ from rich.table import Table
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, make_table
-from ntrm.metrics.wording import counted
+from ntrm.core.wording import counted
 
 if TYPE_CHECKING:
     from ntrm.annotations.importing import ImportReport

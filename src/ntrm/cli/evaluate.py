@@ -12,7 +12,7 @@ from rich.table import Table
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, make_table
-from ntrm.metrics.wording import counted, signed
+from ntrm.core.wording import counted, signed
 
 if TYPE_CHECKING:
     from ntrm.evaluation.calibrate import Calibrated

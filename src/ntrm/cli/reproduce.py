@@ -11,7 +11,7 @@ from rich.console import Console as RichConsole
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
-from ntrm.metrics.wording import counted
+from ntrm.core.wording import counted
 
 if TYPE_CHECKING:
     from ntrm.paper.reproduce import Reproduction

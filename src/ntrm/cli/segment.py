@@ -10,7 +10,7 @@ from rich.console import Console as RichConsole
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, make_table
-from ntrm.metrics.wording import counted
+from ntrm.core.wording import counted
 from ntrm.results.familiarity import NOT_ASSESSED
 
 

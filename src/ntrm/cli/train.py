@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
-from ntrm.metrics.wording import counted
+from ntrm.core.wording import counted
 from ntrm.models.names import DEFAULT, DEFAULT_NETWORK
 
 FIELDS = {"lr": "learning_rate", "batch-size": "batch", "bs": "batch", "max-steps": "steps", "wd": "weight_decay"}

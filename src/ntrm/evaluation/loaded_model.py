@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from ntrm.core.errors import RefusedError, some
 from ntrm.core.io import read_json, sha256_of
 from ntrm.core.mpp import Resolution
+from ntrm.core.wording import counted
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, image_hash
 from ntrm.familiarity.reference import Reference, read_reference
-from ntrm.metrics.wording import counted
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import WEIGHTS, locate

@@ -30,8 +30,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from ntrm.core.errors import DataError, RefusedError, UsageError, check_number, check_seed, choices_error
+from ntrm.core.wording import counted, signed
 from ntrm.metrics.overlap import class_scores, mean_defined, ratio
-from ntrm.metrics.wording import counted, signed
 
 Values = NDArray[np.float64]
 Statistic = Callable[[Values], Values]

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from statistics import fmean
 from typing import NamedTuple
 
+from ntrm.core.wording import signed
 from ntrm.evaluation.interfaces import CLAIMED
 from ntrm.metrics.significance import Comparison
-from ntrm.metrics.wording import signed
 from ntrm.paper.facts import Facts
 from ntrm.paper.outcomes import (
     STATISTICS,

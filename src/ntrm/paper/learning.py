@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.metrics.wording import signed
+from ntrm.core.wording import signed
 from ntrm.paper.outcomes import Outcome, Results, Score
 from ntrm.paper.plan import Variant
 from ntrm.paper.result_tables import Cell, Table

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import read_arrays, read_object, read_rows
+from ntrm.core.wording import with_minus
 from ntrm.evaluation.result import CONFUSIONS, METRICS, SECTIONS
 from ntrm.metrics import significance
 from ntrm.metrics.significance import Bootstrap, Comparison, Statistic, compare_confusions, compare_scores, holm
-from ntrm.metrics.wording import with_minus
 from ntrm.paper.plan import Job, Plan, Variant
 from ntrm.report.html import NONE
 from ntrm.training.log import LOG, read_log

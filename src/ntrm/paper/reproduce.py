@@ -12,10 +12,10 @@ from typing import Any
 from ntrm.core.io import holding
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
+from ntrm.core.wording import counted
 from ntrm.data.split import DatasetSplits
 from ntrm.data.stats import DatasetStats, dataset_stats
 from ntrm.inference.predictor import Predictor
-from ntrm.metrics.wording import counted
 from ntrm.models.hub import load
 from ntrm.models.ntrm import NTRM
 from ntrm.paper import figures

@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import fmean
 
 from ntrm.core.io import rows_text, write_text
+from ntrm.core.wording import MINUS, signed, with_minus
 from ntrm.metrics.significance import Comparison
-from ntrm.metrics.wording import MINUS, signed, with_minus
 from ntrm.paper.facts import Facts
 from ntrm.paper.outcomes import FAILED, STATISTICS, Outcome, Results, Score, compare_variants, dig
 from ntrm.paper.plan import Variant

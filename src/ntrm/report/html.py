@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ntrm.core.errors import NtrmError
 from ntrm.core.io import write_text
 from ntrm.core.labels import RGB
-from ntrm.metrics.wording import MINUS, counted, whole_degrees
+from ntrm.core.wording import MINUS, counted, whole_degrees
 from ntrm.version import __version__
 
 if TYPE_CHECKING:

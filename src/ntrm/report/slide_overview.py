@@ -20,7 +20,7 @@ from ntrm.core.io import write_text
 from ntrm.core.labels import RGB, SAFE_COLOURS
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
-from ntrm.metrics.wording import counted
+from ntrm.core.wording import counted
 from ntrm.report.html import css_colours, data_uri, render, share_text
 from ntrm.report.slide_picture import class_colours
 from ntrm.report.slide_report import model_origin, write_slide_report

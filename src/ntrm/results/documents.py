@@ -13,7 +13,7 @@ from pathlib import Path
 from ntrm.core.errors import DataError
 from ntrm.core.io import write_json
 from ntrm.core.mpp import Resolution
-from ntrm.metrics.wording import counted
+from ntrm.core.wording import counted
 from ntrm.results.familiarity import UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
 from ntrm.results.graph_document import Network, Node, PieceGraph, read_graph, read_network, weighted_mean
 from ntrm.results.paths import GRAPH, SUMMARY

@@ -21,13 +21,13 @@ from ntrm.core.errors import RefusedError, UsageError, check_seed
 from ntrm.core.io import sha256_of
 from ntrm.core.processes import end_with_parent, exit_code_of
 from ntrm.core.progress import SILENT, Progress
+from ntrm.core.wording import counted
 from ntrm.correction.log import ALL
 from ntrm.data.dataset import check_outside
 from ntrm.data.split import DatasetSplits, image_hash
 from ntrm.data.tensors import TileDataset
 from ntrm.familiarity.build import build_reference
 from ntrm.inference.predictor import Predictor
-from ntrm.metrics.wording import counted
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import CONFIG, WEIGHTS, locate, read_config

@@ -1,6 +1,6 @@
 import numpy as np
 
-from ntrm.metrics.wording import MINUS, signed, with_minus
+from ntrm.core.wording import MINUS, signed, with_minus
 
 
 def test_signs_are_a_plus_and_a_true_minus_and_the_number_stays(random):

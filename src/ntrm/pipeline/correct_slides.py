@@ -15,9 +15,9 @@ from ntrm.core.io import sha256_of
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.corrections import Corrections, corrections_of
 from ntrm.correction.graph import RegionGraph
-from ntrm.correction.log import DRAW, REDO, UNDO, Log, Step, append, completed
+from ntrm.correction.log import REDO, UNDO, Log, Step, append, completed
 from ntrm.correction.pixels import PixelSet
-from ntrm.correction.proposals import Click, propose, propose_elsewhere, region_step
+from ntrm.correction.proposals import Click, drawn_step, propose, propose_elsewhere, region_step
 from ntrm.correction.spread import DEFAULT
 from ntrm.pipeline.corrected_outputs import write_corrected
 from ntrm.pipeline.correcting import (
@@ -190,8 +190,11 @@ class Corrector:
                 expected=f"areas on {slide_id}, in pixels of its full resolution, that are no regions as they are",
                 hint="give the slide that they were drawn on with --slide",
             )
-        names = mask.schema.names
-        return [self._take(slide_id, _drawn_step(mask, painted == index, names[index])) for index in indices]
+        drawn = {index: PixelSet.of_window(painted == index, 0, 0, mask.shape[1]) for index in indices}
+        return [
+            self._take(slide_id, drawn_step(named, mask.resolution, mask.schema.names[index], FILE))
+            for index, named in drawn.items()
+        ]
 
     def undo(self, slide_id: str) -> Change:
         """Take the last step back."""
@@ -303,9 +306,3 @@ def _check_place(mask: SlideMask, x: int, y: int) -> None:
             got=f"x {x}, y {y}",
             expected=f"x 0 to {width - 1}, y 0 to {height - 1}, in pixels of mask.ome.tif",
         )
-
-
-def _drawn_step(mask: SlideMask, inside: Any, tissue: str) -> Step:
-    named = PixelSet.of_window(inside, 0, 0, mask.shape[1])
-    area = named.pixels * mask.resolution.pixel_area_um2 / 1e6
-    return Step(action=DRAW, tissue=tissue, named=named.text, area_mm2=area, origin=FILE)

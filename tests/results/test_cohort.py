@@ -78,7 +78,7 @@ def test_missing_and_damaged_tables_are_told_with_what_to_do(results, name):
         with pytest.raises(DataError, match=name) as found:
             read_cohort(results)
         assert "run the same ntrm segment again" in found.value.hint
-    path.write_bytes(whole + b"," * 200 + b"\n")
+    path.write_bytes(whole + b"," * 200 + b"x\n")
     with pytest.raises(DataError, match=f"{name} has a row with too many cells"):
         read_cohort(results)
     path.unlink()
@@ -145,6 +145,6 @@ def test_slides_and_pieces_that_are_not_assessed_count_for_no_statistic(results)
 def test_tables_without_verdicts_are_told_with_what_to_do(results, name):
     path = results / name
     path.write_text(path.read_text(encoding="utf-8").replace(",familiarity,", ",likeness,", 1), encoding="utf-8")
-    with pytest.raises(DataError, match=f"{name} lacks columns") as found:
+    with pytest.raises(DataError, match=f"{name} has the wrong columns") as found:
         read_cohort(results)
     assert "run the same ntrm segment again" in found.value.hint

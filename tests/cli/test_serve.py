@@ -5,11 +5,11 @@ import socket
 import pytest
 from typer.testing import CliRunner
 
-from ntrm import tour as tour_module
 from ntrm.cli.main import app
 from ntrm.core.io import holding
+from ntrm.demo import tour as tour_module
+from ntrm.demo.tour import TourResult
 from ntrm.models.registry import create
-from ntrm.tour import TourResult
 
 pytest.importorskip("fastapi")
 service_module = pytest.importorskip("ntrm.service.serve", reason="the extra serve is not installed")

@@ -37,10 +37,6 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.Mo
     monkeypatch.setattr(png, "BAND_BYTES", 1000)
     pixels = picture(60, 50)
     assert len({photo_png(pixels, threads=count) for count in (1, 2, 5)}) == 1
-    labels = pixels[..., 0] % 3
-    assert palette_pngs(labels, [[(0, 0, 0)] * 3], b"\0", threads=1) == palette_pngs(
-        labels, [[(0, 0, 0)] * 3], b"\0", threads=3
-    )
 
 
 def test_labels_have_the_colours_of_each_palette_and_are_transparent_where_asked():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.data.tiles import cut
-from ntrm.inference.blending import Blender
+from ntrm.inference.blending import Blender, Block
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import (
     RowEnd,
@@ -176,25 +176,29 @@ def test_rows_come_out_as_soon_as_no_later_window_can_touch_them(random):
     assert seen == [(top, after - top) for top, after in zip(tops, [*tops[1:], 200], strict=True)]
 
 
-def test_windows_left_out_leave_ignore_and_touch_nothing_else(random):
+def test_windows_left_out_leave_nothing_and_touch_nothing_else(random):
     image, stitching = draw(random, 300, 100), Stitching(64, 16)
     predictor = Predictor(Position(), "cpu", batch=3)
     every = stitching.windows(300, 100)
     middle = sorted({window.top for window in every})[2]
-    some = [window for window in every if window.top == middle]
-    parts = [
-        (rows.top, rows.final.numpy())
-        for rows in blended_rows(predictor, 300, 100, lambda w: cut(image, w, fill=255), windows=some)
-    ]
-    assert [top for top, _ in parts] == sorted(top for top, _ in parts)
-    whole = np.concatenate([rows for _, rows in parts], axis=1)
-    assert whole.shape == (3, 300, 100)
-    assert (whole[:, :middle] == 0).all()
-    assert (whole[:, middle + 64 :] == 0).all()
-    np.testing.assert_allclose(whole[:, middle : middle + 64].sum(axis=0), 1, atol=1e-5)
-    none = list(blended_rows(predictor, 300, 100, lambda w: cut(image, w, fill=255), windows=[]))
-    assert sum(rows.final.shape[1] for rows in none) == 300
-    assert not any(rows.final.any() for rows in none)
+
+    def read(batch):
+        return np.stack([cut(image, window, fill=255) for window in batch])
+
+    def sums(windows):
+        """Of the probabilities (300, 100), block by block; NaN where no block came."""
+        canvas = np.full((300, 100), np.nan)
+        for block in blended_blocks(predictor, 300, 100, read, windows=windows):
+            if isinstance(block, Block):
+                place = np.s_[block.top : block.top + block.height, block.left : block.left + block.width]
+                assert np.isnan(canvas[place]).all()
+                canvas[place] = 0 if block.values is None else block.values.sum(dim=0).numpy()
+        return canvas
+
+    expected = np.zeros((300, 100))
+    expected[middle : middle + 64] = 1
+    np.testing.assert_allclose(sums([window for window in every if window.top == middle]), expected, atol=1e-5)
+    assert (sums([]) == 0).all()
 
 
 def test_watching_sees_every_row_once_and_what_is_returned(random):

@@ -5,12 +5,13 @@ from threading import Lock
 
 import numpy as np
 from scipy import ndimage
-from tests.evaluation.small import COLOURS, MPP, NAMES
+from tests.evaluation.small import COLOURS, MPP, NAMES, ByColour
 
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
 from ntrm.inference.checkpoints import Checkpoints
 from ntrm.inference.mask_store import BandStore
+from ntrm.pipeline.batch import segment_slides
 from ntrm.wsi.readers.formats import open_slide
 
 BKG = NAMES.index("BKG")
@@ -43,6 +44,11 @@ def write_slide(path, mask, mpp=MPP):
     path.parent.mkdir(parents=True, exist_ok=True)
     write_image(path, np.array(COLOURS, dtype=np.uint8)[mask], Resolution.square(mpp))
     return path
+
+
+def run(inputs, out, **more):
+    """Segment slides with the network that names colours."""
+    return segment_slides(inputs, out=out, model=ByColour(), device="cpu", **{"batch": 2, **more})
 
 
 def fingerprints(folder):

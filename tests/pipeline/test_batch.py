@@ -11,7 +11,7 @@ import pytest
 import tifffile
 from PIL import Image
 from tests.evaluation.small import MPP, NAMES, ByColour
-from tests.pipeline.small import BKG, fingerprints, paint, write_slide
+from tests.pipeline.small import BKG, fingerprints, paint, run, write_slide
 
 import ntrm
 from ntrm.core.errors import RefusedError, UsageError
@@ -32,10 +32,6 @@ def mask(random):
 @pytest.fixture
 def slide(tmp_path, mask):
     return write_slide(tmp_path / "in" / "a.tif", mask)
-
-
-def run(inputs, out, **more):
-    return segment_slides(inputs, out=out, model=ByColour(), device="cpu", **{"batch": 2, **more})
 
 
 def rows_of(out, name="slides"):

@@ -6,13 +6,12 @@ from collections import Counter
 import numpy as np
 import pytest
 from tests.evaluation.small import ByColour
-from tests.pipeline.small import fail_at, fingerprints, paint, write_slide
+from tests.pipeline.small import fail_at, fingerprints, paint, run, write_slide
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import PARTIAL
 from ntrm.pipeline import child_pool, measurements, outputs, slide_files
 from ntrm.pipeline import slide as one_slide
-from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.child_pool import ChildPool
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.results.slide_state import alone
@@ -38,10 +37,6 @@ def expected(slides, tmp_path_factory):
         assert one_by_one.segment(SlideInput(slide, slide.name), slide.stem).status == "done"
     one_by_one.tabulate()
     return fingerprints(one_by_one.out)
-
-
-def run(slides, out):
-    return segment_slides(slides, out=out, model=ByColour(), device="cpu", batch=2)
 
 
 class Steps:

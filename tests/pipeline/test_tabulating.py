@@ -5,10 +5,7 @@ import json
 import shutil
 
 import pytest
-from tests.evaluation.small import ByColour
-from tests.pipeline.small import paint, write_slide
-
-from ntrm.pipeline.batch import segment_slides
+from tests.pipeline.small import paint, run, write_slide
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -22,10 +19,6 @@ def slides(tmp_path, random):
     table.write_text("slide,age,site\nin/a.tif,54,face\nin/b.tif,71,back\n")
     run(table, tmp_path / "out")
     return table
-
-
-def run(inputs, out):
-    return segment_slides(inputs, out=out, model=ByColour(), device="cpu", batch=2)
 
 
 def rows_of(out, *columns):

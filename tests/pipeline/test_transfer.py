@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.evaluation.small import ByColour
-from tests.pipeline.small import fingerprints, paint, write_slide
+from tests.pipeline.small import fingerprints, paint, run, write_slide
 from tests.storage.conftest import bucket, endpoint  # noqa: F401 - fixtures
 from tests.storage.server import SECRET
 from typer.testing import CliRunner
@@ -20,7 +20,6 @@ from ntrm.cli.main import app
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.processes import module_environment
 from ntrm.models.registry import ARCHITECTURES
-from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.transfer import Storage
 from ntrm.results.paths import SOURCE
 from ntrm.storage.addresses import Address
@@ -36,10 +35,6 @@ def slides(bucket, tmp_path, random):  # noqa: F811
     for name in ("a", "b"):
         bucket.put(f"slides/{name}.tif", write_slide(tmp_path / "slides" / f"{name}.tif", paint(random)))
     return f"s3://{bucket.name}/slides"
-
-
-def run(inputs, out, **more):
-    return segment_slides(inputs, out=out, model=ByColour(), device="cpu", **{"batch": 2, **more})
 
 
 def statuses(found):

@@ -28,7 +28,7 @@ def dataset(tmp_path, random):
 
 
 def test_image_stands_beside_mask_in_its_colours(dataset, tmp_path):
-    assert contact_sheet(dataset, tmp_path / "sheet.png", columns=2) == 5
+    assert contact_sheet(dataset, tmp_path / "sheet.png") == 5
     sheet = np.asarray(Image.open(tmp_path / "sheet.png"))
     middle = MARGIN + CELL // 2
     assert tuple(sheet[middle, middle]) == (200, 200, 200)
@@ -37,8 +37,9 @@ def test_image_stands_beside_mask_in_its_colours(dataset, tmp_path):
         assert (sheet == tissue.rgb).all(axis=2).any(), tissue.name
 
 
-def test_no_more_than_asked_for(dataset, tmp_path):
-    assert contact_sheet(dataset, tmp_path / "sheet.png", most=3) == 3
+def test_no_more_than_fit(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr("ntrm.report.dataset_report.MOST", 3)
+    assert contact_sheet(dataset, tmp_path / "sheet.png") == 3
 
 
 def test_masks_keep_their_exact_colours(random):

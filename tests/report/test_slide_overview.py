@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from tests.report.pages import HOSTILE, check_safe, rows
-from tests.results.test_cohort import rewrite
+from tests.results.test_cohort import leave_out_one, rewrite
 
 from ntrm.core.errors import DataError
 from ntrm.report.html import area_text, confidence_text, render
@@ -261,12 +261,7 @@ def test_slides_that_are_not_assessed_are_counted_and_left_out_of_the_plots(resu
     assert "Cancers found: SCC on 2." in before.text
     assert "Cancers not assessed" not in before.text
 
-    def leave_out(rows):
-        for row in rows:
-            if row["slide_id"] == "one":
-                row.update(familiarity="unfamiliar", cancer_SCC="not assessed", cancer_SCC_confidence="not assessed")
-
-    rewrite(results / "slides.csv", leave_out)
+    rewrite(results / "slides.csv", leave_out_one)
     text = write_overview(results).read_text(encoding="utf-8")
     page = check_safe(text)
     assert "Cancers found: SCC on 1." in page.text

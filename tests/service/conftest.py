@@ -3,7 +3,7 @@ import shutil
 import numpy as np
 import pytest
 from tests.pipeline.small import InProcess
-from tests.service.small import segmented, write_model
+from tests.service.small import only_slide, segmented, serving, settings_of, write_model
 
 from ntrm.service.core.settings import DATABASE
 from ntrm.service.jobs.database import JobStore
@@ -29,6 +29,19 @@ def results(tmp_path, segmented_once):
     folder, path, mask = segmented_once
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     return tmp_path / path.relative_to(folder), mask
+
+
+@pytest.fixture
+def client(tmp_path, results, model):
+    """A service with one segmented slide."""
+    with serving(settings_of(tmp_path / "out", model, roots=(results[0].parent,))) as client:
+        yield client
+
+
+@pytest.fixture
+def url(client):
+    """Where that slide's corrections are."""
+    return f"/v1/slides/{only_slide(client)['id']}/corrections"
 
 
 @pytest.fixture

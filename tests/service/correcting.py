@@ -1,24 +1,9 @@
 """Clicks of a person on the small results of the service's tests."""
 
 import numpy as np
-import pytest
 from tests.evaluation.small import NAMES
-from tests.service.small import only_slide, serving, settings_of
 
 EPI, RET, BKG, SCC = (NAMES.index(name) for name in ("EPI", "RET", "BKG", "SCC"))
-
-
-@pytest.fixture
-def client(tmp_path, results, model):
-    """A service with one segmented slide."""
-    with serving(settings_of(tmp_path / "out", model, roots=(results[0].parent,))) as client:
-        yield client
-
-
-@pytest.fixture
-def url(client):
-    """Where that slide's corrections are."""
-    return f"/v1/slides/{only_slide(client)['id']}/corrections"
 
 
 def middle_of(mask, tissue):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
 
@@ -305,30 +306,32 @@ def wait_for_steps(process, errors, count):
     pytest.fail("the training ended too soon")
 
 
-@pytest.mark.slow
-def test_a_signal_to_processes_that_read_windows_too_stops_in_order(data, tmp_path):
-    """As ``timeout`` and SLURM send it: to the whole group."""
+@contextmanager
+def reading_processes(data, tmp_path):
+    """A training under way whose windows are read by processes; it is killed in the end."""
     changes = {"steps": 5000, "validate_every": 5000, "workers": 2, "resident": "no"}
     process = start_training(data, tmp_path / "run", tmp_path, progress="json", **changes)
     try:
         wait_for_steps(process, tmp_path / "errors.txt", count=4)
-        os.killpg(process.pid, signal.SIGTERM)
-        assert process.wait(60) == 130, (tmp_path / "errors.txt").read_text()
+        yield process
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.slow
+def test_a_signal_to_processes_that_read_windows_too_stops_in_order(data, tmp_path):
+    """As ``timeout`` and SLURM send it: to the whole group."""
+    with reading_processes(data, tmp_path) as process:
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(60) == 130, (tmp_path / "errors.txt").read_text()
     assert [path.suffix for path in (tmp_path / "run" / "checkpoints").iterdir()] == [".ckpt"]
 
 
 @pytest.mark.slow
 def test_processes_that_read_windows_end_with_a_killed_training(data, tmp_path):
-    changes = {"steps": 5000, "validate_every": 5000, "workers": 2, "resident": "no"}
-    process = start_training(data, tmp_path / "run", tmp_path, progress="json", **changes)
-    try:
-        wait_for_steps(process, tmp_path / "errors.txt", count=4)
-    finally:
+    with reading_processes(data, tmp_path) as process:
         process.kill()
-        process.wait()
     until = time.monotonic() + 3.0  # torch's own look at the parent takes five seconds
     while time.monotonic() < until:
         try:

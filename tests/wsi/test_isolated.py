@@ -146,7 +146,7 @@ def test_a_library_that_goes_wrong_harms_nobody(does, found, slide, tmp_path, mo
     (tmp_path / "broken" / "openslide.py").write_text(textwrap.dedent(library))
     monkeypatch.syspath_prepend(tmp_path / "broken")
     with pytest.raises(DataError) as caught:
-        open_isolated(slide, Limits(memory_mb=256, seconds=1 if "no answer" in found else 60))
+        open_isolated(slide, process=ReadingProcess(Limits(memory_mb=256, seconds=1 if "no answer" in found else 60)))
     assert found in str(caught.value.got)
 
 
@@ -154,8 +154,8 @@ def test_memory_is_limited(tmp_path, random):
     image = np.zeros((4000, 4000, 3), dtype=np.uint8)
     path = making.write_strips(tmp_path / "a.tif", image, rows=4000, compression="zlib")
     with pytest.raises(DataError, match=r"cannot read the slide|reading the slide failed"):
-        open_isolated(path, Limits(memory_mb=32)).read(0, 0, 100, 100, 0)
-    reader = open_isolated(path, Limits(memory_mb=512))
+        open_isolated(path, process=ReadingProcess(Limits(memory_mb=32))).read(0, 0, 100, 100, 0)
+    reader = open_isolated(path, process=ReadingProcess(Limits(memory_mb=512)))
     assert (reader.read(0, 0, 100, 100, 0) == 0).all()
     reader.close()
 

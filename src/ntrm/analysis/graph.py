@@ -205,7 +205,6 @@ def tissue_graph(
     schema: LabelSchema = SKIN,
     *,
     confidence: NDArray[np.number[Any]] | None = None,
-    full: float = 1.0,
 ) -> TissueGraph:
     """The graph of a mask: its tissues and regions, with areas, and the borders between them, with lengths.
 
@@ -213,8 +212,7 @@ def tissue_graph(
         mask: (H, W) class indices, 255 meaning outside.
         mpp: µm per pixel, or one for each axis.
         schema: what the indices mean.
-        confidence: (H, W) confidence of each pixel.
-        full: the confidence that means certainty.
+        confidence: (H, W) confidence of each pixel, 0 to 1.
 
     >>> graph = tissue_graph(np.array([[7, 0, 5, 255]], dtype=np.uint8), mpp=10)
     >>> [(graph.names[i], graph.names[j]) for i, j in graph.interfaces]
@@ -223,7 +221,7 @@ def tissue_graph(
     resolution = mpp if isinstance(mpp, Resolution) else Resolution.square(mpp)
     if confidence is not None and confidence.shape != mask.shape:
         raise DataError("confidence of another piece", got=confidence.shape, expected=mask.shape)
-    return tissue_graph_of(scan_mask(mask, schema, resolution, confidence=confidence, full=full).table, schema)
+    return tissue_graph_of(scan_mask(mask, schema, resolution, confidence=confidence).table, schema)
 
 
 def tissue_graph_of(regions: RegionTable, schema: LabelSchema) -> TissueGraph:

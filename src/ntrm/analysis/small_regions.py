@@ -66,14 +66,14 @@ def reach_of(smallest: float) -> int:
     return math.ceil(REACH * math.sqrt(smallest))
 
 
-def write_without_small_regions(path: Path, labels: Bytes, smallest: float, rows: int | None = None) -> RemovedRegions:
+def write_without_small_regions(path: Path, labels: Bytes, smallest: float) -> RemovedRegions:
     """Write ``labels`` (H, W; may lie on disk) without small regions, in the format of ``inference.mask_store``.
 
-    ``smallest`` are the pixels that a region must have. Strips have ``rows`` rows, which does not change the result.
+    ``smallest`` are the pixels that a region must have. How many rows a strip has does not change the result.
     """
     (height, width), reach = labels.shape, reach_of(smallest)
     small, others = find_small_regions(labels, smallest)
-    rows = rows or max(strip_rows(width), 2 * reach)
+    rows = max(strip_rows(width), 2 * reach)
     regions, count = [np.zeros(0, dtype=np.int32)], 0
     with whole_file(path) as partial, partial.open("wb") as stream:
         for top in range(0, height, rows):

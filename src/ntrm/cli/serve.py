@@ -18,8 +18,8 @@ from ntrm.cli.console import Console, command
 from ntrm.core.errors import DataError, RefusedError
 
 if TYPE_CHECKING:
+    from ntrm.demo.tour import TourResult
     from ntrm.service.core.settings import ServiceSettings
-    from ntrm.tour import TourResult
 
 INSTALL = 'pip install "ntrm[serve]"'
 
@@ -155,7 +155,7 @@ def demo(
 
     Example: ntrm demo --out demo
     """
-    from ntrm.tour import tour
+    from ntrm.demo.tour import tour
 
     result = tour(out, jobs=jobs, progress=console.progress, note=console.note)
     if serve is None:

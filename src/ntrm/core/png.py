@@ -50,12 +50,10 @@ def photo_png(picture: Pixels, *, threads: int | None = None) -> bytes:
     return png_file(picture.shape, TRUE_COLOUR, _compressed(rows, PHOTO, threads))
 
 
-def palette_pngs(
-    labels: Pixels, palettes: Sequence[Sequence[RGB]], alpha: bytes, *, threads: int | None = None
-) -> list[bytes]:
+def palette_pngs(labels: Pixels, palettes: Sequence[Sequence[RGB]], alpha: bytes) -> list[bytes]:
     """The same labels (H, W) in the colours of each palette; ``alpha`` says how opaque each label is."""
     _check(labels, "uint8 (height, width)", labels.ndim == 2)
-    pixels = _compressed(labels, LABELS, threads)
+    pixels = _compressed(labels, LABELS, None)
     colours = [bytes(channel for colour in palette for channel in colour) for palette in palettes]
     return [png_file(labels.shape, PALETTE, pixels, PLTE=every, tRNS=alpha) for every in colours]
 

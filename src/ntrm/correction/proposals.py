@@ -14,9 +14,10 @@ import numpy as np
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Ints, Runs
 from ntrm.core.errors import UsageError, choices_error
+from ntrm.core.mpp import Resolution
 from ntrm.correction.corrections import Corrections
 from ntrm.correction.graph import RegionGraph
-from ntrm.correction.log import NAME, Place, Step
+from ntrm.correction.log import DRAW, NAME, Place, Step
 from ntrm.correction.pixels import PixelSet
 from ntrm.correction.spread import DEFAULT, Settings, Spread, spread
 from ntrm.correction.units import Units
@@ -130,6 +131,12 @@ def region_step(regions: Regions, places: Sequence[Place], tissue: str, origin: 
         origin=origin,
         by=by,
     )
+
+
+def drawn_step(named: PixelSet, resolution: Resolution, tissue: str, origin: str, by: str | None = None) -> Step:
+    """Names pixels that a person has drawn."""
+    area = named.pixels * resolution.pixel_area_um2 / 1e6
+    return Step(action=DRAW, tissue=tissue, named=named.text, area_mm2=area, origin=origin, by=by)
 
 
 def propose_elsewhere(

@@ -6,7 +6,7 @@ import csv
 import math
 import re
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from ntrm.core.errors import DataError, NtrmError, columns_hint
@@ -37,24 +37,33 @@ def read_columns(
     path: Path, needed: tuple[str, ...], *, strip: bool = True
 ) -> tuple[tuple[str, ...], list[dict[str, str]]]:
     """The names of the columns, and the rows by them."""
+    columns, *rows = stream_rows(path, needed, strip=strip)
+    return tuple(columns), [by_column(columns, row) for row in rows]
+
+
+def stream_rows(
+    path: Path, needed: Sequence[str], *, strip: bool = False, hint: str | None = None
+) -> Iterator[list[str]]:
+    """The names of the columns, then row after row; ``hint`` says what to do where our own tables are damaged."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            header, *rows = [*read_rows(stream, strip=strip)] or [[]]
+            rows = read_rows(stream, strip=strip)
+            columns = next(rows, [])
+            if not set(needed) <= set(columns) or "" in columns or len(set(columns)) < len(columns):
+                raise DataError(
+                    f"{path.name} has the wrong columns",
+                    got=", ".join(columns) or "an empty file",
+                    expected=f"columns {','.join(needed)}, each once, none without a name",
+                    hint=hint or columns_hint(columns, needed),
+                )
+            yield columns
+            for line, row in enumerate(rows, start=2):
+                if len(row) > len(columns) and any(row[len(columns) :]):
+                    what = f"{path.name} has a row with too many cells"
+                    raise DataError(what, got=f"row {line}", hint=hint or "quote cells with commas")
+                yield row
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"cannot read {path.name}", got=error, hint="save it as CSV in UTF-8") from error
-    columns = tuple(header)
-    missing = [column for column in needed if column not in columns]
-    if missing or "" in columns or len(set(columns)) < len(columns):
-        raise DataError(
-            f"{path.name} has the wrong columns",
-            got=", ".join(columns) or "an empty file",
-            expected=f"columns {','.join(needed)}, each once, none without a name",
-            hint=columns_hint(columns, needed),
-        )
-    wide = next((line for line, row in enumerate(rows, start=2) if any(row[len(columns) :])), None)
-    if wide is not None:
-        raise DataError(f"{path.name} has a row with too many cells", got=f"row {wide}", hint="quote cells with commas")
-    return columns, [by_column(columns, row) for row in rows]
+        raise DataError(f"cannot read {path.name}", got=error, hint=hint or "save it as CSV in UTF-8") from error
 
 
 def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, Case], list[Fault]]:

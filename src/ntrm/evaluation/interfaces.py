@@ -90,15 +90,13 @@ class InterfaceCounts:
         return {interface_name(*pair, self.schema): self.of(*pair) for pair in self.pairs}
 
 
-def interface_counts(
-    truth: Mask, final: Mask, coarse: Mask | None, schema: LabelSchema, *, reach: int = REACH
-) -> InterfaceCounts:
+def interface_counts(truth: Mask, final: Mask, coarse: Mask | None, schema: LabelSchema) -> InterfaceCounts:
     """Count one section; ``coarse`` is the coarse head's prediction, None without one.
 
     >>> from ntrm.core.labels import SKIN
     >>> truth, coarse, final = np.array([[9, 9, 3, 3]]), np.array([[9, 3, 3, 9]]), np.array([[9, 9, 9, 3]])
-    >>> interface_counts(truth, final, coarse, SKIN, reach=1).of("BCC", "RET")
-    {'pixels': 2, 'coarse_wrong': 1, 'wrong': 1, 'corrected': 1, 'broken': 1}
+    >>> interface_counts(truth, final, coarse, SKIN).of("BCC", "RET")
+    {'pixels': 4, 'coarse_wrong': 2, 'wrong': 1, 'corrected': 2, 'broken': 1}
     """
     truth, final = np.asarray(truth), np.asarray(final)
     check_masks(truth, final, schema)
@@ -111,11 +109,11 @@ def interface_counts(
         counted += [right & ~right_before, right_before & ~right]
     tables = np.zeros((len(counted), len(schema), len(schema)), dtype=np.int64)
     for other in np.flatnonzero(np.bincount(truth.ravel(), minlength=256)[: len(schema)]):
-        # Most tissues take a small area of a section: their bounding box and ``reach`` around it will do.
+        # Most tissues take a small area of a section: their bounding box and ``REACH`` around it will do.
         ((rows, columns),) = ndimage.find_objects((truth == other).view(np.uint8))
-        box = tuple(slice(max(side.start - reach, 0), side.stop + reach) for side in (rows, columns))
+        box = tuple(slice(max(side.start - REACH, 0), side.stop + REACH) for side in (rows, columns))
         window = truth[box]
-        near = ndimage.maximum_filter(window == other, size=2 * reach + 1, mode="constant", cval=False)
+        near = ndimage.maximum_filter(window == other, size=2 * REACH + 1, mode="constant", cval=False)
         near &= (window != other) & (window < len(schema))
         labels = window[near]
         for table, pixels in zip(tables, counted, strict=True):

@@ -181,7 +181,6 @@ def blended_rows(
     read: Callable[[Window], Image],
     *,
     stitching: Stitching | None = None,
-    windows: Sequence[Window] | None = None,
     coarse: bool = False,
     observe: Observe | None = None,
 ) -> Iterator[Rows]:
@@ -195,27 +194,20 @@ def blended_rows(
         return np.stack([read(window) for window in batch])
 
     for block in blended_blocks(
-        predictor, height, width, read_all, stitching=stitching, windows=windows, coarse=coarse, observe=observe
+        predictor, height, width, read_all, stitching=stitching, coarse=coarse, observe=observe
     ):
         if isinstance(block, Block):
             row.append(block)
             if block.left + block.width == width:
-                yield _joined(row, predictor)
+                yield _joined(row, predictor.config.classes)
                 row = []
 
 
-def _joined(blocks: Sequence[Block], predictor: NetworkRunner) -> Rows:
+def _joined(blocks: Sequence[Block], classes: int) -> Rows:
     """Adjacent blocks as rows."""
-    classes = predictor.config.classes
-    channels = max((len(block.values) for block in blocks if block.values is not None), default=classes)
-    values = [
-        torch.zeros(channels, block.height, block.width, device=predictor.device)
-        if block.values is None
-        else block.values
-        for block in blocks
-    ]
+    values = [block.values for block in blocks if block.values is not None]
     row = values[0] if len(values) == 1 else torch.cat(values, dim=2)
-    return Rows(blocks[0].top, row[:classes], row[classes:] if channels > classes else None)
+    return Rows(blocks[0].top, row[:classes], row[classes:] if len(row) > classes else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +215,7 @@ class Stitched:
     """A network's prediction of a whole section."""
 
     mask: Image
-    """(H, W) index of the most probable class; 255 where no window was."""
+    """(H, W) index of the most probable class."""
     confidence: Floats
     """(H, W) probability of that class."""
     coarse_mask: Image | None = None

@@ -5,8 +5,6 @@ They stand on the same blocks and behind the same interface. None has a coarse p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -197,9 +195,9 @@ class ASPP(nn.Module):
     A 1×1 convolution, a 3×3 convolution for each rate and the image pooling, side by side, then one 1×1 convolution.
     """
 
-    def __init__(self, inputs: int, outputs: int, rates: Sequence[int] = RATES) -> None:
+    def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        atrous = [conv_bn_relu(inputs, outputs, dilation=rate) for rate in rates]
+        atrous = [conv_bn_relu(inputs, outputs, dilation=rate) for rate in RATES]
         self.convs = nn.ModuleList([conv_bn_relu(inputs, outputs, 1), *atrous, ImagePooling(inputs, outputs)])
         self.project = nn.Sequential(*conv_bn_relu(len(self.convs) * outputs, outputs, 1), nn.Dropout(DROPOUT))
 

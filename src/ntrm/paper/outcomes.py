@@ -114,7 +114,7 @@ class Outcome:
         path = self.folder / LOG
         try:
             return read_log(path) if path.is_file() else []
-        except (OSError, ValueError, TypeError, csv.Error) as error:
+        except (OSError, ValueError, csv.Error) as error:
             raise DataError(f"cannot read {path}", got=error, hint="delete it: learning curves do without") from error
 
     @cached_property

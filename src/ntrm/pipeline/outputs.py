@@ -41,12 +41,11 @@ from ntrm.pipeline.pictures import (
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.report.slide_picture import StoredPictures, stored_pictures
 from ntrm.report.slide_report import prepare_report, write_slide_report
-from ntrm.results.documents import Summary
+from ntrm.results.documents import StainNorm, Summary
 from ntrm.results.familiarity import WITHOUT_REFERENCE, SlideFamiliarity
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, HIDDEN, LABELS_ZARR, PIECES, PROBABILITIES_ZARR
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Tables
-from ntrm.results.stain_norm import StainNorm
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.pieces import PieceMap
 

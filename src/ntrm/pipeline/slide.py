@@ -35,6 +35,7 @@ from ntrm.pipeline.overview import SlideOverview, inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.pipeline.stain_norm import normalise_stains, wanted_stains
 from ntrm.pipeline.transfer import FileTransfer, check_objects, remember_objects
+from ntrm.results.documents import StainNorm
 from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
 from ntrm.results.run_record import Run
@@ -49,7 +50,6 @@ from ntrm.results.slide_state import (
     made_otherwise,
     remember,
 )
-from ntrm.results.stain_norm import StainNorm
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.isolated import open_in_children

@@ -24,13 +24,12 @@ from ntrm.pipeline.measurements import (
     rest_graph,
     tissue_area,
 )
-from ntrm.results.documents import Correction, Grid, Summary
+from ntrm.results.documents import Correction, Grid, StainNorm, Summary
 from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, SlideFamiliarity
 from ntrm.results.graph_document import write_graph
 from ntrm.results.paths import MASK, REGIONS
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Tables
-from ntrm.results.stain_norm import StainNorm
 from ntrm.results.tables import piece_row, slide_row
 from ntrm.results.typed_json import Document
 

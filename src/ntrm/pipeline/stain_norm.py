@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ntrm.core.errors import RefusedError
 from ntrm.data.stains import MACENKO, StainError, Stains, estimate_stains, exchange, tissue_densities
 from ntrm.familiarity.reference import Reference
-from ntrm.results.stain_norm import StainNorm
+from ntrm.results.documents import StainNorm
 
 
 def wanted_stains(reference: Reference | None, method: str) -> Stains:

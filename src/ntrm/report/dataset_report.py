@@ -24,6 +24,8 @@ from ntrm.report.drawing import FAINT, INK, heat_map, new_figure, plain, set_tit
 from ntrm.report.html import write_page
 
 _INCH_PER_CLASS = 0.36
+MOST, COLUMNS = 24, 3
+"""Of the contact sheet: sections, and how many stand side by side."""
 CELL, MARGIN, CAPTION = 220, 12, 20
 """Of the contact sheet in pixels: side of a thumbnail, space around, height of the text below."""
 LEGEND, LEGEND_WIDTH = 26, 215
@@ -44,7 +46,7 @@ def dataset_report(
     """Write one self-contained HTML page about the dataset; ``template``, built on this page's, shows ``more``."""
     with tempfile.TemporaryDirectory() as folder:
         sheet, figure = Path(folder, "sheet.png"), Path(folder, "stats.png")
-        shown = contact_sheet(dataset, sheet, columns=3, progress=progress)
+        shown = contact_sheet(dataset, sheet, progress)
         write_figure(figure, stats_figure, stats)
         document = stats.as_dict()
         write_page(
@@ -81,16 +83,14 @@ def _numbers(document: Mapping[str, Any]) -> list[tuple[str, object]]:
     return rows
 
 
-def contact_sheet(
-    dataset: Dataset, path: Path, *, most: int = 24, columns: int = 4, progress: Progress = SILENT
-) -> int:
-    """Write a PNG with up to ``most`` sections of the dataset, spread over it; returns how many are shown."""
+def contact_sheet(dataset: Dataset, path: Path, progress: Progress = SILENT) -> int:
+    """Write a PNG with up to ``MOST`` sections of the dataset, spread over it; returns how many are shown."""
     cases = [case for case in dataset if case.image and case.mask]
     if not cases:
         hint = "run ntrm data check on the folder"
         raise DataError("no section has both image and mask", got=dataset.root, hint=hint)
-    cases = [cases[k] for k in np.linspace(0, len(cases) - 1, min(most, len(cases))).round().astype(int)]
-    columns = min(columns, len(cases))
+    cases = [cases[k] for k in np.linspace(0, len(cases) - 1, min(MOST, len(cases))).round().astype(int)]
+    columns = min(COLUMNS, len(cases))
     cell_width, cell_height = 2 * CELL + 2 * MARGIN, CELL + CAPTION + MARGIN
     width, bottom = columns * cell_width + MARGIN, -(-len(cases) // columns) * cell_height + MARGIN
     legend_columns = max(1, (width - 2 * MARGIN) // LEGEND_WIDTH)

@@ -11,11 +11,10 @@ from ntrm.report.graph_layout import LEAST_SHOWN, Relation, graph_drawing, netwo
 from ntrm.report.html import NONE, area_text, css_colours, data_uri, prepare, share_text, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, StoredPictures, read_pictures, stage
 from ntrm.results.cohort import MEASURES as LENGTHS
-from ntrm.results.documents import NOTHING_TO_MEASURE, Grid, PieceSummary, Slide, read_slide
+from ntrm.results.documents import NOTHING_TO_MEASURE, Grid, PieceSummary, Slide, StainNorm, read_slide
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
 from ntrm.results.graph_document import EdgeWindow, Network, PieceGraph
 from ntrm.results.paths import FAMILIARITY_MAP, REPORT
-from ntrm.results.stain_norm import StainNorm
 
 VIEWS = {"own": "Dataset colours", "safe": "Colour-blind safe", "bare": "Slide alone"}
 """Ways to look at the picture."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,7 +11,8 @@ from operator import itemgetter
 from pathlib import Path
 
 from ntrm.core.errors import DataError
-from ntrm.core.io import by_column, read_rows
+from ntrm.core.io import by_column
+from ntrm.data.csv_tables import stream_rows
 from ntrm.results.documents import OUTSIDE
 from ntrm.results.familiarity import NOT_ASSESSED, UNFAMILIAR
 from ntrm.results.paths import table_file
@@ -221,22 +221,5 @@ def _cells(out: Path, table: str, *needed: str) -> Iterator[Sequence[str]]:
 
 def _read(out: Path, table: str, needed: Sequence[str]) -> tuple[list[str], Iterator[list[str]]]:
     """The columns of a table, and its rows one after the other."""
-    rows = _checked(out / table_file(table), needed)
+    rows = stream_rows(out / table_file(table), needed, hint=AGAIN)
     return next(rows), rows
-
-
-def _checked(path: Path, needed: Sequence[str]) -> Iterator[list[str]]:
-    try:
-        with path.open(newline="", encoding="utf-8") as stream:
-            rows = read_rows(stream)
-            columns = next(rows, [])
-            missing = [column for column in needed if column not in columns]
-            if missing:
-                raise DataError(f"{path.name} lacks columns", got=f"no {', '.join(missing)}", hint=AGAIN)
-            yield columns
-            for row in rows:
-                if len(row) > len(columns):
-                    raise DataError(f"{path.name} has a row with too many cells", hint=AGAIN)
-                yield row
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"cannot read {path.name}", got=error, hint=AGAIN) from error

@@ -17,7 +17,6 @@ from ntrm.core.wording import counted
 from ntrm.results.familiarity import UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
 from ntrm.results.graph_document import Network, Node, PieceGraph, read_graph, read_network, weighted_mean
 from ntrm.results.paths import GRAPH, SUMMARY
-from ntrm.results.stain_norm import StainNorm
 from ntrm.results.typed_json import DAMAGES, Document, as_document, not_a_number, read_as
 
 OUTSIDE = "outside"
@@ -150,6 +149,22 @@ class Correction:
         'corrected by a person, 1 region'
         """
         return f"corrected by a person, {counted(self.regions, 'region')}"
+
+
+@dataclass(frozen=True)
+class StainNorm:
+    """How the network saw a slide whose stains were to be brought to those of the training sections."""
+
+    method: str
+    matrix: tuple[tuple[float, float, float], tuple[float, float, float], tuple[float, float, float]] | None
+    """By which the optical densities of red, green and blue were multiplied; None: the slide was left as it is."""
+    reason: str = ""
+    """Why it was left so."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """In words, where nothing was done."""
+        return () if self.matrix is not None else (f"stains are as they were: {self.reason}",)
 
 
 @dataclass(frozen=True)

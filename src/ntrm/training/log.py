@@ -5,8 +5,6 @@ One process writes for all of them.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import struct
 import time
@@ -21,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ntrm.core.errors import NtrmError
-from ntrm.core.io import write_text
+from ntrm.core.io import read_rows, rows_text, write_text
 from ntrm.core.progress import Progress
 from ntrm.data.stats import pixel_counts
 from ntrm.data.tensors import TileDataset
@@ -297,18 +295,16 @@ def draw_examples(predict: Callable[[Tensor], Tensor], tiles: TileDataset, indic
 
 def write_log(path: Path, rows: Sequence[LogRow]) -> None:
     """Write the whole table: a run that is killed never leaves half a row."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="raise")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: "" if value is None else value for key, value in row.items()})
-    write_text(path, text.getvalue())
+    if unknown := {key for row in rows for key in row} - {*COLUMNS}:
+        raise ValueError(f"no columns of the log: {unknown}")
+    write_text(path, rows_text([COLUMNS, *([row.get(key) for key in COLUMNS] for row in rows)]))
 
 
 def read_log(path: Path) -> list[dict[str, float | None]]:
     """The rows of a table that ``write_log`` wrote."""
     with path.open(newline="", encoding="utf-8") as stream:
-        return [{key: float(value) if value else None for key, value in row.items()} for row in csv.DictReader(stream)]
+        columns, *rows = [*read_rows(stream)] or [[]]
+    return [{key: float(cell) if cell else None for key, cell in zip(columns, row, strict=True)} for row in rows]
 
 
 class EventFile:

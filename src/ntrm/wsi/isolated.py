@@ -212,11 +212,9 @@ def _close(pipe: Connection, shared: int | None) -> None:
         os.close(shared)
 
 
-def open_isolated(
-    path: Path, limits: Limits | None = None, *, alone: bool = False, process: ReadingProcess | None = None
-) -> ReadingProcess:
+def open_isolated(path: Path, *, alone: bool = False, process: ReadingProcess | None = None) -> ReadingProcess:
     """Open a slide in a child process, a new one or ``process``; with ``alone`` the slide must be one file."""
-    process = process or ReadingProcess(limits)
+    process = process or ReadingProcess()
     try:
         process.open(Path(path), alone=alone)
     except BaseException:
@@ -298,16 +296,15 @@ class ReaderPool:
     started ahead for more. ``waiting`` are the children that were started ahead: as many as the slide before had.
     """
 
-    def __init__(self, slides: int, limits: Limits | None = None) -> None:
+    def __init__(self, slides: int) -> None:
         self._left = slides
-        self._limits = limits
         self.waiting: list[ReadingProcess] = []
         self._prepare(1)
 
     def open(self, path: Path, *, alone: bool = False) -> ReadingProcess | ReadingGroup:
         """Open a slide, and start the children of the next one."""
         self._left -= 1
-        first = open_isolated(path, self._limits, alone=alone, process=self._take())
+        first = open_isolated(path, alone=alone, process=self._take())
         count = children_for(first.info)
         others = [child for _ in range(count - 1) if (child := self._take() or self._started()) is not None]
         self._prepare(count)
@@ -331,7 +328,7 @@ class ReaderPool:
     def _started(self) -> ReadingProcess | None:
         # Where none can be started now, the slide that needs one will say so.
         with suppress(OSError):
-            return ReadingProcess(self._limits)
+            return ReadingProcess()
         return None
 
     def _prepare(self, count: int) -> None:

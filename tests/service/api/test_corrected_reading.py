@@ -6,7 +6,7 @@ from scipy import ndimage
 from tests.evaluation.small import MPP, NAMES
 from tests.service.api.test_routes_corrections import Unsure
 from tests.service.api.test_routes_tiles import image_of
-from tests.service.correcting import BKG, EPI, RET, SCC, click, client, middle_of, url
+from tests.service.correcting import BKG, EPI, RET, SCC, click, middle_of
 from tests.service.small import error_of
 
 from ntrm.inference.predictor import Predictor
@@ -15,7 +15,6 @@ from ntrm.pipeline.correcting import make_region_graph, open_mask
 from ntrm.service.tiles.mask_tiles import BORDER
 from ntrm.wsi.inputs import SlideInput
 
-__all__ = ["client", "url"]
 pytestmark = pytest.mark.usefixtures("quick_readers")
 PIXEL_MM2 = MPP**2 / 1e6
 

@@ -4,10 +4,9 @@ import errno
 import json
 
 import pytest
-from tests.service.correcting import SCC, click, client, middle_of, url
+from tests.service.correcting import SCC, click, middle_of
 from tests.service.small import error_of, slide_bytes, upload
 
-__all__ = ["client", "url"]
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
 

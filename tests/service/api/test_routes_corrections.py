@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.evaluation.small import MPP, NAMES, ByColour
 from tests.service.api.test_routes_tiles import image_of
-from tests.service.correcting import BKG, EPI, RET, SCC, click, client, middle_of, url
+from tests.service.correcting import BKG, EPI, RET, SCC, click, middle_of
 from tests.service.small import error_of, only_slide
 
 from ntrm.correction.log import read_log
@@ -19,7 +19,6 @@ from ntrm.results.paths import CORRECTIONS
 from ntrm.service.core.settings import AUDIT
 from ntrm.wsi.inputs import SlideInput
 
-__all__ = ["client", "url"]
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
 PIXEL_MM2 = MPP**2 / 1e6

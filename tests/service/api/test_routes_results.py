@@ -19,12 +19,6 @@ from ntrm.service.jobs.adoption import renew
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
 
-@pytest.fixture
-def client(tmp_path, results, model):
-    with serving(settings_of(tmp_path / "out", model, roots=(results[0].parent,))) as client:
-        yield client
-
-
 def test_files_are_handed_out_as_they_are(client, tmp_path):
     folder = tmp_path / "out" / "a"
     url = f"/v1/slides/{only_slide(client)['id']}"

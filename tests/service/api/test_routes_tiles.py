@@ -6,7 +6,7 @@ import pytest
 import tifffile
 from PIL import Image
 from tests.evaluation.small import COLOURS, NAMES
-from tests.service.small import only_slide, serving, settings_of, slide_bytes, upload
+from tests.service.small import only_slide, slide_bytes, upload
 
 from ntrm.core.labels import SAFE_COLOURS
 from ntrm.service.api import routes_tiles
@@ -15,12 +15,6 @@ from ntrm.service.tiles.layer_colours import BROKEN, CORRECTED, SAFE_BROKEN, SAF
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
 BKG = NAMES.index("BKG")
-
-
-@pytest.fixture
-def client(tmp_path, results, model):
-    with serving(settings_of(tmp_path / "out", model, roots=(results[0].parent,))) as client:
-        yield client
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from tests.evaluation.small import NAMES
+from tests.evaluation.small import NAMES, schema_of
 
 from ntrm.correction.corrections import Corrections
 from ntrm.correction.log import REDO, UNDO, Step, append
 from ntrm.correction.pixels import PixelSet
 from ntrm.pipeline.correcting import open_mask
-from ntrm.service.corrections.slide_corrections import CorrectionStore, Recent
+from ntrm.service.corrections.slide_corrections import CorrectionStore, KnownCorrections
 
 KEY = ("id", 1)
 
@@ -101,11 +101,14 @@ def test_a_slide_that_is_gone_is_forgotten(store, folder):
     assert store.of(KEY, folder).opened is not before.opened
 
 
-def test_of_too_many_values_the_oldest_goes():
-    recent = Recent(2)
-    for number in range(3):
-        recent.keep(number, -number)
-    assert [recent.get(number) for number in range(3)] == [None, -1, -2]
-    assert recent.where(lambda key: key > 1) == [-2]
-    recent.drop(lambda key: key == 1)
-    assert recent.get(1) is None
+def test_of_too_many_corrections_the_oldest_go(monkeypatch):
+    monkeypatch.setattr("ntrm.service.corrections.slide_corrections.KNOWN", 2)
+    known, steps = KnownCorrections(), [Corrections((2, 2), schema_of()) for _ in range(3)]
+    known.keep(KEY, steps[0])
+    known.keep(KEY, steps[1])  # after the same steps: in its place
+    assert known.of(KEY) == [steps[1]]
+    known.keep(("id", 2), steps[2])
+    known.keep(("other", 1), steps[0])
+    assert (known.of(KEY), known.of(("id", 2))) == ([], [steps[2]])
+    known.forget("id")
+    assert (known.of(("id", 2)), known.of(("other", 1))) == ([], [steps[0]])

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from ntrm.analysis.runs import Floats
 from ntrm.core.errors import UsageError, choices_error
 from ntrm.correction.drawing import area, split_by_line, stroke
-from ntrm.correction.log import DRAW, INITIALS, Place, Step
+from ntrm.correction.log import INITIALS, Place, Step
 from ntrm.correction.pixels import PixelSet
-from ntrm.correction.proposals import Click, Proposal, propose, region_step
+from ntrm.correction.proposals import Click, Proposal, drawn_step, propose, region_step
 from ntrm.correction.spread import DEFAULT
 from ntrm.correction.units import Units
 from ntrm.service.core.problems import ProblemError
@@ -137,15 +137,7 @@ def drawing_change(current: SlideCorrections, drawing: DrawBody) -> Change:
         named = split_by_line(current.labels(), points, current.place(drawing.side), mask.resolution)
     if not named:
         raise UsageError("nothing of the drawing lies on the section", hint="draw on the section")
-    step = Step(
-        action=DRAW,
-        tissue=drawing.tissue,
-        named=named.text,
-        area_mm2=named.pixels * current.pixel_mm2,
-        origin=ORIGIN,
-        by=drawing.by,
-    )
-    return Change(step, named, 0)
+    return Change(drawn_step(named, mask.resolution, drawing.tissue, ORIGIN, drawing.by), named, 0)
 
 
 def areas_before(current: SlideCorrections, proposal: Proposal, index: int) -> dict[int, float]:

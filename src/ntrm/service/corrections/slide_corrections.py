@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -31,8 +30,6 @@ from ntrm.results.tables import FOOT, is_own_column, read_table
 from ntrm.service.tiles.caches import OpenPool
 from ntrm.service.tiles.region_finder import RegionFinder
 
-K = TypeVar("K")
-V = TypeVar("V")
 OPEN_MASKS = 16
 OPEN_GRAPHS = 4
 """One of 100,000 parts takes some 100 MB, most take a tenth of that."""
@@ -54,37 +51,32 @@ def stamp_of(path: Path) -> Stamp:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-class Recent(Generic[K, V]):
-    """The values used last, as many as stated; safe to use from several threads."""
+class KnownCorrections:
+    """What steps of logs come to: the ``KNOWN`` kept last; safe to use from several threads."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._held: OrderedDict[K, V] = OrderedDict()
+    def __init__(self) -> None:
+        self._held: OrderedDict[tuple[Key, tuple[int, ...]], Corrections] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: K) -> V | None:
-        """The value, if it is kept."""
+    def keep(self, key: Key, corrections: Corrections) -> None:
+        """Keep those of a slide; of too many, the oldest are dropped."""
+        place = key, tuple(step.number for step in corrections.steps)
         with self._lock:
-            return self._held.get(key)
-
-    def keep(self, key: K, value: V) -> None:
-        """Keep a value; of too many, the oldest is dropped."""
-        with self._lock:
-            self._held[key] = value
-            self._held.move_to_end(key)
-            while len(self._held) > self._most:
+            self._held[place] = corrections
+            self._held.move_to_end(place)
+            while len(self._held) > KNOWN:
                 self._held.popitem(last=False)
 
-    def where(self, holds: Callable[[K], bool]) -> list[V]:
-        """The values of some keys."""
+    def of(self, key: Key) -> list[Corrections]:
+        """Those of a slide."""
         with self._lock:
-            return [value for key, value in self._held.items() if holds(key)]
+            return [corrections for (known, _), corrections in self._held.items() if known == key]
 
-    def drop(self, holds: Callable[[K], bool]) -> None:
-        """Forget some keys."""
+    def forget(self, slide: str) -> None:
+        """Drop those of a slide."""
         with self._lock:
-            for key in [key for key in self._held if holds(key)]:
-                del self._held[key]
+            for place in [place for place in self._held if place[0][0] == slide]:
+                del self._held[place]
 
 
 class OpenedMask:
@@ -168,9 +160,9 @@ class CorrectionStore:
         self._graphs: OpenPool[RegionGraph | None] = OpenPool(OPEN_GRAPHS)
         self._logs: OpenPool[tuple[Log, Corrections]] = OpenPool(OPEN_MASKS)
         self._regions: OpenPool[RegionFinder | None] = OpenPool(OPEN_MASKS)
-        self._known: Recent[tuple[Key, tuple[int, ...]], Corrections] = Recent(KNOWN)
-        self._counts: Recent[Path, tuple[Stamp, int | None]] = Recent(COUNTED)
-        self._has_graph: Recent[Key, bool] = Recent(COUNTED)
+        self._known = KnownCorrections()
+        self._damaged: set[Key] = set()
+        """Region graphs that could not be read, although their first lines say what they were made of."""
 
     def of(self, key: Key, folder: Path, *, graph: bool = False) -> SlideCorrections:
         """The corrections of a slide now; on request with its region graph."""
@@ -186,8 +178,8 @@ class CorrectionStore:
             return current.log.version, current.now
         steps = tuple(step for step in current.log.steps if step.number <= version)
         mask, log = current.mask, Log(current.log.record, steps)
-        then = corrections_of(log, mask.schema, mask.shape, self._earlier(key))
-        self._known.keep((key, _numbers(then)), then)
+        then = corrections_of(log, mask.schema, mask.shape, self._known.of(key))
+        self._known.keep(key, then)
         return version, then
 
     def regions(self, key: Key, folder: Path, version: int) -> RegionFinder | None:
@@ -199,27 +191,12 @@ class CorrectionStore:
     def has_graph(self, key: Key, folder: Path) -> bool:
         """Whether the region graph is there; it is read when it is needed."""
         path = folder / HIDDEN / REGION_GRAPH
-        stamped = (*key, stamp_of(path))
-        known = self._has_graph.get(stamped)
-        if known is None:
-            known = is_kept(path, self._opened(key, folder).mask.origin)
-            self._has_graph.keep(stamped, known)
-        return known
+        return (*key, stamp_of(path)) not in self._damaged and is_kept(path, self._opened(key, folder).mask.origin)
 
     def count(self, folder: Path) -> int | None:
         """Corrections of a slide that were not undone; None where the log cannot be read."""
         stamp = stamp_of(folder / CORRECTIONS)
-        if stamp is None:
-            return 0
-        before = self._counts.get(folder)
-        if before is not None and before[0] == stamp:
-            return before[1]
-        try:
-            count = len(read_log(folder).active)
-        except NtrmError:
-            count = None
-        self._counts.keep(folder, (stamp, count))
-        return count
+        return 0 if stamp is None else _count(folder, stamp)
 
     def close_unused(self, idle_seconds: float) -> None:
         """Drop what nobody has asked for in a while."""
@@ -230,7 +207,7 @@ class CorrectionStore:
         """Drop what is kept of a slide."""
         for pool in (self._masks, self._graphs, self._logs, self._regions):
             pool.close_unused(which=lambda key: key[0] == slide)
-        self._known.drop(lambda key: key[0][0] == slide)
+        self._known.forget(slide)
 
     def _opened(self, key: Key, folder: Path) -> OpenedMask:
         with self._masks.hold(key, lambda: OpenedMask(open_mask(folder))) as opened:
@@ -241,17 +218,23 @@ class CorrectionStore:
         if stamped[-1] is None:
             return None
         with self._graphs.hold(stamped, lambda: region_graph_in(mask)) as graph:
-            # A damaged one is as good as none, although its first lines say what it was made of.
-            self._has_graph.keep(stamped, graph is not None)
+            if graph is None:
+                self._damaged.add(stamped)
             return graph
 
     def _read(self, key: Key, mask: SlideMask) -> tuple[Log, Corrections]:
-        log, now = corrections_in(mask, self._earlier(key))
-        self._known.keep((key, _numbers(now)), now)
+        log, now = corrections_in(mask, self._known.of(key))
+        self._known.keep(key, now)
         return log, now
 
-    def _earlier(self, key: Key) -> list[Corrections]:
-        return self._known.where(lambda known: known[0] == key)
+
+@lru_cache(COUNTED)
+def _count(folder: Path, _changed: Stamp) -> int | None:
+    """The log is read again when it has changed."""
+    try:
+        return len(read_log(folder).active)
+    except NtrmError:
+        return None
 
 
 def _read_regions(folder: Path, version: int) -> RegionFinder | None:
@@ -261,7 +244,3 @@ def _read_regions(folder: Path, version: int) -> RegionFinder | None:
     table = read_table(folder / CORRECTED / table_file("regions"))
     rows = [{name: cell for name, cell in row.items() if is_own_column(name) and name not in FOOT} for row in table]
     return RegionFinder(rows, folder / CORRECTED / REGIONS)
-
-
-def _numbers(corrections: Corrections) -> tuple[int, ...]:
-    return tuple(step.number for step in corrections.steps)

@@ -15,6 +15,7 @@ from ntrm.data.dataset import Case
 from ntrm.data.image_files import read_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import dataset_stats
+from ntrm.demo.mistake import Mistake, find_mistake, mark_place, write_foreign
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.result import Evaluation
 from ntrm.models.folders import BUNDLED
@@ -26,7 +27,6 @@ from ntrm.report.dataset_report import dataset_report
 from ntrm.results.documents import read_slide
 from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import OVERLAY
-from ntrm.tour_mistake import Mistake, find_mistake, mark_place, write_foreign
 
 SECTIONS, SEED = 24, 1
 """Another seed than that of the sections the bundled model was trained on."""

@@ -9,25 +9,25 @@ from tests.evaluation.small import NAMES, ByColour, schema_of
 from tests.pipeline.conftest import quick_readers
 from tests.pipeline.small import paint, write_slide
 
-from ntrm import tour_mistake
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.dataset import Case
 from ntrm.data.image_files import read_image
+from ntrm.demo import mistake
+from ntrm.demo.mistake import KEYS, find_mistake, key_of, mark_place, write_foreign
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.correcting import open_mask, region_graph_in
-from ntrm.tour_mistake import KEYS, find_mistake, key_of, mark_place, write_foreign
 
 __all__ = ["quick_readers"]
 KEYS_IN_PAGE = re.compile(r"^const KEYS = \[(.*?)\]", re.MULTILINE)
-PAGE = Path(tour_mistake.__file__).parent / "service" / "page" / "js"
+PAGE = Path(mistake.__file__).parents[1] / "service" / "page" / "js"
 
 
 @pytest.fixture
 def slide(tmp_path, monkeypatch, quick_readers):
     """What is painted on a slide, its file, and its results by a network that names what it sees."""
-    monkeypatch.setattr(tour_mistake, "load", lambda _source: ByColour())
+    monkeypatch.setattr(mistake, "load", lambda _source: ByColour())
     painted = paint(np.random.default_rng(0))
     file = write_slide(tmp_path / "slides" / "a.tif", painted)
     segment_slides([file], out=tmp_path / "out", model=ByColour(), device="cpu", tissue_mask=False)

@@ -29,6 +29,7 @@ MAX_PIXELS = 100_000_000
 """Largest image written: an annotated box of 5 × 5 mm at 0.5 µm/px just fits."""
 MARGIN_UM = 200.0
 """Surroundings kept around the annotated box: a network judges a tissue by its neighbours."""
+NO_PIXEL = "areas smaller than a pixel of the mask"
 
 
 @dataclass(frozen=True)
@@ -138,14 +139,15 @@ def _import_pair(
         classified = _classify(annotated.annotations, options, pair)
         clipped = _count_clipped(classified, reader.info, pair)
         grid = _grid([a for a, value in classified if value != IGNORE], reader.info, native, options, pair)
-        mask, overlaps = paint(classified, grid)
+        mask, overlaps, covered = paint(classified, grid)
         if (mask == IGNORE).all():
-            raise _no_tissue(pair, "areas smaller than a pixel of the mask")
+            raise _no_tissue(pair, "areas under others to ignore" if overlaps else NO_PIXEL)
         image = read_grid(reader, grid)
     with whole_file(dataset.image(pair.name)) as partial:
         Image.fromarray(image).save(partial, format="PNG", compress_level=6)
     write_indexed_mask(dataset.mask(pair.name), mask, options.schema)
-    names, pixels = options.schema.names, np.bincount(mask.ravel(), minlength=256).tolist()
+    names = {**{t.index: t.name for t in options.schema.tissues}, IGNORE: "ignore"}
+    pixels = np.bincount(mask.ravel(), minlength=256).tolist()
     origin_x, origin_y, slide_width, slide_height = reader.info.area
     return ImportedSlide(
         name=pair.name,
@@ -164,12 +166,13 @@ def _import_pair(
         origin_x=origin_x,
         origin_y=origin_y,
         counts={
-            "used": len(classified),
+            "used": len(classified) - covered.count(0),
             "clipped": clipped,
+            "no_pixel": covered.count(0),
             "unclassified": len(annotated.annotations) - len(classified),
             **annotated.counts,
         },
-        pixels={**{t.name: pixels[t.index] for t in options.schema.tissues}, "ignore": pixels[IGNORE]},
+        pixels={name: pixels[index] for index, name in names.items()},
         overlaps={f"{names[top]} over {names[below]}": n for (below, top), n in sorted(overlaps.items())},
         **asdict(grid),
     )
@@ -269,7 +272,7 @@ def _grid(
             hint=f"give --target-mpp of {math.ceil(fits * 100) / 100:g} or more",
         )
     if min(width, height) < 1:
-        raise _no_tissue(pair, "areas smaller than a pixel of the mask")
+        raise _no_tissue(pair, NO_PIXEL)
     return AnnotationGrid(left, top, step_x, step_y, width, height)
 
 

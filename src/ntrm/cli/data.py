@@ -203,6 +203,7 @@ def _target(mpp: float | None, level: str | None) -> float | None:
 LEFT_OUT = {
     "unclassified": "without a class",
     "degenerate": "without an area",
+    "no_pixel": "on no pixel of the mask",
     "not_areas": "as point or line",
     "not_annotations": "as cell or detection",
 }

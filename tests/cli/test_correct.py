@@ -234,11 +234,20 @@ def test_unknown_classes_and_places_beside_the_slide_are_told(out, correct, tmp_
     unknown = write_areas(tmp_path / "first.geojson", square(20, 70, 10, "SCX"))
     error = correct("--from", unknown, code=2, slides=False)["error"]
     assert (error["got"], error["hint"]) == ("SCX", "did you mean SCC?")
-    beside = write_areas(tmp_path / "first.geojson", square(5000, 70, 10, "SCC"))
-    assert "no area changes the slide" in correct("--from", beside, code=1, slides=False)["error"]["what"]
+    beside = write_areas(tmp_path / "first.geojson", square(20, 70, 10, "SCC"), square(5000, 70, 10, "EPI"))
+    error = correct("--from", beside, code=1, slides=False)["error"]
+    assert error["what"] == "first.geojson: an annotation (EPI) lies outside first"
     without = write_areas(tmp_path / "first.geojson", square(20, 70, 10, ""))
     assert "no area with a class" in correct("--from", without, code=1, slides=False)["error"]["what"]
     assert not (out / "first" / "corrections.jsonl").exists()
+
+
+def test_areas_that_were_left_out_are_counted(out, correct, tmp_path):
+    path = write_areas(tmp_path / "first.geojson", square(20, 70, 10, "SCC"), square(40, 70, 10, ""))
+    (counts,) = correct("--from", path, "--preview", slides=False)["areas"]
+    assert (counts["slide_id"], counts["unclassified"], counts["not_areas"]) == ("first", 1, 0)
+    result = runner.invoke(app, ["correct", str(out), "--from", str(path)])
+    assert "first: annotations left out: 1 without a class" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from ntrm.annotations.pairing import Pair, SlideFacts, check_facts, check_names, class_index, pair_files
-from ntrm.annotations.qupath import Annotation, read_annotations
+from ntrm.annotations.qupath import Annotation, count_clipped, read_annotations
 from ntrm.annotations.rasterise import AnnotationGrid, paint, read_grid
 from ntrm.annotations.record import ImportedDataset, ImportedSlide, ImportOptions, input_sha256
 from ntrm.core.errors import DataError, NtrmError, RefusedError
@@ -137,7 +137,8 @@ def _import_pair(
     with _named(pair), closing(open_slide(pair.slide)) as reader:
         native = _resolution(reader.info, facts.mpp or options.mpp, pair)
         classified = _classify(annotated.annotations, options, pair)
-        clipped = _count_clipped(classified, reader.info, pair)
+        size = reader.info.area[2:]
+        clipped = count_clipped([a for a, _ in classified], size, pair.annotations.name, pair.slide.name)
         grid = _grid([a for a, value in classified if value != IGNORE], reader.info, native, options, pair)
         mask, overlaps, covered = paint(classified, grid)
         if (mask == IGNORE).all():
@@ -235,23 +236,6 @@ def _no_tissue(pair: Pair, got: str) -> DataError:
         expected="at least one area with the class of a tissue",
         hint="set the class of the annotations in QuPath and export again",
     )
-
-
-def _count_clipped(classified: list[tuple[Annotation, int]], info: SlideInfo, pair: Pair) -> int:
-    """How many annotations reach over the slide's edge; one that lies entirely outside is an error."""
-    _, _, width, height = info.area
-    clipped = 0
-    for annotation, _ in classified:
-        left, top, right, bottom = annotation.bounds
-        if right <= 0 or bottom <= 0 or left >= width or top >= height:
-            raise DataError(
-                f"{pair.annotations.name}: an annotation ({annotation.name}) lies outside {pair.slide.name}",
-                got=f"x {left:.0f} to {right:.0f}, y {top:.0f} to {bottom:.0f}",
-                expected=f"x 0 to {width}, y 0 to {height} (full-resolution pixels)",
-                hint="check that the annotations were drawn on this slide at its full resolution",
-            )
-        clipped += left < 0 or top < 0 or right > width or bottom > height
-    return clipped
 
 
 def _grid(

@@ -106,6 +106,8 @@ class Corrector:
         read_run(out)  # refuses a folder of something else
         self.failures: dict[str, str] = {}
         """Slides to which a click could not be carried on, and why."""
+        self.areas: list[dict[str, Any]] = []
+        """Of each file of areas: its slide, and what was left out or repaired, counted."""
         self._open: dict[str, _Slide] = {}
         if self.options.by is not None:
             Step(action=UNDO, by=self.options.by)  # refuses impossible initials before anything is done
@@ -182,7 +184,9 @@ class Corrector:
         """
         there = self.slide(slide_id)
         mask = there.mask
-        painted = painted_areas(mask, there.corrections, read_areas(path, mask.schema.names))
+        areas, counts = read_areas(path, mask)
+        painted = painted_areas(mask, there.corrections, areas)
+        self.areas.append({"slide_id": slide_id, **counts})
         indices = np.unique(painted[painted < len(mask.schema)]).tolist()
         if not indices:
             raise DataError(

@@ -9,7 +9,7 @@ import numpy as np
 
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Runs
-from ntrm.annotations.qupath import Annotation, read_annotations
+from ntrm.annotations.qupath import Annotation, count_clipped, read_annotations
 from ntrm.annotations.rasterise import AnnotationGrid, fill, paint
 from ntrm.core.errors import DataError, choices_error
 from ntrm.core.labels import Mask
@@ -18,16 +18,19 @@ from ntrm.pipeline.corrected_outputs import exported_regions
 from ntrm.pipeline.correcting import SlideMask
 
 
-def read_areas(path: Path, names: Sequence[str]) -> list[Annotation]:
-    """Areas with a class that the model knows; those without one are left out."""
-    found = [each for each in read_annotations(path).annotations if each.name]
+def read_areas(path: Path, mask: SlideMask) -> tuple[list[Annotation], dict[str, int]]:
+    """Areas on the slide with a class that the model knows, and what was left out or repaired, counted."""
+    names, file = mask.schema.names, read_annotations(path)
+    found = [each for each in file.annotations if each.name]
     if not found:
         hint = "give the areas their class in QuPath, and export them again"
         raise DataError(f"{path.name} has no area with a class", expected=", ".join(names), hint=hint)
     unknown = next((each.name for each in found if each.name not in names), None)
     if unknown is not None:
         raise choices_error(f"{path.name}: the model does not know this tissue", unknown, names)
-    return found
+    (height, width), (step_x, step_y) = mask.shape, mask.summary.grid.to_level0[:2]
+    count_clipped(found, (width * step_x, height * step_y), path.name, mask.folder.name)
+    return found, {**file.counts, "unclassified": len(file.annotations) - len(found)}
 
 
 def painted_areas(mask: SlideMask, corrections: Corrections, areas: Sequence[Annotation]) -> Mask:

@@ -180,13 +180,13 @@ class Corrector:
     def draw(self, slide_id: str, path: Path) -> list[Change]:
         """Name the areas of a GeoJSON file, drawn in QuPath; smaller ones lie on larger ones.
 
-        Regions of ours that were exported again as they are change nothing, and keep their place.
+        Regions of ours that were exported again as they are change nothing, also where an area was drawn over them.
         """
         there = self.slide(slide_id)
         mask = there.mask
         areas, counts = read_areas(path, mask)
-        painted = painted_areas(mask, there.corrections, areas)
-        self.areas.append({"slide_id": slide_id, **counts})
+        painted, _, pixels = painted_areas(mask, there.corrections, areas)
+        self.areas.append({"slide_id": slide_id, **counts, "no_pixel": pixels.count(0)})
         indices = np.unique(painted[painted < len(mask.schema)]).tolist()
         if not indices:
             raise DataError(

@@ -10,9 +10,8 @@ import numpy as np
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Runs
 from ntrm.annotations.qupath import Annotation, count_clipped, read_annotations
-from ntrm.annotations.rasterise import AnnotationGrid, fill, paint
+from ntrm.annotations.rasterise import AnnotationGrid, Painted, fill, paint
 from ntrm.core.errors import DataError, choices_error
-from ntrm.core.labels import Mask
 from ntrm.correction.corrections import Corrections
 from ntrm.pipeline.corrected_outputs import exported_regions
 from ntrm.pipeline.correcting import SlideMask
@@ -33,13 +32,15 @@ def read_areas(path: Path, mask: SlideMask) -> tuple[list[Annotation], dict[str,
     return found, {**file.counts, "unclassified": len(file.annotations) - len(found)}
 
 
-def painted_areas(mask: SlideMask, corrections: Corrections, areas: Sequence[Annotation]) -> Mask:
-    """(H, W) classes of the areas on the mask; regions as network or corrected mask have them are ``len(schema)``."""
+def painted_areas(mask: SlideMask, corrections: Corrections, areas: Sequence[Annotation]) -> Painted:
+    """Classes of the areas on the mask; regions as network or corrected mask have them are left out.
+
+    They must not shield what lies beneath: regions do not overlap, so that an area over one of them was drawn there.
+    """
     names, ours = mask.schema.names, exported_regions(mask, corrections)
     grid = AnnotationGrid(0.0, 0.0, *mask.summary.grid.to_level0[:2], mask.shape[1], mask.shape[0])
-    same = [any(_is_region(each, grid, regions, names) for regions in ours) for each in areas]
-    values = [len(names) if known else names.index(each.name) for each, known in zip(areas, same, strict=True)]
-    return paint([*zip(areas, values, strict=True)], grid)[0]
+    drawn = [each for each in areas if not any(_is_region(each, grid, regions, names) for regions in ours)]
+    return paint([(each, names.index(each.name)) for each in drawn], grid)
 
 
 def _is_region(area: Annotation, grid: AnnotationGrid, regions: Regions, names: Sequence[str]) -> bool:

@@ -218,7 +218,7 @@ def _classify(annotations: tuple[Annotation, ...], options: ImportOptions, pair:
     unknown = sorted({a.name for a, value in named if value is None})
     if unknown:
         raise DataError(
-            f"{pair.annotations.name}: unknown classes",
+            f"{pair.annotations.name}: unknown or ambiguous classes",
             got=", ".join(unknown),
             expected=", ".join(f"{t.name} ({t.title})" for t in options.schema.tissues),
             hint="rename them in QuPath, or give --map with a CSV of columns from,to (an empty 'to' means ignore)",

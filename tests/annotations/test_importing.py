@@ -148,6 +148,7 @@ def test_contradicting_resolution_is_refused(folders, pixels):
         ([drawn("Ignore*", box(1, 1, 9, 9))], ["no annotated tissue"]),
         ([], ["no annotated tissue"]),
         ([drawn("EPI", box(1.1, 1.1, 1.2, 1.2))], ["smaller than a pixel"]),
+        ([drawn("EPI", box(2, 2, 8, 8)), drawn("Ignore*", box(1, 1, 9, 9))], ["under others to ignore"]),
     ],
 )
 def test_annotations_that_do_not_fit_are_refused(folders, features, words):
@@ -194,6 +195,24 @@ def test_annotations_over_the_edge_are_clipped_and_counted(folders):
     assert (case.width, case.height) == (200, 120)
     assert case.pixels["EPI"] == 20 * 30
     assert case.pixels["BKG"] == 20 * 20
+
+
+def test_annotations_on_no_pixel_are_counted_as_left_out(folders):
+    slides, marks, out = folders
+    last = drawn("INF", box(198, 0, 200, 120))
+    annotate(marks / "a.geojson", drawn("RET", box(0, 0, 200, 120)), drawn("BCC", box(14, 14, 19, 19)), last)
+    (case,) = import_annotations(slides / "a.png", marks / "a.geojson", out, mpp=0.5, target_mpp=6.7).imported
+    assert (case.counts["used"], case.counts["no_pixel"]) == (1, 2)
+    assert {name for name, pixels in case.pixels.items() if pixels} == {"RET"}
+
+
+def test_what_is_to_be_ignored_lies_on_smaller_tissue_and_is_counted(folders):
+    slides, marks, out = folders
+    areas = drawn("RET", box(0, 0, 200, 120)), drawn("GLD", box(50, 50, 60, 60)), drawn("Ignore*", box(40, 40, 70, 70))
+    annotate(marks / "a.geojson", *areas)
+    (case,) = import_annotations(slides / "a.png", marks / "a.geojson", out, mpp=0.5).imported
+    assert (case.pixels["GLD"], case.pixels["ignore"]) == (0, 900)
+    assert case.overlaps == {"GLD over RET": 100, "ignore over GLD": 100, "ignore over RET": 800}
 
 
 def test_unequal_pixel_sides_are_written_square(folders, pixels):

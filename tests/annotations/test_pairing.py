@@ -13,7 +13,7 @@ from ntrm.annotations.pairing import (
     read_slide_facts,
 )
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.labels import IGNORE, SKIN
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.data.csv_tables import is_good_name
 
 
@@ -94,6 +94,14 @@ def test_the_renaming_comes_first():
     assert class_index("EPI", SKIN, check_names({"epi": "keratin"}, SKIN)) == SKIN.index("KER")
     assert class_index("Region*", SKIN, check_names({"Region*": "BKG"}, SKIN)) == SKIN.index("BKG")
     assert class_index("melanoma", SKIN, {}) is None
+
+
+def test_a_name_in_any_case_comes_before_a_title_and_what_could_be_several_is_unknown():
+    texts = [("RET", "dermis"), ("Dermis", "whole dermis"), ("PAP", "upper"), ("pap", "Upper")]
+    schema = LabelSchema(tuple(Tissue(k, name, title, (k, k, k)) for k, (name, title) in enumerate(texts)))
+    assert [class_index(name, schema, {}) for name in ("dermis", "Dermis", "DERMIS", "Whole dermis")] == [1, 1, 1, 1]
+    assert [class_index(name, schema, {}) for name in ("PAP", "pap", "Pap", "upper")] == [2, 3, None, None]
+    assert class_index("upper", schema, check_names({"Upper": "PAP"}, schema)) == 2
 
 
 def test_a_renaming_to_nowhere_is_refused():

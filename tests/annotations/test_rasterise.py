@@ -95,26 +95,39 @@ def box(left, top, right, bottom):
 def test_smaller_areas_lie_on_top_whatever_their_order():
     grid = AnnotationGrid(0, 0, 1, 1, 20, 10)
     areas = [area([box(4, 4, 8, 8)], 9, 16), area([box(0, 0, 10, 10)], 3, 100)]
-    mask, overlaps = paint(areas, grid)
-    assert np.array_equal(paint(areas[::-1], grid)[0], mask)
+    mask, overlaps, pixels = paint(areas, grid)
+    assert np.array_equal(paint(areas[::-1], grid).mask, mask)
+    assert pixels == (16, 100)
     assert {value: (mask == value).sum() for value in (3, 9, IGNORE)} == {3: 84, 9: 16, IGNORE: 100}
     assert overlaps == {(3, 9): 16}
 
 
 def test_of_equal_areas_the_later_lies_on_top_and_the_same_class_never_overlaps_itself():
     grid = AnnotationGrid(0, 0, 1, 1, 4, 4)
-    mask, overlaps = paint([area([box(0, 0, 4, 4)], value, 16) for value in (1, 2, 2)], grid)
+    mask, overlaps, _ = paint([area([box(0, 0, 4, 4)], value, 16) for value in (1, 2, 2)], grid)
     assert (mask == 2).all()
     assert overlaps == {(1, 2): 16}
 
 
-def test_ignore_can_be_painted():
-    mask, overlaps = paint(
-        [area([box(0, 0, 4, 4)], 1, 16), area([box(1, 1, 2, 2)], IGNORE, 1)], AnnotationGrid(0, 0, 1, 1, 4, 4)
-    )
-    assert (mask == IGNORE).sum() == 1
-    assert mask[1, 1] == IGNORE
+@pytest.mark.parametrize("size", [1, 9])
+def test_ignore_lies_on_top_whatever_its_size(size):
+    tissues = [area([box(0, 0, 4, 4)], 1, 16), area([box(1, 1, 3, 2)], 2, 2)]
+    mask, overlaps, _ = paint([area([box(1, 1, 2, 2)], IGNORE, size), *tissues], AnnotationGrid(0, 0, 1, 1, 4, 4))
+    assert np.argwhere(mask == IGNORE).tolist() == [[1, 1]]
+    assert overlaps == {(1, 2): 2, (2, IGNORE): 1}
+
+
+def test_a_frame_around_annotations_hides_none_of_them():
+    frame = Annotation((box(0, 0, 4, 4),), 16, (0, 0, 4, 4), "Region*")
+    mask, overlaps, _ = paint([area([box(1, 1, 2, 2)], 3, 1), (frame, IGNORE)], AnnotationGrid(0, 0, 1, 1, 4, 4))
+    assert np.argwhere(mask == 3).tolist() == [[1, 1]]
     assert overlaps == {}
+
+
+def test_areas_that_no_centre_lies_in_have_no_pixels():
+    rings = [box(0, 0, 4, 4), box(0.6, 0, 1.4, 4), box(5, 0, 9, 4)]
+    areas = [area([ring], 1, 1) for ring in rings]
+    assert paint(areas, AnnotationGrid(0, 0, 1, 1, 4, 4)).pixels == (16, 0, 0)
 
 
 @settings(max_examples=30, deadline=None)
@@ -123,7 +136,7 @@ def test_the_grid_is_placed_on_the_slide(seed):
     rng = np.random.default_rng(seed)
     grid = AnnotationGrid(*rng.uniform(0, 50, 2), *rng.uniform(0.5, 4, 2), 30, 20)
     ring = star(rng, rng.uniform(0, 100, 2), 60, 15)
-    mask, _ = paint([area([ring], 5, 1)], grid)
+    mask = paint([area([ring], 5, 1)], grid).mask
     x, y = centres(30, 20)
     inside = shapely.contains_xy(shapely.Polygon(ring), grid.left + x * grid.step_x, grid.top + y * grid.step_y)
     assert np.array_equal(mask == 5, inside)

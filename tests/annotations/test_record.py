@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from tests.annotations.small import annotate, box, drawn, import_annotations, rows
@@ -6,6 +7,7 @@ from tests.annotations.small import annotate, box, drawn, import_annotations, ro
 from ntrm.annotations import importing
 from ntrm.annotations.pairing import SlideFacts
 from ntrm.core.errors import RefusedError
+from ntrm.core.labels import SKIN, LabelSchema
 from ntrm.data.layouts import open_dataset
 from ntrm.wsi.readers.formats import open_slide
 
@@ -58,6 +60,16 @@ def test_options_are_never_mixed(folders, change, word):
     import_annotations(slides, marks, out, mpp=0.5)
     with pytest.raises(RefusedError, match=word):
         import_annotations(slides, marks, out, **{"mpp": 0.5, **change})
+
+
+def test_other_titles_or_colours_of_the_classes_are_other_options(folders):
+    slides, marks, out = folders
+    import_annotations(slides, marks, out, mpp=0.5)
+    first, *others = SKIN.tissues
+    for change, word in (({"title": "skin"}, "titles"), ({"rgb": (1, 2, 3)}, "colours")):
+        schema = LabelSchema((replace(first, **change), *others), SKIN.background)
+        with pytest.raises(RefusedError, match=word):
+            import_annotations(slides, marks, out, mpp=0.5, schema=schema)
 
 
 def test_names_that_were_unknown_may_be_added_to_the_map(folders):

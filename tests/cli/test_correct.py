@@ -196,19 +196,27 @@ def test_areas_from_qupath_are_drawn_the_smaller_over_the_larger(out, correct, t
     assert "first.geojson" not in (out / "first" / "corrections.jsonl").read_text()
 
 
-def test_regions_that_were_exported_as_they_are_change_nothing_and_keep_their_place(out, correct, tmp_path):
+def test_regions_that_were_exported_as_they_are_change_nothing(out, correct, tmp_path):
     exported = json.loads((out / "first" / "regions.geojson").read_text())
     path = tmp_path / "first.geojson"
     path.write_text(json.dumps(exported))
     assert "no area changes the slide" in correct("--from", path, code=1, slides=False)["error"]["what"]
-    tumour = next(each for each in exported["features"] if each["properties"]["classification"]["name"] == "SCC")
-    inner = next(each for each in exported["features"] if each["properties"]["classification"]["name"] == "EPI")
-    tumour["properties"]["classification"]["name"] = "RET"
-    path.write_text(json.dumps({"type": "FeatureCollection", "features": [tumour, inner, square(0, 0, 129, "SCC")]}))
+    for each in exported["features"]:
+        if each["properties"]["classification"]["name"] == "SCC":
+            each["properties"]["classification"]["name"] = "RET"
+    path.write_text(json.dumps(exported))
     correct("--from", path, slides=False)
     before, after = mask(out / "first"), mask(out / "first" / "corrected")
-    assert (after[before == SCC] == RET).all()
-    assert (after[:129, :129][before[:129, :129] == EPI] == EPI).all()
+    np.testing.assert_array_equal(after, np.where(before == SCC, RET, before))
+
+
+def test_an_area_drawn_over_exported_regions_counts_in_full(out, correct, tmp_path):
+    exported = json.loads((out / "first" / "regions.geojson").read_text())["features"]
+    correct("--from", write_areas(tmp_path / "first.geojson", *exported, square(0, 0, 129, "SCC")), slides=False)
+    before, after = mask(out / "first"), mask(out / "first" / "corrected")
+    assert len(np.unique(before[:129, :129])) > 1
+    before[:129, :129] = SCC
+    np.testing.assert_array_equal(after, before)
 
 
 def test_regions_of_the_corrected_mask_that_were_exported_as_they_are_change_nothing(out, correct, tmp_path):
@@ -234,11 +242,21 @@ def test_unknown_classes_and_places_beside_the_slide_are_told(out, correct, tmp_
     unknown = write_areas(tmp_path / "first.geojson", square(20, 70, 10, "SCX"))
     error = correct("--from", unknown, code=2, slides=False)["error"]
     assert (error["got"], error["hint"]) == ("SCX", "did you mean SCC?")
-    beside = write_areas(tmp_path / "first.geojson", square(5000, 70, 10, "SCC"))
-    assert "no area changes the slide" in correct("--from", beside, code=1, slides=False)["error"]["what"]
+    beside = write_areas(tmp_path / "first.geojson", square(20, 70, 10, "SCC"), square(5000, 70, 10, "EPI"))
+    error = correct("--from", beside, code=1, slides=False)["error"]
+    assert error["what"] == "first.geojson: an annotation (EPI) lies outside first"
     without = write_areas(tmp_path / "first.geojson", square(20, 70, 10, ""))
     assert "no area with a class" in correct("--from", without, code=1, slides=False)["error"]["what"]
     assert not (out / "first" / "corrections.jsonl").exists()
+
+
+def test_areas_that_were_left_out_are_counted(out, correct, tmp_path):
+    areas = square(20, 70, 10, "SCC"), square(40, 70, 10, ""), square(9.6, 9.6, 0.2, "EPI")
+    path = write_areas(tmp_path / "first.geojson", *areas)
+    (counts,) = correct("--from", path, "--preview", slides=False)["areas"]
+    assert (counts["slide_id"], counts["unclassified"], counts["no_pixel"]) == ("first", 1, 1)
+    result = runner.invoke(app, ["correct", str(out), "--from", str(path)])
+    assert "first: annotations left out: 1 without a class, 1 on no pixel" in result.stderr
 
 
 @pytest.mark.parametrize(

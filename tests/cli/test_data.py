@@ -147,6 +147,7 @@ def test_a_table_for_people(files):
 def test_annotations_that_are_not_as_drawn_are_told(files):
     area, properties = json.loads((files / "a.geojson").read_text()), {"classification": "Tumour"}
     wide = {"type": "Polygon", "coordinates": [[[50, 10], [99, 10], [99, 30], [50, 10]]]}
+    speck = {"type": "Polygon", "coordinates": [[[5.1, 5.1], [5.3, 5.1], [5.3, 5.3], [5.1, 5.1]]]}
     features = [
         {"type": "Feature", "geometry": geometry, "properties": facts}
         for geometry, facts in (
@@ -154,12 +155,15 @@ def test_annotations_that_are_not_as_drawn_are_told(files):
             (area["geometry"], {}),
             ({"type": "Point", "coordinates": [1, 1]}, properties),
             (wide, properties),
+            (speck, properties),
         )
     ]
     (files / "a.geojson").write_text(json.dumps(features))
     result = import_from(files, "--map", files / "map.csv", "--mpp", 1)
     assert result.exit_code == 0, result.output
-    assert "a: annotations left out: 1 without a class, 1 as point or line; annotations changed" in result.stderr
+    assert "a: annotations left out: 1 without a class, 1 on no pixel of the mask, 1 as point or line; annotations" in (
+        " ".join(result.stderr.split())
+    )
     assert "left out" not in import_from(files, "--map", files / "map.csv", "--mpp", 1, "--quiet").output
 
 

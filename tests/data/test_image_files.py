@@ -326,6 +326,7 @@ WRONG_MASKS = {
     "alpha": pillow(np.dstack([SKIN.colourise(mask()), mask()]), "PNG"),
     "inverted grey": tiff(mask(), photometric="miniswhite"),
     "float": tiff(mask().astype(np.float32), photometric="minisblack"),
+    "3 pages": tiff(np.stack([mask()] * 3), photometric="minisblack"),
 }
 
 
@@ -335,3 +336,11 @@ def test_only_rgb_and_8_bit_indices_are_masks(folder, said):
         read_mask(written(folder, WRONG_MASKS[said]), SKIN)
     assert code_of(error) == "mask-format"
     assert said in str(error.value)
+
+
+def test_smaller_pages_after_a_mask_are_its_pyramid(folder):
+    indices = mask(40, 50)
+    with tifffile.TiffWriter(folder / "mask.tif") as writer:
+        for step in (1, 2):
+            writer.write(indices[::step, ::step], photometric="minisblack")
+    assert np.array_equal(read_mask(folder / "mask.tif", SKIN).mask, indices)

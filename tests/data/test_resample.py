@@ -18,7 +18,8 @@ from ntrm.core.io import PARTIAL
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution, level_resolution
 from ntrm.data import resample
-from ntrm.data.image_files import read_image, read_mask, write_image, write_indexed_mask
+from ntrm.data.check import check_dataset
+from ntrm.data.image_files import RGB8, read_header, read_image, read_mask, write_image, write_indexed_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.resample import RECORD, area_average, area_weights, majority_vote, resample_dataset, shrunk_length
 
@@ -177,6 +178,19 @@ def test_levels_are_averages_and_votes_of_the_finest(tmp_path, seed, jobs):
             assert np.array_equal(read_image(case.image), area_average(image, factor, factor))
             assert np.array_equal(read_mask(case.mask, SKIN).mask, votes)
             assert case.resolution == level_resolution(level)
+
+
+def test_partly_annotated_sections_pass_the_check_and_keep_their_ignore(tmp_path):
+    mask = np.zeros((40, 60), dtype=np.uint8)
+    mask[:, 20:] = IGNORE
+    for name, indices in (("BCC_1", mask), ("BCC_2", np.zeros_like(mask))):
+        write_section(tmp_path / "in", "2x", name, np.zeros((40, 60, 3), dtype=np.uint8), indices)
+        write_indexed_mask(tmp_path / f"in/2x/Masks/{name}.png", indices, SKIN)
+    resample_dataset(tmp_path / "in", ("10x",), tmp_path / "out")
+    assert check_dataset(tmp_path / "out").faults == ()
+    masks = tmp_path / "out/10x/Masks"
+    np.testing.assert_array_equal(read_mask(masks / "BCC_1.png", SKIN).mask, mask[::5, ::5])
+    assert read_header(masks / "BCC_2.png").pixels == RGB8
 
 
 def test_um_per_pixel_stand_in_the_tiff(tmp_path, seed):

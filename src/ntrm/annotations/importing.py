@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from ntrm.annotations.pairing import Pair, SlideFacts, check_facts, check_names, class_index, pair_files
-from ntrm.annotations.qupath import Annotation, read_annotations
+from ntrm.annotations.qupath import Annotation, count_clipped, read_annotations
 from ntrm.annotations.rasterise import AnnotationGrid, paint, read_grid
 from ntrm.annotations.record import ImportedDataset, ImportedSlide, ImportOptions, input_sha256
 from ntrm.core.errors import DataError, NtrmError, RefusedError
@@ -29,6 +29,7 @@ MAX_PIXELS = 100_000_000
 """Largest image written: an annotated box of 5 × 5 mm at 0.5 µm/px just fits."""
 MARGIN_UM = 200.0
 """Surroundings kept around the annotated box: a network judges a tissue by its neighbours."""
+NO_PIXEL = "areas smaller than a pixel of the mask"
 
 
 @dataclass(frozen=True)
@@ -136,16 +137,18 @@ def _import_pair(
     with _named(pair), closing(open_slide(pair.slide)) as reader:
         native = _resolution(reader.info, facts.mpp or options.mpp, pair)
         classified = _classify(annotated.annotations, options, pair)
-        clipped = _count_clipped(classified, reader.info, pair)
+        size = reader.info.area[2:]
+        clipped = count_clipped([a for a, _ in classified], size, pair.annotations.name, pair.slide.name)
         grid = _grid([a for a, value in classified if value != IGNORE], reader.info, native, options, pair)
-        mask, overlaps = paint(classified, grid)
+        mask, overlaps, covered = paint(classified, grid)
         if (mask == IGNORE).all():
-            raise _no_tissue(pair, "areas smaller than a pixel of the mask")
+            raise _no_tissue(pair, "areas under others to ignore" if overlaps else NO_PIXEL)
         image = read_grid(reader, grid)
     with whole_file(dataset.image(pair.name)) as partial:
         Image.fromarray(image).save(partial, format="PNG", compress_level=6)
     write_indexed_mask(dataset.mask(pair.name), mask, options.schema)
-    names, pixels = options.schema.names, np.bincount(mask.ravel(), minlength=256).tolist()
+    names = {**{t.index: t.name for t in options.schema.tissues}, IGNORE: "ignore"}
+    pixels = np.bincount(mask.ravel(), minlength=256).tolist()
     origin_x, origin_y, slide_width, slide_height = reader.info.area
     return ImportedSlide(
         name=pair.name,
@@ -164,12 +167,13 @@ def _import_pair(
         origin_x=origin_x,
         origin_y=origin_y,
         counts={
-            "used": len(classified),
+            "used": len(classified) - covered.count(0),
             "clipped": clipped,
+            "no_pixel": covered.count(0),
             "unclassified": len(annotated.annotations) - len(classified),
             **annotated.counts,
         },
-        pixels={**{t.name: pixels[t.index] for t in options.schema.tissues}, "ignore": pixels[IGNORE]},
+        pixels={name: pixels[index] for index, name in names.items()},
         overlaps={f"{names[top]} over {names[below]}": n for (below, top), n in sorted(overlaps.items())},
         **asdict(grid),
     )
@@ -214,7 +218,7 @@ def _classify(annotations: tuple[Annotation, ...], options: ImportOptions, pair:
     unknown = sorted({a.name for a, value in named if value is None})
     if unknown:
         raise DataError(
-            f"{pair.annotations.name}: unknown classes",
+            f"{pair.annotations.name}: unknown or ambiguous classes",
             got=", ".join(unknown),
             expected=", ".join(f"{t.name} ({t.title})" for t in options.schema.tissues),
             hint="rename them in QuPath, or give --map with a CSV of columns from,to (an empty 'to' means ignore)",
@@ -232,23 +236,6 @@ def _no_tissue(pair: Pair, got: str) -> DataError:
         expected="at least one area with the class of a tissue",
         hint="set the class of the annotations in QuPath and export again",
     )
-
-
-def _count_clipped(classified: list[tuple[Annotation, int]], info: SlideInfo, pair: Pair) -> int:
-    """How many annotations reach over the slide's edge; one that lies entirely outside is an error."""
-    _, _, width, height = info.area
-    clipped = 0
-    for annotation, _ in classified:
-        left, top, right, bottom = annotation.bounds
-        if right <= 0 or bottom <= 0 or left >= width or top >= height:
-            raise DataError(
-                f"{pair.annotations.name}: an annotation ({annotation.name}) lies outside {pair.slide.name}",
-                got=f"x {left:.0f} to {right:.0f}, y {top:.0f} to {bottom:.0f}",
-                expected=f"x 0 to {width}, y 0 to {height} (full-resolution pixels)",
-                hint="check that the annotations were drawn on this slide at its full resolution",
-            )
-        clipped += left < 0 or top < 0 or right > width or bottom > height
-    return clipped
 
 
 def _grid(
@@ -269,7 +256,7 @@ def _grid(
             hint=f"give --target-mpp of {math.ceil(fits * 100) / 100:g} or more",
         )
     if min(width, height) < 1:
-        raise _no_tissue(pair, "areas smaller than a pixel of the mask")
+        raise _no_tissue(pair, NO_PIXEL)
     return AnnotationGrid(left, top, step_x, step_y, width, height)
 
 

@@ -111,9 +111,10 @@ def _by_name(files: Iterable[Path]) -> dict[str, Path]:
 
 
 def class_index(name: str, schema: LabelSchema, renamed: Mapping[str, str]) -> int | None:
-    """Mask value of an annotation's class, or None if the class is unknown.
+    """Mask value of an annotation's class, or None if the class is unknown or could be several.
 
-    ``renamed`` comes first (its keys in lower case; an empty target means ignore), then name or title in any case.
+    ``renamed`` comes first (its keys in lower case; an empty target means ignore), then the name as it is, the name in
+    any case, and the title in any case.
     QuPath ends the names of classes that are no tissue in a star; they are ignore.
 
     >>> from ntrm.core.labels import SKIN
@@ -125,7 +126,9 @@ def class_index(name: str, schema: LabelSchema, renamed: Mapping[str, str]) -> i
         return IGNORE
     if wanted in schema.names:
         return schema.index(wanted)
-    return next((t.index for t in schema.tissues if wanted.lower() in (t.name.lower(), t.title.lower())), None)
+    names, titles = ([text.lower() for text in texts] for texts in (schema.names, schema.titles))
+    texts = names if wanted.lower() in names else titles
+    return texts.index(wanted.lower()) if texts.count(wanted.lower()) == 1 else None
 
 
 def check_names(names: Mapping[str, str], schema: LabelSchema) -> dict[str, str]:

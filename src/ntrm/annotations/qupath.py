@@ -112,6 +112,23 @@ def read_annotations(path: Path) -> AnnotationFile:
     return AnnotationFile(annotations, dict(counts))
 
 
+def count_clipped(areas: Iterable[Annotation], size: tuple[float, float], file: str, slide: str) -> int:
+    """How many areas reach over the edge of a slide of this width and height; one entirely outside is an error."""
+    width, height = size
+    clipped = 0
+    for area in areas:
+        left, top, right, bottom = area.bounds
+        if right <= 0 or bottom <= 0 or left >= width or top >= height:
+            raise DataError(
+                f"{file}: an annotation ({area.name}) lies outside {slide}",
+                got=f"x {left:.0f} to {right:.0f}, y {top:.0f} to {bottom:.0f}",
+                expected=f"x 0 to {width:.0f}, y 0 to {height:.0f} (full-resolution pixels)",
+                hint="check that the annotations were drawn on this slide at its full resolution",
+            )
+        clipped += left < 0 or top < 0 or right > width or bottom > height
+    return clipped
+
+
 def repair(areas: Sequence[Polygons]) -> list[Annotation]:
     """The areas, from the first on, up to one that the limits do not suffice for."""
     small = [*takewhile(lambda polygons: _points(polygons) <= MAX_POINTS, areas)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ CROSSINGS = 1 << 21
 """Edge crossings worked on at once; bounds the memory that a ragged outline of many long edges needs."""
 BLOCK = 1024
 """Side of the largest block of the slide held in memory, in full-resolution pixels."""
+FRAME = "region*"
+"""QuPath's class for a frame around what is annotated, in lower case; the annotations in it are meant to be seen."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +82,25 @@ def _edges(ring: Ring) -> NDArray[np.float64]:
     return np.hstack([np.where(down, start, end), np.where(down, end, start)])
 
 
-def paint(areas: Sequence[tuple[Annotation, int]], grid: AnnotationGrid) -> tuple[Mask, dict[tuple[int, int], int]]:
-    """Mask of annotations and their values, larger ones below smaller ones, and where different classes overlapped.
+class Painted(NamedTuple):
+    """A mask made of areas."""
 
-    Of two areas of one size the later lies on top. What no area covers is ``IGNORE``. The second result
-    counts pixels by (value below, value on top).
+    mask: Mask
+    overlaps: dict[tuple[int, int], int]
+    """Pixels by (value below, value on top) where areas of different values lie on each other."""
+    pixels: tuple[int, ...]
+    """Of each area, those beneath others included."""
+
+
+def paint(areas: Sequence[tuple[Annotation, int]], grid: AnnotationGrid) -> Painted:
+    """Mask of annotations and their values, larger ones below smaller ones, and those to ignore on top of all.
+
+    Of two areas of one size the later lies on top. What no area covers is ``IGNORE``.
     """
     mask = np.full((grid.height, grid.width), IGNORE, dtype=np.uint8)
     overlaps: dict[tuple[int, int], int] = {}
-    for annotation, value in sorted(areas, key=lambda area: -area[0].area):
+    covered = [0] * len(areas)
+    for number, (annotation, value) in sorted(enumerate(areas), key=lambda each: _place(*each[1])):
         rings = [grid.to_pixels(ring) for ring in annotation.rings]
         # Only the pixels that the rings can touch.
         points, size = np.concatenate(rings), (grid.width, grid.height)
@@ -97,10 +109,16 @@ def paint(areas: Sequence[tuple[Annotation, int]], grid: AnnotationGrid) -> tupl
         window = mask[top:bottom, left:right]
         inside = fill(rings, window.shape[1], window.shape[0], left, top)
         for below, pixels in enumerate(np.bincount(window[inside], minlength=IGNORE)[:IGNORE].tolist()):
-            if pixels and value not in (below, IGNORE):
+            if pixels and value != below:
                 overlaps[below, value] = overlaps.get((below, value), 0) + pixels
         window[inside] = value
-    return mask, overlaps
+        covered[number] = int(inside.sum())
+    return Painted(mask, overlaps, tuple(covered))
+
+
+def _place(annotation: Annotation, value: int) -> tuple[bool, float]:
+    """What an annotation is sorted by, from the lowest to the top: a fold or ink hides also what is smaller."""
+    return value == IGNORE and annotation.name.lower() != FRAME, -annotation.area
 
 
 def read_grid(reader: SlideReader, grid: AnnotationGrid) -> Pixels:

@@ -40,9 +40,17 @@ class ImportOptions:
             raise UsageError("unusable margin", got=self.margin_um, expected="0 to 100000 µm")
 
     def as_dict(self) -> dict[str, Any]:
-        """For the record, with the classes by name."""
-        numbers = {"mpp": self.mpp, "target_mpp": self.target_mpp, "margin_um": self.margin_um}
-        return {"classes": list(self.schema.names), "names": dict(sorted(self.names.items())), **numbers}
+        """For the record."""
+        schema = self.schema
+        return {
+            "classes": list(schema.names),
+            "titles": list(schema.titles),
+            "colours": schema.palette.tolist(),
+            "names": dict(sorted(self.names.items())),
+            "mpp": self.mpp,
+            "target_mpp": self.target_mpp,
+            "margin_um": self.margin_um,
+        }
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, make_table
+from ntrm.cli.data import not_as_drawn
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.core.wording import counted
 from ntrm.results.paths import CORRECTED
@@ -157,6 +158,7 @@ def _show(corrector: Corrector, changes: list[Change], console: Console) -> None
         "out": str(corrector.out),
         "preview": preview,
         "changes": [change.as_dict() for change in changes],
+        "areas": corrector.areas,
         "failures": [{"slide_id": name, "reason": reason} for name, reason in corrector.failures.items()],
     }
 
@@ -168,6 +170,9 @@ def _show(corrector: Corrector, changes: list[Change], console: Console) -> None
     console.result(document, table)
     for name, reason in corrector.failures.items():
         console.failed(f"{name}: {reason}")
+    for counts in corrector.areas:
+        if told := not_as_drawn(counts):
+            console.note(f"{counts['slide_id']}: {told}")
     if preview:
         console.note("a preview: nothing was written")
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console as RichConsole
@@ -183,7 +183,7 @@ def data_import(
     )
     console.result(report.as_dict(), lambda stdout: _show_import(report, stdout))
     for case in report.imported:
-        if told := _not_as_drawn(case.counts):
+        if told := not_as_drawn(case.counts):
             console.note(f"{case.name}: {told}")
     for failure in report.failures:
         console.failed(failure.error)
@@ -203,14 +203,15 @@ def _target(mpp: float | None, level: str | None) -> float | None:
 LEFT_OUT = {
     "unclassified": "without a class",
     "degenerate": "without an area",
+    "no_pixel": "on no pixel of the mask",
     "not_areas": "as point or line",
     "not_annotations": "as cell or detection",
 }
 CHANGED = {"clipped": "clipped at the slide's edge", "repaired": "repaired"}
-"""Counts of an import, in words."""
+"""Counts of annotations that were read, in words."""
 
 
-def _not_as_drawn(counts: Mapping[str, int]) -> str:
+def not_as_drawn(counts: Mapping[str, Any]) -> str:
     """What a mask has otherwise than it was drawn; empty where that is nothing."""
     told = {
         what: ", ".join(f"{counts[key]:,} {words}" for key, words in names.items() if counts.get(key))

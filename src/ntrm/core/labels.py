@@ -104,6 +104,11 @@ class LabelSchema:
         return tuple(tissue.name for tissue in self.tissues)
 
     @property
+    def titles(self) -> tuple[str, ...]:
+        """What the classes stand for, in index order."""
+        return tuple(tissue.title for tissue in self.tissues)
+
+    @property
     def background_index(self) -> int | None:
         """Index of the background class, or None."""
         return None if self.background is None else self.index(self.background)

@@ -263,10 +263,20 @@ def read_mask(path: Path, schema: LabelSchema, *, max_pixels: int = MAX_PIXELS) 
     header = _limited_header(path := Path(path), max_pixels)
     if header.kind == JPEG or header.pixels not in {RGB8, GREY8, PALETTE}:
         raise FaultError("mask-format", path, found=f"{header.kind}, {header.pixels}")
+    if header.kind == TIFF:
+        _check_one_page(path)
     pixels, palette = _decode(path, header)
     if pixels.ndim == 3:
         return _by_palette(path, pixels, schema)
     return _by_value(path, pixels, palette, schema)
+
+
+def _check_one_page(path: Path) -> None:
+    """A stack with a page for each class must not be taken for its first page; smaller pages may be a pyramid's."""
+    with decoding(path), open_tiff(path) as tif:
+        size, *others = [(page.keyframe.imagelength, page.keyframe.imagewidth) for page in tif.pages]
+    if size in others:
+        raise FaultError("mask-format", path, f"TIFF, {len(others) + 1} pages", "one page, of all classes")
 
 
 def _limited_header(path: Path, max_pixels: int) -> Header:

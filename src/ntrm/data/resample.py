@@ -290,10 +290,12 @@ def _run(task: _Task) -> int:
         for path, factor, resolution in missing:
             write_image(path, area_average(image, factor, factor), resolution)
         return len(missing)
-    write_mask = write_indexed_mask if task.indexed else write_rgb_mask
     mask = read_mask(task.source, task.schema).mask
     for path, factor, _ in missing:
-        write_mask(path, majority_vote(mask, factor, factor, len(task.schema)), task.schema)
+        votes = majority_vote(mask, factor, factor, len(task.schema))
+        # In RGB ignore is white: much of it is a fault, and it may be the colour of a class.
+        write_mask = write_indexed_mask if task.indexed or IGNORE in votes else write_rgb_mask
+        write_mask(path, votes, task.schema)
     return len(missing)
 
 

@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ntrm.analysis.regions import Regions
-from ntrm.analysis.runs import Runs
-from ntrm.annotations.qupath import SUFFIXES, Annotation, read_annotations
-from ntrm.annotations.rasterise import AnnotationGrid, fill, paint
+from ntrm.annotations.qupath import SUFFIXES
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error, did_you_mean
 from ntrm.core.io import sha256_of
-from ntrm.core.labels import Mask
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.corrections import Corrections, corrections_of
 from ntrm.correction.graph import RegionGraph
@@ -24,7 +20,7 @@ from ntrm.correction.log import REDO, UNDO, Log, Step, append, completed
 from ntrm.correction.pixels import PixelSet
 from ntrm.correction.proposals import Click, drawn_step, propose, propose_elsewhere, region_step
 from ntrm.correction.spread import DEFAULT
-from ntrm.pipeline.corrected_outputs import exported_regions, write_corrected
+from ntrm.pipeline.corrected_outputs import write_corrected
 from ntrm.pipeline.correcting import (
     SlideMask,
     corrections_in,
@@ -33,6 +29,7 @@ from ntrm.pipeline.correcting import (
     region_graph_in,
     same_model,
 )
+from ntrm.pipeline.drawn_areas import painted_areas, read_areas
 from ntrm.pipeline.tabulating import tabulate_again
 from ntrm.results.documents import AGAIN
 from ntrm.results.paths import HIDDEN, PIECES, SUMMARY
@@ -110,6 +107,8 @@ class Corrector:
         read_run(out)  # refuses a folder of something else
         self.failures: dict[str, str] = {}
         """Slides to which a click could not be carried on, and why."""
+        self.areas: list[dict[str, Any]] = []
+        """Of each file of areas: its slide, and what was left out or repaired, counted."""
         self._open: dict[str, _Slide] = {}
         if self.options.by is not None:
             Step(action=UNDO, by=self.options.by)  # refuses impossible initials before anything is done
@@ -182,11 +181,13 @@ class Corrector:
     def draw(self, slide_id: str, path: Path) -> list[Change]:
         """Name the areas of a GeoJSON file, drawn in QuPath; smaller ones lie on larger ones.
 
-        Regions of ours that were exported again as they are change nothing, and keep their place.
+        Regions of ours that were exported again as they are change nothing, also where an area was drawn over them.
         """
         there = self.slide(slide_id)
         mask = there.mask
-        painted = _painted_areas(mask, there.corrections, _read_areas(path, mask.schema.names))
+        areas, counts = read_areas(path, mask)
+        painted, _, pixels = painted_areas(mask, there.corrections, areas)
+        self.areas.append({"slide_id": slide_id, **counts, "no_pixel": pixels.count(0)})
         indices = np.unique(painted[painted < len(mask.schema)]).tolist()
         if not indices:
             raise DataError(
@@ -308,38 +309,3 @@ def _check_place(mask: SlideMask, x: int, y: int) -> None:
             got=f"x {x}, y {y}",
             expected=f"x 0 to {width - 1}, y 0 to {height - 1}, in pixels of mask.ome.tif",
         )
-
-
-def _read_areas(path: Path, names: Sequence[str]) -> list[Annotation]:
-    """Areas with a class that the model knows; those without one are left out."""
-    found = [each for each in read_annotations(path).annotations if each.name]
-    if not found:
-        hint = "give the areas their class in QuPath, and export them again"
-        raise DataError(f"{path.name} has no area with a class", expected=", ".join(names), hint=hint)
-    unknown = next((each.name for each in found if each.name not in names), None)
-    if unknown is not None:
-        raise choices_error(f"{path.name}: the model does not know this tissue", unknown, names)
-    return found
-
-
-def _painted_areas(mask: SlideMask, corrections: Corrections, areas: Sequence[Annotation]) -> Mask:
-    """(H, W) classes of the areas on the mask; regions as network or corrected mask have them are ``len(schema)``."""
-    names, ours = mask.schema.names, exported_regions(mask, corrections)
-    grid = AnnotationGrid(0.0, 0.0, *mask.summary.grid.to_level0[:2], mask.shape[1], mask.shape[0])
-    same = [any(_is_region(each, grid, regions, names) for regions in ours) for each in areas]
-    values = [len(names) if known else names.index(each.name) for each, known in zip(areas, same, strict=True)]
-    return paint([*zip(areas, values, strict=True)], grid)[0]
-
-
-def _is_region(area: Annotation, grid: AnnotationGrid, regions: Regions, names: Sequence[str]) -> bool:
-    """Whether an area is a region of a mask, pixel by pixel, under its own name."""
-    rings = [grid.to_pixels(ring) for ring in area.rings]
-    low, high = np.concatenate(rings).min(axis=0), np.concatenate(rings).max(axis=0)
-    (left, top), (right, bottom) = np.floor(low).astype(int), np.ceil(high).astype(int)
-    same_box = (regions.table.box == [top, left, bottom - top, right - left]).all(axis=1)
-    for region in np.flatnonzero(same_box & (regions.table.tissue == names.index(area.name))):
-        inside = fill(rings, right - left, bottom - top, left, top)
-        window = Runs(regions.runs.shape, regions.runs.start, regions.region == region)
-        if np.array_equal(window.window(top, left, bottom - top, right - left).dense(), inside):
-            return True
-    return False

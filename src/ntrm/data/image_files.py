@@ -274,7 +274,7 @@ def read_mask(path: Path, schema: LabelSchema, *, max_pixels: int = MAX_PIXELS) 
 def _check_one_page(path: Path) -> None:
     """A stack with a page for each class must not be taken for its first page; smaller pages may be a pyramid's."""
     with decoding(path), open_tiff(path) as tif:
-        size, *others = [(page.keyframe.imagelength, page.keyframe.imagewidth) for page in tif.pages]
+        size, *others = [(page.imagelength, page.imagewidth) for page in (each.aspage() for each in tif.pages)]
     if size in others:
         raise FaultError("mask-format", path, f"TIFF, {len(others) + 1} pages", "one page, of all classes")
 

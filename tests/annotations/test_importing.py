@@ -271,8 +271,8 @@ def test_slides_are_read_in_a_process_of_their_own(folders, monkeypatch):
     started = []
     process = isolated.ReadingProcess
 
-    def start(limits):
-        started.append(process(limits))
+    def start():
+        started.append(process())
         return started[-1]
 
     monkeypatch.setattr(isolated, "ReadingProcess", start)

@@ -25,8 +25,8 @@ def star(rng, centre, radius, corners):
     return np.stack([centre[0] + reach * np.cos(angle), centre[1] + reach * np.sin(angle)], axis=1)
 
 
-def area(rings, value, size):
-    return Annotation(tuple(rings), size, (0, 0, 0, 0)), value
+def area(rings, value, size, name=""):
+    return Annotation(tuple(rings), size, (0, 0, 0, 0), name), value
 
 
 def centres(width, height):
@@ -112,14 +112,16 @@ def test_of_equal_areas_the_later_lies_on_top_and_the_same_class_never_overlaps_
 @pytest.mark.parametrize("size", [1, 9])
 def test_ignore_lies_on_top_whatever_its_size(size):
     tissues = [area([box(0, 0, 4, 4)], 1, 16), area([box(1, 1, 3, 2)], 2, 2)]
-    mask, overlaps, _ = paint([area([box(1, 1, 2, 2)], IGNORE, size), *tissues], AnnotationGrid(0, 0, 1, 1, 4, 4))
+    ink = area([box(1, 1, 2, 2)], IGNORE, size, "Ignore*")
+    mask, overlaps, _ = paint([ink, *tissues], AnnotationGrid(0, 0, 1, 1, 4, 4))
     assert np.argwhere(mask == IGNORE).tolist() == [[1, 1]]
     assert overlaps == {(1, 2): 2, (2, IGNORE): 1}
 
 
-def test_a_frame_around_annotations_hides_none_of_them():
-    frame = Annotation((box(0, 0, 4, 4),), 16, (0, 0, 4, 4), "Region*")
-    mask, overlaps, _ = paint([area([box(1, 1, 2, 2)], 3, 1), (frame, IGNORE)], AnnotationGrid(0, 0, 1, 1, 4, 4))
+@pytest.mark.parametrize("name", ["Region*", "Outline of the section"])
+def test_a_frame_around_annotations_hides_none_of_them(name):
+    frame = area([box(0, 0, 4, 4)], IGNORE, 16, name)
+    mask, overlaps, _ = paint([area([box(1, 1, 2, 2)], 3, 1), frame], AnnotationGrid(0, 0, 1, 1, 4, 4))
     assert np.argwhere(mask == 3).tolist() == [[1, 1]]
     assert overlaps == {}
 

@@ -93,7 +93,7 @@ class Painted(NamedTuple):
 
 
 def paint(areas: Sequence[tuple[Annotation, int]], grid: AnnotationGrid) -> Painted:
-    """Mask of annotations and their values, larger ones below smaller ones, and those to ignore on top of all.
+    """Mask of annotations and their values, larger ones below smaller ones, and what QuPath ignores on top of all.
 
     Of two areas of one size the later lies on top. What no area covers is ``IGNORE``.
     """
@@ -117,8 +117,12 @@ def paint(areas: Sequence[tuple[Annotation, int]], grid: AnnotationGrid) -> Pain
 
 
 def _place(annotation: Annotation, value: int) -> tuple[bool, float]:
-    """What an annotation is sorted by, from the lowest to the top: a fold or ink hides also what is smaller."""
-    return value == IGNORE and annotation.name.lower() != FRAME, -annotation.area
+    """What an annotation is sorted by, from the lowest to the top: a fold or ink hides also what is smaller.
+
+    Of a class that was renamed to nothing it is not known whether it covers a fold or outlines what is annotated.
+    """
+    covers = value == IGNORE and annotation.name.endswith("*") and annotation.name.lower() != FRAME
+    return covers, -annotation.area
 
 
 def read_grid(reader: SlideReader, grid: AnnotationGrid) -> Pixels:

@@ -10,7 +10,7 @@ from tests.wsi import making
 
 from ntrm.annotations import rasterise
 from ntrm.annotations.qupath import Annotation
-from ntrm.annotations.rasterise import AnnotationGrid, area_mean, fill, paint, read_grid
+from ntrm.annotations.rasterise import AnnotationGrid, fill, paint, read_grid
 from ntrm.core.labels import IGNORE
 from ntrm.data.resample import area_average
 from ntrm.wsi.readers.formats import open_slide
@@ -144,17 +144,6 @@ class InMemory:
         return part
 
 
-@settings(max_examples=30, deadline=None)
-@given(seed=seeds, step=st.fractions(Fraction(1, 2), 5, max_denominator=6), cells=st.integers(1, 8))
-def test_means_over_areas_match_counting_fine_cells(seed, step, cells):
-    # Cut every value into as many equal slivers as the step's denominator: then borders fall between slivers.
-    fine = step.denominator
-    values = np.random.default_rng(seed).integers(0, 256, (int(np.ceil(step * cells)) + 1, 2))
-    slivers = np.repeat(values, fine, axis=0)[: step.numerator * cells]
-    expected = slivers.reshape(cells, step.numerator, 2).mean(axis=1)
-    assert np.allclose(area_mean(values, float(step) * np.arange(cells + 1)), expected, atol=1e-9)
-
-
 @settings(max_examples=15, deadline=None)
 @given(seed=seeds, factor=st.integers(1, 4), left=st.integers(0, 5), top=st.integers(0, 5), block=st.integers(1, 40))
 def test_whole_factors_are_block_means_whatever_is_read_at_once(seed, factor, left, top, block):
@@ -167,15 +156,24 @@ def test_whole_factors_are_block_means_whatever_is_read_at_once(seed, factor, le
     assert np.array_equal(image, area_average(cut, factor, factor))
 
 
-@pytest.mark.parametrize("step", [Fraction(24, 25), Fraction(21, 20), Fraction(5, 2)])
-def test_steps_near_one_are_averaged_as_well(step):
-    pixels = np.random.default_rng().integers(0, 256, (50, 50, 3), dtype=np.uint8)
+@pytest.mark.parametrize("step", [Fraction(24, 25), Fraction(21, 20), Fraction(5, 2), Fraction(10, 3)])
+def test_means_over_fractions_of_pixels_are_exact_and_halves_are_rounded_up(step, random):
+    pixels = random.integers(0, 2, (50, 50, 3), dtype=np.uint8)  # so small that many means are one half
     count = int(48 / step)
-    image = read_grid(InMemory(pixels), AnnotationGrid(0, 0, float(step), float(step), count, count))
-    fine = step.denominator
-    slivers = np.repeat(np.repeat(pixels.astype(float), fine, axis=0), fine, axis=1)[: count * step.numerator]
-    cells = slivers[:, : count * step.numerator].reshape(count, step.numerator, count, step.numerator, 3)
-    assert np.abs(image - cells.mean(axis=(1, 3))).max() <= 0.5 + 1e-6
+    image = read_grid(InMemory(pixels), AnnotationGrid(1, 2, float(step), float(step), count, count))
+    # Cut into slivers of which a pixel of the grid has a whole number.
+    slivers = np.kron(pixels[2:, 1:], np.ones((step.denominator, step.denominator, 1), dtype=int))
+    side = count * step.numerator
+    sums = slivers[:side, :side].reshape(count, step.numerator, count, step.numerator, 3).sum(axis=(1, 3))
+    assert np.array_equal(image, (2 * sums + step.numerator**2) // (2 * step.numerator**2))
+
+
+@pytest.mark.parametrize("left", [0.5, 1.25])
+def test_a_grid_may_begin_inside_a_pixel(left, random):
+    pixels = random.integers(0, 256, (9, 12, 3), dtype=np.uint8)
+    image = read_grid(InMemory(pixels), AnnotationGrid(left, 0, 2, 1, 5, 9))
+    fine = np.repeat(pixels, 4, axis=1)[:, int(4 * left) :][:, :40].reshape(9, 5, 8, 3).sum(axis=2)
+    assert np.array_equal(image, (fine + 4) // 8)
 
 
 def test_reading_never_leaves_the_slide():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from ntrm.annotations.qupath import Annotation, Ring
 from ntrm.core.labels import IGNORE, Mask
 from ntrm.core.links import ranges
+from ntrm.data.area_mean import Boxes, area_boxes, box_means
 from ntrm.wsi.readers.reader import Pixels, SlideReader
 
 CROSSINGS = 1 << 21
@@ -109,38 +109,17 @@ def read_grid(reader: SlideReader, grid: AnnotationGrid) -> Pixels:
     QuPath shows only the scanned area where a file states one, and counts pixels from its top left; so does the grid.
     """
     image = np.empty((grid.height, grid.width, 3), dtype=np.uint8)
-    tall, wide = (max(1, int(BLOCK / step)) for step in (grid.step_y, grid.step_x))
-    for row in range(0, grid.height, tall):
-        for column in range(0, grid.width, wide):
-            block = image[row : row + tall, column : column + wide]
-            down = grid.top + grid.step_y * np.arange(row, row + block.shape[0] + 1)
-            across = grid.left + grid.step_x * np.arange(column, column + block.shape[1] + 1)
-            block[:] = _read_block(reader, down, across)
+    x, y, width, height = reader.info.area
+    columns = _blocks(grid.left, grid.step_x, grid.width, width)
+    for rows, down in _blocks(grid.top, grid.step_y, grid.height, height):
+        for place, across in columns:
+            pixels = reader.read(across.start + x, down.start + y, across.length, down.length, 0)
+            image[rows, place] = box_means(pixels, down, across)
     return image
 
 
-def _read_block(reader: SlideReader, down: NDArray[np.float64], across: NDArray[np.float64]) -> Pixels:
-    """Means over the cells between the row and column borders."""
-    x, y, width, height = reader.info.area
-    left, top = int(np.floor(across[0])), int(np.floor(down[0]))
-    # A last border may exceed the slide by rounding alone.
-    right, bottom = min(int(np.ceil(across[-1] - 1e-6)), width), min(int(np.ceil(down[-1] - 1e-6)), height)
-    pixels = reader.read(left + x, top + y, right - left, bottom - top, 0)
-    if all(np.array_equal(b, np.arange(len(b))) for b in (down - top, across - left)):
-        return pixels  # the grid is the slide's own
-    means = area_mean(area_mean(pixels, down - top).swapaxes(0, 1), across - left).swapaxes(0, 1)
-    return np.floor(means + 0.5).astype(np.uint8)
-
-
-def area_mean(values: NDArray[Any], borders: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean along the first axis between successive borders; cells that a border cuts count by their fraction.
-
-    >>> area_mean(np.array([10.0, 20.0, 40.0]), np.array([0, 1.5, 3])).round(3).tolist()
-    [13.333, 33.333]
-    """
-    total = np.concatenate([np.zeros((1, *values.shape[1:])), np.cumsum(values, axis=0, dtype=np.float64)])
-    column = (-1, *[1] * (values.ndim - 1))
-    index = np.clip(np.floor(borders).astype(int), 0, len(values) - 1)
-    fraction = np.clip(borders - index, 0, 1).reshape(column)
-    at_border: NDArray[np.float64] = total[index] + fraction * values[index]
-    return np.diff(at_border, axis=0) / np.diff(borders).reshape(column)
+def _blocks(origin: float, step: float, count: int, length: int) -> list[tuple[slice, Boxes]]:
+    """Pixels of the grid along an axis, as many as are read together, and what they cover of the slide."""
+    most = max(1, int(BLOCK / step))
+    parts = [range(first, min(first + most, count)) for first in range(0, count, most)]
+    return [(slice(part.start, part.stop), area_boxes(part, step, length, origin)) for part in parts]

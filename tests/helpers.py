@@ -4,6 +4,7 @@ import os
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -58,6 +59,13 @@ class Convolution(SegmentationModel):
 
     def segment(self, x, *, coarse, graph):
         return Segmentation(self.conv(x))
+
+
+def star(rng, centre, radius, corners):
+    """(corners, 2) of a polygon around a centre that does not cross itself."""
+    angle = np.sort(rng.uniform(0, 2 * np.pi, corners))
+    reach = radius * rng.uniform(0.4, 1, corners)
+    return np.stack([centre[0] + reach * np.cos(angle), centre[1] + reach * np.sin(angle)], axis=1)
 
 
 def wait_for(what, condition, seconds=PATIENCE):

@@ -5,24 +5,18 @@ import pytest
 import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.spatial import Delaunay
+from tests.helpers import star
 from tests.wsi import making
 
 from ntrm.annotations import rasterise
 from ntrm.annotations.qupath import Annotation
-from ntrm.annotations.rasterise import AnnotationGrid, area_mean, fill, paint, read_grid
+from ntrm.annotations.rasterise import AnnotationGrid, paint, read_grid
 from ntrm.core.labels import IGNORE
 from ntrm.data.resample import area_average
 from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
 
 seeds = st.integers(0, 2**32 - 1)
-
-
-def star(rng, centre, radius, corners):
-    angle = np.sort(rng.uniform(0, 2 * np.pi, corners))
-    reach = radius * rng.uniform(0.4, 1, corners)
-    return np.stack([centre[0] + reach * np.cos(angle), centre[1] + reach * np.sin(angle)], axis=1)
 
 
 def area(rings, value, size, name=""):
@@ -32,60 +26,6 @@ def area(rings, value, size, name=""):
 def centres(width, height):
     y, x = np.mgrid[:height, :width] + 0.5
     return x, y
-
-
-@settings(max_examples=40, deadline=None)
-@given(seed=seeds)
-def test_random_polygons_with_holes_match_shapely(seed):
-    rng = np.random.default_rng(seed)
-    width, height = rng.integers(1, 90, 2)
-    outer = star(rng, rng.uniform(-10, 100, 2), rng.uniform(1, 80), rng.integers(3, 40))
-    solid = shapely.Polygon(outer).buffer(0)
-    inner = solid.buffer(-3)
-    area = solid.difference(shapely.Polygon(star(rng, outer.mean(axis=0), 20, 9)).buffer(0).intersection(inner))
-    rings = [np.array(r.coords) for p in shapely.get_parts(area) for r in (p.exterior, *p.interiors)]
-    x, y = centres(width, height)
-    assert np.array_equal(fill(rings, width, height), shapely.contains_xy(area, x, y))
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=seeds, whole=st.booleans())
-def test_areas_that_share_edges_neither_overlap_nor_leave_gaps(seed, whole):
-    rng = np.random.default_rng(seed)
-    corners = np.array([[0, 0], [40, 0], [40, 30], [0, 30]], dtype=float)
-    inner = rng.uniform(0, 30, (30, 2))
-    # Whole and half numbers put centres exactly on edges and corners.
-    points = np.concatenate([corners, np.round(2 * inner) / 2 if whole else inner])
-    points = np.unique(points, axis=0)
-    times = sum(fill([points[t]], 40, 30).astype(int) for t in Delaunay(points).simplices)
-    assert (times == 1).all()
-
-
-@settings(max_examples=40, deadline=None)
-@given(seed=seeds, left=st.integers(0, 30), top=st.integers(0, 30))
-def test_a_window_is_a_part_of_the_whole(seed, left, top):
-    rng = np.random.default_rng(seed)
-    ring = rng.uniform(-10, 60, (12, 2))
-    whole = fill([ring], 50, 50)
-    assert np.array_equal(fill([ring], 20, 15, left, top), whole[top : top + 15, left : left + 20])
-
-
-def test_pieces_of_bounded_size_give_the_same(monkeypatch):
-    ring = np.random.default_rng(0).uniform(0, 60, (40, 2))
-    whole = fill([ring], 60, 60)
-    monkeypatch.setattr(rasterise, "CROSSINGS", 7)
-    assert np.array_equal(fill([ring], 60, 60), whole)
-    assert 0 < whole.mean() < 1
-
-
-@pytest.mark.parametrize("rings", [[], [np.zeros((1, 2))], [np.array([[0, 3], [9, 3], [4, 3.0]])]])
-def test_nothing_inside(rings):
-    assert not fill(rings, 5, 5).any()
-
-
-def test_ten_thousand_corners_on_sixteen_million_pixels(random):
-    ring = star(random, (2000, 2000), 1900, 10_000)
-    assert fill([ring], 4000, 4000).sum() == pytest.approx(shapely.Polygon(ring).area, rel=1e-3)
 
 
 def box(left, top, right, bottom):
@@ -159,17 +99,6 @@ class InMemory:
         return part
 
 
-@settings(max_examples=30, deadline=None)
-@given(seed=seeds, step=st.fractions(Fraction(1, 2), 5, max_denominator=6), cells=st.integers(1, 8))
-def test_means_over_areas_match_counting_fine_cells(seed, step, cells):
-    # Cut every value into as many equal slivers as the step's denominator: then borders fall between slivers.
-    fine = step.denominator
-    values = np.random.default_rng(seed).integers(0, 256, (int(np.ceil(step * cells)) + 1, 2))
-    slivers = np.repeat(values, fine, axis=0)[: step.numerator * cells]
-    expected = slivers.reshape(cells, step.numerator, 2).mean(axis=1)
-    assert np.allclose(area_mean(values, float(step) * np.arange(cells + 1)), expected, atol=1e-9)
-
-
 @settings(max_examples=15, deadline=None)
 @given(seed=seeds, factor=st.integers(1, 4), left=st.integers(0, 5), top=st.integers(0, 5), block=st.integers(1, 40))
 def test_whole_factors_are_block_means_whatever_is_read_at_once(seed, factor, left, top, block):
@@ -182,15 +111,24 @@ def test_whole_factors_are_block_means_whatever_is_read_at_once(seed, factor, le
     assert np.array_equal(image, area_average(cut, factor, factor))
 
 
-@pytest.mark.parametrize("step", [Fraction(24, 25), Fraction(21, 20), Fraction(5, 2)])
-def test_steps_near_one_are_averaged_as_well(step):
-    pixels = np.random.default_rng().integers(0, 256, (50, 50, 3), dtype=np.uint8)
+@pytest.mark.parametrize("step", [Fraction(24, 25), Fraction(21, 20), Fraction(5, 2), Fraction(10, 3)])
+def test_means_over_fractions_of_pixels_are_exact_and_halves_are_rounded_up(step, random):
+    pixels = random.integers(0, 2, (50, 50, 3), dtype=np.uint8)  # so small that many means are one half
     count = int(48 / step)
-    image = read_grid(InMemory(pixels), AnnotationGrid(0, 0, float(step), float(step), count, count))
-    fine = step.denominator
-    slivers = np.repeat(np.repeat(pixels.astype(float), fine, axis=0), fine, axis=1)[: count * step.numerator]
-    cells = slivers[:, : count * step.numerator].reshape(count, step.numerator, count, step.numerator, 3)
-    assert np.abs(image - cells.mean(axis=(1, 3))).max() <= 0.5 + 1e-6
+    image = read_grid(InMemory(pixels), AnnotationGrid(1, 2, float(step), float(step), count, count))
+    # Cut into slivers of which a pixel of the grid has a whole number.
+    slivers = np.kron(pixels[2:, 1:], np.ones((step.denominator, step.denominator, 1), dtype=int))
+    side = count * step.numerator
+    sums = slivers[:side, :side].reshape(count, step.numerator, count, step.numerator, 3).sum(axis=(1, 3))
+    assert np.array_equal(image, (2 * sums + step.numerator**2) // (2 * step.numerator**2))
+
+
+@pytest.mark.parametrize("left", [0.5, 1.25])
+def test_a_grid_may_begin_inside_a_pixel(left, random):
+    pixels = random.integers(0, 256, (9, 12, 3), dtype=np.uint8)
+    image = read_grid(InMemory(pixels), AnnotationGrid(left, 0, 2, 1, 5, 9))
+    fine = np.repeat(pixels, 4, axis=1)[:, int(4 * left) :][:, :40].reshape(9, 5, 8, 3).sum(axis=2)
+    assert np.array_equal(image, (fine + 4) // 8)
 
 
 def test_reading_never_leaves_the_slide():

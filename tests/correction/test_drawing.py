@@ -9,6 +9,7 @@ from scipy import ndimage
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
+from ntrm.core.polygons import fill
 from ntrm.correction import drawing
 from ntrm.correction.drawing import area, split_by_line, stroke
 
@@ -69,6 +70,13 @@ def test_an_area_is_what_an_odd_number_of_edges_lies_right_of(points):
             at = x0 + (y - y0) / (y1 - y0) * (x1 - x0)
             turns += ((y0 > y) != (y1 > y)) & (at > x)
     np.testing.assert_array_equal(dense(area(np.array(points), SHAPE)), turns % 2 == 1)
+
+
+def test_an_area_is_that_of_the_same_outline_from_qupath():
+    for seed in range(1000):
+        # Corners on half pixels put centres exactly on edges.
+        points = np.random.default_rng(seed).integers(-4, 50, (9, 2)) / 2
+        np.testing.assert_array_equal(dense(area(points, SHAPE)), fill([points], SHAPE[1], SHAPE[0]))
 
 
 def test_an_area_in_single_numbers():

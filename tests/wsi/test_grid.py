@@ -10,16 +10,10 @@ from tests.wsi import making
 
 from ntrm.core.errors import RefusedError
 from ntrm.core.mpp import Resolution
+from ntrm.data.area_mean import box_means
 from ntrm.data.resample import area_average, shrunk_length
 from ntrm.wsi import grid as grid_module
-from ntrm.wsi.grid import (
-    SUBPIXELS,
-    SlideGrid,
-    best_level,
-    box_weights,
-    resample,
-    thumbnail,
-)
+from ntrm.wsi.grid import SUBPIXELS, SlideGrid, best_level, box_weights, thumbnail
 from ntrm.wsi.readers.formats import open_slide
 
 
@@ -282,7 +276,7 @@ def test_means_over_areas(step_y, step_x, random):
     rows, columns = round(17 / step_y), round(23 / step_x)
     down = box_weights(0, rows, step_y, 0, 17, 17)
     across = box_weights(0, columns, step_x, 0, 23, 23)
-    found = resample(pixels[down.start :][: down.length, across.start :][:, : across.length], down, across)
+    found = box_means(pixels[down.start :][: down.length, across.start :][:, : across.length], down, across)
     exact = (step_y * SUBPIXELS).is_integer() and (step_x * SUBPIXELS).is_integer()
     wanted = literal(pixels, step_y, step_x, rows, columns)
     # A border off by half a subpixel moves at most 1/128 of two pixels' weight along each axis.
@@ -294,7 +288,7 @@ def test_interpolation_where_the_input_is_coarser(random):
     pixels = np.broadcast_to(line[None, :, None], (4, 9, 3))
     step = 0.625
     across, down = box_weights(0, 14, step, 0, 9, 9), box_weights(0, 4, 1, 0, 4, 4)
-    found = resample(pixels, down, across)[0, :, 0]
+    found = box_means(pixels, down, across)[0, :, 0]
     centres = (np.arange(14) + 0.5) * step - 0.5
     np.testing.assert_allclose(found, np.interp(centres, np.arange(9), line), atol=0.501 + 255 / SUBPIXELS)
 
@@ -302,7 +296,7 @@ def test_interpolation_where_the_input_is_coarser(random):
 def test_the_same_pixels_stay_the_same(random):
     pixels = making.tissue(random, 30, 40)
     boxes = box_weights(0, 30, 1.0, 0, 30, 30), box_weights(0, 40, 1.0, 0, 40, 40)
-    np.testing.assert_array_equal(resample(pixels, *boxes), pixels)
+    np.testing.assert_array_equal(box_means(pixels, *boxes), pixels)
 
 
 def test_a_constant_stays_constant_to_the_border(random):
@@ -312,14 +306,14 @@ def test_a_constant_stays_constant_to_the_border(random):
     sides = [max(1, round(length / step)) for length in (53, 61)]
     boxes = [box_weights(0, side, step, 0, length, length) for side, length in zip(sides, (53, 61), strict=True)]
     part = pixels[boxes[0].start :][: boxes[0].length, boxes[1].start :][:, : boxes[1].length]
-    assert (resample(part, *boxes) == value).all()
+    assert (box_means(part, *boxes) == value).all()
 
 
 def test_large_boxes_are_summed_exactly(random):
     pixels = np.full((2000, 1900, 3), 255, dtype=np.uint8)
     pixels[0, 0] = 0
     boxes = box_weights(0, 2, 1000.0, 0, 2000, 2000), box_weights(0, 2, 950.0, 0, 1900, 1900)
-    assert (resample(pixels, *boxes) == 255).all()
+    assert (box_means(pixels, *boxes) == 255).all()
 
 
 def test_parts_of_an_axis_are_the_whole_axis(random):
@@ -338,7 +332,7 @@ def test_blocks_of_whole_pixels_are_means_rounded_half_up(step_y, step_x, random
     rows, columns = -(-41 // step_y), -(-53 // step_x)
     down, across = box_weights(0, rows, step_y, 0, 41, 41), box_weights(0, columns, step_x, 0, 53, 53)
     assert (down.block, across.block) == (step_y, step_x)
-    found = resample(pixels, down, across)
+    found = box_means(pixels, down, across)
     for y in range(rows):
         for x in range(columns):
             block = pixels[y * step_y : (y + 1) * step_y, x * step_x : (x + 1) * step_x].reshape(-1, 3)

@@ -27,12 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError, UsageError
+from ntrm.core.polygons import Ring
 from ntrm.core.processes import limit_memory, module_command, module_environment
 
-Ring = NDArray[np.float64]
-"""Vertices of a closed outline, (n, 2) as x, y in full-resolution pixels."""
 Polygons = Sequence[Sequence[Ring]]
-"""Polygons, each an outline and its holes."""
+"""Polygons in full-resolution pixels, each an outline and its holes."""
 
 SUFFIXES = (".geojson.gz", ".json.gz", ".geojson", ".json")
 MAX_BYTES = 1 << 28

@@ -16,6 +16,7 @@ from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, Mask
 from ntrm.core.links import ranges
 from ntrm.core.mpp import Resolution
+from ntrm.core.polygons import crossings
 from ntrm.correction.log import Place
 from ntrm.correction.pixels import PixelSet
 
@@ -79,17 +80,10 @@ def _between(factor: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]
 def area(points: Floats, shape: tuple[int, int]) -> PixelSet:
     """What lies inside a closed line; where it crosses itself, an odd number of turns is inside."""
     ring = _checked(points, 3)
-    begin, end = ring, np.roll(ring, -1, axis=0)
-    low, high = np.minimum(begin[:, 1], end[:, 1]), np.maximum(begin[:, 1], end[:, 1])
-    rows, places = [], []
-    for edge, row in _rows(low, high, shape):
-        y = row + 0.5
-        one, other = begin[edge], end[edge]
-        spans = (one[:, 1] > y) != (other[:, 1] > y)
-        one, other, y = one[spans], other[spans], y[spans]
-        rows.append(row[spans])
-        places.append(one[:, 0] + (y - one[:, 1]) / (other[:, 1] - one[:, 1]) * (other[:, 0] - one[:, 0]))
-    row, x = _joined(rows).astype(np.int64), _joined(places)
+    begin, end = ring[:, 1], np.roll(ring[:, 1], -1)
+    _passed(np.minimum(begin, end), np.maximum(begin, end), shape[0])  # refused before it takes long
+    found = [*crossings([ring], 0, shape[0])]
+    row, x = _joined([rows for rows, _ in found]).astype(np.int64), _joined([places for _, places in found])
     order = np.lexsort((x, row))
     row, x = row[order], np.ceil(x[order] - 0.5)
     # A closed line crosses each row an even number of times.
@@ -151,20 +145,26 @@ def _checked(points: Floats, least: int) -> Floats:
 
 def _rows(low: Floats, high: Floats, shape: tuple[int, int]) -> Iterator[tuple[Ints, Ints]]:
     """Segments and the rows of the mask that each of them may pass, many at a time."""
-    height = shape[0]
+    first, count = _passed(low, high, shape[0])
+    chunk = np.cumsum(count) // TOGETHER
+    for part in np.split(np.arange(len(chunk)), np.flatnonzero(np.diff(chunk)) + 1):
+        yield np.repeat(part, count[part]), ranges(first[part], count[part])
+
+
+def _passed(low: Floats, high: Floats, height: int) -> tuple[Ints, Ints]:
+    """First row that each segment may pass, and how many; refuses drawings that are too long."""
     first = np.clip(np.floor(low - 0.5), 0, height).astype(np.int64)
     count = np.clip(np.ceil(high + 0.5), 0, height).astype(np.int64) - first
     count = np.maximum(count, 0)
-    total = np.cumsum(count)
-    if len(total) and total[-1] > MOST_ROUNDS * height + 4 * len(total):
+    total = int(count.sum())
+    if total > MOST_ROUNDS * height + 4 * len(count):
         raise UsageError(
             "the drawing is too long",
-            got=f"{total[-1] // max(height, 1)} times the height of the section",
+            got=f"{total // max(height, 1)} times the height of the section",
             expected=f"at most {MOST_ROUNDS}",
             hint="draw it in several steps",
         )
-    for part in np.split(np.arange(len(total)), np.flatnonzero(np.diff(total // TOGETHER)) + 1):
-        yield np.repeat(part, count[part]), ranges(first[part], count[part])
+    return first, count
 
 
 def _stretches(shape: tuple[int, int], rows: list[Ints], lefts: list[Floats], rights: list[Floats]) -> PixelSet:

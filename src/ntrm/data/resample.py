@@ -7,35 +7,26 @@ exactly the input's times ``f``. An axis of ``n`` pixels becomes ``n / f`` pixel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import read_object, remove_partials, rows_text, sha256_of, whole_file, write_json
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
-from ntrm.core.links import ranges
 from ntrm.core.mpp import PLAUSIBLE_MPP, Resolution, level_factor
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
+from ntrm.data.area_mean import Boxes, Factor, Pixels, area_boxes, bands, box_means, exact, weighted_sums
 from ntrm.data.csv_tables import read_columns
 from ntrm.data.dataset import Case, Dataset, check_outside
 from ntrm.data.image_files import image_size, read_image, read_mask, write_image, write_indexed_mask, write_rgb_mask
 from ntrm.data.layouts import CASES, CLASSES, MEASUREMENTS, open_dataset
 from ntrm.data.stats import pixel_counts
-
-Factor = Fraction | float
-Integers = NDArray[np.int64]
-Weights = Any
-"""A sparse (output length, input length) matrix."""
-
-_BAND_PIXELS = 2_000_000
-"""Input pixels that are worked on at once, in double precision."""
 
 
 def shrunk_length(length: int, factor: Factor) -> int:
@@ -44,25 +35,20 @@ def shrunk_length(length: int, factor: Factor) -> int:
     >>> shrunk_length(25, 10), shrunk_length(24, 10), shrunk_length(3, 10), shrunk_length(5, 2.5)
     (3, 2, 1, 2)
     """
-    step = _exact(factor)
+    step = exact(factor)
     return max(1, (2 * length * step.denominator + step.numerator) // (2 * step.numerator))
 
 
-def area_average(image: NDArray[np.uint8], factor_y: Factor, factor_x: Factor) -> NDArray[np.uint8]:
-    """Shrink (H, W) or (H, W, C) pixels by averaging over areas; rounded half up.
+def area_average(image: Pixels, factor_y: Factor, factor_x: Factor) -> Pixels:
+    """Shrink (H, W) or (H, W, C) pixels by averaging over areas, rounded half up; by 1 and 1, it is the image itself.
 
     >>> area_average(np.array([[0, 10, 20, 30, 40]], dtype=np.uint8), 1, 2.5).tolist()
     [[8, 32]]
     """
-    planes = image.reshape(*image.shape[:2], -1)
-    rows, columns = area_weights(image.shape[0], factor_y), area_weights(image.shape[1], factor_x)
-    # Area of every output pixel, smaller where it is cut off at the border: (h, w, 1).
-    area = np.outer(rows.sum(axis=1), columns.sum(axis=1))[..., None]
-    out = np.empty((*area.shape[:2], planes.shape[2]), dtype=np.uint8)
-    for inside, outside, weights in _bands(rows, image.shape[1]):
-        sums = _weighted_sums(planes[inside], weights, columns)
-        out[outside] = np.floor((sums + area[outside] / 2) / area[outside])
-    return out.reshape(*area.shape[:2], *image.shape[2:])
+    down, across = _boxes(image.shape[0], factor_y), _boxes(image.shape[1], factor_x)
+    planes = image.reshape(*image.shape[:2], -1)[: down.length, : across.length]
+    means = box_means(planes, down, across)
+    return means.reshape(*means.shape[:2], *image.shape[2:])
 
 
 def majority_vote(mask: Mask, factor_y: Factor, factor_x: Factor, classes: int) -> Mask:
@@ -73,71 +59,24 @@ def majority_vote(mask: Mask, factor_y: Factor, factor_x: Factor, classes: int) 
     >>> majority_vote(np.array([[0, 1, 1, 2, 255, 255, 3, 1]], dtype=np.uint8), 1, 2, classes=4).tolist()
     [[0, 1, 255, 1]]
     """
-    rows, columns = area_weights(mask.shape[0], factor_y), area_weights(mask.shape[1], factor_x)
-    out = np.empty((rows.shape[0], columns.shape[0]), dtype=np.uint8)
-    for inside, outside, weights in _bands(rows, mask.shape[1]):
-        band, winner = mask[inside], out[outside]
+    down, across = _boxes(mask.shape[0], factor_y), _boxes(mask.shape[1], factor_x)
+    out = np.empty((down.weights.shape[0], across.weights.shape[0]), dtype=np.uint8)
+    for inside, outside, weights in bands(down, across.length):
+        band, winner = mask[inside, : across.length], out[outside]
         most = np.zeros(winner.shape)
         present = np.flatnonzero(pixel_counts(band, classes))
         for label in np.where(present == classes, IGNORE, present).tolist():
-            votes = _weighted_sums((band == label)[..., None], weights, columns)[..., 0]
+            votes = weighted_sums((band == label)[..., None], weights, across)[..., 0].T
             winner[votes > most] = label
             np.maximum(most, votes, out=most)
     return out
 
 
-def area_weights(length: int, factor: Factor) -> Weights:
-    """Length of each input pixel (column) inside each output pixel (row), in units that make it a whole number.
-
-    >>> area_weights(5, 2.5).toarray().tolist()
-    [[2.0, 2.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 2.0, 2.0]]
-    """
-    step = _exact(factor)
-    if step < 1:
-        raise RefusedError("pixels can only be shrunk", got=f"factor {float(step):g}", expected="1 or more")
-    # In units of 1/q input pixels, f = p/q: output pixel i covers [i·p, (i+1)·p), input pixel j [j·q, (j+1)·q).
-    p, q = step.numerator, step.denominator
-    start = np.arange(shrunk_length(length, step), dtype=np.int64) * p
-    return interval_weights(start, np.minimum(start + p, length * q), q, range(length))
-
-
-def interval_weights(start: Integers, stop: Integers, unit: int, pixels: range) -> Weights:
-    """Length of each of ``pixels`` (column) inside each interval (row); pixel j is ``[j·unit, (j+1)·unit)``."""
-    # Where the command needs no such weights it need not import what takes a fifth of a second.
-    from scipy.sparse import csr_array
-
-    first = start // unit
-    count = (stop - 1) // unit - first + 1
-    offsets = np.concatenate([[0], np.cumsum(count)])
-    row, pixel = np.repeat(np.arange(len(start)), count), ranges(first, count)
-    weight = np.minimum(stop[row], (pixel + 1) * unit) - np.maximum(start[row], pixel * unit)
-    shape = (len(start), len(pixels))
-    return csr_array((weight.astype(np.float64), pixel - pixels.start, offsets), shape=shape)
-
-
-def _exact(factor: Factor) -> Fraction:
-    """The factor as a fraction; level ratios such as 10/3 are exact, floats to about one in a million."""
-    return Fraction(factor).limit_denominator(1_000_000)
-
-
-def _bands(rows: Weights, width: int) -> Iterator[tuple[slice, slice, Weights]]:
-    """Input rows, the output rows they make up, and the weights between them; bounds the memory."""
-    height, length = rows.shape
-    step = max(1, _BAND_PIXELS * height // (length * width))
-    for start in range(0, height, step):
-        stop = min(start + step, height)
-        used = rows.indices[rows.indptr[start] : rows.indptr[stop]]
-        inside = slice(int(used[0]), int(used[-1]) + 1)
-        yield inside, slice(start, stop), rows[start:stop, inside]
-
-
-def _weighted_sums(planes: NDArray[Any], rows: Weights, columns: Weights) -> NDArray[np.float64]:
-    """Sums over the area of every output pixel: (H, W, C) → (h, w, C)."""
-    height, width, channels = planes.shape
-    flat = rows @ planes.reshape(height, width * channels).astype(np.float64)  # (h, W·C)
-    upright = flat.reshape(-1, width, channels).transpose(1, 0, 2).reshape(width, -1)  # (W, h·C)
-    sums: NDArray[np.float64] = (columns @ upright).reshape(columns.shape[0], -1, channels).transpose(1, 0, 2)
-    return sums
+def _boxes(length: int, factor: Factor) -> Boxes:
+    """What each pixel covers that is left of an axis."""
+    if exact(factor) < 1:
+        raise RefusedError("pixels can only be shrunk", got=f"factor {float(factor):g}", expected="1 or more")
+    return area_boxes(range(shrunk_length(length, factor)), factor, length)
 
 
 SIDECARS = (CLASSES, CASES, MEASUREMENTS, "truth.json")

@@ -21,6 +21,7 @@ from ntrm.core.errors import DataError
 from ntrm.core.io import writing
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.threads import most_threads, thread_map
+from ntrm.data.area_mean import block_means
 
 SMALLEST = 256
 """Levels are added until one fits into a square of this side."""
@@ -193,14 +194,9 @@ def _voted(upper: NDArray[np.uint16], lower: NDArray[np.uint16]) -> Labels:
 
 
 def halve_mean(values: Labels) -> Labels:
-    """Every 2 × 2 pixels as their rounded mean, over the last two axes; an odd last row or column counts twice.
+    """Every 2 × 2 pixels as their mean, rounded half up; an odd last row or column counts twice.
 
     >>> halve_mean(np.array([[1, 2, 5], [2, 1, 5]], dtype=np.uint8)).tolist()
     [[2, 5]]
     """
-    height, width = values.shape[-2:]
-    even = np.pad(values, [*[(0, 0)] * (values.ndim - 2), (0, height % 2), (0, width % 2)], mode="edge")
-    total = np.add(even[..., ::2, ::2], even[..., ::2, 1::2], dtype=np.uint16)
-    total += even[..., 1::2, ::2]
-    total += even[..., 1::2, 1::2]
-    return np.asarray((total + 2) // 4).astype(np.uint8)
+    return block_means(values[..., None], 2, 2)[..., 0]

@@ -10,8 +10,9 @@ import numpy as np
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Runs
 from ntrm.annotations.qupath import Annotation, count_clipped, read_annotations
-from ntrm.annotations.rasterise import AnnotationGrid, Painted, fill, paint
+from ntrm.annotations.rasterise import AnnotationGrid, Painted, paint
 from ntrm.core.errors import DataError, choices_error
+from ntrm.core.polygons import fill
 from ntrm.correction.corrections import Corrections
 from ntrm.pipeline.corrected_outputs import exported_regions
 from ntrm.pipeline.correcting import SlideMask

@@ -11,18 +11,16 @@ cut, and overlapping windows are read once.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ntrm.core.errors import RefusedError, check_number
 from ntrm.core.labels import WHITE
 from ntrm.core.mpp import PLAUSIBLE_MPP, Resolution
 from ntrm.core.threads import most_threads, thread_map
-from ntrm.data.resample import interval_weights, shrunk_length
+from ntrm.data.area_mean import Boxes, box_means
+from ntrm.data.resample import shrunk_length
 from ntrm.results.documents import Grid
 from ntrm.wsi.readers.reader import COARSEST_MPP, MAX_SIDE, ArrayCache, Pixels, SlideInfo, SlideReader
 
@@ -45,38 +43,6 @@ SUBPIXELS = 64
 
 KEPT_BOXES = 256
 """Boxes that are kept, since all blocks of a row or column of blocks have the same: some 20 kB each."""
-_BAND_VALUES = 4_000_000
-"""Values that are turned into floats at a time."""
-_CACHED_VALUES = 1 << 18
-"""Sums of whole numbers at a time, about."""
-
-
-@dataclass(frozen=True, eq=False)
-class Boxes:
-    """Which input pixels an output pixel averages, along one axis."""
-
-    start: int
-    """First input pixel that is needed."""
-    weights: Any
-    """Sparse (outputs, inputs from ``start`` on): subpixels of each input pixel inside each box."""
-
-    @property
-    def length(self) -> int:
-        """Number of input pixels that are needed."""
-        return int(self.weights.shape[1])
-
-    @cached_property
-    def block(self) -> int:
-        """Input pixels of every box if the boxes are adjacent blocks, the last perhaps incomplete; otherwise 0."""
-        weights = self.weights
-        count = int(weights.indptr[1])
-        adjacent = (
-            weights.nnz == len(weights.data) == self.length
-            and (weights.data == SUBPIXELS).all()
-            and (weights.indptr[:-1] == np.arange(weights.shape[0]) * count).all()
-            and weights.shape[0] == -(-self.length // count)
-        )
-        return count if adjacent else 0
 
 
 @lru_cache(KEPT_BOXES)
@@ -97,71 +63,7 @@ def box_weights(first: int, stop: int, step: float, origin: float, extent: float
     high = max(high, low + 1)
     begin = np.clip(np.rint((centre - half) * SUBPIXELS).astype(np.int64), low, high - 1)
     end = np.clip(np.rint((centre + half) * SUBPIXELS).astype(np.int64), begin + 1, high)
-    start = int(begin.min()) // SUBPIXELS
-    weights = interval_weights(begin, end, SUBPIXELS, range(start, -(-int(end.max()) // SUBPIXELS)))
-    return Boxes(start, weights.astype(np.float32))
-
-
-def resample(pixels: Pixels, down: Boxes, across: Boxes) -> Pixels:
-    """(H, W, C) → (h, w, C): means over the boxes, rounded half up."""
-    height, width, channels = pixels.shape
-    block_y, block_x = down.block, across.block
-    if block_y == block_x == 1:
-        return np.ascontiguousarray(pixels)
-    if block_y and block_x:
-        return _block_means(pixels, block_y, block_x)
-    rows = max(1, _BAND_VALUES * down.weights.shape[0] // (height * width * channels))
-    areas = across.weights.sum(axis=1).astype(np.float64)  # (w,)
-    columns = across.weights.astype(np.float64)
-    out = np.empty((down.weights.shape[0], len(areas), channels), dtype=np.uint8)
-    for first in range(0, len(out), rows):
-        weights = down.weights[first : first + rows]
-        used = slice(int(weights.indices.min()), int(weights.indices.max()) + 1)
-        # Sums of a column stay below 2²⁴, where floats of 32 bits are exact, for boxes of up to 1,000 pixels.
-        flat = weights[:, used] @ pixels[used].reshape(-1, width * channels).astype(np.float32)  # (r, W·C)
-        upright = flat.reshape(-1, width, channels).transpose(1, 0, 2).reshape(width, -1)  # (W, r·C)
-        sums: NDArray[np.float64] = (columns @ upright.astype(np.float64)).reshape(len(areas), -1, channels)
-        area = areas[:, None] * weights.sum(axis=1).astype(np.float64)  # (w, r)
-        out[first : first + rows] = np.floor(sums / area[..., None] + 0.5).transpose(1, 0, 2)
-    return out
-
-
-def _block_means(pixels: Pixels, down: int, across: int) -> Pixels:
-    """Means over blocks of ``down`` × ``across`` pixels, rounded half up; the last ones may be incomplete."""
-    height, width, channels = pixels.shape
-    out = np.empty((-(-height // down), -(-width // across), channels), dtype=np.uint8)
-    wide, rest = width // across, width % across
-    # In bands that stay in a processor's cache.
-    rows = max(1, _CACHED_VALUES // (width * channels))
-    for top in range(0, len(out), rows):
-        means, band = out[top : top + rows], pixels[top * down : (top + rows) * down]
-        complete = len(band) // down
-        for first, last, tall in ((0, complete, down), (complete, len(means), len(band) % down)):
-            own = band[first * down : first * down + (last - first) * tall]
-            _fill_means(means[first:last, :wide], own[:, : wide * across], tall, across)
-            _fill_means(means[first:last, wide:], own[:, wide * across :], tall, rest)
-    return out
-
-
-def _fill_means(out: Pixels, pixels: Pixels, down: int, across: int) -> None:
-    """Means over complete blocks."""
-    if not out.size:
-        return
-    # The numerator below, a sum and half a size, has to fit.
-    kind: type[np.unsignedinteger] = np.uint16 if 256 * down * across <= 2**16 else np.uint32
-    rows: NDArray[Any] = pixels[::down].astype(kind)
-    for row in range(1, down):
-        rows += pixels[row::down]
-    # From every pixel on, not only from those where a block begins: so they lie side by side in memory.
-    channels, flat = pixels.shape[2], rows.reshape(len(rows), -1)
-    starts = flat.shape[1] - (across - 1) * channels
-    sums = flat[:, :starts].copy()
-    for column in range(1, across):
-        sums += flat[:, column * channels : column * channels + starts]
-    for channel in range(channels):
-        means = sums[:, channel :: across * channels] + kind(down * across // 2)
-        means //= kind(down * across)
-        out[..., channel] = means
+    return Boxes.between(begin, end, SUBPIXELS)
 
 
 def read_area(reader: SlideReader, level: int, factors: tuple[float, float], rows: range, columns: range) -> Pixels:
@@ -172,7 +74,7 @@ def read_area(reader: SlideReader, level: int, factors: tuple[float, float], row
     down = box_weights(rows.start, rows.stop, factors[1] / sy, top / sy, tall / sy, this.height)
     across = box_weights(columns.start, columns.stop, factors[0] / sx, left / sx, wide / sx, this.width)
     x, y = round(across.start * this.downsample), round(down.start * this.downsample)
-    return resample(reader.read(x, y, across.length, down.length, level), down, across)
+    return box_means(reader.read(x, y, across.length, down.length, level), down, across)
 
 
 class SlideGrid:

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from ntrm.core.errors import DataError
+from ntrm.data.area_mean import box_means
 from ntrm.service.core.problems import busy
 from ntrm.service.tiles.caches import OpenPool
 from ntrm.service.tiles.geometry import DeepZoom
-from ntrm.wsi.grid import best_level, box_weights, read_area, resample
+from ntrm.wsi.grid import best_level, box_weights, read_area
 from ntrm.wsi.isolated import Limits, ReadingProcess
 from ntrm.wsi.readers.reader import ArrayCache, Pixels, SlideInfo, check_request
 
@@ -61,7 +62,7 @@ class SlideTiles:
         down, across = (
             box_weights(0, length, 2.0, 0, total, total) for length, total in ((box.height, height), (box.width, width))
         )
-        return resample(finer, down, across)
+        return box_means(finer, down, across)
 
     def overview(self, side: int, seconds: float) -> Pixels:
         """The whole scanned area, with at most ``side`` pixels on its longer side and more than half as many."""

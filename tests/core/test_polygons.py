@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial import Delaunay
+from tests.helpers import star
+
+from ntrm.core import polygons
+from ntrm.core.polygons import fill
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def centres(width, height):
+    y, x = np.mgrid[:height, :width] + 0.5
+    return x, y
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds)
+def test_random_polygons_with_holes_match_shapely(seed):
+    rng = np.random.default_rng(seed)
+    width, height = rng.integers(1, 90, 2)
+    outer = star(rng, rng.uniform(-10, 100, 2), rng.uniform(1, 80), rng.integers(3, 40))
+    solid = shapely.Polygon(outer).buffer(0)
+    inner = solid.buffer(-3)
+    area = solid.difference(shapely.Polygon(star(rng, outer.mean(axis=0), 20, 9)).buffer(0).intersection(inner))
+    rings = [np.array(r.coords) for p in shapely.get_parts(area) for r in (p.exterior, *p.interiors)]
+    x, y = centres(width, height)
+    assert np.array_equal(fill(rings, width, height), shapely.contains_xy(area, x, y))
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=seeds, whole=st.booleans())
+def test_areas_that_share_edges_neither_overlap_nor_leave_gaps(seed, whole):
+    rng = np.random.default_rng(seed)
+    corners = np.array([[0, 0], [40, 0], [40, 30], [0, 30]], dtype=float)
+    inner = rng.uniform(0, 30, (30, 2))
+    # Whole and half numbers put centres exactly on edges and corners.
+    points = np.concatenate([corners, np.round(2 * inner) / 2 if whole else inner])
+    points = np.unique(points, axis=0)
+    times = sum(fill([points[t]], 40, 30).astype(int) for t in Delaunay(points).simplices)
+    assert (times == 1).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds, left=st.integers(0, 30), top=st.integers(0, 30))
+def test_a_window_is_a_part_of_the_whole(seed, left, top):
+    rng = np.random.default_rng(seed)
+    ring = rng.uniform(-10, 60, (12, 2))
+    whole = fill([ring], 50, 50)
+    assert np.array_equal(fill([ring], 20, 15, left, top), whole[top : top + 15, left : left + 20])
+
+
+def test_pieces_of_bounded_size_give_the_same(monkeypatch):
+    ring = np.random.default_rng(0).uniform(0, 60, (40, 2))
+    whole = fill([ring], 60, 60)
+    monkeypatch.setattr(polygons, "CROSSINGS", 7)
+    assert np.array_equal(fill([ring], 60, 60), whole)
+    assert 0 < whole.mean() < 1
+
+
+@pytest.mark.parametrize("rings", [[], [np.zeros((1, 2))], [np.array([[0, 3], [9, 3], [4, 3.0]])]])
+def test_nothing_inside(rings):
+    assert not fill(rings, 5, 5).any()
+
+
+def test_ten_thousand_corners_on_sixteen_million_pixels(random):
+    ring = star(random, (2000, 2000), 1900, 10_000)
+    assert fill([ring], 4000, 4000).sum() == pytest.approx(shapely.Polygon(ring).area, rel=1e-3)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ntrm.annotations import qupath
-from ntrm.core.errors import PATIENT, DataError, UsageError, choices_error, some
+from ntrm.core.errors import DataError, UsageError, choices_error, some
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.data.csv_tables import number, patient_faults, read_columns, read_table
+from ntrm.data.csv_tables import nearly, number, patient_faults, read_columns, read_table
 from ntrm.data.dataset import SPLITS
 from ntrm.wsi.slide_names import SUFFIXES
 
@@ -171,10 +171,9 @@ def read_slide_facts(path: Path) -> dict[str, SlideFacts]:
 
 
 def _check_columns(path: Path, columns: Sequence[str]) -> None:
-    """A column that is almost one of ours must not be passed over: without its patients, slides leak between splits."""
-    meant = {**dict.fromkeys((*PATIENT, "group"), "patient"), "split": "split", "mpp": "mpp"}
-    almost = {column: meant[column.lower()] for column in columns if column.lower() in meant and column not in FACTS}
-    wrong = next((column for column, known in almost.items() if known not in columns), None)
+    """Refuse a table that tells nothing, or has a column that is almost one of ours."""
+    almost = nearly(columns, FACTS)
+    wrong = next(iter(almost), None)
     if wrong is not None or not set(FACTS).intersection(columns):
         raise DataError(
             f"{path.name} has the wrong columns",

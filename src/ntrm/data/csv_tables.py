@@ -6,10 +6,10 @@ import csv
 import math
 import re
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from ntrm.core.errors import DataError, NtrmError, columns_hint
+from ntrm.core.errors import PATIENT, DataError, NtrmError, columns_hint
 from ntrm.core.io import by_column, read_rows
 from ntrm.core.mpp import Resolution
 from ntrm.data.dataset import SPLITS, Case
@@ -55,6 +55,20 @@ def read_columns(
     if wide is not None:
         raise DataError(f"{path.name} has a row with too many cells", got=f"row {wide}", hint="quote cells with commas")
     return columns, [by_column(columns, row) for row in rows]
+
+
+def nearly(columns: Iterable[str], known: Collection[str]) -> dict[str, str]:
+    """Columns that are almost a known one that is missing, and which; ``group`` is almost ``patient``.
+
+    They must not be passed over: without its patients, a table lets slides leak between splits.
+
+    >>> nearly(["slide", "patient_id", "Split"], ["patient", "split"])
+    {'patient_id': 'patient', 'Split': 'split'}
+    """
+    columns = tuple(columns)
+    meant = {**dict.fromkeys((*PATIENT, "group"), "patient"), **{column: column for column in known}}
+    almost = {column: meant[column.lower()] for column in columns if column.lower() in meant and column not in known}
+    return {column: name for column, name in almost.items() if name in known and name not in columns}
 
 
 def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, Case], list[Fault]]:

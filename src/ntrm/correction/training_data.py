@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error
-from ntrm.core.io import holding, read_object, rows_text, whole_file, write_json, write_text
+from ntrm.core.io import holding, read_object, rows_text, sha256_of, whole_file, write_json, write_text
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
@@ -178,7 +178,9 @@ def write_training_data(
             schema.write_csv(partial)
         rows: list[list[str]] = []
         for slide, entry in zip(progress.track(slides, len(slides), "slides"), record["slides"], strict=True):
-            names, entry["pixels"] = _write_slide(slide, files[slide.folder], out, trust, schema)
+            file = files[slide.folder]
+            names, entry["pixels"] = _write_slide(slide, file, out, trust, schema)
+            entry["image"] = sha256_of(file)
             rows += [[name, slide.group, slide.split, f"{slide.resolution.mean:.6g}"] for name in names]
         write_text(out / "cases.csv", rows_text([["name", "group", "split", "mpp"], *rows]))
         write_json(out / RECORD, record)
@@ -187,7 +189,8 @@ def write_training_data(
 
 def _check_same(out: Path, before: dict[str, Any], record: dict[str, Any]) -> None:
     """Refuse other corrections than those that were written before."""
-    known = [{key: value for key, value in slide.items() if key != "pixels"} for slide in before.get("slides", [])]
+    own = set(record["slides"][0])  # not what was found while it was written
+    known = [{key: value for key, value in slide.items() if key in own} for slide in before.get("slides", [])]
     if (before.get("trust"), known) == (record["trust"], record["slides"]):
         return
     raise RefusedError(

@@ -196,7 +196,12 @@ class DatasetSplits:
 
 def image_hash(case: Case) -> str:
     """Short hash by which a model remembers a section that it was trained on, whatever its name and place."""
-    return "" if case.image is None else sha256_of(case.image)[:8]
+    return "" if case.image is None else short_hash(sha256_of(case.image))
+
+
+def short_hash(sha256: str) -> str:
+    """What a model remembers of the hash of an image: enough to tell, and little to store."""
+    return sha256[:8]
 
 
 def open_splits(

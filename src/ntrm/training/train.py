@@ -24,7 +24,7 @@ from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import counted
 from ntrm.correction.log import ALL
 from ntrm.data.dataset import check_outside
-from ntrm.data.split import DatasetSplits, image_hash
+from ntrm.data.split import DatasetSplits
 from ntrm.data.tensors import TileDataset
 from ntrm.familiarity.build import build_reference
 from ntrm.inference.predictor import Predictor
@@ -304,9 +304,8 @@ def _make_network(
     network.describe(mpp=run.mpp, window=recipe.window, data=run.data, name=run.name)
     network.describe(version=__version__, temperature=1.0)
     if launch.leads:
-        seen = {image_hash(case) for case in given.training or ()}
         # A part of them is enough to tell, and keeps config.json short.
-        network.describe(trained_on=tuple(sorted({*network.config.trained_on, *seen})[:10_000]))
+        network.describe(trained_on=tuple(sorted({*network.config.trained_on, *given.hashes()})[:10_000]))
     if begun:
         return network, None
     init_report = report.as_dict()

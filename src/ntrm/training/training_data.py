@@ -13,7 +13,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.log import ALL
 from ntrm.data.dataset import Dataset
-from ntrm.data.split import DatasetSplits, few_sections, open_splits
+from ntrm.data.split import DatasetSplits, few_sections, image_hash, open_splits, short_hash
 from ntrm.data.split_file import Split, SplitRow
 from ntrm.data.tensors import TileDataset
 from ntrm.training.recipe import Recipe
@@ -64,6 +64,13 @@ class TrainingData:
         if known is None:
             return corrected
         return known.joined(corrected, times=min(max(1, round(len(known) / len(corrected))), MOST_TIMES))
+
+    def hashes(self) -> set[str]:
+        """Short hashes of the images to learn from; a corrected slide's own file counts, too, not only its cut."""
+        cases = (*(self.training or ()), *(self.corrected or ()))
+        slides = [] if self.record is None else self.record["slides"]
+        own = {short_hash(slide["image"]) for slide in slides if slide["split"] == "train"}
+        return own.union(map(image_hash, cases))
 
     def corrected_pixels(self) -> str:
         """What counts in the corrected slides, and what a network may forget, as a sentence."""

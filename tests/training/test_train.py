@@ -110,6 +110,17 @@ def test_a_model_remembers_what_it_and_its_start_were_trained_on(train, data, fi
     assert len(load(train("one", sections=1, changes={"steps": 2}).model).config.trained_on) == 1
 
 
+def test_validation_on_sections_that_the_start_was_trained_on_is_told(train, finished, tmp_path):
+    other, said = tmp_path / "splits.csv", []
+    other.write_text("name,split\na,val\nb,train\nc,train\nd,test\n")
+    train(init=finished.model, splits=other, changes={"steps": 2}, say=said.append)
+    (told,) = [line for line in said if line.startswith("the model was trained on")]
+    assert told.startswith("the model was trained on 1 of 1 section (a) of the validation part: scores are too good")
+    said.clear()
+    train("same", init=finished.model, changes={"steps": 2}, say=said.append)
+    assert not any("trained on" in line for line in said)
+
+
 # --- the reference of the training sections ---
 
 

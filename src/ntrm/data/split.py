@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError, some
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import TOLERANCE, Resolution
+from ntrm.core.wording import counted
 from ntrm.data.dataset import SPLITS, Case, Dataset, check_outside
 from ntrm.data.layouts import open_dataset, survey_dataset
 from ntrm.data.split_file import Split, SplitRow, contradiction, read_split, split_by_patient
@@ -197,6 +198,13 @@ class DatasetSplits:
 def image_hash(case: Case) -> str:
     """Short hash by which a model remembers a section that it was trained on, whatever its name and place."""
     return "" if case.image is None else short_hash(sha256_of(case.image))
+
+
+def trained_on(hashes: Collection[str], sections: Dataset) -> str:
+    """Which of the sections a model that remembers ``hashes`` was trained on, as under other splits; "" if none."""
+    known = set(hashes)
+    seen = [case.name for case in sections if known and image_hash(case) in known]
+    return f"the model was trained on {len(seen)} of {counted(len(sections), 'section')} ({some(seen)})" if seen else ""
 
 
 def short_hash(sha256: str) -> str:

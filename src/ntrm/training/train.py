@@ -40,7 +40,7 @@ from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
 from ntrm.training.recipe import FINETUNE, Recipe, check_start, load_recipe
 from ntrm.training.run import MODEL, Run, RunResult, claimed, read_result
-from ntrm.training.training_data import TrainingData, corrected_results, open_training_data
+from ntrm.training.training_data import TrainingData, corrected_results, open_training_data, selection
 from ntrm.training.transfer import build_network
 from ntrm.version import __version__
 
@@ -134,7 +134,7 @@ def train(
             mpp=None if start is None else start.mpp,
             progress=progress,
         )
-        recipe, data_splits = _selection(recipe, given, say), given.splits
+        recipe, data_splits = selection(recipe, given, start, say), given.splits
         run = Run(
             out=Path(out),
             arch=arch,
@@ -338,28 +338,6 @@ def _check_device(recipe: Recipe, launch: Launch) -> None:
     training_precision(recipe, launch.device)
     if launch.device.type == "cpu":  # GPUs take the statistics of all processes together
         recipe.check_batch_norm(launch.world)
-
-
-def _selection(recipe: Recipe, given: TrainingData, say: Say) -> Recipe:
-    """The recipe; without data to choose weights by, it keeps the last ones."""
-    if given.corrected is not None:
-        say(given.corrected_pixels())
-        if (trust := (given.record or {}).get("trust")) != ALL:
-            say(
-                f"--trust {trust} learns from corrected places alone, which made models worse than before when it "
-                "was measured; --trust all learns from whole corrected masks"
-            )
-    if given.chooses:
-        return recipe
-    if given.validation is None and (recipe.schedule == "plateau" or recipe.early_stopping is not None):
-        raise UsageError(
-            "there is nothing to validate on",
-            got=f"recipe {recipe.name}, which goes by the validation loss",
-            expected="recipe finetune, or another of a fixed length",
-            hint="put some corrected slides into the split val, by a column split in the table of `ntrm segment`",
-        )
-    say("no corrected slide is for validation: no weights are chosen, those of the last step are kept")
-    return replace(recipe, keep="last")
 
 
 def _known_sections(given: TrainingData, say: Say) -> DatasetSplits | None:

@@ -234,9 +234,19 @@ def test_validation_without_a_known_pixel_is_refused(train, ignoring):
         train(data=ignoring("c"), changes={"steps": 2})
 
 
-def test_training_on_ignored_pixels_only_stays_finite(train, ignoring):
-    rows = read_log(train(data=ignoring("ab"), changes={"steps": 2}).folder / "log.csv")
-    assert rows[0]["train_loss"] == 0
+def test_windows_in_which_nothing_is_annotated_are_left_out_and_told(train, ignoring):
+    said = []
+    result = train(data=ignoring("a"), changes={"steps": 2}, say=said.append)
+    assert result.provenance["unknown_windows"] == 6
+    assert any(
+        line.startswith("6 training windows (6 more in which nothing is annotated are left out), 6 validation windows;")
+        for line in said
+    )
+
+
+def test_training_on_ignored_pixels_only_is_refused(train, ignoring):
+    with pytest.raises(DataError, match=r"(?s)no tiles.*2 cases, in which nothing is annotated"):
+        train(data=ignoring("ab"), changes={"steps": 2})
 
 
 def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(train, finished, tmp_path, monkeypatch):

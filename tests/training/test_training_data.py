@@ -165,6 +165,26 @@ def test_windows_in_which_nothing_is_known_are_left_out(slides, tmp_path):
     assert [source.window for source in windows.sources] == [every.sources[index].window for index in known]
 
 
+def test_all_windows_of_fully_annotated_sections_are_trained_on(known, tmp_path):
+    given = open_training_data(known, tmp_path)
+    windows, every = given.windows(small_recipe()), TileDataset(given.training, size=64, overlap=16)
+    assert [(source.case, source.window) for source in windows.sources] == [
+        (source.case, source.window) for source in every.sources
+    ]
+    assert windows.unknown == 0
+
+
+def test_a_few_areas_on_a_large_section_are_all_that_is_trained_on(random, tmp_path):
+    seen = draw_mask(random, 320, 320)
+    truth = np.full_like(seen, IGNORE)
+    truth[10:20, 300:310] = truth[300:310, 10:20] = 1
+    sections = {"x": ("train", "X", seen, truth), "y": ("val", "Y", seen, truth)}
+    given = open_training_data(write_dataset(tmp_path / "drawn", sections), tmp_path)
+    windows = given.windows(small_recipe(window=64, overlap=0))
+    assert [(source.window.top, source.window.left) for source in windows.sources] == [(0, 256), (256, 0)]
+    assert windows.unknown == 25 - 2
+
+
 def test_beside_a_dataset_corrected_windows_are_about_half(slides, known, tmp_path):
     given = open_training_data(known, tmp_path, corrections=CorrectedResults(slides.results, slides.slides))
     windows = given.windows(small_recipe(window=32, overlap=0))

@@ -204,7 +204,7 @@ class _Session:
         state = None
         if launch.leads:
             # Not sooner: a training that is stopped while it reads a large dataset leaves no empty run behind.
-            run.begin(init_report)
+            run.begin(init_report, windows.tiles.unknown)
             state = CheckpointFolder(run.out / CHECKPOINTS).latest(self.say)
         with connected(launch, self.say), Interruption() as interruption, warnings.catch_warnings():
             # Gradients of grouped convolutions have another memory layout than their weights: a copy, no fault.
@@ -252,8 +252,11 @@ class _Session:
             self.say(f"fill {recipe.fill:g} does nothing: none of the classes is background")
         fill = recipe.fill if has_glass else 0.0
         plan = StepPlan(len(training), recipe.batch, self.run.seed, launch.rank, launch.world, fill)
+        unknown = training.tiles.unknown
+        left_out = f" ({unknown:,} more in which nothing is annotated are left out)" if unknown else ""
+        validating = 0 if validation is None else len(validation)
         self.say(
-            f"{len(training):,} training windows, {0 if validation is None else len(validation):,} validation windows; "
+            f"{len(training):,} training windows{left_out}, {validating:,} validation windows; "
             f"{counted(plan.steps_per_epoch, 'step')} of {recipe.batch} an epoch on {launch.device}"
         )
         return plan

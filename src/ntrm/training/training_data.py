@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +55,16 @@ class TrainingData:
     """Which versions of which corrections."""
 
     def windows(self, recipe: Recipe, progress: Progress = SILENT) -> TileDataset:
-        """Windows to learn from. Beside a dataset, those of corrected slides make up about half of them."""
-        size, overlap, known = recipe.window, recipe.overlap, None
+        """Windows to learn from. Beside a dataset, those of corrected slides make up about half of them.
+
+        Nothing is learned where nothing is annotated: on a slide with a few areas those would be most of the windows.
+        """
+        cut, known = partial(TileDataset, size=recipe.window, overlap=recipe.overlap, drop_unknown=True), None
         if self.training is not None:
-            empty = recipe.drop_background
-            known = TileDataset(self.training, size=size, overlap=overlap, drop_background=empty, progress=progress)
+            known = cut(self.training, drop_background=recipe.drop_background, progress=progress)
         if self.corrected is None:
             return known or self._no_windows()
-        corrected = TileDataset(self.corrected, size=size, overlap=overlap, drop_unknown=True, progress=progress)
+        corrected = cut(self.corrected, progress=progress)
         if known is None:
             return corrected
         return known.joined(corrected, times=min(max(1, round(len(known) / len(corrected))), MOST_TIMES))

@@ -6,7 +6,7 @@ from tests.annotations.small import annotate, box, drawn, import_annotations, ro
 
 from ntrm.annotations import importing
 from ntrm.annotations.pairing import SlideFacts
-from ntrm.core.errors import RefusedError
+from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import SKIN, LabelSchema
 from ntrm.data.layouts import open_dataset
 from ntrm.wsi.readers.formats import open_slide
@@ -170,6 +170,45 @@ def test_cases_without_a_slide_are_kept_and_named(folders):
     with pytest.raises(RefusedError, match=r"(?s)a patient would be in two splits.*a in train, b in test"):
         import_annotations(slides, marks, out, mpp=0.5, facts={"b": SlideFacts("P1", "test")})
     assert (out / "cases.csv").read_text() == before
+
+
+def table(out):
+    return [tuple(row.values()) for row in rows(out / "cases.csv")]
+
+
+def test_what_a_table_told_holds_until_another_one_tells_otherwise(folders):
+    slides, marks, out = folders
+    told = {"a": SlideFacts("P1", "train", 0.5), "b": SlideFacts("P1", "train", 0.5)}
+    first = import_annotations(slides, marks, out, facts=told)
+    assert first.remembered == ()
+    again = import_annotations(slides, marks, out)  # the files do not say their µm/px, either
+    assert (again.remembered, again.as_dict()["remembered"], again.reused) == (("a", "b"), ["a", "b"], ("a", "b"))
+    assert table(out) == [("a", "P1", "train", "0.5"), ("b", "P1", "train", "0.5")]
+    moved = {name: SlideFacts(split="test", told=("split",)) for name in "ab"}
+    assert import_annotations(slides, marks, out, facts=moved).remembered == ("a", "b")
+    assert table(out) == [("a", "P1", "test", "0.5"), ("b", "P1", "test", "0.5")]
+    own = {name: SlideFacts(told=("patient", "split")) for name in "ab"}
+    import_annotations(slides, marks, out, facts=own)
+    assert table(out) == [("a", "a", "", "0.5"), ("b", "b", "", "0.5")]
+
+
+def test_a_table_of_splits_alone_cannot_tear_a_patient_apart(folders):
+    slides, marks, out = folders
+    import_annotations(slides, marks, out, mpp=0.5, facts=dict.fromkeys("ab", SlideFacts("P1", "train")))
+    apart = {"a": SlideFacts(split="train", told=("split",)), "b": SlideFacts(split="test", told=("split",))}
+    with pytest.raises(RefusedError, match=r"(?s)a patient would be in two splits.*P1: a in train, b in test"):
+        import_annotations(slides, marks, out, mpp=0.5, facts=apart)
+
+
+def test_where_patients_were_told_those_of_new_slides_must_be(folders):
+    slides, marks, out = folders
+    good = (marks / "b.geojson").read_text()
+    (marks / "b.geojson").write_text("{")  # fails, so that nothing is kept of it
+    import_annotations(slides, marks, out, mpp=0.5, facts=dict.fromkeys("ab", SlideFacts("P1")))
+    (marks / "b.geojson").write_text(good)
+    with pytest.raises(DataError, match=r"(?s)patients of some slides are known.*no patient told of b"):
+        import_annotations(slides, marks, out, mpp=0.5)
+    assert table(out) == [("a", "P1", "", "0.5")]
 
 
 def test_one_import_at_a_time_works_in_a_folder(folders):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from ntrm.data.check import check_dataset
 from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.tiles import Window
+from ntrm.results.slide_state import finished
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 SHAPE = (190, 130)
@@ -86,6 +88,51 @@ def test_patient_and_split_come_from_the_table_of_slides(tmp_path):
     written(slides, tmp_path / "data")
     cases = open_dataset(tmp_path / "data").cases
     assert [(case.name, case.group, case.split) for case in cases] == [("a", "P7", "train"), ("b", "P8", "val")]
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    """Slides a and b of one patient and two study arms, in two splits, both corrected."""
+    rows = ["slide,patient,group,split", "slides/a.tif,P01,lesion,train", "slides/b.tif,P01,normal,val"]
+    slides = segmented(tmp_path_factory.mktemp("labelled"), rows=rows)
+    for name in "ab":
+        correct(slides.results, name, step(SHAPE, "SCC", (80, 90, 40, 60)))
+    return slides
+
+
+def test_the_column_group_does_not_hide_that_a_patient_is_in_two_splits(labelled):
+    with pytest.raises(RefusedError, match="patient P01 is in two splits"):
+        corrected_slides(labelled.results)
+
+
+@pytest.mark.parametrize(
+    ("covariates", "groups"),
+    [
+        ({"group": "G"}, ["G", "G"]),
+        ({"patient": "", "group": "G"}, ["a", "b"]),
+        ({"patient": "P", "patient_id": "7", "Group": "G"}, ["P", "P"]),
+        ({"stage": "T1"}, ["a", "b"]),
+    ],
+)
+def test_group_is_the_patient_only_where_no_patient_is_told(labelled, monkeypatch, covariates, groups):
+    monkeypatch.setattr(training_data, "finished", lambda folder: replace(finished(folder), covariates=covariates))
+    assert [slide.group for slide in corrected_slides(labelled.results)] == groups
+
+
+@pytest.mark.parametrize(
+    ("covariates", "meant"),
+    [
+        ({"patient_id": "P1"}, "patient"),
+        ({"Patient": "P1", "group": "lesion"}, "patient"),
+        ({"Group": "P1"}, "patient"),
+        ({"patient": "P1", "Split": "val"}, "split"),
+    ],
+)
+def test_columns_that_are_almost_patient_or_split_are_not_passed_over(labelled, monkeypatch, covariates, meant):
+    monkeypatch.setattr(training_data, "finished", lambda folder: replace(finished(folder), covariates=covariates))
+    with pytest.raises(DataError, match=f"a: a column .* is almost called {meant}") as refused:
+        corrected_slides(labelled.results)
+    assert refused.value.got in covariates
 
 
 def test_an_area_is_cut_out_with_its_surroundings_and_no_pixel_counts_twice(slides, tmp_path, monkeypatch):

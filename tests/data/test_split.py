@@ -4,7 +4,7 @@ import random
 import shutil
 from collections import Counter, defaultdict
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 
 import numpy as np
@@ -343,9 +343,16 @@ def test_one_resolution_for_all_sections(monkeypatch):
         return open_splits(Path("nowhere"))
 
     assert opened(2.0, 2.05, 1.95).resolution.mean == 2.0  # within the tolerance of a resolution
-    with pytest.raises(RefusedError, match=r"s2: 4 µm/px"):
+    assert opened(2.05, 1.99, 2.0, 2.05).resolution.mean == 2.0  # the lower one of the middle
+    assert opened(*[6.7] * 4).resolution == Resolution.square(6.7)
+    for order in permutations((1.0, 1.04, 1.03)):
+        assert opened(*order).resolution.mean == 1.03
+    for order in permutations((0.96, 1.0, 1.04)):
+        with pytest.raises(RefusedError, match=r"s\d: 0.96 µm/px; s\d: 1.04 µm/px"):
+            opened(*order)
+    with pytest.raises(RefusedError, match=r"s0: 2 µm/px; s2: 4 µm/px"):
         opened(2.0, 2.0, 4.0)
-    with pytest.raises(RefusedError, match="s1: None"):
+    with pytest.raises(RefusedError, match=r"1 of 2 sections without it \(s1\)"):
         opened(2.0, None)
     with pytest.raises(RefusedError, match="2 of 2 sections without it"):
         opened(None, None)

@@ -4,10 +4,10 @@ import pytest
 from tests.evaluation.small import ByColour, write_dataset
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.data.split import image_hash, open_splits
+from ntrm.data.split import image_hash, open_splits, trained_on
 from ntrm.evaluation.calibrate import calibrate
 from ntrm.evaluation.evaluate import evaluate
-from ntrm.evaluation.loaded_model import open_subject, trained_on
+from ntrm.evaluation.loaded_model import open_subject
 from ntrm.models.registry import ARCHITECTURES
 
 
@@ -58,4 +58,4 @@ def test_sections_that_the_network_was_trained_on_are_told(data, tmp_path, monke
     assert calibrate(tmp_path / "model", data, split="test", **options).as_dict()["notes"] == []
     (note,) = calibrate(tmp_path / "model", data, split="train", **options).as_dict()["notes"]
     assert note.startswith(f"the model was trained on 1 of 1 section ({parts['train'].cases[0].name}): it is surer")
-    assert trained_on(ByColour().config, parts["train"]) == ""
+    assert trained_on(ByColour().config.trained_on, parts["train"]) == ""

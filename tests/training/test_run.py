@@ -71,6 +71,14 @@ def test_the_same_run_is_let_in_and_sessions_are_counted(tmp_path):
         assert json.loads((run.out / "provenance.json").read_text())["sessions"] == session
 
 
+def test_a_run_that_had_unknown_windows_in_does_not_go_on_without_them(tmp_path):
+    run = begin(tmp_path / "run")
+    written = (run.out / "provenance.json").read_text()
+    with pytest.raises(RefusedError, match=r"(?s)other training windows.*243 left out.*0 left out"):
+        run.begin(None, 243)
+    assert (run.out / "provenance.json").read_text() == written
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [

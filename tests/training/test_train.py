@@ -110,6 +110,17 @@ def test_a_model_remembers_what_it_and_its_start_were_trained_on(train, data, fi
     assert len(load(train("one", sections=1, changes={"steps": 2}).model).config.trained_on) == 1
 
 
+def test_validation_on_sections_that_the_start_was_trained_on_is_told(train, finished, tmp_path):
+    other, said = tmp_path / "splits.csv", []
+    other.write_text("name,split\na,val\nb,train\nc,train\nd,test\n")
+    train(init=finished.model, splits=other, changes={"steps": 2}, say=said.append)
+    (told,) = [line for line in said if line.startswith("the model was trained on")]
+    assert told.startswith("the model was trained on 1 of 1 section (a) of the validation part: scores are too good")
+    said.clear()
+    train("same", init=finished.model, changes={"steps": 2}, say=said.append)
+    assert not any("trained on" in line for line in said)
+
+
 # --- the reference of the training sections ---
 
 
@@ -223,9 +234,19 @@ def test_validation_without_a_known_pixel_is_refused(train, ignoring):
         train(data=ignoring("c"), changes={"steps": 2})
 
 
-def test_training_on_ignored_pixels_only_stays_finite(train, ignoring):
-    rows = read_log(train(data=ignoring("ab"), changes={"steps": 2}).folder / "log.csv")
-    assert rows[0]["train_loss"] == 0
+def test_windows_in_which_nothing_is_annotated_are_left_out_and_told(train, ignoring):
+    said = []
+    result = train(data=ignoring("a"), changes={"steps": 2}, say=said.append)
+    assert result.provenance["unknown_windows"] == 6
+    assert any(
+        line.startswith("6 training windows (6 more in which nothing is annotated are left out), 6 validation windows;")
+        for line in said
+    )
+
+
+def test_training_on_ignored_pixels_only_is_refused(train, ignoring):
+    with pytest.raises(DataError, match=r"(?s)no tiles.*2 cases, in which nothing is annotated"):
+        train(data=ignoring("ab"), changes={"steps": 2})
 
 
 def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(train, finished, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -14,8 +15,11 @@ from tests.pipeline.conftest import quick_readers
 from tests.training.small_data import small_recipe, weights
 
 from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.io import sha256_of
 from ntrm.core.labels import IGNORE
+from ntrm.data.split import image_hash, open_splits, short_hash
 from ntrm.data.tensors import TileDataset
+from ntrm.evaluation.evaluate import evaluate
 from ntrm.models.registry import create
 from ntrm.training.log import read_log
 from ntrm.training.loop import InterruptedTrainingError
@@ -161,6 +165,26 @@ def test_windows_in_which_nothing_is_known_are_left_out(slides, tmp_path):
     assert [source.window for source in windows.sources] == [every.sources[index].window for index in known]
 
 
+def test_all_windows_of_fully_annotated_sections_are_trained_on(known, tmp_path):
+    given = open_training_data(known, tmp_path)
+    windows, every = given.windows(small_recipe()), TileDataset(given.training, size=64, overlap=16)
+    assert [(source.case, source.window) for source in windows.sources] == [
+        (source.case, source.window) for source in every.sources
+    ]
+    assert windows.unknown == 0
+
+
+def test_a_few_areas_on_a_large_section_are_all_that_is_trained_on(random, tmp_path):
+    seen = draw_mask(random, 320, 320)
+    truth = np.full_like(seen, IGNORE)
+    truth[10:20, 300:310] = truth[300:310, 10:20] = 1
+    sections = {"x": ("train", "X", seen, truth), "y": ("val", "Y", seen, truth)}
+    given = open_training_data(write_dataset(tmp_path / "drawn", sections), tmp_path)
+    windows = given.windows(small_recipe(window=64, overlap=0))
+    assert [(source.window.top, source.window.left) for source in windows.sources] == [(0, 256), (256, 0)]
+    assert windows.unknown == 25 - 2
+
+
 def test_beside_a_dataset_corrected_windows_are_about_half(slides, known, tmp_path):
     given = open_training_data(known, tmp_path, corrections=CorrectedResults(slides.results, slides.slides))
     windows = given.windows(small_recipe(window=32, overlap=0))
@@ -177,14 +201,38 @@ def test_beside_a_dataset_its_validation_is_reported_but_chooses_nothing(slides,
     assert (result.best["step"], result.provenance["recipe"]["keep"]) == (4, "last")
 
 
-def test_slides_that_the_table_put_into_val_choose_the_weights(init, tmp_path):
+@pytest.fixture
+def divided(tmp_path):
+    """Corrected slides a, to learn from, and b, for validation."""
     rows = ["slide,patient,split", "slides/a.tif,A,train", "slides/b.tif,B,val"]
     slides = segmented(tmp_path / "split", rows=rows)
     for name in "ab":
         correct(slides.results, name, step(SHAPE, "SCC", (80, 90, 40, 60)))
-    result = learn(slides, init, tmp_path / "run")
+    return slides
+
+
+def test_slides_that_the_table_put_into_val_choose_the_weights(divided, init, tmp_path):
+    result = learn(divided, init, tmp_path / "run")
     assert result.provenance["recipe"]["keep"] == "iou"
     assert [row["step"] for row in read_log(tmp_path / "run" / "log.csv")] == [0, 2, 4]
+
+
+def test_what_is_learned_from_is_remembered_as_it_was_before_it_was_cut_out(divided, known, tmp_path):
+    given = open_training_data(known, tmp_path, corrections=CorrectedResults(divided.results, divided.slides))
+    cut = open_splits(tmp_path / "corrections")
+    assert given.hashes() == {
+        short_hash(sha256_of(divided.slides / "a.tif")),
+        *map(image_hash, cut["train"]),
+        *map(image_hash, open_splits(known)["train"]),
+    }
+
+
+def test_an_evaluation_on_a_slide_that_was_corrected_and_learned_from_says_so(slides, init, tmp_path):
+    result = learn(slides, init, tmp_path / "run")
+    data = write_dataset(tmp_path / "data", {"own": ("test", "P", slides.painted["a"], slides.painted["a"])})
+    shutil.copy(slides.slides / "a.tif", data / "Images" / "own.tif")
+    (note,) = evaluate(result.model, data, None, device="cpu", boundaries=False).notes
+    assert note.startswith("the model was trained on 1 of 1 section (own)")
 
 
 def test_a_patient_of_the_dataset_in_another_split_is_refused(slides, random, tmp_path):

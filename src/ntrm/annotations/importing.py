@@ -55,6 +55,8 @@ class ImportReport:
     """Names of the cases that an earlier run had already written from the same inputs."""
     kept: tuple[str, ...]
     """Names of the cases of earlier runs that this one has no slide and annotations for."""
+    remembered: tuple[str, ...]
+    """Names of the cases whose patient, split or µm/px an earlier run was told, and this one was not."""
     failures: tuple[ImportFailure, ...]
     slides_without_annotations: tuple[str, ...]
     annotations_without_slide: tuple[str, ...]
@@ -73,6 +75,7 @@ class ImportReport:
             "imported": [asdict(case) for case in self.imported],
             "reused": list(self.reused),
             "kept": list(self.kept),
+            "remembered": list(self.remembered),
             "failures": [failure.as_dict() for failure in self.failures],
             "slides_without_annotations": list(self.slides_without_annotations),
             "annotations_without_slide": list(self.annotations_without_slide),
@@ -97,14 +100,16 @@ def import_annotations(
 
     Cases that are complete from the same inputs are kept, so that an interrupted import continues where it stopped; one
     slide's failure does not stop the others, and takes out the case that was made from it before. ``facts`` has
-    patient, split and µm/px by case name. ``open_slide`` is for files that need no isolation.
+    patient, split and µm/px by case name; of what it does not tell, that of an earlier run holds. ``open_slide`` is for
+    files that need no isolation.
     """
     options = ImportOptions(schema, check_names(names or {}, schema), mpp, target_mpp, margin_um)
     pairing = pair_files(slides, annotations)
     check_facts(facts or {}, pairing)
-    told = {pair.name: (facts or {}).get(pair.name.lower(), SlideFacts()) for pair in pairing.pairs}
+    stated = {pair.name: (facts or {}).get(pair.name.lower(), SlideFacts(told=())) for pair in pairing.pairs}
     imported, reused, failures = [], [], []
     with ImportedDataset.opened(out, options) as dataset:
+        told, remembered = dataset.remember(stated)
         kept = dataset.tell(told)
         for pair in progress.track(pairing.pairs, len(pairing.pairs), "importing"):
             try:
@@ -122,6 +127,7 @@ def import_annotations(
         imported=tuple(imported),
         reused=tuple(reused),
         kept=kept,
+        remembered=remembered,
         failures=tuple(failures),
         slides_without_annotations=tuple(path.name for path in pairing.slides_alone),
         annotations_without_slide=tuple(path.name for path in pairing.annotations_alone),

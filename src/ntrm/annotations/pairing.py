@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ntrm.annotations import qupath
-from ntrm.core.errors import PATIENT, DataError, UsageError, choices_error, some
+from ntrm.core.errors import DataError, UsageError, choices_error, some
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.data.csv_tables import number, patient_faults, read_columns, read_table
+from ntrm.data.csv_tables import nearly, number, patient_faults, read_columns, read_table
 from ntrm.data.dataset import SPLITS
 from ntrm.wsi.slide_names import SUFFIXES
 
@@ -36,6 +36,10 @@ class Pairing:
     annotations_alone: tuple[Path, ...]
 
 
+FACTS = ("patient", "split", "mpp")
+"""Columns of the table of slides besides ``slide``; each may be left out, but not all."""
+
+
 @dataclass(frozen=True)
 class SlideFacts:
     """Metadata of one slide from a table."""
@@ -43,6 +47,8 @@ class SlideFacts:
     patient: str = ""
     split: str = ""
     mpp: float | None = None
+    told: tuple[str, ...] = FACTS
+    """Columns that the table has; of the others, what an earlier import was told still holds."""
 
 
 def case_name(path: Path) -> str:
@@ -144,15 +150,12 @@ def read_names(path: Path) -> dict[str, str]:
     return {row["from"]: row["to"] for row in read_table(path, ("from", "to"))}
 
 
-FACTS = ("patient", "split", "mpp")
-"""Columns of the table of slides besides ``slide``; each may be left out, but not all."""
-
-
 def read_slide_facts(path: Path) -> dict[str, SlideFacts]:
     """Patient, split and µm/px by case name, from a CSV with a column slide and any of patient, split, mpp."""
     columns, rows = read_columns(path, ("slide",))
     _check_columns(path, columns)
     facts: dict[str, SlideFacts] = {}
+    told = tuple(column for column in FACTS if column in columns)
     for row in rows:
         split, mpp = row.get("split", ""), row.get("mpp", "")
         if split and split not in SPLITS:
@@ -166,7 +169,7 @@ def read_slide_facts(path: Path) -> dict[str, SlideFacts]:
                 expected="one row per slide, whatever the ending of its name",
                 hint="remove one of them",
             )
-        facts[name] = SlideFacts(row.get("patient", ""), split, value)
+        facts[name] = SlideFacts(row.get("patient", ""), split, value, told)
     torn = patient_faults(path.name, [(name, f.patient or name, f.split or None) for name, f in facts.items()])
     if torn:
         raise DataError(f"{path.name}: a patient in two splits", got=torn[0].found, expected=torn[0].expected)
@@ -174,10 +177,9 @@ def read_slide_facts(path: Path) -> dict[str, SlideFacts]:
 
 
 def _check_columns(path: Path, columns: Sequence[str]) -> None:
-    """A column that is almost one of ours must not be passed over: without its patients, slides leak between splits."""
-    meant = {**dict.fromkeys((*PATIENT, "group"), "patient"), "split": "split", "mpp": "mpp"}
-    almost = {column: meant[column.lower()] for column in columns if column.lower() in meant and column not in FACTS}
-    wrong = next((column for column, known in almost.items() if known not in columns), None)
+    """Refuse a table that tells nothing, or has a column that is almost one of ours."""
+    almost = nearly(columns, FACTS)
+    wrong = next(iter(almost), None)
     if wrong is not None or not set(FACTS).intersection(columns):
         raise DataError(
             f"{path.name} has the wrong columns",

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ntrm.annotations.pairing import Pair, SlideFacts, class_index
+from ntrm.annotations.pairing import FACTS, Pair, SlideFacts, class_index
 from ntrm.core.errors import DataError, RefusedError, UsageError, some
 from ntrm.core.io import holding, remove_partials, rows_text, sha256_of, whole_file, write_json, write_text
 from ntrm.core.labels import LabelSchema
@@ -126,6 +126,28 @@ class ImportedDataset:
         """The mask of a case."""
         return self.out / "Masks" / f"{name}.png"
 
+    def remember(self, facts: Mapping[str, SlideFacts]) -> tuple[dict[str, SlideFacts], tuple[str, ...]]:
+        """The facts, with those of earlier imports where these tell nothing; and the names of cases that have such."""
+        known = {
+            name: SlideFacts("" if case.group == name else case.group, case.split, case.given_mpp)
+            for name, case in self.cases.items()
+        }
+        unknown = sorted(name for name, fact in facts.items() if "patient" not in fact.told and name not in known)
+        if unknown and any(fact.patient for fact in known.values()):
+            raise DataError(
+                f"{self.out}: the patients of some slides are known, those of others are not",
+                got=f"no patient told of {some(unknown)}",
+                expected="a row for every new slide, or a patient could come into two splits",
+                hint="give --cases with a column patient, empty for a patient of its own",
+            )
+        missing = {name: set(FACTS) - set(fact.told) if name in known else set() for name, fact in facts.items()}
+        full = {
+            name: replace(fact, **{column: getattr(known[name], column) for column in missing[name]})
+            for name, fact in facts.items()
+        }
+        kept = [name for name, columns in missing.items() if any(getattr(full[name], column) for column in columns)]
+        return full, tuple(sorted(kept))
+
     def tell(self, facts: Mapping[str, SlideFacts]) -> tuple[str, ...]:
         """Give the cases that ``facts`` names their patients and splits; returns the names of the others.
 
@@ -136,11 +158,14 @@ class ImportedDataset:
         rows = [(name, group, split or None) for name, (group, split) in (others | told).items()]
         torn = patient_faults("cases.csv", rows)
         if torn:
+            mend = (
+                f"import the slides of {some(sorted(others))} again, too" if others else "correct the table of slides"
+            )
             raise RefusedError(
                 f"{self.out}: a patient would be in two splits",
                 got=torn[0].found,
                 expected=torn[0].expected,
-                hint=f"import the slides of {some(sorted(others))} again, too, or {ANOTHER_FOLDER}",
+                hint=f"{mend}, or {ANOTHER_FOLDER}",
             )
         for name in self.cases.keys() & told.keys():
             group, split = told[name]

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,15 +19,17 @@ from typing import Any
 import numpy as np
 
 from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error
-from ntrm.core.io import holding, read_object, rows_text, whole_file, write_json, write_text
+from ntrm.core.io import holding, read_object, rows_text, sha256_of, whole_file, write_json, write_text
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.corrections import Corrections, corrections_of
 from ntrm.correction.log import ALL, FOLLOWED, TRUSTS, Log, check_mask, read_log
 from ntrm.correction.mask_grid import mask_grid
+from ntrm.data.csv_tables import nearly
 from ntrm.data.dataset import SPLITS
 from ntrm.data.image_files import write_image, write_indexed_mask
+from ntrm.data.split_file import SplitRow, split_by_patient
 from ntrm.data.tiles import Window
 from ntrm.results.documents import AGAIN, Summary, read_summary
 from ntrm.results.mask_file import colours_in, labels_in, opened_mask, schema_of, titles_in
@@ -43,8 +45,8 @@ BLOCK = 4096
 """Longest side of the areas that a slide is divided into, in pixels."""
 MARGIN = 256
 """Pixels of surroundings around what counts: a network judges a tissue by its neighbours."""
-PATIENT = ("group", "patient")
-"""Covariates that tell whose slide it is."""
+COVARIATES = ("patient", "split")
+"""Covariates that mean something to a training; without ``patient``, ``group`` is the patient, as in cases.csv."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +61,8 @@ class CorrectedSlide:
     @property
     def group(self) -> str:
         """Its patient; a slide without one is its own group."""
-        given = (self.state.covariates.get(name, "") for name in PATIENT)
-        return next((name for name in given if name), self.summary.slide_id)
+        covariates = self.state.covariates
+        return covariates.get("patient", covariates.get("group")) or self.summary.slide_id
 
     @property
     def split(self) -> str:
@@ -100,6 +102,7 @@ def corrected_slides(results: Path) -> tuple[CorrectedSlide, ...]:
             hint="correct slides in the page of `ntrm serve`, or with `ntrm correct`",
         )
     _check_alike(corrected)
+    split_by_patient(SplitRow(slide.summary.slide_id, slide.group, slide.split) for slide in corrected)
     return corrected
 
 
@@ -109,7 +112,19 @@ def _read_slide(folder: Path) -> CorrectedSlide:
         raise DataError(f"{folder.name} was not segmented to the end", hint=AGAIN)
     if log.record is not None:
         check_mask(folder, log.record)
+    _check_covariates(folder.name, state.covariates)
     return CorrectedSlide(folder, read_summary(folder), state, log)
+
+
+def _check_covariates(slide_id: str, names: Iterable[str]) -> None:
+    wrong, meant = next(iter(nearly([name for name in names if name != "group"], COVARIATES).items()), ("", ""))
+    if wrong:
+        raise DataError(
+            f"{slide_id}: a column of its table of slides is almost called {meant}",
+            got=wrong,
+            expected=meant,
+            hint=f"rename it in the table and segment again with it: finished slides only get the column {meant}",
+        )
 
 
 def _check_alike(slides: Sequence[CorrectedSlide]) -> None:
@@ -163,7 +178,9 @@ def write_training_data(
             schema.write_csv(partial)
         rows: list[list[str]] = []
         for slide, entry in zip(progress.track(slides, len(slides), "slides"), record["slides"], strict=True):
-            names, entry["pixels"] = _write_slide(slide, files[slide.folder], out, trust, schema)
+            file = files[slide.folder]
+            names, entry["pixels"] = _write_slide(slide, file, out, trust, schema)
+            entry["image"] = sha256_of(file)
             rows += [[name, slide.group, slide.split, f"{slide.resolution.mean:.6g}"] for name in names]
         write_text(out / "cases.csv", rows_text([["name", "group", "split", "mpp"], *rows]))
         write_json(out / RECORD, record)
@@ -172,7 +189,8 @@ def write_training_data(
 
 def _check_same(out: Path, before: dict[str, Any], record: dict[str, Any]) -> None:
     """Refuse other corrections than those that were written before."""
-    known = [{key: value for key, value in slide.items() if key != "pixels"} for slide in before.get("slides", [])]
+    own = set(record["slides"][0])  # not what was found while it was written
+    known = [{key: value for key, value in slide.items() if key in own} for slide in before.get("slides", [])]
     if (before.get("trust"), known) == (record["trust"], record["slides"]):
         return
     raise RefusedError(

@@ -6,10 +6,10 @@ import csv
 import math
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ntrm.core.errors import DataError, NtrmError, columns_hint
+from ntrm.core.errors import PATIENT, DataError, NtrmError, columns_hint
 from ntrm.core.io import by_column, read_rows
 from ntrm.core.mpp import Resolution
 from ntrm.data.dataset import SPLITS, Case
@@ -64,6 +64,20 @@ def stream_rows(
                 yield row
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read {path.name}", got=error, hint=hint or "save it as CSV in UTF-8") from error
+
+
+def nearly(columns: Iterable[str], known: Collection[str]) -> dict[str, str]:
+    """Columns that are almost a known one that is missing, and which; ``group`` is almost ``patient``.
+
+    They must not be passed over: without its patients, a table lets slides leak between splits.
+
+    >>> nearly(["slide", "patient_id", "Split"], ["patient", "split"])
+    {'patient_id': 'patient', 'Split': 'split'}
+    """
+    columns = tuple(columns)
+    meant = {**dict.fromkeys((*PATIENT, "group"), "patient"), **{column: column for column in known}}
+    almost = {column: meant[column.lower()] for column in columns if column.lower() in meant and column not in known}
+    return {column: name for column, name in almost.items() if name in known and name not in columns}
 
 
 def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, Case], list[Fault]]:

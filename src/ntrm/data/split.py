@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError, some
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import TOLERANCE, Resolution
+from ntrm.core.wording import counted
 from ntrm.data.dataset import SPLITS, Case, Dataset, check_outside
 from ntrm.data.layouts import open_dataset, survey_dataset
 from ntrm.data.split_file import Split, SplitRow, contradiction, read_split, split_by_patient
@@ -196,7 +197,19 @@ class DatasetSplits:
 
 def image_hash(case: Case) -> str:
     """Short hash by which a model remembers a section that it was trained on, whatever its name and place."""
-    return "" if case.image is None else sha256_of(case.image)[:8]
+    return "" if case.image is None else short_hash(sha256_of(case.image))
+
+
+def trained_on(hashes: Collection[str], sections: Dataset) -> str:
+    """Which of the sections a model that remembers ``hashes`` was trained on, as under other splits; "" if none."""
+    known = set(hashes)
+    seen = [case.name for case in sections if known and image_hash(case) in known]
+    return f"the model was trained on {len(seen)} of {counted(len(sections), 'section')} ({some(seen)})" if seen else ""
+
+
+def short_hash(sha256: str) -> str:
+    """What a model remembers of the hash of an image: enough to tell, and little to store."""
+    return sha256[:8]
 
 
 def open_splits(
@@ -238,28 +251,34 @@ def few_sections(dataset: Dataset, count: int) -> Dataset:
 
 
 def _common_resolution(dataset: Dataset) -> Resolution:
-    stated = {case.name: case.resolution for case in dataset}
-    first = next(iter(stated.values()), None)
-    if first is None:
-        missing = sum(resolution is None for resolution in stated.values())
+    """The median of all sections, which must agree: neither may depend on their names.
+
+    Of an even number the lower one of the middle counts, so that it always is the value of a section.
+    """
+    stated = [(case.resolution, case.name) for case in dataset if case.resolution is not None]
+    missing = [case.name for case in dataset if case.resolution is None]
+    if missing or not stated:
         raise RefusedError(
             f"{dataset.root}: µm/px is not stated",
-            got=f"{missing} of {len(stated)} sections without it",
+            got=f"{len(missing)} of {len(dataset)} sections without it ({some(missing)})",
             hint="write it into the column mpp of cases.csv",
         )
-    for name, resolution in stated.items():
-        if resolution is None or not resolution.same_as(first):
+    along_x, along_y = sorted(stated), sorted(stated, key=lambda each: (each[0].y, each))
+    for (smallest, small), (largest, large) in ((each[0], each[-1]) for each in (along_x, along_y)):
+        if not smallest.same_as(largest):
             raise RefusedError(
                 f"{dataset.root}: sections differ in µm/px",
-                got=f"{name}: {resolution}",
-                expected=f"{first} as the others",
+                got=f"{small}: {smallest}; {large}: {largest}",
+                expected=f"the same in all sections, within {TOLERANCE:.0%}",
                 hint="bring them to one resolution with `ntrm data resample`",
             )
-    if not first.is_square:
+    middle = (len(stated) - 1) // 2
+    common = Resolution(along_x[middle][0].x, along_y[middle][0].y)
+    if not common.is_square:
         raise RefusedError(
             f"{dataset.root}: pixels are not square",
-            got=first,
+            got=common,
             expected=f"the same µm/px along x and y, within {TOLERANCE:.0%}",
             hint="scale images and masks to square pixels, and correct mpp in cases.csv, as `ntrm data import` does",
         )
-    return first
+    return common

@@ -113,5 +113,5 @@ def contradiction(who: str, one: str, other: str) -> RefusedError:
         f"{who} is in two splits",
         got=f"{one} and {other}",
         expected="one split, or test results would be measured on what was trained on",
-        hint="correct the split column in cases.csv or in the split file, or leave it empty to have it drawn",
+        hint="correct the column split of cases.csv (where it is empty it is drawn), split file or table of slides",
     )

@@ -65,18 +65,21 @@ class TileDataset(torch_data.Dataset[Tile]):
         self.size = size
         cache = cache or TileCache()
         sources: list[TileSource] = []
+        self.unknown = 0
+        """How many windows ``drop_unknown`` left out."""
         for case in progress.track(dataset, total=len(dataset), label="sections"):
             section = cache.open(case, dataset.schema)
             windows = tile_windows(*section.shape, size=size, overlap=overlap)
             if drop_background:
                 windows = foreground_windows(section.mask, windows, dataset.schema.background_index)
             if drop_unknown:
-                windows = known_windows(section.mask, windows)
+                every, windows = len(windows), known_windows(section.mask, windows)
+                self.unknown += every - len(windows)
             sources += [TileSource(case, section, window) for window in windows]
         if not sources:
             raise DataError(
                 f"no tiles in {dataset.root}",
-                got=f"{len(dataset)} cases",
+                got=f"{len(dataset)} cases" + (", in which nothing is annotated" if self.unknown else ""),
                 expected="at least one section with tissue",
                 hint="look at the dataset with `ntrm data stats`",
             )
@@ -93,6 +96,7 @@ class TileDataset(torch_data.Dataset[Tile]):
             )
         both = copy(self)
         both.sources = self.sources + other.sources * times
+        both.unknown = self.unknown + other.unknown
         return both
 
     def __len__(self) -> int:

@@ -28,9 +28,9 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.cache import TileCache
 from ntrm.data.dataset import Dataset, check_outside
-from ntrm.data.split import DatasetSplits, few_sections, open_splits
+from ntrm.data.split import DatasetSplits, few_sections, open_splits, trained_on
 from ntrm.data.tensors import TileDataset
-from ntrm.evaluation.loaded_model import class_table, describe_data, trained_on
+from ntrm.evaluation.loaded_model import class_table, describe_data
 from ntrm.evaluation.sections import BINS, SectionAccumulator
 from ntrm.familiarity.build import build_reference
 from ntrm.familiarity.reference import Reference
@@ -175,7 +175,7 @@ def calibrate(
 
 
 def _doubts(config: ModelConfig, sections: Dataset) -> tuple[str, ...]:
-    seen = trained_on(config, sections)
+    seen = trained_on(config.trained_on, sections)
     too_sure = "it is surer there than elsewhere; calibrate with a part that it has not seen (--split, --splits)"
     return (f"{seen}: {too_sure}",) if seen else ()
 

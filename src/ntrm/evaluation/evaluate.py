@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Case, Dataset, check_outside
-from ntrm.data.split import DatasetSplits, open_splits
-from ntrm.evaluation.loaded_model import class_table, describe_data, open_subject, trained_on
+from ntrm.data.split import DatasetSplits, open_splits, trained_on
+from ntrm.evaluation.loaded_model import class_table, describe_data, open_subject
 from ntrm.evaluation.measuring import MasksToMeasure, measure, stream_map
 from ntrm.evaluation.result import Evaluation, Gallery, claim_folder, write_evaluation
 from ntrm.evaluation.robustness import DEGRADATIONS, Degradation, robustness_rows
@@ -105,7 +105,7 @@ def evaluate(
 
 def _doubts(config: ModelConfig, cases: Dataset, split: str) -> tuple[str, ...]:
     """What makes the scores doubtful."""
-    seen = "" if split == "train" else trained_on(config, cases)
+    seen = "" if split == "train" else trained_on(config.trained_on, cases)
     too_good = "the scores are too good for other sections; evaluate with the splits of the training (--splits)"
     return (f"{seen}: {too_good}",) if seen else ()
 

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.errors import RefusedError, some
+from ntrm.core.errors import RefusedError
 from ntrm.core.io import read_json, sha256_of
 from ntrm.core.mpp import Resolution
-from ntrm.core.wording import counted
-from ntrm.data.dataset import Dataset
-from ntrm.data.split import DatasetSplits, image_hash
+from ntrm.data.split import DatasetSplits
 from ntrm.familiarity.reference import Reference, read_reference
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
@@ -99,13 +97,6 @@ def describe_data(splits: DatasetSplits, split: str) -> dict[str, Any]:
         "sections": len(sections),
         "patients": len({case.group for case in sections}),
     }
-
-
-def trained_on(config: ModelConfig, sections: Dataset) -> str:
-    """Which of the sections the model was trained on, as under other splits than its training's; "" if none."""
-    known = set(config.trained_on)
-    seen = [case.name for case in sections if known and image_hash(case) in known]
-    return f"the model was trained on {len(seen)} of {counted(len(sections), 'section')} ({some(seen)})" if seen else ""
 
 
 def _check_resolution(config: ModelConfig, splits: DatasetSplits) -> None:

@@ -159,13 +159,21 @@ class Run:
                 hint=f"give the same settings as before{network}, or choose a new folder",
             )
 
-    def begin(self, init_report: Mapping[str, Any] | None) -> None:
+    def begin(self, init_report: Mapping[str, Any] | None, unknown_windows: int = 0) -> None:
         """Write what is known before the first step: what is run, on which data, by which code, where and when.
 
         A run that goes on from a checkpoint has no ``init_report``: it started as its provenance says.
+        ``unknown_windows`` are left out of the training: a run that had them in cannot go on as it began.
         """
-        remove_partials(self.out)
         before = _read_provenance(self.out) or {}
+        if before and before.get("unknown_windows", 0) != unknown_windows:
+            raise RefusedError(
+                "the run in this folder has other training windows",
+                got=f"{unknown_windows:,} left out, in which nothing is annotated",
+                expected=f"{before.get('unknown_windows', 0):,} left out",
+                hint="choose a new folder",
+            )
+        remove_partials(self.out)
         if init_report is None:
             started = {key: before.get(key) for key in ("encoder_init", "init_report")}
         else:
@@ -174,6 +182,7 @@ class Run:
             **{key: value for key, value in self.identity().items() if key not in ("seed", "recipe", "data")},
             "name": self.name,
             **started,
+            "unknown_windows": unknown_windows,
             "sessions": int(before.get("sessions", 0)) + 1,
             "finished": False,
             "steps": 0,

@@ -24,7 +24,7 @@ from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import counted
 from ntrm.correction.log import ALL
 from ntrm.data.dataset import check_outside
-from ntrm.data.split import DatasetSplits, image_hash
+from ntrm.data.split import DatasetSplits
 from ntrm.data.tensors import TileDataset
 from ntrm.familiarity.build import build_reference
 from ntrm.inference.predictor import Predictor
@@ -40,7 +40,7 @@ from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
 from ntrm.training.recipe import FINETUNE, Recipe, check_start, load_recipe
 from ntrm.training.run import MODEL, Run, RunResult, claimed, read_result
-from ntrm.training.training_data import TrainingData, corrected_results, open_training_data
+from ntrm.training.training_data import TrainingData, corrected_results, open_training_data, selection
 from ntrm.training.transfer import build_network
 from ntrm.version import __version__
 
@@ -134,7 +134,7 @@ def train(
             mpp=None if start is None else start.mpp,
             progress=progress,
         )
-        recipe, data_splits = _selection(recipe, given, say), given.splits
+        recipe, data_splits = selection(recipe, given, start, say), given.splits
         run = Run(
             out=Path(out),
             arch=arch,
@@ -204,7 +204,7 @@ class _Session:
         state = None
         if launch.leads:
             # Not sooner: a training that is stopped while it reads a large dataset leaves no empty run behind.
-            run.begin(init_report)
+            run.begin(init_report, windows.tiles.unknown)
             state = CheckpointFolder(run.out / CHECKPOINTS).latest(self.say)
         with connected(launch, self.say), Interruption() as interruption, warnings.catch_warnings():
             # Gradients of grouped convolutions have another memory layout than their weights: a copy, no fault.
@@ -252,8 +252,11 @@ class _Session:
             self.say(f"fill {recipe.fill:g} does nothing: none of the classes is background")
         fill = recipe.fill if has_glass else 0.0
         plan = StepPlan(len(training), recipe.batch, self.run.seed, launch.rank, launch.world, fill)
+        unknown = training.tiles.unknown
+        left_out = f" ({unknown:,} more in which nothing is annotated are left out)" if unknown else ""
+        validating = 0 if validation is None else len(validation)
         self.say(
-            f"{len(training):,} training windows, {0 if validation is None else len(validation):,} validation windows; "
+            f"{len(training):,} training windows{left_out}, {validating:,} validation windows; "
             f"{counted(plan.steps_per_epoch, 'step')} of {recipe.batch} an epoch on {launch.device}"
         )
         return plan
@@ -304,9 +307,8 @@ def _make_network(
     network.describe(mpp=run.mpp, window=recipe.window, data=run.data, name=run.name)
     network.describe(version=__version__, temperature=1.0)
     if launch.leads:
-        seen = {image_hash(case) for case in given.training or ()}
         # A part of them is enough to tell, and keeps config.json short.
-        network.describe(trained_on=tuple(sorted({*network.config.trained_on, *seen})[:10_000]))
+        network.describe(trained_on=tuple(sorted({*network.config.trained_on, *given.hashes()})[:10_000]))
     if begun:
         return network, None
     init_report = report.as_dict()
@@ -339,28 +341,6 @@ def _check_device(recipe: Recipe, launch: Launch) -> None:
     training_precision(recipe, launch.device)
     if launch.device.type == "cpu":  # GPUs take the statistics of all processes together
         recipe.check_batch_norm(launch.world)
-
-
-def _selection(recipe: Recipe, given: TrainingData, say: Say) -> Recipe:
-    """The recipe; without data to choose weights by, it keeps the last ones."""
-    if given.corrected is not None:
-        say(given.corrected_pixels())
-        if (trust := (given.record or {}).get("trust")) != ALL:
-            say(
-                f"--trust {trust} learns from corrected places alone, which made models worse than before when it "
-                "was measured; --trust all learns from whole corrected masks"
-            )
-    if given.chooses:
-        return recipe
-    if given.validation is None and (recipe.schedule == "plateau" or recipe.early_stopping is not None):
-        raise UsageError(
-            "there is nothing to validate on",
-            got=f"recipe {recipe.name}, which goes by the validation loss",
-            expected="recipe finetune, or another of a fixed length",
-            hint="put some corrected slides into the split val, by a column split in the table of `ntrm segment`",
-        )
-    say("no corrected slide is for validation: no weights are chosen, those of the last step are kept")
-    return replace(recipe, keep="last")
 
 
 def _known_sections(given: TrainingData, say: Say) -> DatasetSplits | None:

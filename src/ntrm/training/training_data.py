@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.log import ALL
 from ntrm.data.dataset import Dataset
-from ntrm.data.split import DatasetSplits, few_sections, open_splits
+from ntrm.data.split import DatasetSplits, few_sections, image_hash, open_splits, short_hash, trained_on
 from ntrm.data.split_file import Split, SplitRow
 from ntrm.data.tensors import TileDataset
+from ntrm.models.config import ModelConfig
 from ntrm.training.recipe import Recipe
 from ntrm.training.run import CORRECTED_DATA
 
@@ -53,17 +55,26 @@ class TrainingData:
     """Which versions of which corrections."""
 
     def windows(self, recipe: Recipe, progress: Progress = SILENT) -> TileDataset:
-        """Windows to learn from. Beside a dataset, those of corrected slides make up about half of them."""
-        size, overlap, known = recipe.window, recipe.overlap, None
+        """Windows to learn from. Beside a dataset, those of corrected slides make up about half of them.
+
+        Nothing is learned where nothing is annotated: on a slide with a few areas those would be most of the windows.
+        """
+        cut, known = partial(TileDataset, size=recipe.window, overlap=recipe.overlap, drop_unknown=True), None
         if self.training is not None:
-            empty = recipe.drop_background
-            known = TileDataset(self.training, size=size, overlap=overlap, drop_background=empty, progress=progress)
+            known = cut(self.training, drop_background=recipe.drop_background, progress=progress)
         if self.corrected is None:
             return known or self._no_windows()
-        corrected = TileDataset(self.corrected, size=size, overlap=overlap, drop_unknown=True, progress=progress)
+        corrected = cut(self.corrected, progress=progress)
         if known is None:
             return corrected
         return known.joined(corrected, times=min(max(1, round(len(known) / len(corrected))), MOST_TIMES))
+
+    def hashes(self) -> set[str]:
+        """Short hashes of the images to learn from; a corrected slide's own file counts, too, not only its cut."""
+        cases = (*(self.training or ()), *(self.corrected or ()))
+        slides = [] if self.record is None else self.record["slides"]
+        own = {short_hash(slide["image"]) for slide in slides if slide["split"] == "train"}
+        return own.union(map(image_hash, cases))
 
     def corrected_pixels(self) -> str:
         """What counts in the corrected slides, and what a network may forget, as a sentence."""
@@ -198,3 +209,31 @@ def corrected_results(
             hint="name the model that segmented the slides with --init",
         )
     return CorrectedResults(Path(corrections), None if slides is None else Path(slides), trust)
+
+
+def selection(recipe: Recipe, given: TrainingData, start: ModelConfig | None, say: Callable[[str], None]) -> Recipe:
+    """The recipe; without data to choose weights by, it keeps the last ones. Says what is doubtful about the choice."""
+    if given.corrected is not None:
+        say(given.corrected_pixels())
+        if (trust := (given.record or {}).get("trust")) != ALL:
+            say(
+                f"--trust {trust} learns from corrected places alone, which made models worse than before when it "
+                "was measured; --trust all learns from whole corrected masks"
+            )
+    seen = trained_on(start.trained_on, given.validation) if start is not None and given.validation is not None else ""
+    if seen:
+        say(
+            f"{seen} of the validation part: scores are too good for other sections, those of the start most of all; "
+            "validate on sections that it has not seen (--splits)"
+        )
+    if given.chooses:
+        return recipe
+    if given.validation is None and (recipe.schedule == "plateau" or recipe.early_stopping is not None):
+        raise UsageError(
+            "there is nothing to validate on",
+            got=f"recipe {recipe.name}, which goes by the validation loss",
+            expected="recipe finetune, or another of a fixed length",
+            hint="put some corrected slides into the split val, by a column split in the table of `ntrm segment`",
+        )
+    say("no corrected slide is for validation: no weights are chosen, those of the last step are kept")
+    return replace(recipe, keep="last")

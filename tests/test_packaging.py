@@ -18,7 +18,8 @@ from packaging.version import Version
 from ntrm.version import __version__
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 PINS = {
     canonicalize_name(name): version for name, version in re.findall(r"^([A-Za-z0-9._-]+)==(\S+)$", CONSTRAINTS, re.M)
@@ -88,6 +89,19 @@ def test_one_version_stands_everywhere():
     # What was released is not released again.
     assert [Version(text) for text in released] == sorted({Version(text) for text in released}, reverse=True)
     assert all(Version(text) <= Version(__version__) for text in released)
+
+
+def test_the_source_distribution_has_all_that_is_tracked():
+    included = PYPROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    # Nothing is tracked where the tests run from a source distribution.
+    top = {name.partition("/")[0] for name in listed.splitlines() if not name.startswith(".")}
+    assert top <= {*included, "pyproject.toml"}
+
+
+def test_the_container_can_serve():
+    # SECURITY.md sends who opens strangers' slides to the container, also with the viewer.
+    assert re.search(r'pip install .* "\.\[serve\]"$', (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.M)
 
 
 CI = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))

@@ -150,7 +150,7 @@ def test_json_and_the_file_are_the_same_document(outs, tmp_path):
         (["--measure", "f1"], 2, "one of iou, dice, accuracy"),
         (["--draws", "3"], 2, "impossible number of draws"),
         (["--reference", "worst"], 2, "not among the models"),
-        (["nowhere"], 1, "holds no evaluation"),
+        (["nowhere"], 2, "holds no evaluation"),
     ],
 )
 def test_wrong_use_of_compare_is_refused(outs, arguments, code, said):

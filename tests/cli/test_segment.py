@@ -143,6 +143,7 @@ def test_a_folder_without_results_is_refused(tmp_path):
     result = runner.invoke(app, ["report", str(tmp_path)])
     assert result.exit_code == 1
     assert "holds no results" in result.stderr
+    assert runner.invoke(app, ["report", str(tmp_path / "nowhere")]).exit_code == 2
     assert runner.invoke(app, ["report"]).exit_code == 2
 
 

@@ -105,6 +105,12 @@ def test_wrong_usage_is_told(train, tmp_path, words, code, said):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("command", ["train", "reproduce"])
+def test_help_says_what_is_asked_of_the_network(command):
+    result = runner.invoke(app, [command, "--help"], env={"COLUMNS": "200"})
+    assert "asks the hub for ImageNet weights" in " ".join(result.stdout.split())
+
+
 def test_help_shows_examples():
     result = runner.invoke(app, ["train", "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
@@ -156,7 +162,7 @@ def test_people_read_input_outputs_and_the_comparison(model, tmp_path):
 @with_onnx
 def test_a_model_that_is_not_there_is_refused(tmp_path):
     result = runner.invoke(app, ["export", "--model", str(tmp_path / "nowhere"), "--onnx", str(tmp_path / "x.onnx")])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "no such model" in result.stderr
     assert not (tmp_path / "x.onnx").exists()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.data.split_file import Split, SplitRow, read_split
 
 
@@ -38,3 +38,8 @@ def test_files_that_are_no_split_are_refused(tmp_path, text, message):
 def test_a_section_without_a_group_is_its_own_patient(tmp_path):
     (tmp_path / "split.csv").write_text("name,group,split\na,,train\nb,,test\n")
     assert [row.group for row in read_split(tmp_path / "split.csv").rows] == ["a", "b"]
+
+
+def test_a_file_that_is_not_there_is_wrong_usage(tmp_path):
+    with pytest.raises(UsageError, match="no such split file"):
+        read_split(tmp_path / "nowhere.csv")

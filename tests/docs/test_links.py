@@ -32,6 +32,14 @@ def leads_somewhere(page, target):
 
 
 @pages
+def test_paths_of_the_repository_exist(page):
+    # What stands in a command counts, too; a pattern has to match something.
+    code = [*re.findall(r"`([^`\n]+)`", prose(page)), *(block.text for block in blocks(page))]
+    named = {path for text in code for path in re.findall(r"(?<![\w./-])(?:bench|research|src|tests)/[\w./*-]+", text)}
+    assert [path for path in sorted(named) if not any(ROOT.glob(path.rstrip("./")))] == []
+
+
+@pages
 def test_tables_are_whole(page):
     for rows in re.findall(r"(?:^ *\|.*\n?)+", prose(page), re.M):
         header, rule, *body = rows.splitlines()

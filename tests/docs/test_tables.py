@@ -9,8 +9,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests.docs.markdown import ROOT, table
 from tests.evaluation.small import ByColour, draw_sections, write_dataset
+from tests.report.segmented import made
 
-from ntrm.core.labels import SKIN, Tissue
+from ntrm.core.io import read_rows
+from ntrm.core.labels import CANCERS, SKIN, Tissue
 from ntrm.data.augment import Augment
 from ntrm.data.dataset import Case
 from ntrm.data.faults import KINDS
@@ -22,15 +24,18 @@ from ntrm.metrics import cancer_rule
 from ntrm.metrics.boundary import TOLERANCES_UM
 from ntrm.paper.plan import FACTORS
 from ntrm.paper.published import SYSTEMS
+from ntrm.results.tables import COLUMNS as COLUMNS_OF_TABLES
 from ntrm.training import recipe
 from ntrm.training.log import COLUMNS
 from ntrm.training.losses import WEIGHTINGS
+from ntrm.wsi.quality.checks import FLAGGED
 
 DATA = ROOT / "docs" / "data.md"
 TRAIN = ROOT / "docs" / "train.md"
 EVALUATE = ROOT / "docs" / "evaluate.md"
 REPRODUCE = ROOT / "docs" / "reproduce.md"
 METHOD = ROOT / "docs" / "method.md"
+SEGMENTED = ROOT / "docs" / "tables.md"
 DEPENDENCIES = ROOT / "docs" / "decisions" / "0002-dependencies.md"
 
 
@@ -149,3 +154,32 @@ def test_the_reproduction_page_lists_factors_and_systems():
 
 def test_the_weightings_are_those_of_the_loss():
     assert [cells[0].strip("`") for cells in table(METHOD, "`weighting`")] == list(WEIGHTINGS)
+
+
+CORRECTED = {"slides": {"corrected_…"}, "regions": {"corrected_by_hand", "corrected_followed"}}
+"""Columns that tables have only where a person corrected something."""
+
+
+@pytest.mark.parametrize("name", COLUMNS_OF_TABLES)
+def test_every_column_of_a_segmented_slide_is_told_in_its_order(name):
+    cells = [each[0] for each in table(SEGMENTED, f"column of `{name}.csv`")]
+    told = [column for cell in cells for column in re.findall(r"`([^`]+)`", cell)]
+    with (made() / f"{name}.csv").open(newline="", encoding="utf-8") as stream:
+        head = next(read_rows(stream, strip=False))
+    assert [column for column in told if column not in CORRECTED.get(name, ())] == [*dict.fromkeys(map(kind, head))]
+    assert CORRECTED.get(name, set()) <= {*told}
+
+
+def kind(column):
+    """The name by which the page tells of a column; one of every class, cancer or fault."""
+    for pattern, cells in {
+        rf"cancer_({'|'.join(CANCERS)})": "cancer_CANCER",
+        rf"quality_({'|'.join(FLAGGED)})": "quality_FAULT",
+        r"fraction_\w+": "fraction_TISSUE",
+    }.items():
+        column = re.sub(rf"^{pattern}(?=_confidence$|_score$|$)", cells, column)
+    return re.sub(r"^area_\w+_mm2$", "area_TISSUE_mm2", column)
+
+
+def test_the_faults_of_a_slide_have_the_thresholds_of_the_code():
+    assert {cells[0].strip("`"): float(cells[2]) for cells in table(SEGMENTED, "fault")} == FLAGGED

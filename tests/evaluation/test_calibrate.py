@@ -272,7 +272,7 @@ def test_models_that_are_not_ones_own_are_refused(data, truth, model, error, mon
 
 def test_what_does_not_fit_is_refused(save, data, tmp_path, random):
     folder = save(2.0)
-    with pytest.raises(DataError, match="no such model"):
+    with pytest.raises(UsageError, match="no such model"):
         run(tmp_path / "nowhere", data)
     with pytest.raises(UsageError, match="no such split"):
         run(folder, data, split="validation")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.models.empty_hub import EmptyHub
 
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.models import folders
 from ntrm.models.folders import CONFIG, WEIGHTS, local_folder, read_model
@@ -34,8 +34,11 @@ def test_what_is_no_folder_is_a_hub_id_or_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models").mkdir()
     for wrong in ("nope", "models/nope", "./a/b", "/nowhere/model", "a/b/c"):
-        with pytest.raises(DataError, match="no such model"):
+        with pytest.raises(UsageError, match="no such model"):
             local_folder(wrong)
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="no such model"):
+        local_folder("file")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(RefusedError, match=r"ntrm\[hub\]"):
         local_folder("owner/name")

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.helpers import Trap
 
-from ntrm.core.errors import DataError, NtrmError, RefusedError
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import SKIN
 from ntrm.models import hub
@@ -281,7 +281,7 @@ def test_a_mistake_in_a_path_is_not_asked_of_the_hub(folder, tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     monkeypatch.chdir(tmp_path)
     shutil.copytree(folder, tmp_path / "run" / "model")
-    with pytest.raises(DataError, match=r"no such model\n.*run/modle\n(.|\n)*look into run"):
+    with pytest.raises(UsageError, match=r"no such model\n.*run/modle\n(.|\n)*look into run"):
         load("run/modle")
     assert load("run/model").config.classes == 4
 

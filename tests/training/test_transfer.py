@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from tests.helpers import imagenet_weights
 
-from ntrm.core.errors import DataError, NtrmError, RefusedError
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
 from ntrm.models import weights as weights_module
 from ntrm.models.encoders import ResNetEncoder
@@ -361,7 +361,7 @@ def test_a_model_with_nothing_in_common_is_refused(model):
 
 
 def test_a_model_that_is_none_is_refused(tmp_path):
-    with pytest.raises(DataError, match="no such model"):
+    with pytest.raises(UsageError, match="no such model"):
         build_network("ntrm-paper", SKIN, options=THIN, recipe=PAPER, init=tmp_path / "nowhere" / "model")
 
 

@@ -59,6 +59,8 @@ def reproduce(
     Interrupted at any point, the same command goes on. Runs spread over the GPUs; one that fails is reported, and the
     others go on. The same command on other machines with the same --out takes part of the runs.
 
+    Network: asks the hub for ImageNet weights if the recipe wants them (paper does) and none are stored here.
+
     Example: ntrm reproduce --data DIR --out OUT --recipe paper --seeds 0,1,2
 
     ntrm reproduce --data DIR --out OUT --archs ntrm-paper,unet-resnet18 --set steps=500 --no-ablation --dry-run

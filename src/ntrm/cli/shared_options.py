@@ -14,7 +14,9 @@ from ntrm.core.threads import cores_given
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")]
 DataFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Dataset folder (layout queensland or plain).")]
 OutFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")]
-Model = Annotated[str, typer.Option("--model", metavar="M", help="Model folder, hub id or bundled.")]
+Model = Annotated[
+    str, typer.Option("--model", metavar="M", help="Model folder, bundled, or a hub id, which is fetched.")
+]
 Level = Annotated[
     str | None,
     typer.Option("--resolution", metavar="10x", help="Resolution level; needed only where several are present."),

@@ -110,6 +110,9 @@ def train(
 
     Stopped by Ctrl-C, SIGTERM or a crash, the same command with --resume goes on and comes to the same end.
 
+    Network: asks the hub for ImageNet weights if the recipe wants them (paper does) and none are stored here, and for a
+    hub id of --init.
+
     Example: ntrm train --data DIR --out RUN
 
     ntrm train --data DIR --resolution 10x --recipe paper --out RUN

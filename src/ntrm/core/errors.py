@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 
 
 class NtrmError(Exception):
@@ -57,6 +59,18 @@ class RefusedError(NtrmError):
     """Going on would be unsafe, or would mix what does not belong together (or guess a missing µm/px)."""
 
     exit_code = 3
+
+
+def path_error(
+    what: str, path: str | Path, *, got: object = None, expected: object = None, hint: str = ""
+) -> DataError | UsageError:
+    """Error about what a user named by its path: wrong usage where nothing is there, since it is mistyped then.
+
+    >>> path_error("no such model", "nowhere").exit_code, path_error("holds no model", ".").exit_code
+    (2, 1)
+    """
+    kind = DataError if os.path.lexists(path) else UsageError
+    return kind(what, got=got, expected=expected, hint=hint)
 
 
 def choices_error(what: str, got: str, choices: Iterable[object]) -> UsageError:

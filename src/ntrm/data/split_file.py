@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import DataError, NtrmError, RefusedError, some
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, some
 from ntrm.core.io import rows_text, write_text
 from ntrm.data.csv_tables import read_table
 from ntrm.data.dataset import SPLITS, Dataset
@@ -87,6 +87,8 @@ class Split:
 
 def read_split(path: Path) -> Split:
     """Read what ``Split.write`` wrote; the columns group and cancer may be missing or empty."""
+    if not path.exists():
+        raise UsageError("no such split file", got=path, expected="a file that `ntrm data split --out` wrote")
     rows = (
         SplitRow(row["name"], row.get("group") or row["name"], row["split"], row.get("cancer", ""))
         for row in read_table(path, ("name", "split"))

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError, RefusedError, check_seed
+from ntrm.core.errors import RefusedError, check_seed, path_error
 from ntrm.core.io import check_folder, sha256_of, write_json, write_text
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.progress import SILENT, Progress
@@ -322,7 +322,7 @@ def _own_folder(model: str | Path) -> Path:
                 expected=f"a folder with {CONFIG}",
                 hint=f'copy it first: ntrm.load("{text}").save_pretrained("my-model")',
             )
-        raise DataError("no such model", got=text, expected=f"a folder with {CONFIG}")
+        raise path_error("no such model", folder, got=text, expected=f"a folder with {CONFIG}")
     if not os.access(folder, os.W_OK):
         raise RefusedError("the model folder cannot be written to", got=folder, hint="copy it first")
     return folder

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, some
+from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, path_error, some
 from ntrm.core.io import read_arrays, read_json, read_object, rows_text, write_json, write_text
 from ntrm.evaluation.result import CONFUSIONS, METRICS
 from ntrm.metrics.significance import Bootstrap, Comparison, compare_confusions, macro_dice, macro_iou, pixel_accuracy
@@ -377,8 +377,9 @@ def _check_consistent(evaluated: Evaluated, written: float | None) -> None:
 
 def _read_metrics(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise DataError(
+        raise path_error(
             f"{path.parent} holds no evaluation",
+            path.parent,
             got=f"no {METRICS}",
             expected="a folder that `ntrm evaluate --out` wrote",
         )

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, path_error
 from ntrm.core.io import read_json, sha256_of
 from ntrm.core.labels import SKIN, LabelSchema, Tissue, rgb_of
 from ntrm.models.config import ModelConfig
@@ -78,8 +78,9 @@ def local_folder(source: str | Path) -> Path | None:
     if local or folder.exists() or text.count("/") != 1 or text.startswith((".", "/", "~")):
         # What begins with a local folder is most likely a mistyped path, not a hub id.
         hint = f"look into {folder.parent}; a hub id is taken for one where no folder has its first name"
-        raise DataError(
+        raise path_error(
             "no such model",
+            folder,
             got=text,
             expected=f"a folder with {CONFIG} and {WEIGHTS}, or a hub id owner/name",
             hint=hint if local else "",

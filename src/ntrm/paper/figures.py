@@ -152,7 +152,7 @@ def draw_systems(
     if changed and plan.ours:
         write_figure(folder / "improvement.png", improvement_figure, changed, schema)
         seed = f"seed {seeds[plan.ours.title]}"
-        caption = f"Initial and final prediction of NTRM, {seed}: corrected pixels in green, broken ones in red."
+        caption = f"Coarse and final prediction of NTRM, {seed}: corrected pixels in green, broken ones in red."
         figures.append(FigureFile("improvement", folder / "improvement.png", caption))
     return figures
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError, UsageError, path_error
 from ntrm.core.io import remove_partials, write_json
 from ntrm.results.documents import PURPOSE
 from ntrm.results.paths import RUN
@@ -54,7 +54,7 @@ def read_run(out: Path) -> Run:
         return _read(out)
     except (OSError, *DAMAGES) as error:
         expected = "a folder that ntrm segment wrote to"
-        raise DataError(f"{out} holds no results", got=error, expected=expected) from error
+        raise path_error(f"{out} holds no results", out, got=error, expected=expected) from error
 
 
 def check_out(out: Path) -> Run | None:

@@ -93,7 +93,7 @@ def _check_classes(settings: ServiceSettings) -> None:
     facts = read_facts(settings)
     try:
         run = read_run(settings.out)
-    except DataError:
+    except (DataError, UsageError):
         return  # nothing there yet, or something that the worker refuses with its reason
     if facts is not None and run.classes != facts.schema.names:
         raise RefusedError(

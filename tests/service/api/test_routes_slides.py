@@ -264,6 +264,12 @@ def test_ids_that_are_none(client):
             assert set(answer.json()) == {"error"}
 
 
+def test_who_gives_the_name_of_the_results_is_told_where_ids_are(client):
+    answer = client.get("/v1/slides/IEC_6-foreign")
+    assert (answer.status_code, "GET /v1/slides" in answer.json()["error"]["hint"]) == (422, True)
+    assert client.get("/v1/slides", params={"status": "odd"}).json()["error"]["hint"] is None
+
+
 def test_what_is_done_is_written_down_without_names(client, random):
     slide = upload(client, slide_bytes(random), name="Jane Doe.tif", slide_id="case").json()
     client.post(f"/v1/slides/{slide['id']}/cancel")

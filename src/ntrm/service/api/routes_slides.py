@@ -197,4 +197,7 @@ def invalid(errors: Any) -> ProblemError:
     """What is wrong with a request, by its first error; quotes nothing of the request."""
     first = errors[0] if errors else {"loc": (), "msg": "unusable"}
     where = ".".join(str(key) for key in first["loc"] if isinstance(key, str | int))
-    return ProblemError(422, "usage", "the request cannot be understood", got=where or None, expected=str(first["msg"]))
+    # Who has only the name of the results would search for the id in vain.
+    hint = "GET /v1/slides lists the id of every slide" if where == "path.id" else ""
+    what, expected = "the request cannot be understood", str(first["msg"])
+    return ProblemError(422, "usage", what, got=where or None, expected=expected, hint=hint)

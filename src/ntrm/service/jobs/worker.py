@@ -22,7 +22,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from ntrm.core.errors import DataError, NtrmError, RefusedError
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import holding, write_text
 from ntrm.core.mpp import Resolution
 from ntrm.models.folders import CONFIG, SilentHubError, locate
@@ -329,7 +329,7 @@ def open_segmenter(settings: ServiceSettings) -> Segmenter:
     """The network, with the options of results that are there already: those of one folder have the same options."""
     options, batch, device = Options(maps=True), settings.batch, settings.device
     before = None
-    with suppress(DataError):
+    with suppress(DataError, UsageError):
         before = read_run(settings.out).options
     if before is not None:
         names = {field.name for field in dataclasses.fields(Options)}

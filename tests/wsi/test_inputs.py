@@ -1,5 +1,6 @@
 import csv
 import hashlib
+import json
 import stat
 import unicodedata
 from dataclasses import replace
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
+from ntrm.results.run_record import FORMAT
 from ntrm.results.slide_state import Plan, SlideState, remember, remember_failure
 from ntrm.wsi.inputs import FINGERPRINT_BYTES, SlideInput, find_inputs, shard_of, source_fingerprint
 from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.slide_ids import LONGEST, distinguishing_paths, safe_name, slide_ids, without_name
+from ntrm.wsi.slide_names import LeftOut
 
 
 @pytest.fixture
@@ -172,6 +175,37 @@ def test_results_are_no_inputs(folder):
         find_inputs([folder / "out" / "b" / "overlay.png"], out=folder / "x" / ".." / "out")
     with pytest.raises(UsageError, match="no slide"):
         find_inputs([folder], out=folder)
+
+
+def results_in(folder, record=None):
+    """A folder of results with a picture of a slide."""
+    (folder / "b").mkdir(parents=True)
+    (folder / "b" / "slide.jpg").touch()
+    (folder / "run.json").write_text(json.dumps({"format": FORMAT} if record is None else record))
+
+
+def test_pictures_of_earlier_results_are_no_inputs(folder, tmp_path):
+    slides = [slide.name for slide in find_inputs([folder])]
+    results_in(folder / "first")
+    results_in(folder / "deep" / "second", {"format": "ntrm-results/7"})
+    results_in(tmp_path / "elsewhere")
+    for name in ("linked", "linked-again"):
+        (folder / name).symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    left_out = LeftOut()
+    assert [slide.name for slide in find_inputs([folder], out=folder / "first", left_out=left_out)] == slides
+    assert sorted(left_out.results) == [str(folder / "deep" / "second"), str(folder / "linked")]
+    with pytest.raises(UsageError, match="whose pictures are no slides"):
+        find_inputs([folder / "first"])
+
+
+@pytest.mark.parametrize("record", [{"format": "other/1"}, {"format": 1}, {"name": "x"}, ["ntrm-results/1"]])
+def test_a_run_of_another_program_does_not_hide_slides(folder, record):
+    results_in(folder / "first", record)
+    left_out = LeftOut()
+    assert "first/b/slide.jpg" in [slide.name for slide in find_inputs([folder], left_out=left_out)]
+    (folder / "first" / "run.json").write_bytes(b"\xff{")
+    assert "first/b/slide.jpg" in [slide.name for slide in find_inputs([folder], left_out=left_out)]
+    assert left_out == LeftOut()
 
 
 def test_a_name_that_the_locale_cannot_spell_is_reported_with_its_row(tmp_path, monkeypatch):

@@ -27,6 +27,7 @@ from ntrm.storage.addresses import Address, is_address
 from ntrm.wsi.inputs import SlideInput, find_inputs, shard_of
 from ntrm.wsi.isolated import ReaderPool
 from ntrm.wsi.slide_ids import distinguishing_paths, slide_ids
+from ntrm.wsi.slide_names import LeftOut
 
 CLUSTERS = ("ray",)
 
@@ -106,7 +107,8 @@ def segment_slides(
     folder = Path(out) if storage.out is None else storage.work_folder()
     stated = Resolution.square(mpp) if isinstance(mpp, int | float) else mpp
     several = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    slides = find_inputs(several, stated, out=folder, remote=storage.inputs())
+    left_out = LeftOut()
+    slides = find_inputs(several, stated, out=folder, remote=storage.inputs(), left_out=left_out)
     ids = slide_ids(slides, key_file=None if pseudonymise is None else Path(pseudonymise), out=folder)
     named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}
     tasks = [Task(slide, named[slide.path]) for slide in shard_of(slides, shard)]
@@ -136,7 +138,8 @@ def segment_slides(
                 # Those of lost workers were noted here.
                 transfer.deliver_failure(outcome.slide_id)
         untold = _tabulate(transfer, folder, run, covariates, ids if shard else [], report=chosen.report)
-    notes = (*_notes(slides, ids, names=pseudonymise is None), *_not_judged(outcomes), *untold)
+    names = pseudonymise is None
+    notes = (*_notes(slides, ids, names=names), *left_out.notes(names=names), *_not_judged(outcomes), *untold)
     address = None if storage.out is None else str(storage.out)
     return Segmented(folder, tuple(outcomes), run.identity(), notes, address)
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+
+from ntrm.core.errors import some
+from ntrm.core.wording import counted
 
 SUFFIXES = (
     *(".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".vms", ".vmu", ".bif", ".svslide"),
@@ -15,6 +19,25 @@ SLIDE_SUFFIXES = (*SUFFIXES, DICOM)
 """What is taken from a folder. A file that is named itself may end as it likes: readers choose by content."""
 MASKS, IMAGES = "Masks", "Images"
 """Folders of a dataset."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What folders hold that may be taken for slides and is not; grows while they are looked into."""
+
+    results: list[str] = field(default_factory=list)
+    """Folders that ``ntrm segment`` wrote to before: their pictures are no slides."""
+
+    def notes(self, *, names: bool) -> list[str]:
+        """In words; without ``names`` nothing that could be a patient's.
+
+        >>> LeftOut(["out", "old/out"]).notes(names=True), LeftOut(["Jane Doe"]).notes(names=False)
+        (['left out: results in out, old/out'], ['left out: 1 folder of results'])
+        """
+        if not self.results:
+            return []
+        what = f"results in {some(self.results)}" if names else f"{counted(len(self.results), 'folder')} of results"
+        return [f"left out: {what}"]
 
 
 def is_slide_name(name: PurePosixPath) -> bool:

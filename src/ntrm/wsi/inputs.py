@@ -315,9 +315,6 @@ def check_roots(roots: Iterable[Path]) -> None:
 def _files(roots: Sequence[Path]) -> Iterator[Path]:
     for root in roots:
         base = root.resolve()
-        try:
-            slides = find_inputs([base])
-        except (UsageError, DataError):
-            continue
+        paths = slides_in(base, LeftOut(), on_error=lambda _: None) if base.is_dir() else [base]
         # Links may lead out of the root.
-        yield from (slide.path for slide in slides if real(slide.path).is_relative_to(base))
+        yield from (path for path in paths if real(path).is_relative_to(base))

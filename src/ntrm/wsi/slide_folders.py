@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from errno import EACCES
 from pathlib import Path, PurePosixPath
 
+from ntrm.core.errors import DataError
 from ntrm.results.paths import RUN
 from ntrm.results.run_record import is_run
 from ntrm.wsi.slide_names import IMAGES, LeftOut, is_mask, is_slide_name, one_of_each
 
+SYSTEM = "lost+found"
+"""Folder at the top of many disks, which only the system may look into."""
 
-def slides_in(folder: Path, left_out: LeftOut, *, out: Path | None = None) -> Iterator[Path]:
-    """Slides in a fixed order. What lies in ``out`` is a result, and so is what lies in folders of earlier results."""
-    files = (PurePosixPath(path.relative_to(folder)) for path in _files_under(folder, left_out, out))
+OnError = Callable[[OSError], None]
+
+
+def refuse(error: OSError) -> None:
+    """A patient's slides must not be missing only because their folder has other permissions."""
+    raise DataError(
+        f"cannot look into {error.filename}",
+        got=error.strerror,
+        expected="a folder that can be read",
+        hint="change its permissions, or name the other folders one by one",
+    ) from error
+
+
+def slides_in(
+    folder: Path, left_out: LeftOut, *, out: Path | None = None, on_error: OnError = refuse
+) -> Iterator[Path]:
+    """Slides in a fixed order. What lies in ``out`` is a result, and so is what lies in folders of earlier results.
+
+    ``on_error`` is called for a folder that cannot be looked into; where it raises nothing, the others go on.
+    """
+    files = (PurePosixPath(path.relative_to(folder)) for path in _files_under(folder, left_out, out, on_error))
     names = (name for name in files if is_slide_name(name) and not is_annotation(folder / name))
     yield from (folder / name for name in one_of_each(names) if not lies_in(folder / name, out))
 
 
-def _files_under(folder: Path, left_out: LeftOut, out: Path | None) -> Iterator[Path]:
+def _files_under(folder: Path, left_out: LeftOut, out: Path | None, on_error: OnError) -> Iterator[Path]:
     """Regular files, and links that lead nowhere, which are slides that are lost; also those of linked folders.
 
     Every folder is looked into once, however many links lead there. A link to a folder around it adds nothing.
@@ -27,12 +49,18 @@ def _files_under(folder: Path, left_out: LeftOut, out: Path | None) -> Iterator[
     tops = [folder]
     while tops:
         links: list[Path] = []
-        for parent, folders, names in (found for top in tops for found in os.walk(top)):
+        for parent, folders, names in (found for top in tops for found in os.walk(top, onerror=on_error)):
             here, where = Path(parent), real(Path(parent))
+            folders[:] = [name for name in folders if not name.startswith(".") and name != SYSTEM]
             if where in seen:
                 folders.clear()
                 continue
             seen.add(where)
+            if not os.access(here, os.X_OK):
+                # Its names can be listed, and no file be opened.
+                folders.clear()
+                on_error(PermissionError(EACCES, os.strerror(EACCES), parent))
+                continue
             if RUN in names and _holds_results(here):
                 folders.clear()
                 left_out.results.extend([] if lies_in(here, out) else [str(here)])

@@ -115,6 +115,19 @@ def test_the_file_name_reaches_no_output(tmp_path, random):
     assert "Jane Doe" in (tmp_path / "key.csv").read_text()
 
 
+def test_what_a_folder_holds_besides_slides_is_noted(tmp_path, slide):
+    (slide.parent / "b.czi").touch()
+    run(slide.parent, slide.parent / "first")
+    results = slide.parent / "first"
+    again = run(slide.parent, tmp_path / "out")
+    assert [each.slide_id for each in again.slides] == ["a"]
+    assert again.notes[0] == f"left out: results in {results}"
+    assert again.notes[1].startswith("left out by their endings: 1 file (.czi)")
+    hidden = run(slide.parent, tmp_path / "named otherwise", pseudonymise=tmp_path / "key.csv")
+    assert hidden.notes[0] == "left out: 1 folder of results"
+    assert "czi" not in hidden.notes[1]
+
+
 def test_other_options_another_model_or_another_file_do_not_mix(tmp_path, slide, random):
     run(slide, tmp_path / "out")
     before = fingerprints(tmp_path / "out")

@@ -11,7 +11,7 @@ from ntrm.results.run_record import is_run
 from ntrm.storage.addresses import Address
 from ntrm.storage.object_store import NoSuchObjectError, RemoteFile
 from ntrm.storage.slide_cache import RemoteSlide, SlideCache
-from ntrm.wsi.slide_names import LeftOut, belongs_to, has_parts, is_mask, is_slide_name, one_of_each
+from ntrm.wsi.slide_names import LeftOut, belongs_to, has_parts, is_mask, one_of_each
 
 
 class RemoteSlides:
@@ -58,7 +58,7 @@ class RemoteSlides:
         files = [file for file in files if not any((folder / file.name).lies_in(each) for each in results)]
         names = [PurePosixPath(file.name) for file in files]
         folders = {parent for name in names for parent in name.parents}
-        taken = (name for name in names if is_slide_name(name) and not is_mask(name, folders))
+        taken = (name for name in left_out.slides_among(names) if not is_mask(name, folders))
         by_name = dict(zip(names, files, strict=True))
         for name in one_of_each(taken):
             if has_parts(name):

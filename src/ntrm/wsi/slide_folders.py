@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from ntrm.core.errors import DataError
 from ntrm.results.paths import RUN
 from ntrm.results.run_record import is_run
-from ntrm.wsi.slide_names import IMAGES, LeftOut, is_mask, is_slide_name, one_of_each
+from ntrm.wsi.slide_names import IMAGES, LeftOut, is_mask, one_of_each
 
 SYSTEM = "lost+found"
 """Folder at the top of many disks, which only the system may look into."""
@@ -36,7 +36,7 @@ def slides_in(
     ``on_error`` is called for a folder that cannot be looked into; where it raises nothing, the others go on.
     """
     files = (PurePosixPath(path.relative_to(folder)) for path in _files_under(folder, left_out, out, on_error))
-    names = (name for name in files if is_slide_name(name) and not is_annotation(folder / name))
+    names = (name for name in left_out.slides_among(files) if not is_annotation(folder / name))
     yield from (folder / name for name in one_of_each(names) if not lies_in(folder / name, out))
 
 

@@ -14,9 +14,10 @@ from tests.evaluation.small import MPP, NAMES, ByColour
 from tests.pipeline.small import BKG, fingerprints, paint, write_slide
 
 import ntrm
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
+from ntrm.results.documents import read_summary
 from ntrm.results.slide_state import alone
 
 ROOT = Path(__file__).parents[2]
@@ -128,6 +129,26 @@ def test_what_a_folder_holds_besides_slides_is_noted(tmp_path, slide):
     assert "czi" not in hidden.notes[1]
 
 
+def test_damage_is_mended_as_the_hint_says_and_corrections_stay(tmp_path, slide, random):
+    run(slide, tmp_path / "out")
+    before, folder = fingerprints(tmp_path / "out"), tmp_path / "out" / "a"
+    (folder / "corrections.jsonl").write_text("a person's\n")
+    (folder / "summary.json").write_text("{")
+    with pytest.raises(DataError) as damaged:
+        read_summary(folder)
+    assert "delete .ntrm/done.json" in damaged.value.hint
+    (folder / ".ntrm" / "done.json").unlink()
+    assert run(slide, tmp_path / "out").slides[0].status == "done"
+    assert (folder / "corrections.jsonl").read_text() == "a person's\n"
+    assert fingerprints(tmp_path / "out").items() >= before.items()
+    write_slide(slide, paint(random, width=140))
+    assert (
+        run(slide, tmp_path / "out")
+        .slides[0]
+        .reason.endswith("or delete a: with it goes what a person corrected (corrections.jsonl)")
+    )
+
+
 def test_other_options_another_model_or_another_file_do_not_mix(tmp_path, slide, random):
     run(slide, tmp_path / "out")
     before = fingerprints(tmp_path / "out")
@@ -143,6 +164,7 @@ def test_other_options_another_model_or_another_file_do_not_mix(tmp_path, slide,
     refused = run(slide, tmp_path / "out")
     assert refused.exit_code == 3
     assert "another file" in refused.slides[0].reason
+    assert "a person" not in refused.slides[0].reason
     assert fingerprints(tmp_path / "out") == before, "what is finished stays in the tables"
     slide.unlink()  # a finished slide stays finished when its file has gone to the archive
     (tmp_path / "strange").mkdir()

@@ -167,7 +167,7 @@ def _show(corrector: Corrector, changes: list[Change], console: Console) -> None
 
     console.result(document, table)
     for name, reason in corrector.failures.items():
-        console.failed(f"{name}: {reason}")
+        console.failed(reason, name)
     if preview:
         console.note("a preview: nothing was written")
     else:

@@ -130,7 +130,7 @@ def segment(
     for note in result.notes:
         console.note(f"note: {note}")
     for slide in result.failed:
-        console.failed(f"{slide.slide_id}: {slide.reason}")
+        console.failed(slide.reason, slide.slide_id)
     console.note(f"written: {out}")
     if result.exit_code:
         raise typer.Exit(result.exit_code)
@@ -165,6 +165,6 @@ def report(
     said = f"{counted(len(result.reported), 'report')} and {result.overview}"
     console.result(result.as_dict(), lambda to: to.print(said, markup=False, soft_wrap=True))
     for slide_id, reason in result.failures:
-        console.failed(f"{slide_id}: {reason}")
+        console.failed(reason, slide_id)
     if result.failures:
         raise typer.Exit(1)

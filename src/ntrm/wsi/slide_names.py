@@ -21,8 +21,6 @@ SLIDE_SUFFIXES = (*SUFFIXES, DICOM)
 """What is taken from a folder. A file that is named itself may end as it likes: readers choose by content."""
 MASKS, IMAGES = "Masks", "Images"
 """Folders of a dataset."""
-
-
 NO_IMAGES = (
     *(".csv", ".tsv", ".xls", ".xlsx", ".ods", ".txt", ".md", ".pdf", ".rtf", ".doc", ".docx", ".odt", ".ppt", ".pptx"),
     *(".html", ".htm", ".css", ".js", ".json", ".jsonl", ".geojson", ".xml", ".yaml", ".yml", ".toml", ".ini", ".cfg"),
@@ -49,7 +47,7 @@ class LeftOut:
             ending = name.suffix.lower()
             if is_slide_name(name):
                 yield name
-            elif not is_hidden(name) and ending not in {*SLIDE_SUFFIXES, *NO_IMAGES} and _ENDING.fullmatch(ending):
+            elif not is_hidden(name) and ending not in NO_IMAGES and _ENDING.fullmatch(ending):
                 self.endings[ending] += 1
 
     def notes(self, *, names: bool) -> list[str]:

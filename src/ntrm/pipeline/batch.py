@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +104,9 @@ def segment_slides(
 
     """
     _check_cluster(cluster, workers, model)
+    stated = _stated(mpp)
     storage = _storage(out, pseudonymise, cache, cache_gb)
     folder = Path(out) if storage.out is None else storage.work_folder()
-    stated = Resolution.square(mpp) if isinstance(mpp, int | float) else mpp
     several = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     left_out = LeftOut()
     slides = find_inputs(several, stated, out=folder, remote=storage.inputs(), left_out=left_out)
@@ -151,6 +152,14 @@ def _storage(out: str | Path, key: str | Path | None, cache: str | Path | None, 
             raise UsageError("this must be on a disk of this machine", got=path, expected="a path")
     address = Address.parse(str(out)) if is_address(out) else None
     return Storage(None if cache is None else Path(cache), cache_gb, address)
+
+
+def _stated(mpp: object) -> Resolution | None:
+    if mpp is None or isinstance(mpp, Resolution):
+        return mpp
+    if isinstance(mpp, bool) or not isinstance(mpp, Real):
+        raise UsageError("impossible µm per pixel", got=repr(mpp), expected="a number or a Resolution")
+    return Resolution.square(float(mpp))
 
 
 def _tabulate(

@@ -3,7 +3,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.evaluation.small import MPP, ByColour
+from tests.evaluation.small import MPP, NAMES, ByColour
 from tests.pipeline.judged import STRANGE, WHY, judge_as
 from tests.pipeline.small import paint, write_slide
 from tests.report.segmented import made
@@ -78,6 +78,19 @@ def test_people_read_a_table_and_what_failed(words, tmp_path):
     again = runner.invoke(app, words)
     assert again.exit_code == 0
     assert "kept" in again.stdout
+
+
+def test_no_cancer_found_is_told_from_a_slide_that_failed(words, tmp_path, random):
+    healthy = paint(random)
+    healthy[healthy == NAMES.index("SCC")] = NAMES.index("RET")
+    write_slide(tmp_path / "in" / "healthy.tif", healthy)
+    (tmp_path / "in" / "broken.tif").write_bytes(b"nothing")
+    result = runner.invoke(app, ["segment", str(tmp_path / "in"), *words[2:], "--json"])
+    found = {slide["slide_id"]: slide["cancers"] for slide in json.loads(result.stdout)["slides"]}
+    assert found == {"broken": None, "first": ["SCC"], "healthy": []}
+    lines = runner.invoke(app, ["segment", str(tmp_path / "in"), *words[2:]]).stdout.splitlines()
+    cells = {each[0]: each[3] for each in ([cell.strip() for cell in line.split("│")[1:]] for line in lines) if each}
+    assert cells == {"broken": "–", "first": "SCC", "healthy": "none"}
 
 
 def test_a_slide_given_twice_and_two_of_one_name_are_told(words, tmp_path, random):

@@ -139,8 +139,10 @@ def segment(
 def _show(document: dict[str, Any], out: RichConsole) -> None:
     rows = []
     for slide in document["slides"]:
-        area = "–" if slide["tissue_area_mm2"] is None else f"{slide['tissue_area_mm2']:.2f}"
-        cancers = NOT_ASSESSED if slide["cancers"] is None else ", ".join(slide["cancers"]) or "–"
+        area = cancers = "–"
+        if slide["tissue_area_mm2"] is not None:
+            area = f"{slide['tissue_area_mm2']:.2f}"
+            cancers = NOT_ASSESSED if slide["cancers"] is None else ", ".join(slide["cancers"]) or "none"
         rows.append((slide["slide_id"], slide["status"], area, cancers, slide["warnings"]))
     columns = ("slide", "status", "tissue mm²", "cancers", "warnings")
     out.print(make_table(f"{counted(len(rows), 'slide')}, for research only", columns, rows, right=["tissue mm²"]))

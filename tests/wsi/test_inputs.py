@@ -327,6 +327,21 @@ def test_pseudonyms_are_kept_in_the_key_and_say_nothing(tmp_path):
     assert not set(other) & set(first)
 
 
+def test_pseudonyms_are_not_mixed_with_other_names(tmp_path):
+    out, key, some = tmp_path / "out", tmp_path / "key.csv", slides("Jane.svs", "b.svs")
+    first = slide_ids(some, key_file=key, out=out)
+    for name in first:
+        remember(out / name, SlideState(None, {}, {"slides": ({"slide_id": name},)}))
+    assert slide_ids(some, key_file=key, out=out) == first
+    remember_failure(out / "Jane", "Jane", "no µm/px", {})
+    with pytest.raises(RefusedError, match="does not explain") as refused:
+        slide_ids(some, key_file=key, out=out)
+    assert (refused.value.got, "another --out" in refused.value.hint) == ("1 slide", True)
+    with pytest.raises(RefusedError, match="does not explain"):
+        slide_ids(some, key_file=tmp_path / "new.csv", out=out)
+    assert not (tmp_path / "new.csv").exists()
+
+
 def test_a_key_among_the_results_or_a_broken_one_is_refused(tmp_path):
     with pytest.raises(RefusedError, match="among the results"):
         slide_ids(slides("a.svs"), key_file=tmp_path / "out" / "sub" / ".." / "key.csv", out=tmp_path / "out")

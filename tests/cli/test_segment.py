@@ -3,7 +3,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.evaluation.small import MPP, ByColour
+from tests.evaluation.small import MPP, NAMES, ByColour
 from tests.pipeline.judged import STRANGE, WHY, judge_as
 from tests.pipeline.small import paint, write_slide
 from tests.report.segmented import made
@@ -80,6 +80,19 @@ def test_people_read_a_table_and_what_failed(words, tmp_path):
     assert "kept" in again.stdout
 
 
+def test_no_cancer_found_is_told_from_a_slide_that_failed(words, tmp_path, random):
+    healthy = paint(random)
+    healthy[healthy == NAMES.index("SCC")] = NAMES.index("RET")
+    write_slide(tmp_path / "in" / "healthy.tif", healthy)
+    (tmp_path / "in" / "broken.tif").write_bytes(b"nothing")
+    result = runner.invoke(app, ["segment", str(tmp_path / "in"), *words[2:], "--json"])
+    found = {slide["slide_id"]: slide["cancers"] for slide in json.loads(result.stdout)["slides"]}
+    assert found == {"broken": None, "first": ["SCC"], "healthy": []}
+    lines = runner.invoke(app, ["segment", str(tmp_path / "in"), *words[2:]]).stdout.splitlines()
+    cells = {each[0]: each[3] for each in ([cell.strip() for cell in line.split("│")[1:]] for line in lines) if each}
+    assert cells == {"broken": "–", "first": "SCC", "healthy": "none"}
+
+
 def test_a_slide_given_twice_and_two_of_one_name_are_told(words, tmp_path, random):
     other = write_slide(tmp_path / "more" / "first.tif", paint(random))
     result = runner.invoke(app, [*words, str(tmp_path / "in"), str(other), "--json"])
@@ -133,8 +146,10 @@ def test_json_names_reports_and_failures_and_the_exit_code_tells_of_them(results
     assert document["reported"] == ["one"]
     assert document["without_results"] == ["broken"]
     assert [failure["slide_id"] for failure in document["failures"]] == ["two"]
-    assert "error: two: two has no graph.json" in result.stderr
-    assert "error: two:" in runner.invoke(app, ["report", str(results), "--jobs", "1", "--quiet"]).stderr
+    assert "error: two has no graph.json" in result.stderr
+    (results / "two" / "graph.json").write_text("{")
+    told = runner.invoke(app, ["report", str(results), "--jobs", "1", "--quiet"]).stderr
+    assert told.startswith("error: two: cannot read graph.json")
     events = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
     assert events[-1]["done"] == 2
 

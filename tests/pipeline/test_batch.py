@@ -14,9 +14,10 @@ from tests.evaluation.small import MPP, NAMES, ByColour
 from tests.pipeline.small import BKG, fingerprints, paint, run, write_slide
 
 import ntrm
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
+from ntrm.results.documents import read_summary
 from ntrm.results.slide_state import alone
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +112,48 @@ def test_the_file_name_reaches_no_output(tmp_path, random):
     assert "Jane Doe" in (tmp_path / "key.csv").read_text()
 
 
+def test_what_a_folder_holds_besides_slides_is_noted(tmp_path, slide):
+    (slide.parent / "b.czi").touch()
+    run(slide.parent, slide.parent / "first")
+    results = slide.parent / "first"
+    again = run(slide.parent, tmp_path / "out")
+    assert [each.slide_id for each in again.slides] == ["a"]
+    assert again.notes[0] == f"left out: results in {results}"
+    assert again.notes[1].startswith("left out by their endings: 1 file (.czi)")
+    hidden = run(slide.parent, tmp_path / "named otherwise", pseudonymise=tmp_path / "key.csv")
+    assert hidden.notes[0] == "left out: 1 folder of results"
+    assert "czi" not in hidden.notes[1]
+
+
+def test_damage_is_mended_as_the_hint_says_and_corrections_stay(tmp_path, slide, random):
+    run(slide, tmp_path / "out")
+    before, folder = fingerprints(tmp_path / "out"), tmp_path / "out" / "a"
+    (folder / "corrections.jsonl").write_text("a person's\n")
+    (folder / "summary.json").write_text("{")
+    with pytest.raises(DataError) as damaged:
+        read_summary(folder)
+    assert "delete .ntrm/done.json" in damaged.value.hint
+    (folder / ".ntrm" / "done.json").unlink()
+    assert run(slide, tmp_path / "out").slides[0].status == "done"
+    assert (folder / "corrections.jsonl").read_text() == "a person's\n"
+    assert fingerprints(tmp_path / "out").items() >= before.items()
+    write_slide(slide, paint(random, width=140))
+    assert (
+        run(slide, tmp_path / "out")
+        .slides[0]
+        .reason.endswith("or delete a: with it goes what a person corrected (corrections.jsonl)")
+    )
+
+
+@pytest.mark.parametrize("wrong", ["0.5", "abc", True, (0.5, 0.5)])
+def test_what_is_no_resolution_is_refused_before_any_work(tmp_path, slide, wrong):
+    with pytest.raises(UsageError, match="impossible µm per pixel") as refused:
+        run(slide, tmp_path / "out", mpp=wrong)
+    assert refused.value.got == repr(wrong)
+    assert not (tmp_path / "out").exists()
+    assert run(slide, tmp_path / "out", mpp=np.float32(MPP)).exit_code == 0
+
+
 def test_other_options_another_model_or_another_file_do_not_mix(tmp_path, slide, random):
     run(slide, tmp_path / "out")
     before = fingerprints(tmp_path / "out")
@@ -126,6 +169,7 @@ def test_other_options_another_model_or_another_file_do_not_mix(tmp_path, slide,
     refused = run(slide, tmp_path / "out")
     assert refused.exit_code == 3
     assert "another file" in refused.slides[0].reason
+    assert "a person" not in refused.slides[0].reason
     assert fingerprints(tmp_path / "out") == before, "what is finished stays in the tables"
     slide.unlink()  # a finished slide stays finished when its file has gone to the archive
     (tmp_path / "strange").mkdir()

@@ -1,5 +1,6 @@
 import csv
 import hashlib
+import json
 import stat
 import unicodedata
 from dataclasses import replace
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
+from ntrm.results.run_record import FORMAT
 from ntrm.results.slide_state import Plan, SlideState, remember, remember_failure
 from ntrm.wsi.inputs import FINGERPRINT_BYTES, SlideInput, find_inputs, shard_of, source_fingerprint
 from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.slide_ids import LONGEST, distinguishing_paths, safe_name, slide_ids, without_name
+from ntrm.wsi.slide_names import LeftOut
 
 
 @pytest.fixture
@@ -174,6 +177,37 @@ def test_results_are_no_inputs(folder):
         find_inputs([folder], out=folder)
 
 
+def results_in(folder, record=None):
+    """A folder of results with a picture of a slide."""
+    (folder / "b").mkdir(parents=True)
+    (folder / "b" / "slide.jpg").touch()
+    (folder / "run.json").write_text(json.dumps({"format": FORMAT} if record is None else record))
+
+
+def test_pictures_of_earlier_results_are_no_inputs(folder, tmp_path):
+    slides = [slide.name for slide in find_inputs([folder])]
+    results_in(folder / "first")
+    results_in(folder / "deep" / "second", {"format": "ntrm-results/7"})
+    results_in(tmp_path / "elsewhere")
+    for name in ("linked", "linked-again"):
+        (folder / name).symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    left_out = LeftOut()
+    assert [slide.name for slide in find_inputs([folder], out=folder / "first", left_out=left_out)] == slides
+    assert sorted(left_out.results) == [str(folder / "deep" / "second"), str(folder / "linked")]
+    with pytest.raises(UsageError, match="whose pictures are no slides"):
+        find_inputs([folder / "first"])
+
+
+@pytest.mark.parametrize("record", [{"format": "other/1"}, {"format": 1}, {"name": "x"}, ["ntrm-results/1"]])
+def test_a_run_of_another_program_does_not_hide_slides(folder, record):
+    results_in(folder / "first", record)
+    left_out = LeftOut()
+    assert "first/b/slide.jpg" in [slide.name for slide in find_inputs([folder], left_out=left_out)]
+    (folder / "first" / "run.json").write_bytes(b"\xff{")
+    assert "first/b/slide.jpg" in [slide.name for slide in find_inputs([folder], left_out=left_out)]
+    assert left_out == LeftOut()
+
+
 def test_a_name_that_the_locale_cannot_spell_is_reported_with_its_row(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("slide\n皮.svs\n", encoding="utf-8")
     monkeypatch.setattr("os.fsencode", lambda name: str(name).encode("ascii"))
@@ -291,6 +325,21 @@ def test_pseudonyms_are_kept_in_the_key_and_say_nothing(tmp_path):
     assert len(rows) == 3
     other = slide_ids(some, key_file=tmp_path / "other.csv", out=tmp_path / "out")
     assert not set(other) & set(first)
+
+
+def test_pseudonyms_are_not_mixed_with_other_names(tmp_path):
+    out, key, some = tmp_path / "out", tmp_path / "key.csv", slides("Jane.svs", "b.svs")
+    first = slide_ids(some, key_file=key, out=out)
+    for name in first:
+        remember(out / name, SlideState(None, {}, {"slides": ({"slide_id": name},)}))
+    assert slide_ids(some, key_file=key, out=out) == first
+    remember_failure(out / "Jane", "Jane", "no µm/px", {})
+    with pytest.raises(RefusedError, match="does not explain") as refused:
+        slide_ids(some, key_file=key, out=out)
+    assert (refused.value.got, "another --out" in refused.value.hint) == ("1 slide", True)
+    with pytest.raises(RefusedError, match="does not explain"):
+        slide_ids(some, key_file=tmp_path / "new.csv", out=out)
+    assert not (tmp_path / "new.csv").exists()
 
 
 def test_a_key_among_the_results_or_a_broken_one_is_refused(tmp_path):

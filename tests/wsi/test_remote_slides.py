@@ -1,15 +1,17 @@
+import json
 from pathlib import PurePosixPath
 
 import pytest
 from tests.storage.conftest import bucket, endpoint  # noqa: F401 - fixtures
 
 from ntrm.core.errors import RefusedError, UsageError
+from ntrm.results.run_record import FORMAT
 from ntrm.storage.addresses import Address
 from ntrm.storage.slide_cache import SlideCache
 from ntrm.wsi.inputs import find_inputs
 from ntrm.wsi.remote_slides import RemoteSlides
 from ntrm.wsi.slide_ids import slide_ids, without_name
-from ntrm.wsi.slide_names import belongs_to
+from ntrm.wsi.slide_names import LeftOut, belongs_to
 
 KEYS = [
     "slides/b.svs", "slides/a.mrxs", "slides/a/Slidedat.ini", "slides/a/Data0000.dat", "slides/ab/Data0000.dat",
@@ -41,6 +43,18 @@ def test_the_slides_of_an_address_are_those_of_the_same_folder_on_a_disk(remote,
             for file in slide.remote.files:
                 expected = (local / slide.name).parent / file.name
                 assert (slide.path.parent / file.name).read_bytes() == expected.read_bytes()
+
+
+def test_pictures_of_earlier_results_at_an_address_are_no_slides(remote, bucket):  # noqa: F811
+    at, left_out = f"s3://{bucket.name}/slides", LeftOut()
+    before = [slide.name for slide in find_inputs([at], remote=remote)]
+    for key, content in (("first/run.json", json.dumps({"format": FORMAT})), ("first/b/slide.jpg", "")):
+        bucket.put(f"slides/{key}", content.encode())
+    anew = RemoteSlides(lambda: remote.cache, remote.out)
+    assert [slide.name for slide in find_inputs([at], remote=anew, left_out=left_out)] == before
+    assert left_out.results == [f"{at}/first"]
+    bucket.put("slides/first/run.json", b"{}")
+    assert "first/b/slide.jpg" in [slide.name for slide in find_inputs([at], remote=anew)]
 
 
 def test_a_slide_may_be_named_itself(remote, bucket):  # noqa: F811

@@ -73,9 +73,10 @@ class Console:
         if not self.quiet:
             _stderr().print(text, markup=False)
 
-    def failed(self, text: object) -> None:
+    def failed(self, reason: object, name: str = "") -> None:
         """One of many inputs failed, though the command goes on: a line on stderr, with ``--quiet``, too."""
-        _stderr().print(f"error: {text}", markup=False)
+        named = not name or str(reason).startswith((f"{name}: ", f"{name} "))
+        _stderr().print(f"error: {reason}" if named else f"error: {name}: {reason}", markup=False)
 
     def error(self, error: NtrmError) -> None:
         """Show an error: text on stderr, and with ``--json`` also a document on stdout."""

@@ -169,7 +169,7 @@ def _show(corrector: Corrector, changes: list[Change], console: Console) -> None
 
     console.result(document, table)
     for name, reason in corrector.failures.items():
-        console.failed(f"{name}: {reason}")
+        console.failed(reason, name)
     for counts in corrector.areas:
         if told := not_as_drawn(counts):
             console.note(f"{counts['slide_id']}: {told}")

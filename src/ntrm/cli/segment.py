@@ -130,7 +130,7 @@ def segment(
     for note in result.notes:
         console.note(f"note: {note}")
     for slide in result.failed:
-        console.failed(f"{slide.slide_id}: {slide.reason}")
+        console.failed(slide.reason, slide.slide_id)
     console.note(f"written: {out}")
     if result.exit_code:
         raise typer.Exit(result.exit_code)
@@ -139,8 +139,10 @@ def segment(
 def _show(document: dict[str, Any], out: RichConsole) -> None:
     rows = []
     for slide in document["slides"]:
-        area = "–" if slide["tissue_area_mm2"] is None else f"{slide['tissue_area_mm2']:.2f}"
-        cancers = NOT_ASSESSED if slide["cancers"] is None else ", ".join(slide["cancers"]) or "–"
+        area = cancers = "–"
+        if slide["tissue_area_mm2"] is not None:
+            area = f"{slide['tissue_area_mm2']:.2f}"
+            cancers = NOT_ASSESSED if slide["cancers"] is None else ", ".join(slide["cancers"]) or "none"
         rows.append((slide["slide_id"], slide["status"], area, cancers, slide["warnings"]))
     columns = ("slide", "status", "tissue mm²", "cancers", "warnings")
     out.print(make_table(f"{counted(len(rows), 'slide')}, for research only", columns, rows, right=["tissue mm²"]))
@@ -165,6 +167,6 @@ def report(
     said = f"{counted(len(result.reported), 'report')} and {result.overview}"
     console.result(result.as_dict(), lambda to: to.print(said, markup=False, soft_wrap=True))
     for slide_id, reason in result.failures:
-        console.failed(f"{slide_id}: {reason}")
+        console.failed(reason, slide_id)
     if result.failures:
         raise typer.Exit(1)

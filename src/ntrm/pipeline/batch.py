@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ntrm.storage.addresses import Address, is_address
 from ntrm.wsi.inputs import SlideInput, find_inputs, shard_of
 from ntrm.wsi.isolated import ReaderPool
 from ntrm.wsi.slide_ids import distinguishing_paths, slide_ids
+from ntrm.wsi.slide_names import LeftOut
 
 CLUSTERS = ("ray",)
 
@@ -102,11 +104,12 @@ def segment_slides(
 
     """
     _check_cluster(cluster, workers, model)
+    stated = _stated(mpp)
     storage = _storage(out, pseudonymise, cache, cache_gb)
     folder = Path(out) if storage.out is None else storage.work_folder()
-    stated = Resolution.square(mpp) if isinstance(mpp, int | float) else mpp
     several = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    slides = find_inputs(several, stated, out=folder, remote=storage.inputs())
+    left_out = LeftOut()
+    slides = find_inputs(several, stated, out=folder, remote=storage.inputs(), left_out=left_out)
     ids = slide_ids(slides, key_file=None if pseudonymise is None else Path(pseudonymise), out=folder)
     named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}
     tasks = [Task(slide, named[slide.path]) for slide in shard_of(slides, shard)]
@@ -136,7 +139,8 @@ def segment_slides(
                 # Those of lost workers were noted here.
                 transfer.deliver_failure(outcome.slide_id)
         untold = _tabulate(transfer, folder, run, covariates, ids if shard else [], report=chosen.report)
-    notes = (*_notes(slides, ids, names=pseudonymise is None), *_not_judged(outcomes), *untold)
+    names = pseudonymise is None
+    notes = (*_notes(slides, ids, names=names), *left_out.notes(names=names), *_not_judged(outcomes), *untold)
     address = None if storage.out is None else str(storage.out)
     return Segmented(folder, tuple(outcomes), run.identity(), notes, address)
 
@@ -148,6 +152,14 @@ def _storage(out: str | Path, key: str | Path | None, cache: str | Path | None, 
             raise UsageError("this must be on a disk of this machine", got=path, expected="a path")
     address = Address.parse(str(out)) if is_address(out) else None
     return Storage(None if cache is None else Path(cache), cache_gb, address)
+
+
+def _stated(mpp: object) -> Resolution | None:
+    if mpp is None or isinstance(mpp, Resolution):
+        return mpp
+    if isinstance(mpp, bool) or not isinstance(mpp, Real):
+        raise UsageError("impossible µm per pixel", got=repr(mpp), expected="a number or a Resolution")
+    return Resolution.square(float(mpp))
 
 
 def _tabulate(

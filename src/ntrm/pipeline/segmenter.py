@@ -105,9 +105,11 @@ class Outcome:
 
     @property
     def cancers(self) -> list[str] | None:
-        """Names of the cancers that were found; None where they were not assessed."""
+        """Names of the cancers that were found; None where they were not assessed, or the slide failed."""
         cells = {key.removeprefix("cancer_"): value for key, value in self.row.items() if key.startswith("cancer_")}
-        return None if NOT_ASSESSED in cells.values() else [name for name, value in cells.items() if value is True]
+        if not self.row or NOT_ASSESSED in cells.values():
+            return None
+        return [name for name, value in cells.items() if value is True]
 
     @property
     def familiarity(self) -> str | None:

@@ -135,8 +135,8 @@ def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
 
 def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> None:
     """Check that a finished slide is the one that is asked for, and take over what a table now says of it."""
-    _check_same(before.plan, plan)
-    check_objects(folder, slide, plan.slide_id)
+    _check_same(before.plan, plan, folder)
+    check_objects(folder, slide)
     # An input without a table says nothing of what an earlier table said.
     covariates = {**before.covariates, **slide.covariates}
     if before.covariates != covariates:
@@ -150,14 +150,14 @@ def _plan(slide: SlideInput, slide_id: str, work: Work) -> Plan:
     return Plan(slide_id, fingerprint(work.run.identity()), mpp, source_fingerprint(slide.path))
 
 
-def _check_same(before: Plan | None, plan: Plan) -> None:
+def _check_same(before: Plan | None, plan: Plan, folder: Path) -> None:
     """A finished slide stays finished when its file is gone, but never stands for another file."""
     old = {} if before is None else asdict(before)
     differing = [key for key, new in asdict(plan).items() if old.get(key) != new and (key, new) != ("source", None)]
     if differing:
         what = {"source": "another file", "mpp": "other µm/px", "run": "another model or other options"}
         hint = "state µm/px of single slides in a column mpp of a CSV; else " if "mpp" in differing else ""
-        raise made_otherwise(", ".join(what.get(key, key) for key in differing), plan.slide_id, hint)
+        raise made_otherwise(", ".join(what.get(key, key) for key in differing), folder, hint)
 
 
 def _predict(

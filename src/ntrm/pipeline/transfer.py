@@ -145,10 +145,10 @@ def remember_objects(folder: Path, slide: SlideInput) -> None:
         write_text(folder / HIDDEN / SOURCE, f"{slide.remote.version}\n")
 
 
-def check_objects(folder: Path, slide: SlideInput, slide_id: str) -> None:
+def check_objects(folder: Path, slide: SlideInput) -> None:
     """A finished slide never stands for objects that were replaced since."""
     path = folder / HIDDEN / SOURCE
     if slide.remote is None or not slide.remote.files or not path.is_file():
         return
     if path.read_text(encoding="utf-8").strip() != slide.remote.version:
-        raise made_otherwise("another file", slide_id)
+        raise made_otherwise("another file", folder)

@@ -16,7 +16,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.core.wording import counted
 from ntrm.results.familiarity import UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
 from ntrm.results.graph_document import Network, Node, PieceGraph, read_graph, read_network, weighted_mean
-from ntrm.results.paths import GRAPH, SUMMARY
+from ntrm.results.paths import DONE, GRAPH, HIDDEN, SUMMARY
 from ntrm.results.typed_json import DAMAGES, Document, as_document, not_a_number, read_as
 
 OUTSIDE = "outside"
@@ -24,7 +24,8 @@ PURPOSE = "for research, not for diagnosis"
 NO_TUMOUR, NOTHING_INVADES = "no tumour in the piece", "no invasive tumour in the piece"
 NOTHING_TO_MEASURE = (NO_TUMOUR, NOTHING_INVADES)
 """Why a piece has no clearance or depth where nothing is left open by that."""
-AGAIN = "delete the slide's folder and run the same ntrm segment again"
+AGAIN = f"delete {HIDDEN}/{DONE} in the slide's folder, if it is there, and run the same ntrm segment again"
+"""Not the slide's folder: what a person corrected lies there, too."""
 
 Point = tuple[float, float]
 

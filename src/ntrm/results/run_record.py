@@ -84,6 +84,16 @@ def _read(out: Path) -> Run:
     return run
 
 
+def is_run(content: bytes) -> bool:
+    """Whether a file called ``run.json`` is ours, of whatever version: what lies beside it are results."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    kind = document.get("format") if isinstance(document, dict) else None
+    return str(kind).rpartition("/")[0] == FORMAT.rpartition("/")[0]
+
+
 def claim(out: Path, run: Run, covariates: Sequence[str]) -> tuple[str, ...]:
     """Make ``out`` a folder of this run's results, or check that it is one; returns all covariates seen there.
 

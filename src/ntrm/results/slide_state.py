@@ -14,7 +14,7 @@ from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import holding, remove_partials, whole_file, write_json
-from ntrm.results.paths import DONE, FAILED, HIDDEN, LOCK
+from ntrm.results.paths import CORRECTIONS, DONE, FAILED, HIDDEN, LOCK
 from ntrm.results.typed_json import DAMAGES, read_as
 
 Row = dict[str, Any]
@@ -32,13 +32,14 @@ class MadeOtherwiseError(RefusedError):
     """The slide is finished, of another file, say: its results stay, and still count."""
 
 
-def made_otherwise(got: str, slide_id: str, hint: str = "") -> MadeOtherwiseError:
+def made_otherwise(got: str, folder: Path, hint: str = "") -> MadeOtherwiseError:
     """The error for a finished slide that is asked for anew and not alike."""
+    corrected = f": with it goes what a person corrected ({CORRECTIONS})" if (folder / CORRECTIONS).is_file() else ""
     return MadeOtherwiseError(
         "results are there that were made otherwise",
         got=got,
         expected="the same slide, model and options",
-        hint=f"{hint}choose another --out, or delete {slide_id}",
+        hint=f"{hint}choose another --out, or delete {folder.name}{corrected}",
     )
 
 

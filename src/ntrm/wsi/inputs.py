@@ -10,7 +10,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
@@ -18,7 +18,8 @@ from ntrm.data.csv_tables import number, read_table
 from ntrm.storage.addresses import Address, is_address
 from ntrm.storage.slide_cache import RemoteSlide
 from ntrm.wsi.remote_slides import RemoteSlides
-from ntrm.wsi.slide_names import IMAGES, SLIDE_SUFFIXES, is_mask, is_slide_name, one_of_each
+from ntrm.wsi.slide_folders import is_annotation, lies_in, real, slides_in
+from ntrm.wsi.slide_names import SLIDE_SUFFIXES, LeftOut
 
 OWN_COLUMNS = ("slide", "slide_id", "mpp", "mpp_y")
 """Columns of an input table that mean something; all others are covariates."""
@@ -48,7 +49,7 @@ class SlideInput:
     @property
     def location(self) -> str:
         """Where the user has it: its address, or the one path to which all others lead."""
-        return str(_real(self.path) if self.remote is None else self.remote.address)
+        return str(real(self.path) if self.remote is None else self.remote.address)
 
 
 def find_inputs(
@@ -57,19 +58,22 @@ def find_inputs(
     *,
     out: Path | None = None,
     remote: RemoteSlides | None = None,
+    left_out: LeftOut | None = None,
 ) -> tuple[SlideInput, ...]:
     """Slides of files, folders and tables (``.csv``: slide, optionally slide_id, mpp, mpp_y, and covariates).
 
     ``mpp`` holds for every slide whose row does not state its own. Paths in a table are relative to the table. What
-    lies in ``out`` is a result: skipped in a folder, refused where it is named. The masks of a dataset are skipped in a
-    folder, too. A file that occurs more than once, by whatever path, is taken once, and refused where the entries
-    differ. With ``remote`` an input, or a row of a table, may be an address.
+    lies in ``out`` is a result: skipped in a folder, refused where it is named. Earlier results and the masks of a
+    dataset are skipped in a folder, too; ``left_out`` gets what may be missed. A file that occurs more than once, by
+    whatever path, is taken once, and refused where the entries differ. With ``remote`` an input, or a row of a table,
+    may be an address.
     """
     if not inputs:
         raise UsageError("nothing to segment", expected="slides, folders of slides, or a CSV with a column slide")
-    slides = _merged(slide for each in inputs for slide in _expand(each, mpp, out, remote))
+    left_out = LeftOut() if left_out is None else left_out
+    slides = _merged(slide for each in inputs for slide in _expand(each, mpp, out, remote, left_out))
     if not slides:
-        raise _no_slide(inputs, out)
+        raise _no_slide(inputs, out, left_out)
     in_results = next((slide for slide in slides if _is_result(slide, out, remote)), None)
     if in_results is not None:
         raise RefusedError(
@@ -98,13 +102,15 @@ def shard_of(slides: Sequence[SlideInput], shard: str | None) -> tuple[SlideInpu
     return tuple(slides[shard_number - 1 :: shards])
 
 
-def _no_slide(inputs: Sequence[str | Path], out: Path | None) -> UsageError:
+def _no_slide(inputs: Sequence[str | Path], out: Path | None, left_out: LeftOut) -> UsageError:
     hint = "name the files themselves if they end otherwise"
     paths = [Path(path) for path in inputs if not is_address(path)]
     if any(lies_in(path, out) for path in paths):
         hint = "choose an --out that does not hold the slides: what lies in it is taken for results"
-    elif any(_is_annotation(file) for path in paths for file in path.rglob("*")):
+    elif any(is_annotation(file) for path in paths for file in path.rglob("*")):
         hint = "name the folder Images: what lies in Masks beside it are masks, not sections"
+    elif left_out.results:
+        hint = "name a folder of slides: this one holds results, whose pictures are no slides"
     return UsageError(
         "no slide among the inputs",
         got=", ".join(str(path) if is_address(path) else Path(path).name for path in inputs),
@@ -120,14 +126,14 @@ def _is_result(slide: SlideInput, out: Path | None, remote: RemoteSlides | None)
 
 
 def _expand(
-    given: str | Path, mpp: Resolution | None, out: Path | None, remote: RemoteSlides | None
+    given: str | Path, mpp: Resolution | None, out: Path | None, remote: RemoteSlides | None, left_out: LeftOut
 ) -> Iterator[SlideInput]:
     if remote is not None and is_address(given):
-        yield from _expand_address(Address.parse(str(given)), mpp, remote)
+        yield from _expand_address(Address.parse(str(given)), mpp, remote, left_out)
         return
     path = _spelt_as_on_disk(Path(given))
     if path.is_dir():
-        slides = (file for file in _slides_in(path) if not lies_in(file, out))
+        slides = slides_in(path, left_out, out=out)
         yield from (SlideInput(file, file.relative_to(path).as_posix(), mpp=mpp) for file in slides)
     elif not path.exists():
         raise UsageError("no such slide", got=path, expected="a file or a folder that exists")
@@ -137,7 +143,9 @@ def _expand(
         yield SlideInput(path, path.name, mpp=mpp)
 
 
-def _expand_address(address: Address, mpp: Resolution | None, remote: RemoteSlides) -> Iterator[SlideInput]:
+def _expand_address(
+    address: Address, mpp: Resolution | None, remote: RemoteSlides, left_out: LeftOut
+) -> Iterator[SlideInput]:
     if address.name.lower().endswith(".csv"):
         with tempfile.TemporaryDirectory(prefix="ntrm-") as folder:
             table = Path(folder) / "table.csv"
@@ -145,46 +153,8 @@ def _expand_address(address: Address, mpp: Resolution | None, remote: RemoteSlid
             yield from _rows(table, mpp, remote, address.parent)
         return
     slide = remote.slide(address)
-    slides = remote.below(address) if slide is None else [(address.name, slide)]
+    slides = remote.below(address, left_out) if slide is None else [(address.name, slide)]
     yield from (SlideInput(remote.cache.path(each), name, mpp=mpp, remote=each) for name, each in slides)
-
-
-def _slides_in(folder: Path) -> Iterator[Path]:
-    files = (PurePosixPath(path.relative_to(folder)) for path in _files_under(folder))
-    names = (name for name in files if is_slide_name(name) and not _is_annotation(folder / name))
-    yield from (folder / name for name in one_of_each(names))
-
-
-def _files_under(folder: Path) -> Iterator[Path]:
-    """Regular files, and links that lead nowhere, which are slides that are lost; also those of linked folders.
-
-    Every folder is looked into once, however many links lead there. A link to a folder around it adds nothing.
-    """
-    seen: set[Path] = set()
-    tops = [folder]
-    while tops:
-        links: list[Path] = []
-        for parent, folders, names in (found for top in tops for found in os.walk(top)):
-            here, real = Path(parent), _real(Path(parent))
-            if real in seen:
-                folders.clear()
-                continue
-            seen.add(real)
-            links += [here / name for name in folders if (here / name).is_symlink()]
-            paths = (here / name for name in names)
-            yield from (path for path in paths if path.is_file() or (path.is_symlink() and not path.exists()))
-        tops = [link for link in sorted(links) if not _real(link.parent).is_relative_to(_real(link))]
-
-
-def _real(path: Path) -> Path:
-    """The one path to which all others lead; ``Path.resolve`` fails where links lead to each other."""
-    return Path(os.path.realpath(path))
-
-
-def _is_annotation(path: Path) -> bool:
-    """Whether a file is a mask of a dataset."""
-    images = PurePosixPath(path.parent.parent / IMAGES)
-    return is_mask(PurePosixPath(path), [images] if Path(images).is_dir() else [])
 
 
 def _rows(
@@ -268,11 +238,6 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def lies_in(path: Path, folder: Path | None) -> bool:
-    """Whether a path is a folder or leads into it."""
-    return folder is not None and _real(path).is_relative_to(_real(folder))
-
-
 def _check_covariates(slides: Sequence[SlideInput]) -> None:
     """Columns that could be taken for ours later are refused before any work is done."""
     from ntrm.results.tables import is_own_column
@@ -350,9 +315,6 @@ def check_roots(roots: Iterable[Path]) -> None:
 def _files(roots: Sequence[Path]) -> Iterator[Path]:
     for root in roots:
         base = root.resolve()
-        try:
-            slides = find_inputs([base])
-        except (UsageError, DataError):
-            continue
+        paths = slides_in(base, LeftOut(), on_error=lambda _: None) if base.is_dir() else [base]
         # Links may lead out of the root.
-        yield from (slide.path for slide in slides if _real(slide.path).is_relative_to(base))
+        yield from (path for path in paths if real(path).is_relative_to(base))

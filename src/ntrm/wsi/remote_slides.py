@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 
+from ntrm.results.paths import RUN
+from ntrm.results.run_record import is_run
 from ntrm.storage.addresses import Address
 from ntrm.storage.object_store import NoSuchObjectError, RemoteFile
 from ntrm.storage.slide_cache import RemoteSlide, SlideCache
-from ntrm.wsi.slide_names import belongs_to, has_parts, is_mask, is_slide_name, one_of_each
+from ntrm.wsi.slide_names import LeftOut, belongs_to, has_parts, is_mask, one_of_each
 
 
 class RemoteSlides:
@@ -48,12 +50,15 @@ class RemoteSlides:
             return RemoteSlide(address, ())
         return _with_parts(address.parent, PurePosixPath(address.name), files)
 
-    def below(self, folder: Address) -> Iterator[tuple[str, RemoteSlide]]:
+    def below(self, folder: Address, left_out: LeftOut) -> Iterator[tuple[str, RemoteSlide]]:
         """The slides of a folder, each with its name below it, in the order of a folder on a disk."""
         files = [file for file in self.files_under(folder) if not (folder / file.name).lies_in(self.out)]
+        results = self._results_among(folder, files)
+        left_out.results.extend(str(each) for each in results)
+        files = [file for file in files if not any((folder / file.name).lies_in(each) for each in results)]
         names = [PurePosixPath(file.name) for file in files]
         folders = {parent for name in names for parent in name.parents}
-        taken = (name for name in names if is_slide_name(name) and not is_mask(name, folders))
+        taken = (name for name in left_out.slides_among(names) if not is_mask(name, folders))
         by_name = dict(zip(names, files, strict=True))
         for name in one_of_each(taken):
             if has_parts(name):
@@ -61,6 +66,12 @@ class RemoteSlides:
             else:
                 main = by_name[name]
                 yield str(name), RemoteSlide(folder / main.name, (RemoteFile(name.name, main.size, main.version),))
+
+    def _results_among(self, folder: Address, files: Sequence[RemoteFile]) -> list[Address]:
+        """Folders that ``ntrm segment`` wrote to before: their pictures are no slides."""
+        store = self.cache.store(folder)
+        records = (folder / file.name for file in files if PurePosixPath(file.name).name == RUN)
+        return [record.parent for record in records if is_run(store.read(record) or b"")]
 
     def read(self, address: Address) -> bytes:
         """The bytes of a table of slides."""

@@ -8,16 +8,18 @@ import re
 import secrets
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import holding, rows_text, write_text
+from ntrm.core.wording import counted
 from ntrm.data.csv_tables import is_good_name, read_table
-from ntrm.results.paths import HIDDEN, INDEX, RUN, SOURCE, table_file
+from ntrm.results.paths import DONE, FAILED, HIDDEN, INDEX, RUN, SOURCE, table_file
 from ntrm.results.slide_state import finished, remembered
 from ntrm.results.tables import COLUMNS
-from ntrm.wsi.inputs import SlideInput, lies_in, source_fingerprint
+from ntrm.wsi.inputs import SlideInput, source_fingerprint
+from ntrm.wsi.slide_folders import lies_in
 
 KEY_COLUMNS = ("slide_id", "slide")
 LONGEST = 100
@@ -86,7 +88,7 @@ def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out
             hint="choose a place that is not given away with the results",
         )
     with holding(key_file.with_name(f".{key_file.name}.lock"), wait=True):
-        return _pseudonyms(slides, key_file)
+        return _pseudonyms(slides, key_file, out)
 
 
 def without_name(text: str, slide: SlideInput, slide_id: str, *, ours: bool = False) -> str:
@@ -175,8 +177,9 @@ def _path_ends(slides: Sequence[SlideInput], group: Sequence[int]) -> dict[int, 
     return {index: str(path) for index, path in paths.items()}
 
 
-def _pseudonyms(slides: Sequence[SlideInput], key_file: Path) -> list[str]:
+def _pseudonyms(slides: Sequence[SlideInput], key_file: Path, out: Path | None) -> list[str]:
     known = _read_key(key_file)
+    _check_no_others(known.values(), key_file, out)
     paths = [slide.location for slide in slides]
     for path in paths:
         if path not in known:
@@ -185,6 +188,19 @@ def _pseudonyms(slides: Sequence[SlideInput], key_file: Path) -> list[str]:
             known[path] = next(name for name in random_ids if name not in taken)
     write_text(key_file, rows_text([KEY_COLUMNS, *((known[path], path) for path in sorted(known))]), private=True)
     return [known[path] for path in paths]
+
+
+def _check_no_others(ids: Collection[str], key_file: Path, out: Path | None) -> None:
+    """Slides of other names would stay, each beside itself under a pseudonym, and counted twice."""
+    folders = [] if out is None or not out.is_dir() else [path for path in out.iterdir() if path.name not in ids]
+    strange = [path for path in folders if any((path / HIDDEN / name).is_file() for name in (DONE, FAILED))]
+    if strange:
+        raise RefusedError(
+            f"{out} holds slides under names that {key_file.name} does not explain",
+            got=counted(len(strange), "slide"),
+            expected="results that were made with this key from the start",
+            hint="choose another --out, or give the key of before",
+        )
 
 
 def _read_key(key_file: Path) -> dict[str, str]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from errno import ELOOP
 from fractions import Fraction
 from pathlib import Path
 from threading import Event, Lock
@@ -176,6 +178,8 @@ def decoding(path: Path, *errors: type[Exception]) -> Iterator[None]:
     except MemoryError as error:
         raise unreadable("more memory wanted than there is", "write it again as a tiled TIFF of 8-bit RGB") from error
     except broken as error:
+        if isinstance(error, OSError) and error.errno == ELOOP:
+            raise unreadable("a link that leads to itself", "mend the link, or remove it") from error
         raise unreadable(anonymous(error, path)) from error
 
 
@@ -198,6 +202,8 @@ def anonymous(error: Exception, path: Path) -> str:
     'ValueError: invalid …'
     """
     kind = type(error).__name__
+    if isinstance(error, struct.error):
+        return "a file that ends within its header"
     if isinstance(error, OSError) and error.strerror:
         return f"{kind}: {error.strerror}"
     text = str(error)

@@ -102,9 +102,7 @@ class PieceMap:
 
     def cells(self, grid_mpp: Resolution, window: Window) -> tuple[Indices, Indices]:
         """Rows and columns of the tissue mask under those of a window of another grid of the slide."""
-        rows = _nearest(window.top, window.height, grid_mpp.y / self.mpp.y, self.numbers.shape[0])
-        columns = _nearest(window.left, window.width, grid_mpp.x / self.mpp.x, self.numbers.shape[1])
-        return rows, columns
+        return cells_under(window, grid_mpp, self.numbers.shape, self.mpp)
 
     def window(self, piece: Piece, grid_mpp: Resolution, shape: tuple[int, int]) -> Window:
         """The box of one of the pieces on another grid of the slide, ``shape`` (height, width) pixels large.
@@ -197,6 +195,14 @@ def reading_order(boxes: list[Box]) -> list[int]:
         order += sorted(row, key=lambda k: (boxes[k][1], boxes[k][0]))
         left_over = [k for k in left_over if k not in row]
     return order
+
+
+def cells_under(
+    window: Window, grid_mpp: Resolution, shape: tuple[int, ...], mpp: Resolution
+) -> tuple[Indices, Indices]:
+    """Rows and columns of a mask of ``shape`` at ``mpp`` under those of a window of another grid of the slide."""
+    rows = _nearest(window.top, window.height, grid_mpp.y / mpp.y, shape[0])
+    return rows, _nearest(window.left, window.width, grid_mpp.x / mpp.x, shape[1])
 
 
 def _nearest(start: int, length: int, factor: float, size: int) -> Indices:

@@ -105,9 +105,10 @@ class Outcome:
 
     @property
     def cancers(self) -> list[str] | None:
-        """Names of the cancers that were found; None where they were not assessed."""
+        """Names of the cancers that were found; None where none was, but some were not assessed."""
         cells = {key.removeprefix("cancer_"): value for key, value in self.row.items() if key.startswith("cancer_")}
-        return None if NOT_ASSESSED in cells.values() else [name for name, value in cells.items() if value is True]
+        found = [name for name, value in cells.items() if value is True]
+        return None if NOT_ASSESSED in cells.values() and not found else found
 
     @property
     def familiarity(self) -> str | None:

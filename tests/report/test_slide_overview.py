@@ -266,8 +266,8 @@ def test_slides_that_are_not_assessed_are_counted_and_left_out_of_the_plots(resu
     page = check_safe(text)
     assert "Cancers found: SCC on 1." in page.text
     assert (
-        "Cancers were not assessed on 1 slide, and no plot below counts it: unlike what the model knows, or without a "
-        "piece of tissue that is large enough." in page.text
+        "Cancers were not assessed on 1 slide, and no plot below counts it: unlike what the model knows, without a "
+        "piece of tissue that is large enough, or with tumour in crumbs alone." in page.text
     )
     assert "Cancers not assessed 1" in page.text
     assert slide_rows(text)["one"][1] == "not assessed"

@@ -1,14 +1,16 @@
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ntrm.core.errors import DataError, UsageError
+from ntrm.results.documents import read_summary
 from ntrm.results.paths import RUN
 from ntrm.results.run_record import Run
-from ntrm.results.tables import COLUMNS, FOOT, read_results, write_tables
+from ntrm.results.tables import COLUMNS, FOOT, read_results, slide_row, write_tables
 
 DONE = {"slide_id": "a", "status": "done", "pieces": 2, "tissue_area_mm2": 1 / 3, "area_BCC_mm2": 0.25, "age": "007"}
 FAILED = {"slide_id": "1e5", "status": "failed", "reason": 'it said "no", twice\nand left', "age": "8"}
@@ -136,3 +138,11 @@ def test_a_cancer_that_was_not_assessed_leaves_its_column_readable(tmp_path):
     assert read.column("cancer_BCC") == [True, None, False]
     assert read.column("cancer_BCC_confidence") == [0.9, None, 0.1]
     assert read.column("site") == ["not assessed"] * 3
+
+
+def test_the_row_of_a_slide_has_the_pixels_of_its_mask(results):
+    """They are the slide's own where these are the model's but for the rounding of a tag."""
+    summary = read_summary(results / "one")
+    summary = replace(summary, grid=replace(summary.grid, mpp=(6.75, 6.75)))
+    assert summary.model["mpp"] != 6.75
+    assert slide_row(summary)["mask_mpp_um"] == pytest.approx(6.75, rel=1e-12)

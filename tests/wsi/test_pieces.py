@@ -159,9 +159,21 @@ def test_the_window_of_a_piece_holds_all_its_labels(random):
     (piece,) = pieces.pieces
     shape = (60 * 20 // 7, 80 * 20 // 7)
     fine = pieces.numbers[np.ix_(*pieces.cells(Resolution.square(7.0), Window(0, 0, *shape)))]
-    window = piece.window(SQUARE, Resolution.square(7.0), shape)
+    window = pieces.window(piece, Resolution.square(7.0), shape)
     assert (fine[window.slices] > 0).sum() == (fine > 0).sum()
     assert window.height <= 30 * 20 / 7 + 2
+
+
+def test_the_window_of_a_piece_at_the_scan_s_end_reaches_the_end_of_a_finer_grid():
+    tissue = blank(60, 80)
+    tissue[20:, 30:] = True
+    pieces = PieceMap.of(tissue, SQUARE)
+    # A thumbnail ends up to half a pixel of its own before or behind the scan.
+    for shape in ((178, 236), (171, 228), (165, 222)):
+        window = pieces.window(pieces.pieces[0], Resolution.square(7.0), shape)
+        fine = pieces.numbers[np.ix_(*pieces.cells(Resolution.square(7.0), Window(0, 0, *shape)))]
+        assert (fine[window.slices] > 0).sum() == (fine > 0).sum()
+        assert (window.top + window.height, window.left + window.width) == shape
 
 
 @pytest.mark.parametrize("wrong", [{"number": 0}, {"bbox": (0, 0, 0, 3)}, {"bbox": (-1, 0, 2, 3)}, {"area_mm2": 0.0}])

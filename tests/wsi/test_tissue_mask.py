@@ -1,7 +1,19 @@
 import numpy as np
 import pytest
 from tests.helpers import real_data
-from tests.wsi.pictures import BKG, BROWN, HAEMATOXYLIN, MPP, PENS, clean, marked, skin_mask, stained, tissue_of
+from tests.wsi.pictures import (
+    BKG,
+    BROWN,
+    HAEMATOXYLIN,
+    MPP,
+    PENS,
+    clean,
+    marked,
+    skin_mask,
+    stained,
+    tissue_of,
+    undisturbed,
+)
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import SKIN
@@ -10,7 +22,7 @@ from ntrm.data.tiles import Window, tile_windows
 from ntrm.phantom.render import render
 from ntrm.wsi.quality import morphology
 from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
-from ntrm.wsi.tissue_mask import find_tissue, windows_with_tissue
+from ntrm.wsi.tissue_mask import find_marks, find_tissue, windows_with_tissue
 
 THUMB, MODEL = Resolution.square(13.4), Resolution.square(6.7)
 
@@ -89,6 +101,48 @@ def test_dust_and_the_edge_of_the_coverslip_are_no_tissue(section_seed, random):
     assert not found[:, :40].any()
     assert not found[200:].any()
     assert not found[:20].any()
+
+
+def marks_of(picture):
+    """What is no tissue, and the tissue, of a picture."""
+    seen = Thumbnail(picture, THUMB)
+    pen = find_pen(seen)
+    tissue = find_tissue(seen, pen)
+    return find_marks(seen, pen, tissue), tissue
+
+
+@pytest.mark.parametrize("pen", PENS)
+def test_a_pen_s_stroke_is_a_mark_on_glass_alone(section_seed, pen):
+    marks, tissue = marks_of(marked(undisturbed(section_seed), slice(0, 220), slice(150, 185), pen))
+    assert marks[:18, 148:187].all()
+    assert marks[205:, 148:187].all()
+    assert not marks[60:120].any()
+    assert not marks[:, :140].any()
+    assert not (marks & tissue).any()
+
+
+def test_specks_are_marks_with_their_rims(section_seed):
+    picture = undisturbed(section_seed).copy()
+    dust, fibre, crumb = (
+        (slice(8, 14), slice(100, 106)),
+        (slice(9, 12), slice(160, 163)),
+        (slice(4, 18), slice(220, 234)),
+    )
+    picture[dust], picture[fibre], picture[crumb] = (60, 60, 60), (200, 90, 150), (200, 90, 150)
+    marks, found = marks_of(picture)
+    for rows, columns in (dust, fibre):
+        assert marks[rows.start - 1 : rows.stop + 1, columns.start - 1 : columns.stop + 1].all()
+    assert found[crumb].all()
+    assert not marks[:, 215:].any(), "a crumb of tissue is none"
+    assert marks.sum() < 2 * 16**2
+
+
+def test_neither_tissue_nor_ink_on_its_margin_nor_pale_fat_is_a_mark(section_seed):
+    picture = undisturbed(section_seed).copy()
+    picture[60:100, 268:272] = 40  # a crust of ink along the right side
+    pale = picture[5:25, 100:200].astype(float)
+    picture[5:25, 100:200] = pale * (1.0, 0.985, 0.99)
+    assert not marks_of(picture)[0].any()
 
 
 def test_glass_alone_has_no_tissue(random):

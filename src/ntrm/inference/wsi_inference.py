@@ -38,6 +38,9 @@ MOST_WAITING = 8
 CARRY, RELATIONS, OBSERVED, PENDING = "carry/", "relations", "observed", "pending/"
 """Names of the arrays in a checkpoint."""
 
+Relabel = Callable[[int, Image], None]
+"""Changes the labels of finished rows, as they are stored, from a row of the slide on."""
+
 
 class BlockSink(Protocol):
     """Takes the probabilities of every block, from the top down and in a row of blocks from the left."""
@@ -92,10 +95,12 @@ class _Packed(NamedTuple):
 
 
 class Writer:
-    """Puts blocks into ``store`` as whole rows, and their probabilities into ``sink``."""
+    """Puts blocks into ``store`` as whole rows, after ``relabel``, and their probabilities into ``sink``."""
 
-    def __init__(self, store: BandStore, predictor: NetworkRunner, sink: BlockSink | None) -> None:
-        self._store, self._predictor, self._sink = store, predictor, sink
+    def __init__(
+        self, store: BandStore, predictor: NetworkRunner, sink: BlockSink | None, relabel: Relabel | None = None
+    ) -> None:
+        self._store, self._predictor, self._sink, self._relabel = store, predictor, sink, relabel
         self._band: dict[str, Image] = {}
 
     def pack(self, block: Block) -> _Packed:
@@ -129,6 +134,8 @@ class Writer:
             probabilities = None if layers is None else layers[len(names) :]
             self._sink.put(block.top, block.left, block.height, block.width, probabilities)
         if block.left + block.width == self._store.width:
+            if self._relabel is not None:
+                self._relabel(block.top, self._band[LABELS])
             self._store.append(block.top, self._band)
             self._band = {}
 
@@ -188,11 +195,13 @@ def stream(
     sums: Sums | None = None,
     observer: Observer | None = None,
     sink: BlockSink | None = None,
+    relabel: Relabel | None = None,
 ) -> Iterator[int]:
     """Predict what ``store`` does not have yet, and put it there; yields every row of the slide once it is predicted.
 
     ``windows`` are some of ``stitching.windows``, in their order; where there is none, every map is 0. ``sums``,
-    ``observer`` and ``sink`` end as if everything had been predicted in one run.
+    ``observer`` and ``sink`` end as if everything had been predicted in one run. ``relabel`` changes the labels in the
+    store; everything else is what the network says.
     """
     last = store.checkpoints.load(store.done)
     keepers = {name: keeper for name, keeper in ((RELATIONS, sums), (OBSERVED, observer)) if keeper is not None}
@@ -202,7 +211,7 @@ def stream(
     if done == grid.height:
         return
     todo = windows[0 if begin is None else begin.first :]
-    writer = Writer(store, predictor, sink)
+    writer = Writer(store, predictor, sink, relabel)
     with reading_ahead(grid, todo, predictor.batch) as read, background_writer() as write:
         events = blended_blocks(
             predictor,

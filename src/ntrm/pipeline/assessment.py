@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ntrm.analysis.cancers import cancers_of
 from ntrm.analysis.measure import Measured, sentences_of
 from ntrm.analysis.region_table import RegionTable
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import CANCERS, LabelSchema
+from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.pipeline.measurements import MEASUREMENTS, PieceFindings, fractions, tissue_area
-from ntrm.results.documents import Box, Cancer, PieceCancer, PieceSummary
+from ntrm.results.documents import IN_CRUMBS, Box, Cancer, PieceCancer, PieceSummary
 from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, Familiarity, SlideFamiliarity
 from ntrm.wsi.pieces import LEAST_MM2
 
@@ -73,7 +75,8 @@ def slide_cancers(
     """By cancer: present if in any piece, as sure as the surest piece, areas and regions together.
 
     Pieces that are not assessed do not count, unless no piece is: then area and regions are what the network says. So
-    they are of a slide without pieces, which has nothing but ``crumbs``.
+    they are of a slide without pieces, which has nothing but ``crumbs``. Where the rule finds a cancer in those that it
+    does not find in any piece, it is neither present nor absent: crumbs may come from anywhere.
     """
     if not pieces:
         return {name: _in_crumbs(crumbs, schema.index(name)) for name in CANCERS if name in schema.names}
@@ -81,7 +84,15 @@ def slide_cancers(
     for each in pieces:
         for cancer in _piece_cancers(each, familiarity.ruling(each.piece.number)):
             by_name.setdefault(cancer.name, {})[each.piece.number] = cancer
-    return {name: _in_all(found) for name, found in by_name.items()}
+    beside = {each.name: each for each in cancers_of(crumbs, schema) if each.present}
+    return {name: _left_open(_in_all(found), beside.get(name)) for name, found in by_name.items()}
+
+
+def _left_open(cancer: Cancer, crumbs: CancerFinding | None) -> Cancer:
+    """The cancer of all pieces; not assessed where it is absent from them and found in ``crumbs`` beside them."""
+    if crumbs is None or cancer.present is not False:
+        return cancer
+    return Cancer(None, None, cancer.area_mm2 + crumbs.area_mm2, cancer.regions + crumbs.regions, IN_CRUMBS)
 
 
 def _in_crumbs(crumbs: RegionTable, tissue: int) -> Cancer:

@@ -29,7 +29,7 @@ from ntrm.pipeline.correcting import SlideMask, corrections_in
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.pipeline.pictures import TintedSlide, write_overlays
 from ntrm.pipeline.slide_files import SlideFiles
-from ntrm.results.documents import AGAIN, Correction, read_summary
+from ntrm.results.documents import AGAIN, Correction, crumb_warnings, read_summary
 from ntrm.results.paths import (
     CORRECTED,
     CORRECTED_LOCK,
@@ -122,7 +122,8 @@ def _write(mask: SlideMask, log: Log, corrections: Corrections, folder: Path) ->
         pieces,
         familiarity,
         quality=summary.quality,
-        quality_warnings=summary.quality_warnings,
+        # What crumbs hold may have been corrected, too.
+        quality_warnings=[text for text in summary.quality_warnings if text not in crumb_warnings(summary.cancers)],
         small_regions=summary.small_regions,
         stain_norm=summary.stain_norm,
     )

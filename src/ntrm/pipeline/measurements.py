@@ -100,7 +100,7 @@ def measure_pieces(
     resolution, shape = regions.table.resolution, regions.runs.shape
 
     def measure(piece: Piece) -> PieceFindings:
-        window = piece.window(pieces.mpp, resolution, shape)
+        window = pieces.window(piece, resolution, shape)
         own = regions.of_piece(piece.number, window.top, window.left, window.height, window.width)
         task = PieceTask(piece, window, own, shape, schema)
         return measure_task(task) if children is None else children.do(measure_task, task)

@@ -13,12 +13,15 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import sampled
 from ntrm.data.tiles import Window
+from ntrm.inference.mask_store import LABELS, OFFSETS
+from ntrm.inference.wsi_inference import Relabel
 from ntrm.pipeline.options import Options
 from ntrm.wsi.grid import THUMBNAIL_MPP, SlideGrid, thumbnail
+from ntrm.wsi.pieces import cells_under
 from ntrm.wsi.quality.checks import Quality, assess_quality, synthetic_fraction
 from ntrm.wsi.quality.focus import as_judged, sample_windows
 from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
-from ntrm.wsi.tissue_mask import find_tissue, windows_with_tissue
+from ntrm.wsi.tissue_mask import find_marks, find_tissue, windows_with_tissue
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +31,8 @@ class SlideOverview:
     picture: NDArray[np.uint8]
     resolution: Resolution
     tissue: NDArray[np.bool_]
+    marks: NDArray[np.bool_]
+    """Pen and dirt on the glass."""
     judged: Future[Quality]
 
     @property
@@ -41,6 +46,21 @@ class SlideOverview:
         if not options.tissue_mask:
             return windows
         return windows_with_tissue(windows, self.tissue, self.resolution, grid.resolution)
+
+    def without_marks(self, grid: SlideGrid, schema: LabelSchema, options: Options) -> Relabel | None:
+        """Makes background of the labels under marks; None where there are none, or nothing to make of them."""
+        if not (options.tissue_mask and schema.background_index is not None and self.marks.any()):
+            return None
+        whole, background = Window(0, 0, grid.height, grid.width), schema.background_index + OFFSETS[LABELS]
+        rows, columns = cells_under(whole, grid.resolution, self.marks.shape, self.resolution)
+
+        def relabel(top: int, labels: NDArray[np.uint8]) -> None:
+            marked = self.marks.take(rows[top : top + len(labels)], axis=0)
+            if marked.any():
+                # 0 is nothing, and stays that.
+                labels[marked.take(columns, axis=1) & (labels > 0)] = background
+
+        return relabel
 
     def tissue_of(self, labels: NDArray[np.uint8], schema: LabelSchema, options: Options) -> NDArray[np.bool_]:
         """Where to look for pieces: the tissue that was found, or without a tissue mask what the network says."""
@@ -56,6 +76,7 @@ def inspect_slide(grid: SlideGrid, options: Options, background: Executor) -> Sl
     seen = Thumbnail(*thumbnail(grid, max(THUMBNAIL_MPP, grid.model_mpp)))
     pen = find_pen(seen)
     tissue = find_tissue(seen, pen)
+    marks = find_marks(seen, pen, tissue)
     picture, resolution = seen.picture, seen.scale
     windows = sample_windows(tissue, resolution, grid.resolution, (grid.height, grid.width))
     # Focus shows at the resolution that the network sees, not from afar.
@@ -64,7 +85,7 @@ def inspect_slide(grid: SlideGrid, options: Options, background: Executor) -> Sl
     drawn = synthetic_fraction(grid, windows or _anywhere(grid, tissue, resolution), read or [picture])
     enlarged = max(grid.source.x, grid.source.y) / grid.model_mpp
     judged = background.submit(assess_quality, seen, tissue, pen, samples=samples, drawn=drawn, enlarged=enlarged)
-    overview = SlideOverview(picture, resolution, tissue, judged)
+    overview = SlideOverview(picture, resolution, tissue, marks, judged)
     if options.strict and overview.quality.serious:
         raise RefusedError(
             "the slide is of poor quality",

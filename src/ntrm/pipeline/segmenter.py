@@ -105,11 +105,10 @@ class Outcome:
 
     @property
     def cancers(self) -> list[str] | None:
-        """Names of the cancers that were found; None where they were not assessed, or the slide failed."""
+        """Names of the cancers that were found; None where none was and some were not assessed, or the slide failed."""
         cells = {key.removeprefix("cancer_"): value for key, value in self.row.items() if key.startswith("cancer_")}
-        if not self.row or NOT_ASSESSED in cells.values():
-            return None
-        return [name for name, value in cells.items() if value is True]
+        found = [name for name, value in cells.items() if value is True]
+        return found if found or (self.row and NOT_ASSESSED not in cells.values()) else None
 
     @property
     def familiarity(self) -> str | None:

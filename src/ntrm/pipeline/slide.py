@@ -208,6 +208,7 @@ def _predict(
             sums=means,
             observer=observer,
             sink=probabilities,
+            relabel=overview.without_marks(grid, schema, options),
         )
         for _ in progress.track(rows, grid.height, slide_id):
             pass

@@ -24,7 +24,7 @@ from ntrm.pipeline.measurements import (
     rest_graph,
     tissue_area,
 )
-from ntrm.results.documents import Correction, Grid, StainNorm, Summary
+from ntrm.results.documents import Correction, Grid, StainNorm, Summary, crumb_warnings
 from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, SlideFamiliarity
 from ntrm.results.graph_document import write_graph
 from ntrm.results.paths import MASK, REGIONS
@@ -32,6 +32,7 @@ from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Tables
 from ntrm.results.tables import piece_row, slide_row
 from ntrm.results.typed_json import Document
+from ntrm.wsi.pieces import NO_PIECE
 
 Bytes = NDArray[np.uint8]
 
@@ -125,6 +126,7 @@ class SlideFiles:
     ) -> Summary:
         """What ``summary.json`` says."""
         run, schema, areas_mm2 = self.run, self.schema, class_areas(regions, self.schema)
+        cancers = slide_cancers(pieces, familiarity, regions.table.of_piece(NO_PIECE), schema)
         return Summary(
             slide_id=self.slide_id,
             program=run.program,
@@ -135,11 +137,11 @@ class SlideFiles:
             grid=self.grid,
             quality=quality,
             familiarity=familiarity.slide,
-            warnings=(*familiarity.warnings, *quality_warnings),
+            warnings=(*familiarity.warnings, *crumb_warnings(cancers), *quality_warnings),
             tissue_area_mm2=tissue_area(areas_mm2, schema),
             areas_mm2=areas_mm2,
             tissue_fractions=fractions(areas_mm2, schema),
-            cancers=slide_cancers(pieces, familiarity, regions.table, schema),
+            cancers=cancers,
             pieces=tuple(piece_summary(piece, schema, familiarity) for piece in pieces),
             small_regions=small_regions,
             stain_norm=stain_norm,

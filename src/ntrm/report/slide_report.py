@@ -11,7 +11,7 @@ from ntrm.report.graph_layout import LEAST_SHOWN, Relation, graph_drawing, netwo
 from ntrm.report.html import NONE, area_text, css_colours, data_uri, prepare, share_text, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, StoredPictures, read_pictures, stage
 from ntrm.results.cohort import MEASURES as LENGTHS
-from ntrm.results.documents import NOTHING_TO_MEASURE, Grid, PieceSummary, Slide, StainNorm, read_slide
+from ntrm.results.documents import IN_CRUMBS, NOTHING_TO_MEASURE, Grid, PieceSummary, Slide, StainNorm, read_slide
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
 from ntrm.results.graph_document import EdgeWindow, Network, PieceGraph
 from ntrm.results.paths import FAMILIARITY_MAP, REPORT
@@ -111,6 +111,7 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
             for name, cancer in slide.cancers.items()
             if cancer.present is False
         ],
+        "in_crumbs": [(name, cancer) for name, cancer in slide.cancers.items() if cancer.reason == IN_CRUMBS],
         "cancers": CANCERS,
         "looked_for": any(name in CANCERS for name in slide.classes),
         "figures": _key_figures(slide),

@@ -48,8 +48,8 @@ class CohortSlide:
     confidence: float | None
     """Mean over the regions, weighted by area."""
     assessed: bool = True
-    """False where cancers are not assessed, since the slide is unlike what the model knows or has no piece of tissue.
-    No statistic has it."""
+    """False where cancers are not assessed, since the slide is unlike what the model knows, has no piece of tissue, or
+    has tumour in crumbs alone. No statistic has it."""
     corrected_regions: int = 0
     """That a person corrected; all else here is what the network said."""
     corrected_cancers: tuple[str, ...] = ()

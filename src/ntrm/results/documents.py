@@ -14,7 +14,7 @@ from ntrm.core.errors import DataError
 from ntrm.core.io import write_json
 from ntrm.core.mpp import Resolution
 from ntrm.core.wording import counted
-from ntrm.results.familiarity import UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
+from ntrm.results.familiarity import NOT_ASSESSED, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
 from ntrm.results.graph_document import Network, Node, PieceGraph, read_graph, read_network, weighted_mean
 from ntrm.results.paths import DONE, GRAPH, HIDDEN, SUMMARY
 from ntrm.results.typed_json import DAMAGES, Document, as_document, not_a_number, read_as
@@ -24,6 +24,8 @@ PURPOSE = "for research, not for diagnosis"
 NO_TUMOUR, NOTHING_INVADES = "no tumour in the piece", "no invasive tumour in the piece"
 NOTHING_TO_MEASURE = (NO_TUMOUR, NOTHING_INVADES)
 """Why a piece has no clearance or depth where nothing is left open by that."""
+IN_CRUMBS = f"{NOT_ASSESSED}: tumour in crumbs outside all pieces"
+"""Why a cancer is left open that is in no piece."""
 AGAIN = f"delete {HIDDEN}/{DONE} in the slide's folder, if it is there, and run the same ntrm segment again"
 """Not the slide's folder: what a person corrected lies there, too."""
 
@@ -56,6 +58,11 @@ class Cancer:
     regions: int
     reason: str = ""
     """Why it was not assessed, or which pieces were not."""
+
+
+def crumb_warnings(cancers: Mapping[str, Cancer]) -> tuple[str, ...]:
+    """One for each cancer that is left open for what crumbs hold."""
+    return tuple(f"{name} {each.reason}" for name, each in cancers.items() if each.reason == IN_CRUMBS)
 
 
 @dataclass(frozen=True)
@@ -183,7 +190,7 @@ class Summary:
     familiarity: Familiarity
     """Whether the slide is like what the model was trained on."""
     warnings: tuple[str, ...]
-    """Of an unfamiliar slide or piece first, then of the slide's quality."""
+    """Of an unfamiliar slide or piece first, then of tumour in crumbs, then of the slide's quality."""
     tissue_area_mm2: float
     areas_mm2: Mapping[str, float]
     tissue_fractions: Mapping[str, float | None]
@@ -204,13 +211,15 @@ class Summary:
 
     @property
     def quality_warnings(self) -> tuple[str, ...]:
-        """Those that are about the slide's quality."""
+        """Those that are about the slide itself, whatever the model knows."""
         return tuple(text for text in self.warnings if text not in self.familiarities.warnings)
 
     @property
     def assessed(self) -> bool:
         """Whether cancers were assessed on any piece."""
-        return self.familiarity.assessed and all(each.present is not None for each in self.cancers.values())
+        return self.familiarity.assessed and all(
+            each.present is not None or each.reason == IN_CRUMBS for each in self.cancers.values()
+        )
 
     def write(self, folder: Path) -> None:
         """Write ``summary.json``."""

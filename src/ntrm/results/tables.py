@@ -134,7 +134,7 @@ def slide_row(summary: Summary) -> dict[str, Cell]:
         "height_px": grid.area[3],
         "slide_mpp_x_um": grid.slide_mpp[0],
         "slide_mpp_y_um": grid.slide_mpp[1],
-        "mask_mpp_um": float(summary.model["mpp"]),
+        "mask_mpp_um": grid.resolution.mean,
         "mask_width_px": grid.width,
         "mask_height_px": grid.height,
         "pieces": len(summary.pieces),

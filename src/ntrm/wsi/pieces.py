@@ -53,17 +53,6 @@ class Piece:
         if self.number < 1 or min(top, left) < 0 or min(height, width) < 1 or not 0 < self.area_mm2 < math.inf:
             raise UsageError("impossible piece", got=self, expected="a number from 1, a box with pixels, an area")
 
-    def window(self, mask_mpp: Resolution, grid_mpp: Resolution, shape: tuple[int, int]) -> Window:
-        """Its box on another grid of the same slide, ``shape`` (height, width) pixels large; every pixel it touches.
-
-        >>> Piece(1, (2, 4, 10, 20), 1.0, False).window(Resolution(20, 20), Resolution(10, 10), (100, 100))
-        Window(top=4, left=8, height=20, width=40, pad_bottom=0, pad_right=0)
-        """
-        top, left, height, width = self.bbox
-        rows = _stretched(top, height, mask_mpp.y / grid_mpp.y, shape[0])
-        columns = _stretched(left, width, mask_mpp.x / grid_mpp.x, shape[1])
-        return Window(rows[0], columns[0], rows[1] - rows[0], columns[1] - columns[0])
-
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
         return {**asdict(self), "bbox": list(self.bbox)}
@@ -113,9 +102,19 @@ class PieceMap:
 
     def cells(self, grid_mpp: Resolution, window: Window) -> tuple[Indices, Indices]:
         """Rows and columns of the tissue mask under those of a window of another grid of the slide."""
-        rows = _nearest(window.top, window.height, grid_mpp.y / self.mpp.y, self.numbers.shape[0])
-        columns = _nearest(window.left, window.width, grid_mpp.x / self.mpp.x, self.numbers.shape[1])
-        return rows, columns
+        return cells_under(window, grid_mpp, self.numbers.shape, self.mpp)
+
+    def window(self, piece: Piece, grid_mpp: Resolution, shape: tuple[int, int]) -> Window:
+        """The box of one of the pieces on another grid of the slide, ``shape`` (height, width) pixels large.
+
+        >>> pieces = PieceMap.of(np.ones((20, 40), dtype=bool), Resolution.square(20.0))
+        >>> pieces.window(pieces.pieces[0], Resolution.square(10.0), (41, 80))
+        Window(top=0, left=0, height=41, width=80, pad_bottom=0, pad_right=0)
+        """
+        top, left, height, width = piece.bbox
+        rows = _stretched(top, height, self.mpp.y / grid_mpp.y, self.numbers.shape[0], shape[0])
+        columns = _stretched(left, width, self.mpp.x / grid_mpp.x, self.numbers.shape[1], shape[1])
+        return Window(rows[0], columns[0], rows[1] - rows[0], columns[1] - columns[0])
 
     def save(self, path: Path) -> None:
         """Keep it; ``read`` gives it back."""
@@ -198,6 +197,14 @@ def reading_order(boxes: list[Box]) -> list[int]:
     return order
 
 
+def cells_under(
+    window: Window, grid_mpp: Resolution, shape: tuple[int, ...], mpp: Resolution
+) -> tuple[Indices, Indices]:
+    """Rows and columns of a mask of ``shape`` at ``mpp`` under those of a window of another grid of the slide."""
+    rows = _nearest(window.top, window.height, grid_mpp.y / mpp.y, shape[0])
+    return rows, _nearest(window.left, window.width, grid_mpp.x / mpp.x, shape[1])
+
+
 def _nearest(start: int, length: int, factor: float, size: int) -> Indices:
     """Pixels under the centres of ``length`` pixels of another grid."""
     indices = np.floor((start + np.arange(length) + 0.5) * factor).astype(np.int64)
@@ -205,9 +212,12 @@ def _nearest(start: int, length: int, factor: float, size: int) -> Indices:
     return np.asarray(np.clip(indices, 0, size - 1), dtype=np.int64)
 
 
-def _stretched(start: int, length: int, factor: float, size: int) -> tuple[int, int]:
-    low = min(math.floor(start * factor + 1e-6), size - 1)
-    return low, max(low + 1, min(math.ceil((start + length) * factor - 1e-6), size))
+def _stretched(start: int, length: int, factor: float, size: int, other: int) -> tuple[int, int]:
+    """First and one past the last of ``other`` pixels that those from ``start`` on, out of ``size``, touch."""
+    stop = start + length
+    low = min(math.floor(start * factor + 1e-6), other - 1)
+    # The last pixel stands for all that the finer grid has beyond the coarser one: see ``_nearest``.
+    return low, max(low + 1, other if stop == size else min(math.ceil(stop * factor - 1e-6), other))
 
 
 def _box(rows: slice, columns: slice) -> Box:

@@ -72,6 +72,8 @@ SPECK_MM2 = 0.015
 """Anything smaller is dust."""
 BESIDE_PEN_UM = 100.0
 """Average of what is seen next to a pen's stroke, which decides whether it was drawn over tissue or over glass."""
+MARK_MARGIN_UM = 27.0
+"""Marks are taken to reach this much further: two pixels of the thumbnail, over which their rims fade."""
 WINDOW_MARGIN_UM = 60.0
 """Windows this near to tissue count, too: the mask was found in a coarser picture."""
 
@@ -94,6 +96,19 @@ def find_tissue(thumbnail: Thumbnail, pen: BoolMask) -> BoolMask:
         tissue = _under_pen(tissue, pen, scale)
     tissue = without_holes(without_small_regions(tissue, SPECK_MM2, scale), HOLE_MM2, scale)
     return _widened(thumbnail.upsampled(tissue), thumbnail.scale)
+
+
+def find_marks(thumbnail: Thumbnail, pen: BoolMask, tissue: BoolMask) -> BoolMask:
+    """(H, W) what ``find_tissue`` saw and did not take for ``tissue``: pen marks and dirt, with their rims.
+
+    Dirt as near to tissue as the ink on a margin is left out. So is what is too pale to be seen: it may be fat.
+    """
+    plain, dark = in_bands(_plain_and_dark, *thumbnail.averaged, pen)
+    # What is plain and yet no tissue is a speck of it, too small to be any.
+    dirt = RegionRuns.of(thumbnail.upsampled(plain | dark) & ~tissue, diagonal=True)
+    apart = dirt.painted(~dirt.holding(dilated(tissue, NEAR_UM, thumbnail.scale)))
+    marks = apart | (thumbnail.upsampled(pen) & ~tissue)
+    return dilated(marks, MARK_MARGIN_UM, thumbnail.scale) & ~tissue
 
 
 def _plain_and_dark(red: Floats, green: Floats, blue: Floats, pen: BoolMask) -> tuple[BoolMask, BoolMask]:

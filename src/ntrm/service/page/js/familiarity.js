@@ -12,10 +12,10 @@ const STEPS = [
 ]; // as report/familiarity_map.py draws them
 const p = (value) => Number(value.toPrecision(2));
 
-/** Whether no cancer of the slide was assessed. */
+/** Whether it is open if the slide has a cancer: none was found, but some were not assessed. */
 export function notAssessed(slide) {
   const looked = slide.cancers ?? [];
-  return looked.length > 0 && looked.every((cancer) => cancer.present === null);
+  return !looked.some((cancer) => cancer.present) && looked.some((cancer) => cancer.present === null);
 }
 
 /** What is unlike in short words, for lists and searches; empty where nothing is. */

@@ -1,0 +1,89 @@
+"""Slides with pen and dust on their glass: every number is that of the slide before somebody marked it."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import tifffile
+from tests.evaluation.small import COLOURS, MPP, NAMES, ByColour
+from tests.pipeline.small import BKG, fail_at, fingerprints, paint
+
+from ntrm.core.errors import DataError
+from ntrm.core.mpp import Resolution
+from ntrm.data.image_files import write_image
+from ntrm.pipeline.batch import segment_slides
+from ntrm.pipeline.options import Options
+
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
+STROKE = (slice(0, 31), slice(10, 120))
+DUST = (slice(172, 178), slice(60, 66))
+
+
+def write(path, random):
+    """A section on glass, as it is and marked; the network takes pen for epidermis and dust for what is nearest."""
+    path.mkdir()
+    clean = np.array(COLOURS, dtype=np.uint8)[paint(random)]
+    marked = clean.copy()
+    marked[STROKE], marked[DUST] = (30, 60, 190), (60, 60, 60)
+    files = path / "clean.tif", path / "marked.tif"
+    for file, pixels in zip(files, (clean, marked), strict=True):
+        write_image(file, pixels, Resolution.square(MPP))
+    return files
+
+
+def run(slide, out, model=None, **options):
+    found = segment_slides(slide, out=out, model=model or ByColour(), device="cpu", batch=2, options=Options(**options))
+    assert found.exit_code == 0, [each.reason for each in found.slides]
+    return out / slide.stem
+
+
+def mask_in(folder):
+    return tifffile.imread(folder / "mask.ome.tif", series=0).astype(int) - 1
+
+
+def table(folder, name):
+    with (folder.parent / f"{name}.csv").open(encoding="utf-8") as stream:
+        return [{key: value for key, value in row.items() if key != "slide_id"} for row in csv.DictReader(stream)]
+
+
+def test_marks_on_glass_are_background_in_all_files(tmp_path, random):
+    clean, marked = write(tmp_path / "in", random)
+    wanted = run(clean, tmp_path / "clean")
+    for name, options in {"plain": {}, "tidy": {"min_area_um2": 400.0}}.items():
+        found = run(marked, tmp_path / name, maps=True, **options)
+        np.testing.assert_array_equal(mask_in(found), mask_in(wanted))
+        for each in ("pieces", "regions", "interfaces"):
+            assert table(found, each) == table(wanted, each)
+        (row,), (other,) = table(found, "slides"), table(wanted, "slides")
+        assert {key for key in row if row[key] != other[key]} <= {"warnings", "quality_pen", "quality_pen_score"}
+        assert (row["quality_pen"], other["quality_pen"]) == ("true", "false")
+        one, other = (json.loads((folder / "graph.json").read_text()) for folder in (found, wanted))
+        assert one["pieces"] == other["pieces"]
+        # What the network itself said.
+        assert (tifffile.imread(found / "coarse.ome.tif", series=0)[STROKE] == NAMES.index("EPI") + 1).any()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_an_interrupted_run_ends_with_the_same_bytes(tmp_path, random, monkeypatch, number):
+    _, marked = write(tmp_path / "in", random)
+    whole = run(marked, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        fail_at(patch, number, DataError("no room"))
+        failed = segment_slides(marked, out=tmp_path / "broken", model=ByColour(), device="cpu", batch=2)
+    assert failed.exit_code == 1
+    assert fingerprints(run(marked, tmp_path / "broken")) == fingerprints(whole)
+
+
+def test_marks_stay_where_everything_is_to_be_segmented(tmp_path, random):
+    _, marked = write(tmp_path / "in", random)
+    labels = mask_in(run(marked, tmp_path / "out", tissue_mask=False))
+    assert (labels[STROKE] == NAMES.index("EPI")).all()
+    assert (labels[DUST] != BKG).all()
+
+
+def test_marks_stay_where_no_class_is_background(tmp_path, random):
+    _, marked = write(tmp_path / "in", random)
+    labels = mask_in(run(marked, tmp_path / "out", model=ByColour(classes=2)))
+    assert (labels[STROKE] == NAMES.index("EPI")).any()

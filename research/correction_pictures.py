@@ -23,7 +23,7 @@ from ntrm.data.image_files import read_image
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import stitch
 from ntrm.models.hub import load
-from ntrm.pipeline.correcting import corrections_in, open_mask
+from ntrm.pipeline.slide_mask import corrections_in, open_mask
 
 WIDE, TALL, CAPTION, GAP = 300, 330, 24, 8
 """In pixels: of a picture at most, of the caption below, of the gap between them."""

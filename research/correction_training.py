@@ -169,7 +169,7 @@ def click(out: Path, device: str) -> None:
     from ntrm.inference.predictor import Predictor
     from ntrm.models.hub import load
     from ntrm.pipeline.batch import segment_slides
-    from ntrm.pipeline.correcting import make_region_graph, open_mask
+    from ntrm.pipeline.slide_mask import make_region_graph, open_mask
     from ntrm.wsi.inputs import SlideInput
 
     clicked, drawn = out / "clicked", out / "drawn"
@@ -190,7 +190,7 @@ def click_through(mask: Any, graph: Any, truth: Mask, judged: Truth) -> list[flo
     """Correct a slide by clicks; mean IoU before and after."""
     from ntrm.correction.log import append
     from ntrm.correction.proposals import Click, propose
-    from ntrm.pipeline.correcting import corrections_in
+    from ntrm.pipeline.slide_mask import corrections_in
 
     labels, scores = mask.labels(), []
     for number in range(CLICKS + 1):
@@ -306,7 +306,7 @@ def some_of(out: Path, arm: str, slides: int) -> Path:
 def confirm_a_pixel(slide: Path) -> None:
     """A person says that the first pixel is right, and nothing else."""
     from ntrm.correction.log import Step, append
-    from ntrm.pipeline.correcting import open_mask
+    from ntrm.pipeline.slide_mask import open_mask
 
     mask = open_mask(slide)
     labels = mask.labels().ravel()

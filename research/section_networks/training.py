@@ -29,10 +29,10 @@ from ntrm.data.split import few_sections, open_splits
 from ntrm.data.tensors import TileDataset
 from ntrm.models.config import ModelConfig
 from ntrm.training.batches import StepPlan, TileStore, class_pixels
+from ntrm.training.initial_weights import build_network
 from ntrm.training.losses import SegmentationLoss
 from ntrm.training.recipe import Recipe
 from ntrm.training.schedule import Rounds, learning_rate
-from ntrm.training.transfer import build_network
 from ntrm.version import __version__
 
 MODEL, RESULT, LOSSES = "model", "result.json", "losses.csv"

@@ -17,7 +17,7 @@ from ntrm.demo import mistake
 from ntrm.demo.mistake import KEYS, find_mistake, key_of, mark_place, write_foreign
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.correcting import open_mask, region_graph_in
+from ntrm.pipeline.slide_mask import open_mask, region_graph_in
 
 __all__ = ["quick_readers"]
 KEYS_IN_PAGE = re.compile(r"^const KEYS = \[(.*?)\]", re.MULTILINE)

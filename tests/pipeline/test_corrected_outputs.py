@@ -17,7 +17,7 @@ from ntrm.correction.pixels import PixelSet
 from ntrm.pipeline import corrected_outputs
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.corrected_outputs import correction_in, is_current, write_corrected
-from ntrm.pipeline.correcting import open_mask
+from ntrm.pipeline.slide_mask import open_mask
 from ntrm.pipeline.tabulating import tabulate_again
 from ntrm.results.documents import AGAIN
 from ntrm.results.tables import read_results

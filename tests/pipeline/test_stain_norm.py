@@ -16,8 +16,8 @@ from ntrm.data.stains import Stains
 from ntrm.familiarity.build import training_stains
 from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
-from ntrm.pipeline import correcting
-from ntrm.pipeline.correcting import make_region_graph, open_mask
+from ntrm.pipeline import slide_mask
+from ntrm.pipeline.slide_mask import make_region_graph, open_mask
 from ntrm.pipeline.stain_norm import normalise_stains
 from ntrm.results.documents import read_summary
 from ntrm.results.familiarity import UNFAMILIAR
@@ -163,8 +163,8 @@ def test_an_unknown_way_lists_the_known_ones(tmp_path, foreign, painted_model):
 def test_parts_to_correct_are_seen_as_the_network_saw_the_slide(tmp_path, foreign, painted_model, monkeypatch):
     run(foreign, tmp_path / "out", painted_model, stain_norm="strength")
     mask, seen = open_mask(tmp_path / "out" / "a"), []
-    made = correcting._made
-    monkeypatch.setattr(correcting, "_made", lambda *given: seen.append(given[2].mixing) or made(*given))
+    made = slide_mask._made
+    monkeypatch.setattr(slide_mask, "_made", lambda *given: seen.append(given[2].mixing) or made(*given))
     make_region_graph(mask, SlideInput(foreign, foreign.name), Predictor(load(painted_model), "cpu"))
     np.testing.assert_allclose(seen[0].numpy(), mask.summary.stain_norm.matrix, rtol=1e-6)
 

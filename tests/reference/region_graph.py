@@ -1,4 +1,4 @@
-"""The region graph of an image in memory, as ``ntrm.pipeline.correcting`` makes that of a slide."""
+"""The region graph of an image in memory, as ``ntrm.pipeline.slide_mask`` makes that of a slide."""
 
 import numpy as np
 

@@ -18,7 +18,7 @@ from ntrm.core.wording import counted
 from ntrm.results.paths import CORRECTED
 
 if TYPE_CHECKING:
-    from ntrm.pipeline.correct_slides import Change, Corrector
+    from ntrm.pipeline.corrector import Change, Corrector
 
 CLICK, PARTS = "--click", ("SLIDE", "X", "Y", "TISSUE")
 TOLD = (
@@ -98,7 +98,7 @@ def correct(
 
     Example: ntrm correct results --click slide-1 410 230 BCC --slides slides/
     """
-    from ntrm.pipeline.correct_slides import CorrectionOptions, Corrector
+    from ntrm.pipeline.corrector import CorrectionOptions, Corrector
 
     asked = {CLICK: click, "--from": drawn, "--undo": undo, "--redo": redo, "--list": listed or None}
     chosen = [name for name, value in asked.items() if value]
@@ -147,7 +147,7 @@ def _click(text: str) -> tuple[str, int, int, str]:
 
 
 def _draw(corrector: Corrector, path: Path, slide: str | None) -> list[Change]:
-    from ntrm.pipeline.correct_slides import slide_of
+    from ntrm.pipeline.corrector import slide_of
 
     return corrector.draw(slide or slide_of(path, corrector.slide_ids), path)
 

@@ -28,7 +28,7 @@ from ntrm.metrics.confusion import confusion
 from ntrm.metrics.overlap import overlap
 from ntrm.models.folders import BUNDLED
 from ntrm.models.hub import load
-from ntrm.pipeline.correcting import SlideMask, make_region_graph, open_mask
+from ntrm.pipeline.slide_mask import SlideMask, make_region_graph, open_mask
 from ntrm.wsi.inputs import SlideInput
 
 KEYS = "123456789qyhj"

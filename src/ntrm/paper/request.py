@@ -31,8 +31,8 @@ from ntrm.paper.outcomes import EVALUATION, evaluation_of
 from ntrm.paper.plan import IMAGENET, SCRATCH, Job, Plan, make_plan
 from ntrm.paper.published import SYSTEMS, TABLE_2
 from ntrm.paper.runner import Task
+from ntrm.training.initial_weights import build_network
 from ntrm.training.recipe import Recipe, check_start, load_recipe, write_recipe
-from ntrm.training.transfer import build_network
 
 SEEDS = (0, 1, 2)
 MARK = "reproduction.json"

@@ -17,11 +17,11 @@ from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED
+from ntrm.pipeline.file_transfer import FileTransfer, Storage
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.scheduler import Task
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.pipeline.tabulating import tabulate
-from ntrm.pipeline.transfer import FileTransfer, Storage
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.results.run_record import Run
 from ntrm.storage.addresses import Address, is_address

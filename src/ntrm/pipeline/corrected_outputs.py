@@ -25,10 +25,10 @@ from ntrm.correction.corrections import Corrections
 from ntrm.correction.log import Log
 from ntrm.correction.pixels import union
 from ntrm.data.tiles import Window
-from ntrm.pipeline.correcting import SlideMask, corrections_in
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.pipeline.pictures import TintedSlide, write_overlays
 from ntrm.pipeline.slide_files import SlideFiles
+from ntrm.pipeline.slide_mask import SlideMask, corrections_in
 from ntrm.results.documents import AGAIN, Correction, crumb_warnings, read_summary
 from ntrm.results.paths import (
     CORRECTED,

@@ -15,7 +15,7 @@ from ntrm.core.errors import DataError, choices_error
 from ntrm.core.polygons import fill
 from ntrm.correction.corrections import Corrections
 from ntrm.pipeline.corrected_outputs import exported_regions
-from ntrm.pipeline.correcting import SlideMask
+from ntrm.pipeline.slide_mask import SlideMask
 
 
 def read_areas(path: Path, mask: SlideMask) -> tuple[list[Annotation], dict[str, int]]:

@@ -25,10 +25,10 @@ from ntrm.core.errors import NtrmError, RefusedError, UsageError, check_number
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import Progress
 from ntrm.core.threads import cores_given
+from ntrm.pipeline.file_transfer import FileTransfer, Storage
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.scheduler import Job, Scheduler, Task, Worker, WorkerLostError
 from ntrm.pipeline.segmenter import Outcome, Segmenter
-from ntrm.pipeline.transfer import FileTransfer, Storage
 from ntrm.results.run_record import Run
 
 THREADS = 2

@@ -20,10 +20,10 @@ from ntrm.core.progress import SILENT, Progress
 from ntrm.evaluation.loaded_model import open_subject
 from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
+from ntrm.pipeline.file_transfer import FileTransfer
 from ntrm.pipeline.options import Options, run_of
 from ntrm.pipeline.slide import Work, predict_slide
 from ntrm.pipeline.tabulating import tabulate
-from ntrm.pipeline.transfer import FileTransfer
 from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import Run, check_out, claim

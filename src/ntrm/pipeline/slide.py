@@ -21,6 +21,7 @@ from ntrm.inference.mask_store import COARSE, LABELS, MAPS, TIDY, BandStore, dro
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import stream
 from ntrm.pipeline.child_pool import ChildPool
+from ntrm.pipeline.file_transfer import FileTransfer, check_objects, remember_objects
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import (
     Judge,
@@ -34,7 +35,6 @@ from ntrm.pipeline.outputs import (
 from ntrm.pipeline.overview import SlideOverview, inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.pipeline.stain_norm import normalise_stains, wanted_stains
-from ntrm.pipeline.transfer import FileTransfer, check_objects, remember_objects
 from ntrm.results.documents import StainNorm
 from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR

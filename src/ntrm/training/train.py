@@ -36,12 +36,12 @@ from ntrm.training.batches import StepPlan, TileStore, absent_classes, class_pix
 from ntrm.training.checkpoint import CheckpointFolder
 from ntrm.training.ddp import Launch, connected, find_launch, from_first, other_processes
 from ntrm.training.device import training_precision, tuned
+from ntrm.training.initial_weights import build_network
 from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
 from ntrm.training.recipe import FINETUNE, Recipe, check_start, load_recipe
 from ntrm.training.run import MODEL, Run, RunResult, claimed, read_result
 from ntrm.training.training_data import TrainingData, corrected_results, open_training_data, selection
-from ntrm.training.transfer import build_network
 from ntrm.version import __version__
 
 Say = Callable[[str], None]

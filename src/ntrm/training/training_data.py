@@ -127,7 +127,7 @@ def _with_corrections(
     known: DatasetSplits | None, folder: Path, corrections: CorrectedResults, mpp: float | None, progress: Progress
 ) -> TrainingData:
     # They read slides, which most trainings do not.
-    from ntrm.correction.training_data import corrected_slides, write_training_data
+    from ntrm.correction.corrected_dataset import corrected_slides, write_training_data
 
     slides = corrected_slides(corrections.results)
     wanted = known.resolution if known is not None else None if mpp is None else Resolution.square(mpp)

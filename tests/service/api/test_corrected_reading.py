@@ -11,7 +11,7 @@ from tests.service.small import error_of
 
 from ntrm.inference.predictor import Predictor
 from ntrm.pipeline.corrected_outputs import write_corrected
-from ntrm.pipeline.correcting import make_region_graph, open_mask
+from ntrm.pipeline.slide_mask import make_region_graph, open_mask
 from ntrm.service.tiles.mask_tiles import BORDER
 from ntrm.wsi.inputs import SlideInput
 

@@ -190,7 +190,7 @@ def _told(folder: Path) -> None:
 
 def _write(folder: Path) -> None:
     from ntrm.pipeline.corrected_outputs import write_corrected
-    from ntrm.pipeline.correcting import open_mask
+    from ntrm.pipeline.slide_mask import open_mask
     from ntrm.pipeline.tabulating import tabulate_again
 
     if (folder / RUN).is_file():

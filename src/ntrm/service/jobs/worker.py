@@ -26,9 +26,9 @@ from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import holding, write_text
 from ntrm.core.mpp import Resolution
 from ntrm.models.folders import CONFIG, SilentHubError, locate
-from ntrm.pipeline.correcting import make_region_graph, open_mask, same_model
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter, reason_of
+from ntrm.pipeline.slide_mask import make_region_graph, open_mask, same_model
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, GRAPH, MASK, OVERLAY, REGIONS, REPORT, SUMMARY
 from ntrm.results.run_record import read_run
 from ntrm.service.core import model_info

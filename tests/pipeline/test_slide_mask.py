@@ -17,7 +17,7 @@ from ntrm.correction.log import Step, append
 from ntrm.inference import checkpoints
 from ntrm.inference.predictor import Predictor
 from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.correcting import corrections_in, make_region_graph, open_mask, region_graph_in, same_model
+from ntrm.pipeline.slide_mask import corrections_in, make_region_graph, open_mask, region_graph_in, same_model
 from ntrm.wsi.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers")

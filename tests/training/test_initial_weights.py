@@ -14,9 +14,9 @@ from ntrm.core.labels import SKIN, LabelSchema, Tissue
 from ntrm.models import weights as weights_module
 from ntrm.models.encoders import ResNetEncoder
 from ntrm.models.registry import ARCHITECTURES, create
-from ntrm.training import transfer
+from ntrm.training import initial_weights
+from ntrm.training.initial_weights import InitReport, build_network, class_axes, find_transfer
 from ntrm.training.recipe import load_recipe
-from ntrm.training.transfer import InitReport, build_network, class_axes, find_transfer
 
 THIN = {"width": 0.125}
 NAMES = ("EPI", "GLD", "INF", "RET", "FOL", "PAP", "HYP", "KER")  # eight, as many as the thinnest layers have channels
@@ -124,7 +124,7 @@ def test_the_axes_of_the_classes_are_known_for_every_network(arch, seed):
 
 
 def test_several_axes_of_classes_are_all_matched(random):
-    from ntrm.training.transfer import _ClassMatch
+    from ntrm.training.initial_weights import _ClassMatch
 
     match = _ClassMatch(schema_of(("c", "x", "a")), schema_of(("a", "b", "c")))
     own, given = (torch.from_numpy(random.normal(size=(3, 2, 3))) for _ in range(2))
@@ -308,7 +308,7 @@ def test_a_trained_model_is_taken_over_whole(model, seed):
 @pytest.mark.parametrize("source", ["auto", "imagenet"])
 def test_no_weights_are_looked_for_where_the_model_fills_the_encoder(model, source, seed, monkeypatch):
     trained, folder = model
-    monkeypatch.setattr(transfer, "_fill_encoder", lambda *_arguments: pytest.fail("looked for weights"))
+    monkeypatch.setattr(initial_weights, "_fill_encoder", lambda *_arguments: pytest.fail("looked for weights"))
     network, report = built(
         "ntrm-paper", schema_of(("a", "b", "c")), options=THIN, recipe=with_weights(source), init=folder, seed=seed
     )

@@ -21,7 +21,8 @@ from ntrm.correction.pixels import PixelSet
 from ntrm.correction.proposals import Click, drawn_step, propose, propose_elsewhere, region_step
 from ntrm.correction.spread import DEFAULT
 from ntrm.pipeline.corrected_outputs import write_corrected
-from ntrm.pipeline.correcting import (
+from ntrm.pipeline.drawn_areas import painted_areas, read_areas
+from ntrm.pipeline.slide_mask import (
     SlideMask,
     corrections_in,
     make_region_graph,
@@ -29,7 +30,6 @@ from ntrm.pipeline.correcting import (
     region_graph_in,
     same_model,
 )
-from ntrm.pipeline.drawn_areas import painted_areas, read_areas
 from ntrm.pipeline.tabulating import tabulate_again
 from ntrm.results.documents import AGAIN
 from ntrm.results.paths import HIDDEN, PIECES, SUMMARY

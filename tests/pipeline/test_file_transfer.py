@@ -20,7 +20,7 @@ from ntrm.cli.main import app
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.processes import module_environment
 from ntrm.models.registry import ARCHITECTURES
-from ntrm.pipeline.transfer import Storage
+from ntrm.pipeline.file_transfer import Storage
 from ntrm.results.paths import SOURCE
 from ntrm.storage.addresses import Address
 from ntrm.storage.object_store import ObjectStore

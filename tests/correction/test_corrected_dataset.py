@@ -12,9 +12,9 @@ from tests.pipeline.small import write_slide
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE
-from ntrm.correction import training_data
+from ntrm.correction import corrected_dataset
+from ntrm.correction.corrected_dataset import _area_name, corrected_slides, write_training_data
 from ntrm.correction.log import Step
-from ntrm.correction.training_data import _area_name, corrected_slides, write_training_data
 from ntrm.data.check import check_dataset
 from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.layouts import open_dataset
@@ -115,7 +115,7 @@ def test_the_column_group_does_not_hide_that_a_patient_is_in_two_splits(labelled
     ],
 )
 def test_group_is_the_patient_only_where_no_patient_is_told(labelled, monkeypatch, covariates, groups):
-    monkeypatch.setattr(training_data, "finished", lambda folder: replace(finished(folder), covariates=covariates))
+    monkeypatch.setattr(corrected_dataset, "finished", lambda folder: replace(finished(folder), covariates=covariates))
     assert [slide.group for slide in corrected_slides(labelled.results)] == groups
 
 
@@ -129,15 +129,15 @@ def test_group_is_the_patient_only_where_no_patient_is_told(labelled, monkeypatc
     ],
 )
 def test_columns_that_are_almost_patient_or_split_are_not_passed_over(labelled, monkeypatch, covariates, meant):
-    monkeypatch.setattr(training_data, "finished", lambda folder: replace(finished(folder), covariates=covariates))
+    monkeypatch.setattr(corrected_dataset, "finished", lambda folder: replace(finished(folder), covariates=covariates))
     with pytest.raises(DataError, match=f"a: a column .* is almost called {meant}") as refused:
         corrected_slides(labelled.results)
     assert refused.value.got in covariates
 
 
 def test_an_area_is_cut_out_with_its_surroundings_and_no_pixel_counts_twice(slides, tmp_path, monkeypatch):
-    monkeypatch.setattr(training_data, "BLOCK", 84)
-    monkeypatch.setattr(training_data, "MARGIN", 5)
+    monkeypatch.setattr(corrected_dataset, "BLOCK", 84)
+    monkeypatch.setattr(corrected_dataset, "MARGIN", 5)
     written(slides, tmp_path / "data")
     dataset, truth = open_dataset(tmp_path / "data"), expected(slides.painted["a"], "hand")
     counted = np.zeros(SHAPE, dtype=int)

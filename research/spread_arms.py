@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ntrm.analysis.runs import Ints
+from ntrm.core.arrays import Ints
 from ntrm.correction.graph import RegionGraph
 from ntrm.correction.spread import DEFAULT, Settings, looks_alike, renamed, spread, walks
 

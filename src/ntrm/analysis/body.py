@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.polygons import follow_rings
-from ntrm.analysis.runs import Floats, Ints, Runs, Where, combined, components, dilated, framed, sides_of
+from ntrm.analysis.runs import Runs, Where, combined, components, dilated, framed, sides_of
+from ntrm.core.arrays import Floats, Ints
 
 EMBEDDED_FRACTION = 0.58
 """Half a disc has 0.61 of its outline along the arc; keratin that covers a surface touches it with half at most."""

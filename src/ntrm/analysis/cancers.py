@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from ntrm.analysis.nearest import nearest_of
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import Regions, scan_mask
-from ntrm.analysis.runs import Ints, Runs, Where
+from ntrm.analysis.runs import Runs, Where
+from ntrm.core.arrays import Ints
 from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.core.mpp import Resolution

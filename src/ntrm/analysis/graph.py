@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import scan_mask
-from ntrm.analysis.runs import CONNECTIVITY, Floats, Ints
+from ntrm.analysis.runs import CONNECTIVITY
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, SKIN, LabelSchema, Mask
 from ntrm.core.mpp import Resolution

@@ -31,7 +31,8 @@ from ntrm.analysis.cancers import NO_TUMOUR_CLASSES, Tumour, tumour_of
 from ntrm.analysis.nearest import closest, farthest, nearest_of
 from ntrm.analysis.outline import Outline, mean_directions
 from ntrm.analysis.regions import Regions
-from ntrm.analysis.runs import Floats, Ints, Where
+from ntrm.analysis.runs import Where
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.core.wording import whole_degrees

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ntrm.analysis.runs import Floats, Ints, Runs
+from ntrm.analysis.runs import Runs
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.links import ranges
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ import numpy as np
 from scipy import ndimage
 
 from ntrm.analysis.body import body_sides, bulk_box, embedded, find_body
-from ntrm.analysis.runs import Floats, Ints, Runs, Where, framed, runs_of
+from ntrm.analysis.runs import Runs, Where, framed, runs_of
 from ntrm.analysis.surface import best_arc, bridge_plugs, settle_ends
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 

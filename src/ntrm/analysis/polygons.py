@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.regions import Regions
-from ntrm.analysis.runs import Ints, Runs, overlaps, strips_of
+from ntrm.analysis.runs import Runs, overlaps, strips_of
+from ntrm.core.arrays import Ints
 from ntrm.core.links import ranges
 
 CORNERS = 1 << 20

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.runs import Floats, Ints, Runs, Where, split_overlaps
+from ntrm.analysis.runs import Runs, Where, split_overlaps
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 

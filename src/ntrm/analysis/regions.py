@@ -21,18 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.region_table import BACKGROUND, NOTHING, RegionTable, region_table, summed
-from ntrm.analysis.runs import (
-    Floats,
-    Ints,
-    Runs,
-    Where,
-    components,
-    connected,
-    distinct,
-    run_starts,
-    sides_of,
-    split_overlaps,
-)
+from ntrm.analysis.runs import Runs, Where, components, connected, distinct, run_starts, sides_of, split_overlaps
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.links import ranges

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.links import earliest_linked, followed, ranges
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Where = NDArray[np.bool_]
 
 CONNECTIVITY = 4

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ntrm.analysis.runs import Floats, Ints, Where
+from ntrm.analysis.runs import Where
+from ntrm.core.arrays import Floats, Ints
 
 AROUND_UM = 200.0
 """Outline on both sides of the doubtful stretch that the two lines are fitted to."""

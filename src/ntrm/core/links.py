@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from ntrm.core.arrays import Ints
 
 
 def ranges(first: Ints, length: Ints) -> Ints:

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ntrm.analysis.runs import Floats, Ints, Runs, components, covering, runs_of
+from ntrm.analysis.runs import Runs, components, covering, runs_of
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, Mask
 from ntrm.core.links import ranges

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ntrm.analysis.runs import Floats
+from ntrm.core.arrays import Floats
 from ntrm.correction.graph import Features
 from ntrm.correction.parts import Parts, Pixels
 from ntrm.data.tiles import Window

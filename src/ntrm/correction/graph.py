@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.nearest import nearest_of
 from ntrm.analysis.region_table import RegionTable
-from ntrm.analysis.runs import Floats, Ints, Runs, sides_of
+from ntrm.analysis.runs import Runs, sides_of
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import DataError
 from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.labels import IGNORE, LabelSchema, Mask

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.region_table import RegionTable, region_table
 from ntrm.analysis.regions import STRIP_PIXELS, Regions, scan_mask
-from ntrm.analysis.runs import Ints, Runs, components, run_starts
+from ntrm.analysis.runs import Runs, components, run_starts
+from ntrm.core.arrays import Ints
 from ntrm.core.errors import DataError, check_number
 from ntrm.core.labels import LabelSchema, Mask
 from ntrm.core.mpp import Resolution

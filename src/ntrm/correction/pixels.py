@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.runs import Ints, Runs, Where, distinct
+from ntrm.analysis.runs import Runs, Where, distinct
+from ntrm.core.arrays import Ints
 from ntrm.core.errors import DataError
 
 _STRETCHES = re.compile(r"(\d{1,15}\+\d{1,15}( \d{1,15}\+\d{1,15})*)?")

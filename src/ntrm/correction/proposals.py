@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ntrm.analysis.regions import Regions
-from ntrm.analysis.runs import Ints, Runs
+from ntrm.analysis.runs import Runs
+from ntrm.core.arrays import Ints
 from ntrm.core.errors import UsageError, choices_error
 from ntrm.core.mpp import Resolution
 from ntrm.correction.corrections import Corrections

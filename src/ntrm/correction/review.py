@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ntrm.analysis.regions import Regions
-from ntrm.analysis.runs import Floats, Ints
+from ntrm.core.arrays import Floats, Ints
 from ntrm.correction.graph import RegionGraph
 from ntrm.correction.units import Units
 

@@ -28,7 +28,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.runs import Floats, Ints
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import UsageError, check_number
 from ntrm.correction.graph import RegionGraph
 

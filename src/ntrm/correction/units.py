@@ -10,7 +10,8 @@ import numpy as np
 
 from ntrm.analysis.region_table import NOTHING, region_table
 from ntrm.analysis.regions import Regions
-from ntrm.analysis.runs import Floats, Ints, Runs, Where, distinct
+from ntrm.analysis.runs import Runs, Where, distinct
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.correction.graph import RegionGraph

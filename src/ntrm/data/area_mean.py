@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import Ints
 from ntrm.core.links import ranges
 
 Factor = Fraction | float
-Integers = NDArray[np.int64]
 Pixels = NDArray[np.uint8]
 Weights = Any
 """A sparse (output length, input length) matrix."""
@@ -42,7 +42,7 @@ class Boxes:
     """So many make an input pixel."""
 
     @classmethod
-    def between(cls, begin: Integers, end: Integers, unit: int) -> Boxes:
+    def between(cls, begin: Ints, end: Ints, unit: int) -> Boxes:
         """Boxes with these borders in units, both ascending; pixel j is ``[j·unit, (j+1)·unit)``."""
         # Where the command needs no such weights it need not import what takes a fifth of a second.
         from scipy.sparse import csr_array

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import Floats
 from ntrm.core.errors import DataError
 
 AS_IT_IS, MACENKO, STRENGTH = "none", "macenko", "strength"
@@ -33,7 +34,6 @@ LEAST_ANGLE = 6.0
 DIGITS = 6
 """Of a matrix: what is applied is what is written down."""
 
-Floats = NDArray[np.float64]
 Triple = tuple[float, float, float]
 Matrix = tuple[Triple, Triple, Triple]
 

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import Singles
 from ntrm.core.errors import RefusedError, check_seed, path_error
 from ntrm.core.io import check_folder, sha256_of, write_json, write_text
 from ntrm.core.labels import IGNORE, LabelSchema
@@ -54,7 +55,6 @@ DOCUMENT, RELIABILITY = "calibration.json", "reliability.png"
 CARD_ROW = "| temperature |"
 LEAST = float(np.finfo(np.float32).tiny)
 
-Floats = NDArray[np.float32]
 Labels = NDArray[np.uint8]
 
 
@@ -201,12 +201,12 @@ def default_out(folder: Path) -> Path:
 
 def sample_pixels(
     predictor: Predictor, sections: Dataset, *, seed: int = 0, progress: Progress = SILENT
-) -> tuple[Floats, Labels, int]:
+) -> tuple[Singles, Labels, int]:
     """Log-probabilities (K, N) and true classes (N,) of pixels sampled from all windows; number of windows."""
     config, size = predictor.config, predictor.batch
     tiles = TileDataset(sections, size=config.window, schema=config.schema)
     per_window = max(1, min(PIXELS_PER_WINDOW, MOST_PIXELS // len(tiles)))
-    scores: list[Floats] = []
+    scores: list[Singles] = []
     labels: list[Labels] = []
     batches = [range(len(tiles))[start : start + size] for start in range(0, len(tiles), size)]
     for batch in progress.track(batches, total=len(batches), label="batches of windows"):
@@ -299,7 +299,7 @@ def _write_results(
     write_json(out / DOCUMENT, calibrated.as_dict())
 
 
-def _with_entropy(predictor: Predictor, image: Labels) -> tuple[Labels, Floats, Floats]:
+def _with_entropy(predictor: Predictor, image: Labels) -> tuple[Labels, Singles, Singles]:
     """(H, W) mask, confidence and entropy of a section."""
     entropy = np.empty(image.shape[:2], dtype=np.float32)
 

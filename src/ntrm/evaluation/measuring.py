@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.cancers import cancer_types
 from ntrm.core.errors import UsageError
-from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.core.processes import worker_pool
 from ntrm.data.cache import CachedSection
@@ -28,7 +28,6 @@ from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Mask = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import ndimage
 
 from ntrm.core.io import (
@@ -26,7 +25,7 @@ from ntrm.core.io import (
     write_json,
     write_text,
 )
-from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import few_sections
 from ntrm.evaluation.interfaces import InterfaceCounts
@@ -59,8 +58,6 @@ FIELDS = 4
 
 FIELD_WINDOWS = 2
 """Side of such a field in windows of the network: small enough to see pixels change, large enough to know where."""
-
-Mask = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ntrm.core.errors import DataError
-from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.data.cache import CachedSection, TileCache
 from ntrm.data.dataset import Case
 from ntrm.evaluation.measuring import Measures
@@ -23,8 +22,6 @@ from ntrm.metrics.confusion import Counts, confusion_tensor
 
 BINS = 15
 """Bins of confidence."""
-
-Mask = NDArray[np.uint8]
 
 
 class SectionAccumulator:

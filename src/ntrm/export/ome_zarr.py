@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ntrm.core.arrays import Bytes
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.io import writing
 from ntrm.core.labels import LabelSchema
@@ -36,7 +36,6 @@ ROWS, COLUMNS, SHARD_CHUNK = 256, 4096, 256
 """Of a shard of probabilities, and the side of the chunks in it."""
 PROBABILITY_MEANING = "255 = probability 1; all classes 0 = nothing was predicted here"
 
-Bytes = NDArray[np.uint8]
 Shard = tuple[int, int]
 """Row and column in the grid of shards."""
 

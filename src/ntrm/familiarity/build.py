@@ -19,6 +19,7 @@ from PIL import Image as Picture
 from torch import Tensor
 
 from ntrm.analysis.graph import TissueGraph, tissue_graph
+from ntrm.core.arrays import Floats, Singles
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
@@ -58,8 +59,6 @@ UNITS_PER_SIZE, MOST_SIZES = 25, 12
 """Held-out parts behind the quantiles of one size, at least; and sizes."""
 
 Image = NDArray[np.uint8]
-Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
 """What all cells of all sections are held in: half the memory, and just as exact."""
 
 

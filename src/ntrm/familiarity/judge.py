@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ntrm.analysis.graph import TissueGraph
+from ntrm.core.arrays import Floats
 from ntrm.core.labels import LabelSchema
 from ntrm.familiarity.reference import COLOURS, LEVELS, STATISTICS, Reference, ReferenceNumbers
 from ntrm.results.familiarity import ASPECTS, FAMILIAR, TOO_SMALL, UNFAMILIAR, UNFAMILIAR_BELOW, Familiarity
@@ -35,8 +35,6 @@ TEXTURE_NAMES = (
     "variation from blue to green", "fine detail",
 )  # fmt: skip
 """Of the six deviations of a cell."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

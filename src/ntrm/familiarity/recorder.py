@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ntrm.analysis.graph import TissueGraph
+from ntrm.core.arrays import Floats
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
@@ -21,7 +22,6 @@ from ntrm.familiarity.reference import Reference
 from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.wsi.pieces import NO_PIECE, PieceMap
 
-Floats = NDArray[np.float64]
 TOGETHER = 1 << 12
 """Blocks whose pieces are looked up together: some megabytes."""
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ntrm.core.arrays import Floats
 from ntrm.core.errors import DataError
 from ntrm.core.io import read_json, sha256_of, whole_file, write_json
 from ntrm.data.stains import Stains
@@ -32,8 +32,6 @@ STATISTICS = COLOURS + TEXTURES
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.9)
 """Of the quantiles that are kept of each score; beyond the last an exponential tail goes on."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import Bytes
 from ntrm.core.errors import DataError, UsageError
 
-Bytes = NDArray[np.uint8]
 Index = int | slice | tuple[int | slice, ...]
 
 

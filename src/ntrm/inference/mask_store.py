@@ -23,10 +23,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ntrm.core.arrays import Bytes
 from ntrm.core.errors import DataError
 from ntrm.core.io import remove_partials
 from ntrm.inference.checkpoints import Checkpoints
-from ntrm.inference.disk_array import Bytes, DiskArray
+from ntrm.inference.disk_array import DiskArray
 
 FORMAT = "ntrm-bands/2"
 JOURNAL = "journal.jsonl"

@@ -26,7 +26,6 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory",
 """How allocators other than CUDA's, which has an error of its own, say that memory has run out."""
 
 Image = NDArray[np.uint8]
-Floats = NDArray[np.float32]
 Images = TypeVar("Images", Sequence[Image], Tensor)
 Result = TypeVar("Result")
 

@@ -12,11 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ntrm.core.arrays import Singles
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import LabelSchema
 from ntrm.data.image_files import over_white
 from ntrm.data.tiles import cut
-from ntrm.inference.network_runner import GLASS, Floats, Image, NetworkRunner, check_image
+from ntrm.inference.network_runner import GLASS, Image, NetworkRunner, check_image
 from ntrm.inference.sliding_window import blended_rows
 from ntrm.models.base import Segmentation, TissueGraph
 from ntrm.models.trm import trains_edge_weights
@@ -30,17 +31,17 @@ class TissueRelations:
     """Class names, in the order of every axis of length K."""
     presence: NDArray[np.bool_]
     """(K,) the tissue was proposed somewhere."""
-    area: Floats
+    area: Singles
     """(K,) pixels on the 1/8 grid, padding included; proposals may overlap."""
     adjacency: NDArray[np.bool_]
     """(K, K) an edge."""
-    boundary: Floats
+    boundary: Singles
     """(K, K) fraction of the first tissue's pixels that touch the second."""
-    attention: Floats
+    attention: Singles
     """(L, K, K) by layer; over the senders of a receiver it sums to one, or is zero without any."""
-    edge_weights: Floats | None
+    edge_weights: Singles | None
     """(K, K) in (0, 1), 0 where there is no edge; None for a network that does not train them."""
-    nodes: Floats
+    nodes: Singles
     """(K, d) node states after message passing."""
 
     def as_dict(self) -> dict[str, Any]:
@@ -54,20 +55,20 @@ class TissueRelations:
 class Prediction:
     """What a network says about one image, at the image's own size."""
 
-    probabilities: Floats
+    probabilities: Singles
     """(K, H, W), calibrated by the network's temperature; sums to one at every pixel."""
     mask: Image
     """(H, W) index of the most probable class; ``schema`` says what an index means."""
     schema: LabelSchema
-    coarse: Floats | None = None
+    coarse: Singles | None = None
     """(K, H, W) of the coarse head, as it came; None unless asked for, or where the network has none."""
     graph: TissueRelations | None = None
     """None unless asked for, or where the network has none."""
 
     @property
-    def confidence(self) -> Floats:
+    def confidence(self) -> Singles:
         """(H, W) probability of the class in ``mask``."""
-        highest: Floats = self.probabilities.max(axis=0)
+        highest: Singles = self.probabilities.max(axis=0)
         return highest
 
     @property
@@ -138,7 +139,7 @@ class Predictor(NetworkRunner):
     def _predict_large(self, image: Image, *, coarse: bool) -> Prediction:
         """An image larger than the network's window, in windows; 4·K bytes a pixel."""
         height, width = image.shape[:2]
-        maps: dict[str, Floats] = {}
+        maps: dict[str, Singles] = {}
         for rows in blended_rows(self, height, width, lambda window: cut(image, window, fill=GLASS), coarse=coarse):
             for name, values in (("probabilities", rows.final), ("coarse", rows.coarse)):
                 if values is not None:

@@ -24,11 +24,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ntrm.core.arrays import Singles
 from ntrm.core.errors import check_number
 from ntrm.core.labels import IGNORE
 from ntrm.data.tiles import GLASS, Window, cut, tile_windows
 from ntrm.inference.blending import Blender, Block, Carry
-from ntrm.inference.network_runner import Floats, Image, NetworkRunner, check_image
+from ntrm.inference.network_runner import Image, NetworkRunner, check_image
 from ntrm.models.base import TissueGraph
 
 A_QUARTER = -1
@@ -216,11 +217,11 @@ class Stitched:
 
     mask: Image
     """(H, W) index of the most probable class."""
-    confidence: Floats
+    confidence: Singles
     """(H, W) probability of that class."""
     coarse_mask: Image | None = None
     """(H, W) of the coarse head, where it was asked for and there is one."""
-    probabilities: Floats | None = None
+    probabilities: Singles | None = None
     """(K, H, W), where asked for."""
 
 

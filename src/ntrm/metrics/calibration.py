@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
+from ntrm.core.arrays import Floats
 from ntrm.core.errors import DataError, check_number
 from ntrm.metrics.overlap import Counts
-
-Floats = NDArray[np.float64]
 
 TEMPERATURES = (0.05, 20.0)
 """Range in which a temperature is sought; at its ends the logits are of little use as they are."""

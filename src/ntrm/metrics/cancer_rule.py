@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import Floats
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, LabelSchema
 
@@ -54,8 +55,6 @@ HOMES = {"IEC": ("EPI", "FOL", "PAP", "KER", "BKG")}
 
 HOME_SHARE = 0.05
 """Least fraction of the boundary that must be with them."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import Floats
 from ntrm.core.errors import DataError
 from ntrm.core.labels import LabelSchema
 
 Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 MEASURES: dict[str, Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], Floats]] = {
     "iou": lambda hits, true, predicted: ratio(hits, true + predicted - hits),

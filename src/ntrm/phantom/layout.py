@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from scipy.ndimage import binary_dilation, binary_erosion
 from scipy.spatial import cKDTree
 
+from ntrm.core.arrays import BoolMask
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, SKIN, Mask
-from ntrm.phantom.anatomy.frame import BCC, BKG, HYP, IEC, SCC, BoolMask, Extents, PhantomGrid, Skin
+from ntrm.phantom.anatomy.frame import BCC, BKG, HYP, IEC, SCC, Extents, PhantomGrid, Skin
 from ntrm.phantom.anatomy.layers import Fat, paint_dermis, paint_surface
 from ntrm.phantom.anatomy.section_plan import Plan, draw_plan
 from ntrm.phantom.anatomy.specimen import Specimen

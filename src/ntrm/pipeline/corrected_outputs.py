@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import Regions
-from ntrm.analysis.runs import Floats, Ints, Where
+from ntrm.analysis.runs import Where
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import DataError
 from ntrm.core.io import holding, writing
 from ntrm.core.labels import Mask

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ntrm.analysis.cancers import cancers_of, confirmed_regions, is_tumour_confirmed
 from ntrm.analysis.graph import TissueGraph, tissue_graph_of
@@ -20,6 +19,7 @@ from ntrm.analysis.measure import Measured, measure_piece, measurement_sentences
 from ntrm.analysis.outline import Outline, stride_for, trace_thinned
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import PieceGrid, Regions, scan_mask
+from ntrm.core.arrays import Bytes
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
@@ -35,7 +35,6 @@ from ntrm.wsi.pieces import Piece, PieceMap
 if TYPE_CHECKING:
     from ntrm.pipeline.child_pool import ChildPool
 
-Bytes = NDArray[np.uint8]
 EDGE_UM = 20.0
 """A body nearer than this to the scan's edge is taken to be cut off by it."""
 TOGETHER = 1 << 22

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ntrm.analysis.graph import NetworkRelations
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import RemovedRegions
+from ntrm.core.arrays import Bytes
 from ntrm.core.labels import LabelSchema
 from ntrm.core.threads import most_threads
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
@@ -49,7 +47,6 @@ from ntrm.results.slide_state import Tables
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.pieces import PieceMap
 
-Bytes = NDArray[np.uint8]
 Given = ParamSpec("Given")
 MOST_THREADS = 6
 """That write files of one slide at the same time."""

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ntrm.analysis.graph import NetworkRelations
+from ntrm.core.arrays import Floats
 from ntrm.data.tiles import Window
 from ntrm.models.base import TissueGraph
 from ntrm.results.graph_document import EdgeWindow, StrongestWindows
-
-Floats = NDArray[np.float64]
 
 KEPT = 10
 """Windows that are remembered of each edge."""

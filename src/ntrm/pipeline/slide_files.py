@@ -7,10 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ntrm.analysis.regions import Regions
+from ntrm.core.arrays import Bytes
 from ntrm.core.labels import LabelSchema
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_mask_ome_tiff
@@ -33,8 +31,6 @@ from ntrm.results.slide_state import Tables
 from ntrm.results.tables import piece_row, slide_row
 from ntrm.results.typed_json import Document
 from ntrm.wsi.pieces import NO_PIECE
-
-Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)

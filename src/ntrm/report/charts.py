@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import Floats
 from ntrm.core.errors import DataError, UsageError, check_number
 from ntrm.core.labels import LabelSchema
 from ntrm.metrics.calibration import CalibrationCounts
@@ -35,7 +36,6 @@ from ntrm.report.drawing import (
 )
 
 LogRow = Mapping[str, float | None]
-Floats = NDArray[np.float64]
 
 _MANY = 120
 """From this many points on, a pale line shows them and a bold one their moving average."""

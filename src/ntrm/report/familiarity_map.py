@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.labels import RGB
 from ntrm.report.overlay_drawing import Picture, with_legend
 from ntrm.report.overlay_layout import font_size
@@ -27,8 +28,6 @@ GREYS = 3 * 255 + 1
 LEAST_P = 1e-6
 """Smaller p-values count as this: one window must not outweigh all that overlap it."""
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Windows = Sequence[tuple[int, int, int, int, float]]
 """Top, left, height and width in pixels of the mask, and p-value."""
 

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ntrm.core.arrays import Singles
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import LabelSchema
 from ntrm.inference.predictor import Predictor, TissueRelations
@@ -20,7 +21,6 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.ntrm import NTRM
 from ntrm.models.trm import RelationConfig, TissueRelation
 
-Floats = NDArray[np.float32]
 Hook = Callable[[tuple[Any, ...], Any], None]
 
 
@@ -61,15 +61,15 @@ class RelationTrace:
     config: RelationConfig
     names: tuple[str, str]
     """What the features are called before and after: D2 and D2' in NTRM."""
-    features: Floats
+    features: Singles
     """(C, H2, W2)"""
-    probabilities: Floats
+    probabilities: Singles
     """(K, H2, W2) coarse prediction p."""
-    masks: Floats
+    masks: Singles
     """(K, H2, W2) Reg's masks as Proj uses them: 0 or 1, or probabilities in the soft variant."""
-    projected: Floats
+    projected: Singles
     """(C, H2, W2) S'."""
-    refined: Floats
+    refined: Singles
     """(C, H2, W2)"""
     graph: TissueRelations
     mask: NDArray[np.uint8]

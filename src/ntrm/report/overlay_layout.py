@@ -13,6 +13,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import Floats
 from ntrm.core.errors import check_number
 from ntrm.results.documents import Measure, PieceSummary
 
@@ -32,7 +33,6 @@ SMALLEST_LETTERS = 0.4
 
 Point = tuple[float, float]
 """x and y."""
-Floats = NDArray[np.float64]
 Points = NDArray[np.float64]
 """(N, 2) of these."""
 Boxes = NDArray[np.float64]

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from ntrm.core.arrays import BoolMask
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
-from ntrm.wsi.quality.morphology import BoolMask, Indices, dilated
+from ntrm.wsi.quality.morphology import Indices, dilated
 from ntrm.wsi.quality.region_runs import RegionRuns
 
 PieceLabels = NDArray[np.uint16]

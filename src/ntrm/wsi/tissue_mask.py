@@ -22,13 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from ntrm.core.arrays import BoolMask, Singles
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import (
-    BoolMask,
-    Floats,
     Indices,
     blurred,
     blurred_rows,
@@ -111,14 +110,14 @@ def find_marks(thumbnail: Thumbnail, pen: BoolMask, tissue: BoolMask) -> BoolMas
     return dilated(marks, MARK_MARGIN_UM, thumbnail.scale) & ~tissue
 
 
-def _plain_and_dark(red: Floats, green: Floats, blue: Floats, pen: BoolMask) -> tuple[BoolMask, BoolMask]:
+def _plain_and_dark(red: Singles, green: Singles, blue: Singles, pen: BoolMask) -> tuple[BoolMask, BoolMask]:
     """What is plainly tissue, and what is plainly dark."""
     density, colour = _density_and_colour((red, green, blue))
     plain = (colour > STRONG) & (colour > LEAST_PURITY * density) & ~pen
     return plain, (density > DARK) & ~plain & ~pen
 
 
-def _density_and_colour(planes: Sequence[Floats]) -> tuple[Floats, Floats]:
+def _density_and_colour(planes: Sequence[Singles]) -> tuple[Singles, Singles]:
     """The largest density of the channels, and its difference from the smallest: both (H, W)."""
     red, green, blue = planes
     highest, lowest = np.maximum(red, green), np.minimum(red, green)
@@ -127,7 +126,7 @@ def _density_and_colour(planes: Sequence[Floats]) -> tuple[Floats, Floats]:
     return highest, np.subtract(highest, lowest, out=lowest)
 
 
-def _masked_averages(planes: Sequence[Floats], counted: Floats, um: float, scale: Resolution) -> list[Floats]:
+def _masked_averages(planes: Sequence[Singles], counted: Singles, um: float, scale: Resolution) -> list[Singles]:
     """Averages over the pixels with ``counted`` 1 alone; planes are 0 where it is 0."""
     counts, *sums = (blurred(plane, um, scale) for plane in (counted, *planes))
     np.maximum(counts, LEAST_WEIGHT, out=counts)
@@ -139,7 +138,7 @@ def _faint(thumbnail: Thumbnail, excluded: BoolMask, pen: BoolMask) -> BoolMask:
     scale = thumbnail.coarse
     wider = WIDER_STEP * blurred_rows(WIDER_UM, scale.downsampled(WIDER_STEP))
 
-    def examined(pen: BoolMask, excluded: BoolMask, unscanned: BoolMask, *planes: Floats) -> list[NDArray[Any]]:
+    def examined(pen: BoolMask, excluded: BoolMask, unscanned: BoolMask, *planes: Singles) -> list[NDArray[Any]]:
         rest = ~(excluded | pen | unscanned)
         counted = rest.astype(np.float32)
         masked = [plane * counted for plane in planes]
@@ -152,7 +151,7 @@ def _faint(thumbnail: Thumbnail, excluded: BoolMask, pen: BoolMask) -> BoolMask:
     return np.asarray(rest & (coloured | (_is_textured(texture, glass) & clean)))
 
 
-def _colour_and_texture(planes: Sequence[Floats], counted: Floats, scale: Resolution) -> tuple[BoolMask, Floats]:
+def _colour_and_texture(planes: Sequence[Singles], counted: Singles, scale: Resolution) -> tuple[BoolMask, Singles]:
     """Where the rest has colour, and the standard deviation of its density."""
     *averages, mean, square = _masked_averages(planes, counted, AVERAGED_UM, scale)
     density, colour = _density_and_colour(averages)
@@ -161,17 +160,17 @@ def _colour_and_texture(planes: Sequence[Floats], counted: Floats, scale: Resolu
     return (colour > WEAK) & (colour > LEAST_PURITY * density), texture
 
 
-def _is_glass(planes: Sequence[Floats]) -> BoolMask:
+def _is_glass(planes: Sequence[Singles]) -> BoolMask:
     red, green, blue = (np.abs(plane) for plane in planes)
     return np.asarray(np.maximum(np.maximum(red, green), blue) < GLASS_DENSITY)
 
 
-def _is_textured(texture: Floats, glass: BoolMask) -> BoolMask:
+def _is_textured(texture: Singles, glass: BoolMask) -> BoolMask:
     noise = float(np.median(texture[glass])) if glass.any() else 0.0
     return np.asarray(texture > np.clip(NOISE_FACTOR * noise, *FAINT))
 
 
-def _no_dirt(planes: Sequence[Floats], counted: Floats, scale: Resolution) -> BoolMask:
+def _no_dirt(planes: Sequence[Singles], counted: Singles, scale: Resolution) -> BoolMask:
     # So wide an average needs no fine grid.
     factors = (WIDER_STEP, WIDER_STEP)
     sums = [block_means(plane, factors) for plane in planes]

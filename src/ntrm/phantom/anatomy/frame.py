@@ -16,7 +16,6 @@ from ntrm.phantom.noise import Field, derive, field_at, octaves, pixel_centres
 from ntrm.phantom.tissues import fine_mask
 
 EPI, GLD, INF, RET, FOL, PAP, HYP, KER, BKG, BCC, SCC, IEC = (np.uint8(i) for i in range(len(SKIN)))
-BoolMask = NDArray[np.bool_]
 Curve = NDArray[np.float32]
 """A quantity along the skin surface, one value every ``Axis.STEP_UM``."""
 Positions = float | NDArray[np.float64]

@@ -9,7 +9,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.phantom.anatomy.frame import EPI, HYP, IEC, INF, KER, PAP, RET, SCC, Axis, BoolMask, Curve, Skin
+from ntrm.core.arrays import BoolMask
+from ntrm.phantom.anatomy.frame import EPI, HYP, IEC, INF, KER, PAP, RET, SCC, Axis, Curve, Skin
 from ntrm.phantom.noise import Field, derive, generator, profile
 
 Span = tuple[float, float]

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d
 from scipy.spatial import cKDTree
 
+from ntrm.core.arrays import BoolMask
 from ntrm.phantom.anatomy import frame
 from ntrm.phantom.anatomy.bodies import Blob, Structure
-from ntrm.phantom.anatomy.frame import Axis, BoolMask, Curve, Patch, Skin
+from ntrm.phantom.anatomy.frame import Axis, Curve, Patch, Skin
 from ntrm.phantom.anatomy.layers import Span, Strata, Values, between, spread, stretches, waves
 from ntrm.phantom.anatomy.specimen import Specimen
 from ntrm.phantom.noise import Field, derive, generator, points

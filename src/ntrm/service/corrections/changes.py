@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from ntrm.analysis.runs import Floats
+from ntrm.core.arrays import Floats
 from ntrm.core.errors import UsageError, choices_error
 from ntrm.correction.drawing import area, split_by_line, stroke
 from ntrm.correction.log import INITIALS, Place, Step

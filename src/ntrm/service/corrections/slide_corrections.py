@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ntrm.analysis.regions import Regions
-from ntrm.analysis.runs import Ints
+from ntrm.core.arrays import Ints
 from ntrm.core.errors import NtrmError
 from ntrm.core.labels import Mask
 from ntrm.correction.corrections import Corrections, corrections_of

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import BoolMask
 from ntrm.core.errors import DataError, UsageError
 from ntrm.data.tiles import Window
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.quality.focus import blur_score, fine_detail
 from ntrm.wsi.quality.folds import find_folds
-from ntrm.wsi.quality.morphology import BoolMask
 from ntrm.wsi.quality.thumbnail import Picture, Thumbnail, is_glass
 
 COLUMNS = ("not_he", "out_of_focus", "folds", "pen", "drawn")

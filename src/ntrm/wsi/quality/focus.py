@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from ntrm.core.arrays import BoolMask, Singles
 from ntrm.core.errors import UsageError, check_number
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import check_picture
 from ntrm.data.resample import area_average
 from ntrm.data.tiles import Window
-from ntrm.wsi.quality.morphology import BoolMask, Floats, Indices, pixels_inside
+from ntrm.wsi.quality.morphology import Indices, pixels_inside
 from ntrm.wsi.quality.thumbnail import Picture, green_density
 
 SHARP, BLURRED = 1.2, 0.4
@@ -48,7 +49,7 @@ def fine_detail(
     """
     check_picture(picture)
     green = np.clip(green_density(picture, glass), -LEAST_DENSITY, MOST_DENSITY)
-    smooth: list[Floats] = [ndimage.gaussian_filter(green, sigma, mode="nearest", truncate=3.0) for sigma in (1, 2, 4)]
+    smooth: list[Singles] = [ndimage.gaussian_filter(green, sigma, mode="nearest", truncate=3.0) for sigma in (1, 2, 4)]
     judged = smooth[2] > LEAST_DENSITY
     if tissue is not None:
         judged &= tissue

@@ -23,9 +23,10 @@ from functools import lru_cache, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import BoolMask, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import thread_map
-from ntrm.wsi.quality.morphology import BoolMask, Floats, Indices, bounding_box
+from ntrm.wsi.quality.morphology import Indices, bounding_box
 from ntrm.wsi.quality.region_runs import RegionRuns
 
 ORIENTATIONS = 12
@@ -63,7 +64,7 @@ Positions = tuple[Indices, Indices]
 """Rows and columns."""
 
 
-def find_folds(planes: Sequence[Floats], tissue: BoolMask, scale: Resolution) -> BoolMask:
+def find_folds(planes: Sequence[Singles], tissue: BoolMask, scale: Resolution) -> BoolMask:
     """Pixels of folds, from averaged densities (H, W) and the tissue on a grid of about ``thumbnail.GRID_UM``."""
     folds = np.zeros(tissue.shape, dtype=bool)
     box = bounding_box(tissue, BORDER_UM, scale)
@@ -73,7 +74,7 @@ def find_folds(planes: Sequence[Floats], tissue: BoolMask, scale: Resolution) ->
     return folds
 
 
-def _folds(red: Floats, green: Floats, tissue: BoolMask, scale: Resolution) -> BoolMask:
+def _folds(red: Singles, green: Singles, tissue: BoolMask, scale: Resolution) -> BoolMask:
     contrast, angles = _strongest(red, green, tissue, scale)
     folds = np.zeros_like(tissue)
     for band in _long_regions(contrast > LEAST_CONTRAST, scale):
@@ -94,7 +95,7 @@ def _long_regions(mask: BoolMask, scale: Resolution) -> Iterator[Positions]:
         yield regions.pixels(int(region))
 
 
-def _strongest(red: Floats, green: Floats, tissue: BoolMask, scale: Resolution) -> tuple[Floats, NDArray[np.uint8]]:
+def _strongest(red: Singles, green: Singles, tissue: BoolMask, scale: Resolution) -> tuple[Singles, NDArray[np.uint8]]:
     """The highest contrast of any orientation at each pixel, and the number of that orientation.
 
     Where there can be no fold it is ``CONTRAST[0]``, as if there were no band.
@@ -121,7 +122,7 @@ def _reach(scale: Resolution) -> tuple[int, int]:
     return math.ceil(um / scale.y) + 2, math.ceil(um / scale.x) + 2
 
 
-def _possible(green: Floats, tissue: BoolMask, scale: Resolution) -> list[Indices]:
+def _possible(green: Singles, tissue: BoolMask, scale: Resolution) -> list[Indices]:
     """Pixels of tissue, by orientation, whose contrast may be that of a fold."""
     (tall, wide), (height, width) = _reach(scale), tissue.shape
     starts = [(y, x) for y in range(tall, height - tall, TILE[0]) for x in range(wide, width - wide, TILE[1])]
@@ -139,7 +140,7 @@ def _possible(green: Floats, tissue: BoolMask, scale: Resolution) -> list[Indice
     return [np.concatenate(places) for places in zip(*thread_map(found, starts), strict=True)]
 
 
-def _possible_in(green: Floats, tissue: BoolMask, scale: Resolution) -> list[Indices]:
+def _possible_in(green: Singles, tissue: BoolMask, scale: Resolution) -> list[Indices]:
     """The same in a tile (H, W) of tissue with its framed density, in one row; contrasts are rounded up, of any hue."""
     (tall, wide), width = _reach(scale), green.shape[1]
     rows = slice(tall * width, (tall + len(tissue)) * width)
@@ -161,7 +162,7 @@ def _possible_in(green: Floats, tissue: BoolMask, scale: Resolution) -> list[Ind
     return found
 
 
-def _in_units(green: Floats) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+def _in_units(green: Singles) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
     """Logarithms of densities, in one row: rounded up, for pixels of a band, and rounded down, for those beside it."""
     logs = (np.log(green + np.float32(NO_DENSITY)) - np.float32(FAINTEST)) * np.float32(UNITS)
     # Next to glass nothing is a band.
@@ -190,7 +191,7 @@ def _long(places: Sequence[Indices], shape: tuple[int, ...], scale: Resolution) 
     return long.ravel()
 
 
-def _averaged_along(red: Floats, green: Floats, places: Indices, number: int, scale: Resolution) -> Floats:
+def _averaged_along(red: Singles, green: Singles, places: Indices, number: int, scale: Resolution) -> Singles:
     """Mean contrast of the pixels along a band through each of some places."""
     along = [places + away for away in _along(number, green.shape[1], scale)]
     needed = np.zeros(green.size, dtype=bool)
@@ -205,7 +206,7 @@ def _averaged_along(red: Floats, green: Floats, places: Indices, number: int, sc
     return total / np.float32(len(along))
 
 
-def _contrast(red: Floats, green: Floats, places: Indices, across: Sequence[int]) -> Floats:
+def _contrast(red: Singles, green: Singles, places: Indices, across: Sequence[int]) -> Singles:
     """How much denser pixels are than both sides of a band of whatever width: those of the frame are not."""
     logs, hue = _logs_and_hue(red, green, places)
     contrast = np.full(len(places), CONTRAST[0], dtype=np.float32)
@@ -220,7 +221,7 @@ def _contrast(red: Floats, green: Floats, places: Indices, across: Sequence[int]
     return np.minimum(contrast, CONTRAST[1], out=contrast)
 
 
-def _logs_and_hue(red: Floats, green: Floats, places: Indices) -> tuple[Floats, Floats]:
+def _logs_and_hue(red: Singles, green: Singles, places: Indices) -> tuple[Singles, Singles]:
     density = green[places] + np.float32(NO_DENSITY)
     return np.log(density), red[places] / density
 
@@ -240,7 +241,7 @@ def _across(number: int, width: int, scale: Resolution) -> list[int]:
     return [down * width + right for down, right in offsets]
 
 
-def _redder(red: Floats, green: Floats, band: Positions, angles: NDArray[np.uint8], scale: Resolution) -> float:
+def _redder(red: Singles, green: Singles, band: Positions, angles: NDArray[np.uint8], scale: Resolution) -> float:
     """Red density that a band has beyond the hue of its sides, as a fraction of the green it has more than they."""
     best, more_red, more_green = np.full(len(angles), -np.inf), np.zeros(len(angles)), np.zeros(len(angles))
     for flank in FLANKS_UM:

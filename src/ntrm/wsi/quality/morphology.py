@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from ntrm.core.arrays import BoolMask, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
 from ntrm.wsi.quality.region_runs import RegionRuns
 
-BoolMask = NDArray[np.bool_]
-Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
 BAND_PIXELS = 1 << 19
@@ -160,7 +159,7 @@ def bounding_box(mask: BoolMask, um: float, scale: Resolution) -> tuple[slice, s
     return spans[0], spans[1]
 
 
-def blurred(values: NDArray[np.floating], um: float, scale: Resolution) -> Floats:
+def blurred(values: NDArray[np.floating], um: float, scale: Resolution) -> Singles:
     """Values (H, W) blurred by a Gaussian of standard deviation ``um``; edge pixels are repeated beyond the edge."""
     height, width = values.shape
     down, across = (_gaussian(um / step) for step in (scale.y, scale.x))
@@ -184,7 +183,7 @@ def _gaussian(sigma: float) -> list[float]:
     return [float(weight) for weight in weights / (2 * weights.sum() - 1)]
 
 
-def _weighted(flat: Floats, weights: list[float], step: int) -> Floats:
+def _weighted(flat: Singles, weights: list[float], step: int) -> Singles:
     """Sums of values at 0, 1, … steps on either side of each that has them."""
     reach = (len(weights) - 1) * step
     total = flat[reach : flat.size - reach] * np.float32(weights[0])

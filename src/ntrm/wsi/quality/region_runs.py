@@ -8,10 +8,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import BoolMask
 from ntrm.core.links import earliest_linked, ranges
 from ntrm.core.threads import thread_map
 
-BoolMask = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
 

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import BoolMask, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means, check_picture
 from ntrm.wsi.quality.morphology import (
-    BoolMask,
-    Floats,
     assemble_bands,
     band_rows,
     blurred,
@@ -118,7 +117,7 @@ def _densities(glass: float) -> NDArray[np.float32]:
 
 
 def _looked_up(
-    band: Picture, tables: Sequence[Floats], factors: tuple[int, int], *, used: Sequence[int]
+    band: Picture, tables: Sequence[Singles], factors: tuple[int, int], *, used: Sequence[int]
 ) -> list[NDArray[Any]]:
     """Means of blocks of what tables (256, n) say of each channel, a plane for each ``used`` column; then pure white.
 
@@ -126,7 +125,7 @@ def _looked_up(
     """
     padding = [(0, -size % factor) for size, factor in zip(band.shape[:2], factors, strict=True)]
     full = np.pad(band, (*padding, (0, 0)), mode="edge") if any(after for _, after in padding) else band
-    sums: list[Floats] = []
+    sums: list[Singles] = []
     white = np.zeros(1, dtype=bool)
     for row, column in np.ndindex(factors):
         channels = [np.ascontiguousarray(full[row :: factors[0], column :: factors[1], k]) for k in range(3)]
@@ -195,13 +194,13 @@ class Thumbnail:
         return self._by_bands(lambda rows: _looked_up(self.picture[rows], tables, self.factors, used=(1, 3, 1)))
 
     @property
-    def planes(self) -> tuple[Floats, Floats, Floats]:
+    def planes(self) -> tuple[Singles, Singles, Singles]:
         """Red, green and blue densities on the coarser grid."""
         red, green, _, _, blue, _ = self._measured
         return red, green, blue
 
     @property
-    def moments(self) -> tuple[Floats, Floats]:
+    def moments(self) -> tuple[Singles, Singles]:
         """Means of the green density, at most ``CLIPPED``, and of its square, on the coarser grid."""
         return self._measured[2], self._measured[3]
 
@@ -211,11 +210,11 @@ class Thumbnail:
         return self._measured[-1]
 
     @cached_property
-    def averaged(self) -> tuple[Floats, Floats, Floats]:
+    def averaged(self) -> tuple[Singles, Singles, Singles]:
         """The same without single nuclei."""
         scale, around = self.coarse, blurred_rows(AVERAGED_UM, self.coarse)
 
-        def averages(*bands: Floats) -> list[Floats]:
+        def averages(*bands: Singles) -> list[Singles]:
             return [blurred(band, AVERAGED_UM, scale) for band in bands]
 
         red, green, blue = in_bands(averages, *self.planes, around=around)
@@ -241,7 +240,7 @@ def find_pen(thumbnail: Thumbnail) -> BoolMask:
     return dilated(core | (paler & dilated(core, RIM_UM, scale)), FRINGE_UM, scale)
 
 
-def _inked(red: Floats, green: Floats, blue: Floats) -> tuple[BoolMask, BoolMask]:
+def _inked(red: Singles, green: Singles, blue: Singles) -> tuple[BoolMask, BoolMask]:
     """What has the colour of ink plainly, and what may be the paler rim of such."""
     # No dye of tissue absorbs red most: these are blue, green and violet pens.
     cold = (red > 1.15 * green) & (red > 1.15 * blue) & (red > LEAST_DENSITY)

@@ -29,6 +29,7 @@ def slide(tmp_path, mask, random):
     return write(tmp_path / "in" / "a.tif", small.stained(mask, random))
 
 
+@pytest.mark.failed_once(324259392)  # one of the hundred that a familiar slide is flagged in
 def test_an_inverted_copy_is_unfamiliar_and_the_section_is_not(tmp_path, slide, mask, painted_model, random):
     # Only the tissue: a slide of black glass would not even be taken for one.
     pixels = small.stained(mask, random)
@@ -36,9 +37,13 @@ def test_an_inverted_copy_is_unfamiliar_and_the_section_is_not(tmp_path, slide, 
     run(slide, tmp_path / "plain", painted_model)
     run(inverted, tmp_path / "strange", painted_model)
     plain, strange = row_of(tmp_path / "plain"), row_of(tmp_path / "strange")
-    assert (plain["familiarity"], plain["cancer_SCC"]) == (FAMILIAR, "true")
+    # Even of slides of its own kind the model flags one in a hundred.
+    p = float(plain["familiarity_p"])
+    assert (plain["familiarity"], plain["cancer_SCC"]) == (
+        (FAMILIAR, "true") if p >= 0.01 else (UNFAMILIAR, "not assessed")
+    )
     assert (strange["familiarity"], strange["cancer_SCC"]) == (UNFAMILIAR, "not assessed")
-    assert float(strange["familiarity_p"]) < 0.01 <= float(plain["familiarity_p"])
+    assert float(strange["familiarity_p"]) < 1e-10 < 1e-5 < p
     assert "unlike what the model knows" in strange["warnings"]
     assert "colours: " in strange["warnings"]
 

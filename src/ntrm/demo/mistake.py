@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ntrm.core.arrays import BoolMask
 from ntrm.core.errors import DataError
 from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
@@ -38,8 +38,6 @@ FOREIGN = tuple(one for one in DEGRADATIONS if one.name in ("stain: H −40 %, E
 """What makes a section that of another laboratory."""
 SIDE, RING = 900, 22
 """Of the picture, and radius of the ring on it, in pixels."""
-
-Where = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -122,7 +120,7 @@ def mark_place(mistake: Mistake, slide: Path, picture: Path) -> Path:
     return picture
 
 
-def _wrong_regions(labels: Mask, truth: Mask) -> list[Where]:
+def _wrong_regions(labels: Mask, truth: Mask) -> list[BoolMask]:
     """The largest connected region of each true tissue that was given another name."""
     from scipy import ndimage
 
@@ -133,7 +131,7 @@ def _wrong_regions(labels: Mask, truth: Mask) -> list[Where]:
     return found
 
 
-def _clicked(mask: SlideMask, graph: RegionGraph, truth: Mask, region: Where) -> Mistake:
+def _clicked(mask: SlideMask, graph: RegionGraph, truth: Mask, region: BoolMask) -> Mistake:
     """What naming the middle of the region would do."""
     row, column = _middle(region)
     labels, schema = mask.labels(), mask.schema
@@ -156,7 +154,7 @@ def _clicked(mask: SlideMask, graph: RegionGraph, truth: Mask, region: Where) ->
     )
 
 
-def _middle(region: Where) -> tuple[int, int]:
+def _middle(region: BoolMask) -> tuple[int, int]:
     """The pixel that is farthest from the region's border."""
     from scipy import ndimage
 

@@ -12,6 +12,7 @@ from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import write_without_small_regions
 from ntrm.core.devices import give_back_freed_memory
 from ntrm.core.io import remove_partials
+from ntrm.core.labels import LabelSchema
 from ntrm.core.progress import Progress
 from ntrm.data.stains import AS_IT_IS
 from ntrm.export.ome_zarr import ProbabilityZarr
@@ -195,10 +196,7 @@ def _predict(
         means = RelationsMean(schema.names, schema.background_index, edge_weights=trained)
         windows = overview.windows(grid, options, config.window)
         observer = None if work.reference is None else BlockRecorder(work.reference, schema, work.predictor.device)
-        probabilities = None
-        if options.probabilities:
-            path = store.folder / PROBABILITIES_ZARR
-            probabilities = ProbabilityZarr(path, grid.height, grid.width, config.schema, grid.resolution)
+        probabilities = _probabilities(store.folder, grid, schema) if options.probabilities else None
         rows = stream(
             predictor,
             grid,
@@ -221,6 +219,10 @@ def _predict(
         output = replace(output, judge=_judge(blocks, work.reference, output))
     smallest = options.min_area_um2 / grid.resolution.pixel_area_um2
     return prediction, lambda: write_outputs(_tidied(prediction, store, smallest) if smallest else prediction, output)
+
+
+def _probabilities(folder: Path, grid: SlideGrid, schema: LabelSchema) -> ProbabilityZarr:
+    return ProbabilityZarr(folder / PROBABILITIES_ZARR, grid.height, grid.width, schema, grid.resolution)
 
 
 def _stained(overview: SlideOverview, work: Work) -> StainNorm | None:

@@ -32,8 +32,8 @@ from ntrm.service.corrections.changes import (
     ClickBody,
     DrawBody,
     UndoBody,
-    click_change,
-    drawing_change,
+    click_proposal,
+    drawing_step,
     no_region_graph,
 )
 from ntrm.service.corrections.slide_corrections import SlideCorrections
@@ -112,7 +112,7 @@ async def preview(request: Request, app_state: Shared, slide: Requested) -> Prev
 
     def work() -> PreviewDocument:
         current = _current(app_state, slide, wanted.version, graph=True)
-        return preview_document(current, click_change(current, wanted))
+        return preview_document(current, click_proposal(current, wanted))
 
     return await _heavy(app_state, work)
 
@@ -127,7 +127,8 @@ async def name(request: Request, app_state: Shared, slide: Requested) -> Correct
 
     def work() -> CorrectionsDocument:
         current = _current(app_state, slide, wanted.version, graph=True)
-        return _record_step(app_state, slide, current, click_change(current, wanted).step)
+        step = click_proposal(current, wanted).step(ORIGIN, wanted.by)
+        return _record_step(app_state, slide, current, step)
 
     return await _heavy(app_state, work)
 
@@ -139,7 +140,7 @@ async def draw(request: Request, app_state: Shared, slide: Requested) -> Correct
 
     def work() -> CorrectionsDocument:
         current = _current(app_state, slide, wanted.version)
-        return _record_step(app_state, slide, current, drawing_change(current, wanted).step)
+        return _record_step(app_state, slide, current, drawing_step(current, wanted))
 
     return await _heavy(app_state, work)
 

@@ -217,7 +217,7 @@ def _record_step(app_state: AppState, slide: Slide, current: SlideCorrections, s
     except ConflictError as error:
         raise _conflict(error.got, error.expected) from error
     done = log.steps[-1]
-    outcome = f"regions: {max(done.regions, 1)}" if done.of is None else f"step: {done.of}"
+    outcome = f"parts: {max(done.regions, 1)}" if done.of is None else f"step: {done.of}"
     app_state.audit.note(f"correct: {done.action}", slide.slide_id, outcome)
     app_state.corrected.ask(current.mask.folder)
     return _document(app_state, slide)

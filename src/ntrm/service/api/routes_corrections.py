@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
@@ -40,7 +39,6 @@ from ntrm.service.corrections.slide_corrections import SlideCorrections
 from ntrm.service.jobs.graph_jobs import FAILED
 from ntrm.service.jobs.slide_record import Slide
 
-T = TypeVar("T")
 router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"], responses=problems(404))
 MOST_BYTES = 2**20
 """Of a body: some ten thousand points."""
@@ -114,7 +112,7 @@ async def preview(request: Request, app_state: Shared, slide: Requested) -> Prev
         current = _current(app_state, slide, wanted.version, graph=True)
         return preview_document(current, click_proposal(current, wanted))
 
-    return await _heavy(app_state, work)
+    return await run_sync(work, limiter=app_state.heavy)
 
 
 _WRITES = problems(400, 408, 409, 413, 503, 507)
@@ -130,7 +128,7 @@ async def name(request: Request, app_state: Shared, slide: Requested) -> Correct
         step = click_proposal(current, wanted).step(ORIGIN, wanted.by)
         return _record_step(app_state, slide, current, step)
 
-    return await _heavy(app_state, work)
+    return await run_sync(work, limiter=app_state.heavy)
 
 
 @router.post("/corrections/draw", status_code=201, responses=_WRITES, openapi_extra=takes(DrawBody))
@@ -142,7 +140,7 @@ async def draw(request: Request, app_state: Shared, slide: Requested) -> Correct
         current = _current(app_state, slide, wanted.version)
         return _record_step(app_state, slide, current, drawing_step(current, wanted))
 
-    return await _heavy(app_state, work)
+    return await run_sync(work, limiter=app_state.heavy)
 
 
 @router.post("/corrections/undo", status_code=201, responses=_WRITES, openapi_extra=takes(UndoBody))
@@ -189,11 +187,6 @@ def _without_link(report: FileResponse) -> Response:
     page = Path(report.path).read_bytes().replace(NETWORK_LINK, f"{NETWORK_WORDS}: Download › Report".encode())
     kept = {name: report.headers[name] for name in ("cache-control", "content-disposition") if name in report.headers}
     return Response(page, media_type=report.media_type, headers={**kept, "content-security-policy": REPORT_POLICY})
-
-
-async def _heavy(app_state: AppState, work: Callable[[], T]) -> T:
-    """In a thread, few at a time: other requests have threads of their own."""
-    return await run_sync(work, limiter=app_state.heavy)
 
 
 def _current(app_state: AppState, slide: Slide, version: int, *, graph: bool = False) -> SlideCorrections:

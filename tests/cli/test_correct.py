@@ -91,7 +91,7 @@ def test_a_click_names_a_part_and_what_looks_alike_follows(out, correct):
     assert change["area_mm2"] == pytest.approx(changed, rel=1e-6)
     step = read_log(out / "first").steps[0]
     assert (step.by, step.origin, step.spread) == ("AB", "command", "looks and relations")
-    assert read_results(out).slides.column("corrected_regions") == [change["regions"], None]
+    assert read_results(out).slides.column("corrected_parts") == [change["regions"], None]
 
 
 def test_a_preview_says_what_would_change_and_writes_no_step(out, correct):

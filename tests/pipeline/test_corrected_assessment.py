@@ -74,7 +74,7 @@ def test_the_report_and_the_table_say_whose_word_it_is(mask):
     corrected(mask, (mask.labels() == SCC) & upper(mask), "SCC")
     page = html.fromstring((mask.folder / "corrected" / "report.html").read_text(encoding="utf-8"))
     text = " ".join(page.text_content().split())
-    assert "Corrected by a person, 1 region" in text
+    assert "Corrected by a person, 1 part" in text
     assert "Cancers: not assessed." not in text
     assert "SCC (by a person), others not assessed" in text
     tabulate_again(mask.folder.parent)

@@ -122,15 +122,15 @@ def test_every_file_says_that_a_person_corrected_it(mask):
     expected = {"steps": 1, "regions": 1, "area_mm2": pytest.approx(area), "version": 1}
     expected["log"] = read_log(mask.folder).fingerprint
     assert document(folder / "summary.json")["corrected"] == expected
-    assert document(folder / "graph.json")["corrected"] == expected | {"text": "corrected by a person, 1 region"}
+    assert document(folder / "graph.json")["corrected"] == expected | {"text": "corrected by a person, 1 part"}
     polygons = document(folder / "regions.geojson")
-    assert polygons["ntrm"]["corrected"]["text"] == "corrected by a person, 1 region"
+    assert polygons["ntrm"]["corrected"]["text"] == "corrected by a person, 1 part"
     assert {each["properties"]["metadata"]["corrected"] for each in polygons["features"]} == {
-        "corrected by a person, 1 region"
+        "corrected by a person, 1 part"
     }
     with tifffile.TiffFile(folder / "mask.ome.tif") as stored:
-        assert "corrected by a person, 1 region" in stored.pages.first.description
-    assert "corrected by a person, 1 region" in (folder / "report.html").read_text().lower()
+        assert "corrected by a person, 1 part" in stored.pages.first.description
+    assert "corrected by a person, 1 part" in (folder / "report.html").read_text().lower()
     assert "corrected" not in document(mask.folder / "summary.json")
 
 
@@ -218,11 +218,11 @@ def test_the_table_of_slides_has_both_versions_and_the_overview_tells_of_them(ma
     row = read_results(out).slides.rows[0]
     after = document(mask.folder / "corrected" / "summary.json")
     assert (row["cancer_SCC"], row["corrected_cancer_SCC"]) == (True, False)
-    assert row["corrected_regions"] == 1
+    assert row["corrected_parts"] == 1
     assert row["corrected_area_EPI_mm2"] == pytest.approx(after["areas_mm2"]["EPI"])
     assert row["corrected_tissue_area_mm2"] == pytest.approx(row["tissue_area_mm2"])
     page = (out / "index.html").read_text()
-    assert '<a href="a/corrected/report.html">corrected by a person, 1 region</a>: none' in page
+    assert '<a href="a/corrected/report.html">corrected by a person, 1 part</a>: none' in page
     append(mask.folder, mask.record, Step(action="undo"))
     write_corrected(mask)
     tabulate_again(out)

@@ -164,8 +164,8 @@ def _show(corrector: Corrector, changes: list[Change], console: Console) -> None
 
     def table(to: RichConsole) -> None:
         title = f"{counted(len(changes), 'step')}{', a preview' if preview else ''}"
-        columns = ("slide", "step", "action", "tissue", "regions", "mm²", "of which followed")
-        to.print(make_table(title, columns, map(_row, changes), right=("step", "regions", "mm²")))
+        columns = ("slide", "step", "action", "tissue", "parts", "mm²", "of which followed")
+        to.print(make_table(title, columns, map(_row, changes), right=("step", "parts", "mm²")))
 
     console.result(document, table)
     for name, reason in corrector.failures.items():
@@ -196,8 +196,8 @@ def _list(corrector: Corrector, slide: str | None, console: Console) -> None:
     steps = [told for name in ([slide] if slide else corrector.slide_ids) for told in _steps(corrector, name)]
 
     def table(to: RichConsole) -> None:
-        columns = ("slide", "step", "action", "tissue", "regions", "mm²", "", "from", "by", "when")
-        to.print(make_table(counted(len(steps), "step"), columns, map(_cells, steps), right=("step", "regions", "mm²")))
+        columns = ("slide", "step", "action", "tissue", "parts", "mm²", "", "from", "by", "when")
+        to.print(make_table(counted(len(steps), "step"), columns, map(_cells, steps), right=("step", "parts", "mm²")))
 
     console.result({"out": str(corrector.out), "steps": steps}, table)
 

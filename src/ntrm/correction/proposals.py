@@ -15,6 +15,7 @@ from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Runs
 from ntrm.core.arrays import Ints
 from ntrm.core.errors import UsageError, choices_error
+from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.correction.corrections import Corrections
 from ntrm.correction.graph import RegionGraph
@@ -49,10 +50,11 @@ class Click:
 class Proposal:
     """What would change if a person accepts."""
 
-    graph: RegionGraph
+    schema: LabelSchema
+    resolution: Resolution
     click: Click
     nodes: Ints
-    """Parts that are named."""
+    """Parts that are named; regions where no region graph is known."""
     named: PixelSet
     followers: Ints
     """Parts that would follow; without those that a person named before."""
@@ -72,11 +74,11 @@ class Proposal:
     def area_mm2(self) -> float:
         """That of all these pixels."""
         pixels = self.named.pixels + sum(each.pixels for each in self.followed.values())
-        return pixels * self.graph.resolution.pixel_area_um2 / 1e6
+        return pixels * self.resolution.pixel_area_um2 / 1e6
 
     def step(self, origin: str, by: str | None = None) -> Step:
         """For the log."""
-        names = self.graph.schema.names
+        names = self.schema.names
         return Step(
             action=NAME,
             tissue=self.click.tissue,
@@ -96,16 +98,13 @@ class Proposal:
 
 def propose(graph: RegionGraph, corrections: Corrections, click: Click) -> Proposal:
     """What ``click`` would change in a slide that is corrected so far."""
-    if click.tissue not in graph.schema.names:
-        raise choices_error("the model does not know this tissue", click.tissue, graph.schema.names)
-    if not click.places:
-        raise UsageError("nothing is chosen", expected="at least one place", hint="choose a region first")
+    _check(graph.schema, click)
     given = graph.schema.index(click.tissue)
     pointed = _nodes(graph, click.places)
     nodes = np.flatnonzero(np.isin(graph.region, graph.region[pointed])) if click.whole_regions else pointed
     named = Units.parts(graph).pixels(nodes)
     if click.how is None:
-        return Proposal(graph, click, nodes, named, _none(), _none(), None)
+        return Proposal(graph.schema, graph.resolution, click, nodes, named, _none(), _none(), None)
     carried = _evenly(pointed)
     before = dict([*_clicked(graph, corrections).items()][-(MOST_CLICKS - len(carried)) :])
     after = {node: tissue for node, tissue in before.items() if node not in set(pointed.tolist())}
@@ -116,22 +115,25 @@ def propose(graph: RegionGraph, corrections: Corrections, click: Click) -> Propo
     return _following(graph, corrections, click, nodes, named, np.setdiff1d(moved, kept), result)
 
 
-def region_step(regions: Regions, places: Sequence[Place], tissue: str, origin: str, by: str | None = None) -> Step:
-    """Names the connected ``regions`` at these places, where no region graph is known: nothing follows."""
+def propose_regions(regions: Regions, schema: LabelSchema, click: Click) -> Proposal:
+    """The same where no region graph is known: the connected ``regions`` are named, and nothing follows."""
+    _check(schema, click)
     units = Units.in_mask(regions)
-    found = np.unique([units.at(place) for place in places])
-    named = units.pixels(found)
-    return Step(
-        action=NAME,
-        tissue=tissue,
-        places=tuple(places),
-        whole_regions=True,
-        named=named.text,
-        regions=len(found),
-        area_mm2=named.pixels * regions.table.resolution.pixel_area_um2 / 1e6,
-        origin=origin,
-        by=by,
-    )
+    found = np.unique([units.at(place) for place in click.places])
+    alone = replace(click, whole_regions=True, how=None, left_out=())
+    return Proposal(schema, regions.table.resolution, alone, found, units.pixels(found), _none(), _none(), None)
+
+
+def check_tissue(schema: LabelSchema, tissue: str) -> None:
+    """Refuse a name that is no class."""
+    if tissue not in schema.names:
+        raise choices_error("the model does not know this tissue", tissue, schema.names)
+
+
+def _check(schema: LabelSchema, click: Click) -> None:
+    check_tissue(schema, click.tissue)
+    if not click.places:
+        raise UsageError("nothing is chosen", expected="at least one place", hint="choose a region first")
 
 
 def drawn_step(named: PixelSet, resolution: Resolution, tissue: str, origin: str, by: str | None = None) -> Step:
@@ -170,7 +172,8 @@ def _following(
     sets = {int(index): parts.pixels(moved[result.tissue[moved] == index]) for index in set(result.tissue[moved])}
     followed = {index: rest for index, pixels in sets.items() if (rest := pixels - hand)}
     followers = moved[~hand.holds(parts.first[moved])]
-    return Proposal(graph, click, nodes, named, followers, result.tissue[followers], result, followed)
+    names = result.tissue[followers]
+    return Proposal(graph.schema, graph.resolution, click, nodes, named, followers, names, result, followed)
 
 
 def _evenly(nodes: Ints) -> Ints:

@@ -18,7 +18,7 @@ from ntrm.correction.corrections import Corrections, corrections_of
 from ntrm.correction.graph import RegionGraph
 from ntrm.correction.log import REDO, UNDO, Log, Step, append, completed
 from ntrm.correction.pixels import PixelSet
-from ntrm.correction.proposals import Click, drawn_step, propose, propose_elsewhere, region_step
+from ntrm.correction.proposals import Click, check_tissue, drawn_step, propose, propose_elsewhere, propose_regions
 from ntrm.correction.spread import DEFAULT
 from ntrm.pipeline.corrected_outputs import write_corrected
 from ntrm.pipeline.drawn_areas import painted_areas, read_areas
@@ -151,11 +151,11 @@ class Corrector:
         """Name the part, or the region, at a pixel of the mask, and carry the name on."""
         there = self.slide(slide_id)
         _check_place(there.mask, x, y)
-        if tissue not in there.mask.schema.names:
-            raise choices_error("the model does not know this tissue", tissue, there.mask.schema.names)
+        check_tissue(there.mask.schema, tissue)
         click = Click(((y, x),), tissue, whole_region, DEFAULT if spread else None, reach)
         if whole_region and not spread and region_graph_in(there.mask) is None:
-            return [self._take(slide_id, region_step(there.mask.regions(), [(y, x)], tissue, COMMAND))]
+            proposal = propose_regions(there.mask.regions(), there.mask.schema, click)
+            return [self._take(slide_id, proposal.step(COMMAND))]
         before, proposal = there.corrections, propose(self._graph(slide_id), there.corrections, click)
         own = self._take(slide_id, proposal.step(COMMAND))
         if not (all_slides and spread):

@@ -104,14 +104,16 @@ def write_overview(out: Path) -> Path:
     """Write ``out/index.html`` from ``out``'s tables; the same tables and thumbnails give the same bytes."""
     cohort = read_cohort(out)
     cancers = {name: sum(name in slide.cancers for slide in cohort.assessed) for name in cohort.cancers}
+    left_out = len(cohort.done) - len(cohort.assessed)
+    corrected = sum(slide.corrected_parts > 0 for slide in cohort.done)
     text = render(
         "overview.html",
         cohort=cohort,
         colours=css_colours(_tissue_colours(cohort, out), "t"),
-        figures=_key_figures(cohort),
+        figures=_key_figures(cohort, left_out, corrected),
         cancers=[f"{name} on {count:,}" for name, count in cancers.items()] if cohort.assessed else [],
-        left_out=len(cohort.done) - len(cohort.assessed),
-        corrected=sum(slide.corrected_regions > 0 for slide in cohort.done),
+        left_out=left_out,
+        corrected=corrected,
         **_plots(cohort),
         measures=[(name, "") for name in MEASURES.values()],
         slides=[_row(slide, cohort, out / slide.slide_id) for slide in cohort.done],
@@ -123,10 +125,8 @@ def write_overview(out: Path) -> Path:
     return path
 
 
-def _key_figures(cohort: Cohort) -> list[tuple[str, str, str]]:
+def _key_figures(cohort: Cohort, left_out: int, corrected: int) -> list[tuple[str, str, str]]:
     area = sum(slide.tissue_area_mm2 or 0.0 for slide in cohort.done)
-    left_out = len(cohort.done) - len(cohort.assessed)
-    corrected = sum(slide.corrected_regions > 0 for slide in cohort.done)
     return [
         ("Slides done", f"{len(cohort.done):,}", ""),
         ("Failed", f"{len(cohort.failed):,}", ""),
@@ -143,7 +143,7 @@ def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:
         "slide": slide,
         "link": f"{quote(slide.slide_id, safe='')}/{REPORT}" if (folder / REPORT).is_file() else "",
         "thumbnail": _thumbnail(folder / THUMBNAIL),
-        "corrected": _corrected(slide, folder) if slide.corrected_regions else None,
+        "corrected": _corrected(slide, folder) if slide.corrected_parts else None,
         "mix": _mix(slide, cohort),
         "measures": [(slide.measures[key], _why(slide, key)) for key in MEASURES],
     }
@@ -162,7 +162,7 @@ def _corrected(slide: CohortSlide, folder: Path) -> Content:
     there = (folder / CORRECTED / REPORT).is_file()
     cancers = ", ".join(slide.corrected_cancers)
     return {
-        "text": f"corrected by a person, {counted(slide.corrected_regions, 'region')}",
+        "text": f"corrected by a person, {counted(slide.corrected_parts, 'part')}",
         "cancers": cancers or ("none" if slide.corrected_assessed else NOT_ASSESSED),
         "link": f"{quote(slide.slide_id, safe='')}/{CORRECTED}/{REPORT}" if there else "",
     }

@@ -50,8 +50,8 @@ class CohortSlide:
     assessed: bool = True
     """False where cancers are not assessed, since the slide is unlike what the model knows, has no piece of tissue, or
     has tumour in crumbs alone. No statistic has it."""
-    corrected_regions: int = 0
-    """That a person corrected; all else here is what the network said."""
+    corrected_parts: int = 0
+    """Parts of regions that a person corrected; all else here is what the network said."""
     corrected_cancers: tuple[str, ...] = ()
     """Those that are present in the corrected version."""
     corrected_assessed: bool = True
@@ -143,7 +143,7 @@ def _slide(
         measures={key: _number(row[f"{key}_mm"]) for key in MEASURES},
         reasons=reasons.get(slide_id, {}),
         confidence=confidence.get(slide_id),
-        corrected_regions=int(row.get("corrected_regions") or 0),
+        corrected_parts=int(row.get("corrected_parts") or 0),
         corrected_cancers=tuple(name for name in cancers if row.get(f"corrected_cancer_{name}") == "true"),
         corrected_assessed=all(row.get(f"corrected_cancer_{name}") != NOT_ASSESSED for name in cancers),
         assessed=row["familiarity"] != UNFAMILIAR and NOT_ASSESSED not in cells.values(),

@@ -154,9 +154,9 @@ class Correction:
         """In words.
 
         >>> Correction(2, 1, 0.5, 3).text
-        'corrected by a person, 1 region'
+        'corrected by a person, 1 part'
         """
-        return f"corrected by a person, {counted(self.regions, 'region')}"
+        return f"corrected by a person, {counted(self.regions, 'part')}"
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ def corrected_cells(summary: Summary) -> dict[str, Cell]:
         for name, cell in slide_row(summary).items()
         if name in CORRECTED_TOO or re.fullmatch("(area|fraction|cancer)_.*", name, re.DOTALL)
     }
-    changed = {"regions": summary.corrected.regions, "area_mm2": summary.corrected.area_mm2}
+    changed = {"parts": summary.corrected.regions, "area_mm2": summary.corrected.area_mm2}
     return {f"{CORRECTED_COLUMN}{name}": cell for name, cell in {**changed, **told}.items()}
 
 

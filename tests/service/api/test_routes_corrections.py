@@ -245,7 +245,7 @@ def test_the_log_holds_what_was_done_and_the_audit_tells_it_without_initials(tmp
     audit = (tmp_path / "out" / ".service" / AUDIT).read_text()
     lines = [json.loads(line) for line in audit.splitlines()]
     told = [(line["action"], line["slide"], line["outcome"]) for line in lines if line["action"].startswith("correct")]
-    assert told == [("correct: name", "a", "regions: 1"), ("correct: undo", "a", "step: 1")]
+    assert told == [("correct: name", "a", "parts: 1"), ("correct: undo", "a", "step: 1")]
     assert "JD" not in audit
 
 

@@ -1,6 +1,7 @@
 """The list of slides, as a person uses it: come in, search, add, lose the server."""
 
 import re
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -93,7 +94,8 @@ def test_the_list_is_sorted_as_asked(open_page, service):
     slides = {}
     for name, (age, area, cancer, status) in about.items():
         cancers = [{"name": cancer, "present": True, "confidence": 1.0}] if cancer else []
-        slides[name] = {"created": 1.8e9 - age, "tissue_area_mm2": area, "status": status, "cancers": cancers}
+        created = datetime.fromtimestamp(1.8e9 - age, UTC).isoformat()
+        slides[name] = {"created": created, "tissue_area_mm2": area, "status": status, "cancers": cancers}
     page = open_list(open_page, service, slides)
 
     def order(label):

@@ -73,7 +73,7 @@ def test_files_of_the_corrected_mask_follow_each_step(tmp_path, settings, result
         # What the network said stays as it was.
         np.testing.assert_array_equal(tifffile.imread(folder.parent / "mask.ome.tif"), mask + 1)
         table = tmp_path / "out" / "slides.csv"
-        wait_for("the tables", lambda: "corrected_regions" in table.read_text())
+        wait_for("the tables", lambda: "corrected_parts" in table.read_text())
         client.post(f"{url}/corrections/undo", json={"version": 1})
         wait_for("the files to go", lambda: not folder.exists())
         assert client.get(f"{url}/corrections").json()["corrected"]

@@ -110,7 +110,7 @@ class AppState:
         self.corrections = CorrectionStore()
         self.corrected = CorrectedWriter(settings.out, hidden / LOG)
         self.heavy = CapacityLimiter(HEAVY)
-        """For what takes a processor, and memory, for up to a second."""
+        """For what takes a processor, and memory, for up to a second: few threads, so that others stay free."""
         self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
         self._results: OpenPool[OpenResults] = OpenPool(OPEN_RESULTS, lambda results: results.layers.close())
         self._model: ModelFacts | None = None

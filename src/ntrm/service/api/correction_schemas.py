@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
+from ntrm.correction.graph import RegionGraph
 from ntrm.correction.log import Log, Step
 from ntrm.correction.proposals import Proposal
 from ntrm.correction.review import largest_first, likely_errors_first
 from ntrm.correction.units import Units, outlines
-from ntrm.service.corrections.changes import MOST_POINTS, Change, areas_before
+from ntrm.service.corrections.changes import MOST_POINTS, areas_before
 from ntrm.service.corrections.slide_corrections import SlideCorrections
 from ntrm.service.tiles.region_finder import Ring, thinned
 
@@ -187,41 +188,42 @@ def review_document(current: SlideCorrections) -> ReviewDocument:
     return ReviewDocument(version=current.log.version, order=order, regions=regions)
 
 
-def preview_document(current: SlideCorrections, change: Change) -> PreviewDocument:
+def preview_document(current: SlideCorrections, proposal: Proposal) -> PreviewDocument:
     """What a click would change."""
-    proposal = change.proposal
-    followed = [] if proposal is None else [_followed(current, proposal, index) for index in sorted(proposal.followed)]
+    graph = current.graph
     return PreviewDocument(
         version=current.log.version,
         named=NamedDocument(
-            regions=change.regions,
-            area_mm2=change.named.pixels * current.pixel_mm2,
-            outline=_rounded(outlines(change.named, current.mask.shape, current.scale), MOST_POINTS),
+            regions=len(proposal.nodes),
+            area_mm2=proposal.named.pixels * current.pixel_mm2,
+            outline=_rounded(outlines(proposal.named, current.mask.shape, current.scale), MOST_POINTS),
         ),
-        followed=followed,
-        parts=[] if proposal is None else _followers(current, proposal),
-        regions=change.step.regions,
-        area_mm2=change.step.area_mm2,
+        followed=[] if graph is None else _followed(current, proposal, graph),
+        parts=[] if graph is None else _followers(current, proposal, graph),
+        regions=proposal.regions,
+        area_mm2=proposal.area_mm2,
     )
 
 
-def _followed(current: SlideCorrections, proposal: Proposal, index: int) -> FollowedDocument:
-    pixels, names = proposal.followed[index], current.mask.schema.names
-    rings = outlines(pixels, current.mask.shape, current.scale)
-    return FollowedDocument.model_validate(
-        {
+def _followed(current: SlideCorrections, proposal: Proposal, graph: RegionGraph) -> list[FollowedDocument]:
+    """What would follow to each tissue."""
+    units, names, shown = Units.parts(graph), current.mask.schema.names, []
+    for index, pixels in sorted(proposal.followed.items()):
+        rings = outlines(pixels, current.mask.shape, current.scale)
+        content = {
             "tissue": names[index],
-            "from": {names[before]: mm2 for before, mm2 in areas_before(current, proposal, index).items()},
+            "from": {names[before]: mm2 for before, mm2 in areas_before(current, pixels, units).items()},
             "regions": int((proposal.names == index).sum()),
             "area_mm2": pixels.pixels * current.pixel_mm2,
             "outline": _rounded(rings, PREVIEW_POINTS // len(proposal.followed)),
         }
-    )
+        shown.append(FollowedDocument.model_validate(content))
+    return shown
 
 
-def _followers(current: SlideCorrections, proposal: Proposal) -> list[FollowerDocument]:
+def _followers(current: SlideCorrections, proposal: Proposal, graph: RegionGraph) -> list[FollowerDocument]:
     """The parts that would follow, the largest first."""
-    graph, spread, names, shown = proposal.graph, proposal.spread, current.mask.schema.names, []
+    spread, names, shown = proposal.spread, current.mask.schema.names, []
     units, order = Units.parts(graph), np.argsort(-graph.pixels[proposal.followers], kind="stable")[:MOST_PARTS]
     for node, tissue in zip(proposal.followers[order].tolist(), proposal.names[order].tolist(), strict=True):
         x, y = current.point(units.place(node))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
@@ -32,15 +31,14 @@ from ntrm.service.corrections.changes import (
     ClickBody,
     DrawBody,
     UndoBody,
-    click_change,
-    drawing_change,
+    click_proposal,
+    drawing_step,
     no_region_graph,
 )
 from ntrm.service.corrections.slide_corrections import SlideCorrections
 from ntrm.service.jobs.graph_jobs import FAILED
 from ntrm.service.jobs.slide_record import Slide
 
-T = TypeVar("T")
 router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"], responses=problems(404))
 MOST_BYTES = 2**20
 """Of a body: some ten thousand points."""
@@ -112,9 +110,9 @@ async def preview(request: Request, app_state: Shared, slide: Requested) -> Prev
 
     def work() -> PreviewDocument:
         current = _current(app_state, slide, wanted.version, graph=True)
-        return preview_document(current, click_change(current, wanted))
+        return preview_document(current, click_proposal(current, wanted))
 
-    return await _heavy(app_state, work)
+    return await run_sync(work, limiter=app_state.heavy)
 
 
 _WRITES = problems(400, 408, 409, 413, 503, 507)
@@ -127,9 +125,10 @@ async def name(request: Request, app_state: Shared, slide: Requested) -> Correct
 
     def work() -> CorrectionsDocument:
         current = _current(app_state, slide, wanted.version, graph=True)
-        return _record_step(app_state, slide, current, click_change(current, wanted).step)
+        step = click_proposal(current, wanted).step(ORIGIN, wanted.by)
+        return _record_step(app_state, slide, current, step)
 
-    return await _heavy(app_state, work)
+    return await run_sync(work, limiter=app_state.heavy)
 
 
 @router.post("/corrections/draw", status_code=201, responses=_WRITES, openapi_extra=takes(DrawBody))
@@ -139,9 +138,9 @@ async def draw(request: Request, app_state: Shared, slide: Requested) -> Correct
 
     def work() -> CorrectionsDocument:
         current = _current(app_state, slide, wanted.version)
-        return _record_step(app_state, slide, current, drawing_change(current, wanted).step)
+        return _record_step(app_state, slide, current, drawing_step(current, wanted))
 
-    return await _heavy(app_state, work)
+    return await run_sync(work, limiter=app_state.heavy)
 
 
 @router.post("/corrections/undo", status_code=201, responses=_WRITES, openapi_extra=takes(UndoBody))
@@ -190,11 +189,6 @@ def _without_link(report: FileResponse) -> Response:
     return Response(page, media_type=report.media_type, headers={**kept, "content-security-policy": REPORT_POLICY})
 
 
-async def _heavy(app_state: AppState, work: Callable[[], T]) -> T:
-    """In a thread, few at a time: other requests have threads of their own."""
-    return await run_sync(work, limiter=app_state.heavy)
-
-
 def _current(app_state: AppState, slide: Slide, version: int, *, graph: bool = False) -> SlideCorrections:
     """The corrections now, refused where they are not those that the person saw."""
     current = app_state.corrections_of(slide, graph=graph)
@@ -216,7 +210,7 @@ def _record_step(app_state: AppState, slide: Slide, current: SlideCorrections, s
     except ConflictError as error:
         raise _conflict(error.got, error.expected) from error
     done = log.steps[-1]
-    outcome = f"regions: {max(done.regions, 1)}" if done.of is None else f"step: {done.of}"
+    outcome = f"parts: {max(done.regions, 1)}" if done.of is None else f"step: {done.of}"
     app_state.audit.note(f"correct: {done.action}", slide.slide_id, outcome)
     app_state.corrected.ask(current.mask.folder)
     return _document(app_state, slide)

@@ -6,18 +6,17 @@ Points are (x, y) in pixels of the full resolution of the scanned area.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from ntrm.core.arrays import Floats
-from ntrm.core.errors import UsageError, choices_error
+from ntrm.core.errors import UsageError
 from ntrm.correction.drawing import area, split_by_line, stroke
 from ntrm.correction.log import INITIALS, Place, Step
 from ntrm.correction.pixels import PixelSet
-from ntrm.correction.proposals import Click, Proposal, drawn_step, propose, region_step
+from ntrm.correction.proposals import Click, Proposal, check_tissue, drawn_step, propose, propose_regions
 from ntrm.correction.spread import DEFAULT
 from ntrm.correction.units import Units
 from ntrm.service.core.problems import ProblemError
@@ -75,57 +74,37 @@ class UndoBody(BaseModel):
     by: Initials = None
 
 
-@dataclass(frozen=True, eq=False)
-class Change:
-    """A step for the log, with what it comes to."""
-
-    step: Step
-    named: PixelSet
-    regions: int
-    """Parts or regions that are named; 0 for a drawing."""
-    proposal: Proposal | None = None
-    """What follows; None where nothing can."""
-
-
-def click_change(current: SlideCorrections, pick: ClickBody) -> Change:
+def click_proposal(current: SlideCorrections, pick: ClickBody) -> Proposal:
     """Name parts or regions; needs the region graph unless whole regions alone are named."""
-    _check_tissue(current, pick.tissue)
+    check_tissue(current.mask.schema, pick.tissue)
     units = current.units(whole_regions=pick.whole_regions)
     if units is None or (current.graph is None and pick.spread):
         raise no_region_graph()
-    places = _places(current, units, pick)
-    if current.graph is None:
-        step = region_step(current.opened.regions, places, pick.tissue, ORIGIN, pick.by)
-        return Change(step, units.pixels(np.array([units.at(place) for place in places])), step.regions)
     click = Click(
-        places,
+        _places(current, units, pick),
         pick.tissue,
         whole_regions=pick.whole_regions,
         how=DEFAULT if pick.spread else None,
         reach=pick.reach,
         left_out=tuple(current.place(point) for point in pick.left_out),
     )
-    proposal = propose(current.graph, current.now, click)
-    return Change(proposal.step(ORIGIN, pick.by), proposal.named, len(proposal.nodes), proposal)
+    if current.graph is None:
+        return propose_regions(current.opened.regions, current.mask.schema, click)
+    return propose(current.graph, current.now, click)
 
 
 def _places(current: SlideCorrections, units: Units, pick: ClickBody) -> tuple[Place, ...]:
     """A pixel of each part or region that was chosen."""
     if pick.lasso is None:
-        places = units.one_each([current.place(point) for point in pick.points])
-    else:
-        inside = area(_in_mask(current, pick.lasso), current.mask.shape)
-        is_glass = current.names_at(units.first, units.tissue) == current.mask.schema.background_index
-        chosen = units.inside(inside, is_glass)
-        places = tuple(units.place(unit) for unit in chosen.tolist())
-    if not places:
-        raise UsageError("nothing is chosen", expected="at least one place", hint="choose a region first")
-    return places
+        return units.one_each([current.place(point) for point in pick.points])
+    inside = area(_in_mask(current, pick.lasso), current.mask.shape)
+    is_glass = current.names_at(units.first, units.tissue) == current.mask.schema.background_index
+    return tuple(units.place(unit) for unit in units.inside(inside, is_glass).tolist())
 
 
-def drawing_change(current: SlideCorrections, drawing: DrawBody) -> Change:
+def drawing_step(current: SlideCorrections, drawing: DrawBody) -> Step:
     """What a person draws."""
-    _check_tissue(current, drawing.tissue)
+    check_tissue(current.mask.schema, drawing.tissue)
     points, mask = _in_mask(current, drawing.points), current.mask
     if drawing.kind == "brush":
         named = stroke(points, drawing.width_um, mask.shape, mask.resolution)
@@ -137,12 +116,11 @@ def drawing_change(current: SlideCorrections, drawing: DrawBody) -> Change:
         named = split_by_line(current.labels(), points, current.place(drawing.side), mask.resolution)
     if not named:
         raise UsageError("nothing of the drawing lies on the section", hint="draw on the section")
-    return Change(drawn_step(named, mask.resolution, drawing.tissue, ORIGIN, drawing.by), named, 0)
+    return drawn_step(named, mask.resolution, drawing.tissue, ORIGIN, drawing.by)
 
 
-def areas_before(current: SlideCorrections, proposal: Proposal, index: int) -> dict[int, float]:
-    """mm² of what would follow to class ``index``, by the class that it has now; the largest first."""
-    pixels, units = proposal.followed[index], Units.parts(proposal.graph)
+def areas_before(current: SlideCorrections, pixels: PixelSet, units: Units) -> dict[int, float]:
+    """mm² of pixels by the class that they have now, the largest first."""
     count = units.by_tissue(pixels, len(current.mask.schema))
     for tissue, called in current.now.tissue.items():
         moved = pixels & called
@@ -160,11 +138,6 @@ def no_region_graph() -> ProblemError:
         "the parts of this slide are not known yet",
         hint="have its region graph made, or name whole regions without carrying the name on",
     )
-
-
-def _check_tissue(current: SlideCorrections, tissue: str) -> None:
-    if tissue not in current.mask.schema.names:
-        raise choices_error("the model does not know this tissue", tissue, current.mask.schema.names)
 
 
 def _in_mask(current: SlideCorrections, points: Sequence[tuple[float, float]]) -> Floats:

@@ -29,7 +29,7 @@ export class ApiError extends Error {
 }
 
 /** The server did not answer at all. */
-export class GoneError extends Error {}
+class GoneError extends Error {}
 
 /** The server answers again, but what was sent before is not there. */
 export class LostAnswer extends Error {}
@@ -103,7 +103,6 @@ export const cancel = (id) => json(of(id, "/cancel"), { method: "POST" });
 export const retry = (id, mpp = null) => json(of(id, "/retry"), mpp ? sending({ mpp }) : { method: "POST" });
 export const remove = (id) => request(of(id), { method: "DELETE" });
 export const addPath = (path, mpp) => json("/v1/slides", sending(mpp ? { path, mpp } : { path }));
-
 
 const corrections = (id, rest = "") => of(id, `/corrections${rest}`);
 export const corrected = (id) => json(corrections(id));

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { retrySlide, showHelp } from "./dialogs.js";
-import { h, icon, iconButton, say } from "./dom.js";
+import { button, h, icon, iconButton, say } from "./dom.js";
 import { showList } from "./list.js";
 import { setClasses } from "./palette.js";
 import { paletteName, prefs, switchPalette, switchTheme } from "./prefs.js";
@@ -39,20 +39,20 @@ function makeTools(about) {
         h("img", { src: "/page/icon.svg", alt: "" }),
         "NTRM",
       ),
-    buttons: () => {
-      const palette = iconButton("palette", "Colours for colour-blind readers", switchPalette, {
+    back: () =>
+      h("a", { class: "icon-button quiet", href: "#/", title: "All slides", "aria-label": "All slides" }, icon("back")),
+    buttons: () => [
+      iconButton("palette", "Colours for colour-blind readers", switchPalette, {
         "data-palette": "",
         "aria-pressed": String(paletteName() === "safe"),
-      });
-      return [
-        palette,
-        iconButton("theme", "Light or dark", switchTheme),
-        iconButton("help", "Keyboard shortcuts", showHelp),
-      ];
-    },
+      }),
+      iconButton("theme", "Light or dark", switchTheme),
+      iconButton("help", "Keyboard shortcuts", showHelp),
+    ],
     bindings: [
       { keys: ["b"], says: "Colour-blind-safe colours", group: "Page", act: switchPalette },
       { keys: ["x"], says: "Light or dark", group: "Page", act: switchTheme },
+      { keys: ["?"], says: "This sheet", group: "Page", act: showHelp },
     ],
   };
 }
@@ -83,7 +83,7 @@ function watchConnection() {
     banner.replaceChildren(
       icon("gone"),
       h("span", {}, "The server does not answer. What is shown may be old."),
-      h("button", { type: "button", class: "button small", on: { click: ask } }, "Try now"),
+      button("Try now", ask, "small"),
     );
     banner.hidden = false;
     clearTimeout(timer);
@@ -136,7 +136,7 @@ async function start() {
         icon("gone"),
         h("h1", {}, "The server does not answer"),
         h("p", {}, error.text ?? "It may have been stopped. Start “ntrm serve” again, then try once more."),
-        h("button", { type: "button", class: "button primary", on: { click: start } }, "Try again"),
+        button("Try again", start, "primary"),
       ),
     );
     return;

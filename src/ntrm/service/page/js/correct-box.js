@@ -1,9 +1,9 @@
 // What is chosen, what would follow from its name, and the buttons that accept or drop it.
 
 import { sumOf } from "./correct-choice.js";
-import { h, setText } from "./dom.js";
+import { button, h, setText } from "./dom.js";
 import { area, count } from "./format.js";
-import { colourOf, titleOf } from "./palette.js";
+import { dotOf, titleOf } from "./palette.js";
 
 const HINTS = {
   pick: "Click a part, then press the key of its tissue. Shift and click adds another.",
@@ -18,18 +18,9 @@ export function makeChoiceBox({ settings, choice, acts }) {
   const what = h("p", { class: "chosen" });
   const follows = h("p", { class: "follows", role: "status" });
   const groups = h("ul", { class: "small groups" });
-  const yes = h(
-    "button",
-    { type: "button", class: "button primary small", on: { click: acts.accept } },
-    "Accept",
-    h("kbd", { "aria-hidden": "true" }, "↵"),
-  );
-  const no = h(
-    "button",
-    { type: "button", class: "button small", on: { click: acts.drop } },
-    "Drop",
-    h("kbd", { "aria-hidden": "true" }, "Esc"),
-  );
+  const cap = (key) => h("kbd", { "aria-hidden": "true" }, key);
+  const yes = button(["Accept", cap("↵")], acts.accept, "primary small");
+  const no = button(["Drop", cap("Esc")], acts.drop, "small");
   const list = h("ul", { class: "followers" });
   const details = h("details", { class: "small" }, h("summary", {}, "What follows, and why"), list);
   const buttons = h("div", { class: "choice-buttons" }, yes, no);
@@ -77,16 +68,7 @@ export function makeChoiceBox({ settings, choice, acts }) {
       { on: { pointerenter: show, pointerleave: hide, focusin: show, focusout: hide } },
       dotOf(part.tissue),
       h("span", {}, `${part.network_tissue}, ${area(part.area_mm2)}. `, h("span", { class: "muted" }, why)),
-      h(
-        "button",
-        {
-          type: "button",
-          class: "button small quiet",
-          "aria-label": label,
-          on: { click: () => acts.toggleAt(place) },
-        },
-        act,
-      ),
+      button(act, () => acts.toggleAt(place), "small quiet", { "aria-label": label }),
     );
   }
 
@@ -95,8 +77,6 @@ export function makeChoiceBox({ settings, choice, acts }) {
 
 const hint = (tool, whole) =>
   whole ? HINTS[tool].replace("a part", "a region").replace("parts", "regions") : HINTS[tool];
-
-const dotOf = (tissue) => h("span", { class: "dot", style: { background: colourOf(tissue) } });
 
 function chosen(choice, settings) {
   const arrow = choice.name ? [" → ", dotOf(choice.name), h("strong", {}, titleOf(choice.name))] : [];
@@ -132,10 +112,5 @@ function drawGroup({ tissue, from, area_mm2: mm2 }) {
     .sort((one, other) => other[1] - one[1])
     .map(([name, size]) => `${name} ${area(size)}`)
     .join(", ");
-  return h(
-    "li",
-    {},
-    dotOf(tissue),
-    ` ${tissue} ${area(mm2)}, from ${sources}`,
-  );
+  return h("li", {}, dotOf(tissue), ` ${tissue} ${area(mm2)}, from ${sources}`);
 }

@@ -1,9 +1,9 @@
 // Steps that were done, undone and done again, and the initials that go with new ones.
 
 import { capital, resultWords, stepWords } from "./correct-words.js";
-import { h, iconButton, setText } from "./dom.js";
+import { button, h, iconButton, panelHead, setText } from "./dom.js";
 import { moment } from "./format.js";
-import { colourOf } from "./palette.js";
+import { colourOf, dotOf } from "./palette.js";
 import { initialsGiven, setInitials } from "./prefs.js";
 
 const INITIALS = 8; // characters that the log takes
@@ -27,7 +27,7 @@ export function makeHistory(store, { writer }) {
   const element = h(
     "div",
     { class: "history" },
-    h("div", { class: "panel-head" }, h("h2", {}, "Steps"), h("span", { class: "grow" }), undo, redo),
+    panelHead("Steps", undo, redo),
     note,
     none,
     list,
@@ -54,22 +54,15 @@ export function makeHistory(store, { writer }) {
   }
 
   function row(step) {
-    const back = h(
-      "button",
-      {
-        type: "button",
-        class: "button small quiet",
-        "aria-label": `Undo step ${step.number} and what came after it`,
-        title: "Undo this and what came after it",
-        on: { click: () => writer.undoTo(step.number) },
-      },
-      "Undo to here",
-    );
+    const back = button("Undo to here", () => writer.undoTo(step.number), "small quiet", {
+      "aria-label": `Undo step ${step.number} and what came after it`,
+      title: "Undo this and what came after it",
+    });
     return h(
       "li",
       { class: step.active ? "" : "undone", "data-step": step.number },
       h("span", { class: "number muted" }, step.number),
-      h("span", { class: "dot", style: { background: colourOf(step.tissue) } }),
+      dotOf(step.tissue),
       h(
         "span",
         { class: "words" },

@@ -3,7 +3,7 @@
 import { makeChoiceBox } from "./correct-box.js";
 import { makeHistory } from "./correct-history.js";
 import { WIDTHS } from "./correct-strokes.js";
-import { h, segments, setText } from "./dom.js";
+import { button, h, progressBar, segments, setText } from "./dom.js";
 import { colourOf, tissues } from "./palette.js";
 
 const KEYS = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "q", "y", "h", "j"];
@@ -24,11 +24,6 @@ export const byKey = () =>
 
 /** The panel and `update(message, isOn)`. */
 export function makeCorrectPanel({ settings, choice, store, acts }) {
-  const start = h(
-    "button",
-    { type: "button", class: "button primary", on: { click: () => acts.toggle() } },
-    "Correct this slide",
-  );
   const intro = h(
     "div",
     { class: "correct-intro" },
@@ -37,7 +32,7 @@ export function makeCorrectPanel({ settings, choice, store, acts }) {
       { class: "muted" },
       "Pick a part of the slide and name its tissue. What looks alike can follow. What the network said is kept.",
     ),
-    start,
+    button("Correct this slide", () => acts.toggle(), "primary"),
   );
   const state = h("div", { class: "graph-state", role: "status" });
   const tools = makeTools(settings, acts);
@@ -122,7 +117,7 @@ function slider(label, min, max, step, act) {
 function makeNames(settings, choice, acts) {
   const rows = byKey().map((tissue) => {
     const dot = h("span", { class: "dot" });
-    const button = h(
+    const element = h(
       "button",
       {
         type: "button",
@@ -135,20 +130,20 @@ function makeNames(settings, choice, acts) {
       h("span", { class: "short" }, tissue.name),
       tissue.name === tissue.title ? null : h("span", { class: "title" }, tissue.title),
     );
-    return { tissue, dot, button };
+    return { tissue, dot, element };
   });
   const element = h(
     "div",
     { class: "names", role: "group", "aria-label": "Name it" },
-    rows.map((row) => row.button),
+    rows.map((row) => row.element),
   );
   return {
     element,
     update() {
       const chosen = choice.name ?? settings.brush;
-      for (const { tissue, dot, button } of rows) {
+      for (const { tissue, dot, element } of rows) {
         dot.style.background = colourOf(tissue.name);
-        button.setAttribute("aria-pressed", String(tissue.name === chosen));
+        element.setAttribute("aria-pressed", String(tissue.name === chosen));
       }
     },
   };
@@ -171,24 +166,16 @@ function graphState({ graph, graph_progress: progress, graph_reason: reason }, a
       h("p", { class: "missing" }, `Parts of this slide are not known${reason ? `: ${reason}` : ""}.`),
       h("p", { class: "small muted" }, `${MEANWHILE}.`),
       graph === "missing"
-        ? h("button", { type: "button", class: "button small", on: { click: acts.makeGraph } }, "Try again")
+        ? button("Try again", acts.makeGraph, "small")
         : "",
     ];
   const percent = Math.floor((progress ?? 0) * 100);
+  const bar = progressBar("Dividing into parts", { "aria-valuenow": String(percent) });
+  bar.firstElementChild.style.width = `${percent}%`;
+  bar.classList.toggle("busy", graph === "waiting" || !percent);
   return [
     h("p", {}, graph === "waiting" ? "The slide waits to be divided into parts." : `Dividing into parts: ${percent} %`),
-    h(
-      "div",
-      {
-        class: graph === "waiting" || !percent ? "progress busy" : "progress",
-        role: "progressbar",
-        "aria-label": "Dividing into parts",
-        "aria-valuemin": "0",
-        "aria-valuemax": "100",
-        "aria-valuenow": String(percent),
-      },
-      h("span", { style: { width: `${percent}%` } }),
-    ),
+    bar,
     h("p", { class: "small muted" }, `${MEANWHILE} yet. This happens once for each slide.`),
   ];
 }

@@ -3,12 +3,12 @@
 import { LostAnswer } from "./api.js";
 import { h } from "./dom.js";
 import { area, count } from "./format.js";
-import { colourOf, titleOf } from "./palette.js";
+import { dotOf, titleOf } from "./palette.js";
 
 /** A part or region in one line, for the readout beside the pointer. */
 export function partLine(part, reason = "") {
   return [
-    h("span", { class: "dot", style: { background: colourOf(part.tissue) } }),
+    dotOf(part.tissue),
     h("strong", {}, part.tissue ? titleOf(part.tissue) : "Nothing known"),
     h("span", { class: "number muted" }, area(part.area_mm2)),
     part.network_tissue === part.tissue ? null : h("span", { class: "muted" }, `network: ${part.network_tissue}`),

@@ -1,7 +1,7 @@
 // The few questions the page asks, and the sheet of shortcuts.
 
 import * as api from "./api.js";
-import { h, icon } from "./dom.js";
+import { button, h, icon } from "./dom.js";
 import { bound } from "./keyboard.js";
 import { uploads } from "./upload.js";
 
@@ -16,12 +16,7 @@ function open(label, ...children) {
   return dialog;
 }
 
-const closer = (text = "Close") =>
-  h(
-    "button",
-    { type: "button", class: "button", on: { click: (event) => event.target.closest("dialog").close() } },
-    text,
-  );
+const closer = (text = "Close") => button(text, (event) => event.target.closest("dialog").close());
 
 /** µm per pixel as a number, or null. People write commas, too. */
 export function readMpp(text) {
@@ -46,48 +41,30 @@ export function showHelp() {
 }
 
 function shortcut({ keys, shown = keys, says }) {
-  return h(
-    "div",
-    {},
-    h(
-      "dt",
-      {},
-      shown.map((key) => h("kbd", {}, key)),
-    ),
-    h("dd", {}, says),
-  );
+  const caps = shown.map((key) => h("kbd", {}, key));
+  return h("div", {}, h("dt", {}, caps), h("dd", {}, says));
 }
 
 /** Asks before something is lost; resolves to true or false. */
 export function confirmLoss(title, text, act) {
   return new Promise((resolve) => {
     let sure = false;
-    const yes = h(
-      "button",
-      {
-        type: "button",
-        class: "button danger",
-        on: {
-          click: () => {
-            sure = true;
-            dialog.close();
-          },
-        },
-      },
-      act,
-    );
+    const yes = () => {
+      sure = true;
+      dialog.close();
+    };
     const dialog = open(
       title,
       h("h2", {}, title),
       h("p", {}, text),
-      h("div", { class: "actions" }, closer("Keep it"), yes),
+      h("div", { class: "actions" }, closer("Keep it"), button(act, yes, "danger")),
     );
     dialog.addEventListener("close", () => resolve(sure));
   });
 }
 
 /** Asks for µm per pixel of a file that does not tell it; resolves to a number or null. */
-export function askMpp(name) {
+function askMpp(name) {
   return new Promise((resolve) => {
     let given = null;
     const field = h("input", {
@@ -138,12 +115,7 @@ export async function retrySlide(slide) {
 /** Adds slides from this computer or, where the server allows a folder, from its own disk. */
 export function askForSlides(serverPaths) {
   const picker = h("input", { type: "file", multiple: true, class: "visually-hidden", tabIndex: -1 });
-  const choose = h(
-    "button",
-    { type: "button", class: "button primary", on: { click: () => picker.click() } },
-    icon("upload"),
-    "Choose files",
-  );
+  const choose = button([icon("upload"), "Choose files"], () => picker.click(), "primary");
   picker.addEventListener("change", () => {
     uploads.add(picker.files);
     dialog.close();

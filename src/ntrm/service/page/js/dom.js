@@ -49,7 +49,6 @@ const PATHS = {
   bin: "M3 4.5h10M6.5 4.5v-2h3v2M4.5 4.5l.6 9h5.8l.6-9M6.8 7v4M9.2 7v4",
   warn: "M8 2.5 14 13H2zM8 6.5v3M8 11.3h.01",
   gone: "M2 6a9 9 0 0 1 12 0M4.5 8.8a5 5 0 0 1 7 0M8 12h.01M2.5 13.5l11-11",
-  menu: "M3 4.5h10M3 8h10M3 11.5h10",
   correct: "M3 13l.7-3L11 2.7l2.3 2.3L6 12.3zM9.5 4.2l2.3 2.3",
   undo: "M6 3 2.5 6.5 6 10M3 6.5h6.5a3.5 3.5 0 0 1 0 7H6",
   redo: "M10 3l3.5 3.5L10 10M13 6.5H6.5a3.5 3.5 0 0 0 0 7H10",
@@ -60,13 +59,25 @@ export function icon(name) {
   return s("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, s("path", { d: PATHS[name] }));
 }
 
+/** A button with words; `kind` is primary, small and quiet, or the like. */
+export function button(words, act, kind = "", properties = {}) {
+  return h("button", { type: "button", class: `button ${kind}`.trimEnd(), on: { click: act }, ...properties }, words);
+}
+
 /** A square button that shows an icon and is called `label`. */
 export function iconButton(name, label, act, properties = {}) {
-  return h(
-    "button",
-    { type: "button", class: "icon-button", title: label, "aria-label": label, on: { click: act }, ...properties },
-    icon(name),
-  );
+  return button(icon(name), act, "", { class: "icon-button", title: label, "aria-label": label, ...properties });
+}
+
+/** A bar from 0 to 100, whose inner element is as wide as what is done. */
+export function progressBar(label, properties = {}) {
+  const range = { role: "progressbar", "aria-label": label, "aria-valuemin": "0", "aria-valuemax": "100" };
+  return h("div", { class: "progress", ...range, ...properties }, h("span"));
+}
+
+/** The heading of a section of the panel, and what stands at its right end. */
+export function panelHead(title, ...more) {
+  return h("div", { class: "panel-head" }, h("h2", {}, title), h("span", { class: "grow" }), ...more);
 }
 
 /** Tells a screen reader something that is otherwise only seen. */

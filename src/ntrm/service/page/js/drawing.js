@@ -33,7 +33,7 @@ export class Drawing {
       line,
       halo: s("line", { class: "halo" }),
       stroke: s("line", { class: `measure ${line.kind}` }),
-      ends: [s("circle", { class: `end ${line.kind}`, r: 3 }), s("circle", { class: `end ${line.kind}`, r: 3 })],
+      ends: [0, 1].map(() => s("circle", { class: `end ${line.kind}`, r: 3 })),
       label: s("text", { class: `measure-label ${line.kind}` }, line.label),
     }));
     const d = this.outline ? pathOf(this.outline) : "";
@@ -59,15 +59,11 @@ export class Drawing {
     for (const part of this.parts) this.drawLine(part, placed);
     // Only the matrix changes: an outline may have thousands of points.
     for (const group of [this.frame, this.boxes])
-      group?.setAttribute("transform", `matrix(${this.toScreenMatrix().join(" ")})`);
+      group?.setAttribute("transform", `matrix(${screenMatrix(this.viewer).join(" ")})`);
     if (this.mark) {
       const [x, y] = this.viewer.middle;
       this.mark.setAttribute("d", `M${x - 9} ${y}h6m6 0h6M${x} ${y - 9}v6m0 6v6`);
     }
-  }
-
-  toScreenMatrix() {
-    return screenMatrix(this.viewer);
   }
 
   drawLine(part, placed) {

@@ -1,6 +1,6 @@
 // What the network used between two tissues: by layer, in how many windows, and the windows where it used it most.
 
-import { h } from "./dom.js";
+import { button, h } from "./dom.js";
 import { count } from "./format.js";
 
 export const MEAN = "mean";
@@ -62,17 +62,10 @@ export function listWindows(network, pair, chosen, go) {
           "span",
           { class: "edge-places" },
           windows.map((window, index) =>
-            h(
-              "button",
-              {
-                type: "button",
-                class: "button small quiet number",
-                "aria-pressed": String(window === chosen),
-                "aria-label": `Window ${index + 1} of ${source} → ${target}, attention ${window.attention.toFixed(3)}`,
-                on: { click: () => go(window) },
-              },
-              window.attention.toFixed(2),
-            ),
+            button(window.attention.toFixed(2), () => go(window), "small quiet number", {
+              "aria-pressed": String(window === chosen),
+              "aria-label": `Window ${index + 1} of ${source} → ${target}, attention ${window.attention.toFixed(3)}`,
+            }),
           ),
         ),
       ),

@@ -1,6 +1,6 @@
 // Saves what is on the screen: the view as PNG, the graph as SVG.
 
-import { pathOf } from "./drawing.js";
+import { pathOf, screenMatrix } from "./drawing.js";
 import { scaleBar } from "./geometry.js";
 import { colourOf } from "./palette.js";
 
@@ -62,7 +62,7 @@ function drawPane(context, { viewer, left, width, clip }, height) {
 
 function drawRings(context, drawing, rings, ink, thickness) {
   const path = new Path2D();
-  path.addPath(new Path2D(pathOf(rings)), new DOMMatrix(drawing.toScreenMatrix()));
+  path.addPath(new Path2D(pathOf(rings)), new DOMMatrix(screenMatrix(drawing.viewer)));
   context.lineJoin = "round";
   for (const [colour, width] of [
     ["rgb(255 255 255 / 90%)", thickness + 2.25],

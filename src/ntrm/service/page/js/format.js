@@ -39,11 +39,9 @@ export function bytes(count) {
   return `${unit && size < 10 ? size.toFixed(1) : Math.round(size)} ${units[unit]}`;
 }
 
-/** A moment in the reader's own time zone. The server gives ISO text or seconds since 1970. */
-export function moment(value) {
-  if (value === null || value === undefined || value === "") return "";
-  const date = new Date(typeof value === "number" ? value * 1000 : value);
-  if (Number.isNaN(date.getTime())) return "";
+/** A moment, which the server gives as ISO text, in the reader's own time zone. */
+export function moment(text) {
+  const date = new Date(text);
   const today = date.toDateString() === new Date().toDateString();
   return today
     ? date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" })

@@ -1,7 +1,7 @@
 // Draws the tissue graph: the size of a node is its area, the width of an edge the length of the shared border.
 
 import { s } from "./dom.js";
-import { colourOf, inkOn, titleOf } from "./palette.js";
+import { colourOf, inkOn } from "./palette.js";
 import { circleOrder } from "./relations.js";
 
 const WIDTH = 340;
@@ -20,10 +20,8 @@ const radius = (share) => 8 + 26 * Math.sqrt(share);
 export function drawGraph({ nodes, edges, selected = null, pick = null, colours }) {
   const between = new Map(edges.map((edge) => [`${edge.a}\n${edge.b}`, edge.weight]));
   const weight = (a, b) => between.get(`${a}\n${b}`) ?? between.get(`${b}\n${a}`) ?? 0;
-  const order = circleOrder(
-    nodes.map((node) => node.name),
-    weight,
-  );
+  const names = nodes.map((node) => node.name);
+  const order = circleOrder(names, weight);
   const place = new Map(
     order.map((name, index) => {
       const angle = (2 * Math.PI * index) / order.length - Math.PI / 2;
@@ -42,11 +40,8 @@ export function drawGraph({ nodes, edges, selected = null, pick = null, colours 
     !selected ||
     (selected.kind === "interface" ? same(edge, selected) : edge.a === selected.name || edge.b === selected.name);
   // Thin edges last in the list are drawn first, so that the strong ones lie above them.
-  [...edges]
-    .reverse()
-    .forEach((edge) =>
-      svg.append(drawEdge(edge, place, (WIDEST * edge.weight) / most, isOn(edge), selected, pick, colours)),
-    );
+  for (const edge of edges.toReversed())
+    svg.append(drawEdge(edge, place, (WIDEST * edge.weight) / most, isOn(edge), selected, pick, colours));
   nodes.forEach((node) => svg.append(drawNode(node, place.get(node.name), selected, pick, colours)));
   return svg;
 }
@@ -74,16 +69,9 @@ function drawEdge(edge, place, width, on, selected, pick, colours) {
   });
   const group = s("g", { class: "edge", "data-edge": `${edge.a}-${edge.b}` }, s("title", {}, edge.label), line);
   if (pick) {
-    const choose = () => pick({ kind: "interface", a: edge.a, b: edge.b });
-    const hit = s("path", {
-      d,
-      fill: "none",
-      stroke: "transparent",
-      "stroke-width": Math.max(12, width + 4),
-      class: "hit",
-      on: { click: choose },
-    });
-    group.append(hit);
+    const click = () => pick({ kind: "interface", a: edge.a, b: edge.b });
+    const wide = { stroke: "transparent", "stroke-width": Math.max(12, width + 4) };
+    group.append(s("path", { d, class: "hit", fill: "none", ...wide, on: { click } }));
   }
   return group;
 }
@@ -123,19 +111,17 @@ function drawNode(node, { x, y, angle }, selected, pick, colours) {
   const group = s(
     "g",
     { class: "node", "data-node": node.name },
-    s("title", {}, node.label ?? titleOf(node.name)),
+    s("title", {}, node.label),
     under,
     circle,
     text,
   );
   if (!pick) return group;
   const choose = () => pick({ kind: "tissue", name: node.name });
-  Object.entries({
-    role: "button",
-    tabindex: "0",
-    "aria-pressed": String(Boolean(chosen)),
-    "aria-label": node.label ?? titleOf(node.name),
-  }).forEach(([key, value]) => group.setAttribute(key, value));
+  group.setAttribute("role", "button");
+  group.setAttribute("tabindex", "0");
+  group.setAttribute("aria-pressed", String(Boolean(chosen)));
+  group.setAttribute("aria-label", node.label);
   group.addEventListener("click", choose);
   group.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;

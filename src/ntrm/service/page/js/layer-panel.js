@@ -46,13 +46,10 @@ const LEGENDS = {
 export function makeLayers(layers, view, store, changed) {
   const has = (layer) => layer === "none" || layer === "corrected" || layers.includes(layer);
   const shown = LAYERS.filter(([key]) => has(key) || key === "coarse" || key === "confidence");
-  const why = {
-    coarse: "Kept only for slides that were segmented here or with --maps",
-    confidence: "Kept only for slides that were segmented here or with --maps",
-  };
+  const why = "Kept only for slides that were segmented here or with --maps";
   const layer = segments(
     "Layer",
-    shown.map(([key, label]) => [key, label, has(key), has(key) ? "" : why[key]]),
+    shown.map(([key, label]) => [key, label, has(key), has(key) ? "" : why]),
     view.layer,
     (key) => {
       view.layer = key;
@@ -60,16 +57,11 @@ export function makeLayers(layers, view, store, changed) {
       changed();
     },
   );
-  const compare = segments(
-    "Compare two versions",
-    COMPARE,
-    view.compare,
-    (key) => {
-      view.compare = key;
-      if (key !== "off") view.layer = view.version;
-      changed();
-    },
-  );
+  const compare = segments("Compare two versions", COMPARE, view.compare, (key) => {
+    view.compare = key;
+    if (key !== "off") view.layer = view.version;
+    changed();
+  });
   const opacity = h("input", {
     type: "range",
     min: 0,
@@ -109,7 +101,7 @@ export function makeLayers(layers, view, store, changed) {
       compare.select(view.compare);
       for (const button of compare.querySelectorAll("button:not([data-value=off])")) {
         button.disabled = !usable;
-        button.title = usable ? "" : why.coarse;
+        button.title = usable ? "" : why;
       }
       opacity.value = Math.round(view.opacity * 100);
       opacity.disabled = view.layer === "none";

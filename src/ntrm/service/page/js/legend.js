@@ -1,6 +1,6 @@
 // The legend: which tissues are shown, how much of each there is.
 
-import { h, setText } from "./dom.js";
+import { button, h, panelHead, setText } from "./dom.js";
 import { area, share } from "./format.js";
 import { colourOf, tissues } from "./palette.js";
 
@@ -8,26 +8,15 @@ import { colourOf, tissues } from "./palette.js";
 export function makeLegend(view, changed) {
   const shown = tissues().filter((tissue) => !tissue.background);
   const rows = new Map(shown.map((tissue, index) => [tissue.name, makeRow(tissue, index)]));
-  const all = h("button", { type: "button", class: "button small quiet", on: { click: () => set([]) } }, "All");
-  const none = h(
-    "button",
-    { type: "button", class: "button small quiet", on: { click: () => set(shown.map((tissue) => tissue.name)) } },
-    "None",
-  );
-  const list = h(
-    "ul",
-    { class: "legend", "aria-label": "Tissues" },
-    [...rows.values()].map((row) => row.element),
-  );
-  const element = h(
-    "section",
-    {},
-    h("div", { class: "panel-head" }, h("h2", {}, "Tissues"), h("span", { class: "grow" }), all, none),
-    list,
-  );
+  const names = shown.map((tissue) => tissue.name);
+  const all = button("All", () => set([]), "small quiet");
+  const none = button("None", () => set(names), "small quiet");
+  const items = [...rows.values()].map((row) => row.element);
+  const list = h("ul", { class: "legend", "aria-label": "Tissues" }, items);
+  const element = h("section", {}, panelHead("Tissues", all, none), list);
 
-  function set(names) {
-    view.hidden = new Set(names);
+  function set(hidden) {
+    view.hidden = new Set(hidden);
     changed();
   }
 
@@ -36,16 +25,8 @@ export function makeLegend(view, changed) {
     const dot = h("span", { class: "dot" });
     const size = h("span", { class: "number muted" });
     const part = h("span", { class: "number part" });
-    const only = h(
-      "button",
-      {
-        type: "button",
-        class: "button small quiet only",
-        "aria-label": `Show only ${tissue.title}`,
-        on: { click: () => solo(tissue.name) },
-      },
-      "only",
-    );
+    const words = { "aria-label": `Show only ${tissue.title}` };
+    const only = button("only", () => solo(tissue.name), "small quiet only", words);
     const label = h(
       "label",
       { title: index < 9 ? `${tissue.title}, key ${index + 1}` : tissue.title },
@@ -64,7 +45,7 @@ export function makeLegend(view, changed) {
   }
 
   function solo(name) {
-    const others = shown.map((tissue) => tissue.name).filter((other) => other !== name);
+    const others = names.filter((other) => other !== name);
     const already = !view.hidden.has(name) && others.every((other) => view.hidden.has(other));
     set(already ? [] : others);
   }
@@ -72,7 +53,7 @@ export function makeLegend(view, changed) {
   return {
     element,
     toggle,
-    names: shown.map((tissue) => tissue.name),
+    names,
     update(amounts) {
       for (const [name, row] of rows) {
         const mm2 = amounts.areas[name] ?? 0;

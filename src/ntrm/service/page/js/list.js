@@ -1,18 +1,17 @@
 // The list of slides: what is there, what is on its way, search, sort, add.
 
 import * as api from "./api.js";
-import { askForSlides, confirmLoss, retrySlide, showHelp } from "./dialogs.js";
-import { h, icon, say, setText } from "./dom.js";
+import { askForSlides, confirmLoss, retrySlide } from "./dialogs.js";
+import { button, h, icon, say, setText } from "./dom.js";
 import { notAssessed, unlikeWords } from "./familiarity.js";
 import { count } from "./format.js";
 import { bind } from "./keyboard.js";
 import { poll } from "./poll.js";
 import { prefs } from "./prefs.js";
-import { correctedWords, failure, makeRow } from "./row.js";
+import { correctedWords, failure, isMoving, makeRow } from "./row.js";
 import { uploads } from "./upload.js";
 import { drawUploads } from "./upload-rows.js";
 
-const MOVING = new Set(["queued", "running"]);
 const RANK = { running: 0, queued: 1, failed: 2, cancelled: 3, done: 4 };
 const text = (slide) => slide.name || slide.slide_id || "";
 const cancers = (slide) =>
@@ -20,7 +19,7 @@ const cancers = (slide) =>
     .filter((cancer) => cancer.present)
     .map((cancer) => cancer.name)
     .join(" ");
-const when = (slide) => (typeof slide.created === "number" ? slide.created * 1000 : Date.parse(slide.created) || 0);
+const when = (slide) => Date.parse(slide.created);
 const byName = (a, b) => text(a).localeCompare(text(b), undefined, { numeric: true });
 
 const SORTS = {
@@ -62,34 +61,24 @@ export function showList(root, tools) {
   let refused = "";
   const ask = () => askForSlides(tools.about.server_paths);
 
+  const choose = () => {
+    Object.assign(kept, { query: search.value, sort: sort.value });
+    draw();
+  };
   const search = h("input", {
     type: "search",
     class: "field search",
     placeholder: "Search",
     "aria-label": "Search slides by name, cancer, status or warning",
     value: kept.query,
-    on: {
-      input: () => {
-        kept.query = search.value;
-        draw();
-      },
-    },
+    on: { input: choose },
   });
   const sort = h(
     "select",
-    {
-      class: "select",
-      "aria-label": "Sort by",
-      on: {
-        change: () => {
-          kept.sort = sort.value;
-          draw();
-        },
-      },
-    },
+    { class: "select", "aria-label": "Sort by", on: { change: choose } },
     Object.entries(SORTS).map(([key, [label]]) => h("option", { value: key, selected: key === kept.sort }, label)),
   );
-  const add = h("button", { type: "button", class: "button primary", on: { click: ask } }, icon("plus"), "Add slides");
+  const add = button([icon("plus"), "Add slides"], ask, "primary");
   const sending = h("ul", { class: "rows sending", "aria-label": "Uploads" });
   const list = h("ul", { class: "rows", "aria-label": "Slides" });
   const state = h("div", { class: "list-state" });
@@ -154,7 +143,7 @@ export function showList(root, tools) {
       throw error;
     }
     draw();
-    return uploads.busy || slides.some((slide) => MOVING.has(slide.status));
+    return uploads.busy || slides.some(isMoving);
   }
 
   function draw() {
@@ -176,14 +165,8 @@ export function showList(root, tools) {
       if (list.children[index] !== row.element) list.insertBefore(row.element, list.children[index] ?? null);
     });
     list.hidden = !shown.length;
-    setText(
-      total,
-      slides?.length
-        ? shown.length === slides.length
-          ? count(slides.length, "slide")
-          : `${shown.length} of ${count(slides.length, "slide")}`
-        : "",
-    );
+    const some = shown.length === slides?.length ? "" : `${shown.length} of `;
+    setText(total, slides?.length ? some + count(slides.length, "slide") : "");
     drawState(state, slides, shown, broken, { retry: () => polling.now(), ask });
   }
 
@@ -194,20 +177,17 @@ export function showList(root, tools) {
     { keys: ["k", "ArrowUp"], shown: ["k", "↑"], says: "Previous slide", group: "List", act: () => step(list, -1) },
     { keys: ["Enter"], says: "Open the slide", group: "List", act: () => {} },
     ...tools.bindings,
-    { keys: ["?"], says: "This sheet", group: "Page", act: showHelp },
   ]);
   const polling = poll(refresh);
-  const redraw = () => draw();
-  const added = () => polling.now();
-  uploads.addEventListener("change", redraw);
-  uploads.addEventListener("added", added);
-  prefs.addEventListener("palette", redraw);
+  uploads.addEventListener("change", draw);
+  uploads.addEventListener("added", polling.now);
+  prefs.addEventListener("palette", draw);
   return () => {
     polling.stop();
     unbind();
-    uploads.removeEventListener("change", redraw);
-    uploads.removeEventListener("added", added);
-    prefs.removeEventListener("palette", redraw);
+    uploads.removeEventListener("change", draw);
+    uploads.removeEventListener("added", polling.now);
+    prefs.removeEventListener("palette", draw);
   };
 }
 
@@ -249,7 +229,7 @@ function drawState(state, slides, shown, broken, acts) {
       "gone",
       "The slides cannot be listed",
       broken.text ?? "The server does not answer. It may have been stopped; this page asks again by itself.",
-      h("button", { type: "button", class: "button", on: { click: acts.retry } }, "Try now"),
+      button("Try now", acts.retry),
     );
   else if (slides === null)
     state.replaceChildren(
@@ -266,6 +246,6 @@ function drawState(state, slides, shown, broken, acts) {
       "upload",
       "Drop a slide here",
       "It is segmented on this server, and the result appears in this list. Nothing is sent anywhere else.",
-      h("button", { type: "button", class: "button primary", on: { click: acts.ask } }, icon("plus"), "Add slides"),
+      button([icon("plus"), "Add slides"], acts.ask, "primary"),
     );
 }

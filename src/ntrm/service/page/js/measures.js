@@ -1,6 +1,6 @@
 // Margins, depth and orientation of the pieces, with their lines on the slide, or the reason why there is none.
 
-import { h } from "./dom.js";
+import { button, h, panelHead } from "./dom.js";
 import { length } from "./format.js";
 import { maskToSlide } from "./geometry.js";
 
@@ -13,7 +13,7 @@ const NAMES = {
 const KINDS = { deep_clearance: "deep", lateral_clearance: "lateral", invasion_depth: "depth" };
 const title = (key) => NAMES[key] ?? key.replaceAll("_", " ").replace(/^./, (first) => first.toUpperCase());
 
-function value(key, measured) {
+function value(measured) {
   if (measured.value === null) return null;
   if (measured.unit === "degrees") return `${Math.round(measured.value)}° clockwise from the top`;
   return length(measured.value);
@@ -59,18 +59,8 @@ export function makeMeasures(geometry, view, changed, go) {
     },
   });
   const body = h("div", { class: "measures" });
-  const element = h(
-    "section",
-    {},
-    h(
-      "div",
-      { class: "panel-head" },
-      h("h2", {}, "Measurements"),
-      h("span", { class: "grow" }),
-      h("label", { class: "switch" }, switcher, "Draw lines"),
-    ),
-    body,
-  );
+  const drawn = h("label", { class: "switch" }, switcher, "Draw lines");
+  const element = h("section", {}, panelHead("Measurements", drawn), body);
 
   function update(summary) {
     switcher.checked = view.lines;
@@ -84,13 +74,8 @@ export function makeMeasures(geometry, view, changed, go) {
 
   function drawPiece(summary, entry) {
     const lines = measureLines(summary, geometry, entry.number);
-    const rows = Object.entries(entry.measurements).map(([key, measured]) =>
-      drawRow(
-        key,
-        measured,
-        lines.find((line) => line.key === key),
-      ),
-    );
+    const lineOf = (key) => lines.find((line) => line.key === key);
+    const rows = Object.entries(entry.measurements).map(([key, measured]) => drawRow(key, measured, lineOf(key)));
     const cancers = entry.cancers
       .filter((cancer) => cancer.present)
       .map((cancer) => h("li", {}, `${cancer.name}: ${cancer.reason}`));
@@ -105,24 +90,14 @@ export function makeMeasures(geometry, view, changed, go) {
   }
 
   function drawRow(key, measured, line) {
-    const text = value(key, measured);
+    const text = value(measured);
     const shown =
       text === null
         ? h("span", { class: "why" }, "Not assessed: ", measured.reason)
         : h("span", { class: "number" }, text);
     const kind = KINDS[key] ? h("span", { class: `line-key ${KINDS[key]}` }) : null;
-    const find = line
-      ? h(
-          "button",
-          {
-            type: "button",
-            class: "button small quiet",
-            "aria-label": `Show ${title(key)} on the slide`,
-            on: { click: () => go(line) },
-          },
-          "Show",
-        )
-      : null;
+    const words = { "aria-label": `Show ${title(key)} on the slide` };
+    const find = line ? button("Show", () => go(line), "small quiet", words) : null;
     return h("div", { "data-measure": key }, h("dt", {}, kind, title(key)), h("dd", {}, shown, find));
   }
 

@@ -1,21 +1,14 @@
 // Tissue classes and their colours, as `/v1/about` gives them: the page knows no tissue by itself.
 
+import { h } from "./dom.js";
 import { paletteName } from "./prefs.js";
 
 let classes = [];
 let byName = new Map();
 
-const hex = (colour) =>
-  Array.isArray(colour) ? `#${colour.map((c) => c.toString(16).padStart(2, "0")).join("")}` : colour;
-
 /** Takes the classes over. */
 export function setClasses(list) {
-  classes = list.map((tissue) => ({
-    ...tissue,
-    title: tissue.title || tissue.name,
-    colour: hex(tissue.colour),
-    safe_colour: hex(tissue.safe_colour),
-  }));
+  classes = list.map((tissue) => ({ ...tissue, title: tissue.title || tissue.name }));
   byName = new Map(classes.map((tissue) => [tissue.name, tissue]));
 }
 
@@ -27,8 +20,11 @@ export const titleOf = (name) => byName.get(name)?.title ?? name;
 export function colourOf(name) {
   const tissue = byName.get(name);
   if (!tissue) return "#8a949c";
-  return paletteName() === "safe" && tissue.safe_colour ? tissue.safe_colour : tissue.colour;
+  return paletteName() === "safe" ? tissue.safe_colour : tissue.colour;
 }
+
+/** A small square in the colour of a tissue. */
+export const dotOf = (name) => h("span", { class: "dot", style: { background: colourOf(name) } });
 
 /** Black or white, whichever is read more easily on `colour`. */
 export function inkOn(colour) {

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { h } from "./dom.js";
 import { area, confidence, length, share } from "./format.js";
-import { colourOf, titleOf } from "./palette.js";
+import { dotOf, titleOf } from "./palette.js";
 import { facts } from "./relations-panel.js";
 
 const PAUSE = 80;
@@ -55,7 +55,7 @@ export function readingLine(answer) {
   const renamed = answer.network_tissue !== answer.tissue;
   const changed = answer.coarse_tissue && answer.coarse_tissue !== answer.tissue;
   return [
-    h("span", { class: "dot", style: { background: colourOf(answer.tissue) } }),
+    dotOf(answer.tissue),
     h("strong", {}, titleOf(answer.tissue)),
     renamed ? h("span", { class: "muted" }, `network: ${answer.network_tissue ?? "nothing"}`) : null,
     answer.confidence === null || answer.confidence === undefined
@@ -126,12 +126,7 @@ export function makeRegion(id, found, noteOn, shown) {
       ["Number", at.region],
     ];
     const parts = [
-      h(
-        "div",
-        { class: "panel-head" },
-        h("span", { class: "dot", style: { background: colourOf(region.tissue) } }),
-        h("h3", {}, titleOf(region.tissue)),
-      ),
+      h("div", { class: "panel-head" }, dotOf(region.tissue), h("h3", {}, titleOf(region.tissue))),
       noteOn(region) ? h("p", { class: "small unread" }, noteOn(region)) : null,
       facts(rows),
       region.outline && !region.outline_exact

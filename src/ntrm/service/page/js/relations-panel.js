@@ -1,10 +1,11 @@
 // The relations beside the slide: the graph, what is chosen in it, and the same as a table for reading and keyboards.
 
-import { h, segments } from "./dom.js";
+import { capital } from "./correct-words.js";
+import { button, h, segments } from "./dom.js";
 import { listWindows, matrixOf, MEAN, meanText, usable, windowCount, windowsBehind } from "./edge-windows.js";
 import { area, count, length, share } from "./format.js";
 import { drawGraph } from "./graph.js";
-import { colourOf, titleOf } from "./palette.js";
+import { dotOf, titleOf } from "./palette.js";
 import { isDark } from "./prefs.js";
 import { neighbours, networkGraph, notMeasured, tissueGraph } from "./relations.js";
 
@@ -19,11 +20,8 @@ const FEW = 8;
 export function makeRelations(first, view, changed, go) {
   let document = first;
   const network = first.network ?? null;
-  const choices = Object.entries(KINDS).map(([key, label]) => [
-    key,
-    label,
-    ...(key === "boundary" ? [true, ""] : usable(network, key)),
-  ]);
+  const isUsable = (key) => (key === "boundary" ? [true, ""] : usable(network, key));
+  const choices = Object.entries(KINDS).map(([key, label]) => [key, label, ...isUsable(key)]);
   const choose = (name) => (key) => {
     view[name] = key;
     changed();
@@ -89,23 +87,13 @@ export function makeRelations(first, view, changed, go) {
   }
 
   function drawTable(edges, learned) {
+    const pairButton = ({ a, b }) =>
+      button([dotOf(a), a, " – ", dotOf(b), b], () => pick({ kind: "interface", a, b }), "", { class: "link" });
     const rows = (all ? edges : edges.slice(0, FEW)).map((edge) =>
       h(
         "tr",
         { "aria-selected": String(isChosen(view.highlight, edge)) },
-        h(
-          "td",
-          {},
-          h(
-            "button",
-            { type: "button", class: "link", on: { click: () => pick({ kind: "interface", a: edge.a, b: edge.b }) } },
-            swatch(edge.a),
-            edge.a,
-            " – ",
-            swatch(edge.b),
-            edge.b,
-          ),
-        ),
+        h("td", {}, pairButton(edge)),
         learned
           ? [edge.forth.toFixed(3), edge.back.toFixed(3), edge.windows].map((value) =>
               h("td", { class: "number" }, value),
@@ -113,37 +101,20 @@ export function makeRelations(first, view, changed, go) {
           : [h("td", { class: "number" }, length(edge.mm)), h("td", { class: "number" }, edge.contacts)],
       ),
     );
-    const more = h(
-      "button",
-      {
-        type: "button",
-        class: "button small quiet",
-        on: {
-          click: () => {
-            all = !all;
-            update();
-          },
-        },
-      },
-      all ? "Fewer" : `All ${edges.length}`,
-    );
+    const more = () => {
+      all = !all;
+      update();
+    };
     const heads = learned ? ["Pair", "→", "←", "Windows"] : ["Interface", "Border", "Contacts"];
+    const columns = heads.map((head) => h("th", { scope: "col" }, head));
     return [
       h(
         "table",
         { class: "numbers" },
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            heads.map((head) => h("th", { scope: "col" }, head)),
-          ),
-        ),
+        h("thead", {}, h("tr", {}, columns)),
         h("tbody", {}, rows),
       ),
-      edges.length > FEW ? more : null,
+      edges.length > FEW ? button(all ? "Fewer" : `All ${edges.length}`, more, "small quiet") : null,
     ].filter(Boolean);
   }
 
@@ -173,8 +144,6 @@ const colours = (dark) =>
   dark
     ? { ink: "#e6eaed", line: "#94a2ac", accent: "#6fc0da", ground: "#1b2024" }
     : { ink: "#1b2227", line: "#7b8892", accent: "#14607a", ground: "#ffffff" };
-const capital = (text) => text[0].toUpperCase() + text.slice(1);
-const swatch = (name) => h("span", { class: "dot", style: { background: colourOf(name) } });
 const isChosen = (choice, edge) => choice?.kind === "interface" && choice.a === edge.a && choice.b === edge.b;
 const sameChoice = (one, other) => one && other && JSON.stringify(one) === JSON.stringify(other);
 
@@ -188,12 +157,12 @@ function readOut(graph, edges, view, learned, clear) {
       dots,
       h("h3", {}, title),
       h("span", { class: "grow" }),
-      h("button", { type: "button", class: "button small quiet", on: { click: clear } }, "Clear"),
+      button("Clear", clear, "small quiet"),
     );
   if (choice.kind === "tissue") {
     const node = graph.nodes.find((entry) => entry.name === choice.name);
     if (!node)
-      return [head(titleOf(choice.name), swatch(choice.name)), h("p", { class: "muted" }, "Not in this piece.")];
+      return [head(titleOf(choice.name), dotOf(choice.name)), h("p", { class: "muted" }, "Not in this piece.")];
     const near = neighbours(graph, node.name)
       .slice(0, 4)
       .map((entry) => [
@@ -201,7 +170,7 @@ function readOut(graph, edges, view, learned, clear) {
         `${length(entry.mm)} (${share(entry.share)})`,
       ]);
     return [
-      head(titleOf(node.name), swatch(node.name)),
+      head(titleOf(node.name), dotOf(node.name)),
       facts([
         ["Area", `${area(node.area)} (${share(node.share)} of the tissue)`],
         ["Border", length(node.boundary)],
@@ -212,7 +181,7 @@ function readOut(graph, edges, view, learned, clear) {
   }
   const title = `${choice.a} – ${choice.b}`;
   const edge = edges.find((entry) => isChosen(choice, entry));
-  if (!edge) return [head(title, swatch(choice.a), swatch(choice.b)), h("p", { class: "muted" }, "Not in this piece.")];
+  if (!edge) return [head(title, dotOf(choice.a), dotOf(choice.b)), h("p", { class: "muted" }, "Not in this piece.")];
   const rows = learned
     ? [
         [`${edge.a} → ${edge.b}`, meanText(edge.forth, windowCount(learned, edge.a, edge.b))],
@@ -224,7 +193,7 @@ function readOut(graph, edges, view, learned, clear) {
         [`of the border of ${edge.b}`, share(edge.shareB)],
         ["Contacts", edge.contacts],
       ];
-  return [head(title, swatch(edge.a), swatch(edge.b)), facts(rows)];
+  return [head(title, dotOf(edge.a), dotOf(edge.b)), facts(rows)];
 }
 
 /** Label and value, one pair a line. */

@@ -23,7 +23,7 @@ export function tissueGraph(document, piece) {
       sum.regions += node.regions;
       nodes.set(node.id, sum);
     }
-    for (const edge of graph.links ?? graph.edges ?? []) {
+    for (const edge of graph.edges) {
       if (edge.kind !== "boundary") continue;
       const key = `${edge.source}\n${edge.target}`;
       const sum = edges.get(key) ?? { a: edge.source, b: edge.target, mm: 0, contacts: 0 };

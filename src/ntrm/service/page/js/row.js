@@ -1,10 +1,10 @@
 // One slide in the list. A row is made once and then kept up to date, so that focus and pictures stay.
 
 import * as api from "./api.js";
-import { h, icon, setText } from "./dom.js";
+import { button, h, icon, iconButton, progressBar, setText } from "./dom.js";
 import { notAssessed, unlikeChip } from "./familiarity.js";
 import { area, confidence, count, moment } from "./format.js";
-import { colourOf, titleOf } from "./palette.js";
+import { colourOf, dotOf, titleOf } from "./palette.js";
 
 const WORDS = { queued: "Waiting", running: "Segmenting", done: "Done", failed: "Failed", cancelled: "Cancelled" };
 
@@ -20,7 +20,7 @@ export function cancerChips(slide) {
     h(
       "span",
       { class: "chip", title: `${titleOf(cancer.name)}, confidence ${confidence(cancer.confidence)}` },
-      h("span", { class: "dot", style: { background: colourOf(cancer.name) } }),
+      dotOf(cancer.name),
       cancer.name,
       h("span", { class: "muted number" }, confidence(cancer.confidence)),
     ),
@@ -33,7 +33,7 @@ export function correctedWords(slide) {
 }
 
 /** Shares of the tissues as one bar. */
-export function tissueBar(slide) {
+function tissueBar(slide) {
   const parts = (slide.tissue ?? []).filter((tissue) => tissue.share > 0);
   const words = [...parts]
     .sort((a, b) => b.share - a.share)
@@ -46,7 +46,8 @@ export function tissueBar(slide) {
   );
 }
 
-function status(slide) {
+/** What a slide that is not done is at. */
+export function statusWords(slide) {
   if (slide.status === "queued" && slide.queue_position) return `Waiting, ${slide.queue_position}. in the queue`;
   if (slide.status === "running")
     return `${Math.floor((slide.progress ?? 0) * 100)} %${slide.stage ? ` · ${slide.stage}` : ""}`;
@@ -69,6 +70,11 @@ export function failure(slide) {
   return slide.error ? new api.ApiError(0, slide.error).text : "";
 }
 
+export const isMoving = ({ status }) => status === "queued" || status === "running";
+
+/** What the button is called that queues a slide again. */
+export const retryWords = (slide) => (slide.error?.code === "mpp_missing" ? "Give µm/px" : "Try again");
+
 /** A row and `update(slide)`. `acts` has cancel, retry and remove, each called with the slide. */
 export function makeRow(slide, acts) {
   const picture = h("div", { class: "thumbnail" });
@@ -88,8 +94,8 @@ export function makeRow(slide, acts) {
       drawn = signature;
       draw(next);
     }
-    if (next.status === "running" || next.status === "queued") {
-      setText(state.querySelector(".words"), status(next));
+    if (isMoving(next)) {
+      setText(state.querySelector(".words"), statusWords(next));
       showProgress(state.querySelector(".progress"), next);
     }
   }
@@ -146,43 +152,17 @@ function drawPicture(picture, slide) {
 }
 
 function drawStatus(slide) {
-  const words = h("span", { class: `words ${slide.status}` }, status(slide));
-  if (slide.status !== "running" && slide.status !== "queued") return [words];
-  return [
-    words,
-    h(
-      "div",
-      {
-        class: "progress",
-        role: "progressbar",
-        "aria-label": `Progress of ${slide.name}`,
-        "aria-valuemin": "0",
-        "aria-valuemax": "100",
-      },
-      h("span"),
-    ),
-  ];
+  const words = h("span", { class: `words ${slide.status}` }, statusWords(slide));
+  return isMoving(slide) ? [words, progressBar(`Progress of ${slide.name}`)] : [words];
 }
 
 function drawButtons(slide, acts) {
-  const button = (text, act) =>
-    h(
-      "button",
-      { type: "button", class: "button small", "aria-label": `${text} ${slide.name}`, on: { click: () => act(slide) } },
-      text,
-    );
-  if (slide.status === "running" || slide.status === "queued") return [button("Cancel", acts.cancel)];
-  const remove = h(
-    "button",
-    {
-      type: "button",
-      class: "icon-button quiet",
-      title: "Delete",
-      "aria-label": `Delete ${slide.name}`,
-      on: { click: () => acts.remove(slide) },
-    },
-    icon("bin"),
-  );
+  const named = (text, act) => button(text, () => act(slide), "small", { "aria-label": `${text} ${slide.name}` });
+  if (isMoving(slide)) return [named("Cancel", acts.cancel)];
+  const remove = iconButton("bin", "Delete", () => acts.remove(slide), {
+    class: "icon-button quiet",
+    "aria-label": `Delete ${slide.name}`,
+  });
   if (slide.status === "done") return [remove];
-  return [button(slide.error?.code === "mpp_missing" ? "Give µm/px" : "Try again", acts.retry), remove];
+  return [named(retryWords(slide), acts.retry), remove];
 }

@@ -1,7 +1,7 @@
 // What stands around a slide: the bar with name, pieces and downloads, and the panel with its tabs.
 
 import * as api from "./api.js";
-import { h, icon, iconButton, setText } from "./dom.js";
+import { button, h, icon, iconButton, setText } from "./dom.js";
 import { familiarityLine } from "./familiarity.js";
 import { cancerChips } from "./row.js";
 
@@ -16,12 +16,10 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, do
     iconButton("next", "Next piece", () => step(1)),
   );
   const menu = makeMenu(slide, downloads);
-  const correcting = h(
-    "button",
-    { type: "button", class: "button", title: "Correct (e)", "aria-label": "Correct", on: { click: () => correct() } },
-    icon("correct"),
-    h("span", { class: "wide-only" }, "Correct"),
-  );
+  const correcting = button([icon("correct"), h("span", { class: "wide-only" }, "Correct")], correct, "", {
+    title: "Correct (e)",
+    "aria-label": "Correct",
+  });
   const chips = h("div", { class: "chips" });
   const warnings = (slide.quality_warnings ?? []).map((warning) =>
     h("span", { class: "chip warn", title: warning }, icon("warn"), h("span", { class: "cut" }, warning)),
@@ -29,7 +27,7 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, do
   const header = h(
     "header",
     { class: "bar slide-bar" },
-    h("a", { class: "icon-button quiet", href: "#/", title: "All slides", "aria-label": "All slides" }, icon("back")),
+    tools.back(),
     h("h1", { class: "slide-name", title: slide.name }, slide.name || slide.slide_id),
     chips,
     h("span", { class: "grow" }),
@@ -50,19 +48,8 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, do
       h("span", { class: "familiarity" }, ` ${familiarityLine(slide)}`),
     ),
   );
-  const strip =
-    slide.has_image === false
-      ? h(
-          "p",
-          { class: "strip no-image" },
-          icon("warn"),
-          h(
-            "span",
-            {},
-            "The slide's file was not found in the folders of this server: the segmentation is shown on white.",
-          ),
-        )
-      : null;
+  const missing = "The slide's file was not found in the folders of this server: the segmentation is shown on white.";
+  const strip = slide.has_image ? null : h("p", { class: "strip no-image" }, icon("warn"), h("span", {}, missing));
   const main = h(
     "main",
     { id: "main", class: "slide", tabIndex: -1 },
@@ -90,36 +77,18 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, do
 }
 
 function makeMenu(slide, downloads) {
-  const link = (text, what, kind) =>
-    h(
-      "a",
-      { href: api.address(slide.id, what), download: "", role: "menuitem" },
-      text,
-      h("span", { class: "small" }, kind),
-    );
-  const act = (text, call, kind) =>
-    h(
-      "button",
-      {
-        type: "button",
-        role: "menuitem",
-        on: {
-          click: () => {
-            close();
-            call();
-          },
-        },
-      },
-      text,
-      h("span", { class: "small" }, kind),
-    );
+  const item = (tag, properties, text, kind) =>
+    h(tag, { role: "menuitem", ...properties }, text, h("span", { class: "small" }, kind));
+  const link = (text, what, kind) => item("a", { href: api.address(slide.id, what), download: "" }, text, kind);
   const page = (text, what) =>
-    h(
-      "a",
-      { href: api.address(slide.id, what), target: "_blank", rel: "noopener", role: "menuitem" },
-      text,
-      h("span", { class: "small" }, "page"),
-    );
+    item("a", { href: api.address(slide.id, what), target: "_blank", rel: "noopener" }, text, "page");
+  const act = (text, call, kind) => {
+    const click = () => {
+      close();
+      call();
+    };
+    return item("button", { type: "button", on: { click } }, text, kind);
+  };
   const corrected = [
     page("Corrected report", "corrected/report"),
     link("Corrected polygons", "corrected/regions.geojson", "GeoJSON"),
@@ -139,24 +108,17 @@ function makeMenu(slide, downloads) {
     corrected,
   );
   const items = () => [...list.children].filter((item) => !item.hidden);
-  const button = h(
-    "button",
-    {
-      type: "button",
-      class: "button",
-      "aria-haspopup": "menu",
-      "aria-expanded": "false",
-      on: { click: () => (list.hidden ? open() : close()) },
-    },
-    icon("download"),
-    h("span", { class: "wide-only" }, "Download"),
-  );
-  button.setAttribute("aria-label", "Download");
-  const element = h("div", { class: "menu" }, button, list);
+  const words = [icon("download"), h("span", { class: "wide-only" }, "Download")];
+  const opener = button(words, () => (list.hidden ? open() : close()), "", {
+    "aria-label": "Download",
+    "aria-haspopup": "menu",
+    "aria-expanded": "false",
+  });
+  const element = h("div", { class: "menu" }, opener, list);
 
   function open() {
     list.hidden = false;
-    button.setAttribute("aria-expanded", "true");
+    opener.setAttribute("aria-expanded", "true");
     items()[0].focus();
     document.addEventListener("pointerdown", outside);
   }
@@ -165,9 +127,9 @@ function makeMenu(slide, downloads) {
   function close() {
     if (list.hidden) return false;
     list.hidden = true;
-    button.setAttribute("aria-expanded", "false");
+    opener.setAttribute("aria-expanded", "false");
     document.removeEventListener("pointerdown", outside);
-    if (list.contains(document.activeElement)) button.focus();
+    if (list.contains(document.activeElement)) opener.focus();
     return true;
   }
 

@@ -1,11 +1,11 @@
 // One slide, whatever its state: waits while it is segmented, says why it failed, and opens it when it is done.
 
 import * as api from "./api.js";
-import { retrySlide, showHelp } from "./dialogs.js";
-import { h, icon, say, setText } from "./dom.js";
+import { retrySlide } from "./dialogs.js";
+import { button, h, icon, progressBar, say, setText } from "./dom.js";
 import { bind } from "./keyboard.js";
 import { poll } from "./poll.js";
-import { failure, showProgress } from "./row.js";
+import { failure, isMoving, retryWords, showProgress, statusWords } from "./row.js";
 import { openView } from "./view.js";
 
 /** Shows slide `id` in `root`; returns how to leave it. */
@@ -24,7 +24,6 @@ export function showSlide(root, id, tools) {
       },
     },
     ...tools.bindings,
-    { keys: ["?"], says: "This sheet", group: "Page", act: showHelp },
   ]);
 
   function frame(name, ...children) {
@@ -32,11 +31,7 @@ export function showSlide(root, id, tools) {
       h(
         "header",
         { class: "bar" },
-        h(
-          "a",
-          { class: "icon-button quiet", href: "#/", title: "All slides", "aria-label": "All slides" },
-          icon("back"),
-        ),
+        tools.back(),
         h("h1", { class: "slide-name" }, name),
         h("span", { class: "grow" }),
         h("span", { class: "purpose" }, tools.purpose),
@@ -53,30 +48,14 @@ export function showSlide(root, id, tools) {
         icon("slides"),
         h("h2", {}, "Being segmented"),
         h("p", { class: "words", role: "status" }),
-        h(
-          "div",
-          {
-            class: "progress wide",
-            role: "progressbar",
-            "aria-label": "Progress",
-            "aria-valuemin": "0",
-            "aria-valuemax": "100",
-          },
-          h("span"),
-        ),
+        progressBar("Progress", { class: "progress wide" }),
         h("p", {}, "The result appears here by itself."),
         refused ? h("p", { class: "reason" }, refused) : null,
-        h("button", { type: "button", class: "button", on: { click: () => attempt(() => api.cancel(id)) } }, "Cancel"),
+        button("Cancel", () => attempt(() => api.cancel(id))),
       );
       shown = "wait";
     }
-    const percent = Math.floor((slide.progress ?? 0) * 100);
-    setText(
-      root.querySelector(".words"),
-      slide.status === "queued"
-        ? `Waiting${slide.queue_position ? `, ${slide.queue_position}. in the queue` : ""}`
-        : `${percent} %${slide.stage ? ` · ${slide.stage}` : ""}`,
-    );
+    setText(root.querySelector(".words"), statusWords(slide));
     showProgress(root.querySelector(".progress"), slide);
   }
 
@@ -92,11 +71,7 @@ export function showSlide(root, id, tools) {
         "div",
         { class: "actions" },
         h("a", { class: "button", href: "#/" }, "All slides"),
-        h(
-          "button",
-          { type: "button", class: "button primary", on: { click: () => attempt(() => retrySlide(slide)) } },
-          slide.error?.code === "mpp_missing" ? "Give µm/px" : "Try again",
-        ),
+        button(retryWords(slide), () => attempt(() => retrySlide(slide)), "primary"),
       ),
     );
     shown = slide.status;
@@ -119,9 +94,7 @@ export function showSlide(root, id, tools) {
         "div",
         { class: "actions" },
         h("a", { class: "button", href: "#/" }, "All slides"),
-        missing
-          ? null
-          : h("button", { type: "button", class: "button primary", on: { click: () => polling.now() } }, "Try now"),
+        missing ? null : button("Try now", () => polling.now(), "primary"),
       ),
     );
     shown = "broken";
@@ -152,9 +125,9 @@ export function showSlide(root, id, tools) {
         else leaveView = leave;
         return false;
       }
-      if (slide.status === "queued" || slide.status === "running") wait(slide);
+      if (isMoving(slide)) wait(slide);
       else if (shown !== slide.status) stopped(slide);
-      return slide.status === "queued" || slide.status === "running";
+      return isMoving(slide);
     } catch (error) {
       if (!left) broken(error);
       throw error;

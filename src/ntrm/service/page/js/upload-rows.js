@@ -1,6 +1,6 @@
 // Uploads in the list: one row each while they are sent, or when they were refused.
 
-import { h, icon, setText } from "./dom.js";
+import { button, h, icon, iconButton, setText } from "./dom.js";
 import { bytes } from "./format.js";
 import { uploads } from "./upload.js";
 
@@ -47,20 +47,11 @@ function uploadRow(item) {
     h(
       "div",
       { class: "row-actions" },
-      failed
-        ? h("button", { type: "button", class: "button small", on: { click: () => uploads.again(item) } }, "Try again")
-        : null,
-      h(
-        "button",
-        {
-          type: "button",
-          class: "icon-button quiet",
-          title: failed ? "Forget" : "Stop",
-          "aria-label": `${failed ? "Forget" : "Stop"} ${item.name}`,
-          on: { click: () => uploads.drop(item) },
-        },
-        icon("close"),
-      ),
+      failed ? button("Try again", () => uploads.again(item), "small") : null,
+      iconButton("close", failed ? "Forget" : "Stop", () => uploads.drop(item), {
+        class: "icon-button quiet",
+        "aria-label": `${failed ? "Forget" : "Stop"} ${item.name}`,
+      }),
     ),
   );
 }

@@ -12,7 +12,7 @@ export function viewBindings({ view, stage, layers, legend, region, shell, apply
     set(() => (layers.has(name) ? { layer: view.layer === name ? view.version : name, compare: "off" } : {}));
   const compare = (mode) =>
     set(() => (layers.canCompare() ? { compare: view.compare === mode ? "off" : mode, layer: view.version } : {}));
-  const move = (key, word, x, y) => ({ keys: [key], says: null, word, act: () => stage.pan(x, y) });
+  const move = (key, x, y) => ({ keys: [key], act: () => stage.pan(x, y) });
   return [
     { keys: ["+", "="], shown: ["+", "−"], says: "Zoom", group: "Move", act: () => stage.zoom(1.6) },
     { keys: ["-"], act: () => stage.zoom(1 / 1.6) },
@@ -23,9 +23,9 @@ export function viewBindings({ view, stage, layers, legend, region, shell, apply
       group: "Move",
       act: () => stage.pan(-STEP, 0),
     },
-    move("ArrowRight", "right", STEP, 0),
-    move("ArrowUp", "up", 0, -STEP),
-    move("ArrowDown", "down", 0, STEP),
+    move("ArrowRight", STEP, 0),
+    move("ArrowUp", 0, -STEP),
+    move("ArrowDown", 0, STEP),
     { keys: ["0"], says: "Whole slide", group: "Move", act: () => stage.fit() },
     { keys: ["u"], says: "Skin surface up", group: "Move", act: turn },
     { keys: ["n"], says: "Next piece", group: "Move", act: () => step(1) },

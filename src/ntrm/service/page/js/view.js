@@ -5,7 +5,6 @@ import { makeCorrect } from "./correct.js";
 import { correctBindings } from "./correct-keys.js";
 import { CorrectionStore } from "./correct-store.js";
 import { correctedWords, resultWords } from "./correct-words.js";
-import { showHelp } from "./dialogs.js";
 import { say } from "./dom.js";
 import { MEAN } from "./edge-windows.js";
 import { regionNote, unlikeBanner, unlikeWords } from "./familiarity.js";
@@ -188,22 +187,18 @@ export async function openView(root, slide, tools) {
     ...viewBindings({ view, stage, layers, legend, region: { ...region, read }, shell, apply, step, turn }),
     { keys: ["e"], says: "Correct, or end it", group: "Correct", act: () => correct.toggle() },
     ...tools.bindings,
-    { keys: ["?"], says: "This sheet", group: "Page", act: showHelp },
   ]);
-  const redraw = () => {
-    apply();
-  };
-  store.addEventListener("change", redraw);
-  prefs.addEventListener("palette", redraw);
-  prefs.addEventListener("theme", redraw);
+  store.addEventListener("change", refresh);
+  prefs.addEventListener("palette", refresh);
+  prefs.addEventListener("theme", refresh);
   await apply();
   return () => {
     hover.stop();
     correct.stop();
-    store.removeEventListener("change", redraw);
+    store.removeEventListener("change", refresh);
     unbind();
-    prefs.removeEventListener("palette", redraw);
-    prefs.removeEventListener("theme", redraw);
+    prefs.removeEventListener("palette", refresh);
+    prefs.removeEventListener("theme", refresh);
     stage.destroy();
   };
 }

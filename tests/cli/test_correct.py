@@ -151,6 +151,22 @@ def test_several_clicks_are_several_steps_and_the_last_is_undone_and_done_again(
     assert correct("--list", "--slide", "second")["steps"] == []
 
 
+@pytest.mark.parametrize("file", ["summary.json", "graph.json", "mask.ome.tif", "slide.jpg"])
+def test_a_damaged_corrected_version_is_made_anew_as_the_hint_says(out, correct, file):
+    words = ["--click", "first", *middle(out, SCC), "RET", "--whole-region", "--no-spread"]
+    correct(*words, slides=False)
+    before = mask(out / "first" / "corrected")
+    (out / "first" / "corrected" / file).write_bytes(b"{")
+    told = runner.invoke(app, ["report", str(out), "--jobs", "1"])
+    assert told.exit_code == 1
+    assert "first/corrected: cannot read " + file in told.stderr
+    assert "make it anew with `ntrm correct OUT --undo first`, then `ntrm correct OUT --redo first`" in told.stderr
+    correct("--undo", "first", slides=False)
+    correct("--redo", "first", slides=False)
+    assert runner.invoke(app, ["report", str(out), "--jobs", "1"]).exit_code == 0
+    np.testing.assert_array_equal(mask(out / "first" / "corrected"), before)
+
+
 def test_a_name_is_carried_on_to_all_slides(out, correct):
     found = correct("--click", "first", *middle(out, SCC), "EPI", "--all-slides")
     assert [change["slide_id"] for change in found["changes"]] == ["first", "second"]

@@ -175,8 +175,16 @@ def _keeper(
         return None
     for index in sorted(group, key=lambda index: slides[index].location):
         with results.state_folder(ids[index]) as folder:
-            if _owns(slides[index], folder):
-                return index
+            try:
+                if _owns(slides[index], folder):
+                    return index
+            except DataError as error:
+                # To go on would leave what a person corrected there to neither of them, or to the wrong one.
+                whose = f"say in a CSV of the slides, by a column slide_id, which of them is {ids[index]}, then"
+                hint = error.hint.replace(", and run", f"; {whose} run")
+                raise DataError(
+                    f"{error.what}, and {len(group)} slides are called so", got=error.got, hint=hint
+                ) from error
     return None
 
 

@@ -10,6 +10,7 @@ from tests.helpers import real_data
 from ntrm.annotations import importing
 from ntrm.annotations.pairing import SlideFacts
 from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.io import sha256_of
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.check import check_dataset
@@ -23,8 +24,8 @@ def test_a_dataset_comes_out(folders, pixels):
     report = import_annotations(slides, marks, out, mpp=0.5, margin_um=5)
     assert report.exit_code == 0
     assert rows(out / "cases.csv") == [
-        {"name": "a", "group": "a", "split": "", "mpp": "0.5"},
-        {"name": "b", "group": "b", "split": "", "mpp": "0.5"},
+        {"name": name, "group": name, "split": "", "mpp": "0.5", "slide_sha256": sha256_of(slides / f"{name}.png")}
+        for name in "ab"
     ]
     assert [row["name"] for row in rows(out / "classes.csv")] == list(SKIN.names)
     # The annotated box, 10 pixels wider on each side.
@@ -76,7 +77,7 @@ def test_patients_splits_and_resolutions_come_from_a_table(folders):
     slides, marks, out = folders
     facts = {"a": SlideFacts("P1", "train", 0.25), "b": SlideFacts("P1", "train", 0.5)}
     import_annotations(slides, marks, out, facts=facts)
-    assert [tuple(row.values()) for row in rows(out / "cases.csv")] == [
+    assert [tuple(row.values())[:4] for row in rows(out / "cases.csv")] == [
         ("a", "P1", "train", "0.25"),
         ("b", "P1", "train", "0.5"),
     ]

@@ -151,6 +151,22 @@ def test_several_clicks_are_several_steps_and_the_last_is_undone_and_done_again(
     assert correct("--list", "--slide", "second")["steps"] == []
 
 
+@pytest.mark.parametrize("file", ["summary.json", "graph.json", "mask.ome.tif", "slide.jpg"])
+def test_a_damaged_corrected_version_is_made_anew_as_the_hint_says(out, correct, file):
+    words = ["--click", "first", *middle(out, SCC), "RET", "--whole-region", "--no-spread"]
+    correct(*words, slides=False)
+    before = mask(out / "first" / "corrected")
+    (out / "first" / "corrected" / file).write_bytes(b"{")
+    told = runner.invoke(app, ["report", str(out), "--jobs", "1"])
+    assert told.exit_code == 1
+    assert "first/corrected: cannot read " + file in told.stderr
+    assert "make it anew with `ntrm correct OUT --undo first`, then `ntrm correct OUT --redo first`" in told.stderr
+    correct("--undo", "first", slides=False)
+    correct("--redo", "first", slides=False)
+    assert runner.invoke(app, ["report", str(out), "--jobs", "1"]).exit_code == 0
+    np.testing.assert_array_equal(mask(out / "first" / "corrected"), before)
+
+
 def test_a_name_is_carried_on_to_all_slides(out, correct):
     found = correct("--click", "first", *middle(out, SCC), "EPI", "--all-slides")
     assert [change["slide_id"] for change in found["changes"]] == ["first", "second"]
@@ -208,6 +224,75 @@ def test_regions_that_were_exported_as_they_are_change_nothing(out, correct, tmp
     correct("--from", path, slides=False)
     before, after = mask(out / "first"), mask(out / "first" / "corrected")
     np.testing.assert_array_equal(after, np.where(before == SCC, RET, before))
+
+
+@pytest.fixture(scope="module")
+def simplified(tmp_path_factory):
+    """Results with simplified outlines, of a slide with round regions that is finer than the model."""
+    folder = tmp_path_factory.mktemp("simplified")
+    tissue = np.full((300, 260), NAMES.index("BKG"), dtype=np.uint8)
+    y, x = np.indices(tissue.shape)
+    for radius, at, name in ((95, (150, 130), RET), (34, (130, 100), SCC), (9, (126, 104), EPI), (20, (205, 165), SCC)):
+        tissue[(y - at[0]) ** 2 + (x - at[1]) ** 2 < radius**2] = name
+    slide = write_slide(folder / "first.tif", tissue, mpp=4.0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(isolated, "ReadingProcess", InProcess)
+        segment_slides(slide, out=folder / "out", model=Unsure(), device="cpu", batch=2, simplify_um=30.0)
+    return folder / "out"
+
+
+@pytest.fixture
+def rounds(simplified, tmp_path):
+    """A copy of these results, and its regions as QuPath may export them again, the largest last."""
+    out = shutil.copytree(simplified, tmp_path / "rounds")
+    features = json.loads((out / "first" / "regions.geojson").read_text())["features"]
+    for each in features:
+        # Other starts of the rings, the other way round, with two decimals.
+        rings = [np.roll(np.array(ring)[:-1].round(2)[::-1], 3, axis=0) for ring in each["geometry"]["coordinates"]]
+        each["geometry"]["coordinates"] = [[*ring.tolist(), ring[0].tolist()] for ring in rings]
+    return out, sorted(features, key=lambda each: each["properties"]["measurements"]["Area mm^2"])
+
+
+def draw(out, path):
+    said = runner.invoke(app, ["correct", str(out), "--from", str(path), "--slide", "first", "--json"])
+    return json.loads(said.stdout)
+
+
+def of_class(features, name):
+    return [each for each in features if each["properties"]["classification"]["name"] == name]
+
+
+def test_neither_do_those_that_were_simplified_when_they_were_written(rounds, tmp_path):
+    out, features = rounds
+    path = write_areas(tmp_path / "first.geojson", *features)
+    assert "no area changes the slide" in draw(out, path)["error"]["what"]
+    (change,) = draw(out, write_areas(path, *features, square(20, 70, 40, "SCC")))["changes"]
+    assert (change["action"], change["tissue"]) == ("draw", "SCC")
+    again = draw(out, out / "first" / "corrected" / "regions.geojson")
+    assert "no area changes the slide" in again["error"]["what"]
+
+
+def test_a_simplified_region_of_another_class_is_the_whole_region(rounds, tmp_path):
+    out, features = rounds
+    named, _ = of_class(features, "SCC")
+    named["properties"]["classification"]["name"] = "EPI"
+    (change,) = draw(out, write_areas(tmp_path / "first.geojson", *features))["changes"]
+    before, after = mask(out / "first"), mask(out / "first" / "corrected")
+    mpp = json.loads((out / "first" / "summary.json").read_text())["grid"]["mpp"]
+    assert change["area_mm2"] == pytest.approx(named["properties"]["measurements"]["Area mm^2"], rel=1e-5)
+    assert (before != after).sum() * mpp[0] * mpp[1] / 1e6 == pytest.approx(change["area_mm2"])
+    assert set(before[before != after]) == {SCC}
+    assert set(after[before != after]) == {EPI}
+    again = draw(out, out / "first" / "corrected" / "regions.geojson")
+    assert "no area changes the slide" in again["error"]["what"]
+
+
+def test_a_simplified_region_whose_outline_was_changed_is_drawn(rounds, tmp_path):
+    out, features = rounds
+    small, _ = of_class(features, "SCC")
+    small["geometry"]["coordinates"][0][2][0] += 8
+    (change,) = draw(out, write_areas(tmp_path / "first.geojson", *features))["changes"]
+    assert (change["action"], change["tissue"]) == ("draw", "SCC")
 
 
 def test_an_area_drawn_over_exported_regions_counts_in_full(out, correct, tmp_path):

@@ -105,6 +105,13 @@ def test_wrong_usage_is_told(train, tmp_path, words, code, said):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_file_of_weights_that_is_not_there_is_wrong_usage(data, tmp_path):
+    words = ["--data", str(data), "--out", str(tmp_path / "run"), "--device", "cpu", "--option", "width=0.125"]
+    result = runner.invoke(app, ["train", *words, "--set", "encoder_weights=missing.pth"])
+    assert result.exit_code == 2, result.output
+    assert "no such weights file\n  got:      missing.pth" in result.stderr
+
+
 @pytest.mark.parametrize("command", ["train", "reproduce"])
 def test_help_says_what_is_asked_of_the_network(command):
     result = runner.invoke(app, [command, "--help"], env={"COLUMNS": "200"})

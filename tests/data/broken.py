@@ -112,17 +112,19 @@ def _broken_images(folder):
     }
     for name, pixels in kinds.items():
         folder.add(name, pixels)
-    for name in ("cmyk", "float", "text", "cut", "bomb"):
+    for name in ("cmyk", "float", "stack", "text", "cut", "bomb"):
         folder.add(name)
         folder.image(name).unlink()
     Image.fromarray(image()).convert("CMYK").save(folder.image("cmyk", ".jpg"))
     tifffile.imwrite(folder.image("float", ".tif"), image().astype(np.float32), photometric="rgb")
+    tifffile.imwrite(folder.image("stack", ".tif"), np.stack([image()] * 3), photometric="rgb")
     folder.image("text").write_text("this is no image")
     Image.fromarray(image()).save(folder.image("cut", ".jpg"))
     cut(folder.image("cut", ".jpg"))
     folder.image("bomb").write_bytes(png(60_000, 60_000, body=bytes(1000)))
     return {
         *{("not-rgb8", f"Images/{name}") for name in ("grey.png", "deep.png", "cmyk.jpg", "float.tif")},
+        ("several-pages", "Images/stack.tif"),
         ("unreadable", "Images/text.png"),
         ("truncated", "Images/cut.jpg"),
         ("too-large", "Images/bomb.png"),

@@ -326,7 +326,6 @@ WRONG_MASKS = {
     "alpha": pillow(np.dstack([SKIN.colourise(mask()), mask()]), "PNG"),
     "inverted grey": tiff(mask(), photometric="miniswhite"),
     "float": tiff(mask().astype(np.float32), photometric="minisblack"),
-    "3 pages": tiff(np.stack([mask()] * 3), photometric="minisblack"),
 }
 
 
@@ -336,6 +335,35 @@ def test_only_rgb_and_8_bit_indices_are_masks(folder, said):
         read_mask(written(folder, WRONG_MASKS[said]), SKIN)
     assert code_of(error) == "mask-format"
     assert said in str(error.value)
+
+
+def pages(folder, *arrays, **options):
+    with tifffile.TiffWriter(folder / "pages.tif") as writer:
+        for array in arrays:
+            writer.write(array, photometric="rgb" if array.ndim == 3 else "minisblack", metadata=None, **options)
+    return folder / "pages.tif"
+
+
+@pytest.mark.parametrize("options", [{}, {"tile": (16, 16)}, {"compression": "deflate", "description": "one of them"}])
+def test_a_stack_is_neither_an_image_nor_a_mask(folder, options):
+    indices = mask(40, 50)
+    colours = SKIN.colourise(indices)
+    for arrays, read in (
+        ([colours] * 3, read_image),
+        ([colours, colours[::2, ::2], colours, colours], read_image),
+        ([indices] * 3, lambda path: read_mask(path, SKIN)),
+    ):
+        path = pages(folder, *arrays, **options)
+        with pytest.raises(FaultError, match="a stack of several images") as error:
+            read(path)
+        assert code_of(error) == "several-pages"
+        assert error.value.got == "3 pages of 50 × 40 pixels"
+
+
+def test_smaller_pages_and_pages_of_another_kind_make_no_stack(folder):
+    colours = SKIN.colourise(mask(40, 50))
+    for others in ([colours[::2, ::2], colours[::4, ::4]], [colours[..., 0]], [colours[:9, :12], colours[:9, :12]]):
+        assert np.array_equal(read_image(pages(folder, colours, *others)), colours)
 
 
 def test_smaller_pages_after_a_mask_are_its_pyramid(folder):

@@ -30,6 +30,13 @@ def test_plain(tmp_path):
     assert a.mask == tmp_path / "Masks/a.png"
 
 
+def test_the_slide_of_a_section_is_known_by_its_hash_and_by_nothing_shorter(tmp_path):
+    sound_plain(tmp_path)
+    rows = f"a,p,train,0.5,{'0A' * 32}\nb,q,,0.5,slide 7\n"
+    (tmp_path / "cases.csv").write_text(f"name,group,split,mpp,slide_sha256\n{rows}")
+    assert [case.slide_sha256 for case in open_dataset(tmp_path)] == ["0a" * 32, ""]
+
+
 def test_the_folders_may_be_written_in_lower_case(tmp_path):
     sound_plain(tmp_path)
     (tmp_path / "Images").rename(tmp_path / "images")

@@ -69,8 +69,11 @@ def test_encoder_weights_come_from_a_file(arch, encoder, tmp_path, seed):
 def test_networks_without_an_encoder_and_missing_files_are_refused(tmp_path):
     with pytest.raises(UsageError, match="no encoder of its own"):
         create("attention-unet", 3, width=0.125, weights="imagenet")
+    for name in ("nothing.safetensors", "nothing.bin", "no/encoder"):
+        with pytest.raises(UsageError, match="no such weights file"):
+            create("ntrm-paper", 3, width=0.125, weights=tmp_path / name)
     with pytest.raises(DataError, match="no such weights file"):
-        create("ntrm-paper", 3, width=0.125, weights=tmp_path / "nothing.safetensors")
+        create("ntrm-paper", 3, width=0.125, weights=tmp_path)
 
 
 def test_public_weights_are_found_by_the_encoders_name(monkeypatch):

@@ -84,6 +84,11 @@ def test_encoders_start_from_imagenet_where_the_weights_are_there(tmp_path, monk
     assert encoder_init("attention-unet", {"width": 0.125}, from_file, SKIN) == "scratch"
 
 
+def test_a_file_of_weights_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(UsageError, match="no such weights file"):
+        encoder_init("unet-resnet18", {}, load_recipe("fast", {"encoder_weights": str(tmp_path / "no.pth")}), SKIN)
+
+
 def test_a_wrong_option_is_no_missing_file():
     with pytest.raises(UsageError):
         encoder_init("ntrm-paper", {"width": 0.125, "masks": "hairy"}, load_recipe("fast"), SKIN)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from lxml import html
 from tests.evaluation.small import NAMES, ByColour
+from tests.pipeline.judged import STRANGE, judge_as
 from tests.pipeline.small import BKG, write_slide
 
 from ntrm.correction.log import Step, append
@@ -14,6 +15,8 @@ from ntrm.correction.pixels import PixelSet
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.corrected_outputs import write_corrected
 from ntrm.pipeline.slide_mask import open_mask
+from ntrm.pipeline.tabulating import tabulate_again
+from ntrm.results.tables import read_results
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 EPI, RET, SCC = (NAMES.index(name) for name in ("EPI", "RET", "SCC"))
@@ -72,12 +75,55 @@ def test_a_piece_decides_where_it_has_the_cancer_or_crumbs_have_too_little(tmp_p
     assert "crumbs" not in report
 
 
+def corrected(folder, tissue, columns=300):
+    """The summary after a person named what is SCC, left of these columns."""
+    mask = open_mask(folder)
+    named = PixelSet.of_window((mask.labels() == SCC)[:, :columns], 0, 0, mask.shape[1]).text
+    append(mask.folder, mask.record, Step(action="name", tissue=tissue, named=named, regions=1))
+    write_corrected(mask)
+    return json.loads((folder / "corrected" / "summary.json").read_text(encoding="utf-8"))
+
+
 def test_a_person_who_corrects_the_crumb_settles_it(tmp_path):
     run(tmp_path, paint())
-    mask = open_mask(tmp_path / "out" / "a")
-    named = PixelSet.of_window(mask.labels() == SCC, 0, 0, mask.shape[1]).text
-    append(mask.folder, mask.record, Step(action="name", tissue="RET", named=named, regions=1))
-    write_corrected(mask)
-    summary = json.loads((mask.folder / "corrected" / "summary.json").read_text(encoding="utf-8"))
+    summary = corrected(tmp_path / "out" / "a", "RET")
     assert summary["cancers"]["SCC"]["present"] is False
     assert not any("crumbs" in text for text in summary["warnings"])
+
+
+def test_a_cancer_that_a_person_names_in_a_crumb_is_present(tmp_path):
+    run(tmp_path, paint())
+    summary = corrected(tmp_path / "out" / "a", "SCC")
+    cancer = summary["cancers"]["SCC"]
+    assert (cancer["present"], cancer["reason"]) == (True, "named by a person in crumbs outside all pieces")
+    assert (cancer["area_mm2"], cancer["regions"]) == (pytest.approx(summary["areas_mm2"]["SCC"]), 1)
+    assert cancer["confidence"] > 0.5
+    assert summary["pieces"][0]["cancers"][0]["present"] is False, "of the piece nobody said it"
+    assert not any("crumbs" in text for text in summary["warnings"])
+    report = text_of(tmp_path / "out" / "a" / "corrected" / "report.html")
+    assert "in 1 region; named by a person in crumbs outside all pieces" in report
+    assert "not assessed: tumour" not in report
+    tabulate_again(tmp_path / "out")
+    row = read_results(tmp_path / "out").slides.rows[0]
+    assert (row["cancer_SCC"], row["corrected_cancer_SCC"]) == (None, True)
+
+
+def test_less_than_half_of_it_is_not_a_persons_word(tmp_path):
+    run(tmp_path, paint())
+    cancer = corrected(tmp_path / "out" / "a", "SCC", columns=236)["cancers"]["SCC"]
+    assert (cancer["present"], cancer["reason"]) == (None, REASON)
+
+
+@pytest.mark.parametrize("strange", [False, True])
+def test_a_persons_word_counts_without_a_piece_that_was_assessed(tmp_path, monkeypatch, strange):
+    mask = paint()
+    if strange:
+        judge_as(monkeypatch, STRANGE)
+    else:
+        mask[:150] = BKG
+    slide = write_slide(tmp_path / "a.tif", mask)
+    segment_slides(slide, out=tmp_path / "out", model=ByColour(), device="cpu", batch=3)
+    cancer = corrected(tmp_path / "out" / "a", "SCC")["cancers"]["SCC"]
+    assert cancer["present"] is True
+    assert cancer["reason"] == "named by a person in crumbs outside all pieces; the rest not assessed"
+    assert cancer["regions"] == 1

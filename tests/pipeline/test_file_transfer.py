@@ -254,6 +254,32 @@ def test_secrets_reach_no_file_no_child_and_no_word(bucket, slides, tmp_path, mo
     assert SECRET not in json.dumps(module_environment())
 
 
+def test_a_slide_keeps_its_id_when_another_of_its_name_is_added(bucket, slides, tmp_path, random):  # noqa: F811
+    out = f"s3://{bucket.name}/out"
+    run(f"{slides}/a.tif", out, cache=tmp_path / "one")
+    bucket.put("others/a.tif", write_slide(tmp_path / "other.tif", paint(random, width=140)))
+    both = [f"s3://{bucket.name}/others/a.tif", f"{slides}/a.tif"]
+    second, first = run(both, out, cache=tmp_path / "two").slides
+    assert (first.slide_id, first.status, second.status) == ("a", "kept", "done")
+    assert len(bucket.get("out/slides.csv").decode().splitlines()) == 3
+    assert statuses(run(both[::-1], out)) == ["kept", "kept"]
+
+
+def test_pseudonyms_are_not_mixed_with_other_names_at_an_address(bucket, slides, tmp_path):  # noqa: F811
+    out, key = f"s3://{bucket.name}/out", tmp_path / "key.csv"
+    hidden = run(f"{slides}/a.tif", out, pseudonymise=key)
+    assert statuses(run(slides, out, pseudonymise=key, cache=tmp_path / "other")) == ["kept", "done"]
+    with pytest.raises(RefusedError, match=r"names that another.csv does not explain") as refused:
+        run(slides, out, pseudonymise=tmp_path / "another.csv")
+    assert refused.value.got == "2 slides"
+    run(f"{slides}/b.tif", out)
+    with pytest.raises(RefusedError, match=r"names that key.csv does not explain") as refused:
+        run(slides, out, pseudonymise=key)
+    assert refused.value.got == "1 slide"
+    assert {slide.slide_id for slide in hidden.slides} < set(key.read_text().replace(",", "\n").split())
+    assert not (tmp_path / "another.csv").exists()
+
+
 def test_keys_and_caches_are_paths(bucket, slides, tmp_path):  # noqa: F811
     for more in ({"pseudonymise": "s3://bucket/key.csv"}, {"cache": "s3://bucket/cache"}):
         with pytest.raises(UsageError, match="on a disk of this machine"):

@@ -67,5 +67,8 @@ def test_a_damaged_corrected_version_leaves_what_the_network_said(tmp_path, slid
     (out / "a" / "corrected").mkdir()
     (out / "a" / "corrected" / "summary.json").write_text("{")
     found = run(tmp_path / "in", out)
-    assert found.notes[-1].startswith("left out of the tables: the corrected version of a; ")
+    assert found.notes[-1] == (
+        "left out of the tables: the corrected version of a; a/corrected: cannot read summary.json; "
+        "make it anew with `ntrm correct OUT --undo a`, then `ntrm correct OUT --redo a`"
+    )
     assert (out / "slides.csv").read_bytes() == before

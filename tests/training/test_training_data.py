@@ -9,15 +9,19 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.annotations.small import annotate, box, drawn, import_annotations
 from tests.correction.corrected import correct, segmented, step
 from tests.evaluation.small import MPP, draw_mask, schema_of, write_dataset
 from tests.pipeline.conftest import quick_readers
+from tests.pipeline.small import write_slide
 from tests.training.small_data import small_recipe, weights
 
+from ntrm.annotations.pairing import SlideFacts
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import IGNORE
-from ntrm.data.split import image_hash, open_splits, short_hash
+from ntrm.data.resample import resample_dataset
+from ntrm.data.split import image_hash, open_splits, short_hash, trained_on
 from ntrm.data.tensors import TileDataset
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.models.registry import create
@@ -25,7 +29,7 @@ from ntrm.training.log import read_log
 from ntrm.training.loop import InterruptedTrainingError
 from ntrm.training.recipe import load_recipe
 from ntrm.training.train import train
-from ntrm.training.training_data import CorrectedResults, open_training_data
+from ntrm.training.training_data import CorrectedResults, TrainingData, open_training_data
 
 __all__ = ["quick_readers"]
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -233,6 +237,40 @@ def test_an_evaluation_on_a_slide_that_was_corrected_and_learned_from_says_so(sl
     shutil.copy(slides.slides / "a.tif", data / "Images" / "own.tif")
     (note,) = evaluate(result.model, data, None, device="cpu", boundaries=False).notes
     assert note.startswith("the model was trained on 1 of 1 section (own)")
+
+
+def imported(slide, folder, name, split, right):
+    """A dataset of a slide under another name, cut out around a box that a person drew."""
+    folder.mkdir()
+    shutil.copy(slide, folder / f"{name}.tif")
+    annotate(folder / f"{name}.geojson", drawn("RET", box(40, 80, right, 120)))
+    facts = {name: SlideFacts(name, split)}
+    files = folder / f"{name}.tif", folder / f"{name}.geojson"
+    import_annotations(*files, folder / "data", schema=schema_of(), facts=facts, margin_um=0)
+    return folder / "data"
+
+
+def test_so_does_one_on_an_import_of_such_a_slide(slides, init, tmp_path):
+    result = learn(slides, init, tmp_path / "run")
+    of_a = imported(slides.slides / "a.tif", tmp_path / "import", "another", "test", right=90)
+    (note,) = evaluate(result.model, of_a, None, device="cpu", boundaries=False).notes
+    assert note.startswith("the model was trained on 1 of 1 section (another)")
+    other = write_slide(tmp_path / "other.tif", slides.painted["a"][:, ::-1])
+    of_other = imported(other, tmp_path / "unknown", "unknown", "test", right=90)
+    assert evaluate(result.model, of_other, None, device="cpu", boundaries=False).notes == ()
+
+
+def test_slides_of_an_import_that_was_learned_from_are_recognised_whatever_is_cut_from_them(divided, tmp_path):
+    given = open_splits(imported(divided.slides / "b.tif", tmp_path / "one", "one", "train", right=90))
+    hashes = TrainingData(given, given["train"]).hashes()
+    again = open_splits(imported(divided.slides / "b.tif", tmp_path / "two", "two", "val", right=70))
+    assert not hashes & set(map(image_hash, again.dataset))
+    assert trained_on(hashes, again["val"]) == "the model was trained on 1 of 1 section (two)"
+    resampled = resample_dataset(again.dataset, ["2x"], tmp_path / "coarse").out
+    assert trained_on(hashes, open_splits(resampled)["val"]) == "the model was trained on 1 of 1 section (two)"
+    corrections = CorrectedResults(divided.results, divided.slides)
+    corrected = open_training_data(None, tmp_path / "run", corrections=corrections)
+    assert trained_on(hashes, corrected.validation) == "the model was trained on 1 of 1 section (b)"
 
 
 def test_a_patient_of_the_dataset_in_another_split_is_refused(slides, random, tmp_path):

@@ -305,6 +305,23 @@ def test_a_slide_keeps_its_id_when_another_of_its_name_comes_later(tmp_path):
     assert slide_ids(named, out=out) == [apart[0], "s"]
 
 
+@pytest.mark.parametrize("name", ["done.json", "failed.json"])
+def test_of_slides_of_one_name_a_damaged_record_is_told_with_what_to_do(tmp_path, name):
+    out, some = tmp_path / "out", files(tmp_path / "p1" / "s.svs", tmp_path / "p2" / "s.svs", tmp_path / "t.svs")
+    record = out / "s" / ".ntrm" / name
+    record.parent.mkdir(parents=True)
+    record.write_text("{")
+    with pytest.raises(DataError) as damaged:
+        slide_ids(some, out=out)
+    assert damaged.value.what == f"s: cannot read .ntrm/{name}, and 2 slides are called so"
+    assert damaged.value.hint == (
+        f"delete s/.ntrm/{name}; say in a CSV of the slides, by a column slide_id, which of them is s, "
+        "then run the same ntrm segment again"
+    )
+    record.unlink()
+    assert slide_ids([some[0], replace(some[1], slide_id="s"), some[2]], out=out)[1:] == ["s", "t"]
+
+
 def test_both_spellings_of_a_name_have_one_id():
     composed, apart = (unicodedata.normalize(form, "Müller-é") for form in ("NFC", "NFD"))
     assert composed != apart

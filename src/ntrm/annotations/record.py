@@ -199,8 +199,8 @@ class ImportedDataset:
         document = {"program": "ntrm", "version": __version__, "command": "data import"}
         slides = [asdict(case) for case in ordered]
         write_json(self.out / RECORD, {**document, "options": self.options.as_dict(), "slides": slides})
-        rows = [[case.name, case.group, case.split, f"{case.mpp:.6g}"] for case in ordered]
-        write_text(self.out / "cases.csv", rows_text([["name", "group", "split", "mpp"], *rows]))
+        rows = [[case.name, case.group, case.split, f"{case.mpp:.6g}", case.slide_sha256] for case in ordered]
+        write_text(self.out / "cases.csv", rows_text([["name", "group", "split", "mpp", "slide_sha256"], *rows]))
 
 
 def input_sha256(path: Path) -> str:

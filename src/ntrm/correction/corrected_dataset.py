@@ -181,8 +181,9 @@ def write_training_data(
             file = files[slide.folder]
             names, entry["pixels"] = _write_slide(slide, file, out, trust, schema)
             entry["image"] = sha256_of(file)
-            rows += [[name, slide.group, slide.split, f"{slide.resolution.mean:.6g}"] for name in names]
-        write_text(out / "cases.csv", rows_text([["name", "group", "split", "mpp"], *rows]))
+            facts = [slide.group, slide.split, f"{slide.resolution.mean:.6g}", entry["image"]]
+            rows += [[name, *facts] for name in names]
+        write_text(out / "cases.csv", rows_text([["name", "group", "split", "mpp", "slide_sha256"], *rows]))
         write_json(out / RECORD, record)
     return record
 

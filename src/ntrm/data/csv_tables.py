@@ -7,6 +7,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ntrm.core.errors import PATIENT, DataError, NtrmError, columns_hint
@@ -17,6 +18,7 @@ from ntrm.data.faults import Fault, fault
 
 GOOD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 """Names that are safe as a file, a folder, a link and a CSV cell everywhere."""
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def is_good_name(name: str) -> bool:
@@ -83,7 +85,8 @@ def nearly(columns: Iterable[str], known: Collection[str]) -> dict[str, str]:
 def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, Case], list[Fault]]:
     """Rows of ``cases.csv`` by name, as cases without files, and what is wrong with them.
 
-    Columns name, group, split; mpp where it is needed; optionally mpp_y and cancer. An empty split means not split yet.
+    Columns name, group, split; mpp where it is needed; optionally mpp_y, cancer and slide_sha256. An empty split means
+    not split yet.
     """
     table = read_table(path, ("name", "group", "split"))
     rows: dict[str, Case] = {}
@@ -102,7 +105,8 @@ def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, Case], list[F
                 faults.append(fault("no-mpp", path.name, f"{where}: {error.got}"))
         split = cells["split"] if cells["split"] in SPLITS else None
         case = Case(name, None, None, cells["group"] or name, split, resolution, cancer=cells.get("cancer", ""))
-        rows.setdefault(name, case)
+        slide = cells.get("slide_sha256", "").lower()
+        rows.setdefault(name, replace(case, slide_sha256=slide if SHA256.fullmatch(slide) else ""))
     return rows, faults + patient_faults(path.name, [(row.name, row.group, row.split) for row in rows.values()])
 
 

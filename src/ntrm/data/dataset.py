@@ -28,6 +28,8 @@ class Case:
     """Folder of the queensland layout ("10x"); empty for the plain layout."""
     cancer: str = ""
     """Stratum for splitting: the cancer type the section was filed under, if any."""
+    slide_sha256: str = ""
+    """Of the file of the slide that the image was cut from, if it is known."""
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,11 @@ KINDS: dict[str, Kind] = {
         "8-bit RGB, or 8-bit indexed, stored without loss",
         "export the mask as an 8-bit RGB or indexed PNG",
     ),
+    "several-pages": Kind(
+        "a stack of several images, of which only the first would be read",
+        "one image; smaller pages behind it are taken for its pyramid",
+        "save the image that is meant as a file of its own",
+    ),
     "palette-order": Kind(
         "the colours of an indexed mask contradict its indices",
         "index and palette colour of the same class",

@@ -263,8 +263,6 @@ def read_mask(path: Path, schema: LabelSchema, *, max_pixels: int = MAX_PIXELS) 
     header = _limited_header(path := Path(path), max_pixels)
     if header.kind == JPEG or header.pixels not in {RGB8, GREY8, PALETTE}:
         raise FaultError("mask-format", path, found=f"{header.kind}, {header.pixels}")
-    if header.kind == TIFF:
-        _check_one_page(path)
     pixels, palette = _decode(path, header)
     if pixels.ndim == 3:
         return _by_palette(path, pixels, schema)
@@ -272,11 +270,13 @@ def read_mask(path: Path, schema: LabelSchema, *, max_pixels: int = MAX_PIXELS) 
 
 
 def _check_one_page(path: Path) -> None:
-    """A stack with a page for each class must not be taken for its first page; smaller pages may be a pyramid's."""
-    with decoding(path), open_tiff(path) as tif:
-        size, *others = [(page.imagelength, page.imagewidth) for page in (each.aspage() for each in tif.pages)]
-    if size in others:
-        raise FaultError("mask-format", path, f"TIFF, {len(others) + 1} pages", "one page, of all classes")
+    """A stack (a page for each class, say) must not be taken for its first page; smaller pages may be a pyramid's."""
+    with open_tiff(path) as tif:
+        # The thumbnail of a tiny Aperio slide may be as large as the slide.
+        pages: list[Any] = [tif.pages.first] if tif.is_svs else [page.aspage() for page in tif.pages]
+    first, *others = [(page.imagelength, page.imagewidth, page.samplesperpixel) for page in pages]
+    if first in others:
+        raise FaultError("several-pages", path, f"{1 + others.count(first)} pages of {first[1]} × {first[0]} pixels")
 
 
 def _limited_header(path: Path, max_pixels: int) -> Header:
@@ -292,6 +292,7 @@ def _decode(path: Path, header: Header) -> tuple[Pixels, list[RGB]]:
     check_complete(path, header)
     with decoding(path):
         if header.kind == TIFF:
+            _check_one_page(path)
             pixels, palette = _read_tiff(path)
         else:
             pixels, palette = _with_pillow(PngImageFile if header.kind == PNG else JpegImageFile, path)

@@ -310,8 +310,14 @@ def _complete(case: Case, row: Case | None) -> Case:
     cancer, resolution = cancer_of(case.name), level_resolution(case.level) if case.level else None
     if row is None:
         return replace(case, group=patient_of(case.name), cancer=cancer, resolution=resolution)
-    resolution = resolution or row.resolution
-    return replace(case, group=row.group, split=row.split, cancer=row.cancer or cancer, resolution=resolution)
+    return replace(
+        case,
+        group=row.group,
+        split=row.split,
+        cancer=row.cancer or cancer,
+        resolution=resolution or row.resolution,
+        slide_sha256=row.slide_sha256,
+    )
 
 
 def _note_missing_levels(survey: Survey) -> None:

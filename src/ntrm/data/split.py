@@ -196,14 +196,22 @@ class DatasetSplits:
 
 
 def image_hash(case: Case) -> str:
-    """Short hash by which a model remembers a section that it was trained on, whatever its name and place."""
+    """Short hash of a section's image."""
     return "" if case.image is None else short_hash(sha256_of(case.image))
+
+
+def section_hashes(case: Case) -> set[str]:
+    """Short hashes by which a model remembers a section that it was trained on, whatever its name and place.
+
+    The slide that it was cut from has one, too: other cuts of it are other images of the same tissue.
+    """
+    return {image_hash(case), short_hash(case.slide_sha256)} - {""}
 
 
 def trained_on(hashes: Collection[str], sections: Dataset) -> str:
     """Which of the sections a model that remembers ``hashes`` was trained on, as under other splits; "" if none."""
     known = set(hashes)
-    seen = [case.name for case in sections if known and image_hash(case) in known]
+    seen = [case.name for case in sections if known and not known.isdisjoint(section_hashes(case))]
     return f"the model was trained on {len(seen)} of {counted(len(sections), 'section')} ({some(seen)})" if seen else ""
 
 

@@ -28,6 +28,7 @@ from ntrm.analysis.runs import CONNECTIVITY
 from ntrm.core.errors import UsageError, check_number
 from ntrm.core.io import whole_file
 from ntrm.core.labels import LabelSchema, Tissue
+from ntrm.core.mpp import Resolution
 from ntrm.export.ome_tiff import NAMESPACE
 from ntrm.export.pyramid import check_classes
 from ntrm.version import __version__
@@ -187,20 +188,28 @@ class _Features:
 
     def _simplified(self, points: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> bytes | None:
         """Outline and holes as JSON, simplified; None if that leaves no area or no valid polygon."""
-        import shapely
-
-        resolution, tolerance = self.regions.table.resolution, self.simplify_um or 0.0
-        scale = np.array([resolution.x, resolution.y])
-        outline, *holes = (points[begin:end] * scale for begin, end in spans)
-        # GEOS first thins the ring from its start to its end, then may take the start away as well: two steps, each
-        # within the tolerance. Half of it for each keeps every point of the outline within the distance asked for.
-        simpler = shapely.Polygon(outline, holes).simplify(tolerance / 2, preserve_topology=True)
-        # GEOS keeps each ring from collapsing but promises nothing about holes that touch.
-        if simpler.geom_type != "Polygon" or not simpler.is_valid or simpler.is_empty or simpler.area == 0:
+        rings = simplified(points, spans, self.regions.table.resolution, self.simplify_um or 0.0)
+        if rings is None:
             self.kept_exact += 1
             return None
-        rings = (shapely.get_coordinates(ring) / scale for ring in (simpler.exterior, *simpler.interiors))
         return ",".join(_json(self.placement.to_qupath(ring)) for ring in rings).encode()
+
+
+def simplified(
+    points: NDArray[np.int32], spans: Sequence[tuple[int, int]], resolution: Resolution, tolerance_um: float
+) -> list[NDArray[np.float64]] | None:
+    """Outline and holes of a region (``analysis.polygons``) with fewer points; None where nothing valid is left."""
+    import shapely
+
+    scale = np.array([resolution.x, resolution.y])
+    outline, *holes = (points[begin:end] * scale for begin, end in spans)
+    # GEOS first thins the ring from its start to its end, then may take the start away as well: two steps, each
+    # within the tolerance. Half of it for each keeps every point of the outline within the distance asked for.
+    simpler = shapely.Polygon(outline, holes).simplify(tolerance_um / 2, preserve_topology=True)
+    # GEOS keeps each ring from collapsing but promises nothing about holes that touch.
+    if simpler.geom_type != "Polygon" or not simpler.is_valid or simpler.is_empty or simpler.area == 0:
+        return None
+    return [shapely.get_coordinates(ring) / scale for ring in (simpler.exterior, *simpler.interiors)]
 
 
 class _PointTexts:

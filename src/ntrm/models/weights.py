@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from ntrm.core.errors import DataError, RefusedError, choices_error
+from ntrm.core.errors import DataError, RefusedError, choices_error, path_error
 
 IMAGENET_HUB = {
     "resnet18": "timm/resnet18.tv_in1k",
@@ -97,8 +97,11 @@ def find_weights(source: str, name: str) -> Path:
     """A file as it is given, the file of that name in the weights folder, or a download from the hub."""
     if source != "imagenet" and Path(source).is_file():
         return Path(source)
-    if source.endswith((".safetensors", ".pth", ".pt")):
-        raise DataError("no such weights file", got=source, hint="check the path")
+    # A hub id has one slash; any other path was meant as a file.
+    if source.endswith((".safetensors", ".pth", ".pt")) or source.count("/") > 1 or source.startswith((".", "/", "~")):
+        raise path_error(
+            "no such weights file", source, got=source, expected="a file, imagenet or a hub id", hint="check the path"
+        )
     if source == "imagenet":
         if name not in IMAGENET_HUB:
             raise choices_error("no ImageNet weights are known for this encoder", name, IMAGENET_HUB)

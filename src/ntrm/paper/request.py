@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import NtrmError, UsageError, check_seed
+from ntrm.core.errors import DataError, RefusedError, UsageError, check_seed
 from ntrm.core.io import PARTIAL, check_folder, foreign_files, holding, write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.core.progress import SILENT, Progress
@@ -235,7 +235,7 @@ def encoder_init(arch: str, options: Mapping[str, Option], recipe: Recipe, schem
     wanted = "auto" if recipe.encoder_weights == IMAGENET else recipe.encoder_weights
     try:
         _, report = build_network(arch, schema, options=options, recipe=replace(recipe, encoder_weights=wanted))
-    except NtrmError:
+    except (DataError, RefusedError):
         if wanted in ("auto", "none"):
             raise
         return SCRATCH  # a file of weights fits one kind of encoder

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ntrm.analysis.cancers import cancers_of
+from ntrm.analysis.cancers import cancers_of, confirmed_regions
 from ntrm.analysis.measure import Measured, sentences_of
 from ntrm.analysis.region_table import RegionTable
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.pipeline.measurements import MEASUREMENTS, PieceFindings, fractions, tissue_area
-from ntrm.results.documents import IN_CRUMBS, Box, Cancer, PieceCancer, PieceSummary
+from ntrm.results.documents import IN_CRUMBS, NAMED_IN_CRUMBS, Box, Cancer, PieceCancer, PieceSummary
 from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, Familiarity, SlideFamiliarity
 from ntrm.wsi.pieces import LEAST_MM2
 
@@ -76,16 +76,34 @@ def slide_cancers(
 
     Pieces that are not assessed do not count, unless no piece is: then area and regions are what the network says. So
     they are of a slide without pieces, which has nothing but ``crumbs``. Where the rule finds a cancer in those that it
-    does not find in any piece, it is neither present nor absent: crumbs may come from anywhere.
+    does not find in any piece, it is neither present nor absent: crumbs may come from anywhere. Where a person named it
+    there, it is present: they have seen the slide.
     """
+    named = {each.name: each for each in cancers_of(crumbs, schema, confirmed_regions(crumbs)) if each.present}
     if not pieces:
-        return {name: _in_crumbs(crumbs, schema.index(name)) for name in CANCERS if name in schema.names}
+        alone = {name: _in_crumbs(crumbs, schema.index(name)) for name in CANCERS if name in schema.names}
+        return {name: _named_in_crumbs(cancer, named.get(name)) for name, cancer in alone.items()}
     by_name: dict[str, dict[int, PieceCancer]] = {}
     for each in pieces:
         for cancer in _piece_cancers(each, familiarity.ruling(each.piece.number)):
             by_name.setdefault(cancer.name, {})[each.piece.number] = cancer
     beside = {each.name: each for each in cancers_of(crumbs, schema) if each.present}
-    return {name: _left_open(_in_all(found), beside.get(name)) for name, found in by_name.items()}
+    in_pieces = {name: _named_in_crumbs(_in_all(found), named.get(name)) for name, found in by_name.items()}
+    return {name: _left_open(cancer, beside.get(name)) for name, cancer in in_pieces.items()}
+
+
+def _named_in_crumbs(cancer: Cancer, crumbs: CancerFinding | None) -> Cancer:
+    """The cancer of all pieces; present where it is not in them and a person has named it in ``crumbs`` beside them."""
+    if crumbs is None or cancer.present:
+        return cancer
+    known, rest = cancer.present is not None, f"the rest {NOT_ASSESSED}"
+    return Cancer(
+        present=True,
+        confidence=crumbs.confidence,
+        area_mm2=crumbs.area_mm2 + known * cancer.area_mm2,
+        regions=crumbs.regions + known * cancer.regions,
+        reason="; ".join(filter(None, (NAMED_IN_CRUMBS, cancer.reason if known else rest))),
+    )
 
 
 def _left_open(cancer: Cancer, crumbs: CancerFinding | None) -> Cancer:

@@ -110,7 +110,8 @@ def segment_slides(
     several = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     left_out = LeftOut()
     slides = find_inputs(several, stated, out=folder, remote=storage.inputs(), left_out=left_out)
-    ids = slide_ids(slides, key_file=None if pseudonymise is None else Path(pseudonymise), out=folder)
+    key_file = None if pseudonymise is None else Path(pseudonymise)
+    ids = slide_ids(slides, key_file=key_file, out=folder, results=storage.results())
     named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}
     tasks = [Task(slide, named[slide.path]) for slide in shard_of(slides, shard)]
     covariates = [*dict.fromkeys(name for slide in slides for name in slide.covariates)]

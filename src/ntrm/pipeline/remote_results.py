@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import PARTIAL, holding, sha256_of, whole_file
@@ -91,6 +92,31 @@ class RemoteResults:
                 shutil.rmtree(path)
             elif not path.name.endswith("lock"):
                 path.unlink(missing_ok=True)
+
+    def others(self, slide_ids: Collection[str]) -> list[str]:
+        """Ids of slides that have an outcome at the address, besides these."""
+        strange = [name for name in self._slide_folders() if name not in slide_ids]
+        found: list[str] = []
+
+        def note(name: str) -> None:
+            if {DONE, FAILED}.intersection(self._store.names_in(self.address / name / HIDDEN, folders=False)):
+                found.append(name)
+
+        _all(note, strange)
+        return sorted(found)
+
+    @contextmanager
+    def state_folder(self, slide_id: str) -> Iterator[Path]:
+        """A copy of the state that a slide has at the address, for as long as it is looked at."""
+        with TemporaryDirectory(prefix="ntrm-state-") as folder:
+            for name in (FAILED, SOURCE, DONE):
+                content = self._store.read(self.address / slide_id / HIDDEN / name)
+                if content is not None:
+                    _write(Path(folder) / slide_id / HIDDEN / name, content)
+            yield Path(folder) / slide_id
+
+    def _slide_folders(self) -> list[str]:
+        return [name for name in self._store.names_in(self.address, folders=True) if not name.startswith(".")]
 
     def look_up(self, slide_ids: Iterable[str]) -> None:
         """Fetch, many at a time, what the address knows of these slides."""
@@ -176,7 +202,7 @@ class RemoteResults:
         with holding(self.work / f"{TABLES}.lock", wait=True):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True, mode=0o700)
-            names = [name for name in self._store.names_in(self.address, folders=True) if not name.startswith(".")]
+            names = self._slide_folders()
             _all(lambda name: self._fetch_row(folder / name, self.address / name, report=report), names)
             self._fetch_palette(folder, names)
             before = self._store.read(self.address / RUN)

@@ -72,6 +72,6 @@ def _rows(folder: Path, state: SlideState, foot: Row, notes: list[str]) -> Table
     try:
         cells = corrected_cells(read_summary(corrected))
     except DataError as error:
-        notes.append(f"left out of the tables: the corrected version of {folder.name}; {error.what}")
+        notes.append(f"left out of the tables: the corrected version of {folder.name}; {error.what}; {error.hint}")
         return state.with_foot(foot)
     return state.with_foot(foot, {**state.tables, "slides": ({**state.row, **cells},)})

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ntrm.core.errors import DataError
 from ntrm.core.labels import RGB, LabelSchema, rgb_of, safe_palette
 from ntrm.core.pixels import OPACITY, mean_colours, sampled, size_within
 from ntrm.core.png import palette_pngs
 from ntrm.report.html import data_uri
 from ntrm.report.overlay_layout import Frame, OverlayLayout, font_size, scale_bar, ticks
-from ntrm.results.documents import AGAIN, Slide
+from ntrm.results.documents import Slide, unusable
 from ntrm.results.mask_file import check_shape, colours_in, opened_mask, schema_of
 from ntrm.results.paths import PICTURE
 
@@ -100,9 +99,9 @@ def _read_plain(folder: Path, width: int, height: int) -> tuple[bytes, NDArray[n
         with Image.open(BytesIO(content), formats=("JPEG",)) as stored:
             pixels = np.asarray(stored.convert("RGB").resize((width, height), Image.Resampling.NEAREST))
     except FileNotFoundError as error:
-        raise DataError(f"{folder.name} has no {PICTURE}", got="no such file", hint=AGAIN) from error
+        raise unusable(folder, f" has no {PICTURE}", "no such file") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(f"{folder.name}: cannot read {PICTURE}", got=error, hint=AGAIN) from error
+        raise unusable(folder, f": cannot read {PICTURE}", error) from error
     return content, pixels
 
 

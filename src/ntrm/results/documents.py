@@ -16,7 +16,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.core.wording import counted
 from ntrm.results.familiarity import NOT_ASSESSED, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
 from ntrm.results.graph_document import Network, Node, PieceGraph, read_graph, read_network, weighted_mean
-from ntrm.results.paths import DONE, GRAPH, HIDDEN, SUMMARY
+from ntrm.results.paths import CORRECTED, DONE, GRAPH, HIDDEN, SUMMARY
 from ntrm.results.typed_json import DAMAGES, Document, as_document, not_a_number, read_as
 
 OUTSIDE = "outside"
@@ -26,6 +26,8 @@ NOTHING_TO_MEASURE = (NO_TUMOUR, NOTHING_INVADES)
 """Why a piece has no clearance or depth where nothing is left open by that."""
 IN_CRUMBS = f"{NOT_ASSESSED}: tumour in crumbs outside all pieces"
 """Why a cancer is left open that is in no piece."""
+NAMED_IN_CRUMBS = "named by a person in crumbs outside all pieces"
+"""Why a cancer is present that is in no piece."""
 AGAIN = f"delete {HIDDEN}/{DONE} in the slide's folder, if it is there, and run the same ntrm segment again"
 """Not the slide's folder: what a person corrected lies there, too."""
 
@@ -57,7 +59,7 @@ class Cancer:
     area_mm2: float
     regions: int
     reason: str = ""
-    """Why it was not assessed, or which pieces were not."""
+    """Why it was not assessed, or which pieces were not; or that it is in crumbs alone, by a person's word."""
 
 
 def crumb_warnings(cancers: Mapping[str, Cancer]) -> tuple[str, ...]:
@@ -258,6 +260,16 @@ class Slide(Summary):
         return weighted_mean([(node.by_person or 0.0, node.area_mm2) for node in own])
 
 
+def unusable(folder: Path, predicate: str, got: object = None) -> DataError:
+    """Error about a file of a slide's folder, or of ``corrected/`` in it, with the command that makes it anew."""
+    name, slide = folder.name, folder.parent.name
+    # A slide may be called corrected, too.
+    if name != CORRECTED or (folder / HIDDEN).is_dir():
+        return DataError(f"{name}{predicate}", got=got, hint=AGAIN)
+    hint = f"make it anew with `ntrm correct OUT --undo {slide}`, then `ntrm correct OUT --redo {slide}`"
+    return DataError(f"{slide}/{name}{predicate}", got=got, hint=hint)
+
+
 def read_summary(folder: Path) -> Summary:
     """Read ``summary.json`` of a slide, which is small, without the graph, which may be large."""
     document = _read_document(folder / SUMMARY)
@@ -286,13 +298,12 @@ def read_slide(folder: Path) -> Slide:
     except DAMAGES as error:
         raise _not_ours(folder, GRAPH, error) from error
     if (slide_id, [*graphs]) != (summary.slide_id, [piece.number for piece in summary.pieces]):
-        raise DataError(f"{folder.name}: {SUMMARY} and {GRAPH} are not of one slide", hint=AGAIN)
+        raise unusable(folder, f": {SUMMARY} and {GRAPH} are not of one slide")
     return Slide(**vars(summary), graphs=tuple(graphs.values()), network=network)
 
 
 def _not_ours(folder: Path, name: str, error: Exception) -> DataError:
-    what = f"{folder.name}: {name} is not what ntrm segment writes"
-    return DataError(what, got=f"{type(error).__name__}: {error}", hint=AGAIN)
+    return unusable(folder, f": {name} is not what ntrm segment writes", f"{type(error).__name__}: {error}")
 
 
 def _read_document(path: Path) -> Document:
@@ -300,9 +311,9 @@ def _read_document(path: Path) -> Document:
     try:
         document = json.loads(path.read_text(encoding="utf-8"), parse_constant=not_a_number)
     except FileNotFoundError as error:
-        raise DataError(f"{path.parent.name} has no {path.name}", got="no such file", hint=AGAIN) from error
+        raise unusable(path.parent, f" has no {path.name}", "no such file") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path.parent.name}: cannot read {path.name}", got=error, hint=AGAIN) from error
+        raise unusable(path.parent, f": cannot read {path.name}", error) from error
     if not isinstance(document, dict):
-        raise DataError(f"{path.parent.name}: {path.name} is no document of a slide", hint=AGAIN)
+        raise unusable(path.parent, f": {path.name} is no document of a slide")
     return document

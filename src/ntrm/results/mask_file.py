@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ntrm.core.errors import DataError, NtrmError
+from ntrm.core.errors import NtrmError
 from ntrm.core.labels import RGB, LabelSchema, Mask, Tissue, rgb_of
 from ntrm.data.image_files import open_tiff
-from ntrm.results.documents import AGAIN, Summary
+from ntrm.results.documents import Summary, unusable
 from ntrm.results.paths import MASK
 
 _TITLES = re.compile(r'Namespace="ntrm/titles"><Value>(.*?)</Value>', re.DOTALL)
@@ -36,9 +36,9 @@ def opened_mask(folder: Path) -> Iterator[Any]:
         with open_tiff(folder / MASK) as stored:
             yield stored
     except FileNotFoundError as error:
-        raise DataError(f"{folder.name} has no {MASK}", got="no such file", hint=AGAIN) from error
+        raise unusable(folder, f" has no {MASK}", "no such file") from error
     except _DAMAGES as error:
-        raise DataError(f"{folder.name}: cannot read {MASK}", got=error or type(error).__name__, hint=AGAIN) from error
+        raise unusable(folder, f": cannot read {MASK}", error or type(error).__name__) from error
 
 
 def colours_in(stored: Any) -> list[RGB]:
@@ -79,4 +79,4 @@ def schema_of(folder: Path, summary: Summary, colours: Sequence[RGB], titles: Ma
         tissues = [Tissue(k, name, titles.get(name) or name, colours[k]) for k, name in enumerate(summary.classes)]
         return LabelSchema(tuple(tissues), background=background)
     except (NtrmError, IndexError) as error:
-        raise DataError(f"{folder.name}: {MASK} is of other classes", got=error, hint=AGAIN) from error
+        raise unusable(folder, f": {MASK} is of other classes", error) from error

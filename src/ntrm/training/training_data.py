@@ -14,7 +14,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.log import ALL
 from ntrm.data.dataset import Dataset
-from ntrm.data.split import DatasetSplits, few_sections, image_hash, open_splits, short_hash, trained_on
+from ntrm.data.split import DatasetSplits, few_sections, open_splits, section_hashes, trained_on
 from ntrm.data.split_file import Split, SplitRow
 from ntrm.data.tensors import TileDataset
 from ntrm.models.config import ModelConfig
@@ -70,11 +70,8 @@ class TrainingData:
         return known.joined(corrected, times=min(max(1, round(len(known) / len(corrected))), MOST_TIMES))
 
     def hashes(self) -> set[str]:
-        """Short hashes of the images to learn from; a corrected slide's own file counts, too, not only its cut."""
-        cases = (*(self.training or ()), *(self.corrected or ()))
-        slides = [] if self.record is None else self.record["slides"]
-        own = {short_hash(slide["image"]) for slide in slides if slide["split"] == "train"}
-        return own.union(map(image_hash, cases))
+        """Short hashes of the images to learn from, and of the slides that they were cut from."""
+        return set().union(*map(section_hashes, (*(self.training or ()), *(self.corrected or ()))))
 
     def corrected_pixels(self) -> str:
         """What counts in the corrected slides, and what a network may forget, as a sentence."""

@@ -9,7 +9,10 @@ import secrets
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import holding, rows_text, write_text
@@ -65,12 +68,48 @@ def _with_hash(name: str, text: str) -> str:
     return f"{name[: LONGEST - 9]}-{short_hash}"
 
 
-def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out: Path | None = None) -> list[str]:
+class KnownResults(Protocol):
+    """Results that are there already."""
+
+    def others(self, slide_ids: Collection[str]) -> list[str]:
+        """Ids of slides that have an outcome, besides these."""
+        ...
+
+    def state_folder(self, slide_id: str) -> AbstractContextManager[Path]:
+        """Folder with the state of a slide (``ntrm.results.slide_state``), if it has one."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalResults:
+    """Results in a folder."""
+
+    out: Path
+
+    def others(self, slide_ids: Collection[str]) -> list[str]:
+        """Ids of slides that have an outcome, besides these."""
+        folders = [path for path in self.out.iterdir() if path.name not in slide_ids] if self.out.is_dir() else []
+        return [path.name for path in folders if any((path / HIDDEN / name).is_file() for name in (DONE, FAILED))]
+
+    def state_folder(self, slide_id: str) -> AbstractContextManager[Path]:
+        """The slide's own folder."""
+        return nullcontext(self.out / slide_id)
+
+
+def slide_ids(
+    slides: Sequence[SlideInput],
+    *,
+    key_file: Path | None = None,
+    out: Path | None = None,
+    results: KnownResults | None = None,
+) -> list[str]:
     """An id for each slide: the user's, a random one that ``key_file`` explains, or one made of the file's name.
 
-    They depend on nothing but the inputs, the key file and the results in ``out``, so that the next run finds the same
-    ones: where a slide of the same name comes later, the first keeps its id, and so counts once.
+    They depend on nothing but the inputs, the key file and the results, so that the next run finds the same ones: where
+    a slide of the same name comes later, the first keeps its id, and so counts once. The results are those in ``out``
+    unless ``results`` says where they are.
     """
+    results = results or (None if out is None else LocalResults(out))
     bad = [slide.slide_id for slide in slides if slide.slide_id is not None and not _is_safe(slide.slide_id)]
     if bad:
         raise UsageError(
@@ -79,7 +118,7 @@ def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out
             expected=f"1 to {LONGEST} of A-Z a-z 0-9 . _ -, and not the name of a file of the results",
         )
     if key_file is None:
-        return _unique_ids(slides, out)
+        return _unique_ids(slides, results)
     if lies_in(key_file, out):
         raise RefusedError(
             "the key to the pseudonyms would lie among the results",
@@ -88,7 +127,7 @@ def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out
             hint="choose a place that is not given away with the results",
         )
     with holding(key_file.with_name(f".{key_file.name}.lock"), wait=True):
-        return _pseudonyms(slides, key_file, out)
+        return _pseudonyms(slides, key_file, results)
 
 
 def without_name(text: str, slide: SlideInput, slide_id: str, *, ours: bool = False) -> str:
@@ -110,10 +149,10 @@ def without_name(text: str, slide: SlideInput, slide_id: str, *, ours: bool = Fa
     return text
 
 
-def _unique_ids(slides: Sequence[SlideInput], out: Path | None) -> list[str]:
+def _unique_ids(slides: Sequence[SlideInput], results: KnownResults | None) -> list[str]:
     ids = _plain_ids(slides)
     for group in _same_ids(ids):
-        keeper = _keeper(slides, ids, group, out)
+        keeper = _keeper(slides, ids, group, results)
         names = {index: slides[index].name for index in group}
         if len(set(names.values())) < len(names):
             names = _path_ends(slides, group)
@@ -128,12 +167,25 @@ def _unique_ids(slides: Sequence[SlideInput], out: Path | None) -> list[str]:
     return ids
 
 
-def _keeper(slides: Sequence[SlideInput], ids: Sequence[str], group: Sequence[int], out: Path | None) -> int | None:
+def _keeper(
+    slides: Sequence[SlideInput], ids: Sequence[str], group: Sequence[int], results: KnownResults | None
+) -> int | None:
     """Which of several slides has the plain id already, if one has: it was alone in an earlier run."""
-    if out is None or any(slides[index].slide_id for index in group):
+    if results is None or any(slides[index].slide_id for index in group):
         return None
-    in_order = sorted(group, key=lambda index: slides[index].location)
-    return next((index for index in in_order if _owns(slides[index], out / ids[index])), None)
+    for index in sorted(group, key=lambda index: slides[index].location):
+        with results.state_folder(ids[index]) as folder:
+            try:
+                if _owns(slides[index], folder):
+                    return index
+            except DataError as error:
+                # To go on would leave what a person corrected there to neither of them, or to the wrong one.
+                whose = f"say in a CSV of the slides, by a column slide_id, which of them is {ids[index]}, then"
+                hint = error.hint.replace(", and run", f"; {whose} run")
+                raise DataError(
+                    f"{error.what}, and {len(group)} slides are called so", got=error.got, hint=hint
+                ) from error
+    return None
 
 
 def _owns(slide: SlideInput, folder: Path) -> bool:
@@ -177,9 +229,9 @@ def _path_ends(slides: Sequence[SlideInput], group: Sequence[int]) -> dict[int, 
     return {index: str(path) for index, path in paths.items()}
 
 
-def _pseudonyms(slides: Sequence[SlideInput], key_file: Path, out: Path | None) -> list[str]:
+def _pseudonyms(slides: Sequence[SlideInput], key_file: Path, results: KnownResults | None) -> list[str]:
     known = _read_key(key_file)
-    _check_no_others(known.values(), key_file, out)
+    _check_no_others(known.values(), key_file, results)
     paths = [slide.location for slide in slides]
     for path in paths:
         if path not in known:
@@ -190,13 +242,12 @@ def _pseudonyms(slides: Sequence[SlideInput], key_file: Path, out: Path | None) 
     return [known[path] for path in paths]
 
 
-def _check_no_others(ids: Collection[str], key_file: Path, out: Path | None) -> None:
+def _check_no_others(ids: Collection[str], key_file: Path, results: KnownResults | None) -> None:
     """Slides of other names would stay, each beside itself under a pseudonym, and counted twice."""
-    folders = [] if out is None or not out.is_dir() else [path for path in out.iterdir() if path.name not in ids]
-    strange = [path for path in folders if any((path / HIDDEN / name).is_file() for name in (DONE, FAILED))]
+    strange = [] if results is None else results.others(ids)
     if strange:
         raise RefusedError(
-            f"{out} holds slides under names that {key_file.name} does not explain",
+            f"the results hold slides under names that {key_file.name} does not explain",
             got=counted(len(strange), "slide"),
             expected="results that were made with this key from the start",
             hint="choose another --out, or give the key of before",

@@ -195,6 +195,41 @@ def test_of_several_images_the_slide_is_read_with_its_own_resolution(kind, tmp_p
     assert found.info.resolution == Resolution(0.5, 0.5)
 
 
+def stacked(path, planes, **options):
+    with tifffile.TiffWriter(path) as writer:
+        for plane in planes:
+            writer.write(plane, photometric="rgb", metadata=None, **options)
+
+
+STACKS = {
+    "strips": stacked,
+    "tiles": lambda path, planes: stacked(path, planes, tile=(64, 64)),
+    "tiles-jpeg": lambda path, planes: stacked(path, planes, tile=(64, 64), compression="jpeg"),
+    "shaped": lambda path, planes: tifffile.imwrite(path, planes, photometric="rgb", tile=(64, 64)),
+    "imagej": lambda path, planes: tifffile.imwrite(path, planes, photometric="rgb", imagej=True),
+    "ome": lambda path, planes: tifffile.imwrite(path, planes, photometric="rgb", ome=True, metadata={"axes": "ZYXS"}),
+}
+
+
+@pytest.mark.parametrize("write", STACKS.values(), ids=STACKS)
+def test_a_stack_is_not_read_by_its_first_page(write, tmp_path, random):
+    write(tmp_path / "Jane.tif", random.integers(0, 256, (3, 128, 192, 3), dtype=np.uint8))
+    with pytest.raises(DataError, match="a stack of several images") as error:
+        open_slide(tmp_path / "Jane.tif")
+    assert error.value.got == "3 images of 192 × 128 pixels in one file"
+
+
+@pytest.mark.parametrize("tile", [None, (64, 64)])
+def test_pages_that_are_smaller_or_of_another_kind_make_no_stack(tile, tmp_path, random):
+    plane = random.integers(0, 256, (128, 192, 3), dtype=np.uint8)
+    for others in ([plane[::2, ::2], plane[::4, ::4]], [plane[:30, :50]] * 2, [plane[..., 0]]):
+        with tifffile.TiffWriter(tmp_path / "a.tif") as writer:
+            for page in (plane, *others):
+                kind = "rgb" if page.ndim == 3 else "minisblack"
+                writer.write(page, photometric=kind, metadata=None, tile=tile, subfiletype=int(page is not plane))
+        assert np.array_equal(open_slide(tmp_path / "a.tif").read(0, 0, 192, 128, 0), plane)
+
+
 def test_pieces_that_were_never_written_are_white(tmp_path, random):
     image = making.tissue(random, 128, 192)
     path = making.write_ome(tmp_path / "a.ome.tif", image, levels=1)

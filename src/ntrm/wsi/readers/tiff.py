@@ -6,6 +6,7 @@ import os
 import re
 import weakref
 from collections.abc import Container
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -188,8 +189,8 @@ class Plane:
 def openslide_errs(path: Path) -> bool:
     """Whether OpenSlide would read a plain TIFF wrongly, and without an error.
 
-    It misses the pyramid of an OME-TIFF and images that are larger than the first, turns every tile by itself if there
-    is a tag for the orientation, and takes any fourth sample for alpha.
+    It misses the pyramid of an OME-TIFF and images that are larger than the first, takes the first of a stack, turns
+    every tile by itself if there is a tag for the orientation, and takes any fourth sample for alpha.
     """
     with opening(path), open_tiff(path) as tif:
         if not len(tif.pages) or not len(tif.series):
@@ -197,7 +198,9 @@ def openslide_errs(path: Path) -> bool:
         page: Any = tif.pages.first
         strange = page.samplesperpixel > 3 and _extra_sample(page) not in {_PREMULTIPLIED, _STRAIGHT}
         turned = page.tags.valueof("Orientation", 1) != 1
-        return bool(tif.is_ome) or turned or strange or bool(_slide(tif).keyframe.offset != page.offset)
+        slide = _slide(tif)
+        other = slide.keyframe.offset != page.offset or _images_in(slide) > 1
+        return bool(tif.is_ome) or turned or strange or other
 
 
 class TiffReader:
@@ -212,6 +215,7 @@ class TiffReader:
                 # The directory is often written last, so that a cut file has lost it.
                 raise unreadable("no image directory where the header points to")
             series = _slide(tif)
+            _check_one_image(series)
             self._levels = _pyramid([_planes(level, self._file, self._pieces) for level in series.levels])
             first: Any = series.keyframe
             stated = (
@@ -253,6 +257,24 @@ def _slide(tif: Any) -> Any:
     """Of several images the largest, with its levels; the others are previews, labels and pictures of the glass."""
     named = [series for series in tif.series if not _NO_SLIDE.search(series.name)]
     return max(named or tif.series, key=lambda series: series.keyframe.imagewidth * series.keyframe.imagelength)
+
+
+def _images_in(series: Any) -> int:
+    """How many images in colour lie on each other: planes of focus, times, or pages of no stated meaning."""
+    others = [length for axis, length in zip(series.axes, series.shape, strict=True) if axis not in "YXS"]
+    return prod(others) if series.keyframe.samplesperpixel in {3, 4} else 1
+
+
+def _check_one_image(series: Any) -> None:
+    """To take the first image of a stack would lose the others."""
+    images, page = _images_in(series), series.keyframe
+    if images > 1:
+        raise DataError(
+            "a stack of several images",
+            got=f"{images} images of {page.imagewidth} × {page.imagelength} pixels in one file",
+            expected="one image, with or without smaller levels",
+            hint="save the image that is meant as a file of its own, for example with QuPath as OME-TIFF",
+        )
 
 
 def _extra_sample(page: Any) -> int:

@@ -288,7 +288,7 @@ def test_what_was_done_before_an_error_stays_done(out, segmented):
     words = ["correct", str(out), "--whole-region", "--no-spread", "--click", "first", x, y, "RET"]
     result = runner.invoke(app, [*words, "--click", "first", "5000", "1", "RET"])
     assert result.exit_code == 2
-    assert "taken before this error: 1 step" in result.stderr
+    assert "written before this error: 1 step" in result.stderr
     assert (mask(out / "first" / "corrected") != SCC).all()
     result = runner.invoke(app, [*words, "--click", "first", "5000", "1", "RET", "--json"])
     document = json.loads(result.stdout)

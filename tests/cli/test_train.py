@@ -108,7 +108,7 @@ def test_wrong_usage_is_told(train, tmp_path, words, code, said):
 @pytest.mark.parametrize("command", ["train", "reproduce"])
 def test_help_says_what_is_asked_of_the_network(command):
     result = runner.invoke(app, [command, "--help"], env={"COLUMNS": "200"})
-    assert "asks the hub for ImageNet weights" in " ".join(result.stdout.split())
+    assert "downloads ImageNet weights from the hub" in " ".join(result.stdout.split())
 
 
 def test_help_shows_examples():

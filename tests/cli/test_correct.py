@@ -312,7 +312,7 @@ def test_results_that_were_made_anew_are_not_corrected_by_the_old_log(out, corre
     path.write_bytes(path.read_bytes() + b"\0")
     error = correct("--undo", "first", code=3)["error"]
     assert error["what"] == "first: the corrections are about another mask"
-    assert "segmented anew" in error["hint"]
+    assert "segmented again" in error["hint"]
 
 
 def test_results_without_their_pieces_are_refused_before_a_step_is_taken(out, correct):

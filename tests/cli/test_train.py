@@ -76,7 +76,7 @@ def test_an_interrupted_run_leaves_with_130_and_goes_on(train, tmp_path, monkeyp
     monkeypatch.setattr(Tiny, "segment", signalling)
     stopped = train("--resume")
     assert stopped.exit_code == 130
-    assert "the same command with --resume goes on" in stopped.stderr
+    assert "the same command with --resume continues" in stopped.stderr
     gone_on = train("--resume", "--json")
     assert gone_on.exit_code == 0
     assert json.loads(gone_on.stdout)["steps"] == 12

@@ -132,7 +132,7 @@ def test_what_cannot_be_fetched_is_told_and_the_others_go_on(bucket, slides, tmp
     table.write_text(f"slide,slide_id\n{slides}/a.tif,a\n{slides}/Jane Doe.tif,n\n")
     found = run(table, tmp_path / "out")
     assert statuses(found) == ["done", "failed"]
-    assert found.slides[1].reason.startswith("nothing is at n")
+    assert found.slides[1].reason.startswith("nothing found at n")
     bucket.deny("s3:GetObject")
     denied = run(f"{slides}/b.tif", tmp_path / "denied")
     assert "denied" in denied.slides[0].reason

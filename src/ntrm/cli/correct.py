@@ -57,10 +57,14 @@ def correct(
         bool, typer.Option("--spread/--no-spread", help="Whether to carry the name over to similar parts.")
     ] = True,
     how_far: Annotated[
-        float, typer.Option("--how-far", metavar="R", min=0.25, max=4.0, help="How far the name is carried: 0.25 (little) to 4 (far).")
+        float,
+        typer.Option(
+            "--how-far", metavar="R", min=0.25, max=4.0, help="How far the name is carried: 0.25 (little) to 4 (far)."
+        ),
     ] = 1.0,
     whole_region: Annotated[
-        bool, typer.Option("--whole-region", help="Name the whole connected region around the pixel, not only its part.")
+        bool,
+        typer.Option("--whole-region", help="Name the whole connected region around the pixel, not only its part."),
     ] = False,
     all_slides: Annotated[
         bool, typer.Option("--all-slides", help="Carry the name over to all other slides of OUT, too.")
@@ -70,9 +74,14 @@ def correct(
         typer.Option("--from", metavar="FILE.geojson", help="Name areas that were drawn in QuPath; may be repeated."),
     ] = None,
     slide: Annotated[
-        str | None, typer.Option("--slide", metavar="SLIDE", help="Slide that FILE belongs to, if its name differs; or slide to --list.")
+        str | None,
+        typer.Option(
+            "--slide", metavar="SLIDE", help="Slide that FILE belongs to, if its name differs; or slide to --list."
+        ),
     ] = None,
-    undo: Annotated[str | None, typer.Option("--undo", metavar="SLIDE", help="Undo the last step of this slide.")] = None,
+    undo: Annotated[
+        str | None, typer.Option("--undo", metavar="SLIDE", help="Undo the last step of this slide.")
+    ] = None,
     redo: Annotated[
         str | None, typer.Option("--redo", metavar="SLIDE", help="Redo the step of this slide that was undone last.")
     ] = None,
@@ -80,7 +89,9 @@ def correct(
     preview: Annotated[bool, typer.Option("--preview", help="Show what would change, but write nothing.")] = False,
     slides: Annotated[
         list[Path] | None,
-        typer.Option("--slides", metavar="DIR", help="Folder of the slides; needed once for each slide, to compute its parts."),
+        typer.Option(
+            "--slides", metavar="DIR", help="Folder of the slides; needed once for each slide, to compute its parts."
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option("--model", metavar="M", help="Model that made the results; default bundled.")
@@ -91,10 +102,11 @@ def correct(
     *,
     console: Console,
 ) -> None:
-    """Correct segmented slides: give a wrong region its tissue, and similar parts follow. For research, not diagnosis.
+    """Correct segmented slides: name the tissue of wrong regions. For research, not for diagnosis.
 
-    The network's result is kept. The steps are written to OUT/SLIDE/corrections.jsonl, and the corrected mask, polygons,
-    graph, tables and report to OUT/SLIDE/corrected. To correct in the browser, use ntrm serve.
+    Similar parts follow: they get the same name. The network's result is kept. The steps are written to
+    OUT/SLIDE/corrections.jsonl, and the corrected mask, polygons, graph, tables and report to OUT/SLIDE/corrected. To
+    correct in the browser, use ntrm serve.
 
     Example: ntrm correct results --click slide-1 410 230 BCC --slides slides/
     """

@@ -32,7 +32,12 @@ def phantom(
     resolutions: Annotated[str, typer.Option("--resolutions", help="Levels to write: 10x,5x,2x.")] = "10x",
     ambiguity: Annotated[
         float,
-        typer.Option("--ambiguity", min=0, max=1, help="0: every tissue has its own texture; 1: similar tissues have the same texture."),
+        typer.Option(
+            "--ambiguity",
+            min=0,
+            max=1,
+            help="0: every tissue has its own texture; 1: similar tissues have the same texture.",
+        ),
     ] = 0.5,
     pieces: Annotated[int, typer.Option("--pieces", min=1, help="Sections on one slide-sized image.")] = 1,
     normal: Annotated[
@@ -140,10 +145,12 @@ def data_import(
     annotations: Annotated[Path, typer.Argument(metavar="GEOJSON", help="<slide>.geojson, or a folder of them.")],
     out: options.OutFolder,
     names: Annotated[
-        Path | None, typer.Option("--map", metavar="CSV", help="Table of class names with columns from,to (empty: ignore).")
+        Path | None,
+        typer.Option("--map", metavar="CSV", help="Table of class names with columns from,to (empty: ignore)."),
     ] = None,
     classes: Annotated[
-        Path | None, typer.Option("--classes", metavar="CSV", help="classes.csv with other classes than the 12 tissues.")
+        Path | None,
+        typer.Option("--classes", metavar="CSV", help="classes.csv with other classes than the 12 tissues."),
     ] = None,
     cases: Annotated[
         Path | None, typer.Option("--cases", metavar="CSV", help="Table with columns slide,patient,split,mpp.")
@@ -153,7 +160,8 @@ def data_import(
         float | None, typer.Option("--target-mpp", help="µm/px of the dataset; default: that of the slide.")
     ] = None,
     resolution: Annotated[
-        str | None, typer.Option("--resolution", metavar="10x", help="The same as a level of the skin dataset: 10x is 6.7 µm/px.")
+        str | None,
+        typer.Option("--resolution", metavar="10x", help="The same as a level of the skin dataset: 10x is 6.7 µm/px."),
     ] = None,
     margin_um: Annotated[
         float, typer.Option("--margin-um", help="Margin around the bounding box of the annotations, in µm.")
@@ -232,7 +240,10 @@ def _show_import(report: ImportReport, stdout: RichConsole) -> None:
         stdout.print(make_table(f"imported into {report.out}", columns, rows))
     for what, files in (
         ("kept from earlier imports, without a slide and annotations in this one", report.kept),
-        ("patient, split or µm/px taken from an earlier import, because this one does not give them", report.remembered),
+        (
+            "patient, split or µm/px taken from an earlier import, because this one does not give them",
+            report.remembered,
+        ),
         ("slides without annotations", report.slides_without_annotations),
         ("annotations without a slide", report.annotations_without_slide),
         ("failed", tuple(failure.slide for failure in report.failures)),
@@ -313,7 +324,8 @@ def stats(
     folder: options.DataFolder,
     resolution: options.Level = None,
     figure: Annotated[
-        Path | None, typer.Option("--figure", metavar="FILE", help="Draw the class fractions to a PNG, SVG or PDF file.")
+        Path | None,
+        typer.Option("--figure", metavar="FILE", help="Draw the class fractions to a PNG, SVG or PDF file."),
     ] = None,
     tile: Annotated[int, typer.Option("--tile", min=1, help="Side of the tiles, in pixels.")] = 256,
     jobs: options.Jobs = options.JOBS,

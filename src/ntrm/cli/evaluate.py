@@ -31,7 +31,10 @@ def evaluate(
     split: Annotated[str, typer.Option("--split", help="Split to evaluate on: train, val or test.")] = "test",
     splits: options.Splits = None,
     robustness: Annotated[
-        bool, typer.Option("--robustness", help="Also score images with changed stain, blur, JPEG compression and brightness.")
+        bool,
+        typer.Option(
+            "--robustness", help="Also score images with changed stain, blur, JPEG compression and brightness."
+        ),
     ] = False,
     pictures: options.Pictures = True,
     overlap: options.Overlap = None,
@@ -217,7 +220,9 @@ def compare(
     reference: Annotated[
         str | None, typer.Option("--reference", metavar="NAME", help="Compare the others with this model only.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the comparison to a .csv or .json file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the comparison to a .csv or .json file.")
+    ] = None,
     seed: options.Seed = 0,
     *,
     console: Console,

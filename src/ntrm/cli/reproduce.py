@@ -33,10 +33,15 @@ def reproduce(
     changes: options.Changes = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="KEY=VALUE", help="Option of the architecture, for every network that has it; may be repeated."),
+        typer.Option(
+            "--option",
+            metavar="KEY=VALUE",
+            help="Option of the architecture, for every network that has it; may be repeated.",
+        ),
     ] = None,
     ablation: Annotated[
-        bool, typer.Option("--ablation/--no-ablation", help="Whether to train the variants of the relation module, too.")
+        bool,
+        typer.Option("--ablation/--no-ablation", help="Whether to train the variants of the relation module, too."),
     ] = True,
     splits: options.Splits = None,
     boundaries: Annotated[
@@ -50,7 +55,9 @@ def reproduce(
         int, typer.Option("--per-device", metavar="N", min=1, help="Number of runs at the same time on one GPU.")
     ] = 1,
     jobs: options.Jobs = options.JOBS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan, with expected time and disk space.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the plan, with expected time and disk space.")
+    ] = False,
     *,
     console: Console,
 ) -> None:
@@ -141,6 +148,8 @@ def _show(result: Reproduction, out: RichConsole) -> None:
     out.print(f"{jobs - len(result.results.failed)} of {jobs} runs have results.", markup=False)
     if result.page is None:
         others = counted(len(result.others), "run")
-        out.print(f"Other commands are working on {others}; the last of them writes the page.", markup=False, soft_wrap=True)
+        out.print(
+            f"Other commands are working on {others}; the last of them writes the page.", markup=False, soft_wrap=True
+        )
     else:
         out.print(f"open in a browser: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)

@@ -23,10 +23,15 @@ def segment(
         ),
     ],
     out: Annotated[
-        str, typer.Option("--out", metavar="OUT", help="Folder of the results, or s3://…; unfinished results are continued.")
+        str,
+        typer.Option(
+            "--out", metavar="OUT", help="Folder of the results, or s3://…; unfinished results are continued."
+        ),
     ],
     model: options.Model = "bundled",
-    mpp: Annotated[float | None, typer.Option("--mpp", help="µm/px of the slides, instead of the value in their files.")] = None,
+    mpp: Annotated[
+        float | None, typer.Option("--mpp", help="µm/px of the slides, instead of the value in their files.")
+    ] = None,
     shard: Annotated[
         str | None, typer.Option("--shard", metavar="I/N", help="Only every N-th slide, starting with the I-th.")
     ] = None,
@@ -40,7 +45,8 @@ def segment(
         bool, typer.Option("--tissue-mask/--no-tissue-mask", help="Whether to skip empty glass.")
     ] = True,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse slides of poor quality or unlike the training data, instead of warning.")
+        bool,
+        typer.Option("--strict", help="Refuse slides of poor quality or unlike the training data, instead of warning."),
     ] = False,
     overlap: options.Overlap = None,
     simplify_um: Annotated[
@@ -57,7 +63,9 @@ def segment(
     ] = False,
     min_area: Annotated[
         float,
-        typer.Option("--min-area", metavar="UM2", help="Relabel regions smaller than this (µm²) as their neighbours; 0: none."),
+        typer.Option(
+            "--min-area", metavar="UM2", help="Relabel regions smaller than this (µm²) as their neighbours; 0: none."
+        ),
     ] = 0.0,
     stain_norm: Annotated[
         str,
@@ -71,7 +79,8 @@ def segment(
     device: options.Device = "auto",
     batch: options.Batch = 16,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="ray", help="Distribute the slides over workers of a Ray cluster.")
+        str | None,
+        typer.Option("--cluster", metavar="ray", help="Distribute the slides over workers of a Ray cluster."),
     ] = None,
     workers: Annotated[
         int | None, typer.Option("--workers", metavar="N", min=1, help="Number of workers; default one per GPU.")

@@ -37,16 +37,22 @@ def serve(
         int, typer.Option("--port", metavar="P", min=0, max=65_535, help="Port; 0 takes a free one.")
     ] = 8765,
     root: Annotated[
-        list[Path] | None, typer.Option("--root", metavar="DIR", help="Folder of slides that may be opened by path; may be repeated.")
+        list[Path] | None,
+        typer.Option("--root", metavar="DIR", help="Folder of slides that may be opened by path; may be repeated."),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", metavar="F", help="File with the token for programs; or set NTRM_TOKEN.")
+        Path | None,
+        typer.Option("--token-file", metavar="F", help="File with the token for programs; or set NTRM_TOKEN."),
     ] = None,
     public_url: Annotated[
-        str | None, typer.Option("--public-url", metavar="URL", help="Address of the service as seen from outside, behind a proxy.")
+        str | None,
+        typer.Option(
+            "--public-url", metavar="URL", help="Address of the service as seen from outside, behind a proxy."
+        ),
     ] = None,
     retention_days: Annotated[
-        float | None, typer.Option("--retention-days", metavar="N", min=0, help="Delete slides that were added here after N days.")
+        float | None,
+        typer.Option("--retention-days", metavar="N", min=0, help="Delete slides that were added here after N days."),
     ] = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
     device: options.Device = "auto",
@@ -123,7 +129,7 @@ def _token(path: Path | None) -> str | None:
         return token or None
     try:
         if path.stat().st_mode & 0o077:
-            raise RefusedError("others can read the token", got=path, hint=f"chmod 600 {path}")
+            raise RefusedError("other users can read the token", got=path, hint=f"chmod 600 {path}")
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(

@@ -14,9 +14,7 @@ from ntrm.core.threads import cores_given
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")]
 DataFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Dataset folder (layout queensland or plain).")]
 OutFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")]
-Model = Annotated[
-    str, typer.Option("--model", metavar="M", help="Model folder, bundled, or a hub id (downloaded).")
-]
+Model = Annotated[str, typer.Option("--model", metavar="M", help="Model folder, bundled, or a hub id (downloaded).")]
 Level = Annotated[
     str | None,
     typer.Option("--resolution", metavar="10x", help="Resolution level; needed only if there are several."),
@@ -28,7 +26,8 @@ Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe; may be repeated.")
 ]
 Overlap = Annotated[
-    int | None, typer.Option("--overlap", metavar="N", min=0, help="Overlap of windows in pixels; default a quarter of a window.")
+    int | None,
+    typer.Option("--overlap", metavar="N", min=0, help="Overlap of windows in pixels; default a quarter of a window."),
 ]
 Pictures = Annotated[bool, typer.Option("--pictures/--no-pictures", help="Whether to draw pictures.")]
 Device = Annotated[str, typer.Option("--device", metavar="D", help="auto, cpu, cuda, cuda:N or mps.")]

@@ -62,7 +62,7 @@ def train(
         typer.Option(
             "--recipe",
             metavar="R",
-            help="Training recipe: paper, fast (default), robust, finetune (default with --corrections) or a YAML file.",
+            help="Recipe: paper, fast (default), robust, finetune (default with --corrections) or a YAML file.",
         ),
     ] = None,
     resolution: options.Level = None,
@@ -74,7 +74,8 @@ def train(
         typer.Option("--corrections", metavar="RESULTS", help="Results folder with corrected slides to train on."),
     ] = None,
     slides: Annotated[
-        Path | None, typer.Option("--slides", metavar="DIR", help="Folder of the corrected slides, needed for their images.")
+        Path | None,
+        typer.Option("--slides", metavar="DIR", help="Folder of the corrected slides, needed for their images."),
     ] = None,
     trust: Annotated[
         str,
@@ -99,7 +100,10 @@ def train(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     num_devices: Annotated[
-        int, typer.Option("--num-devices", metavar="N", min=1, help="Number of devices of this machine to divide the batch over.")
+        int,
+        typer.Option(
+            "--num-devices", metavar="N", min=1, help="Number of devices of this machine to divide the batch over."
+        ),
     ] = 1,
     name: Annotated[str, typer.Option("--name", metavar="TEXT", help="Name of the model.")] = "",
     reference: options.Reference = True,

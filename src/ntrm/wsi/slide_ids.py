@@ -74,7 +74,7 @@ def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out
     bad = [slide.slide_id for slide in slides if slide.slide_id is not None and not _is_safe(slide.slide_id)]
     if bad:
         raise UsageError(
-            "a slide_id that is no safe name",
+            "a slide_id that is not a safe name",
             got=repr(bad[0]),
             expected=f"1 to {LONGEST} of A-Z a-z 0-9 . _ -, and not the name of a file of the results",
         )
@@ -82,10 +82,10 @@ def slide_ids(slides: Sequence[SlideInput], *, key_file: Path | None = None, out
         return _unique_ids(slides, out)
     if lies_in(key_file, out):
         raise RefusedError(
-            "the key to the pseudonyms would lie among the results",
+            "the key to the pseudonyms would be inside the results folder",
             got=key_file,
             expected=f"a file outside {out}",
-            hint="choose a place that is not given away with the results",
+            hint="choose a place that is not shared with the results",
         )
     with holding(key_file.with_name(f".{key_file.name}.lock"), wait=True):
         return _pseudonyms(slides, key_file, out)
@@ -123,7 +123,9 @@ def _unique_ids(slides: Sequence[SlideInput], out: Path | None) -> list[str]:
     twice = [name for name, times in Counter(name.lower() for name in ids).items() if times > 1]
     if twice:
         raise UsageError(
-            "two slides would have the same id", got=twice[0], hint="tell them apart by a column slide_id in a CSV"
+            "two slides would have the same id",
+            got=twice[0],
+            hint="give each its own name in a column slide_id of a CSV",
         )
     return ids
 
@@ -196,10 +198,10 @@ def _check_no_others(ids: Collection[str], key_file: Path, out: Path | None) -> 
     strange = [path for path in folders if any((path / HIDDEN / name).is_file() for name in (DONE, FAILED))]
     if strange:
         raise RefusedError(
-            f"{out} holds slides under names that {key_file.name} does not explain",
+            f"{out} holds slides under names that {key_file.name} does not contain",
             got=counted(len(strange), "slide"),
             expected="results that were made with this key from the start",
-            hint="choose another --out, or give the key of before",
+            hint="choose another --out, or give the earlier key",
         )
 
 

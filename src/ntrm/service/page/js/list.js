@@ -120,10 +120,10 @@ export function showList(root, tools) {
     cancel: (slide) => act(slide, "cancelled", () => api.cancel(slide.id)),
     retry: (slide) => act(slide, "queued again", () => retrySlide(slide)),
     remove: async (slide) => {
-      const corrected = slide.corrections ? ` So do the corrections by people: ${count(slide.corrections, "step")}.` : "";
+      const corrected = slide.corrections ? ` So will the corrections by people: ${count(slide.corrections, "step")}.` : "";
       const sure = await confirmLoss(
         `Delete “${text(slide)}”?`,
-        `Its results go, and the uploaded file with them.${corrected} ` +
+        `Its results and the uploaded file will be deleted.${corrected} ` +
           "A file that was added by its path stays where it is.",
         "Delete",
       );
@@ -194,7 +194,7 @@ export function showList(root, tools) {
     { keys: ["k", "ArrowUp"], shown: ["k", "↑"], says: "Previous slide", group: "List", act: () => step(list, -1) },
     { keys: ["Enter"], says: "Open the slide", group: "List", act: () => {} },
     ...tools.bindings,
-    { keys: ["?"], says: "This sheet", group: "Page", act: showHelp },
+    { keys: ["?"], says: "This list", group: "Page", act: showHelp },
   ]);
   const polling = poll(refresh);
   const redraw = () => draw();
@@ -248,7 +248,7 @@ function drawState(state, slides, shown, broken, acts) {
     box(
       "gone",
       "The slides cannot be listed",
-      broken.text ?? "The server does not answer. It may have been stopped; this page asks again by itself.",
+      broken.text ?? "The server does not answer. It may have been stopped; this page tries again by itself.",
       h("button", { type: "button", class: "button", on: { click: acts.retry } }, "Try now"),
     );
   else if (slides === null)
@@ -260,7 +260,7 @@ function drawState(state, slides, shown, broken, acts) {
       ),
     );
   else if (slides.length)
-    box("search", "No slide fits the search", "Names, cancer types, status and warnings are searched.");
+    box("search", "No slide matches the search", "Names, cancer types, status and warnings are searched.");
   else
     box(
       "upload",

@@ -47,7 +47,7 @@ export function tissueBar(slide) {
 }
 
 function status(slide) {
-  if (slide.status === "queued" && slide.queue_position) return `Waiting, ${slide.queue_position}. in the queue`;
+  if (slide.status === "queued" && slide.queue_position) return `Waiting, number ${slide.queue_position} in the queue`;
   if (slide.status === "running")
     return `${Math.floor((slide.progress ?? 0) * 100)} %${slide.stage ? ` · ${slide.stage}` : ""}`;
   return WORDS[slide.status] ?? slide.status;
@@ -184,5 +184,5 @@ function drawButtons(slide, acts) {
     icon("bin"),
   );
   if (slide.status === "done") return [remove];
-  return [button(slide.error?.code === "mpp_missing" ? "Give µm/px" : "Try again", acts.retry), remove];
+  return [button(slide.error?.code === "mpp_missing" ? "Enter µm/px" : "Try again", acts.retry), remove];
 }

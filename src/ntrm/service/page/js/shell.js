@@ -59,7 +59,7 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, do
           h(
             "span",
             {},
-            "The slide's file was not found in the folders of this server: the segmentation is shown on white.",
+            "The slide's file was not found in the folders of this server: the segmentation is shown on a white background.",
           ),
         )
       : null;

@@ -24,7 +24,7 @@ export function showSlide(root, id, tools) {
       },
     },
     ...tools.bindings,
-    { keys: ["?"], says: "This sheet", group: "Page", act: showHelp },
+    { keys: ["?"], says: "This list", group: "Page", act: showHelp },
   ]);
 
   function frame(name, ...children) {
@@ -95,7 +95,7 @@ export function showSlide(root, id, tools) {
         h(
           "button",
           { type: "button", class: "button primary", on: { click: () => attempt(() => retrySlide(slide)) } },
-          slide.error?.code === "mpp_missing" ? "Give µm/px" : "Try again",
+          slide.error?.code === "mpp_missing" ? "Enter µm/px" : "Try again",
         ),
       ),
     );
@@ -113,7 +113,7 @@ export function showSlide(root, id, tools) {
         {},
         missing
           ? "It may have been deleted."
-          : (error.text ?? "The server does not answer. This page asks again by itself."),
+          : (error.text ?? "The server does not answer. This page tries again by itself."),
       ),
       h(
         "div",

@@ -188,7 +188,7 @@ export async function openView(root, slide, tools) {
     ...viewBindings({ view, stage, layers, legend, region: { ...region, read }, shell, apply, step, turn }),
     { keys: ["e"], says: "Correct, or end it", group: "Correct", act: () => correct.toggle() },
     ...tools.bindings,
-    { keys: ["?"], says: "This sheet", group: "Page", act: showHelp },
+    { keys: ["?"], says: "This list", group: "Page", act: showHelp },
   ]);
   const redraw = () => {
     apply();

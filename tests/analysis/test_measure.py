@@ -231,7 +231,7 @@ def test_other_classes_and_wrong_masks():
     assert measured(np.zeros((60, 60), dtype=np.uint8), two, MPP).orientation.reason == NO_SURFACE_CLASSES
     with pytest.raises(DataError, match="labels that the schema does not know"):
         measured(np.full((4, 4), 7, dtype=np.uint8), two, MPP)
-    with pytest.raises(DataError, match="no label mask"):
+    with pytest.raises(DataError, match="not a label mask"):
         measured(np.zeros((4, 4)), SKIN, MPP)
 
 

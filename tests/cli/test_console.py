@@ -74,7 +74,7 @@ def test_an_interrupt_is_130():
 
     result = runner.invoke(app_that(interrupt), [])
     assert result.exit_code == 130
-    assert "goes on" in result.stderr
+    assert "to continue" in result.stderr
     assert json.loads(runner.invoke(app_that(interrupt), ["--json"]).stdout)["error"]["what"] == "interrupted"
 
 

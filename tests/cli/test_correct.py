@@ -373,7 +373,7 @@ def test_what_was_done_before_an_error_stays_done(out, segmented):
     words = ["correct", str(out), "--whole-region", "--no-spread", "--click", "first", x, y, "RET"]
     result = runner.invoke(app, [*words, "--click", "first", "5000", "1", "RET"])
     assert result.exit_code == 2
-    assert "taken before this error: 1 step" in result.stderr
+    assert "written before this error: 1 step" in result.stderr
     assert (mask(out / "first" / "corrected") != SCC).all()
     result = runner.invoke(app, [*words, "--click", "first", "5000", "1", "RET", "--json"])
     document = json.loads(result.stdout)
@@ -397,7 +397,7 @@ def test_results_that_were_made_anew_are_not_corrected_by_the_old_log(out, corre
     path.write_bytes(path.read_bytes() + b"\0")
     error = correct("--undo", "first", code=3)["error"]
     assert error["what"] == "first: the corrections are about another mask"
-    assert "segmented anew" in error["hint"]
+    assert "segmented again" in error["hint"]
 
 
 def test_results_without_their_pieces_are_refused_before_a_step_is_taken(out, correct):

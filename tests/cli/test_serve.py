@@ -66,7 +66,7 @@ def broken_models(folder):
         "no weights": "has no weights",
         "other weights": "is not the file",
         "no config": "cannot read",
-        "no mpp": "for which µm/px",
+        "no mpp": "state its µm/px",
         "empty": "holds no model",
         "missing": "no such model",
     }

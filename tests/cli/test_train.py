@@ -76,7 +76,7 @@ def test_an_interrupted_run_leaves_with_130_and_goes_on(train, tmp_path, monkeyp
     monkeypatch.setattr(Tiny, "segment", signalling)
     stopped = train("--resume")
     assert stopped.exit_code == 130
-    assert "the same command with --resume goes on" in stopped.stderr
+    assert "the same command with --resume continues" in stopped.stderr
     gone_on = train("--resume", "--json")
     assert gone_on.exit_code == 0
     assert json.loads(gone_on.stdout)["steps"] == 12
@@ -115,7 +115,7 @@ def test_a_file_of_weights_that_is_not_there_is_wrong_usage(data, tmp_path):
 @pytest.mark.parametrize("command", ["train", "reproduce"])
 def test_help_says_what_is_asked_of_the_network(command):
     result = runner.invoke(app, [command, "--help"], env={"COLUMNS": "200"})
-    assert "asks the hub for ImageNet weights" in " ".join(result.stdout.split())
+    assert "downloads ImageNet weights from the hub" in " ".join(result.stdout.split())
 
 
 def test_help_shows_examples():

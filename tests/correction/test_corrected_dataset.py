@@ -130,7 +130,7 @@ def test_group_is_the_patient_only_where_no_patient_is_told(labelled, monkeypatc
 )
 def test_columns_that_are_almost_patient_or_split_are_not_passed_over(labelled, monkeypatch, covariates, meant):
     monkeypatch.setattr(corrected_dataset, "finished", lambda folder: replace(finished(folder), covariates=covariates))
-    with pytest.raises(DataError, match=f"a: a column .* is almost called {meant}") as refused:
+    with pytest.raises(DataError, match=f"a: a column .* has a name that resembles {meant}") as refused:
         corrected_slides(labelled.results)
     assert refused.value.got in covariates
 

@@ -136,7 +136,7 @@ def test_the_side_of_a_line_is_what_a_flood_reaches(random):
     ("points", "place", "message"),
     [
         ([(1, 1)], (0, 0), "too few points"),
-        ([(1, 1), (np.nan, 2)], (0, 0), "no place"),
+        ([(1, 1), (np.nan, 2)], (0, 0), "no valid coordinates"),
         ([(4, 0), (4, 9)], (2, 4), "on the line"),
         ([(4, 0), (4, 9)], (2, 99), "no region"),
         ([(4, 0), (4, 9)], (8, 0), "no region"),

@@ -309,7 +309,7 @@ def test_one_level_at_a_time_for_plain_and_none_for_masks_alone(tmp_path, seed):
     with pytest.raises(UsageError, match="once per resolution"):
         resample_dataset(tmp_path / "in", ["2x", "5x"], tmp_path / "out")
     shutil.rmtree(tmp_path / "in/Images")
-    with pytest.raises(RefusedError, match="masks alone"):
+    with pytest.raises(RefusedError, match="only masks"):
         resample_dataset(tmp_path / "in", ["2x"], tmp_path / "out")
 
 

@@ -250,7 +250,7 @@ def test_a_split_is_made_anew_only_where_none_is_lost(plain, tmp_path):
     anew = write_split(plain, tmp_path / "anew.csv", fractions=(0.4, 0.3, 0.3), seed=3, anew=True)
     assert anew == expected == replace(read_split(tmp_path / "anew.csv"), kept=0)
     assert (anew.kept, anew.by_name == kept.by_name) == (0, False)
-    with pytest.raises(RefusedError, match="would be lost"):
+    with pytest.raises(RefusedError, match="would be overwritten"):
         write_split(plain, tmp_path / "anew.csv", anew=True)
     assert read_split(tmp_path / "anew.csv").rows == anew.rows
 

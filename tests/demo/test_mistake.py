@@ -46,7 +46,7 @@ def test_a_wrong_region_is_named_and_the_graph_of_its_slide_is_kept(slide):
     assert region_graph_in(open_mask(out / "a")) is not None
     assert not (out / "a" / "corrections.jsonl").exists()
     where, what = found.sentences()
-    assert "of a: SCC, which is RET" in where
+    assert "of a: labelled SCC, but it is RET" in where
     assert "press 2" in where
     assert f"{found.before:.3f} → {found.after:.3f}" in what
 

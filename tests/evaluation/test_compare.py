@@ -179,7 +179,7 @@ def test_tables_and_documents_say_the_same(write, tmp_path):
 def test_only_a_comparison_is_replaced(write, tmp_path, name, content):
     found = compare([write("a", arch="a"), write("b", arch="b")], draws=DRAWS)
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(RefusedError, match="no comparison would be lost"):
+    with pytest.raises(RefusedError, match="not a comparison would be overwritten"):
         found.write(tmp_path / name)
     assert (tmp_path / name).read_bytes() == content
     (tmp_path / name).unlink()

@@ -39,7 +39,7 @@ def test_another_resolution_is_refused(tmp_path, sections):
         evaluate(ByColour(), folder, None, device="cpu")
     near = write_dataset(tmp_path / "near", sections, mpp=6.8)
     assert evaluate(ByColour(), near, None, device="cpu", boundaries=False).data["mpp"] == pytest.approx(6.8)
-    with pytest.raises(RefusedError, match="does not say for which µm/px"):
+    with pytest.raises(RefusedError, match="does not state its µm/px"):
         evaluate(ByColour().describe(mpp=None), near, None, device="cpu")
 
 

@@ -73,7 +73,7 @@ def test_a_failed_evaluation_leaves_the_earlier_one(data, tmp_path):
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     broken = ByColour()
     torch.nn.init.constant_(broken.colours, torch.nan)
-    with pytest.raises(NtrmError, match="no numbers"):
+    with pytest.raises(NtrmError, match="not numbers"):
         evaluate(broken, data, out, device="cpu")
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 

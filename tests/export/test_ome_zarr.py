@@ -94,7 +94,7 @@ def test_what_a_killed_run_left_is_cleared_and_a_failure_keeps_the_old(written, 
 def test_a_folder_of_something_else_is_not_replaced(tmp_path, block_mask):
     (tmp_path / "labels.zarr").mkdir()
     (tmp_path / "labels.zarr" / "thesis.txt").write_text("years")
-    with pytest.raises(DataError, match="in the way"):
+    with pytest.raises(DataError, match="already exists"):
         write_labels_zarr(tmp_path / "labels.zarr", block_mask, SKIN, MPP)
     assert (tmp_path / "labels.zarr" / "thesis.txt").read_text() == "years"
 

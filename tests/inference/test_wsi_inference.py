@@ -283,7 +283,7 @@ def test_a_finished_slide_is_not_read_again(tmp_path, predictor, image):
 def test_values_that_are_not_finite_are_never_written(tmp_path, image):
     network = Constant([0.5, 0.5])
     network.logits[0] = torch.nan
-    with pytest.raises(NtrmError, match="no numbers"):
+    with pytest.raises(NtrmError, match="not numbers"):
         run(tmp_path, Predictor(network, device="cpu", batch=2), ArrayGrid(image))
 
 

@@ -91,7 +91,7 @@ def test_a_part_without_sections_is_refused(stripes, tmp_path):
     shutil.copytree(stripes, data)
     cases = data / "cases.csv"
     cases.write_text(cases.read_text().replace(",val,", ",train,"))
-    with pytest.raises(UsageError, match="an empty part"):
+    with pytest.raises(UsageError, match="an empty split"):
         gather_facts(open_splits(data, resolution="10x"), "10x", RECIPE, tmp_path / "10x.json")
 
 

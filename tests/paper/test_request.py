@@ -38,7 +38,7 @@ def test_levels_that_the_paper_does_not_have_are_left_out_with_a_note(stripes, t
     plan = dry_run(request(data, tmp_path / "out")).plan
     assert [variant.level for variant in plan.resolutions] == ["10x", "5x"]
     assert plan.notes == (
-        "1x is left out: the paper has no results there (--resolutions takes it in).",
+        "1x is left out: the paper has no results there (include it with --resolutions).",
         "Not in this dataset: 2x. ntrm data resample makes coarser levels from finer ones.",
     )
     assert dry_run(request(data, tmp_path / "out", resolutions=("10x",))).plan.notes == ()
@@ -108,7 +108,7 @@ def test_a_folder_without_data_is_refused(tmp_path):
 
 
 def test_networks_of_the_paper_are_not_fine_tuned(tmp_path):
-    with pytest.raises(UsageError, match="goes on from a trained model"):
+    with pytest.raises(UsageError, match="starts from a trained model"):
         _ = Request(tmp_path, tmp_path / "out", recipe="finetune").resolved
 
 

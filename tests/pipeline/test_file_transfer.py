@@ -132,7 +132,7 @@ def test_what_cannot_be_fetched_is_told_and_the_others_go_on(bucket, slides, tmp
     table.write_text(f"slide,slide_id\n{slides}/a.tif,a\n{slides}/Jane Doe.tif,n\n")
     found = run(table, tmp_path / "out")
     assert statuses(found) == ["done", "failed"]
-    assert found.slides[1].reason.startswith("nothing is at n")
+    assert found.slides[1].reason.startswith("nothing found at n")
     bucket.deny("s3:GetObject")
     denied = run(f"{slides}/b.tif", tmp_path / "denied")
     assert "denied" in denied.slides[0].reason
@@ -269,11 +269,11 @@ def test_pseudonyms_are_not_mixed_with_other_names_at_an_address(bucket, slides,
     out, key = f"s3://{bucket.name}/out", tmp_path / "key.csv"
     hidden = run(f"{slides}/a.tif", out, pseudonymise=key)
     assert statuses(run(slides, out, pseudonymise=key, cache=tmp_path / "other")) == ["kept", "done"]
-    with pytest.raises(RefusedError, match=r"names that another.csv does not explain") as refused:
+    with pytest.raises(RefusedError, match=r"names that another.csv does not contain") as refused:
         run(slides, out, pseudonymise=tmp_path / "another.csv")
     assert refused.value.got == "2 slides"
     run(f"{slides}/b.tif", out)
-    with pytest.raises(RefusedError, match=r"names that key.csv does not explain") as refused:
+    with pytest.raises(RefusedError, match=r"names that key.csv does not contain") as refused:
         run(slides, out, pseudonymise=key)
     assert refused.value.got == "1 slide"
     assert {slide.slide_id for slide in hidden.slides} < set(key.read_text().replace(",", "\n").split())

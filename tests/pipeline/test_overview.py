@@ -34,7 +34,7 @@ def test_a_mask_is_told_from_a_section(tmp_path, model_mpp):
     assert quality.warnings == ("not a stained section: 100% of it in a few flat colours; a mask?",)
     with pytest.raises(RefusedError, match="a mask") as refused:
         look(tmp_path / "again.tif", mask, model_mpp=model_mpp, strict=True)
-    assert "name the image" in refused.value.hint
+    assert "give the image" in refused.value.hint
 
 
 def test_a_mask_without_colours_is_told_though_no_tissue_is_found(tmp_path):

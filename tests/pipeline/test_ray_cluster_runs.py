@@ -205,7 +205,7 @@ def interrupt(words, out):
             os.kill(worker, signal.SIGCONT)
         _, said = command.communicate(timeout=LIMIT_S)
         assert command.returncode == 130, said
-        assert "same command goes on" in said
+        assert "same command again to continue" in said
         assert "Traceback" not in said
         until_all_ended(mark)
     assert not (out / "slides.csv").exists()

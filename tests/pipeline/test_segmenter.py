@@ -202,7 +202,7 @@ def test_a_signal_stops_the_command_which_then_goes_on(tmp_path, slides, monkeyp
             Path(f"{out}.signalled").touch()
             assert command.stdout.readline() == "ended 130\n"
     said = (tmp_path / "said").read_text()
-    assert said.count("same command goes on") == 2
+    assert said.count("same command again to continue") == 2
     assert "Traceback" not in said
     for out in outs.values():
         assert not (out / "slides.csv").exists()

@@ -127,7 +127,7 @@ def test_another_file_scale_or_model_makes_no_region_graph(mask, slide, tmp_path
         make_region_graph(mask, SlideInput(other, "other.tif"), predictor())
     with pytest.raises(RefusedError, match="made from another file"):
         make_region_graph(mask, SlideInput(tmp_path / "gone.tif", "gone.tif"), predictor())
-    with pytest.raises(RefusedError, match="does not lie under its mask"):
+    with pytest.raises(RefusedError, match="slide and mask do not match"):
         make_region_graph(mask, replace(slide, mpp=Resolution.square(3.0)), predictor())
     network = ByColour()
     network.config = replace(network.config, version="2")

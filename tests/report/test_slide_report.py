@@ -271,7 +271,7 @@ def test_an_unfamiliar_slide_begins_with_why_and_calls_no_finding(tmp_path):
     assert banner.startswith("This slide is unlike what the model knows: of 1,000 sections")
     assert "about 2 look as unlike as this (p = 0.002)" in banner
     assert WHY in banner
-    assert "about likeness" in banner
+    assert "measures similarity" in banner
     assert headline == "Cancers: not assessed."
     assert lines == []
     assert text.index('class="banner"') < text.index('class="figures"')

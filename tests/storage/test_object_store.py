@@ -62,7 +62,7 @@ def test_an_object_is_created_once_and_removed_as_often_as_asked(store, at, buck
 
 def test_what_is_missing_is_told_at_once(store, at):
     for address in (at / "nothing", Address.parse("s3://no-such-bucket-here/a")):
-        with pytest.raises(NoSuchObjectError, match="nothing is at") as caught:
+        with pytest.raises(NoSuchObjectError, match="nothing found at") as caught:
             store.stat(address)
         assert caught.value.exit_code == 2
     with pytest.raises(NoSuchObjectError, match="bucket"):

@@ -101,7 +101,7 @@ def test_an_object_that_changed_or_came_short_is_refused(cache, put, bucket, mon
         pass
     slide = put("b.svs", b"12345")
     monkeypatch.setattr(ObjectStore, "fetch", lambda self, address, to, stopped: to.write_bytes(b"123"))
-    with pytest.raises(DataError, match="came incomplete") as caught, cache.holding(slide):
+    with pytest.raises(DataError, match="was not downloaded completely") as caught, cache.holding(slide):
         pass
     assert (caught.value.got, caught.value.expected) == ("3 bytes", "5 bytes")
     assert kept(cache) == []
@@ -109,7 +109,7 @@ def test_an_object_that_changed_or_came_short_is_refused(cache, put, bucket, mon
 
 def test_a_slide_that_is_not_there_is_told(cache):
     missing = RemoteSlide(Address.parse("s3://bucket/gone.svs"), ())
-    with pytest.raises(NoSuchObjectError, match="nothing is at"), cache.holding(missing):
+    with pytest.raises(NoSuchObjectError, match="nothing found at"), cache.holding(missing):
         pass
 
 

@@ -25,7 +25,7 @@ def test_networks_run_in_the_precision_of_the_recipe(monkeypatch):
 
 
 def test_float16_needs_a_gpu():
-    with pytest.raises(UsageError, match="GPU alone"):
+    with pytest.raises(UsageError, match="needs a GPU"):
         training_precision(small_recipe(precision="float16"), CPU)
 
 

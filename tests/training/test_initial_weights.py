@@ -221,7 +221,7 @@ def test_imagenet_fills_the_encoder_and_nothing_else(source, imagenet, random_un
     ("arch", "options", "words"),
     [
         ("attention-unet", THIN, "attention-unet has none"),
-        ("ntrm-paper", THIN, "width 1 alone, not 0.125"),
+        ("ntrm-paper", THIN, "only fit width 1, not 0.125"),
         ("mit-b0", THIN, "mit-b0 has none"),
     ],
 )

@@ -116,13 +116,13 @@ def test_a_byte_order_mark_and_a_name_do_no_harm(tmp_path):
         ("base: fast\nbatch: 6\nbatch: 8", "given twice: batch"),
         ("base: fast\naugment: &a {flip: 1}\nname: *a", "references"),
         ("base: fast\nname: !!python/object/apply:os.getcwd []", "cannot understand"),
-        ("- fast", "no recipe"),
-        ("", "no recipe"),
+        ("- fast", "not a recipe"),
+        ("", "not a recipe"),
         ("base: [", "cannot understand"),
         ("[" * 5000, "cannot understand"),
         ("base: fast\nsteps: " + "9" * 5000, "cannot understand"),
         ("# " + "x" * MOST_CHARACTERS, "too long"),
-        ("# " + "x" * 5 * MOST_CHARACTERS, "no recipe"),
+        ("# " + "x" * 5 * MOST_CHARACTERS, "not a recipe"),
     ],
 )
 def test_files_that_are_no_recipe_are_refused(text, words, tmp_path):

@@ -57,7 +57,7 @@ def test_a_finished_run_says_so_and_changes_nothing(train, finished):
 )
 def test_another_run_in_the_folder_is_refused_by_name(train, finished, settings, named):
     before = files(finished.folder)
-    with pytest.raises(RefusedError, match="another one") as caught:
+    with pytest.raises(RefusedError, match="a different run") as caught:
         train(finished.folder, resume=True, **settings)
     assert named in str(caught.value.got)
     assert files(finished.folder) == before
@@ -73,7 +73,7 @@ def test_another_model_to_start_from_is_refused_under_the_same_name(train, finis
     network = load(model)
     network.head.bias.data += 1
     network.save_pretrained(model)
-    with pytest.raises(RefusedError, match="another one") as caught:
+    with pytest.raises(RefusedError, match="a different run") as caught:
         train(resume=True, **settings)
     assert caught.value.expected == f"init_sha256 {digest}"
 
@@ -81,7 +81,7 @@ def test_another_model_to_start_from_is_refused_under_the_same_name(train, finis
 def test_other_data_are_refused(train, finished, data, tmp_path):
     path = shutil.copytree(data, tmp_path / "copy") / "Images" / "a.png"
     Image.fromarray(255 - np.asarray(Image.open(path))).save(path)
-    with pytest.raises(RefusedError, match="another one") as caught:
+    with pytest.raises(RefusedError, match="a different run") as caught:
         train(finished.folder, data=tmp_path / "copy", resume=True)
     assert "data" in str(caught.value.got)
 
@@ -175,7 +175,7 @@ def test_a_damaged_last_checkpoint_makes_the_one_before_count(train, finished, t
     last.write_bytes(last.read_bytes()[: int(random.integers(0, last.stat().st_size))])
     said = []
     assert train(resume=True, say=said.append).provenance["finished"]
-    assert any("going back" in line and last.name in line for line in said)
+    assert any("using the one before" in line and last.name in line for line in said)
     assert weights(tmp_path / "run") == weights(finished.folder)
 
 
@@ -199,7 +199,7 @@ def test_a_run_of_the_default_before_goes_on_only_as_the_network_that_it_was(tra
     with pytest.raises(InterruptedTrainingError):
         train(arch="ntrm-control", say=interrupt_after("step 2 ", signal.SIGTERM), **settings)
     before, said = files(tmp_path / "run"), []
-    with pytest.raises(RefusedError, match="another one") as caught:
+    with pytest.raises(RefusedError, match="a different run") as caught:
         train(arch="ntrm", resume=True, say=said.append, **settings)
     assert (caught.value.got, caught.value.expected) == ("arch ntrm-paper", "arch ntrm-control")
     assert "--arch ntrm-control" in caught.value.hint
@@ -291,7 +291,7 @@ def test_killed_at_a_random_moment_and_resumed_it_ends_bit_identical(data, tmp_p
     assert rows < 12
     said = []
     train_small(data, tmp_path / "run", resume=True, say=said.append, **settings)
-    going_on = [int(line.rsplit(" ", 1)[1]) for line in said if line.startswith("going on after step")]
+    going_on = [int(line.rsplit(" ", 1)[1]) for line in said if line.startswith("continuing after step")]
     # What was logged is in a checkpoint or was about to be: at most one round is done again.
     assert going_on in ([2 * rows], [2 * rows - 2], [2 * rows + 2]) or (rows == 1 and not going_on)
     assert weights(tmp_path / "run") == weights(tmp_path / "never")

@@ -102,7 +102,7 @@ def test_differences_are_named(tmp_path, changes, named):
     found = differences(json.loads((before.out / "provenance.json").read_text()), run.identity())
     assert found.keys() == named
     if named:
-        with pytest.raises(RefusedError, match="another one") as caught:
+        with pytest.raises(RefusedError, match="a different run") as caught:
             run.check()
         assert all(name in str(caught.value.got) for name in named)
     else:

@@ -258,13 +258,13 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(train, finish
         return output._replace(final=output.final * (float("nan") if seen.steps >= 7 else 1.0))
 
     monkeypatch.setattr(Tiny, "segment", breaking)
-    with pytest.raises(NtrmError, match="no number at step 7\n"):
+    with pytest.raises(NtrmError, match="not a number at step 7\n"):
         train()
     # The checkpoint is from before, and a run that is resumed from there comes to its end.
     monkeypatch.setattr(Tiny, "segment", forward)
     said = []
     assert train(resume=True, say=said.append).provenance["finished"]
-    assert "going on after step 6" in said
+    assert "continuing after step 6" in said
     assert weights(tmp_path / "run") == weights(finished.folder)
 
 
@@ -279,7 +279,7 @@ def test_running_out_of_memory_is_explained(train, monkeypatch):
 
 
 def test_a_precision_that_the_device_has_not_leaves_nothing_behind(train, tmp_path):
-    with pytest.raises(UsageError, match="float16 trains on a GPU alone"):
+    with pytest.raises(UsageError, match="float16 training needs a GPU"):
         train(changes={"precision": "float16"})
     assert not (tmp_path / "run").exists()
 
@@ -312,7 +312,7 @@ def test_every_precision_trains_and_goes_on_where_it_was_stopped(train, changes)
         path.unlink()
     said = []
     assert train(changes={**changes, "steps": 6}, device="cuda", resume=True, say=said.append).steps == 6
-    assert "going on after step 4" in said
+    assert "continuing after step 4" in said
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -81,7 +81,7 @@ def test_corrected_slides_alone_train_for_a_fixed_number_of_steps(slides, init, 
     assert result.steps == result.best["step"] == 4
     assert result.best["iou"] is None
     assert result.provenance["recipe"]["keep"] == "last"
-    assert any("no weights are chosen" in line for line in said)
+    assert any("no model selection" in line for line in said)
     counted = "corrected slides: 2; pixels that count: 400, of SCC"
     assert f"{counted}; nothing keeps the network from forgetting EPI, RET, BKG" in said
     assert [row["val_loss"] for row in read_log(tmp_path / "run" / "log.csv")] == [None, None]
@@ -286,7 +286,7 @@ def test_a_patient_of_the_dataset_in_another_split_is_refused(slides, random, tm
 def test_a_slide_that_is_called_like_a_section_is_refused(slides, random, tmp_path):
     seen = draw_mask(random, 64, 64)
     data = write_dataset(tmp_path / "known", {"a": ("train", "X", seen, seen), "y": ("val", "Y", seen, seen)})
-    with pytest.raises(RefusedError, match="called like a section"):
+    with pytest.raises(RefusedError, match="same name as a section"):
         open_training_data(data, tmp_path, corrections=CorrectedResults(slides.results, slides.slides))
 
 
@@ -305,7 +305,7 @@ def test_other_classes_and_other_resolutions_are_refused(slides, random, tmp_pat
 
 
 def test_corrections_need_a_model_and_a_recipe_of_a_fixed_length(slides, init, tmp_path):
-    with pytest.raises(UsageError, match="too few to train a network from nothing"):
+    with pytest.raises(UsageError, match="too few corrections to train a network from scratch"):
         train(None, tmp_path / "run", corrections=slides.results, slides=slides.slides, device="cpu")
     with pytest.raises(UsageError, match="nothing to validate on"):
         learn(slides, init, tmp_path / "run", recipe="paper")

@@ -116,12 +116,12 @@ def test_a_coarser_slide_is_interpolated_and_a_far_coarser_one_refused(tmp_path,
 def test_no_resolution_is_ever_guessed(tmp_path, random):
     image = making.tissue(random, 40, 50)
     silent = open_slide(making.write_png(tmp_path / "a.png", image))
-    with pytest.raises(RefusedError, match="does not tell its µm per pixel") as caught:
+    with pytest.raises(RefusedError, match="does not state its µm per pixel") as caught:
         SlideGrid(silent, 6.7)
     assert caught.value.exit_code == 3
     assert "--mpp" in caught.value.hint
     absurd = open_slide(making.write_strips(tmp_path / "a.tif", image, 352.8))
-    with pytest.raises(RefusedError, match="not credible") as caught:
+    with pytest.raises(RefusedError, match="not plausible") as caught:
         SlideGrid(absurd, 6.7)
     assert "352.8" in caught.value.got
     assert caught.value.expected == "0.05 to 20 µm/px in the file's metadata, or 0.05 to 100 µm/px given"

@@ -64,7 +64,7 @@ def test_a_slide_may_be_named_itself(remote, bucket):  # noqa: F811
     assert [len(slide.remote.files) for slide in found] == [3, 1]
     below = find_inputs([f"s3://{bucket.name}/slides"], remote=remote)
     assert {slide.path for slide in found} < {slide.path for slide in below}
-    with pytest.raises(UsageError, match="nothing is at"):
+    with pytest.raises(UsageError, match="nothing found at"):
         find_inputs([f"s3://{bucket.name}/slides/none.svs"], remote=remote)
     with pytest.raises(RefusedError, match="folder of the results"):
         find_inputs([f"s3://{bucket.name}/slides/out/r/overlay.png"], remote=remote)
@@ -91,7 +91,7 @@ def test_pseudonyms_are_explained_by_addresses_and_names_stay_out_of_reasons(rem
     (slide,) = find_inputs([f"s3://{bucket.name}/slides/Jane Doe.svs"], remote=remote)
     (name,) = slide_ids([slide], key_file=tmp_path / "key.csv", out=tmp_path / "out")
     assert f"{name},s3://{bucket.name}/slides/Jane Doe.svs" in (tmp_path / "key.csv").read_text()
-    assert "Jane" not in without_name(f"nothing is at {slide.remote.address}", slide, name)
+    assert "Jane" not in without_name(f"nothing found at {slide.remote.address}", slide, name)
 
 
 def test_files_beside_a_hamamatsu_slide_belong_to_it():

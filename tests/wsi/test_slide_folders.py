@@ -33,14 +33,14 @@ def forbid(monkeypatch):
 def test_a_folder_that_cannot_be_looked_into_is_an_error_not_a_missing_patient(folder, forbid):
     forbid("patient")
     for given in (folder, folder / "patient"):
-        with pytest.raises(DataError, match=r"cannot look into .*patient(.|\n)*Permission denied") as refused:
+        with pytest.raises(DataError, match=r"cannot read the folder .*patient(.|\n)*Permission denied") as refused:
             find_inputs([given])
         assert "permissions" in refused.value.hint
 
 
 def test_so_is_one_whose_names_can_be_listed_and_no_more(folder, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, _: path.name != "patient")
-    with pytest.raises(DataError, match=r"cannot look into .*patient(.|\n)*Permission denied"):
+    with pytest.raises(DataError, match=r"cannot read the folder .*patient(.|\n)*Permission denied"):
         find_inputs([folder])
 
 

@@ -143,7 +143,7 @@ def scan_mask(
 ) -> Regions:
     """``scan`` with the background of ``schema`` outside; refuses what is no label mask of this schema."""
     if mask.ndim != 2 or mask.dtype != np.uint8:
-        raise DataError("this is no label mask", got=f"{mask.dtype} {mask.shape}", expected="uint8 (height, width)")
+        raise DataError("not a label mask", got=f"{mask.dtype} {mask.shape}", expected="uint8 (height, width)")
     outside = () if schema.background_index is None else (schema.background_index,)
     regions = scan(mask, resolution, outside=outside, confidence=confidence, full=full, pieces=pieces)
     unknown = np.flatnonzero(regions.pixels[len(schema) : IGNORE])

@@ -210,7 +210,7 @@ def _resolution(info: SlideInfo, given: float | None, pair: Pair) -> Resolution:
         return Resolution.square(given)
     if stated is None:
         raise RefusedError(
-            f"{pair.slide.name} does not tell its µm per pixel",
+            f"{pair.slide.name} does not state its µm per pixel",
             got="nothing, or a printer's resolution such as 72 dpi",
             expected="µm/px in the file's metadata, or given",
             hint="look the scan resolution up and give it with --mpp, or in column mpp of the --cases table",

@@ -203,8 +203,8 @@ def check_facts(facts: Mapping[str, SlideFacts], pairing: Pairing) -> None:
     missing = sorted(slide for name, slide in names.items() if name not in facts)
     if missing and any(fact.patient for fact in facts.values()):
         raise DataError(
-            "the table of slides tells the patients of some slides only",
+            "the table gives the patients of some slides only",
             got=f"no row for {some(missing)}",
-            expected="a row for every slide, or a patient could come into two splits",
+            expected="a row for every slide, or a patient could be in two splits",
             hint="add the rows, with an empty cell for a patient of its own",
         )

@@ -137,7 +137,7 @@ class ImportedDataset:
             raise DataError(
                 f"{self.out}: the patients of some slides are known, those of others are not",
                 got=f"no patient told of {some(unknown)}",
-                expected="a row for every new slide, or a patient could come into two splits",
+                expected="a row for every new slide, or a patient could be in two splits",
                 hint="give --cases with a column patient, empty for a patient of its own",
             )
         missing = {name: set(FACTS) - set(fact.told) if name in known else set() for name, fact in facts.items()}

@@ -27,7 +27,7 @@ from ntrm.core.errors import DataError, NtrmError, UsageError
 from ntrm.core.progress import KINDS, SILENT, Progress, make_progress
 
 INTERRUPTED = 130
-GOES_ON = "given again, the same command goes on from what was finished"
+GOES_ON = "run the same command again to continue from what was finished"
 # typer brings click along in some versions and needs it in others: this class is the same in both.
 _WrongUsage: Any = typer.BadParameter.__base__
 
@@ -169,7 +169,7 @@ def _output_option(name: str, default: bool | str, help_text: str, *flags: str) 
 _SHARED = [
     _output_option("json", False, "Print the result as one JSON document on stdout."),
     _output_option("progress", "bar", f"Progress on stderr: {', '.join(KINDS)}."),
-    _output_option("quiet", False, "No notes, no bar.", "-q"),
+    _output_option("quiet", False, "Print no notes and no progress bar.", "-q"),
     _output_option("verbose", False, "Log more; show tracebacks.", "-v"),
 ]
 

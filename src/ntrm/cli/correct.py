@@ -54,36 +54,47 @@ def correct(
         typer.Option(CLICK, metavar=" ".join(PARTS), help="Name the part at a pixel of mask.ome.tif; may be repeated."),
     ] = None,
     spread: Annotated[
-        bool, typer.Option("--spread/--no-spread", help="Carry the name on to parts that look alike, or do not.")
+        bool, typer.Option("--spread/--no-spread", help="Whether to carry the name over to similar parts.")
     ] = True,
     how_far: Annotated[
-        float, typer.Option("--how-far", metavar="R", min=0.25, max=4.0, help="How far: 0.25 little, 1 usual, 4 much.")
+        float,
+        typer.Option(
+            "--how-far", metavar="R", min=0.25, max=4.0, help="How far the name is carried: 0.25 (little) to 4 (far)."
+        ),
     ] = 1.0,
     whole_region: Annotated[
-        bool, typer.Option("--whole-region", help="Name the connected region around the pixel, not its part alone.")
+        bool,
+        typer.Option("--whole-region", help="Name the whole connected region around the pixel, not only its part."),
     ] = False,
     all_slides: Annotated[
-        bool, typer.Option("--all-slides", help="Carry the name on to all other slides of OUT, too.")
+        bool, typer.Option("--all-slides", help="Carry the name over to all other slides of OUT, too.")
     ] = False,
     drawn: Annotated[
         list[Path] | None,
         typer.Option("--from", metavar="FILE.geojson", help="Name areas that were drawn in QuPath; may be repeated."),
     ] = None,
     slide: Annotated[
-        str | None, typer.Option("--slide", metavar="SLIDE", help="Slide of FILE, if its name differs; or for --list.")
+        str | None,
+        typer.Option(
+            "--slide", metavar="SLIDE", help="Slide that FILE belongs to, if its name differs; or slide to --list."
+        ),
     ] = None,
-    undo: Annotated[str | None, typer.Option("--undo", metavar="SLIDE", help="Take its last step back.")] = None,
+    undo: Annotated[
+        str | None, typer.Option("--undo", metavar="SLIDE", help="Undo the last step of this slide.")
+    ] = None,
     redo: Annotated[
-        str | None, typer.Option("--redo", metavar="SLIDE", help="Do again what was taken back last.")
+        str | None, typer.Option("--redo", metavar="SLIDE", help="Redo the step of this slide that was undone last.")
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Show all steps so far.")] = False,
-    preview: Annotated[bool, typer.Option("--preview", help="Say what would change, and write nothing.")] = False,
+    preview: Annotated[bool, typer.Option("--preview", help="Show what would change, but write nothing.")] = False,
     slides: Annotated[
         list[Path] | None,
-        typer.Option("--slides", metavar="DIR", help="Where the slides are: needed once, for the parts of each."),
+        typer.Option(
+            "--slides", metavar="DIR", help="Folder of the slides; needed once for each slide, to compute its parts."
+        ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="M", help="Model of the results; default bundled.")
+        str | None, typer.Option("--model", metavar="M", help="Model that made the results; default bundled.")
     ] = None,
     by: Annotated[str | None, typer.Option("--by", metavar="INITIALS", help="Your initials, for the log.")] = None,
     device: options.Device = "auto",
@@ -91,10 +102,11 @@ def correct(
     *,
     console: Console,
 ) -> None:
-    """Correct segmented slides: name a wrong region, and the name is carried on. For research, not for diagnosis.
+    """Correct segmented slides: name the tissue of wrong regions. For research, not for diagnosis.
 
-    What the network said stays as it is. The steps are written to OUT/SLIDE/corrections.jsonl, and OUT/SLIDE/corrected
-    gets mask, polygons, graph, tables and report anew. The same in the browser: ntrm serve.
+    Similar parts follow: they get the same name. The network's result is kept. The steps are written to
+    OUT/SLIDE/corrections.jsonl, and the corrected mask, polygons, graph, tables and report to OUT/SLIDE/corrected. To
+    correct in the browser, use ntrm serve.
 
     Example: ntrm correct results --click slide-1 410 230 BCC --slides slides/
     """
@@ -107,7 +119,7 @@ def correct(
             "what to do is not clear", got=" ".join(chosen) or "nothing", expected=f"one of {', '.join(asked)}"
         )
     if slide and chosen[0] not in ("--from", "--list"):
-        hint = "leave --slide out: the slide stands behind the option itself"
+        hint = f"leave out --slide and give the slide after {chosen[0]}"
         raise UsageError("--slide goes with --from or --list", got=f"--slide {slide} {chosen[0]}", hint=hint)
     clicks = [_click(text) for text in click or ()]
     given = CorrectionOptions(tuple(slides or ()), model, device, batch, by, preview)
@@ -128,7 +140,7 @@ def correct(
     except (NtrmError, OSError, KeyboardInterrupt):
         if changes and not preview:
             console.done["changes"] = [change.as_dict() for change in changes]
-            console.note(f"taken before this error: {counted(len(changes), 'step')}")
+            console.note(f"written before this error: {counted(len(changes), 'step')}")
         raise
     finally:
         # Steps that were taken before an error stay taken.
@@ -178,7 +190,7 @@ def _show(corrector: Corrector, changes: list[Change], console: Console) -> None
     else:
         for name in dict.fromkeys(change.slide_id for change in changes):
             folder = corrector.out / name / CORRECTED
-            console.note(f"written: {folder}" if folder.is_dir() else f"{name} is as the network had it")
+            console.note(f"written: {folder}" if folder.is_dir() else f"{name} has no corrections left")
     if corrector.failures:
         raise typer.Exit(1)
 

@@ -26,28 +26,33 @@ if TYPE_CHECKING:
 
 @command
 def phantom(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; one begun before is continued.")],
-    sections: Annotated[int, typer.Option("--sections", "-n", min=1, help="How many sections.")] = 60,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write to; an unfinished phantom is continued.")],
+    sections: Annotated[int, typer.Option("--sections", "-n", min=1, help="Number of sections.")] = 60,
     seed: options.Seed = 0,
     resolutions: Annotated[str, typer.Option("--resolutions", help="Levels to write: 10x,5x,2x.")] = "10x",
     ambiguity: Annotated[
         float,
-        typer.Option("--ambiguity", min=0, max=1, help="0: every tissue looks its own; 1: look-alikes look alike."),
+        typer.Option(
+            "--ambiguity",
+            min=0,
+            max=1,
+            help="0: every tissue has its own texture; 1: similar tissues have the same texture.",
+        ),
     ] = 0.5,
     pieces: Annotated[int, typer.Option("--pieces", min=1, help="Sections on one slide-sized image.")] = 1,
     normal: Annotated[
-        float, typer.Option("--normal", min=0, max=1, metavar="SHARE", help="Share of the sections without a cancer.")
+        float, typer.Option("--normal", min=0, max=1, metavar="SHARE", help="Fraction of sections without a cancer.")
     ] = 0.0,
     version: Annotated[
-        str, typer.Option("--phantom-version", metavar="VERSION", help="1, or 2 with more of what real skin has.")
+        str, typer.Option("--phantom-version", metavar="VERSION", help="1, or 2 with more structures of real skin.")
     ] = "1",
     jobs: options.Jobs = options.JOBS,
     *,
     console: Console,
 ) -> None:
-    """Draw a synthetic skin dataset in the layout of the real one, with the truth about every section.
+    """Draw a synthetic skin dataset in the layout of the real one, with the ground truth of every section.
 
-    The same seed gives the same bytes, whatever --jobs is. Interrupted, the same command goes on.
+    The same seed gives the same files, whatever --jobs is. After an interruption, the same command continues.
 
     Example: ntrm phantom my-phantom --sections 60 --seed 1 --resolutions 10x
     """
@@ -76,14 +81,14 @@ def check(
     max_pixels: Annotated[
         int | None,
         typer.Option(
-            "--max-pixels", min=1, metavar="N", help="Decode no image with more pixels than this (400 million)."
+            "--max-pixels", min=1, metavar="N", help="Refuse images with more pixels than this (default 400 million)."
         ),
     ] = None,
     jobs: options.Jobs = options.JOBS,
     *,
     console: Console,
 ) -> None:
-    """Walk a whole dataset and report every fault: file, found, expected, how to fix it.
+    """Check a whole dataset and report every fault: file, found, expected, how to fix it.
 
     Example: ntrm data check phantom/
     """
@@ -140,28 +145,31 @@ def data_import(
     annotations: Annotated[Path, typer.Argument(metavar="GEOJSON", help="<slide>.geojson, or a folder of them.")],
     out: options.OutFolder,
     names: Annotated[
-        Path | None, typer.Option("--map", metavar="CSV", help="Class names: from,to (empty to: ignore).")
+        Path | None,
+        typer.Option("--map", metavar="CSV", help="Table of class names with columns from,to (empty: ignore)."),
     ] = None,
     classes: Annotated[
-        Path | None, typer.Option("--classes", metavar="CSV", help="classes.csv instead of the 12 tissues.")
+        Path | None,
+        typer.Option("--classes", metavar="CSV", help="classes.csv with other classes than the 12 tissues."),
     ] = None,
     cases: Annotated[
-        Path | None, typer.Option("--cases", metavar="CSV", help="Table: slide,patient,split,mpp.")
+        Path | None, typer.Option("--cases", metavar="CSV", help="Table with columns slide,patient,split,mpp.")
     ] = None,
-    mpp: Annotated[float | None, typer.Option("--mpp", help="µm/px of slides that do not tell theirs.")] = None,
+    mpp: Annotated[float | None, typer.Option("--mpp", help="µm/px of slides whose files do not contain it.")] = None,
     target_mpp: Annotated[
-        float | None, typer.Option("--target-mpp", help="µm/px to write; the slide's own if not given.")
+        float | None, typer.Option("--target-mpp", help="µm/px of the dataset; default: that of the slide.")
     ] = None,
     resolution: Annotated[
-        str | None, typer.Option("--resolution", metavar="10x", help="The same as a level: 10x is 6.7 µm/px.")
+        str | None,
+        typer.Option("--resolution", metavar="10x", help="The same as a level of the skin dataset: 10x is 6.7 µm/px."),
     ] = None,
     margin_um: Annotated[
-        float, typer.Option("--margin-um", help="Surroundings kept around the annotated box, in µm.")
+        float, typer.Option("--margin-um", help="Margin around the bounding box of the annotations, in µm.")
     ] = 200.0,
     *,
     console: Console,
 ) -> None:
-    """Turn areas drawn in QuPath into a dataset; what was not annotated is ignore, never background.
+    """Turn QuPath annotations into a dataset; areas without an annotation are ignored, never background.
 
     Example: ntrm data import slides/ annotations/ --out dataset --target-mpp 1.34
     """
@@ -232,7 +240,10 @@ def _show_import(report: ImportReport, stdout: RichConsole) -> None:
         stdout.print(make_table(f"imported into {report.out}", columns, rows))
     for what, files in (
         ("kept from earlier imports, without a slide and annotations in this one", report.kept),
-        ("patient, split or µm/px as earlier imports were told it, since this one was not", report.remembered),
+        (
+            "patient, split or µm/px taken from an earlier import, because this one does not give them",
+            report.remembered,
+        ),
         ("slides without annotations", report.slides_without_annotations),
         ("annotations without a slide", report.annotations_without_slide),
         ("failed", tuple(failure.slide for failure in report.failures)),
@@ -252,8 +263,8 @@ def resample(
 ) -> None:
     """Derive coarser resolutions from the finest one: area averages for images, majority votes for masks.
 
-    Factors count from the originals in the layout queensland, from the images as they are in the layout plain.
-    The input stays as it is. Interrupted, the same command goes on.
+    Downsample factors are relative to the scan in the layout queensland, and to the images in the layout plain. The
+    input is not changed. After an interruption, the same command continues.
 
     Example: ntrm data resample my-data --to 5x,10x --out coarser
     """
@@ -270,15 +281,16 @@ def resample(
 def split(
     folder: options.DataFolder,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="CSV file to write: name,group,split,cancer.")],
-    fractions: Annotated[str, typer.Option("--fractions", help="Training, validation and test in %.")] = "70,15,15",
+    fractions: Annotated[str, typer.Option("--fractions", help="Percentages for train, val and test.")] = "70,15,15",
     seed: options.Seed = 0,
     *,
-    anew: Annotated[bool, typer.Option("--anew", help="Leave aside the splits there are; a new FILE.")] = False,
+    anew: Annotated[bool, typer.Option("--anew", help="Ignore existing splits; needs a new FILE.")] = False,
     console: Console,
 ) -> None:
-    """Split sections so that no patient is in two parts and every cancer type in all of them.
+    """Split sections by patient, so that no patient is in two splits and every split has every cancer type.
 
-    Sections that have a split already, in the dataset or in FILE, keep it; their patients' other sections join them.
+    Sections that already have a split, in the dataset or in FILE, keep it, and other sections of their patients get the
+    same.
 
     Example: ntrm data split my-data --out split.csv --seed 1
     """
@@ -312,14 +324,15 @@ def stats(
     folder: options.DataFolder,
     resolution: options.Level = None,
     figure: Annotated[
-        Path | None, typer.Option("--figure", metavar="FILE", help="Draw the shares to a PNG, SVG or PDF file.")
+        Path | None,
+        typer.Option("--figure", metavar="FILE", help="Draw the class fractions to a PNG, SVG or PDF file."),
     ] = None,
     tile: Annotated[int, typer.Option("--tile", min=1, help="Side of the tiles, in pixels.")] = 256,
     jobs: options.Jobs = options.JOBS,
     *,
     console: Console,
 ) -> None:
-    """Count sections, sizes, pixels per tissue, shared boundaries and tissues per tile. Masks alone will do.
+    """Count sections, sizes, pixels per tissue, shared boundaries and tissues per tile. Needs only the masks.
 
     Example: ntrm data stats my-data --resolution 10x --figure stats.png
     """

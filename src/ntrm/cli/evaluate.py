@@ -28,10 +28,13 @@ def evaluate(
     data: options.Data,
     out: Annotated[Path, typer.Option("--out", metavar="OUT", help="Folder to write to.")],
     resolution: options.Level = None,
-    split: Annotated[str, typer.Option("--split", help="Part to evaluate on: train, val or test.")] = "test",
+    split: Annotated[str, typer.Option("--split", help="Split to evaluate on: train, val or test.")] = "test",
     splits: options.Splits = None,
     robustness: Annotated[
-        bool, typer.Option("--robustness", help="Also score under other stains, blur, JPEG and light.")
+        bool,
+        typer.Option(
+            "--robustness", help="Also score images with changed stain, blur, JPEG compression and brightness."
+        ),
     ] = False,
     pictures: options.Pictures = True,
     overlap: options.Overlap = None,
@@ -43,7 +46,7 @@ def evaluate(
 ) -> None:
     """Predict whole sections and score them: overlap, boundaries, tissue relations, calibration, cancers.
 
-    OUT gets metrics.json, sections.csv, confusions.npz and pictures; an evaluation that is there is replaced.
+    Writes metrics.json, sections.csv, confusions.npz and pictures to OUT; an earlier evaluation there is replaced.
 
     Example: ntrm evaluate --model run/model --data my-data --resolution 10x --out scores
     """
@@ -117,12 +120,12 @@ def _further_scores(document: dict[str, Any]) -> str:
         lines.append("pixels corrected / broken by the final head at interfaces: " + (", ".join(shown) or "none"))
     if document["cancers"] is not None:
         right, sections = document["cancers"]["exact_sets"], document["cancers"]["sections"]
-        lines.append(f"cancers of a section: all right in {right} of {sections} sections")
+        lines.append(f"cancers: all correct in {right} of {sections} sections")
     return "\n".join(lines)
 
 
 def _robustness(rows: list[dict[str, Any]]) -> Table:
-    columns = ("pixel accuracy", "IoU", "Dice", "IoU, points")
+    columns = ("pixel accuracy", "IoU", "Dice", "IoU change, points")
     cells = [
         (
             row["name"],
@@ -131,7 +134,7 @@ def _robustness(rows: list[dict[str, Any]]) -> Table:
         )
         for row in rows
     ]
-    return make_table("Images made worse on purpose", ("image", *columns), cells, right=columns)
+    return make_table("Degraded images", ("image", *columns), cells, right=columns)
 
 
 def _score(value: float | None, digits: int = 3) -> str:
@@ -143,11 +146,11 @@ def calibrate(
     model: Annotated[str, typer.Option("--model", metavar="M", help="Model folder; its config.json is changed.")],
     data: options.Data,
     resolution: options.Level = None,
-    split: Annotated[str, typer.Option("--split", help="Part to fit on; not the one you evaluate on.")] = "val",
+    split: Annotated[str, typer.Option("--split", help="Split to fit on; not the one you evaluate on.")] = "val",
     splits: options.Splits = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder for the findings; default `calibration` beside the model."),
+        typer.Option("--out", metavar="DIR", help="Folder for the report; default `calibration` beside the model."),
     ] = None,
     pictures: options.Pictures = True,
     reference: options.Reference = True,
@@ -157,10 +160,10 @@ def calibrate(
     *,
     console: Console,
 ) -> None:
-    """Fit a temperature on the validation part, so that confidences can be believed, and make a reference.
+    """Calibrate a model's confidence on the validation split (temperature scaling), and make a reference.
 
-    With a reference, `ntrm segment` says when a slide is unlike the sections that the model was trained on. Both are
-    stored in the model folder. The weights do not change. Doing it again gives the same.
+    With a reference, `ntrm segment` can warn about slides that are unlike the sections that the model was trained on.
+    Both are stored in the model folder. The weights do not change. Calibrating again gives the same result.
 
     Example: ntrm calibrate --model run/model --data my-data --resolution 10x
     """
@@ -211,21 +214,23 @@ def _doubts(result: Calibrated) -> list[str]:
 
 @command
 def compare(
-    outs: Annotated[list[Path], typer.Argument(metavar="OUT...", help="Folders that `ntrm evaluate` wrote.")],
+    outs: Annotated[list[Path], typer.Argument(metavar="OUT...", help="Folders written by `ntrm evaluate`.")],
     measure: Annotated[str, typer.Option("--measure", help="iou, dice or accuracy.")] = "iou",
-    draws: Annotated[int, typer.Option("--draws", help="Bootstrap draws of patients.")] = 10_000,
+    draws: Annotated[int, typer.Option("--draws", help="Number of bootstrap samples (over patients).")] = 10_000,
     reference: Annotated[
         str | None, typer.Option("--reference", metavar="NAME", help="Compare the others with this model only.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write it to a .csv or .json file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the comparison to a .csv or .json file.")
+    ] = None,
     seed: options.Seed = 0,
     *,
     console: Console,
 ) -> None:
     """Compare models on the same sections: paired bootstrap over patients, corrected for the number of comparisons.
 
-    Evaluations that differ in nothing but the training seed are one model. Two models need six patients at least:
-    fewer establish nothing.
+    Evaluations that differ only in the training seed count as one model. At least six patients are needed; fewer cannot
+    establish a difference.
 
     Example: ntrm compare eval-ntrm-0 eval-ntrm-1 eval-unet-0 eval-unet-1
     """

@@ -29,7 +29,7 @@ app.add_typer(datasets, name="data")
 @app.command()
 @command
 def doctor(*, console: Console) -> None:
-    """Tell what this installation can do: Python, torch, devices, readers, extras.
+    """Show what this installation can do: Python, torch, devices, readers, extras.
 
     Example: ntrm doctor --json
     """
@@ -78,7 +78,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Segment H&E skin sections into tissues, with a graph of how the tissues touch."""

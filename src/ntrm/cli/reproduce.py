@@ -33,33 +33,40 @@ def reproduce(
     changes: options.Changes = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="KEY=VALUE", help="Option for every network that takes it; may be repeated."),
+        typer.Option(
+            "--option",
+            metavar="KEY=VALUE",
+            help="Option of the architecture, for every network that has it; may be repeated.",
+        ),
     ] = None,
     ablation: Annotated[
-        bool, typer.Option("--ablation/--no-ablation", help="Train the variants of the relation module, too.")
+        bool,
+        typer.Option("--ablation/--no-ablation", help="Whether to train the variants of the relation module, too."),
     ] = True,
     splits: options.Splits = None,
     boundaries: Annotated[
-        bool, typer.Option("--boundaries/--no-boundaries", help="Measure distances of boundaries in evaluations.")
+        bool, typer.Option("--boundaries/--no-boundaries", help="Whether to measure boundary distances in evaluations.")
     ] = True,
     device: options.Device = "auto",
     num_devices: Annotated[
         int | None, typer.Option("--num-devices", metavar="N", min=1, help="GPUs to use; all if not given.")
     ] = None,
     per_device: Annotated[
-        int, typer.Option("--per-device", metavar="N", min=1, help="Runs side by side on one GPU.")
+        int, typer.Option("--per-device", metavar="N", min=1, help="Number of runs at the same time on one GPU.")
     ] = 1,
     jobs: options.Jobs = options.JOBS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, its hours and disk space.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the plan, with expected time and disk space.")
+    ] = False,
     *,
     console: Console,
 ) -> None:
     """Train and evaluate every network of the paper, test its claims, and write one page with tables and figures.
 
-    Interrupted at any point, the same command goes on. Runs spread over the GPUs; one that fails is reported, and the
-    others go on. The same command on other machines with the same --out takes part of the runs.
+    After an interruption, the same command continues. Runs are distributed over the GPUs; a run that fails is reported,
+    and the others continue. To share the runs, start the same command on other machines with the same --out.
 
-    Network: asks the hub for ImageNet weights if the recipe wants them (paper does) and none are stored here.
+    Network: downloads ImageNet weights from the hub if the recipe needs them (paper does) and none are stored here.
 
     Example: ntrm reproduce --data DIR --out OUT --recipe paper --seeds 0,1,2
 
@@ -141,6 +148,8 @@ def _show(result: Reproduction, out: RichConsole) -> None:
     out.print(f"{jobs - len(result.results.failed)} of {jobs} runs have results.", markup=False)
     if result.page is None:
         others = counted(len(result.others), "run")
-        out.print(f"Other commands are at {others}; the last of them writes the page.", markup=False, soft_wrap=True)
+        out.print(
+            f"Other commands are working on {others}; the last of them writes the page.", markup=False, soft_wrap=True
+        )
     else:
         out.print(f"open in a browser: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)

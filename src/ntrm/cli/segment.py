@@ -19,76 +19,86 @@ def segment(
     inputs: Annotated[
         list[str],
         typer.Argument(
-            metavar="INPUT…", help="Slides, folders, or a CSV: slide[,slide_id,mpp,covariates…]; or s3://… of these."
+            metavar="INPUT…", help="Slides, folders, or a CSV: slide[,slide_id,mpp,covariates…]; also as s3://…"
         ),
     ],
     out: Annotated[
-        str, typer.Option("--out", metavar="OUT", help="Folder of the results, or s3://…; unfinished ones go on.")
+        str,
+        typer.Option(
+            "--out", metavar="OUT", help="Folder of the results, or s3://…; unfinished results are continued."
+        ),
     ],
     model: options.Model = "bundled",
-    mpp: Annotated[float | None, typer.Option("--mpp", help="µm/px of the slides, instead of what they tell.")] = None,
+    mpp: Annotated[
+        float | None, typer.Option("--mpp", help="µm/px of the slides, instead of the value in their files.")
+    ] = None,
     shard: Annotated[
-        str | None, typer.Option("--shard", metavar="I/N", help="Only every N-th slide from the I-th on.")
+        str | None, typer.Option("--shard", metavar="I/N", help="Only every N-th slide, starting with the I-th.")
     ] = None,
     pseudonymise: Annotated[
         Path | None,
         typer.Option(
-            "--pseudonymise", metavar="KEY", help="Random names in all outputs; KEY, kept apart, explains them."
+            "--pseudonymise", metavar="KEY", help="Random names in all outputs; the file KEY translates them back."
         ),
     ] = None,
     tissue_mask: Annotated[
-        bool, typer.Option("--tissue-mask/--no-tissue-mask", help="Leave out empty glass, or do not.")
+        bool, typer.Option("--tissue-mask/--no-tissue-mask", help="Whether to skip empty glass.")
     ] = True,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse poor slides, and those unlike the training's, instead of warning.")
+        bool,
+        typer.Option("--strict", help="Refuse slides of poor quality or unlike the training data, instead of warning."),
     ] = False,
     overlap: options.Overlap = None,
     simplify_um: Annotated[
         float | None,
-        typer.Option("--simplify-um", metavar="X", help="Simplify polygons by at most X µm; default exact."),
+        typer.Option("--simplify-um", metavar="X", help="Simplify polygons by at most X µm; default: exact outlines."),
     ] = None,
     gzip: Annotated[bool, typer.Option("--gzip", help="Compress regions.geojson.")] = False,
     zarr: Annotated[bool, typer.Option("--zarr", help="Also write labels.zarr (OME-NGFF).")] = False,
     maps: Annotated[
-        bool, typer.Option("--maps", help="Also write confidence.ome.tif, and coarse.ome.tif of the coarse head.")
+        bool, typer.Option("--maps", help="Also write confidence.ome.tif and, from the coarse head, coarse.ome.tif.")
     ] = False,
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Also write probabilities.zarr (OME-NGFF), of every class.")
+        bool, typer.Option("--probabilities", help="Also write probabilities.zarr (OME-NGFF), for every class.")
     ] = False,
     min_area: Annotated[
         float,
-        typer.Option("--min-area", metavar="UM2", help="Give regions under so many µm² to their neighbours; 0: none."),
+        typer.Option(
+            "--min-area", metavar="UM2", help="Relabel regions smaller than this (µm²) as their neighbours; 0: none."
+        ),
     ] = 0.0,
     stain_norm: Annotated[
         str,
         typer.Option(
             "--stain-norm",
             metavar="HOW",
-            help="Give slides the training's stains first: macenko, strength or none. May help on foreign stains only.",
+            help="Stain normalisation to the training sections: macenko, strength or none. May help on unknown stains.",
         ),
     ] = "none",
-    report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html, or do not.")] = True,
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Whether to write report.html.")] = True,
     device: options.Device = "auto",
     batch: options.Batch = 16,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="ray", help="Share the slides among workers of a Ray cluster.")
+        str | None,
+        typer.Option("--cluster", metavar="ray", help="Distribute the slides over workers of a Ray cluster."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", min=1, help="Workers of the cluster; default one per GPU.")
+        int | None, typer.Option("--workers", metavar="N", min=1, help="Number of workers; default one per GPU.")
     ] = None,
     cache: Annotated[
         Path | None, typer.Option("--cache", metavar="DIR", help="Folder for slides from s3://…; default NTRM_CACHE.")
     ] = None,
     cache_gb: Annotated[
-        float, typer.Option("--cache-gb", metavar="GB", min=0, help="How much of these slides is kept there.")
+        float, typer.Option("--cache-gb", metavar="GB", min=0, help="Maximum size of this folder.")
     ] = 50.0,
     *,
     console: Console,
 ) -> None:
     """Segment whole slides and section images. For research, not for diagnosis.
 
-    OUT gets slides.csv, pieces.csv, regions.csv, interfaces.csv and a folder for each slide. A run that was killed goes
-    on with the same command. A slide that fails does not stop the others: slides.csv says why.
+    Writes slides.csv, pieces.csv, regions.csv, interfaces.csv and a folder for each slide to OUT. If a run was
+    interrupted, run the same command again to continue. A slide that fails does not stop the others: slides.csv says
+    why it failed.
 
     Example: ntrm segment slides/ --out results
     """
@@ -155,7 +165,7 @@ def report(
     *,
     console: Console,
 ) -> None:
-    """Make report.html of every slide and index.html of all anew. For research, not for diagnosis.
+    """Write report.html of every slide and index.html of all slides again. For research, not for diagnosis.
 
     Only files in OUT are read: neither slides nor a model are needed.
 

@@ -27,26 +27,32 @@ INSTALL = 'pip install "ntrm[serve]"'
 @command
 def serve(
     out: Annotated[
-        Path, typer.Argument(metavar="[OUT]", help="Folder of the results; those that are there are shown.")
+        Path, typer.Argument(metavar="[OUT]", help="Folder of the results; existing ones are shown.")
     ] = Path("ntrm-results"),
     model: options.Model = "bundled",
     host: Annotated[
-        str, typer.Option("--host", metavar="H", help="Address to listen on; others than this machine: TLS!")
+        str, typer.Option("--host", metavar="H", help="Address to listen on; use TLS if other machines can reach it.")
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", metavar="P", min=0, max=65_535, help="Port; 0 takes a free one.")
     ] = 8765,
     root: Annotated[
-        list[Path] | None, typer.Option("--root", metavar="DIR", help="Slides below may be named by path; repeatable.")
+        list[Path] | None,
+        typer.Option("--root", metavar="DIR", help="Folder of slides that may be opened by path; may be repeated."),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", metavar="F", help="Token for programs; or the variable NTRM_TOKEN.")
+        Path | None,
+        typer.Option("--token-file", metavar="F", help="File with the token for programs; or set NTRM_TOKEN."),
     ] = None,
     public_url: Annotated[
-        str | None, typer.Option("--public-url", metavar="URL", help="How a proxy in front calls the service.")
+        str | None,
+        typer.Option(
+            "--public-url", metavar="URL", help="Address of the service as seen from outside, behind a proxy."
+        ),
     ] = None,
     retention_days: Annotated[
-        float | None, typer.Option("--retention-days", metavar="N", min=0, help="Delete slides sent here after N days.")
+        float | None,
+        typer.Option("--retention-days", metavar="N", min=0, help="Delete slides that were added here after N days."),
     ] = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
     device: options.Device = "auto",
@@ -54,9 +60,9 @@ def serve(
     *,
     console: Console,
 ) -> None:
-    """Look at slides and their results in a browser, and segment new ones. For research, not for diagnosis.
+    """View slides and their results in a browser, and segment new ones. For research, not for diagnosis.
 
-    Prints a link that opens the page once. Programs send the token (NTRM_TOKEN or --token-file) as a bearer.
+    Prints a link that works once. Programs send the token (NTRM_TOKEN or --token-file) as a bearer token.
 
     Example: ntrm serve results --root slides
     """
@@ -123,7 +129,7 @@ def _token(path: Path | None) -> str | None:
         return token or None
     try:
         if path.stat().st_mode & 0o077:
-            raise RefusedError("others can read the token", got=path, hint=f"chmod 600 {path}")
+            raise RefusedError("other users can read the token", got=path, hint=f"chmod 600 {path}")
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
@@ -141,7 +147,7 @@ def _show(address: str) -> None:
 
 @command
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for what the tour makes.")] = Path("demo"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files of the tour.")] = Path("demo"),
     jobs: options.Jobs = options.JOBS,
     serve: Annotated[
         bool | None, typer.Option("--serve/--no-serve", help="Show the slides in the browser at the end.")
@@ -149,9 +155,9 @@ def demo(
     *,
     console: Console,
 ) -> None:
-    """Draw synthetic sections, check them, segment them with the bundled model, and show what came of it.
+    """Draw synthetic sections, check them, segment them with the bundled model, and show the results.
 
-    At a terminal the viewer starts at the end, and its link is printed; Ctrl-C ends it.
+    In a terminal, the viewer starts at the end and its link is printed; Ctrl-C ends it.
 
     Example: ntrm demo --out demo
     """

@@ -14,27 +14,26 @@ from ntrm.core.threads import cores_given
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")]
 DataFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Dataset folder (layout queensland or plain).")]
 OutFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")]
-Model = Annotated[
-    str, typer.Option("--model", metavar="M", help="Model folder, bundled, or a hub id, which is fetched.")
-]
+Model = Annotated[str, typer.Option("--model", metavar="M", help="Model folder, bundled, or a hub id (downloaded).")]
 Level = Annotated[
     str | None,
-    typer.Option("--resolution", metavar="10x", help="Resolution level; needed only where several are present."),
+    typer.Option("--resolution", metavar="10x", help="Resolution level; needed only if there are several."),
 ]
 Splits = Annotated[
-    Path | None, typer.Option("--splits", metavar="FILE", help="Splits as `ntrm data split` writes them.")
+    Path | None, typer.Option("--splits", metavar="FILE", help="Table of splits, as written by `ntrm data split`.")
 ]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe; may be repeated.")
 ]
 Overlap = Annotated[
-    int | None, typer.Option("--overlap", metavar="N", min=0, help="Pixels that windows share; default a quarter.")
+    int | None,
+    typer.Option("--overlap", metavar="N", min=0, help="Overlap of windows in pixels; default a quarter of a window."),
 ]
-Pictures = Annotated[bool, typer.Option("--pictures/--no-pictures", help="Draw, or do not.")]
+Pictures = Annotated[bool, typer.Option("--pictures/--no-pictures", help="Whether to draw pictures.")]
 Device = Annotated[str, typer.Option("--device", metavar="D", help="auto, cpu, cuda, cuda:N or mps.")]
-Batch = Annotated[int, typer.Option("--batch", min=1, help="Windows predicted at a time.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=MOST_SEED, help="Seed of everything random.")]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes to work in.")]
+Batch = Annotated[int, typer.Option("--batch", min=1, help="Windows (tiles) predicted at a time.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=MOST_SEED, help="Random seed.")]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of parallel processes.")]
 JOBS = cores_given()
 """Default of ``--jobs``: the cores that this process may use."""
 
@@ -52,6 +51,6 @@ Reference = Annotated[
     bool,
     typer.Option(
         "--reference/--no-reference",
-        help="Store a reference of the training sections with the model, to recognise unfamiliar slides.",
+        help="Store a reference of the training sections with the model, to detect slides that are unlike them.",
     ),
 ]

@@ -40,7 +40,7 @@ class TrainCommand(TyperCommand):
             raise
 
 
-WHICH = f"{DEFAULT} stands for {DEFAULT_NETWORK} in this version"
+WHICH = f"{DEFAULT_NETWORK} in this version"
 
 
 @command
@@ -54,7 +54,7 @@ def train(
         typer.Option(
             "--arch",
             metavar="NAME",
-            help=f"Architecture; default that of --init, else {DEFAULT}; {WHICH}; an unknown name lists all.",
+            help=f"Architecture; default that of --init, else {DEFAULT} ({WHICH}). An unknown name lists all.",
         ),
     ] = None,
     recipe: Annotated[
@@ -62,7 +62,7 @@ def train(
         typer.Option(
             "--recipe",
             metavar="R",
-            help="How to train: paper, fast (default), robust, finetune (with --corrections) or a YAML file.",
+            help="Recipe: paper, fast (default), robust, finetune (default with --corrections) or a YAML file.",
         ),
     ] = None,
     resolution: options.Level = None,
@@ -71,21 +71,22 @@ def train(
     ] = None,
     corrections: Annotated[
         Path | None,
-        typer.Option("--corrections", metavar="RESULTS", help="Results with corrected slides to learn from."),
+        typer.Option("--corrections", metavar="RESULTS", help="Results folder with corrected slides to train on."),
     ] = None,
     slides: Annotated[
-        Path | None, typer.Option("--slides", metavar="DIR", help="Folder of these slides, needed for their images.")
+        Path | None,
+        typer.Option("--slides", metavar="DIR", help="Folder of the corrected slides, needed for their images."),
     ] = None,
     trust: Annotated[
         str,
         typer.Option(
             "--trust",
             metavar="WHAT",
-            help="What counts in corrected slides: all, followed (what a person named and what followed) or hand.",
+            help="What to learn from corrected slides: all, followed (what a person named and what followed) or hand.",
         ),
     ] = "all",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in RUN; begin it if there is none.")
+        bool, typer.Option("--resume", help="Continue the run in RUN, or start it if there is none.")
     ] = False,
     splits: options.Splits = None,
     sections: Annotated[
@@ -99,19 +100,22 @@ def train(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     num_devices: Annotated[
-        int, typer.Option("--num-devices", metavar="N", min=1, help="Devices of this machine that share the batch.")
+        int,
+        typer.Option(
+            "--num-devices", metavar="N", min=1, help="Number of devices of this machine to divide the batch over."
+        ),
     ] = 1,
     name: Annotated[str, typer.Option("--name", metavar="TEXT", help="Name of the model.")] = "",
     reference: options.Reference = True,
     *,
     console: Console,
 ) -> None:
-    """Train a network; RUN/model loads anywhere.
+    """Train a network; the trained model is RUN/model.
 
-    Stopped by Ctrl-C, SIGTERM or a crash, the same command with --resume goes on and comes to the same end.
+    After Ctrl-C, SIGTERM or a crash, the same command with --resume continues the training, with the same result.
 
-    Network: asks the hub for ImageNet weights if the recipe wants them (paper does) and none are stored here, and for a
-    hub id of --init.
+    Network: downloads ImageNet weights from the hub if the recipe needs them (paper does) and none are stored here, and
+    the model of --init if it is a hub id.
 
     Example: ntrm train --data DIR --out RUN
 
@@ -181,9 +185,9 @@ def export(
     *,
     console: Console,
 ) -> None:
-    """Write a network as ONNX, with its class names inside, and compare it with the original in onnxruntime.
+    """Write a network as ONNX, including its class names, and compare it with the original in onnxruntime.
 
-    A file that does not compute the same is refused.
+    A file that does not give the same result is refused.
 
     Example: ntrm export --model run/model --onnx skin.onnx
     """

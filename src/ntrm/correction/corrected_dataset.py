@@ -109,7 +109,7 @@ def corrected_slides(results: Path) -> tuple[CorrectedSlide, ...]:
 def _read_slide(folder: Path) -> CorrectedSlide:
     log, state = read_log(folder), finished(folder)
     if state is None or state.plan is None:
-        raise DataError(f"{folder.name} was not segmented to the end", hint=AGAIN)
+        raise DataError(f"{folder.name} was not segmented completely", hint=AGAIN)
     if log.record is not None:
         check_mask(folder, log.record)
     _check_covariates(folder.name, state.covariates)
@@ -120,7 +120,7 @@ def _check_covariates(slide_id: str, names: Iterable[str]) -> None:
     wrong, meant = next(iter(nearly([name for name in names if name != "group"], COVARIATES).items()), ("", ""))
     if wrong:
         raise DataError(
-            f"{slide_id}: a column of its table of slides is almost called {meant}",
+            f"{slide_id}: a column of its table of slides has a name that resembles {meant}",
             got=wrong,
             expected=meant,
             hint=f"rename it in the table and segment again with it: finished slides only get the column {meant}",
@@ -163,7 +163,7 @@ def write_training_data(
 
     """
     if trust not in TRUSTS:
-        raise choices_error("what should count?", trust, TRUSTS)
+        raise choices_error("unknown value of --trust", trust, TRUSTS)
     record: dict[str, Any] = {"format": FORMAT, "trust": trust, "slides": [slide.record() for slide in slides]}
     with holding(out / LOCK, wait=True):
         before = read_object(out / RECORD)
@@ -239,10 +239,10 @@ def _schema(slide: CorrectedSlide, wanted: LabelSchema | None) -> LabelSchema:
         own = schema_of(slide.folder, slide.summary, colours_in(stored), titles_in(stored))
     if wanted is not None and wanted.names != own.names:
         raise RefusedError(
-            "the corrected slides know other tissues than the dataset",
+            "the corrected slides have other tissues than the dataset",
             got=", ".join(own.names),
             expected=", ".join(wanted.names),
-            hint="train on either of them",
+            hint="train on one of them only",
         )
     return wanted or own
 

@@ -138,7 +138,7 @@ def _checked(points: Floats, least: int) -> Floats:
     """The points (n, 2) of a drawing; refuses fewer than ``least``, and points that are not finite."""
     line = np.asarray(points, dtype=np.float64).reshape(-1, 2)
     if not np.isfinite(line).all():
-        raise UsageError("a point of the drawing is no place", expected="finite x and y")
+        raise UsageError("a point of the drawing has no valid coordinates", expected="finite x and y")
     if len(line) < least:
         raise UsageError("the drawing has too few points", got=len(line), expected=f"at least {least}")
     return line

@@ -211,7 +211,7 @@ def check_mask(folder: Path, record: MaskRecord) -> None:
             f"{folder.name}: the corrections are about another mask",
             got=f"{MASK} {own[:12]}",
             expected=record.mask[:12],
-            hint=f"the slide was segmented anew: move {CORRECTIONS} away, and correct the new mask",
+            hint=f"the slide was segmented again: move {CORRECTIONS} away, and correct the new mask",
         )
 
 

@@ -14,7 +14,7 @@ def mask_grid(reader: SlideReader, summary: Summary, mpp: Resolution | None, *, 
     grid, mask = SlideGrid(reader, float(summary.model["mpp"]), mpp), summary.grid
     if (grid.height, grid.width) != (mask.height, mask.width):
         raise RefusedError(
-            f"{summary.slide_id}: the slide does not lie under its mask",
+            f"{summary.slide_id}: slide and mask do not match",
             got=f"{grid.width} × {grid.height} px",
             expected=f"{mask.width} × {mask.height} px",
             hint=hint,

@@ -227,5 +227,5 @@ def _load(path: Path) -> NDArray[np.uint8] | None:
 def _mapped(path: Path) -> NDArray[np.uint8]:
     array = _load(path)
     if array is None:
-        raise DataError(f"the cache file {path} is gone or damaged", hint="start again: it is then decoded anew")
+        raise DataError(f"the cache file {path} is gone or damaged", hint="start again: it is then decoded once more")
     return array

@@ -65,7 +65,7 @@ def check_outside(out: Path, root: Path) -> None:
     """Refuse to write into a dataset."""
     if out.resolve().is_relative_to(root.resolve()):
         raise RefusedError(
-            "the output would lie inside the dataset, which stays as it is",
+            "the output would be inside the dataset, which must not be changed",
             got=out,
             expected=f"a place outside {root}",
             hint="write it elsewhere",

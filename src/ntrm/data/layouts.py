@@ -172,7 +172,7 @@ def _find_layout(root: Path) -> tuple[str, list[Folders]]:
     if {path.suffix.lower() for path in root.iterdir()} & SUFFIXES == {".png"}:
         return "masks", [Folders("", None, root)]
     raise DataError(
-        f"{root} is no dataset", got="none of the known layouts", expected=LAYOUTS, hint=_dataset_near(root)
+        f"{root} is not a dataset", got="none of the known layouts", expected=LAYOUTS, hint=_dataset_near(root)
     )
 
 

@@ -150,7 +150,7 @@ def resample_dataset(
 def _check_request(dataset: Dataset, levels: Sequence[str], out: Path) -> None:
     if dataset.layout == "masks":
         expected = "a dataset with images, layout queensland or plain"
-        raise RefusedError(f"{dataset.root} has masks alone", expected=expected)
+        raise RefusedError(f"{dataset.root} has only masks", expected=expected)
     if not levels or (dataset.layout == "plain" and len(levels) > 1):
         raise UsageError(
             "wrong number of resolutions",
@@ -251,7 +251,7 @@ def _is_done(target: _Target, source_size: tuple[int, int]) -> bool:
 
 def _occupied(path: Path, **details: str) -> RefusedError:
     hint = "choose an empty --out, or remove what is there"
-    return RefusedError(f"{path} is there already and is something else", hint=hint, **details)
+    return RefusedError(f"{path} already exists and is something else", hint=hint, **details)
 
 
 def _copy_sidecars(dataset: Dataset, levels: Sequence[str], out: Path) -> None:

@@ -35,7 +35,7 @@ def write_split(
     check_outside(out, root)
     if anew and out.exists():
         raise RefusedError(
-            "a split that is in use would be lost",
+            "a split that is in use would be overwritten",
             got=f"{out}, which is there already",
             hint="choose another --out, or split without --anew to add sections to this one",
         )

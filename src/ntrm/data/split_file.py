@@ -114,6 +114,6 @@ def contradiction(who: str, one: str, other: str) -> RefusedError:
     return RefusedError(
         f"{who} is in two splits",
         got=f"{one} and {other}",
-        expected="one split, or test results would be measured on what was trained on",
-        hint="correct the column split of cases.csv (where it is empty it is drawn), split file or table of slides",
+        expected="one split; otherwise the test would include training data",
+        hint="correct the column split of cases.csv (empty: assigned anew), the split file or the table of slides",
     )

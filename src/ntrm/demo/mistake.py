@@ -67,7 +67,7 @@ class Mistake:
     def sentences(self) -> tuple[str, str]:
         """Where it is and which key to press; what that would change."""
         return (
-            f"a wrong region of {self.slide_id}: {self.called}, which is {self.title}. "
+            f"a wrong region of {self.slide_id}: labelled {self.called}, but it is {self.title}. "
             f"In the viewer press e, click there, press {self.key}, then Enter",
             f"one click would change {self.changed_mm2:.2f} mm²: "
             f"mean IoU of the slide {self.before:.3f} → {self.after:.3f}",

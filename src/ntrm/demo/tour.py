@@ -69,7 +69,7 @@ def tour(out: Path, *, jobs: int, progress: Progress, note: Callable[[str], None
     write_phantom(dataset_folder, PhantomOptions(SECTIONS, SEED), jobs=jobs, progress=progress)
     note("2/5  checking the dataset")
     check = check_dataset(dataset_folder, jobs=jobs, progress=progress)
-    note("3/5  scoring the bundled model on the test part")
+    note("3/5  scoring the bundled model on the test split")
     evaluation = evaluate(BUNDLED, dataset_folder, scores, jobs=1, progress=progress)
     note(f"4/5  segmenting {SLIDES} sections: masks, polygons, relations, measurements, reports")
     dataset = open_dataset(dataset_folder)

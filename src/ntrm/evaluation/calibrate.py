@@ -317,7 +317,7 @@ def _own_folder(model: str | Path) -> Path:
     if text == BUNDLED or not folder.is_dir():
         if text == BUNDLED or (text.count("/") == 1 and not text.startswith((".", "/", "~"))):
             raise RefusedError(
-                "only a model folder of your own can be calibrated",
+                "only a local model folder can be calibrated",
                 got=text,
                 expected=f"a folder with {CONFIG}",
                 hint=f'copy it first: ntrm.load("{text}").save_pretrained("my-model")',

@@ -192,7 +192,9 @@ def check_target(path: Path) -> None:
     if path.suffix not in FORMATS or path.name == METRICS:
         raise UsageError("cannot write the comparison there", got=path, expected="a file that ends in .csv or .json")
     if path.exists() and not _is_comparison(path):
-        raise RefusedError("a file that is no comparison would be lost", got=path, hint="choose another --out")
+        raise RefusedError(
+            "a file that is not a comparison would be overwritten", got=path, hint="choose another --out"
+        )
 
 
 def _is_comparison(path: Path) -> bool:
@@ -298,10 +300,10 @@ def _check_seeds(group: Sequence[Evaluated]) -> None:
     for one, two in pairwise(group):
         if one.seed is not None and one.seed == two.seed:
             raise RefusedError(
-                f"two trainings of {one.name} cannot be told apart",
+                f"two trainings of {one.name} cannot be distinguished",
                 got=f"{one.folder} and {two.folder}: the same settings, the same seed {one.seed}, different weights",
                 expected="one evaluation for each seed",
-                hint="leave one of them out, or name the models apart when training",
+                hint="leave one of them out, or give the models different names when training",
             )
 
 

@@ -102,7 +102,7 @@ def describe_data(splits: DatasetSplits, split: str) -> dict[str, Any]:
 def _check_resolution(config: ModelConfig, splits: DatasetSplits) -> None:
     if config.mpp is None:
         raise RefusedError(
-            "the network does not say for which µm/px it is",
+            "the network does not state its µm/px",
             got="none",
             expected=f"{splits.resolution}, as {splits.dataset.root} has",
             hint="train it, or state it with network.describe(mpp=…) before saving",

@@ -102,7 +102,7 @@ def _whole_folder(path: Path) -> Iterator[Path]:
     """A folder beside ``path`` that takes its name when the block ends well; leftovers of a killed run are deleted."""
     partial, old = path.with_name(f".{path.name}.writing"), path.with_name(f".{path.name}.old")
     if path.exists() and not (path / "zarr.json").is_file():
-        raise DataError(f"{path} is in the way", got="no zarr folder", expected="a new name", hint="move it away")
+        raise DataError(f"{path} already exists", got="no zarr folder", expected="a new name", hint="move it away")
     for leftover in (partial, old):
         shutil.rmtree(leftover, ignore_errors=True)
     try:

@@ -187,7 +187,7 @@ def _own_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        hint = "check free space and permissions; the same command goes on"
+        hint = "check free space and permissions; then run the same command again"
         raise DataError("cannot keep finished rows", got=error, hint=hint) from error
 
 

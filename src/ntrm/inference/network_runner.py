@@ -176,7 +176,7 @@ class NetworkRunner:
     def broken_network(self) -> NtrmError:
         """The error for values that are not finite."""
         return NtrmError(
-            "the network gave values that are no numbers",
+            "the network returned values that are not numbers",
             got=f"{self.config.arch} in {self.precision}",
             hint="use precision='float32'; if that gives the same, its weights are broken",
         )

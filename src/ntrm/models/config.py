@@ -58,7 +58,7 @@ class ModelConfig:
         """Refuse a network without µm/px."""
         if self.mpp is None:
             hint = "train it, or state it with network.describe(mpp=…) before saving"
-            raise RefusedError("the network does not say for which µm/px it is", got="none", hint=hint)
+            raise RefusedError("the network does not state its µm/px", got="none", hint=hint)
 
     def as_dict(self) -> dict[str, Any]:
         """For ``config.json``."""

@@ -137,11 +137,11 @@ def _model_folder(folder: Path) -> Path:
 def read_config(path: Path) -> tuple[ModelConfig, str]:
     """The config in a file, and the SHA-256 of the weights that it is of."""
     if path.is_file() and path.stat().st_size > MOST_CONFIG_BYTES:
-        raise DataError(f"{path} is no model config", got=f"{path.stat().st_size:,} bytes", expected="a page")
+        raise DataError(f"{path} is not a model config", got=f"{path.stat().st_size:,} bytes", expected="a page")
     document = read_json(path, hint="copy the model folder again")
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else type(document).__name__
-        raise DataError(f"{path} is no NTRM model config", got=f"format {found!r}", expected=f"format {FORMAT!r}")
+        raise DataError(f"{path} is not an NTRM model config", got=f"format {found!r}", expected=f"format {FORMAT!r}")
     document.setdefault("trained_on", [])  # models did not always say it
     fields = {"format", "weights_sha256", *ModelConfig("", SKIN).as_dict()}
     if document.keys() != fields:

@@ -49,7 +49,7 @@ def refuse_moved(name: str) -> None:
     """Say where a network went that the package had once; other names pass."""
     if name in MOVED:
         raise UsageError(
-            f"{name} is a research network, which the package does not hold any more",
+            f"{name} is a research network, which is no longer part of the package",
             got=name,
             expected=f"one of {', '.join(sorted(NETWORKS))}",
             hint="train or load it with research/ of the source repository: see research/README.md there",

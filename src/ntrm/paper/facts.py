@@ -154,7 +154,7 @@ def _facts(splits: DatasetSplits, level: str, counted: list[tuple[Case, tuple[in
     empty = [split for split, members in by_split.items() if not members]
     if empty:
         raise UsageError(
-            f"{splits.dataset.root} has an empty part",
+            f"{splits.dataset.root} has an empty split",
             got=f"no section in {', '.join(empty)}",
             hint="divide it with `ntrm data split` and give the file with --splits",
         )

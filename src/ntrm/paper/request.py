@@ -130,7 +130,7 @@ class Request:
         if self.resolutions or present == ("",):
             return notes
         if left := ", ".join(level for level in present if level not in levels):
-            notes.append(f"{left} is left out: the paper has no results there (--resolutions takes it in).")
+            notes.append(f"{left} is left out: the paper has no results there (include it with --resolutions).")
         if lacking := ", ".join(level for level in TABLE_2 if level not in present):
             notes.append(f"Not in this dataset: {lacking}. ntrm data resample makes coarser levels from finer ones.")
         return notes

@@ -192,7 +192,7 @@ def _claim(out: Path, options: PhantomOptions) -> None:
                 "the folder was begun with other options",
                 got=options.as_dict(),
                 expected=before,
-                hint="give the same options to go on, or choose a new folder",
+                hint="give the same options to continue, or choose a new folder",
             )
     elif out.exists() and any(out.iterdir()):
         raise foreign_files(out, "phantom", (file.name for file in out.iterdir()))

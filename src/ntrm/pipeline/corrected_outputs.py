@@ -175,7 +175,7 @@ def _read_network(mask: SlideMask) -> _Network:
     """The network's regions as the segmentation had them: the same engine, the same pieces, and its confidences."""
     state = finished(mask.folder)
     if state is None:
-        raise DataError(f"{mask.folder.name} was not segmented to the end", hint=AGAIN)
+        raise DataError(f"{mask.folder.name} was not segmented completely", hint=AGAIN)
     pieces, labels = PieceMap.read(mask.folder / HIDDEN / PIECES, hint=AGAIN), mask.labels()
     regions = scan_slide(labels, None, pieces, schema=mask.schema, resolution=mask.resolution)
     rows = state.tables["regions"]

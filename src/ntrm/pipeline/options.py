@@ -49,7 +49,7 @@ class Options:
             check_number("simplification in µm", self.simplify_um, 0, 1000)
         check_number("least area in µm²", self.min_area_um2, 0, MOST_AREA_UM2)
         if self.stain_norm not in STAIN_NORMS:
-            raise choices_error("unknown way to bring stains to those of the training", self.stain_norm, STAIN_NORMS)
+            raise choices_error("unknown stain normalisation", self.stain_norm, STAIN_NORMS)
         # 64 and 64.0 are one option, and must look alike in every output.
         object.__setattr__(self, "min_area_um2", float(self.min_area_um2))
 

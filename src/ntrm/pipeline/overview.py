@@ -90,7 +90,7 @@ def inspect_slide(grid: SlideGrid, options: Options, background: Executor) -> Sl
         raise RefusedError(
             "the slide is of poor quality",
             got="; ".join(overview.quality.warnings),
-            hint=f"{'name the image' if overview.quality.drawn.flag else 'scan it again'}, or run without --strict",
+            hint=f"{'give the image' if overview.quality.drawn.flag else 'scan it again'}, or run without --strict",
         )
     return overview
 

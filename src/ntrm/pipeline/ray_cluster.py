@@ -87,7 +87,7 @@ def divide_resources(machines: Sequence[Mapping[str, float]], device: str, worke
         )
     gpus, cpus = (int(sum(machine.get(kind, 0) for machine in machines)) for kind in ("GPU", "CPU"))
     if device == "cuda" and not gpus:
-        raise UsageError("the cluster has no GPU", got="--device cuda", hint="take --device auto or cpu")
+        raise UsageError("the cluster has no GPU", got="--device cuda", hint="use --device auto or cpu")
     if gpus and device != "cpu":
         count = workers or gpus
         # Equal fractions of a GPU: seven workers on four GPUs are two on each, not 1.75.
@@ -137,7 +137,7 @@ def _check_reachable(ray: Any, address: str) -> None:
     taken = host if address.startswith(CLIENT) or host not in HERE else str(ray.util.get_node_ip_address())
     if taken != host and (error := _refusal(taken, int(port))) is not None:
         raise RefusedError(
-            f"Ray takes {host} for {taken}, where no cluster answers",
+            f"Ray uses {taken} instead of {host}, and no cluster answers there",
             got=f"{taken}:{port}: {error}",
             expected=f"a cluster that listens at {taken}, or the setting that keeps Ray on the loopback interface",
             hint=f"set {LOOPBACK_ONLY}=0 here as where the cluster was started",
@@ -231,7 +231,7 @@ class RayPool:
                     "the cluster starts no worker",
                     got=f"none within {START_S:.0f} s",
                     expected="free GPUs, or free CPUs with --device cpu",
-                    hint="look with `ray status` whether others hold them, or take fewer --workers",
+                    hint="look with `ray status` whether others hold them, or use fewer --workers",
                 )
 
     def result(self, job: Job) -> Run | Outcome:

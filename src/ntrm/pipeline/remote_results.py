@@ -178,10 +178,10 @@ class RemoteResults:
         short = [path for path, name in zip(files, names, strict=True) if sizes.get(name) != path.stat().st_size]
         if short:
             raise DataError(
-                f"{there} did not take every file whole",
+                f"not every file was uploaded completely to {there}",
                 got=f"{short[0].name}: {sizes.get(short[0].relative_to(folder).as_posix())} bytes",
                 expected=f"{short[0].stat().st_size} bytes",
-                hint="give the same command again: it sends what is missing",
+                hint="run the same command again to upload what is missing",
             )
 
     def deliver_failure(self, slide_id: str) -> None:

@@ -142,7 +142,7 @@ def check_source(mask: SlideMask, slide: SlideInput) -> Plan:
     """What the slide was segmented from; refuses another file."""
     state = finished(mask.folder)
     if state is None or state.plan is None:
-        raise DataError(f"{mask.folder.name} was not segmented to the end", hint=AGAIN)
+        raise DataError(f"{mask.folder.name} was not segmented completely", hint=AGAIN)
     own = source_fingerprint(slide.path)
     if own is None or own != state.plan.source:
         raise RefusedError(

@@ -17,9 +17,9 @@ from ntrm.report.overlay_layout import font_size
 BETWEEN_BELOW = 0.1
 """P-value below which a window is neither like nor unlike."""
 STEPS: tuple[tuple[float, RGB, str], ...] = (
-    (0.01, (213, 94, 0), "p below 0.01: unlike the training"),
+    (0.01, (213, 94, 0), "p below 0.01: unlike the training data"),
     (BETWEEN_BELOW, (240, 228, 66), f"p below {BETWEEN_BELOW:g}: in between"),
-    (math.inf, (86, 180, 233), "like the training"),
+    (math.inf, (86, 180, 233), "like the training data"),
 )
 """P-values below which a window has a colour; colours of Okabe and Ito, told apart by every kind of colour vision."""
 TINT = 0.5

@@ -28,7 +28,7 @@ FAULTS = {
 }
 WHAT_NEXT = (
     "Do not read cancers off its colours. Look at the slide itself and at its stain, and use a model that was trained "
-    "or fine-tuned on slides like this one. The p-value is about likeness: it does not say that the segmentation is "
+    "or fine-tuned on slides like this one. The p-value measures similarity: it does not say that the segmentation is "
     "wrong, and a familiar slide may be segmented wrongly, too."
 )
 INTERFACES, RELATIONS = 12, 8

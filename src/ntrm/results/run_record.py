@@ -125,7 +125,7 @@ def _check_same(out: Path, before: Run, run: Run) -> None:
             f"{out} holds results of another run",
             got="; ".join(differences),
             expected="the same model, program and options",
-            hint="choose another --out, or give the options of before",
+            hint="choose another --out, or use the earlier options",
         )
 
 

@@ -36,7 +36,7 @@ def made_otherwise(got: str, folder: Path, hint: str = "") -> MadeOtherwiseError
     """The error for a finished slide that is asked for anew and not alike."""
     corrected = f": with it goes what a person corrected ({CORRECTIONS})" if (folder / CORRECTIONS).is_file() else ""
     return MadeOtherwiseError(
-        "results are there that were made otherwise",
+        "results that were made differently already exist",
         got=got,
         expected="the same slide, model and options",
         hint=f"{hint}choose another --out, or delete {folder.name}{corrected}",

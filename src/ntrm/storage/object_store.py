@@ -172,7 +172,7 @@ def _explained(error: Exception, address: Address) -> NtrmError | None:
     """The error to raise at once; None where another attempt may help."""
     if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
         return NoSuchObjectError(
-            f"nothing is at {address}",
+            f"nothing found at {address}",
             got=_words(error),
             expected="a bucket, and a folder or an object in it, that exist",
             hint="check the address, and the endpoint and region that the environment names",

@@ -98,7 +98,7 @@ class SlideCache:
     def _fetch(self, slide: RemoteSlide, stopped: Callable[[], bool]) -> None:
         if not slide.files:
             raise NoSuchObjectError(
-                f"nothing is at {slide.address}", expected="an object that exists", hint="check the address"
+                f"nothing found at {slide.address}", expected="an object that exists", hint="check the address"
             )
         with holding(self.folder / "room.lock", wait=True), writing(self.folder):
             self._make_room(slide)
@@ -123,11 +123,16 @@ class SlideCache:
                 f"{address} changed while it was read",
                 got="other bytes than when the slides were listed",
                 expected="slides that stay as they are during a run",
-                hint="give the command again when nobody writes there any more",
+                hint="run the command again when the files no longer change",
             )
         if size != file.size:
-            hint = "give the same command again; if it stays so, upload the slide anew"
-            raise DataError(f"{address} came incomplete", got=f"{size} bytes", expected=f"{file.size} bytes", hint=hint)
+            hint = "run the same command again; if this does not help, upload the slide again"
+            raise DataError(
+                f"{address} was not downloaded completely",
+                got=f"{size} bytes",
+                expected=f"{file.size} bytes",
+                hint=hint,
+            )
 
     def _make_room(self, slide: RemoteSlide) -> None:
         """Delete what nobody reads, the longest unused first, until the slide fits."""

@@ -60,15 +60,17 @@ def read_checkpoint(path: Path) -> State:
         raise DataError(f"cannot read {path}", got=error) from error
     head, payload = content[: len(MAGIC) + _DIGEST], memoryview(content)[len(MAGIC) + _DIGEST :]
     if head[: len(MAGIC)] != MAGIC:
-        raise DataError(f"{path} is no checkpoint", got=f"{len(content)} bytes that start otherwise")
+        raise DataError(f"{path} is not a checkpoint", got=f"{len(content)} bytes that start otherwise")
     if head[len(MAGIC) :] != hashlib.sha256(payload).digest():
         raise DataError(f"{path} is damaged", got="another checksum than when it was written")
     try:
         state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
     except _FOREIGN as error:
-        raise DataError(f"{path} is no checkpoint", got=f"{type(error).__name__} when read as tensors") from error
+        raise DataError(f"{path} is not a checkpoint", got=f"{type(error).__name__} when read as tensors") from error
     if not isinstance(state, dict) or not state.keys() >= FIELDS:
-        raise DataError(f"{path} is no checkpoint of a training", got=f"other fields than {', '.join(sorted(FIELDS))}")
+        raise DataError(
+            f"{path} is not a checkpoint of a training", got=f"other fields than {', '.join(sorted(FIELDS))}"
+        )
     return state
 
 
@@ -163,7 +165,7 @@ class CheckpointFolder:
                 self.kept_weights(state["kept"])
             except DataError as error:
                 reasons.append(f"{path.name}: {error.got}")
-                say(f"{path.name} cannot be used ({error.got}); going back to the one before")
+                say(f"{path.name} cannot be used ({error.got}); using the one before it")
                 continue
             return state
         if reasons:

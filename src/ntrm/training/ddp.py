@@ -215,7 +215,7 @@ class _Other:
         return NtrmError(
             f"process {self.rank} of the training has ended",
             got=f"{how}: {text}" if text else how,
-            hint="the same command with --resume goes on from the last checkpoint",
+            hint="the same command with --resume continues from the last checkpoint",
         )
 
     def wait(self) -> None:

@@ -24,7 +24,7 @@ def training_precision(recipe: Recipe, device: torch.device) -> torch.dtype:
     kind = choose_precision(recipe.precision, device)
     if kind == torch.float16 and device.type != "cuda":
         raise UsageError(
-            "float16 trains on a GPU alone", got=device, expected="cuda", hint="set precision=float32 or bfloat16"
+            "float16 training needs a GPU", got=device, expected="cuda", hint="set precision=float32 or bfloat16"
         )
     return kind
 
@@ -78,7 +78,7 @@ def _memory_error(recipe: Recipe, device: torch.device) -> NtrmError:
         f"memory of {device} ran out",
         got=f"batch {recipe.batch}, window {recipe.window}, resident {recipe.resident}, {recipe.precision}",
         hint=f"lower it: --set batch={batch}, --set window={window}, --set resident=no "
-        "or --set precision=bfloat16; or share the batch among more devices",
+        "or --set precision=bfloat16; or divide the batch over more devices",
     )
 
 

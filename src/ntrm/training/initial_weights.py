@@ -138,7 +138,7 @@ def _why_not_imagenet(network: SegmentationModel, encoder: object, name: str) ->
     if name not in IMAGENET_HUB:
         return f"no ImageNet weights are known for {name}"
     width = network.config.options.get("width", 1.0)
-    return "" if width == 1 else f"ImageNet weights fit width 1 alone, not {width}"
+    return "" if width == 1 else f"ImageNet weights only fit width 1, not {width}"
 
 
 def _copy_from(

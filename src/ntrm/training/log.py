@@ -113,7 +113,7 @@ def means(rows: list[Row]) -> tuple[float, float, float | None]:
 def _not_finite(step: int, row: Row) -> NtrmError:
     total, final, coarse = row
     return NtrmError(
-        f"the loss is no number at step {step}",
+        f"the loss is not a number at step {step}",
         got=f"total {total}, final {final}" + ("" if math.isnan(coarse) else f", coarse {coarse}"),
         expected="a finite number, as at every step before",
         hint="train again in a new folder with a lower learning_rate, gradient_clip=1 or precision=float32",

@@ -272,13 +272,13 @@ class Interruption:
     def error(self, saved: int) -> InterruptedTrainingError:
         """What to raise, where a checkpoint of ``saved`` steps is on disk."""
         what = f"stopped by {self.name or 'another process'}; a checkpoint after step {saved} is written"
-        return InterruptedTrainingError(what, hint="the same command with --resume goes on")
+        return InterruptedTrainingError(what, hint="the same command with --resume continues")
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         if self.name:
             raise InterruptedTrainingError(
                 f"stopped at once by a second {signal.Signals(number).name}; the last checkpoint stands",
-                hint="the same command with --resume goes on",
+                hint="the same command with --resume continues",
             )
         self.name = signal.Signals(number).name
 

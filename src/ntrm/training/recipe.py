@@ -153,7 +153,7 @@ class Recipe:
     def _check_numbers(self) -> None:
         if (self.epochs is None) == (self.steps is None):
             raise UsageError(
-                "recipe: how long is the training?",
+                "recipe: the length of the training is not clear",
                 got=f"epochs {self.epochs}, steps {self.steps}",
                 expected="exactly one of the two",
                 hint="leave the other null",
@@ -242,10 +242,10 @@ def check_start(recipe: Recipe, init: object) -> None:
     """Refuse to fine-tune where there is no trained model to start from."""
     if recipe.name == FINETUNE and init is None:
         raise UsageError(
-            f"recipe {FINETUNE} goes on from a trained model",
+            f"recipe {FINETUNE} starts from a trained model",
             got="none to start from",
             expected="--init M",
-            hint="name the model with --init, or train from nothing with --recipe fast",
+            hint="name the model with --init, or train from scratch with --recipe fast",
         )
 
 
@@ -279,7 +279,7 @@ def _read(source: str | Path) -> dict[str, Any]:
         text = _read_file(Path(source))
     document = parse_yaml(text, f"recipe {source}")
     if not isinstance(document, dict):
-        raise DataError(f"{source} is no recipe", got=type(document).__name__, expected="lines of `field: value`")
+        raise DataError(f"{source} is not a recipe", got=type(document).__name__, expected="lines of `field: value`")
     return document
 
 
@@ -288,7 +288,7 @@ def _read_file(path: Path) -> str:
         raise choices_error("unknown recipe", str(path), [*RECIPES, "a YAML file"])
     try:
         if path.stat().st_size > 4 * MOST_CHARACTERS:
-            raise DataError(f"{path} is no recipe", got=f"{path.stat().st_size:,} bytes", expected="a page of text")
+            raise DataError(f"{path} is not a recipe", got=f"{path.stat().st_size:,} bytes", expected="a page of text")
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {path}", got=error, hint="save it as text in UTF-8") from error

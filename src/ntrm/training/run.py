@@ -114,7 +114,7 @@ def check_claim(out: Path, *, resume: bool) -> None:
         return
     if not resume:
         raise RefusedError(
-            "the folder is not empty", got=out, hint="go on with --resume, or choose an empty or a new folder"
+            "the folder is not empty", got=out, hint="continue with --resume, or choose an empty or a new folder"
         )
     if _read_provenance(out) is None:
         raise RefusedError(
@@ -153,7 +153,7 @@ class Run:
             # The name that the user gave may mean another network by now.
             network = f" (--arch {changes['arch'][0]} is the network of this run)" if "arch" in changes else ""
             raise RefusedError(
-                "the run in this folder is another one",
+                "this folder contains a different run",
                 got="; ".join(f"{name} {now}" for name, (_, now) in changes.items()),
                 expected="; ".join(f"{name} {then}" for name, (then, _) in changes.items()),
                 hint=f"give the same settings as before{network}, or choose a new folder",
@@ -250,7 +250,7 @@ def _read_provenance(out: Path) -> dict[str, Any] | None:
         return None
     document = read_json(path, hint="choose a new folder")
     if not isinstance(document, dict):
-        raise DataError(f"{path} is no provenance", got=type(document).__name__, hint="choose a new folder")
+        raise DataError(f"{path} is not a provenance record", got=type(document).__name__, hint="choose a new folder")
     return {**document, "arch": network_saved_as(str(document["arch"]))} if "arch" in document else document
 
 

@@ -217,7 +217,7 @@ class _Session:
             try:
                 if state is not None:
                     current.restore(state)
-                    self.say(f"going on after step {current.steps_done:,}")
+                    self.say(f"continuing after step {current.steps_done:,}")
                 elif run.init is not None and recipe.keep == "iou" and validation_windows is not None:
                     # Few sections may do a trained model more harm than good. The loss of the start cannot be compared:
                     # class weights change during a training.
@@ -346,7 +346,7 @@ def _check_device(recipe: Recipe, launch: Launch) -> None:
 def _known_sections(given: TrainingData, say: Say) -> DatasetSplits | None:
     """The fully annotated sections, from which a reference is made."""
     if given.corrected is not None or given.training is None or given.validation is None:
-        say("no reference of the training sections: corrected slides are not annotated all over")
+        say("no reference of the training sections: corrected slides are not annotated completely")
         return None
     splits, cases = given.splits, (*given.training, *given.validation)
     return replace(splits, dataset=replace(splits.dataset, cases=cases))

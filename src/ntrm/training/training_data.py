@@ -166,7 +166,7 @@ def _joined(known: DatasetSplits, corrected: DatasetSplits) -> DatasetSplits:
     twice = sorted({case.name for case in known.dataset} & {case.name for case in corrected.dataset})
     if twice:
         raise RefusedError(
-            "a corrected slide is called like a section of the dataset",
+            "a corrected slide has the same name as a section of the dataset",
             got=", ".join(twice[:5]),
             hint="a section of the dataset needs no correction; another one may get a slide_id in a table of slides",
         )
@@ -193,7 +193,7 @@ def corrected_results(
         needless = [f"--slides {slides}"] * (slides is not None) + [f"--trust {trust}"] * (trust != ALL)
         if needless:
             raise UsageError(
-                "there are no corrected slides that this could be about",
+                "this option needs corrected slides",
                 got=" ".join(needless),
                 expected="--corrections RESULTS beside it",
                 hint="name the results with the corrected slides, or leave it out",
@@ -201,7 +201,7 @@ def corrected_results(
         return None
     if init is None:
         raise UsageError(
-            "corrections are too few to train a network from nothing",
+            "there are too few corrections to train a network from scratch",
             expected="a trained model to start from",
             hint="name the model that segmented the slides with --init",
         )
@@ -232,5 +232,5 @@ def selection(recipe: Recipe, given: TrainingData, start: ModelConfig | None, sa
             expected="recipe finetune, or another of a fixed length",
             hint="put some corrected slides into the split val, by a column split in the table of `ntrm segment`",
         )
-    say("no corrected slide is for validation: no weights are chosen, those of the last step are kept")
+    say("no corrected slide is for validation: no model selection, the weights of the last step are kept")
     return replace(recipe, keep="last")

@@ -251,7 +251,7 @@ def credible_resolution(info: SlideInfo) -> Resolution:
         return info.resolution
     stated, (low, high) = info.stated_mpp, PLAUSIBLE_MPP
     raise RefusedError(
-        "the slide does not tell its µm per pixel" if stated is None else "the slide's µm per pixel is not credible",
+        "the slide does not state its µm per pixel" if stated is None else "the slide's µm per pixel is not plausible",
         got="nothing" if stated is None else f"{stated[0]:g} × {stated[1]:g} µm/px",
         expected=f"{low:g} to {COARSEST_MPP:g} µm/px in the file's metadata, or {low:g} to {high:g} µm/px given",
         hint="look the scan resolution up and give it with --mpp, or in the mpp column of a CSV; it is never guessed",
@@ -281,7 +281,7 @@ def _check_fine_enough(source: Resolution, model: Resolution, factor: float) -> 
             "the slide is too coarse for the model",
             got=source,
             expected=f"at most {model.mean / LEAST_FACTOR:g} µm/px for a model of {model}",
-            hint="scan or export the slide at a higher resolution, take a model of a lower one, or correct --mpp",
+            hint="scan or export the slide at a higher resolution, use a model of a lower one, or correct --mpp",
         )
 
 

@@ -194,10 +194,10 @@ def _check_columns(table: str, columns: Iterable[str]) -> None:
     nearly = [name for name in columns if name not in OWN_COLUMNS and name.lower() in OWN_COLUMNS]
     if nearly:
         raise DataError(
-            f"{table} has a column that is one of ours but for its case",
+            f"{table} has a column whose name differs from one of ours only in upper and lower case",
             got=nearly[0],
             expected=nearly[0].lower(),
-            hint="write it so, or rename it if it is a covariate",
+            hint="write it like this, or rename it if it is a covariate",
         )
 
 
@@ -217,7 +217,7 @@ def _check_encoding(name: str, where: str) -> None:
         os.fsencode(name)
     except UnicodeEncodeError as error:
         raise DataError(
-            f"{where}: no file can be called so here",
+            f"{where}: this file name is not possible on this system",
             got=ascii(name),
             expected=f"characters of {error.encoding}, the encoding of this system's file names",
             hint="set LC_ALL=C.UTF-8",
@@ -245,7 +245,7 @@ def _check_covariates(slides: Sequence[SlideInput]) -> None:
     clash = sorted({name for slide in slides for name in slide.covariates if not name or is_own_column(name)})
     if clash:
         raise UsageError(
-            "covariates that are called like columns of the results",
+            "covariates have the same names as columns of the results",
             got=", ".join(repr(name) for name in clash),
             hint="rename these columns of the input table",
         )
@@ -264,7 +264,7 @@ def _merged(slides: Iterable[SlideInput]) -> list[SlideInput]:
         differing = [text for name, text in fields.items() if getattr(before, name) != getattr(slide, name)]
         if differing:
             raise UsageError(
-                "a slide is given twice, and not alike",
+                "a slide is given twice, with different values",
                 got=f"{slide.name} with other {' and '.join(differing)}",
                 expected="each slide once",
                 hint="keep one of its rows; name a table's slides in the table only",

@@ -77,7 +77,7 @@ class RemoteSlides:
         """The bytes of a table of slides."""
         content = self.cache.store(address).read(address)
         if content is None:
-            raise NoSuchObjectError(f"nothing is at {address}", expected="a table of slides")
+            raise NoSuchObjectError(f"nothing found at {address}", expected="a table of slides")
         return content
 
 

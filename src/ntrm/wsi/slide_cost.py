@@ -58,14 +58,14 @@ def check_cost(info: SlideInfo, mpp: Resolution, model_mpp: float, size: int) ->
     pixels = f"{info.width:,} × {info.height:,} pixels"
     if cost.overview > MOST_OVERVIEW:
         raise RefusedError(
-            "the slide is larger than any glass",
+            "the slide is larger than any glass slide",
             got=f"{pixels} of {mpp}, {info.width * mpp.x / 1000:,.0f} × {info.height * mpp.y / 1000:,.0f} mm",
             expected=f"at most {MOST_OVERVIEW * (THUMBNAIL_MPP / 1000) ** 2:,.0f} mm²",
             hint="correct its µm/px, or cut it into parts",
         )
     if cost.read > MOST_READ:
         raise RefusedError(
-            "the slide costs too much to read",
+            "too many pixels of the slide would have to be read",
             got=f"{pixels} in {len(info.levels)} levels: {cost.read:,} to read",
             expected=f"at most {MOST_READ:,}",
             hint="save it with coarser levels (a pyramid, as OME-TIFF from QuPath has), or cut it into parts",

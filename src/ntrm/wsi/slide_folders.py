@@ -21,7 +21,7 @@ OnError = Callable[[OSError], None]
 def refuse(error: OSError) -> None:
     """A patient's slides must not be missing only because their folder has other permissions."""
     raise DataError(
-        f"cannot look into {error.filename}",
+        f"cannot read the folder {error.filename}",
         got=error.strerror,
         expected="a folder that can be read",
         hint="change its permissions, or name the other folders one by one",

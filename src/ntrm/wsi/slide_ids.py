@@ -113,7 +113,7 @@ def slide_ids(
     bad = [slide.slide_id for slide in slides if slide.slide_id is not None and not _is_safe(slide.slide_id)]
     if bad:
         raise UsageError(
-            "a slide_id that is no safe name",
+            "a slide_id that is not a safe name",
             got=repr(bad[0]),
             expected=f"1 to {LONGEST} of A-Z a-z 0-9 . _ -, and not the name of a file of the results",
         )
@@ -121,10 +121,10 @@ def slide_ids(
         return _unique_ids(slides, results)
     if lies_in(key_file, out):
         raise RefusedError(
-            "the key to the pseudonyms would lie among the results",
+            "the key to the pseudonyms would be inside the results folder",
             got=key_file,
             expected=f"a file outside {out}",
-            hint="choose a place that is not given away with the results",
+            hint="choose a place that is not shared with the results",
         )
     with holding(key_file.with_name(f".{key_file.name}.lock"), wait=True):
         return _pseudonyms(slides, key_file, results)
@@ -162,7 +162,9 @@ def _unique_ids(slides: Sequence[SlideInput], results: KnownResults | None) -> l
     twice = [name for name, times in Counter(name.lower() for name in ids).items() if times > 1]
     if twice:
         raise UsageError(
-            "two slides would have the same id", got=twice[0], hint="tell them apart by a column slide_id in a CSV"
+            "two slides would have the same id",
+            got=twice[0],
+            hint="give each its own name in a column slide_id of a CSV",
         )
     return ids
 
@@ -247,10 +249,10 @@ def _check_no_others(ids: Collection[str], key_file: Path, results: KnownResults
     strange = [] if results is None else results.others(ids)
     if strange:
         raise RefusedError(
-            f"the results hold slides under names that {key_file.name} does not explain",
+            f"the results hold slides under names that {key_file.name} does not contain",
             got=counted(len(strange), "slide"),
             expected="results that were made with this key from the start",
-            hint="choose another --out, or give the key of before",
+            hint="choose another --out, or give the earlier key",
         )
 
 

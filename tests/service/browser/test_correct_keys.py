@@ -25,7 +25,7 @@ from ntrm.correction.log import read_log
 
 SLIDES = ("keys", "steps", "beside", "stroke", "seen", "answers", "many")
 PREVIEW, PART = "**/corrections/preview", "**/corrections/part*"
-WORKED_OUT = "What would follow is being worked out."
+WORKED_OUT = "What would follow is being computed."
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_regions_are_stepped_through_and_followers_taken_out_without_a_mouse(cor
     page.keyboard.press("n")
     says(page, f"Part 2 of {len(parts)} that would follow: ")
     page.keyboard.press("Space")
-    until(lambda: "1 part taken out." in page.locator(".follows").inner_text())
+    until(lambda: "1 part excluded." in page.locator(".follows").inner_text())
     page.keyboard.press(",")
     until(lambda: page.locator(".correct-tools output").first.inner_text() == "× 0.84")
     until(lambda: page.get_by_role("button", name="Accept").is_enabled())
@@ -151,7 +151,7 @@ def test_nothing_is_written_before_all_that_follows_is_shown(correct_page, servi
     says(page, "Region 1 of ")
     page.route(PREVIEW, lambda route: route.fulfill(status=503, json={"error": {"what": "busy", "code": "busy"}}))
     page.keyboard.press(correcting.KEYS["SCC"])
-    seen.filter(has_text="could not be worked out").wait_for()
+    seen.filter(has_text="could not be computed").wait_for()
     page.keyboard.press("Enter")
     told(page, "Busy.")
     page.unroute(PREVIEW)
@@ -172,7 +172,7 @@ def test_nothing_is_written_before_all_that_follows_is_shown(correct_page, servi
     page.keyboard.press("Enter")
     release()
     told(page, WORKED_OUT)
-    seen.filter(has_text="1 part taken out.").wait_for()
+    seen.filter(has_text="1 part excluded.").wait_for()
     assert corrections(service, service.slide)["version"] == 0
     page.keyboard.press("Enter")
     wait_for_version(service, service.slide, 1)
@@ -198,7 +198,7 @@ def test_of_many_that_follow_the_largest_are_stepped_through(correct_page, servi
     says(page, f"Part 1 of the 5 largest of {counts[0]} that would follow: ")
     page.get_by_text(f"and {counts[0] - most} smaller parts; click them on the slide").wait_for(state="attached")
     page.keyboard.press("Space")
-    page.locator(".follows").filter(has_text="1 part taken out.").wait_for()
+    page.locator(".follows").filter(has_text="1 part excluded.").wait_for()
     until(lambda: page.get_by_role("button", name="Accept").is_enabled())
     page.keyboard.press("n")
     says(page, f"Part 2 of the 5 largest of {counts[1] + 1} that would follow: ")

@@ -76,13 +76,13 @@ def test_one_that_follows_is_taken_out_and_in_again(correct_page, service):
     there = home_place(page, service, follower["x"] + 1, follower["y"] + 1)
 
     page.mouse.click(*there)
-    until(lambda: "1 part taken out." in page.locator(".follows").inner_text())
+    until(lambda: "1 part excluded." in page.locator(".follows").inner_text())
     assert page.locator(".corrections .out.over").count() == 1
     page.mouse.click(*there)
     until(lambda: page.locator(".follows").inner_text() == before)
     page.get_by_text("What follows, and why").click()
-    page.get_by_role("button", name="Take out").first.click()
-    until(lambda: "1 part taken out." in page.locator(".follows").inner_text())
+    page.get_by_role("button", name="Exclude").first.click()
+    until(lambda: "1 part excluded." in page.locator(".follows").inner_text())
     page.get_by_role("button", name="Accept").click()
     wait_for_version(service, service.slide, 1)
     page.mouse.move(5, 5)
@@ -188,7 +188,7 @@ def test_another_log_with_as_many_steps_is_shown_as_it_is(correct_page, correcte
         told(page, "Corrected elsewhere: step 1")
         until(lambda tissue=tissue: shows(page, service, place, tissue))
         log.rename(log.with_name(tissue))
-        told(page, "The corrections were taken away elsewhere.")
+        told(page, "The corrections were removed elsewhere.")
 
 
 def test_a_stroke_of_the_brush_is_written(correct_page, service):

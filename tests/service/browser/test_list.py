@@ -48,7 +48,7 @@ def test_the_list_tells_what_was_found_and_can_be_searched(open_page, service):
     large = np.array(fractions) > 0.05
     assert np.allclose(np.array(widths)[large] / sum(widths), np.array(fractions)[large], atol=0.02)
     page.get_by_role("searchbox").fill("no such slide")
-    page.get_by_text("No slide fits the search").wait_for()
+    page.get_by_text("No slide matches the search").wait_for()
     assert row.count() == 0
     page.get_by_role("searchbox").fill("bcc")
     row.wait_for()
@@ -117,7 +117,7 @@ def test_a_dropped_slide_is_segmented_over_a_reload(open_page, service, tmp_path
     page.get_by_role("dialog").wait_for()
     page.get_by_label("µm per pixel").fill("three")
     page.get_by_role("button", name="Segment").click()
-    page.get_by_text("Please give a number above 0").wait_for()
+    page.get_by_text("Please enter a number above 0").wait_for()
     page.get_by_label("µm per pixel").fill("3,35")
     page.keyboard.press("Enter")
     row = page.locator(".row", has_text="unmeasured")
@@ -158,7 +158,7 @@ def test_several_slides_without_mpp_are_asked_about_one_after_the_other(open_pag
     page.get_by_role("button", name="Not now").click()
     dialog.wait_for(state="detached")
     for name in others:
-        page.locator(".row", has_text=name).get_by_role("button", name="Give µm/px").wait_for()
+        page.locator(".row", has_text=name).get_by_role("button", name="Enter µm/px").wait_for()
     for slide in service.json("/v1/slides")["slides"]:
         if slide["name"] in names:
             service.ask("DELETE", f"/v1/slides/{slide['id']}")

@@ -120,7 +120,7 @@ def test_the_graph_is_drawn_to_scale(slide_page, service):
     for name in ("Attention", "Edge weights"):
         choice = page.get_by_role("radio", name=name)
         assert choice.is_disabled()
-        assert choice.get_attribute("title") == "This model keeps no relations of its own"
+        assert choice.get_attribute("title") == "This model has no relation module"
 
 
 def test_learned_relations_are_named_as_such(open_page, service):

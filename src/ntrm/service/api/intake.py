@@ -205,7 +205,7 @@ def check_name(app_state: AppState, name: str | None, replaced: Sequence[Slide] 
         return
     if safe_name(name) != name:
         expected = "1 to 100 of A-Z a-z 0-9 . _ -, and not the name of a file of the results"
-        raise ProblemError(422, "usage", "a slide_id that is no safe name", got=name, expected=expected)
+        raise ProblemError(422, "usage", "a slide_id that is not a safe name", got=name, expected=expected)
     if _is_taken(app_state, name, _taken_names(app_state, replaced)):
         raise conflict("the name is taken", got=name, hint="choose another slide_id")
 

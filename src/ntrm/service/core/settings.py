@@ -94,7 +94,7 @@ class ServiceSettings:
                 "the token is too easy to guess",
                 got=f"{len(self.token)} characters",
                 expected=f"at least {LEAST_TOKEN} ASCII characters",
-                hint="take a random one: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+                hint="use a random one: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
             )
         for root in self.roots:
             if not root.is_dir():

@@ -111,7 +111,7 @@ def drawing_step(current: SlideCorrections, drawing: DrawBody) -> Step:
     elif drawing.kind == "area":
         named = area(points, mask.shape)
     elif drawing.side is None:
-        raise UsageError("it is not said which side of the line gets the name", expected="side: [x, y]")
+        raise UsageError("the side of the line that gets the name is missing", expected="side: [x, y]")
     else:
         named = split_by_line(current.labels(), points, current.place(drawing.side), mask.resolution)
     if not named:
@@ -136,7 +136,7 @@ def no_region_graph() -> ProblemError:
         409,
         "no_region_graph",
         "the parts of this slide are not known yet",
-        hint="have its region graph made, or name whole regions without carrying the name on",
+        hint="start computing its region graph, or name whole regions without spreading the name",
     )
 
 

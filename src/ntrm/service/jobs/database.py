@@ -224,7 +224,7 @@ class JobStore:
         if not keep:
             self._do("DELETE FROM slides WHERE id = ? AND status = 'done'", key)
             return
-        error = ProblemError(404, "gone", "the results were removed", hint="try again to segment the slide anew")
+        error = ProblemError(404, "gone", "the results were removed", hint="retry to segment the slide again")
         self._do(
             "UPDATE slides SET status = 'failed', error = ?, facts = NULL, progress = 0 "
             "WHERE id = ? AND status = 'done'",
@@ -324,6 +324,6 @@ def _queue_full(count: int, most: int) -> ProblemError:
         "the queue is full",
         got=f"{count} slides wait",
         expected=f"at most {most}",
-        hint="come back when some of them are done",
+        hint="try again when some of them are done",
         headers={"Retry-After": "60"},
     )

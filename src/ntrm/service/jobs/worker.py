@@ -126,7 +126,7 @@ class JobProgress:
             if self._stop.is_set():
                 raise JobEnd(QUEUED)
             if now > self._deadline:
-                limit, hint = f"at most {self._seconds:g} s", "try again: it goes on where it stopped"
+                limit, hint = f"at most {self._seconds:g} s", "try again: it continues where it stopped"
                 error = ProblemError(422, "too_long", "the slide took too long", expected=limit, hint=hint)
                 raise JobEnd(FAILED, error)
             if at_once or now - self._last >= BEAT_SECONDS:

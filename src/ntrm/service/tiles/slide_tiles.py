@@ -168,9 +168,7 @@ class Readers(OpenPool[OpenSlide]):
         try:
             status = path.stat()
         except OSError as error:
-            raise DataError(
-                "the slide's file is not there any more", hint="put it back, or delete the slide"
-            ) from error
+            raise DataError("the slide's file no longer exists", hint="put it back, or delete the slide") from error
         key = (path, status.st_mtime_ns, status.st_size, alone)
         return self.hold(key, lambda: OpenSlide(path, self, alone=alone))
 

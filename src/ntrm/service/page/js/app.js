@@ -52,7 +52,7 @@ function makeTools(about) {
     bindings: [
       { keys: ["b"], says: "Colour-blind-safe colours", group: "Page", act: switchPalette },
       { keys: ["x"], says: "Light or dark", group: "Page", act: switchTheme },
-      { keys: ["?"], says: "This sheet", group: "Page", act: showHelp },
+      { keys: ["?"], says: "This list", group: "Page", act: showHelp },
     ],
   };
 }

@@ -6,10 +6,10 @@ import { area, count } from "./format.js";
 import { dotOf, titleOf } from "./palette.js";
 
 const HINTS = {
-  pick: "Click a part, then press the key of its tissue. Shift and click adds another.",
-  lasso: "Draw around parts, then press the key of their tissue.",
-  brush: "Press the key of a tissue, then paint. z takes back a stroke.",
-  divide: "Draw a line through a region, click the side with the wrong name, press the key of its tissue.",
+  pick: "Click a part, then press the key of the right tissue. Shift and click adds another part.",
+  lasso: "Draw around parts, then press the key of the right tissue.",
+  brush: "Press the key of a tissue, then paint. z undoes a stroke.",
+  divide: "Draw a line through a region, click the side with the wrong name, press the key of the right tissue.",
 };
 const FEW = 40;
 
@@ -52,8 +52,8 @@ export function makeChoiceBox({ settings, choice, acts }) {
     const parts = (preview?.parts ?? []).slice(0, FEW);
     const more = choice.count - out.length - parts.length;
     return [
-      ...out.map((part) => row(part, "Taken out", "Take in")),
-      ...parts.map((part) => row(part, part.why, "Take out")),
+      ...out.map((part) => row(part, "Excluded", "Include")),
+      ...parts.map((part) => row(part, part.why, "Exclude")),
       more > 0 ? h("li", { class: "muted" }, `and ${count(more, "smaller part")}; click them on the slide`) : null,
     ].filter(Boolean);
   }
@@ -98,11 +98,11 @@ function chosen(choice, settings) {
 function followWords(choice) {
   if (!choice.spreads) return "";
   if (choice.isAsking) return "Looking for what would follow …";
-  if (!choice.preview) return "What would follow could not be worked out. Accept asks again.";
+  if (!choice.preview) return "What would follow could not be computed. Accept tries again.";
   const { followed } = choice.preview;
   const regions = sumOf(followed, "regions");
   const mm2 = sumOf(followed, "area_mm2");
-  const out = choice.out.length ? ` ${count(choice.out.length, "part")} taken out.` : "";
+  const out = choice.out.length ? ` ${count(choice.out.length, "part")} excluded.` : "";
   if (!regions) return `Nothing else would follow.${out}`;
   return `${count(regions, "other part")} would follow, ${area(mm2)}.${out}`;
 }

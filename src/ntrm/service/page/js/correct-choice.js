@@ -9,8 +9,8 @@ import { initialsGiven } from "./prefs.js";
 const PAUSE = 180;
 const LEAST_POINTS = { lasso: 3, brush: 1, divide: 2 };
 const NEXT = {
-  lasso: "Press the key of the tissue of the parts inside.",
-  brush: "Press the key of its tissue.",
+  lasso: "Press the key of the right tissue for the parts inside.",
+  brush: "Press the key of the right tissue.",
   divide: "Click the side that gets another name.",
 };
 

@@ -49,15 +49,15 @@ export function correctBindings(correct, stage, shell) {
       { shown: ["1", "…", "9", named()[9]?.key, named()[10]?.key, named()[11]?.key].filter(Boolean) },
     ),
     key(["n"], "Next region, likely errors first; next part that would follow", () => correct.step(1)),
-    key(["p"], "The one before", () => correct.step(-1)),
-    key(["N"], "Add the next region, the one before", () => correct.step(1, true), { shown: ["N", "P"] }),
+    key(["p"], "The previous one", () => correct.step(-1)),
+    key(["N"], "Add the next or the previous region", () => correct.step(1, true), { shown: ["N", "P"] }),
     key(["P"], null, () => correct.step(-1, true)),
-    beside("ArrowLeft", -1, 0, "Pick what touches it on that side"),
+    beside("ArrowLeft", -1, 0, "Pick the neighbour on that side"),
     beside("ArrowRight", 1, 0),
     beside("ArrowUp", 0, -1),
     beside("ArrowDown", 0, 1),
     key(["Enter"], "Accept; or pick what is in the middle, finish a line", enter),
-    key([" "], "Add what is in the middle, take it out; next point of a line", space, { shown: ["Space"] }),
+    key([" "], "Add or remove what is in the middle; next point of a line", space, { shown: ["Space"] }),
     key(["z"], "Undo", () => acts.writer.undo()),
     key(["Z"], "Redo", () => acts.writer.redo()),
     key(["z"], null, () => acts.writer.undo(), { ctrl: true }),
@@ -74,7 +74,7 @@ export function correctBindings(correct, stage, shell) {
     move("ArrowRight", STEP, 0),
     move("ArrowUp", 0, -STEP),
     move("ArrowDown", 0, STEP),
-    key(["Escape"], "Drop; then end correcting", () => {
+    key(["Escape"], "Discard; then end correcting", () => {
       if (!shell.closeMenu() && !acts.drop()) correct.toggle(false);
     }),
   ];

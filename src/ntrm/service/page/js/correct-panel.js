@@ -30,7 +30,7 @@ export function makeCorrectPanel({ settings, choice, store, acts }) {
     h(
       "p",
       { class: "muted" },
-      "Pick a part of the slide and name its tissue. What looks alike can follow. What the network said is kept.",
+      "Pick a part of the slide and name its tissue. Similar parts can follow. The network's result is kept.",
     ),
     button("Correct this slide", () => acts.toggle(), "primary"),
   );
@@ -157,7 +157,7 @@ function drawState(element, { document, error, isReady }, acts) {
   else element.replaceChildren(...graphState(document, acts));
 }
 
-const MEANWHILE = "Whole regions can be named, brush and dividing line work; nothing follows";
+const MEANWHILE = "You can name whole regions and use brush and dividing line, but nothing follows";
 
 function graphState({ graph, graph_progress: progress, graph_reason: reason }, acts) {
   if (graph === "ready") return [];

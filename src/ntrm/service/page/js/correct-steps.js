@@ -70,7 +70,7 @@ export function makeSteps({ id, stage, geometry, store, choice }) {
     follower = [x, y];
     const count = choice.count > all.length ? `the ${all.length} largest of ${choice.count}` : all.length;
     const what = `Part ${index + 1} of ${count} that would follow: ${tissue}, ${area(mm2)}`;
-    return { place: follower, box: around(follower), outline: [], says: `${what}. ${capital(why ?? "taken out")}.` };
+    return { place: follower, box: around(follower), outline: [], says: `${what}. ${capital(why ?? "excluded")}.` };
   }
 
   /** What touches the last thing that was picked, in a direction of the screen. */

@@ -23,7 +23,7 @@ export const partText = (part) => `${titleOf(part.tissue)}, ${area(part.area_mm2
 /** A step of the log in a few words. */
 export function stepWords({ action, tissue, regions, area_mm2: mm2, of }) {
   if (action === "undo") return `step ${of} was undone`;
-  if (action === "redo") return `step ${of} was done again`;
+  if (action === "redo") return `step ${of} was redone`;
   const what = action === "draw" || !regions ? "drawn" : count(regions, "part");
   return `${titleOf(tissue)}, ${what}, ${area(mm2)}`;
 }

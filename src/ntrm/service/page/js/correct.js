@@ -87,7 +87,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
       view.layer = "corrected";
       select("correct");
       stage.focus();
-      say("Correct. Pick a part of the slide, then press the key of its tissue.");
+      say("Correct. Pick a part of the slide, then press the key of the right tissue.");
       makeGraph();
     } else {
       stroke.drop();
@@ -110,7 +110,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     if (settings.tool === "pick") await next(() => pick(place, more));
     else if (choice.shape?.kind === "divide") {
       choice.shape.side = place;
-      tell("This side gets the name: press the key of its tissue.");
+      tell("This side gets the name: press the key of the right tissue.");
     } else {
       stroke.add(place);
       if (settings.tool === "brush") stroke.finish();
@@ -159,7 +159,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     return next(async () => {
       const before = choice.out.length;
       if (!(await choice.toggle(place))) tell("Nothing follows here.");
-      else tell(choice.out.length > before ? "Taken out." : "Taken in again.");
+      else tell(choice.out.length > before ? "Excluded." : "Included again.");
     });
   }
 
@@ -197,7 +197,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     stepped = null;
     if (!choice.isSeen) {
       choice.ask();
-      tell("What would follow is being worked out. Accept it once it is shown.");
+      tell("What would follow is being computed. Accept it once it is shown.");
     } else if (await choice.write(writer)) tell(`Written. ${lastStep(store)}.`);
     update();
   }
@@ -256,7 +256,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     if (!elsewhere || !isOn) return;
     const step = store.document.steps.at(-1);
     const done = step ? `Corrected elsewhere: step ${step.number}, ${stepWords(step)}.` : "";
-    tell(done || "The corrections were taken away elsewhere.", true);
+    tell(done || "The corrections were removed elsewhere.", true);
   });
 
   return {

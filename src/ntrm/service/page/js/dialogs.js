@@ -82,8 +82,8 @@ function askMpp(name) {
       h(
         "p",
         {},
-        `“${name}” does not say how many µm a pixel measures, and NTRM never guesses it. `,
-        "The scanner's documentation tells: often 0.25 at 40×, 0.5 at 20×.",
+        `“${name}” does not state its µm per pixel, and NTRM never guesses it. `,
+        "See the scanner's documentation: often 0.25 at 40×, 0.5 at 20×.",
       ),
       h("label", {}, "µm per pixel", field),
       wrong,
@@ -93,7 +93,7 @@ function askMpp(name) {
       given = readMpp(field.value);
       if (given !== null) return;
       event.preventDefault();
-      wrong.textContent = "Please give a number above 0, such as 0.25.";
+      wrong.textContent = "Please enter a number above 0, such as 0.25.";
       field.focus();
     });
     const dialog = open("How large is a pixel?");
@@ -136,14 +136,14 @@ export function askForSlides(serverPaths) {
       "p",
       { class: "muted" },
       "SVS, NDPI, SCN, TIFF, PNG, JPEG. Files can also be dropped anywhere on the page. ",
-      "Slides of several files (MRXS, VMS, DICOM) are named by their path on the server.",
+      "Slides of several files (MRXS, VMS, DICOM) must be added by their path on the server.",
     ),
     h("div", {}, choose, picker),
     serverPaths
       ? [
           h("h3", {}, "Or a file on the server"),
-          h("label", {}, "Path, in a folder that was opened with --root", path),
-          h("label", {}, "µm per pixel, if the file does not tell it", mpp),
+          h("label", {}, "Path in a folder that was given with --root", path),
+          h("label", {}, "µm per pixel, if the file does not state it", mpp),
           wrong,
         ]
       : null,
@@ -153,7 +153,7 @@ export function askForSlides(serverPaths) {
     event.preventDefault();
     const size = readMpp(mpp.value);
     if (!path.value.trim() || (mpp.value.trim() && size === null)) {
-      wrong.textContent = path.value.trim() ? "µm per pixel must be a number above 0." : "Please give a path.";
+      wrong.textContent = path.value.trim() ? "µm per pixel must be a number above 0." : "Please enter a path.";
       return;
     }
     try {

@@ -8,7 +8,7 @@ const UNUSED = "Not used by this model";
 
 /** Whether a relation of the network can be shown, and why not. `kind` is attention or edge_weight. */
 export function usable(network, kind) {
-  if (!network) return [false, "This model keeps no relations of its own"];
+  if (!network) return [false, "This model has no relation module"];
   if (kind === "attention") return network.attention.length ? [true, ""] : [false, UNUSED];
   return network.edge_weight ? [true, ""] : [false, UNUSED];
 }
@@ -51,7 +51,7 @@ export function listWindows(network, pair, chosen, go) {
     h(
       "p",
       { class: "small muted" },
-      "Windows with the most attention, over all layers; 1.00 where nothing else sent. Click to go there.",
+      "Windows with the highest attention, over all layers; 1.00 if there is only one sender. Click to go there.",
     ),
     lists.map(({ source, target, windows }) =>
       h(

@@ -6,9 +6,9 @@ import { h, icon } from "./dom.js";
 const UNFAMILIAR = "unfamiliar";
 const UNLIKE = "unlike what the model knows";
 const STEPS = [
-  ["#d55e00", "p below 0.01: unlike the training"],
+  ["#d55e00", "p below 0.01: unlike the training data"],
   ["#f0e442", "p below 0.1: in between"],
-  ["#56b4e9", "like the training"],
+  ["#56b4e9", "like the training data"],
 ]; // as report/familiarity_map.py draws them
 const p = (value) => Number(value.toPrecision(2));
 
@@ -39,7 +39,7 @@ export function regionNote(summary, region) {
   const unread = piece
     ? piece.cancers.some((cancer) => cancer.name === region.tissue && cancer.present === null)
     : summary.familiarity.verdict === UNFAMILIAR;
-  return unread ? `Not assessed: ${UNLIKE}. This is what the network calls it, not a finding.` : "";
+  return unread ? `Not assessed: ${UNLIKE}. This is the network's prediction, not a finding.` : "";
 }
 
 /** One line for the foot of the panel: how familiar the slide is, or why that is not known. */
@@ -84,7 +84,7 @@ export function unlikeBanner(slide, summary) {
       h(
         "p",
         { class: "small" },
-        "Look at the slide and its stain, and use a model that was trained on slides like it. The p-value is about likeness, not about errors.",
+        "Look at the slide and its stain, and use a model that was trained on slides like it. The p-value measures similarity to the training data, not correctness.",
       ),
       slide.familiarity?.has_map ? makeMap(slide) : null,
     ),
@@ -93,7 +93,7 @@ export function unlikeBanner(slide, summary) {
 
 function makeMap(slide) {
   const source = api.address(slide.id, "familiarity.jpg");
-  const image = h("img", { alt: "The slide in grey, its windows coloured by how like the training they are" });
+  const image = h("img", { alt: "The slide in grey, its windows coloured by their similarity to the training data" });
   const large = h("a", { href: source, target: "_blank", rel: "noopener", title: "Open the map" }, image);
   const legend = STEPS.map(([colour, words]) =>
     h("span", {}, h("span", { class: "dot", style: { background: colour } }), ` ${words}`),

@@ -28,13 +28,13 @@ export const PAIRS = {
   corrected: {
     layers: ["tissue", "corrected"],
     words: ["Network", "Corrected"],
-    note: "Network: what it said. Corrected: with what a person named.",
+    note: "Network: its own result. Corrected: with a person's corrections.",
   },
 };
 
 const LEGENDS = {
-  tissue: (store) => (store.active.length ? "What the network said, without corrections." : ""),
-  corrected: (store) => (store.active.length ? `${capital(correctedWords(store))}.` : "Nothing was corrected yet."),
+  tissue: (store) => (store.active.length ? "The network's result, without corrections." : ""),
+  corrected: (store) => (store.active.length ? `${capital(correctedWords(store))}.` : "No corrections yet."),
   coarse: () => "What the network's coarse head predicted.",
   improvement() {
     const [good, bad] = paletteName() === "safe" ? ["blue", "orange"] : ["green", "red"];
@@ -46,7 +46,7 @@ const LEGENDS = {
 export function makeLayers(layers, view, store, changed) {
   const has = (layer) => layer === "none" || layer === "corrected" || layers.includes(layer);
   const shown = LAYERS.filter(([key]) => has(key) || key === "coarse" || key === "confidence");
-  const why = "Kept only for slides that were segmented here or with --maps";
+  const why = "Available only for slides that were segmented here or with --maps";
   const layer = segments(
     "Layer",
     shown.map(([key, label]) => [key, label, has(key), has(key) ? "" : why]),

@@ -109,10 +109,10 @@ export function showList(root, tools) {
     cancel: (slide) => act(slide, "cancelled", () => api.cancel(slide.id)),
     retry: (slide) => act(slide, "queued again", () => retrySlide(slide)),
     remove: async (slide) => {
-      const corrected = slide.corrections ? ` So do the corrections by people: ${count(slide.corrections, "step")}.` : "";
+      const corrected = slide.corrections ? ` So will the corrections by people: ${count(slide.corrections, "step")}.` : "";
       const sure = await confirmLoss(
         `Delete “${text(slide)}”?`,
-        `Its results go, and the uploaded file with them.${corrected} ` +
+        `Its results and the uploaded file will be deleted.${corrected} ` +
           "A file that was added by its path stays where it is.",
         "Delete",
       );
@@ -228,7 +228,7 @@ function drawState(state, slides, shown, broken, acts) {
     box(
       "gone",
       "The slides cannot be listed",
-      broken.text ?? "The server does not answer. It may have been stopped; this page asks again by itself.",
+      broken.text ?? "The server does not answer. It may have been stopped; this page tries again by itself.",
       button("Try now", acts.retry),
     );
   else if (slides === null)
@@ -240,7 +240,7 @@ function drawState(state, slides, shown, broken, acts) {
       ),
     );
   else if (slides.length)
-    box("search", "No slide fits the search", "Names, cancer types, status and warnings are searched.");
+    box("search", "No slide matches the search", "Names, cancer types, status and warnings are searched.");
   else
     box(
       "upload",

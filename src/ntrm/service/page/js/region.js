@@ -76,7 +76,7 @@ export function makeRegion(id, found, noteOn, shown) {
   const hint = h(
     "p",
     { class: "muted" },
-    "Click a place on the slide, or press Enter to read the middle of the view.",
+    "Click a place on the slide, or press Enter to show the region in the middle of the view.",
   );
   body.append(hint);
   let asked = 0; // answers to earlier questions may come later

@@ -48,7 +48,7 @@ function tissueBar(slide) {
 
 /** What a slide that is not done is at. */
 export function statusWords(slide) {
-  if (slide.status === "queued" && slide.queue_position) return `Waiting, ${slide.queue_position}. in the queue`;
+  if (slide.status === "queued" && slide.queue_position) return `Waiting, number ${slide.queue_position} in the queue`;
   if (slide.status === "running")
     return `${Math.floor((slide.progress ?? 0) * 100)} %${slide.stage ? ` · ${slide.stage}` : ""}`;
   return WORDS[slide.status] ?? slide.status;
@@ -73,7 +73,7 @@ export function failure(slide) {
 export const isMoving = ({ status }) => status === "queued" || status === "running";
 
 /** What the button is called that queues a slide again. */
-export const retryWords = (slide) => (slide.error?.code === "mpp_missing" ? "Give µm/px" : "Try again");
+export const retryWords = (slide) => (slide.error?.code === "mpp_missing" ? "Enter µm/px" : "Try again");
 
 /** A row and `update(slide)`. `acts` has cancel, retry and remove, each called with the slide. */
 export function makeRow(slide, acts) {

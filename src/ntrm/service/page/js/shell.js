@@ -48,7 +48,7 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, do
       h("span", { class: "familiarity" }, ` ${familiarityLine(slide)}`),
     ),
   );
-  const missing = "The slide's file was not found in the folders of this server: the segmentation is shown on white.";
+  const missing = "The slide's file was not found in the folders of this server: the segmentation is shown on a white background.";
   const strip = slide.has_image ? null : h("p", { class: "strip no-image" }, icon("warn"), h("span", {}, missing));
   const main = h(
     "main",

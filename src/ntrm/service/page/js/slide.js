@@ -88,7 +88,7 @@ export function showSlide(root, id, tools) {
         {},
         missing
           ? "It may have been deleted."
-          : (error.text ?? "The server does not answer. This page asks again by itself."),
+          : (error.text ?? "The server does not answer. This page tries again by itself."),
       ),
       h(
         "div",

@@ -7,7 +7,7 @@ import { magnification, scaleBar } from "./geometry.js";
 import { SlideViewer } from "./viewer.js";
 
 const LONGEST_BAR = 140;
-const READING = "Slide. Arrow keys move, plus and minus zoom, Enter reads the region in the middle.";
+const READING = "Slide. Arrow keys move, plus and minus zoom, Enter shows the region in the middle.";
 const CORRECTING =
   "Slide, to be corrected. n goes to the next region, arrow keys move, Enter picks the middle, a tissue's key names it.";
 

@@ -67,7 +67,7 @@ export function viewBindings({ view, stage, layers, legend, region, shell, apply
     { keys: ["s"], says: "Measurements", group: "Read", act: () => shell.select("measures", true) },
     {
       keys: ["Escape"],
-      says: "Clear what is marked, then back to the list",
+      says: "Clear the selection, then back to the list",
       group: "Page",
       act: () => {
         if (shell.closeMenu()) return;

@@ -28,7 +28,7 @@ from ntrm.pipeline.ray_cluster import (
 )
 from ntrm.pipeline.scheduler import Task, WorkerLostError
 from ntrm.results.slide_state import alone
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 
 @pytest.fixture

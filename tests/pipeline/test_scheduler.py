@@ -11,7 +11,7 @@ from ntrm.pipeline.scheduler import ERRORS, LOSSES, MISSES, PATIENCE_S, Schedule
 from ntrm.pipeline.segmenter import Outcome
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import remembered
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 RUN = Run(model={"name": "m"}, options={}, classes=("EPI",))
 

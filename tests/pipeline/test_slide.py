@@ -15,7 +15,7 @@ from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline.child_pool import ChildPool
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.results.slide_state import alone
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

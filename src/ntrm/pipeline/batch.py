@@ -24,11 +24,11 @@ from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.results.run_record import Run
-from ntrm.storage.addresses import Address, is_address
-from ntrm.wsi.inputs import SlideInput, find_inputs, shard_of
+from ntrm.slides.addresses import Address, is_address
+from ntrm.slides.inputs import SlideInput, find_inputs, shard_of
+from ntrm.slides.slide_ids import distinguishing_paths, slide_ids
+from ntrm.slides.slide_names import LeftOut
 from ntrm.wsi.isolated import ReaderPool
-from ntrm.wsi.slide_ids import distinguishing_paths, slide_ids
-from ntrm.wsi.slide_names import LeftOut
 
 CLUSTERS = ("ray",)
 

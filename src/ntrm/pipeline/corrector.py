@@ -35,7 +35,7 @@ from ntrm.results.documents import AGAIN
 from ntrm.results.paths import HIDDEN, PIECES, SUMMARY
 from ntrm.results.run_record import read_run
 from ntrm.results.slide_state import finished
-from ntrm.wsi.inputs import SlideInput, check_roots, find_by_content
+from ntrm.slides.inputs import SlideInput, check_roots, find_by_content
 from ntrm.wsi.pieces import PieceMap
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from ntrm.results.paths import (
 )
 from ntrm.results.run_record import Run
 from ntrm.results.tables import COLUMNS
-from ntrm.storage.addresses import Address
-from ntrm.storage.object_store import ObjectStore
+from ntrm.slides.addresses import Address
+from ntrm.slides.object_store import ObjectStore
 
 AT_A_TIME = 16
 """Small objects that are read or sent side by side: each costs a journey, and hardly any bytes."""

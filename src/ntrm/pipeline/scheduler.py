@@ -16,7 +16,7 @@ from ntrm.core.errors import NtrmError
 from ntrm.pipeline.segmenter import Outcome
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import remember_failure
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 if TYPE_CHECKING:
     from ntrm.pipeline.ray_cluster import RayPool

@@ -28,10 +28,10 @@ from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import Run, check_out, claim
 from ntrm.results.slide_state import BusyError, MadeOtherwiseError, remember_failure
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
+from ntrm.slides.slide_ids import without_name
 from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.readers.reader import SlideReader
-from ntrm.wsi.slide_ids import without_name
 
 LONGEST = 600
 """Characters of a reason: some libraries write pages."""

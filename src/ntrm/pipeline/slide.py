@@ -51,8 +51,8 @@ from ntrm.results.slide_state import (
     made_otherwise,
     remember,
 )
+from ntrm.slides.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.grid import SlideGrid
-from ntrm.wsi.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.pieces import NO_PIECE, PieceMap
 from ntrm.wsi.readers.reader import SlideReader

@@ -26,7 +26,7 @@ from ntrm.results.documents import AGAIN, Summary, read_summary
 from ntrm.results.mask_file import colours_in, labels_in, opened_mask, schema_of, titles_in
 from ntrm.results.paths import HIDDEN, MASK, REGION_GRAPH, REGION_GRAPH_LOCK, REGION_GRAPH_SUMS
 from ntrm.results.slide_state import Plan, finished
-from ntrm.wsi.inputs import SlideInput, source_fingerprint
+from ntrm.slides.inputs import SlideInput, source_fingerprint
 
 if TYPE_CHECKING:
     from ntrm.inference.predictor import Predictor

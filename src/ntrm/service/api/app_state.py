@@ -54,7 +54,7 @@ from ntrm.service.tiles.geometry import DeepZoom
 from ntrm.service.tiles.mask_tiles import FILES, MaskGrid, MaskLayers
 from ntrm.service.tiles.region_finder import RegionFinder
 from ntrm.service.tiles.slide_tiles import Readers, SlideTiles
-from ntrm.wsi.inputs import source_fingerprint
+from ntrm.slides.inputs import source_fingerprint
 from ntrm.wsi.isolated import Limits
 from ntrm.wsi.readers.reader import ArrayCache
 

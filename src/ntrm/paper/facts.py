@@ -15,7 +15,7 @@ from ntrm.core.io import write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import SPLITS, Case, Dataset
 from ntrm.data.image_files import read_header
 from ntrm.data.layouts import open_dataset, survey_dataset
@@ -113,7 +113,7 @@ def _header_size(case: Case) -> tuple[int, int]:
 
 def check_room(datasets: Sequence[Dataset]) -> None:
     """Refuse, before anything is read, a disk that cannot hold the decoded sections."""
-    cache = TileCache()
+    cache = SectionCache()
     sizes = [_header_size(case) for dataset in datasets for case in dataset]
     needed = CACHED_BYTES * sum(height * width for height, width in sizes)
     folder = next(path for path in (cache.folder, *cache.folder.absolute().parents) if path.exists())
@@ -177,7 +177,7 @@ def is_phantom(root: Path) -> bool:
 
 def _count(case: Case, schema: LabelSchema, recipe: Recipe) -> tuple[int, int]:
     """Pixels and windows of one section, which is decoded into the cache."""
-    section = TileCache().open(case, schema)
+    section = SectionCache().open(case, schema)
     height, width = section.shape
     windows = tile_windows(height, width, size=recipe.window, overlap=recipe.overlap)
     if recipe.drop_background:

@@ -25,7 +25,7 @@ from ntrm.wsi.quality.morphology import Indices, dilated
 from ntrm.wsi.quality.region_runs import RegionRuns
 
 PieceLabels = NDArray[np.uint16]
-Box = tuple[int, int, int, int]
+PieceBox = tuple[int, int, int, int]
 """Top, left, height, width."""
 
 JOINED_UM = 350.0
@@ -43,7 +43,7 @@ class Piece:
 
     number: int
     """From 1, in reading order."""
-    bbox: Box
+    bbox: PieceBox
     """In pixels of the tissue mask."""
     area_mm2: float
     touches_edge: bool
@@ -77,7 +77,7 @@ def find_pieces(tissue: BoolMask, mpp: Resolution) -> tuple[tuple[Piece, ...], P
     if len(large) > MOST_PIECES:
         raise DataError("too many pieces on one slide", got=len(large), expected=f"at most {MOST_PIECES}")
     corners = regions.boxes()[large].tolist()
-    boxes: list[Box] = [(top, left, bottom - top, right - left) for top, left, bottom, right in corners]
+    boxes: list[PieceBox] = [(top, left, bottom - top, right - left) for top, left, bottom, right in corners]
     ordered = reading_order(boxes)
     numbers = np.zeros(regions.count, dtype=np.uint16)
     numbers[large[ordered]] = np.arange(1, len(ordered) + 1)
@@ -180,7 +180,7 @@ def _kept_numbers(kept: Mapping[str, NDArray[Any]]) -> PieceLabels:
     return kept["run_numbers"].astype(np.uint16).repeat(lengths).reshape(height, width)
 
 
-def reading_order(boxes: list[Box]) -> list[int]:
+def reading_order(boxes: list[PieceBox]) -> list[int]:
     """Indices of boxes row by row, and from left to right in a row.
 
     A row is all boxes whose centre is level with the row's topmost box: a few pixels up or down change nothing.
@@ -221,10 +221,10 @@ def _stretched(start: int, length: int, factor: float, size: int, other: int) ->
     return low, max(low + 1, other if stop == size else min(math.ceil(stop * factor - 1e-6), other))
 
 
-def _box(rows: slice, columns: slice) -> Box:
+def _box(rows: slice, columns: slice) -> PieceBox:
     return rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start
 
 
-def _touches_edge(box: Box, shape: tuple[int, ...]) -> bool:
+def _touches_edge(box: PieceBox, shape: tuple[int, ...]) -> bool:
     top, left, height, width = box
     return 0 in (top, left) or top + height == shape[0] or left + width == shape[1]

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ntrm.annotations.qupath import SUFFIXES
+from ntrm.analysis.regions import Regions
+from ntrm.analysis.runs import Runs
+from ntrm.annotations.qupath import SUFFIXES, Annotation, count_clipped, read_annotations
+from ntrm.annotations.rasterise import AnnotationGrid, Painted, paint
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error, did_you_mean
 from ntrm.core.io import sha256_of
+from ntrm.core.polygons import fill
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.corrections import Corrections, corrections_of
 from ntrm.correction.graph import RegionGraph
@@ -20,8 +24,7 @@ from ntrm.correction.log import REDO, UNDO, Log, Step, append, completed
 from ntrm.correction.pixels import PixelSet
 from ntrm.correction.proposals import Click, drawn_step, propose, propose_elsewhere, region_step
 from ntrm.correction.spread import DEFAULT
-from ntrm.pipeline.corrected_outputs import write_corrected
-from ntrm.pipeline.drawn_areas import painted_areas, read_areas
+from ntrm.pipeline.corrected_outputs import exported_regions, write_corrected
 from ntrm.pipeline.slide_mask import (
     SlideMask,
     corrections_in,
@@ -185,8 +188,8 @@ class Corrector:
         """
         there = self.slide(slide_id)
         mask = there.mask
-        areas, counts = read_areas(path, mask)
-        painted, _, pixels = painted_areas(mask, there.corrections, areas)
+        areas, counts = _read_areas(path, mask)
+        painted, _, pixels = _painted_areas(mask, there.corrections, areas)
         self.areas.append({"slide_id": slide_id, **counts, "no_pixel": pixels.count(0)})
         indices = np.unique(painted[painted < len(mask.schema)]).tolist()
         if not indices:
@@ -309,3 +312,43 @@ def _check_place(mask: SlideMask, x: int, y: int) -> None:
             got=f"x {x}, y {y}",
             expected=f"x 0 to {width - 1}, y 0 to {height - 1}, in pixels of mask.ome.tif",
         )
+
+
+def _read_areas(path: Path, mask: SlideMask) -> tuple[list[Annotation], dict[str, int]]:
+    """Areas on the slide with a class that the model knows, and what was left out or repaired, counted."""
+    names, file = mask.schema.names, read_annotations(path)
+    found = [each for each in file.annotations if each.name]
+    if not found:
+        hint = "give the areas their class in QuPath, and export them again"
+        raise DataError(f"{path.name} has no area with a class", expected=", ".join(names), hint=hint)
+    unknown = next((each.name for each in found if each.name not in names), None)
+    if unknown is not None:
+        raise choices_error(f"{path.name}: the model does not know this tissue", unknown, names)
+    (height, width), (step_x, step_y) = mask.shape, mask.summary.grid.to_level0[:2]
+    count_clipped(found, (width * step_x, height * step_y), path.name, mask.folder.name)
+    return found, {**file.counts, "unclassified": len(file.annotations) - len(found)}
+
+
+def _painted_areas(mask: SlideMask, corrections: Corrections, areas: Sequence[Annotation]) -> Painted:
+    """Classes of the areas on the mask; regions as network or corrected mask have them are left out.
+
+    They must not shield what lies beneath: regions do not overlap, so that an area over one of them was drawn there.
+    """
+    names, ours = mask.schema.names, exported_regions(mask, corrections)
+    grid = AnnotationGrid(0.0, 0.0, *mask.summary.grid.to_level0[:2], mask.shape[1], mask.shape[0])
+    drawn = [each for each in areas if not any(_is_region(each, grid, regions, names) for regions in ours)]
+    return paint([(each, names.index(each.name)) for each in drawn], grid)
+
+
+def _is_region(area: Annotation, grid: AnnotationGrid, regions: Regions, names: Sequence[str]) -> bool:
+    """Whether an area is a region of a mask, pixel by pixel, under its own name."""
+    rings = [grid.to_pixels(ring) for ring in area.rings]
+    low, high = np.concatenate(rings).min(axis=0), np.concatenate(rings).max(axis=0)
+    (left, top), (right, bottom) = np.floor(low).astype(int), np.ceil(high).astype(int)
+    same_box = (regions.table.box == [top, left, bottom - top, right - left]).all(axis=1)
+    for region in np.flatnonzero(same_box & (regions.table.tissue == names.index(area.name))):
+        inside = fill(rings, right - left, bottom - top, left, top)
+        window = Runs(regions.runs.shape, regions.runs.start, regions.region == region)
+        if np.array_equal(window.window(top, left, bottom - top, right - left).dense(), inside):
+            return True
+    return False

@@ -273,7 +273,8 @@ def segment_on_ray(
     tasks = [replace(task, slide=replace(task.slide, path=task.slide.path.absolute())) for task in tasks]
     # Ray takes SIGTERM for itself when it starts, so that ours comes after it.
     with _connected(ray, workers), terminated_like_interrupted():
-        resources = divide_resources(_machines(ray), orders.device, workers)
+        machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        resources = divide_resources(machines, orders.device, workers)
         pool = RayPool(ray, replace(orders, device=resources.device), resources)
         scheduler = Scheduler(pool, resources.workers, orders.out)
         try:
@@ -284,11 +285,6 @@ def segment_on_ray(
     if scheduler.made_with is None:
         raise WorkerLostError("no worker was ever ready")
     return [outcomes[task.slide_id] for task in tasks], scheduler.made_with
-
-
-def _machines(ray: Any) -> list[dict[str, float]]:
-    """What each machine of the cluster has."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _import_ray() -> Any:

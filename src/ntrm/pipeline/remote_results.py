@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import PARTIAL, holding, sha256_of, whole_file
+from ntrm.core.io import PARTIAL, holding, sha256_of, write_bytes
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.paths import (
     BANDS,
@@ -87,10 +87,8 @@ class RemoteResults:
 
     def _clear(self) -> None:
         for path in self.work.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif not path.name.endswith("lock"):
-                path.unlink(missing_ok=True)
+            if path.is_dir() or not path.name.endswith("lock"):
+                _delete(path)
 
     def look_up(self, slide_ids: Iterable[str]) -> None:
         """Fetch, many at a time, what the address knows of these slides."""
@@ -107,7 +105,7 @@ class RemoteResults:
             self._there.pop(slide_id, None)
             return
         for name in (SOURCE, DONE) if SOURCE in names else (DONE,):
-            _write(self.work / STATES / slide_id / name, self._store.read(there / name) or b"")
+            write_bytes(self.work / STATES / slide_id / name, self._store.read(there / name) or b"")
         self._there[slide_id] = sha256_of(self.work / STATES / slide_id / DONE)
 
     def is_done(self, slide_id: str) -> bool:
@@ -194,12 +192,12 @@ class RemoteResults:
         for name in wanted:
             content = self._store.read(there / name)
             if content is not None:
-                _write(folder / name, content)
+                write_bytes(folder / name, content)
         versions = [("", there), *([(CORRECTED, there / CORRECTED)] if (folder / CORRECTED).is_dir() else [])]
         for version, address in versions if report else []:
             if REPORT in self._store.names_in(address, folders=False):
                 # The overview only asks whether it is there.
-                _write(folder / version / REPORT, b"")
+                write_bytes(folder / version / REPORT, b"")
 
     def _fetch_palette(self, folder: Path, names: Sequence[str]) -> None:
         """The overview has the colours of the first mask."""
@@ -224,26 +222,16 @@ def _is_sent(name: Path) -> bool:
 def _empty(folder: Path) -> None:
     """Delete what was sent; ``done.json`` first, so that no half of a slide is taken for a whole one."""
     (folder / HIDDEN / DONE).unlink(missing_ok=True)
-    for path in folder.iterdir():
-        if path.name == HIDDEN:
-            _empty_hidden(path)
-        elif path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    visible = [path for path in folder.iterdir() if path.name != HIDDEN]
+    for path in (*visible, *(path for path in (folder / HIDDEN).glob("*") if path.name != LOCK)):
+        _delete(path)
 
 
-def _empty_hidden(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != LOCK:
-            path.unlink(missing_ok=True)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with whole_file(path) as partial:
-        partial.write_bytes(content)
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _same_run(path: Path, there: bytes) -> bool:

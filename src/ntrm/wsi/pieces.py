@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ntrm.core.arrays import BoolMask
+from ntrm.core.arrays import BoolMask, Ints
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
-from ntrm.wsi.quality.morphology import Indices, dilated
+from ntrm.wsi.quality.morphology import dilated
 from ntrm.wsi.quality.region_runs import RegionRuns
 
 PieceLabels = NDArray[np.uint16]
@@ -53,10 +53,6 @@ class Piece:
         top, left, height, width = self.bbox
         if self.number < 1 or min(top, left) < 0 or min(height, width) < 1 or not 0 < self.area_mm2 < math.inf:
             raise UsageError("impossible piece", got=self, expected="a number from 1, a box with pixels, an area")
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {**asdict(self), "bbox": list(self.bbox)}
 
 
 def find_pieces(tissue: BoolMask, mpp: Resolution) -> tuple[tuple[Piece, ...], PieceLabels]:
@@ -101,7 +97,7 @@ class PieceMap:
         """Of a tissue mask."""
         return cls(*find_pieces(tissue, mpp), mpp)
 
-    def cells(self, grid_mpp: Resolution, window: Window) -> tuple[Indices, Indices]:
+    def cells(self, grid_mpp: Resolution, window: Window) -> tuple[Ints, Ints]:
         """Rows and columns of the tissue mask under those of a window of another grid of the slide."""
         return cells_under(window, grid_mpp, self.numbers.shape, self.mpp)
 
@@ -165,9 +161,9 @@ class PieceMap:
         added = int(own.sum()) - int((self.numbers == piece.number).sum())
         if not added:
             return piece
-        slices = ndimage.find_objects(own.astype(np.uint8))[0]
+        rows, columns = ndimage.find_objects(own.astype(np.uint8))[0]
         area = round(piece.area_mm2 + added * self.mpp.pixel_area_um2 / 1e6, 6)
-        box = _box(*slices)
+        box = rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start
         return Piece(piece.number, box, area, piece.touches_edge or _touches_edge(box, numbers.shape))
 
 
@@ -198,15 +194,13 @@ def reading_order(boxes: list[PieceBox]) -> list[int]:
     return order
 
 
-def cells_under(
-    window: Window, grid_mpp: Resolution, shape: tuple[int, ...], mpp: Resolution
-) -> tuple[Indices, Indices]:
+def cells_under(window: Window, grid_mpp: Resolution, shape: tuple[int, ...], mpp: Resolution) -> tuple[Ints, Ints]:
     """Rows and columns of a mask of ``shape`` at ``mpp`` under those of a window of another grid of the slide."""
     rows = _nearest(window.top, window.height, grid_mpp.y / mpp.y, shape[0])
     return rows, _nearest(window.left, window.width, grid_mpp.x / mpp.x, shape[1])
 
 
-def _nearest(start: int, length: int, factor: float, size: int) -> Indices:
+def _nearest(start: int, length: int, factor: float, size: int) -> Ints:
     """Pixels under the centres of ``length`` pixels of another grid."""
     indices = np.floor((start + np.arange(length) + 0.5) * factor).astype(np.int64)
     # The coarser grid may end a fraction of a pixel before the finer one.
@@ -219,10 +213,6 @@ def _stretched(start: int, length: int, factor: float, size: int, other: int) ->
     low = min(math.floor(start * factor + 1e-6), other - 1)
     # The last pixel stands for all that the finer grid has beyond the coarser one: see ``_nearest``.
     return low, max(low + 1, other if stop == size else min(math.ceil(stop * factor - 1e-6), other))
-
-
-def _box(rows: slice, columns: slice) -> PieceBox:
-    return rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start
 
 
 def _touches_edge(box: PieceBox, shape: tuple[int, ...]) -> bool:

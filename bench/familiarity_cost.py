@@ -37,7 +37,7 @@ from ntrm.models.folders import REFERENCE, REFERENCE_NUMBERS, WEIGHTS, locate
 from ntrm.pipeline import outputs
 from ntrm.pipeline import slide as slide_module
 from ntrm.pipeline.segmenter import Segmenter
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 from ntrm.wsi.isolated import ReaderPool
 
 CALLS = {

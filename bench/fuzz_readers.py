@@ -28,11 +28,11 @@ from bench.fuzzing import FAILED, Tally, finish, options
 from tests.wsi import making
 
 from ntrm.core.errors import NtrmError
-from ntrm.wsi.isolated import Limits, ReadingProcess
+from ntrm.wsi.isolated import ReadingLimits, ReadingProcess
 
 Random = np.random.Generator
 WORDS = (0, 1, 2, 3, 255, 256, 65_535, 65_536, 2**24, 2**31 - 1, 2**31, 2**32 - 1)
-LIMITS = Limits(memory_mb=512, seconds=20)
+LIMITS = ReadingLimits(memory_mb=512, seconds=20)
 
 
 def samples(folder: Path, random: Random) -> dict[str, Path]:
@@ -165,7 +165,7 @@ def outcome(process: ReadingProcess, path: Path) -> str:
     return "read"
 
 
-def fuzz(folder: Path, random: Random, count: int, limits: Limits = LIMITS) -> dict[str, Any]:
+def fuzz(folder: Path, random: Random, count: int, limits: ReadingLimits = LIMITS) -> dict[str, Any]:
     """Damage ``count`` files and count what becomes of them."""
     process, tally, slowest = ReadingProcess(limits), Tally("kind"), 0.0
     for kind, damage, path in mutated(folder, random, count):
@@ -189,7 +189,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        result = fuzz(folder, random, args.files, Limits(args.memory_mb, LIMITS.seconds))
+        result = fuzz(folder, random, args.files, ReadingLimits(args.memory_mb, LIMITS.seconds))
     finish(result)
 
 

@@ -32,11 +32,11 @@ from ntrm.report.slide_picture import read_pictures
 from ntrm.results.cohort import read_cohort
 from ntrm.results.documents import read_slide
 from ntrm.results.slide_state import finished, remembered
+from ntrm.slides.inputs import find_inputs
+from ntrm.slides.slide_ids import slide_ids
 from ntrm.training.checkpoint import MAGIC, read_checkpoint
 from ntrm.training.recipe import load_recipe
-from ntrm.wsi.inputs import find_inputs
 from ntrm.wsi.readers.formats import open_slide
-from ntrm.wsi.slide_ids import slide_ids
 
 
 @dataclass(frozen=True)

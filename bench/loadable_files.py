@@ -27,11 +27,11 @@ from ntrm.inference.mask_store import BandStore
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.results.slide_state import remember_failure
+from ntrm.slides.inputs import find_inputs
+from ntrm.slides.slide_ids import slide_ids
 from ntrm.training.checkpoint import FIELDS, write_checkpoint
 from ntrm.training.recipe import load_recipe, write_recipe
-from ntrm.wsi.inputs import find_inputs
 from ntrm.wsi.readers.formats import open_slide
-from ntrm.wsi.slide_ids import slide_ids
 
 BANDS = (40, 30, {"slide": "a"})
 """Height, width and plan of the stored bands."""

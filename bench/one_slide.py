@@ -43,7 +43,7 @@ from ntrm.data.image_files import read_image
 from ntrm.evaluation.loaded_model import open_subject
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Segmenter
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 from ntrm.wsi.isolated import ReaderPool
 
 STAGES = {

@@ -62,7 +62,7 @@ import torch
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Segmenter
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 import ntrm.pipeline.slide, ntrm.report.slide_report
 model, slide, out, *flags = sys.argv[1:]
 options = Options(tissue_mask="--no-tissue-mask" not in flags, maps="--maps" in flags,

@@ -56,8 +56,8 @@ from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import background_worker
 from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.segmenter import Segmenter
+from ntrm.slides.inputs import SlideInput
 from ntrm.wsi.grid import SlideGrid
-from ntrm.wsi.inputs import SlideInput
 from ntrm.wsi.isolated import ReaderPool, open_isolated
 
 STAGES = {

@@ -38,7 +38,7 @@ from ntrm.inference.mask_store import CONFIDENCE, LABELS
 from ntrm.inference.wsi_inference import stream as predicted
 from ntrm.pipeline import slide as one
 from ntrm.pipeline.segmenter import Segmenter
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 from ntrm.wsi.isolated import ReaderPool
 
 MPP, ROWS = 6.7, 256

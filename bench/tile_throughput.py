@@ -27,7 +27,7 @@ from scipy import ndimage
 
 from ntrm.core.io import write_json
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.tensors import TileDataset, TileSource
@@ -45,7 +45,7 @@ def main() -> None:
             from ntrm.data.layouts import open_dataset
 
             dataset = open_dataset(options.data, resolution=options.level)
-        figures = measure(dataset, TileCache(Path(folder, "cache")), options.tiles, options.repeats)
+        figures = measure(dataset, SectionCache(Path(folder, "cache")), options.tiles, options.repeats)
     for name, value in figures.items():
         print(f"{name:<30} {value:>12,.1f}")
     if options.json:
@@ -82,7 +82,7 @@ def write_sections(folder: Path, count: int, compression: str) -> Dataset:
     return Dataset(folder, "queensland", SKIN, tuple(cases))
 
 
-def measure(dataset: Dataset, cache: TileCache, count: int, repeats: int) -> dict[str, float]:
+def measure(dataset: Dataset, cache: SectionCache, count: int, repeats: int) -> dict[str, float]:
     build_s, tiles = timed(lambda: TileDataset(dataset, cache=cache))
     start_s, _ = timed(lambda: TileDataset(dataset, cache=cache))
     cached, image_decoded, both_decoded = [], [], []

@@ -170,7 +170,7 @@ def click(out: Path, device: str) -> None:
     from ntrm.models.hub import load
     from ntrm.pipeline.batch import segment_slides
     from ntrm.pipeline.slide_mask import make_region_graph, open_mask
-    from ntrm.wsi.inputs import SlideInput
+    from ntrm.slides.inputs import SlideInput
 
     clicked, drawn = out / "clicked", out / "drawn"
     segment_slides([out / "slides"], out=clicked, device=device)

@@ -32,7 +32,7 @@ from torch.nn import functional
 from ntrm.core.io import write_json
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.resample import area_average
 from ntrm.data.split import open_splits
 from ntrm.evaluation.loaded_model import open_subject
@@ -114,7 +114,7 @@ def synthetic(sections: Path, split: str, sizes: Sequence[str], seed: int) -> It
     """Whole sections, and parts cut to the sizes of real images."""
     splits, random = open_splits(sections), np.random.default_rng(seed)
     for case in splits[split]:
-        section = TileCache().open(case, splits.schema)
+        section = SectionCache().open(case, splits.schema)
         image, glass = np.asarray(section.image), np.asarray(section.mask == splits.schema.background_index)
         yield "whole", image
         for name in sizes:
@@ -244,7 +244,7 @@ def training_parts(sections: Path) -> Iterator[Picture]:
     """Parts of the training sections, as a reference is made from."""
     splits = open_splits(sections)
     for number, case in enumerate(splits["train"]):
-        section = TileCache().open(case, splits.schema)
+        section = SectionCache().open(case, splits.schema)
         tissue = np.asarray((section.mask != splits.schema.background_index) & (section.mask != IGNORE))
         _, *parts = random_crops(np.asarray(section.image), tissue, np.random.default_rng([9, number]))
         yield from parts[:5]

@@ -23,7 +23,7 @@ import numpy as np
 from research.familiarity import Measures, Picture, Seen, auroc, ours
 
 from ntrm.core.io import write_json
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.split import open_splits
 from ntrm.familiarity.judge import judge
 from ntrm.results.familiarity import UNFAMILIAR
@@ -37,7 +37,7 @@ def images(data: Path, splits: Sequence[str]) -> Iterator[tuple[str, Picture]]:
     opened = open_splits(data)
     for split in splits:
         for case in opened[split]:
-            yield case.name, np.asarray(TileCache().open(case, opened.schema).image)
+            yield case.name, np.asarray(SectionCache().open(case, opened.schema).image)
 
 
 def middle(image: Picture) -> Picture:

@@ -32,7 +32,7 @@ from scipy.stats import spearmanr
 
 from ntrm.core.io import read_json, write_json
 from ntrm.core.labels import Mask
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.split import open_splits
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.familiarity.judge import judge
@@ -90,7 +90,7 @@ def work(job: tuple[str, Path, str, Path]) -> None:
     model, sections, name, out = job
     splits = open_splits(sections)
     case = next(case for case in splits["test"] if case.name == name)
-    section = TileCache().open(case, splits.schema)
+    section = SectionCache().open(case, splits.schema)
     image, truth = np.asarray(section.image), np.asarray(section.mask)
     for number, (kind, change) in enumerate(LOOKS.items()):
         path = out / f"{name}-{number}.json"
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked.out.mkdir(parents=True, exist_ok=True)
     splits, names = open_splits(asked.sections), []
     for case in splits["test"]:
-        section = TileCache().open(case, splits.schema)
+        section = SectionCache().open(case, splits.schema)
         if section.mask.size <= MOST_PIXELS and len(names) < asked.count:
             names.append(case.name)
     jobs = [(asked.model, asked.sections, name, asked.out) for name in names]

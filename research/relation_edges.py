@@ -22,7 +22,7 @@ from scipy import stats
 from ntrm.core.devices import choose_device
 from ntrm.core.io import write_json
 from ntrm.core.labels import IGNORE
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.split import few_sections, open_splits
 from ntrm.data.tiles import GLASS, Window, cut
 from ntrm.evaluation.loaded_model import class_table
@@ -90,7 +90,7 @@ def cut_edges(
         return None
     config = network.config
     table, part = class_table(config, parts), parts[split]
-    opened = [TileCache().open(case, parts.schema) for case in few_sections(part, min(SECTIONS, len(part)))]
+    opened = [SectionCache().open(case, parts.schema) for case in few_sections(part, min(SECTIONS, len(part)))]
     truths = [table[each.mask] for each in opened]
     stitching = Stitching(config.window, 0 if aligned else A_QUARTER)
     study = Study(network, [np.asarray(each.image) for each in opened], truths, stitching, device)

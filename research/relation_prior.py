@@ -28,7 +28,7 @@ from torch import Tensor
 
 from ntrm.core.io import write_json
 from ntrm.core.labels import IGNORE
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.split import open_splits
 from ntrm.evaluation.loaded_model import class_table
 from ntrm.inference.sliding_window import A_QUARTER, Stitching
@@ -69,7 +69,7 @@ def run(folder: Path, data: Path, split: str, device: str) -> dict[str, float | 
     stitching = Stitching(network.config.window, 0 if data.name in RENDERS else A_QUARTER)
     table, sections = class_table(network.config, parts), []
     for case in parts[split]:
-        section = TileCache().open(case, parts.schema)
+        section = SectionCache().open(case, parts.schema)
         truth = table[section.mask]
         sections.append((probabilities(network, section.image, truth, stitching, device), truth))
     known = [torch.from_numpy(truth != IGNORE).to(p.device) for p, truth in sections]

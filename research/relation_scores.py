@@ -18,7 +18,7 @@ from ntrm.core.devices import choose_device
 from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.split import open_splits
 from ntrm.evaluation.loaded_model import class_table
 from ntrm.evaluation.sections import SectionAccumulator
@@ -104,7 +104,7 @@ def score(
     stitching = Stitching(config.window, 0 if aligned else A_QUARTER)
     table, found, spent = class_table(config, parts), [], 0.0
     for case in parts[split]:
-        section = TileCache().open(case, parts.schema)
+        section = SectionCache().open(case, parts.schema)
         truth = table[section.mask]
         start = time.monotonic()
         mask, tally = predicted(network, section.image, truth, stitching, device, precision)

@@ -28,7 +28,7 @@ from ntrm.core.labels import LabelSchema
 from ntrm.data.split import few_sections, open_splits
 from ntrm.data.tensors import TileDataset
 from ntrm.models.config import ModelConfig
-from ntrm.training.batches import StepPlan, TileStore, class_pixels
+from ntrm.training.batches import StepPlan, WindowStore, class_pixels
 from ntrm.training.initial_weights import build_network
 from ntrm.training.losses import SegmentationLoss
 from ntrm.training.recipe import Recipe
@@ -73,7 +73,7 @@ def train(
     parts = open_splits(data, splits=splits)
     part = parts["train"] if sections is None else few_sections(parts["train"], sections)
     tiles = TileDataset(part, size=recipe.window, overlap=recipe.overlap, drop_background=recipe.drop_background)
-    store = TileStore(tiles, place, resident=recipe.resident, workers=recipe.workers)
+    store = WindowStore(tiles, place, resident=recipe.resident, workers=recipe.workers)
     torch.manual_seed(seed)
     network = start(arch, parts.schema, dict(options or {}), recipe)
     network.describe(
@@ -101,7 +101,7 @@ def start(arch: str, schema: LabelSchema, options: dict[str, Any], recipe: Recip
     return network
 
 
-def _steps(network: SectionModel, store: TileStore, plan: StepPlan, recipe: Recipe) -> list[tuple[int, float]]:
+def _steps(network: SectionModel, store: WindowStore, plan: StepPlan, recipe: Recipe) -> list[tuple[int, float]]:
     """All steps; the loss of some of them."""
     device, total = store.device, Rounds.of(recipe, plan.steps_per_epoch).total
     if recipe.schedule == "plateau" or recipe.freeze_batch_norm or recipe.fill:

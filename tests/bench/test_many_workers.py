@@ -13,7 +13,7 @@ from tests.pipeline.small import fingerprints, paint, write_slide
 from bench import many_workers as bench
 from ntrm.models.registry import create
 from ntrm.pipeline.batch import segment_slides
-from ntrm.wsi.inputs import find_inputs, shard_of
+from ntrm.slides.inputs import find_inputs, shard_of
 
 
 def test_a_sheet_holds_whole_sections_in_turn_on_glass():

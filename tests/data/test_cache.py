@@ -16,7 +16,7 @@ from ntrm.core.errors import DataError
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import SKIN, LabelSchema
 from ntrm.data import cache as cache_module
-from ntrm.data.cache import CacheSize, TileCache, default_folder
+from ntrm.data.cache import CacheSize, SectionCache, default_folder
 from ntrm.data.dataset import Case
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -51,7 +51,7 @@ def section(tmp_path, random):
 
 @pytest.fixture
 def cache(tmp_path):
-    return TileCache(tmp_path / "cache")
+    return SectionCache(tmp_path / "cache")
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_second_start_neither_decodes_nor_hashes(cache, section, monkeypatch):
     cache.open(case, SKIN)
     for name in ("read_image", "read_mask", "sha256_of"):
         monkeypatch.setattr(cache_module, name, refuse)
-    assert_holds(TileCache(cache.folder.parent).open(case, SKIN), image, mask)
+    assert_holds(SectionCache(cache.folder.parent).open(case, SKIN), image, mask)
 
 
 def test_a_copy_of_a_section_is_not_decoded_again(cache, section, tmp_path, monkeypatch):
@@ -176,7 +176,7 @@ def test_damaged_notes_are_rebuilt(cache, section, text):
 
 
 def open_together(folder, cases, barrier, answers):
-    cache = TileCache(folder)
+    cache = SectionCache(folder)
     barrier.wait()
     for case in cases:
         section = cache.open(case, SKIN)
@@ -210,7 +210,7 @@ def save_half_and_hang(path, array, **_options):
 
 def build_slowly(folder, case):
     cache_module.np.save = save_half_and_hang
-    TileCache(folder).open(case, SKIN)
+    SectionCache(folder).open(case, SKIN)
 
 
 def test_a_build_killed_half_way_leaves_nothing_that_is_read(cache, section):
@@ -259,7 +259,7 @@ def test_the_folder_is_private_and_chosen_by_the_environment(section, tmp_path, 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert default_folder() == tmp_path / "xdg" / "ntrm"
     monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "chosen"))
-    cache = TileCache()
+    cache = SectionCache()
     cache.open(section[0], SKIN)
     assert cache.folder.parent == tmp_path / "chosen"
     assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
@@ -295,4 +295,4 @@ def test_cases_that_cannot_be_opened_say_why(cache, section, tmp_path):
 def test_an_impossible_folder_is_told(section, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="cannot make the cache folder"):
-        TileCache(tmp_path / "file").open(section[0], SKIN)
+        SectionCache(tmp_path / "file").open(section[0], SKIN)

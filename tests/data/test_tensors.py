@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, default_collate
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.data import cache as cache_module
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.tensors import TileDataset
 
@@ -44,7 +44,7 @@ def dataset_and_pixels(tmp_path, random):
 
 @pytest.fixture
 def cache(tmp_path):
-    return TileCache(tmp_path / "cache")
+    return SectionCache(tmp_path / "cache")
 
 
 @pytest.fixture

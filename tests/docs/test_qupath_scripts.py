@@ -15,8 +15,8 @@ from ntrm.annotations.pairing import case_name
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.export.geojson import write_geojson
-from ntrm.wsi.inputs import SlideInput
-from ntrm.wsi.slide_ids import slide_ids
+from ntrm.slides.inputs import SlideInput
+from ntrm.slides.slide_ids import slide_ids
 
 HOST = Path(__file__).parent / "qupath"
 OURS = {"measurements": {"Perimeter mm": 1.0}, "area": True, "pathClass": "EPI"}

@@ -7,7 +7,7 @@ import numpy as np
 
 from ntrm.core.labels import SKIN
 from ntrm.metrics.overlap import pooled
-from ntrm.paper.outcomes import Results
+from ntrm.paper.outcomes import PlanResults
 from ntrm.paper.plan import make_plan
 from ntrm.paper.published import SYSTEMS
 from ntrm.training.log import write_log
@@ -127,4 +127,4 @@ PATIENTS = {f"S{k}": f"P{k}" for k in range(20)}
 
 
 def read(root, plan, failures=None, patients=PATIENTS):
-    return Results.read(plan, lambda job: root / job.key, failures or {}, patients)
+    return PlanResults.read(plan, lambda job: root / job.key, failures or {}, patients)

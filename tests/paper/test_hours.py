@@ -2,7 +2,7 @@ import pytest
 from tests.paper.synthetic import tiny_plan
 
 from ntrm.paper.facts import Facts
-from ntrm.paper.hours import TimeLeft, makespan, predict_seconds, training_steps
+from ntrm.paper.hours import TimeLeft, makespan, predict_seconds, rounds_of
 from ntrm.paper.plan import Job
 from ntrm.training.recipe import load_recipe
 
@@ -35,9 +35,9 @@ def test_small_batches_cost_what_was_measured_for_them():
 
 
 def test_the_length_of_a_training_is_in_steps_or_in_passes():
-    assert training_steps(load_recipe("fast"), 5000) == 2000
-    assert training_steps(load_recipe("paper"), 3603) == 150 * 900
-    assert training_steps(load_recipe("paper"), 3) == 150
+    assert rounds_of(load_recipe("fast"), 5000).total == 2000
+    assert rounds_of(load_recipe("paper"), 3603).total == 150 * 900
+    assert rounds_of(load_recipe("paper"), 3).total == 150
 
 
 def test_slower_networks_are_expected_to_take_longer():

@@ -10,7 +10,7 @@ from ntrm.core.errors import DataError
 from ntrm.metrics.significance import compare_confusions, compare_scores, holm, pixel_accuracy
 from ntrm.paper.outcomes import (
     BOOTSTRAP,
-    Pair,
+    CountsPair,
     Score,
     compare_family,
     compare_section_scores,
@@ -142,7 +142,7 @@ def test_false_positives_are_counted_among_the_pixels_of_other_classes(random):
 def test_a_family_is_corrected_together(random):
     accuracies = {"a": 0.6, "b": 0.62, "c": 0.7}
     counts = {name: confusions(random, SECTIONS, accuracy)[None] for name, accuracy in accuracies.items()}
-    pairs = {pair: Pair(*pair, counts[pair[0]], counts[pair[1]]) for pair in ("ab", "ac")}
+    pairs = {pair: CountsPair(*pair, counts[pair[0]], counts[pair[1]]) for pair in ("ab", "ac")}
     found = compare_family(pairs, PATIENTS, pixel_accuracy)
     alone = []
     for first, second in pairs:
@@ -158,7 +158,7 @@ def test_a_family_is_corrected_together(random):
 def test_a_statistic_that_is_nowhere_defined_is_left_out(random):
     counts = np.zeros((1, SECTIONS, 2, 2), dtype=np.int64)
     counts[..., 0, 0] = 5
-    pair = Pair("a", "b", counts, counts)
+    pair = CountsPair("a", "b", counts, counts)
     assert compare_family({"": pair}, PATIENTS, false_positive_rate(0)) == {}
 
 
@@ -171,11 +171,13 @@ def test_patients_in_whom_nothing_is_counted_establish_nothing():
         return tables
 
     final, coarse = right_and_wrong(60, 40), right_and_wrong(59, 41)
-    (alone,) = compare_family({"": Pair("final", "coarse", final, coarse)}, PATIENTS, pixel_accuracy).values()
+    (alone,) = compare_family({"": CountsPair("final", "coarse", final, coarse)}, PATIENTS, pixel_accuracy).values()
     assert (alone.patients, alone.p, alone.established) == (1, 1, False)
     for tables in (final, coarse):
         tables[0, 1:, 1, 1] = 100
-    (alone,) = compare_family({"": Pair("final", "coarse", final, coarse)}, PATIENTS, false_positive_rate(1)).values()
+    (alone,) = compare_family(
+        {"": CountsPair("final", "coarse", final, coarse)}, PATIENTS, false_positive_rate(1)
+    ).values()
     assert (alone.patients, alone.p, alone.established) == (1, 1, False)
 
 

@@ -12,7 +12,7 @@ from ntrm.paper import result_tables
 from ntrm.paper.facts import Facts
 from ntrm.paper.outcomes import Score
 from ntrm.paper.published import TABLE_1
-from ntrm.paper.result_tables import Difference, Table
+from ntrm.paper.result_tables import Difference, ResultTable
 
 
 def facts(level, pixels=1_000_000):
@@ -184,7 +184,7 @@ def replace_plan(results, **changes):
 
 def test_csv_has_plain_numbers_in_columns_of_their_own(tmp_path):
     rows = (("a", Score((0.25, 0.75)), Difference(1.0, -2.0, 3.0, established=False)), ("b", None, "failed"))
-    path = Table("t", "T", ("name", "IoU", "gain"), rows).write_csv(tmp_path)
+    path = ResultTable("t", "T", ("name", "IoU", "gain"), rows).write_csv(tmp_path)
     with path.open(newline="") as stream:
         first, second = csv.DictReader(stream)
     assert (float(first["IoU"]), first["IoU seeds"], first["IoU failed"]) == (0.5, "2", "0")
@@ -213,7 +213,7 @@ def test_differences_are_numbers_in_the_csv(results, tmp_path):
 
 def test_a_minus_is_one_on_the_page_and_a_hyphen_in_the_csv(tmp_path):
     rows = (("a", -0.25, Score((-0.5,)), Difference(-1.0, -2.0, 3.0, established=False), "−3.1 % to +2.0 %"),)
-    shown = Table("t", "T", ("name", "b", "c", "d", "e"), rows)
+    shown = ResultTable("t", "T", ("name", "b", "c", "d", "e"), rows)
     assert not any("-" in cell for row in shown.texts for cell in row)
     written = shown.write_csv(tmp_path).read_text()
     assert "−" not in written

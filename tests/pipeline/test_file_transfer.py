@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from tests.evaluation.small import ByColour
 from tests.pipeline.small import fingerprints, paint, run, write_slide
-from tests.storage.conftest import bucket, endpoint  # noqa: F401 - fixtures
-from tests.storage.server import SECRET
+from tests.slides.conftest import bucket, endpoint  # noqa: F401 - fixtures
+from tests.slides.server import SECRET
 from typer.testing import CliRunner
 
 import ntrm
@@ -22,8 +22,8 @@ from ntrm.core.processes import module_environment
 from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline.file_transfer import Storage
 from ntrm.results.paths import SOURCE
-from ntrm.storage.addresses import Address
-from ntrm.storage.object_store import ObjectStore
+from ntrm.slides.addresses import Address
+from ntrm.slides.object_store import ObjectStore
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 ROOT = Path(__file__).parents[2]
@@ -172,7 +172,7 @@ def test_only_the_last_shard_writes_the_tables(bucket, slides, tmp_path):  # noq
 
 
 def test_the_next_slide_is_fetched_meanwhile(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
-    from ntrm.storage.slide_cache import SlideCache
+    from ntrm.slides.slide_cache import SlideCache
 
     held = []
     real = SlideCache.holding
@@ -201,7 +201,7 @@ from tests.evaluation.small import ByColour
 from tests.pipeline.small import InProcess
 from ntrm.wsi import isolated
 from ntrm.pipeline.batch import segment_slides
-from ntrm.storage.object_store import ObjectStore
+from ntrm.slides.object_store import ObjectStore
 
 def dying(function):
     def wrapped(*given):

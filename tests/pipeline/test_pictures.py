@@ -5,9 +5,11 @@ import numpy as np
 from PIL import Image
 from scipy import ndimage
 
+from ntrm.core.io import write_bytes
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY
+from ntrm.core.png import photo_png
 from ntrm.pipeline.pictures import (
     SMALLEST_SIDE,
     THUMBNAIL_BYTES,
@@ -17,7 +19,6 @@ from ntrm.pipeline.pictures import (
     small_jpeg,
     write_overlays,
     write_plain,
-    write_png,
 )
 from ntrm.results.paths import OVERLAY, PICTURE, THUMBNAIL
 
@@ -36,7 +37,7 @@ def test_tissues_are_tinted_and_the_rest_stays(random):
 def test_pictures_are_the_same_file_every_time_and_hold_pixels_only(tmp_path, random):
     picture = random.integers(0, 256, (5, 7, 3), dtype=np.uint8)
     for name in ("a.png", "b.png"):
-        write_png(tmp_path / name, picture)
+        write_bytes(tmp_path / name, photo_png(picture))
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     with Image.open(tmp_path / "a.png") as stored:
         np.testing.assert_array_equal(np.asarray(stored), picture)

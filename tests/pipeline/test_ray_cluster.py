@@ -26,9 +26,9 @@ from ntrm.pipeline.ray_cluster import (
     joined_cluster,
     segment_on_ray,
 )
-from ntrm.pipeline.scheduler import Task, WorkerLostError
+from ntrm.pipeline.scheduler import SlideTask, WorkerLostError
 from ntrm.results.slide_state import alone
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def orders(tmp_path, monkeypatch):
 @pytest.fixture
 def task(tmp_path, random):
     path = write_slide(tmp_path / "in" / "a.tif", paint(random))
-    return Task(SlideInput(path, "a.tif", covariates={"age": "7"}), "a")
+    return SlideTask(SlideInput(path, "a.tif", covariates={"age": "7"}), "a")
 
 
 def test_a_worker_does_what_the_command_does(tmp_path, orders, task):

@@ -15,8 +15,8 @@ import pytest
 import torch
 from tests.evaluation.small import MPP, schema_of
 from tests.pipeline.small import fingerprints, paint, write_slide
-from tests.storage.conftest import bucket, endpoint  # noqa: F401 - fixtures
-from tests.storage.server import SECRET
+from tests.slides.conftest import bucket, endpoint  # noqa: F401 - fixtures
+from tests.slides.server import SECRET
 
 from ntrm.inference.mask_store import JOURNAL
 from ntrm.models.registry import create

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from ntrm.core.errors import RefusedError
-from ntrm.pipeline.scheduler import ERRORS, LOSSES, MISSES, PATIENCE_S, Scheduler, Task, WorkerLostError
+from ntrm.pipeline.scheduler import ERRORS, LOSSES, MISSES, PATIENCE_S, Scheduler, SlideTask, WorkerLostError
 from ntrm.pipeline.segmenter import Outcome
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import remembered
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 RUN = Run(model={"name": "m"}, options={}, classes=("EPI",))
 
@@ -74,7 +74,9 @@ class FakePool:
 
 
 def tasks(tmp_path, count):
-    return [Task(SlideInput(tmp_path / f"{n}.tif", f"{n}.tif", covariates={"age": "7"}), f"s{n}") for n in range(count)]
+    return [
+        SlideTask(SlideInput(tmp_path / f"{n}.tif", f"{n}.tif", covariates={"age": "7"}), f"s{n}") for n in range(count)
+    ]
 
 
 def schedule(tmp_path, random, count=6, workers=3, **more):

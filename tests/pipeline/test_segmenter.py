@@ -28,7 +28,7 @@ from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.segmenter import LONGEST, Segmenter, reason_of
 from ntrm.results.paths import RUN_LOCK
 from ntrm.results.slide_state import alone, remember_failure, remembered
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

@@ -15,7 +15,7 @@ from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline.child_pool import ChildPool
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.results.slide_state import alone
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -54,10 +54,10 @@ class Steps:
 
         def writing(found, to):
             self.threads.add(threading.current_thread().name.split("_")[0])
-            self.note(f"files of {to.slide_id}")
-            before(to.slide_id)
+            self.note(f"files of {to.files.slide_id}")
+            before(to.files.slide_id)
             tables = write_outputs(found, to)
-            self.note(f"end of {to.slide_id}")
+            self.note(f"end of {to.files.slide_id}")
             return tables
 
         monkeypatch.setattr(one_slide, "inspect_slide", looking)
@@ -216,7 +216,7 @@ def test_what_a_killed_child_left_is_gone_with_the_end_of_the_slide(tmp_path, sl
     written = one_slide.write_outputs
 
     def leaving(found, to):
-        (to.folder / f"{PARTIAL}polygons").write_text("half of it")
+        (to.files.folder / f"{PARTIAL}polygons").write_text("half of it")
         return written(found, to)
 
     monkeypatch.setattr(one_slide, "write_outputs", leaving)

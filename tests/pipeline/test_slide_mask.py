@@ -18,7 +18,7 @@ from ntrm.inference import checkpoints
 from ntrm.inference.predictor import Predictor
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.slide_mask import corrections_in, make_region_graph, open_mask, region_graph_in, same_model
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

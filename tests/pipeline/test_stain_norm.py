@@ -22,7 +22,7 @@ from ntrm.pipeline.stain_norm import normalise_stains
 from ntrm.results.documents import read_summary
 from ntrm.results.familiarity import UNFAMILIAR
 from ntrm.results.mask_file import labels_in, opened_mask
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers", "by_colour")
 

@@ -16,7 +16,7 @@ from research.section_networks.sums import SectionSums
 from research.section_networks.training import train
 
 from ntrm.core.errors import UsageError
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.layouts import open_dataset
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
@@ -109,7 +109,7 @@ def test_a_small_training_and_a_predicted_section(arch, options, tmp_path, rando
     assert found.steps == 2
     network = load(found.model)
     dataset = open_dataset(data)
-    cached = TileCache().open(next(iter(dataset)), dataset.schema)
+    cached = SectionCache().open(next(iter(dataset)), dataset.schema)
     image, truth = np.array(cached.image), np.array(cached.mask)
     mask, tally = predicted(network, image, truth, STITCHING, "cpu")
     assert mask.shape == truth.shape

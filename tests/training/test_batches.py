@@ -12,14 +12,14 @@ from PIL import Image
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, SKIN
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.tensors import TileDataset
 from ntrm.training import batches as batches_module
 from ntrm.training.batches import (
     StepBatches,
     StepPlan,
-    TileStore,
+    WindowStore,
     absent_classes,
     class_pixels,
     stack_tiles,
@@ -132,7 +132,7 @@ def tiles(tmp_path_factory):
         Image.fromarray(random.integers(0, 256, (*shape, 3), dtype=np.uint8)).save(image)
         Image.fromarray(SKIN.colourise(random.integers(0, len(SKIN), shape, dtype=np.uint8))).save(mask)
         cases.append(Case(f"section{number}", image, mask, group=str(number)))
-    return TileDataset(Dataset(folder, "plain", SKIN, tuple(cases)), size=SIZE, cache=TileCache(folder / "cache"))
+    return TileDataset(Dataset(folder, "plain", SKIN, tuple(cases)), size=SIZE, cache=SectionCache(folder / "cache"))
 
 
 def plan_of(tiles, random, lengths=(4, 4, 3, 1, 9)):
@@ -143,7 +143,7 @@ def plan_of(tiles, random, lengths=(4, 4, 3, 1, 9)):
 def test_batches_are_the_windows_of_the_plan_however_they_come(tiles, random, resident, workers, monkeypatch):
     monkeypatch.setattr(batches_module, "_CHUNK", 7)
     expected, plan = stack_tiles(list(tiles)), plan_of(tiles, random)
-    store = TileStore(tiles, CPU, resident=resident, workers=workers)
+    store = WindowStore(tiles, CPU, resident=resident, workers=workers)
     assert store.resident == (resident != "no")
     batches = list(store.batches(plan))
     assert len(batches) == len(plan)
@@ -186,12 +186,12 @@ def test_a_plan_without_filling_has_its_own_windows_alone(seed):
 @pytest.mark.parametrize("resident", ["yes", "no"])
 def test_nothing_random_is_used_up(tiles, random, resident):
     before = torch.get_rng_state()
-    assert len(list(TileStore(tiles, CPU, resident=resident, workers=0).batches(plan_of(tiles, random)))) == 5
+    assert len(list(WindowStore(tiles, CPU, resident=resident, workers=0).batches(plan_of(tiles, random)))) == 5
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_batch_may_be_changed_without_changing_the_windows(tiles, random):
-    store = TileStore(tiles, CPU, resident="yes", workers=0)
+    store = WindowStore(tiles, CPU, resident="yes", workers=0)
     first = next(store.batches([[0, 1]]))
     kept = first.images.clone()
     first.images.zero_()
@@ -202,10 +202,10 @@ def test_what_has_no_room_is_not_held(tiles, monkeypatch):
     needed = 4 * SIZE**2 * len(tiles)
     assert needed == sum(tensor.nbytes for tensor in stack_tiles(list(tiles)))
     monkeypatch.setattr(batches_module, "MOST_ON_HOST", needed)
-    assert not TileStore(tiles, CPU, resident="auto", workers=0).resident
-    assert TileStore(tiles, CPU, resident="yes", workers=0).resident
+    assert not WindowStore(tiles, CPU, resident="auto", workers=0).resident
+    assert WindowStore(tiles, CPU, resident="yes", workers=0).resident
     monkeypatch.setattr(batches_module, "MOST_ON_HOST", needed + 1)
-    assert TileStore(tiles, CPU, resident="auto", workers=0).resident
+    assert WindowStore(tiles, CPU, resident="auto", workers=0).resident
 
 
 def test_on_a_gpu_the_free_memory_decides(monkeypatch):
@@ -218,8 +218,8 @@ def test_on_a_gpu_the_free_memory_decides(monkeypatch):
 
 def test_more_workers_than_cores_are_not_started(tiles, monkeypatch):
     monkeypatch.setattr(batches_module, "cores_given", lambda: 3)
-    assert TileStore(tiles, CPU, resident="no", workers=100).workers == 3
-    assert TileStore(tiles, CPU, resident="no", workers=2).workers == 2
+    assert WindowStore(tiles, CPU, resident="no", workers=100).workers == 3
+    assert WindowStore(tiles, CPU, resident="no", workers=2).workers == 2
 
 
 def test_loading_shows_its_progress(tiles, monkeypatch):
@@ -231,13 +231,13 @@ def test_loading_shows_its_progress(tiles, monkeypatch):
             seen.append((label, total))
             yield item
 
-    TileStore(tiles, CPU, resident="yes", workers=0, progress=SimpleNamespace(track=track))
+    WindowStore(tiles, CPU, resident="yes", workers=0, progress=SimpleNamespace(track=track))
     assert seen == [("windows", -(-len(tiles) // 10))] * -(-len(tiles) // 10)
 
 
 @pytest.mark.parametrize("resident", ["yes", "no"])
 def test_plans_that_do_not_fit_are_refused_at_once(tiles, resident):
-    store = TileStore(tiles, CPU, resident=resident, workers=0)
+    store = WindowStore(tiles, CPU, resident=resident, workers=0)
     for wrong in ([[0, len(tiles)]], [[0], [-1]], [[0], []]):
         with pytest.raises(UsageError, match="does not fit"):
             store.batches(wrong)
@@ -248,7 +248,7 @@ def test_plans_that_do_not_fit_are_refused_at_once(tiles, resident):
 
 
 def test_steps_bring_their_windows(tiles, seed):
-    store, plan = TileStore(tiles, CPU, resident="yes", workers=0), StepPlan(len(tiles), 4, seed)
+    store, plan = WindowStore(tiles, CPU, resident="yes", workers=0), StepPlan(len(tiles), 4, seed)
     batches = StepBatches(store, plan, 3, 8)
     for step, (found, (images, _)) in zip(range(3, 8), batches, strict=True):
         assert found == step

@@ -4,9 +4,10 @@ import pytest
 import torch
 from tests.training.small_data import small_recipe
 
+from ntrm.core.devices import ran_out_of_memory
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.models.registry import create
-from ntrm.training.device import autocast, ran_out_of_memory, recorded, training_precision, tuned
+from ntrm.training.device import autocast, recorded, training_precision, tuned
 from ntrm.training.losses import SegmentationLoss
 
 CPU = torch.device("cpu")

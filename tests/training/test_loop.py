@@ -12,7 +12,7 @@ from ntrm.core.progress import SILENT
 from ntrm.data.layouts import open_dataset
 from ntrm.data.tensors import TileDataset
 from ntrm.models.registry import create
-from ntrm.training.batches import StepBatches, StepPlan, TileStore
+from ntrm.training.batches import StepBatches, StepPlan, WindowStore
 from ntrm.training.loop import SIGNALS, InterruptedTrainingError, Interruption, Training, run_rounds
 from ntrm.training.losses import DatasetWeights, SegmentationLoss
 
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def store(data, tiny_network):
-    return TileStore(TileDataset(open_dataset(data), size=64), CPU, resident="yes", workers=0)
+    return WindowStore(TileDataset(open_dataset(data), size=64), CPU, resident="yes", workers=0)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_statistics_of_all_processes_are_joined_before_anything_is_written(make,
 
 def filled_training(data, seed, rank=0, world=1, device=CPU, **changes):
     """A training that fills half of its windows, and those of its first step."""
-    store = TileStore(TileDataset(open_dataset(data), size=64), device, resident="yes", workers=0)
+    store = WindowStore(TileDataset(open_dataset(data), size=64), device, resident="yes", workers=0)
     recipe = small_recipe(batch=8, **changes)
     plan = StepPlan(len(store), 8, seed, rank, world, fill=0.5)
     training = Training(create("tiny", store.tiles.schema), recipe, plan, device)
@@ -305,7 +305,7 @@ def test_no_step_waits_for_the_gpu(seed, arch, resident, data_with_background):
         pytest.importorskip("transformers")
     tiles = TileDataset(open_dataset(data_with_background), size=64)
     network = create(arch, tiles.schema, width=0.25)
-    own = TileStore(tiles, device, resident=resident, workers=0)
+    own = WindowStore(tiles, device, resident=resident, workers=0)
     training = Training(network, recipe, StepPlan(len(own), recipe.batch, seed, fill=0.35), device)
     try:
         for step, tiles in StepBatches(own, training.plan, 0, 40):

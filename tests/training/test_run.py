@@ -17,7 +17,7 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.training import run as run_module
 from ntrm.training.run import (
     IDENTITY,
-    Run,
+    TrainingRun,
     check_claim,
     describe_device,
     differences,
@@ -33,7 +33,7 @@ def make_run(out, **changes):
         "arch": "ntrm-control", "options": {"width": 0.5}, "level": "10x", "mpp": 6.7, "sections": None, "init": None,
         "seed": 3, "recipe": small_recipe(), "data": "abc", "name": "mine", "device": torch.device("cpu"),
     }  # fmt: skip
-    return Run(out=out, **{**settings, **changes})
+    return TrainingRun(out=out, **{**settings, **changes})
 
 
 def begin(out, **changes):

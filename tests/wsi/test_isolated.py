@@ -20,9 +20,9 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.wsi import isolated
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.isolated import (
-    Limits,
     ReaderPool,
     ReadingGroup,
+    ReadingLimits,
     ReadingProcess,
     children_for,
     open_in_children,
@@ -116,7 +116,7 @@ def test_a_killed_child_is_an_error_and_stays_one(slide):
 
 def test_a_child_that_stands_still_is_given_up(slide):
     reader = open_isolated(slide)
-    reader.limits = Limits(seconds=1)  # a busy machine may need longer to open the slide
+    reader.limits = ReadingLimits(seconds=1)  # a busy machine may need longer to open the slide
     os.kill(child(reader).pid, signal.SIGSTOP)
     with pytest.raises(DataError, match="reading the slide failed") as caught:
         reader.read(0, 0, 50, 50, 0)
@@ -146,7 +146,9 @@ def test_a_library_that_goes_wrong_harms_nobody(does, found, slide, tmp_path, mo
     (tmp_path / "broken" / "openslide.py").write_text(textwrap.dedent(library))
     monkeypatch.syspath_prepend(tmp_path / "broken")
     with pytest.raises(DataError) as caught:
-        open_isolated(slide, process=ReadingProcess(Limits(memory_mb=256, seconds=1 if "no answer" in found else 60)))
+        open_isolated(
+            slide, process=ReadingProcess(ReadingLimits(memory_mb=256, seconds=1 if "no answer" in found else 60))
+        )
     assert found in str(caught.value.got)
 
 
@@ -154,8 +156,8 @@ def test_memory_is_limited(tmp_path, random):
     image = np.zeros((4000, 4000, 3), dtype=np.uint8)
     path = making.write_strips(tmp_path / "a.tif", image, rows=4000, compression="zlib")
     with pytest.raises(DataError, match=r"cannot read the slide|reading the slide failed"):
-        open_isolated(path, process=ReadingProcess(Limits(memory_mb=32))).read(0, 0, 100, 100, 0)
-    reader = open_isolated(path, process=ReadingProcess(Limits(memory_mb=512)))
+        open_isolated(path, process=ReadingProcess(ReadingLimits(memory_mb=32))).read(0, 0, 100, 100, 0)
+    reader = open_isolated(path, process=ReadingProcess(ReadingLimits(memory_mb=512)))
     assert (reader.read(0, 0, 100, 100, 0) == 0).all()
     reader.close()
 
@@ -180,7 +182,7 @@ def test_modules_in_the_working_folder_are_not_run(slide, tmp_path, monkeypatch)
 
 def test_impossible_limits_are_refused():
     with pytest.raises(UsageError):
-        Limits(memory_mb=0)
+        ReadingLimits(memory_mb=0)
 
 
 def test_what_crosses_the_border_is_the_same_on_both_sides():
@@ -193,7 +195,7 @@ def test_what_crosses_the_border_is_the_same_on_both_sides():
 
 
 def test_damaged_files_of_every_kind_give_our_own_errors(tmp_path, random):
-    found = fuzz(tmp_path, random, 252, Limits(memory_mb=512, seconds=20))
+    found = fuzz(tmp_path, random, 252, ReadingLimits(memory_mb=512, seconds=20))
     assert found["failures"] == []
     assert found["outcomes"]["refused"] > 75
     assert found["outcomes"]["read"] > 40

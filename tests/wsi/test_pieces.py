@@ -179,7 +179,7 @@ def test_the_window_of_a_piece_at_the_scan_s_end_reaches_the_end_of_a_finer_grid
 @pytest.mark.parametrize("wrong", [{"number": 0}, {"bbox": (0, 0, 0, 3)}, {"bbox": (-1, 0, 2, 3)}, {"area_mm2": 0.0}])
 def test_an_impossible_piece_is_refused(wrong):
     right = {"number": 1, "bbox": (0, 0, 3, 3), "area_mm2": 1.0, "touches_edge": False}
-    assert Piece(**right).as_dict()["bbox"] == [0, 0, 3, 3]
+    assert Piece(**right).bbox == (0, 0, 3, 3)
     with pytest.raises(UsageError, match="impossible piece"):
         Piece(**{**right, **wrong})
 

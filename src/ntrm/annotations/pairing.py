@@ -15,7 +15,7 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import nearly, number, patient_faults, read_columns, read_table
 from ntrm.data.dataset import SPLITS
-from ntrm.wsi.slide_names import SUFFIXES
+from ntrm.slides.slide_names import SUFFIXES
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ntrm.core.wording import counted
 from ntrm.results.paths import CORRECTED
 
 if TYPE_CHECKING:
-    from ntrm.pipeline.corrector import Change, Corrector
+    from ntrm.pipeline.corrector import Corrector, TakenStep
 
 CLICK, PARTS = "--click", ("SLIDE", "X", "Y", "TISSUE")
 TOLD = (
@@ -127,7 +127,7 @@ def correct(
     if listed:
         _list(corrector, slide, console)
         return
-    changes: list[Change] = []
+    changes: list[TakenStep] = []
     try:
         for words in clicks:
             changes += corrector.click(
@@ -158,13 +158,13 @@ def _click(text: str) -> tuple[str, int, int, str]:
         raise UsageError("unreadable click", got=" ".join(words) or "nothing", expected=expected) from error
 
 
-def _draw(corrector: Corrector, path: Path, slide: str | None) -> list[Change]:
+def _draw(corrector: Corrector, path: Path, slide: str | None) -> list[TakenStep]:
     from ntrm.pipeline.corrector import slide_of
 
     return corrector.draw(slide or slide_of(path, corrector.slide_ids), path)
 
 
-def _show(corrector: Corrector, changes: list[Change], console: Console) -> None:
+def _show(corrector: Corrector, changes: list[TakenStep], console: Console) -> None:
     preview = corrector.options.preview
     document = {
         "out": str(corrector.out),
@@ -195,7 +195,7 @@ def _show(corrector: Corrector, changes: list[Change], console: Console) -> None
         raise typer.Exit(1)
 
 
-def _row(change: Change) -> tuple[str, ...]:
+def _row(change: TakenStep) -> tuple[str, ...]:
     what = change.action if change.of is None else f"{change.action} step {change.of}"
     followed = ", ".join(f"{name} {area:.3f} mm²" for name, area in change.followed_mm2.items())
     area = "" if change.of is not None else f"{change.area_mm2:.3f}"

@@ -24,6 +24,8 @@ _ALLOCATOR = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLE
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Options of glibc's ``mallopt``."""
 _KEPT = 1 << 30
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUDNN_STATUS_ALLOC_FAILED")
+"""How allocators other than CUDA's, which has an error of its own, say that memory has run out."""
 
 
 def choose_device(name: str) -> torch.device:
@@ -101,6 +103,12 @@ def keep_freed_memory(device: torch.device) -> None:
             mallopt = ctypes.CDLL(None).mallopt
             for threshold in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
                 mallopt(threshold, _KEPT)
+
+
+def ran_out_of_memory(error: Exception) -> bool:
+    """Whether an error is about memory."""
+    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return known or any(phrase in str(error) for phrase in _OUT_OF_MEMORY)
 
 
 def give_back_freed_memory() -> None:

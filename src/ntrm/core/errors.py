@@ -108,6 +108,12 @@ def some(names: Sequence[str], limit: int = 5) -> str:
     return ", ".join(names[:limit]) + more
 
 
+def listed(lines: Sequence[str], limit: int = 5) -> str:
+    """The same as lines, one below the other as an error shows what was got."""
+    more = [f"… and {len(lines) - limit} more"] if len(lines) > limit else []
+    return "\n            ".join([*lines[:limit], *more])
+
+
 def check_number(what: str, value: object, low: float, high: float, *, whole: bool = False) -> None:
     """Refuse what is no number (``whole``: no whole number) between ``low`` and ``high``.
 

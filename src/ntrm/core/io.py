@@ -143,6 +143,12 @@ def write_text(path: Path, text: str, *, private: bool = False) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a whole file or nothing."""
+    with whole_file(path) as partial:
+        partial.write_bytes(content)
+
+
 def write_json(path: Path, document: Any) -> None:
     """Write a whole JSON file or nothing; keys keep their order."""
     # Streamed: the text of a large document takes more memory than the document.

@@ -36,7 +36,7 @@ from ntrm.results.mask_file import colours_in, labels_in, opened_mask, schema_of
 from ntrm.results.paths import CORRECTIONS
 from ntrm.results.run_record import read_run
 from ntrm.results.slide_state import SlideState, finished
-from ntrm.wsi.inputs import check_roots, find_by_content
+from ntrm.slides.inputs import check_roots, find_by_content
 from ntrm.wsi.isolated import open_isolated
 
 FORMAT = "ntrm-corrected-data/1"

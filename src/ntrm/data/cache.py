@@ -83,7 +83,7 @@ def default_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ntrm"
 
 
-class TileCache:
+class SectionCache:
     """Decoded sections in a folder of their own, readable by its owner only."""
 
     def __init__(self, folder: Path | None = None) -> None:

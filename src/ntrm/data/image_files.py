@@ -34,7 +34,7 @@ from ntrm.data.faults import FaultError
 PNG, JPEG, TIFF = "PNG", "JPEG", "TIFF"
 RGB8, RGBA8, GREY8, PALETTE = "8-bit RGB", "8-bit RGB with alpha", "8-bit grey", "palette"
 
-_MAGIC = {
+MAGIC = {
     PNG: (b"\x89PNG\r\n\x1a\n",),
     JPEG: (b"\xff\xd8\xff",),
     TIFF: (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"),
@@ -110,7 +110,7 @@ def read_header(path: Path) -> Header:
     with decoding(path):
         with path.open("rb") as stream:
             start = stream.read(33)
-        kind = next((kind for kind, magic in _MAGIC.items() if start.startswith(magic)), None)
+        kind = next((kind for kind, magic in MAGIC.items() if start.startswith(magic)), None)
         if kind is None:
             found = f"bytes {start[:8]!r}" if start else "an empty file"
             raise FaultError("unreadable", path, found=found, expected="a PNG, JPEG or TIFF file")

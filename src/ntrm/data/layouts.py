@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error, listed
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
 from ntrm.core.mpp import Resolution, level_factor, level_resolution
@@ -330,9 +330,6 @@ def _note_missing_levels(survey: Survey) -> None:
             survey.faults.append(fault("missing-level", name, f"not at {level}"))
 
 
-_SHOWN = 5
-"""Faults that an error lists."""
-
 REFUSED = {"no-mpp", "patient-split"}
 """Faults of sound files that still forbid their use."""
 
@@ -366,13 +363,11 @@ def _matters(finding: Fault, other_levels: set[str]) -> bool:
 
 
 def _refusal(survey: Survey, faults: list[Fault]) -> NtrmError:
-    lines = [f"{finding.file}: {finding.title} ({finding.found})" for finding in faults[:_SHOWN]]
-    lines += [f"… and {len(faults) - _SHOWN} more"] if len(faults) > _SHOWN else []
     # Nothing is damaged then, but going on would mean guessing, or testing on patients that were trained on.
     kind = RefusedError if all(finding.code in REFUSED for finding in faults) else DataError
     return kind(
         f"{survey.root} cannot be used as a dataset",
-        got="\n            ".join(lines),
+        got=listed([f"{finding.file}: {finding.title} ({finding.found})" for finding in faults]),
         expected=faults[0].expected,
         hint=f"run `ntrm data check {survey.root}` for all faults and how to fix them",
     )

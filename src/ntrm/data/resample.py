@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.io import read_object, remove_partials, rows_text, sha256_of, whole_file, write_json
+from ntrm.core.io import read_object, remove_partials, rows_text, sha256_of, write_bytes, write_json
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import PLAUSIBLE_MPP, Resolution, level_factor
 from ntrm.core.processes import parallel_map
@@ -263,8 +263,7 @@ def _copy_sidecars(dataset: Dataset, levels: Sequence[str], out: Path) -> None:
             path = out / name
             if path.exists() and path.read_bytes() != content:
                 raise _occupied(path)
-            with whole_file(path) as partial:
-                partial.write_bytes(content)
+            write_bytes(path, content)
 
 
 def _scaled_cases(path: Path, factor: int | None) -> bytes:

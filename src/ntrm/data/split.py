@@ -220,13 +220,11 @@ def short_hash(sha256: str) -> str:
     return sha256[:8]
 
 
-def open_splits(
-    root: Path, *, resolution: str | None = None, splits: Path | None = None, seed: int = 0
-) -> DatasetSplits:
+def open_splits(root: Path, *, resolution: str | None = None, splits: Path | None = None) -> DatasetSplits:
     """Open a dataset at one resolution (``10x``) and divide it.
 
     The file ``splits`` (what ``ntrm data split`` writes) decides; without it the dataset's own splits do, and
-    sections that have none get the split that ``ntrm data split --seed`` would give them: the same everywhere.
+    sections that have none get the split that ``ntrm data split`` would give them: the same everywhere.
     """
     dataset = open_dataset(Path(root), resolution=resolution, splits=splits)
     if len(dataset.levels) > 1:
@@ -239,7 +237,7 @@ def open_splits(
     if any(case.split is None for case in dataset):
         # The sections of all resolutions are divided at once: one that is missing at some must not move the others.
         everything = replace(dataset, cases=tuple(survey_dataset(Path(root)).cases))
-        dataset = make_split(everything, seed=seed).apply(dataset)
+        dataset = make_split(everything).apply(dataset)
     return DatasetSplits(dataset, _common_resolution(dataset))
 
 

@@ -13,7 +13,7 @@ from torch.utils import data as torch_data
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.cache import CachedSection, TileCache
+from ntrm.data.cache import CachedSection, SectionCache
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.tiles import GLASS, TILE_SIZE, Window, cut, foreground_windows, known_windows, tile_windows
 
@@ -57,13 +57,13 @@ class TileDataset(torch_data.Dataset[Tile]):
         drop_unknown: bool = False,
         schema: LabelSchema | None = None,
         names: dict[str, str] | None = None,
-        cache: TileCache | None = None,
+        cache: SectionCache | None = None,
         progress: Progress = SILENT,
     ) -> None:
         self.schema = schema or dataset.schema
         self._remap = self.schema.remap_table(dataset.schema, names)
         self.size = size
-        cache = cache or TileCache()
+        cache = cache or SectionCache()
         sources: list[TileSource] = []
         self.unknown = 0
         """How many windows ``drop_unknown`` left out."""

@@ -29,7 +29,7 @@ from ntrm.metrics.overlap import overlap
 from ntrm.models.folders import BUNDLED
 from ntrm.models.hub import load
 from ntrm.pipeline.slide_mask import SlideMask, make_region_graph, open_mask
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 KEYS = "123456789qyhj"
 """Of the tissues in the viewer, in their order, the background last."""

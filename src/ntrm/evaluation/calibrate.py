@@ -27,7 +27,7 @@ from ntrm.core.errors import RefusedError, check_seed, path_error
 from ntrm.core.io import check_folder, sha256_of, write_json, write_text
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import Dataset, check_outside
 from ntrm.data.split import DatasetSplits, few_sections, open_splits, trained_on
 from ntrm.data.tensors import TileDataset
@@ -234,7 +234,7 @@ def count_calibration(
     predictor: Predictor, schema: LabelSchema, sections: Dataset, table: Labels, progress: Progress
 ) -> CalibrationCounts:
     """Confidence against accuracy over stitched sections; ``schema`` is the dataset's."""
-    stitching, cache = Stitching(predictor.config.window), TileCache()
+    stitching, cache = Stitching(predictor.config.window), SectionCache()
     total = CalibrationCounts.none(BINS)
     label = f"sections at temperature {predictor.config.temperature:.3g}"
     for case in progress.track(sections, total=len(sections), label=label):
@@ -293,7 +293,7 @@ def _write_results(
 
         write_figure(out / RELIABILITY, reliability_figure, calibrated.before, calibrated.after)
         for case, path in zip(few_sections(sections, min(SHOWN, len(sections))), maps, strict=False):
-            image = TileCache().open(case, schema).image
+            image = SectionCache().open(case, schema).image
             seen = _with_entropy(predictor, image)
             write_figure(path, uncertainty_figure, case.name, image, *seen, predictor.config.schema)
     write_json(out / DOCUMENT, calibrated.as_dict())

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
-from ntrm.data.cache import CachedSection, TileCache
+from ntrm.data.cache import CachedSection, SectionCache
 from ntrm.data.dataset import Case
 from ntrm.evaluation.measuring import Measures
 from ntrm.inference.network_runner import Image
@@ -135,7 +135,7 @@ def predict_section(
     predictor: Predictor, case: Case, dataset_schema: LabelSchema, table: Mask, *, stitching: Stitching
 ) -> PredictedSection:
     """Predict one section and count it against its ground truth, mapped by ``table`` to the network's classes."""
-    section = TileCache().open(case, dataset_schema)
+    section = SectionCache().open(case, dataset_schema)
     truth = table[section.mask]
     counted = SectionAccumulator(truth, predictor.config.classes)
     start = time.monotonic()

@@ -24,7 +24,7 @@ from ntrm.core.errors import RefusedError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import Dataset
 from ntrm.data.resample import area_average
 from ntrm.data.split import DatasetSplits, few_sections
@@ -173,7 +173,7 @@ def _described(sections: Dataset) -> dict[str, int]:
 def _observations(
     predictor: NetworkRunner, sections: Dataset, schema: LabelSchema, seed: int, progress: Progress, label: str
 ) -> Iterator[Observation]:
-    cache, background = TileCache(), IGNORE if schema.background_index is None else schema.background_index
+    cache, background = SectionCache(), IGNORE if schema.background_index is None else schema.background_index
     for number, case in enumerate(progress.track(sections, total=len(sections), label=label)):
         section = cache.open(case, schema)
         tissue = (section.mask != IGNORE) & (section.mask != background)
@@ -192,7 +192,7 @@ def training_stains(sections: Dataset, schema: LabelSchema, mpp: Resolution) -> 
     from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
     from ntrm.wsi.tissue_mask import find_tissue
 
-    cache, densities = TileCache(), []
+    cache, densities = SectionCache(), []
     down, across = (max(1.0, THUMBNAIL_MPP / side) for side in (mpp.y, mpp.x))
     for case in sections:
         image = np.asarray(cache.open(case, schema).image)

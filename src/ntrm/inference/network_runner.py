@@ -13,17 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ntrm.core.devices import choose_device, choose_layout, choose_precision, keep_freed_memory
+from ntrm.core.devices import choose_device, choose_layout, choose_precision, keep_freed_memory, ran_out_of_memory
 from ntrm.core.errors import NtrmError, UsageError
-from ntrm.data.transforms import mix_colours
+from ntrm.data.transforms import mix_colours, send
 from ntrm.models.base import Segmentation, SegmentationModel, TissueGraph
 from ntrm.models.config import ModelConfig
 
 GLASS = 255
 """Padding: empty glass is white, and a network has seen plenty of it. Mirrored tissue would join the graph."""
-
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUDNN_STATUS_ALLOC_FAILED")
-"""How allocators other than CUDA's, which has an error of its own, say that memory has run out."""
 
 Image = NDArray[np.uint8]
 Images = TypeVar("Images", Sequence[Image], Tensor)
@@ -118,9 +115,7 @@ class NetworkRunner:
 
     def on_device(self, pixels: Image) -> Tensor:
         """(B, H, W, 3) uint8 where the network is, for callers that need them there, too."""
-        batch, on_cuda = _as_tensor(pixels), self.device.type == "cuda"
-        # From pinned memory nothing waits for the batches before, which an ordinary copy to the device does.
-        return (batch.pin_memory() if on_cuda else batch).to(self.device, non_blocking=on_cuda)
+        return send(_as_tensor(pixels), self._mean)
 
     def _padded_size(self, height: int, width: int) -> tuple[int, int]:
         return -(-height // self._multiple) * self._multiple, -(-width // self._multiple) * self._multiple
@@ -145,8 +140,7 @@ class NetworkRunner:
         try:
             return work(images)
         except (RuntimeError, MemoryError) as error:
-            out_of_memory = isinstance(error, torch.OutOfMemoryError | MemoryError)
-            if not out_of_memory and not any(phrase in str(error) for phrase in _OUT_OF_MEMORY):
+            if not ran_out_of_memory(error):
                 raise
             if len(images) == 1:
                 height, width = images[0].shape[:2]
@@ -160,11 +154,7 @@ class NetworkRunner:
     @torch.inference_mode()
     def _run(self, pixels: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """(B, H', W', 3) uint8 → probabilities in place of logits, in float32, on the device."""
-        on_cuda = self.device.type == "cuda"
-        # From pinned memory nothing waits for the batches before, which an ordinary copy to the device does.
-        source = pixels.pin_memory() if on_cuda and pixels.device.type == "cpu" else pixels
-        x = source.to(self.device, non_blocking=on_cuda).permute(0, 3, 1, 2)
-        x = x.float() / 255
+        x = send(pixels, self._mean).permute(0, 3, 1, 2).float() / 255
         if self.mixing is not None:
             x = mix_colours(x, self.mixing.expand(len(x), 3, 3))
         x = ((x - self._mean) / self._std).contiguous(memory_format=self._layout)

@@ -12,7 +12,7 @@ from ntrm.metrics.significance import Comparison
 from ntrm.paper.facts import Facts
 from ntrm.paper.outcomes import (
     STATISTICS,
-    Results,
+    PlanResults,
     coarse_and_final,
     compare_family,
     compare_section_scores,
@@ -22,7 +22,7 @@ from ntrm.paper.outcomes import (
 )
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import PRIMARY, TITLES, dice_gains
-from ntrm.paper.result_tables import Difference, Table, seconds_per_section
+from ntrm.paper.result_tables import Difference, ResultTable, seconds_per_section
 
 LEAST_SCORE = 0.01
 """Below this, gains are not told in percent of a score."""
@@ -50,7 +50,7 @@ def _judged(claim: str, measured: str, comparisons: Collection[Comparison], *, l
     return Claim(claim, verdict_of(comparisons, lower=lower), Difference.of(shown), measured)
 
 
-def claims_table(results: Results, facts: Mapping[str, Facts]) -> Table | None:
+def claims_table(results: PlanResults, facts: Mapping[str, Facts]) -> ResultTable | None:
     """Every claim of the paper that can be counted; None where NTRM was not trained."""
     if results.plan.ours is None:
         return None
@@ -63,10 +63,10 @@ def claims_table(results: Results, facts: Mapping[str, Facts]) -> Table | None:
         "0.01 throughout."
     )
     header = ("claim", "verdict", "difference, points", "measured")
-    return Table("claims", "What the paper claims, tested", header, tuple(find_claims(results, facts)), note)
+    return ResultTable("claims", "What the paper claims, tested", header, tuple(find_claims(results, facts)), note)
 
 
-def find_claims(results: Results, facts: Mapping[str, Facts]) -> Iterator[Claim]:
+def find_claims(results: PlanResults, facts: Mapping[str, Facts]) -> Iterator[Claim]:
     """The claims in the order of the paper; none where NTRM was not trained."""
     ours, names = results.plan.ours, results.classes
     if ours is None:
@@ -96,7 +96,7 @@ def verdict_of(comparisons: Collection[Comparison], *, lower: bool = False) -> s
     return HELD if comparisons and len(signs) == len(comparisons) else NOT_ESTABLISHED
 
 
-def _scores(results: Results, ours: Variant, others: list[Variant]) -> Iterator[Claim]:
+def _scores(results: PlanResults, ours: Variant, others: list[Variant]) -> Iterator[Claim]:
     """The highest IoU and Dice of all systems."""
     least, *_, most = dice_gains()
     above = f"the highest Dice: {least:.1f} to {most:.2f} points above"
@@ -123,7 +123,7 @@ def _percent(comparisons: Iterable[Comparison]) -> str:
     return f" ({signed(relative[0], 0)} % to {signed(relative[-1], 0)} %)"
 
 
-def _false_positives(results: Results, ours: Variant, others: list[Variant], index: int) -> Iterator[Claim]:
+def _false_positives(results: PlanResults, ours: Variant, others: list[Variant], index: int) -> Iterator[Claim]:
     """Pixels called SCC that are not: final against coarse, against the control, against the other systems."""
     control, rate = results.plan.control, false_positive_rate(index)
     pair, patients = coarse_and_final(results, ours)
@@ -148,7 +148,7 @@ def _false_positives(results: Results, ours: Variant, others: list[Variant], ind
             yield _left_out(title, "a run failed, or there is nothing to count")
 
 
-def _counts(results: Results, variant: Variant) -> str:
+def _counts(results: PlanResults, variant: Variant) -> str:
     """False positives of SCC, coarse → final, with the recall that they must be read with."""
 
     def mean(*path: str) -> float | None:
@@ -161,7 +161,7 @@ def _counts(results: Results, variant: Variant) -> str:
     return f"{coarse} → {final} pixels{known}"
 
 
-def _interface(results: Results, ours: Variant, title: str, one: str, other: str) -> Iterator[Claim]:
+def _interface(results: PlanResults, ours: Variant, title: str, one: str, other: str) -> Iterator[Claim]:
     """Right pixels at the interface of two tissues: final against coarse prediction, and against the control."""
     interface = interface_results(results, ours, results.plan.control, one, other)
     if interface is None:
@@ -179,7 +179,7 @@ def _interface(results: Results, ours: Variant, title: str, one: str, other: str
         yield _judged(claim, measured, comparison) if comparison else _left_out(claim, "there is nothing to compare")
 
 
-def _order(results: Results, ours: Variant, others: list[Variant]) -> Iterator[Claim]:
+def _order(results: PlanResults, ours: Variant, others: list[Variant]) -> Iterator[Claim]:
     """Spatial order of tissues kept: agreement of the predicted tissue graph with the true one."""
     control = [results.plan.control] if results.plan.control else []
     for name, rivals in (("the matched control", control), ("the other systems", others)):
@@ -196,7 +196,7 @@ def _order(results: Results, ours: Variant, others: list[Variant]) -> Iterator[C
         yield _judged(title, words, comparisons)
 
 
-def _resolutions(results: Results, facts: Mapping[str, Facts]) -> Iterator[Claim]:
+def _resolutions(results: PlanResults, facts: Mapping[str, Facts]) -> Iterator[Claim]:
     """10x scores best, and costs little."""
     by_level = {variant.level: variant for variant in results.plan.resolutions}
     if PRIMARY not in by_level or len(by_level) < 2:
@@ -214,7 +214,7 @@ def _resolutions(results: Results, facts: Mapping[str, Facts]) -> Iterator[Claim
         yield _cost(results, base, variant, facts)
 
 
-def _cost(results: Results, base: Variant, variant: Variant, facts: Mapping[str, Facts]) -> Claim:
+def _cost(results: PlanResults, base: Variant, variant: Variant, facts: Mapping[str, Facts]) -> Claim:
     title = f"10x costs little beside {variant.level}"
     slow, fast = (results.score(one, seconds_per_section).mean for one in (variant, base))
     ratio = facts[variant.level].pixels["test"] / max(facts[base.level].pixels["test"], 1)

@@ -24,7 +24,7 @@ from ntrm.models.ntrm import NTRM
 from ntrm.models.registry import create
 from ntrm.models.trm import TissueRelation, edges, nodes
 from ntrm.paper.plan import Variant
-from ntrm.paper.result_tables import Cell, Table
+from ntrm.paper.result_tables import Cell, ResultTable
 
 ROUNDS = 5
 """A time is the median over these rounds."""
@@ -44,7 +44,7 @@ def network_cost(arch: str, classes: int | LabelSchema, window: int, options: Ma
     return sum(p.numel() for p in network.parameters()), counter.get_total_flops()
 
 
-def networks_table(variants: Sequence[Variant], schema: LabelSchema, window: int) -> Table:
+def networks_table(variants: Sequence[Variant], schema: LabelSchema, window: int) -> ResultTable:
     """Parameters and operations of every system."""
     rows: list[tuple[Cell, ...]] = []
     for variant in variants:
@@ -55,7 +55,7 @@ def networks_table(variants: Sequence[Variant], schema: LabelSchema, window: int
         "max-pools and norms are not."
     )
     header = ("system", "network", "parameters (million)", "GFLOP per window")
-    return Table("complexity_networks", "Size of the networks", header, tuple(rows), note)
+    return ResultTable("complexity_networks", "Size of the networks", header, tuple(rows), note)
 
 
 class Stage(NamedTuple):
@@ -162,7 +162,7 @@ def _stages(sizes: Mapping[str, float], times: Mapping[str, float]) -> tuple[Sta
     )
 
 
-def stages_table(complexity: Complexity) -> Table:
+def stages_table(complexity: Complexity) -> ResultTable:
     """The paper's complexity, stage by stage, and the time that each stage takes."""
     total = sum(stage.microseconds for stage in complexity.stages)
     rows: list[tuple[Cell, ...]] = []
@@ -184,7 +184,7 @@ def stages_table(complexity: Complexity) -> Table:
         f"The paper says that K·N·d dominates; measured, {most} takes longest."
     )
     header = ("stage", "the paper's formula", "operations by it", "µs per window", "share, %", "remark")
-    return Table("complexity_stages", "Complexity of the relation module", header, tuple(rows), note)
+    return ResultTable("complexity_stages", "Complexity of the relation module", header, tuple(rows), note)
 
 
 def _in_turns(calls: Mapping[str, Callable[[], Any]], device: torch.device) -> dict[str, float]:

@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from ntrm.core.errors import DataError, NtrmError, UsageError, choices_error
+from ntrm.core.errors import DataError, NtrmError, UsageError, choices_error, listed
 from ntrm.core.io import write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import SPLITS, Case, Dataset
-from ntrm.data.image_files import read_header
+from ntrm.data.image_files import image_size
 from ntrm.data.layouts import open_dataset, survey_dataset
 from ntrm.data.split import DatasetSplits
 from ntrm.data.tiles import foreground_windows, tile_windows
@@ -26,8 +26,6 @@ from ntrm.training.recipe import Recipe
 
 CACHED_BYTES = 4
 """Of a pixel in the cache: three colours and a label."""
-SHOWN = 5
-"""Bad sections that an error lists."""
 
 
 @dataclass(frozen=True)
@@ -105,15 +103,12 @@ def expect_facts(splits: DatasetSplits, level: str, recipe: Recipe, memory: Path
 
 def _header_size(case: Case) -> tuple[int, int]:
     path = case.image or case.mask
-    if path is None:
-        return 0, 0
-    header = read_header(path)
-    return header.height, header.width
+    return (0, 0) if path is None else image_size(path)
 
 
 def check_room(datasets: Sequence[Dataset]) -> None:
     """Refuse, before anything is read, a disk that cannot hold the decoded sections."""
-    cache = TileCache()
+    cache = SectionCache()
     sizes = [_header_size(case) for dataset in datasets for case in dataset]
     needed = CACHED_BYTES * sum(height * width for height, width in sizes)
     folder = next(path for path in (cache.folder, *cache.folder.absolute().parents) if path.exists())
@@ -140,11 +135,9 @@ def _refuse_unreadable(dataset: Dataset, errors: Sequence[NtrmError]) -> None:
     if len(errors) == 1:
         raise errors[0]
     if errors:
-        lines = [f"{error.what} ({error.got})" for error in errors[:SHOWN]]
-        lines += [f"… and {len(errors) - SHOWN} more"] if len(errors) > SHOWN else []
         raise DataError(
             f"{len(errors)} sections of {dataset.root} cannot be used",
-            got="\n            ".join(lines),
+            got=listed([f"{error.what} ({error.got})" for error in errors]),
             hint=f"run `ntrm data check {dataset.root}` for all faults and how to fix them; what was read is kept",
         )
 
@@ -177,7 +170,7 @@ def is_phantom(root: Path) -> bool:
 
 def _count(case: Case, schema: LabelSchema, recipe: Recipe) -> tuple[int, int]:
     """Pixels and windows of one section, which is decoded into the cache."""
-    section = TileCache().open(case, schema)
+    section = SectionCache().open(case, schema)
     height, width = section.shape
     windows = tile_windows(height, width, size=recipe.window, overlap=recipe.overlap)
     if recipe.drop_background:

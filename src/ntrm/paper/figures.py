@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.labels import CANCERS, IGNORE, LabelSchema
-from ntrm.data.cache import TileCache
+from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import Case
 from ntrm.data.split import DatasetSplits
 from ntrm.data.stats import DatasetStats
@@ -20,10 +20,10 @@ from ntrm.models.folders import WEIGHTS
 from ntrm.models.hub import load
 from ntrm.paper.facts import Facts
 from ntrm.paper.learning import curves_of
-from ntrm.paper.outcomes import Outcome, Results, Score
+from ntrm.paper.outcomes import JobOutcome, PlanResults, Score
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import FIGURES, TABLE_2
-from ntrm.paper.result_tables import HEADLINE, Difference, Table, headline, seconds_per_section
+from ntrm.paper.result_tables import HEADLINE, Difference, ResultTable, headline, seconds_per_section
 from ntrm.report.charts import Estimate, ResolutionRow, ablation_figure, learning_figure, resolution_figure
 from ntrm.report.dataset_report import stats_figure
 from ntrm.report.drawing import write_figure
@@ -82,7 +82,7 @@ def choose_windows(splits: DatasetSplits, size: int) -> tuple[Shown, ...]:
 def _candidates(splits: DatasetSplits, size: int) -> list[_Candidate]:
     candidates = []
     for case in splits["test"]:
-        section = TileCache().open(case, splits.schema)
+        section = SectionCache().open(case, splits.schema)
         for window in tile_windows(*section.shape, size=size, overlap=size // 2):
             counts = np.bincount(section.mask[window.slices].ravel(), minlength=IGNORE + 1)[: len(splits.schema)]
             # Of the entire window: one that lies half outside the section shows little.
@@ -91,7 +91,7 @@ def _candidates(splits: DatasetSplits, size: int) -> list[_Candidate]:
 
 
 def _show(splits: DatasetSplits, candidate: _Candidate, name: str) -> Shown:
-    section = TileCache().open(candidate.case, splits.schema)
+    section = SectionCache().open(candidate.case, splits.schema)
     image = cut(section.image, candidate.window, fill=GLASS)
     truth = cut(section.mask, candidate.window, fill=IGNORE)
     return Shown(name, image, truth, candidate.tissues)
@@ -120,7 +120,7 @@ def draw_dataset(stats: DatasetStats, folder: Path) -> FigureFile:
 
 
 def draw_systems(
-    results: Results, windows: Sequence[Shown], schema: LabelSchema, folder: Path, device: str
+    results: PlanResults, windows: Sequence[Shown], schema: LabelSchema, folder: Path, device: str
 ) -> list[FigureFile]:
     """What every system predicts on the same windows, and what NTRM's relation module changed there."""
     plan = results.plan
@@ -157,7 +157,7 @@ def draw_systems(
     return figures
 
 
-def draw_network(outcome: Outcome, windows: Sequence[Shown], folder: Path) -> list[FigureFile]:
+def draw_network(outcome: JobOutcome, windows: Sequence[Shown], folder: Path) -> list[FigureFile]:
     """Pipeline, architecture and stages of the relation module, from the trained network itself.
 
     Shown on the window in which the network finds the most relations.
@@ -178,7 +178,7 @@ def draw_network(outcome: Outcome, windows: Sequence[Shown], folder: Path) -> li
     ]
 
 
-def draw_ablation(table: Table, folder: Path) -> FigureFile | None:
+def draw_ablation(table: ResultTable, folder: Path) -> FigureFile | None:
     """Gain of every variant over its matched control."""
     column = table.header.index("IoU minus control, points")
     gains = {"matched control": Estimate(0.0)}
@@ -196,7 +196,7 @@ def draw_ablation(table: Table, folder: Path) -> FigureFile | None:
     return FigureFile("ablation", path, "What each variant of the relation module gains over a network without one.")
 
 
-def draw_learning(results: Results, folder: Path) -> FigureFile | None:
+def draw_learning(results: PlanResults, folder: Path) -> FigureFile | None:
     """Scores on the validation part while the compared systems learned."""
     curves = {variant.title: found for variant in results.plan.compared if (found := curves_of(results, variant))}
     if not any(len(curve.steps) > 1 for found in curves.values() for curve in found):
@@ -206,7 +206,7 @@ def draw_learning(results: Results, folder: Path) -> FigureFile | None:
     return FigureFile("learning", path, "How the systems learned: each seed pale, their mean bold.")
 
 
-def draw_resolutions(results: Results, facts: Mapping[str, Facts], folder: Path) -> FigureFile | None:
+def draw_resolutions(results: PlanResults, facts: Mapping[str, Facts], folder: Path) -> FigureFile | None:
     """Scores and costs of NTRM by resolution."""
     rows = []
     for variant in results.plan.resolutions:
@@ -231,7 +231,7 @@ def draw_resolutions(results: Results, facts: Mapping[str, Facts], folder: Path)
     )
 
 
-def first_trained(results: Results, variant: Variant | None) -> Outcome | None:
+def first_trained(results: PlanResults, variant: Variant | None) -> JobOutcome | None:
     """The first seed of a network that has results and its weights; None also without a network.
 
     Results are often moved without the weights, which are most of their size.

@@ -15,6 +15,7 @@ from ntrm.paper.facts import Facts
 from ntrm.paper.plan import Job
 from ntrm.paper.published import OURS
 from ntrm.training.recipe import Recipe
+from ntrm.training.schedule import Rounds
 
 MEASURED_ON = "NVIDIA H200"
 MEASURED_BATCH = 32
@@ -42,24 +43,16 @@ SECTION_S, MEGAPIXEL_S = 0.85, 0.085
 
 def predict_seconds(job: Job, facts: Facts) -> float:
     """Seconds of training and evaluation; where the recipe may stop early, the longest it can take."""
-    recipe = job.recipe
-    steps = training_steps(recipe, facts.windows["train"])
-    rounds = steps / (recipe.validate_every or steps_per_epoch(recipe, facts.windows["train"]))
-    validation = rounds * facts.windows["val"] * FORWARD * _step_s(job, MEASURED_BATCH) / MEASURED_BATCH
+    recipe, rounds = job.recipe, rounds_of(job.recipe, facts.windows["train"])
+    validations = rounds.total / (recipe.validate_every or rounds.per_epoch)
+    validation = validations * facts.windows["val"] * FORWARD * _step_s(job, MEASURED_BATCH) / MEASURED_BATCH
     scoring = facts.sections["test"] * SECTION_S + facts.pixels["test"] / 1e6 * MEGAPIXEL_S
-    return START_S + steps * _step_s(job, recipe.batch) + validation + scoring
+    return START_S + rounds.total * _step_s(job, recipe.batch) + validation + scoring
 
 
-def steps_per_epoch(recipe: Recipe, windows: int) -> int:
-    """Whole batches of the training windows, at least one."""
-    return max(1, windows // recipe.batch)
-
-
-def training_steps(recipe: Recipe, windows: int) -> int:
-    """Steps of a whole training."""
-    if recipe.steps is not None:
-        return recipe.steps
-    return (recipe.epochs or 0) * steps_per_epoch(recipe, windows)
+def rounds_of(recipe: Recipe, windows: int) -> Rounds:
+    """The steps of a training; an epoch is the whole batches of the training windows, at least one."""
+    return Rounds.of(recipe, max(1, windows // recipe.batch))
 
 
 def _step_s(job: Job, batch: int) -> float:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.wording import signed
-from ntrm.paper.outcomes import Outcome, Results, Score
+from ntrm.paper.outcomes import JobOutcome, PlanResults, Score
 from ntrm.paper.plan import Variant
-from ntrm.paper.result_tables import Cell, Table
+from ntrm.paper.result_tables import Cell, ResultTable
 
 DIGITS = 3
 QUARTERS = {"a quarter": 0.25, "half": 0.5, "three quarters": 0.75, "all": 1.0}
@@ -41,7 +41,7 @@ class Curve(NamedTuple):
         return float(self.scores[-1] - self.scores[:-1].max()) if len(self.scores) > 1 else None
 
 
-def curve_of(outcome: Outcome) -> Curve | None:
+def curve_of(outcome: JobOutcome) -> Curve | None:
     """None where the training validated nothing, or its log is gone."""
     rows = [(row.get("step"), row.get("val_iou")) for row in outcome.log]
     known = np.array([row for row in rows if None not in row], dtype=np.float64).reshape(-1, 2)
@@ -49,19 +49,19 @@ def curve_of(outcome: Outcome) -> Curve | None:
     return Curve(known[:, 0], known[:, 1]) if len(known) else None
 
 
-def curves_of(results: Results, variant: Variant) -> list[Curve]:
+def curves_of(results: PlanResults, variant: Variant) -> list[Curve]:
     """One a seed, where there is one."""
     return [curve for outcome in results.done(variant) if (curve := curve_of(outcome)) is not None]
 
 
-def learning_table(results: Results) -> Table | None:
+def learning_table(results: PlanResults) -> ResultTable | None:
     """The compared systems, and those from scratch, quarter by quarter; None without any curve."""
     rows = tuple(_rows(results))
     header = ("system", "encoder init", "steps", *QUARTERS, "last gain, at most")
-    return Table("learning", "Learning curves", header, rows, NOTE) if rows else None
+    return ResultTable("learning", "Learning curves", header, rows, NOTE) if rows else None
 
 
-def _rows(results: Results) -> Iterator[tuple[Cell, ...]]:
+def _rows(results: PlanResults) -> Iterator[tuple[Cell, ...]]:
     for variant in dict.fromkeys([*results.plan.compared, *results.plan.scratch]):
         curves = curves_of(results, variant)
         if curves:

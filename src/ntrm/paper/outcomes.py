@@ -23,7 +23,7 @@ from ntrm.core.wording import with_minus
 from ntrm.evaluation.result import CONFUSIONS, METRICS, SECTIONS
 from ntrm.metrics import significance
 from ntrm.metrics.significance import Bootstrap, Comparison, Statistic, compare_confusions, compare_scores, holm
-from ntrm.paper.plan import Job, Plan, Variant
+from ntrm.paper.plan import Job, TrainingPlan, Variant
 from ntrm.report.html import NONE
 from ntrm.training.log import LOG, read_log
 
@@ -78,7 +78,7 @@ class Score:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class JobOutcome:
     """The state and the results of a job."""
 
     job: Job
@@ -145,28 +145,28 @@ def evaluation_of(folder: Path) -> Document | None:
     return read_object(folder / EVALUATION / METRICS) or None
 
 
-def read_outcome(job: Job, folder: Path, failure: str = "") -> Outcome:
+def read_outcome(job: Job, folder: Path, failure: str = "") -> JobOutcome:
     """State and results of a job, from its folder."""
     metrics = evaluation_of(folder)
     if metrics is None:
-        return Outcome(job, folder, FAILED if failure else MISSING, failure=failure)
-    return Outcome(job, folder, DONE, metrics, read_object(folder / "provenance.json"))
+        return JobOutcome(job, folder, FAILED if failure else MISSING, failure=failure)
+    return JobOutcome(job, folder, DONE, metrics, read_object(folder / "provenance.json"))
 
 
 @dataclass(frozen=True, eq=False)
-class Results:
+class PlanResults:
     """The outcomes of a plan."""
 
-    plan: Plan
-    outcomes: Mapping[str, Outcome]
+    plan: TrainingPlan
+    outcomes: Mapping[str, JobOutcome]
     """By key of the job."""
     patients: Mapping[str, str]
     """By name of the section, as the dataset has them now: those in an evaluation may have been corrected since."""
 
     @classmethod
     def read(
-        cls, plan: Plan, folder: Callable[[Job], Path], failures: Mapping[str, str], patients: Mapping[str, str]
-    ) -> Results:
+        cls, plan: TrainingPlan, folder: Callable[[Job], Path], failures: Mapping[str, str], patients: Mapping[str, str]
+    ) -> PlanResults:
         """Read every job's folder; ``failures`` has the reason of those that failed, by key."""
         outcomes = {job.key: read_outcome(job, folder(job), failures.get(job.key, "")) for job in plan.jobs}
         return cls(plan, outcomes, patients)
@@ -178,19 +178,19 @@ class Results:
         return next((list(outcome.metrics["classes"]) for outcome in done), [])
 
     @property
-    def failed(self) -> tuple[Outcome, ...]:
+    def failed(self) -> tuple[JobOutcome, ...]:
         """Jobs that have no result."""
         return tuple(outcome for outcome in self.outcomes.values() if outcome.status != DONE)
 
-    def of(self, variant: Variant) -> tuple[Outcome, ...]:
+    def of(self, variant: Variant) -> tuple[JobOutcome, ...]:
         """Outcomes of a network, one a seed."""
         return tuple(self.outcomes[self.plan.job(variant, seed).key] for seed in self.plan.seeds)
 
-    def done(self, variant: Variant) -> tuple[Outcome, ...]:
+    def done(self, variant: Variant) -> tuple[JobOutcome, ...]:
         """Those that have results."""
         return tuple(outcome for outcome in self.of(variant) if outcome.status == DONE)
 
-    def score(self, variant: Variant, value: Callable[[Outcome], float | None], digits: int = 4) -> Score:
+    def score(self, variant: Variant, value: Callable[[JobOutcome], float | None], digits: int = 4) -> Score:
         """A number over the seeds; seeds in which it is not defined are left out."""
         values = [value(outcome) for outcome in self.done(variant)]
         failed = sum(outcome.status != DONE for outcome in self.of(variant))
@@ -242,7 +242,7 @@ def _start_again(path: Path) -> str:
     return f"delete the folder {path.parent} and start again"
 
 
-class Pair(NamedTuple):
+class CountsPair(NamedTuple):
     """Two models' counts on the same sections, (seeds, S, K, K) each; rows are the ground truth."""
 
     first: str
@@ -251,10 +251,12 @@ class Pair(NamedTuple):
     second_counts: NDArray[Any]
 
 
-def compare_family(pairs: Mapping[Key, Pair], patients: Sequence[str], statistic: Statistic) -> dict[Key, Comparison]:
+def compare_family(
+    pairs: Mapping[Key, CountsPair], patients: Sequence[str], statistic: Statistic
+) -> dict[Key, Comparison]:
     """Compare every pair, and correct for their number. A pair whose statistic is not defined is left out."""
 
-    def compare(pair: Pair) -> Comparison:
+    def compare(pair: CountsPair) -> Comparison:
         # Names may be equal (a network's coarse and final prediction).
         models = {"first": pair.first_counts, "second": pair.second_counts}
         (result,) = compare_confusions(models, patients, statistic=statistic, bootstrap=BOOTSTRAP)
@@ -273,21 +275,23 @@ def _corrected(keys: Iterable[Key], compare: Callable[[Key], Comparison]) -> dic
     return {key: replace(result, p_holm=p) for (key, result), p in zip(results.items(), corrected, strict=True)}
 
 
-def compare_variants(results: Results, pairs: Sequence[Variants], statistic: Statistic) -> dict[Variants, Comparison]:
+def compare_variants(
+    results: PlanResults, pairs: Sequence[Variants], statistic: Statistic
+) -> dict[Variants, Comparison]:
     """First minus second of every pair of networks that both have results."""
     stacks = {variant: results.stack(variant) for pair in pairs for variant in pair}
-    ready: dict[Variants, Pair] = {}
+    ready: dict[Variants, CountsPair] = {}
     for first, second in pairs:
         one, other = stacks[first], stacks[second]
         if one is not None and other is not None:
-            ready[first, second] = Pair(short_name(first), short_name(second), one, other)
+            ready[first, second] = CountsPair(short_name(first), short_name(second), one, other)
     if not ready:
         return {}
     _, patients = results.sections([variant for pair in ready for variant in pair])
     return compare_family(ready, patients, statistic)
 
 
-def compare_section_scores(results: Results, pairs: Sequence[Variants], score: str) -> dict[Variants, Comparison]:
+def compare_section_scores(results: PlanResults, pairs: Sequence[Variants], score: str) -> dict[Variants, Comparison]:
     """First minus second in the mean of a column of ``sections.csv``; networks may be of different resolutions."""
     columns = {variant: results.section_scores(variant, score) for pair in pairs for variant in pair}
     scores = {variant: column for variant, column in columns.items() if column is not None}
@@ -324,13 +328,13 @@ def false_positive_rate(index: int) -> Statistic:
     return rate
 
 
-def coarse_and_final(results: Results, variant: Variant) -> tuple[Pair | None, list[str]]:
+def coarse_and_final(results: PlanResults, variant: Variant) -> tuple[CountsPair | None, list[str]]:
     """A network's final prediction against its own coarse head's, and the patients; None without a coarse head."""
     final, coarse = results.stack(variant), results.stack(variant, "coarse")
     if final is None or coarse is None or final.shape != coarse.shape:
         return None, []
     name = short_name(variant)
-    return Pair(f"{name} final", f"{name} coarse", final, coarse), results.sections([variant])[1]
+    return CountsPair(f"{name} final", f"{name} coarse", final, coarse), results.sections([variant])[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,33 +342,33 @@ class InterfaceResults:
     """Right and wrong pixels at an interface, of NTRM and of its control."""
 
     patients: list[str]
-    within: Pair
+    within: CountsPair
     """NTRM's final prediction against its coarse one."""
     changes: tuple[float, float, float]
     """Corrected, broken and all pixels; means over seeds."""
-    across: Pair | None = None
+    across: CountsPair | None = None
     """NTRM's final prediction against the control's; None where that has no results."""
     control_changes: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 def interface_results(
-    results: Results, ours: Variant, control: Variant | None, one: str, other: str
+    results: PlanResults, ours: Variant, control: Variant | None, one: str, other: str
 ) -> InterfaceResults | None:
     """What happened at the interface of two tissues; None where it does not occur or was not counted."""
     mine = _interface_counts(results, ours, one, other)
     if mine is None or not mine["pixels"].any():
         return None
     name, right = short_name(ours), _right_wrong(mine)
-    within = Pair(f"{name} final", f"{name} coarse", right, _right_wrong(mine, coarse=True))
+    within = CountsPair(f"{name} final", f"{name} coarse", right, _right_wrong(mine, coarse=True))
     theirs = _interface_counts(results, control, one, other) if control else None
     if control is None or theirs is None:
         return InterfaceResults(results.sections([ours])[1], within, _changes(mine))
-    across = Pair(name, short_name(control), right, _right_wrong(theirs))
+    across = CountsPair(name, short_name(control), right, _right_wrong(theirs))
     _, patients = results.sections([ours, control])
     return InterfaceResults(patients, within, _changes(mine), across, _changes(theirs))
 
 
-def _interface_counts(results: Results, variant: Variant, one: str, other: str) -> dict[str, NDArray[Any]] | None:
+def _interface_counts(results: PlanResults, variant: Variant, one: str, other: str) -> dict[str, NDArray[Any]] | None:
     """(seeds, S) counts at an interface, both sides of it together."""
     done = results.done(variant)
     if not done or any(name not in outcome.interfaces for outcome in done for name in INTERFACE_COUNTS):

@@ -119,7 +119,7 @@ class Ablated(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """All networks, by the table that shows them."""
 
     recipe: Recipe
@@ -178,7 +178,7 @@ def make_plan(
     encoder_init: Callable[[str, Mapping[str, Option], Recipe], str],
     options: Mapping[str, Option],
     ablation: bool,
-) -> Plan:
+) -> TrainingPlan:
     """Lay out the jobs for the levels that ``fingerprints`` has.
 
     ``encoder_init`` tells what the encoder of an architecture would start from under a recipe; ``options`` go to
@@ -206,7 +206,7 @@ def make_plan(
     if IMAGENET in inits.values() and mixed:
         lacking = ", ".join(arch for arch in names if inits[arch] == SCRATCH)
         notes.append(f"No ImageNet weights for {lacking}: a second Table 1 has every encoder from scratch.")
-    return Plan(
+    return TrainingPlan(
         recipe=recipe,
         seeds=tuple(seeds),
         primary=primary,
@@ -258,7 +258,7 @@ def _usable(archs: Sequence[str]) -> tuple[list[str], list[str]]:
     return kept, notes
 
 
-def describe(plan: Plan) -> dict[str, Any]:
+def describe(plan: TrainingPlan) -> dict[str, Any]:
     """The plan as a JSON document."""
     return {
         "recipe": plan.recipe.as_dict(),

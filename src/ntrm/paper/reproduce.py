@@ -26,10 +26,10 @@ from ntrm.paper.facts import Facts
 from ntrm.paper.figures import FigureFile, Shown, choose_windows, first_trained
 from ntrm.paper.hours import TimeLeft, in_words, long_runs_first, predict_seconds
 from ntrm.paper.learning import learning_table
-from ntrm.paper.outcomes import DONE, Results, dig, evaluation_of
-from ntrm.paper.plan import Job, Plan, describe
+from ntrm.paper.outcomes import DONE, PlanResults, dig, evaluation_of
+from ntrm.paper.plan import Job, TrainingPlan, describe
 from ntrm.paper.request import LOCK, Request
-from ntrm.paper.result_tables import ACCURACY, DICE, IOU, Table
+from ntrm.paper.result_tables import ACCURACY, DICE, IOU, ResultTable
 from ntrm.paper.runner import Ended, Slot, make_slots, run_tasks
 from ntrm.report.html import write_page
 
@@ -57,7 +57,7 @@ class Reproduction:
 
     page: Path | None
     """None while other commands have runs to finish; the last of them writes it."""
-    results: Results
+    results: PlanResults
     ran: int
     """Jobs that ran now; the others were done before, or by other commands."""
     tables: tuple[Path, ...]
@@ -128,7 +128,7 @@ def reproduce(
         say(f"{counted(len(plan.jobs), 'run')}, {len(plan.jobs) - len(todo)} of them done; {len(slots)} at a time")
         ended = _run(request, plan, todo, slots, left, boundaries=boundaries, progress=progress, say=say)
         failures = {each.task.key: each.reason for each in ended if each.failed}
-        results = Results.read(plan, request.run, failures, patients)
+        results = PlanResults.read(plan, request.run, failures, patients)
         ran = sum(not each.elsewhere for each in ended)
         others = tuple(job.label for job in todo if job.key not in {each.task.key for each in ended})
         if others:
@@ -141,7 +141,7 @@ def reproduce(
 
 def write_results(
     request: Request,
-    results: Results,
+    results: PlanResults,
     facts: Mapping[str, Facts],
     device: str,
     command: Sequence[str],
@@ -168,7 +168,7 @@ def write_results(
 
 def _run(
     request: Request,
-    plan: Plan,
+    plan: TrainingPlan,
     todo: Sequence[Job],
     slots: Sequence[Slot],
     left: TimeLeft,
@@ -205,8 +205,8 @@ def _line(ended: Ended, run: Path) -> str:
 
 
 def make_tables(
-    results: Results, facts: Mapping[str, Facts], splits: DatasetSplits, windows: Sequence[Shown], device: str
-) -> dict[str, Table]:
+    results: PlanResults, facts: Mapping[str, Facts], splits: DatasetSplits, windows: Sequence[Shown], device: str
+) -> dict[str, ResultTable]:
     """All tables that the results allow, by name."""
     made = [
         tables.table_1(results),
@@ -225,7 +225,7 @@ def make_tables(
     return {table.name: table for table in made if table is not None}
 
 
-def _stages(results: Results, windows: Sequence[Shown], device: str) -> Table | None:
+def _stages(results: PlanResults, windows: Sequence[Shown], device: str) -> ResultTable | None:
     ours = first_trained(results, results.plan.ours)
     network = load(ours.model) if ours is not None else None
     if not isinstance(network, NTRM) or network.relation is None or network.relation.config.graph == "none":
@@ -235,12 +235,12 @@ def _stages(results: Results, windows: Sequence[Shown], device: str) -> Table | 
 
 
 def draw_figures(
-    results: Results,
+    results: PlanResults,
     facts: Mapping[str, Facts],
     splits: DatasetSplits,
     windows: Sequence[Shown],
     stats: DatasetStats,
-    tables: Mapping[str, Table],
+    tables: Mapping[str, ResultTable],
     folder: Path,
     device: str,
 ) -> dict[str, FigureFile]:
@@ -260,10 +260,10 @@ def draw_figures(
 
 def write_results_page(
     path: Path,
-    results: Results,
+    results: PlanResults,
     facts: Mapping[str, Facts],
     stats: DatasetStats,
-    tables: Mapping[str, Table],
+    tables: Mapping[str, ResultTable],
     figure_files: Mapping[str, FigureFile],
     command: Sequence[str],
 ) -> None:
@@ -284,7 +284,7 @@ def write_results_page(
     )
 
 
-def _lacking_models(results: Results) -> list[str]:
+def _lacking_models(results: PlanResults) -> list[str]:
     """A note where figures are missing because runs were moved without their models."""
     done = [variant for variant in results.plan.compared if results.done(variant)]
     lacking = ", ".join(variant.arch for variant in done if first_trained(results, variant) is None)
@@ -300,7 +300,7 @@ def lead(facts: Mapping[str, Facts]) -> str:
     return "Accuracy, mean IoU and Dice of every system on the data named below, with the paper's numbers beside."
 
 
-def _setup(results: Results, facts: Mapping[str, Facts]) -> list[tuple[str, str]]:
+def _setup(results: PlanResults, facts: Mapping[str, Facts]) -> list[tuple[str, str]]:
     plan, recipe = results.plan, results.plan.recipe
     length = f"{recipe.steps:,} steps" if recipe.steps is not None else f"up to {recipe.epochs} passes"
     return [

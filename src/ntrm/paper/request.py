@@ -28,7 +28,7 @@ from ntrm.paper.facts import (
 )
 from ntrm.paper.hours import predict_seconds
 from ntrm.paper.outcomes import EVALUATION, evaluation_of
-from ntrm.paper.plan import IMAGENET, SCRATCH, Job, Plan, make_plan
+from ntrm.paper.plan import IMAGENET, SCRATCH, Job, TrainingPlan, make_plan
 from ntrm.paper.published import SYSTEMS, TABLE_2
 from ntrm.paper.runner import Task
 from ntrm.training.initial_weights import build_network
@@ -106,7 +106,7 @@ class Request:
             for level in self.levels
         }
 
-    def plan(self, fingerprints: Mapping[str, str]) -> Plan:
+    def plan(self, fingerprints: Mapping[str, str]) -> TrainingPlan:
         """The jobs, for the levels that ``fingerprints`` has."""
         schema = self.splits(next(iter(fingerprints))).schema
         plan = make_plan(
@@ -205,7 +205,7 @@ class Request:
 class Outlook:
     """A plan before it is carried out."""
 
-    plan: Plan
+    plan: TrainingPlan
     facts: Mapping[str, Facts]
     """By level."""
     done: Mapping[str, bool]

@@ -15,7 +15,7 @@ from ntrm.core.io import rows_text, write_text
 from ntrm.core.wording import MINUS, signed, with_minus
 from ntrm.metrics.significance import Comparison
 from ntrm.paper.facts import Facts
-from ntrm.paper.outcomes import FAILED, STATISTICS, Outcome, Results, Score, compare_variants, dig
+from ntrm.paper.outcomes import FAILED, STATISTICS, JobOutcome, PlanResults, Score, compare_variants, dig
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import CONTROL, QUOTED_MIT, TABLE_1, TABLE_2, Reported
 from ntrm.report.html import NONE, Column, columns
@@ -78,7 +78,7 @@ Cell = str | int | float | Score | Difference | Interval | None
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """A table with a name for its file, a title, and a note on how to read it."""
 
     name: str
@@ -151,13 +151,13 @@ def _values(cell: Cell, count: int) -> list[object]:
     return [plain, *[None] * (count - 1)]
 
 
-def table_1(results: Results) -> Table:
+def table_1(results: PlanResults) -> ResultTable:
     """The systems of the paper: our numbers and its own."""
     note = f"{HOW} The paper's numbers are of its own dataset at 10x and of one training each."
     return _systems(results, results.plan.systems, "table1", "Table 1: the systems compared", note)
 
 
-def table_1_scratch(results: Results) -> Table | None:
+def table_1_scratch(results: PlanResults) -> ResultTable | None:
     """Table 1 and NTRM's control with every encoder from scratch, where only some had ImageNet weights."""
     if not results.plan.scratch:
         return None
@@ -165,16 +165,16 @@ def table_1_scratch(results: Results) -> Table | None:
     return _systems(results, results.plan.scratch, "table1_scratch", "Table 1, every encoder from scratch", note)
 
 
-def _systems(results: Results, variants: Sequence[Variant], name: str, title: str, note: str) -> Table:
+def _systems(results: PlanResults, variants: Sequence[Variant], name: str, title: str, note: str) -> ResultTable:
     rows: list[tuple[Cell, ...]] = []
     for variant in variants:
         rows.append((variant.title, *headline(results, variant), variant.init, *TABLE_1.get(variant.arch, NO_NUMBERS)))
         if variant.arch.startswith("mit-b"):
             rows.append(("MiT (as quoted)", None, None, None, None, *QUOTED_MIT))
-    return Table(name, title, ("system", *HEADLINE, "encoder init", *PAPER), tuple(rows), note)
+    return ResultTable(name, title, ("system", *HEADLINE, "encoder init", *PAPER), tuple(rows), note)
 
 
-def table_2(results: Results, facts: Mapping[str, Facts]) -> Table | None:
+def table_2(results: PlanResults, facts: Mapping[str, Facts]) -> ResultTable | None:
     """NTRM at every resolution, with what each costs."""
     if not results.plan.resolutions:
         return None
@@ -186,10 +186,10 @@ def table_2(results: Results, facts: Mapping[str, Facts]) -> Table | None:
         "the recipe, which gives every resolution the same number of steps, or of passes over its windows."
     )
     header = ("resolution", "µm/px", *HEADLINE, *PAPER, *costs)
-    return Table("table2", "Table 2: NTRM across resolutions, and what each costs", header, rows, note)
+    return ResultTable("table2", "Table 2: NTRM across resolutions, and what each costs", header, rows, note)
 
 
-def _resolution(results: Results, variant: Variant, facts: Facts) -> tuple[Cell, ...]:
+def _resolution(results: PlanResults, variant: Variant, facts: Facts) -> tuple[Cell, ...]:
     reported = TABLE_2.get(variant.level, NO_NUMBERS)
     costs = (
         facts.windows["train"],
@@ -200,14 +200,14 @@ def _resolution(results: Results, variant: Variant, facts: Facts) -> tuple[Cell,
     return (variant.level or "as it is", f"{facts.mpp:g}", *headline(results, variant), *reported, *costs)
 
 
-def seconds_per_section(outcome: Outcome) -> float | None:
+def seconds_per_section(outcome: JobOutcome) -> float | None:
     """Time that the prediction of a test section took."""
     seconds = dig(outcome.metrics, ("seconds_predicting",))
     sections = dig(outcome.metrics, ("pooled", "sections"))
     return seconds / sections if seconds is not None and sections else None
 
 
-def tissue_table(results: Results, measure: str) -> Table:
+def tissue_table(results: PlanResults, measure: str) -> ResultTable:
     """A score (``iou`` or ``dice``) of every tissue under every system."""
     plan = results.plan
     title = {"iou": "IoU", "dice": "Dice"}[measure]
@@ -217,10 +217,10 @@ def tissue_table(results: Results, measure: str) -> Table:
     ]
     header = ("tissue", *(variant.title for variant in plan.compared))
     note = "Mean ± standard deviation over training seeds, all test sections together."
-    return Table(f"tissues_{measure}", f"{title} of every tissue", header, tuple(rows), note)
+    return ResultTable(f"tissues_{measure}", f"{title} of every tissue", header, tuple(rows), note)
 
 
-def differences_table(results: Results) -> Table | None:
+def differences_table(results: PlanResults) -> ResultTable | None:
     """NTRM against every other system, paired over patients."""
     plan = results.plan
     if plan.ours is None:
@@ -240,7 +240,7 @@ def differences_table(results: Results) -> Table | None:
         "in the interval over seeds (Welch's t), given where both have several. One point is 0.01. The paper's “4.9 % "
         "to 31.25 % higher Dice” are points; relative, its own numbers give 6 % to 62 %."
     )
-    return Table("differences", "Is NTRM better?", header, tuple(rows), note)
+    return ResultTable("differences", "Is NTRM better?", header, tuple(rows), note)
 
 
 def _relative(comparison: Comparison | None) -> str | None:
@@ -266,7 +266,7 @@ def points(comparison: Comparison | None) -> Cell:
     return Difference.of(comparison) if comparison else FAILED
 
 
-def ablation_table(results: Results) -> Table | None:
+def ablation_table(results: PlanResults) -> ResultTable | None:
     """One factor of the relation module at a time, against the matched control and against NTRM, by IoU."""
     plan = results.plan
     if plan.ours is None or plan.control is None or not plan.ablation:
@@ -299,10 +299,10 @@ def ablation_table(results: Results) -> Table | None:
         "Validation IoU is that of the weights that were kept: a variant is chosen by it, since what the test part "
         "has chosen it cannot judge."
     )
-    return Table("ablation", "Ablation of the relation module", header, tuple(rows), note)
+    return ResultTable("ablation", "Ablation of the relation module", header, tuple(rows), note)
 
 
-def runs_table(results: Results) -> Table:
+def runs_table(results: PlanResults) -> ResultTable:
     """Every run: what it was, what it scored, what it took."""
     rows = []
     for key, outcome in results.outcomes.items():
@@ -319,9 +319,11 @@ def runs_table(results: Results) -> Table:
         "Each folder, under runs/, holds the recipe, the log, the model and the evaluation. Here is the end of its "
         "name; tables/runs.csv has all of it."
     )
-    return Table("runs", "Every run", (*what, *HEADLINE, "steps", "training seconds", "folder"), tuple(rows), note)
+    return ResultTable(
+        "runs", "Every run", (*what, *HEADLINE, "steps", "training seconds", "folder"), tuple(rows), note
+    )
 
 
-def headline(results: Results, variant: Variant) -> tuple[Score, Score, Score]:
+def headline(results: PlanResults, variant: Variant) -> tuple[Score, Score, Score]:
     """Accuracy, mean IoU and Dice."""
     return results.metric(variant, *ACCURACY), results.metric(variant, *IOU), results.metric(variant, *DICE)

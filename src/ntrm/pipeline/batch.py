@@ -19,16 +19,16 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED
 from ntrm.pipeline.file_transfer import FileTransfer, Storage
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.scheduler import Task
+from ntrm.pipeline.scheduler import SlideTask
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.results.run_record import Run
-from ntrm.storage.addresses import Address, is_address
-from ntrm.wsi.inputs import SlideInput, find_inputs, shard_of
+from ntrm.slides.addresses import Address, is_address
+from ntrm.slides.inputs import SlideInput, find_inputs, shard_of
+from ntrm.slides.slide_ids import distinguishing_paths, slide_ids
+from ntrm.slides.slide_names import LeftOut
 from ntrm.wsi.isolated import ReaderPool
-from ntrm.wsi.slide_ids import distinguishing_paths, slide_ids
-from ntrm.wsi.slide_names import LeftOut
 
 CLUSTERS = ("ray",)
 
@@ -113,7 +113,7 @@ def segment_slides(
     key_file = None if pseudonymise is None else Path(pseudonymise)
     ids = slide_ids(slides, key_file=key_file, out=folder, results=storage.results())
     named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}
-    tasks = [Task(slide, named[slide.path]) for slide in shard_of(slides, shard)]
+    tasks = [SlideTask(slide, named[slide.path]) for slide in shard_of(slides, shard)]
     covariates = [*dict.fromkeys(name for slide in slides for name in slide.covariates)]
     chosen = _chosen(options, choices)
     with terminated_like_interrupted(), closing(FileTransfer(storage)) as transfer:
@@ -220,7 +220,7 @@ def _check_cluster(cluster: str | None, workers: int | None, model: str | Path |
 
 
 def _one_by_one(
-    segmenter: Segmenter, tasks: Sequence[Task], progress: Progress, transfer: FileTransfer
+    segmenter: Segmenter, tasks: Sequence[SlideTask], progress: Progress, transfer: FileTransfer
 ) -> list[Outcome]:
     transfer.expect([task.slide for task in tasks], [task.slide_id for task in tasks])
     outcomes = [*progress.track(_outcomes(segmenter, tasks, progress), len(tasks), "slides")]
@@ -231,7 +231,7 @@ def _one_by_one(
     ]
 
 
-def _outcomes(segmenter: Segmenter, tasks: Sequence[Task], progress: Progress) -> Iterator[Outcome]:
+def _outcomes(segmenter: Segmenter, tasks: Sequence[SlideTask], progress: Progress) -> Iterator[Outcome]:
     """In the order of the tasks; the files of a slide are written while the network works on the next."""
     rest: Callable[[], Outcome] | None = None
     with ThreadPoolExecutor(1, thread_name_prefix="ntrm-finish") as behind:

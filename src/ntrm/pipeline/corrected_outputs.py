@@ -139,13 +139,9 @@ def _write(mask: SlideMask, log: Log, corrections: Corrections, folder: Path) ->
             shutil.copyfile(mask.folder / name, folder / name)
     write_overlays(folder, TintedSlide.of(_picture(mask), labels, mask.schema), mask.resolution, found)
     if (mask.folder / REPORT).is_file():
-        _write_report(folder)
+        from ntrm.report.slide_report import write_slide_report
 
-
-def _write_report(folder: Path) -> None:
-    from ntrm.report.slide_report import write_slide_report
-
-    write_slide_report(folder)
+        write_slide_report(folder)
 
 
 def _picture(mask: SlideMask) -> NDArray[np.uint8]:

@@ -35,7 +35,7 @@ from ntrm.results.documents import AGAIN
 from ntrm.results.paths import HIDDEN, PIECES, SUMMARY
 from ntrm.results.run_record import read_run
 from ntrm.results.slide_state import finished
-from ntrm.wsi.inputs import SlideInput, check_roots, find_by_content
+from ntrm.slides.inputs import SlideInput, check_roots, find_by_content
 from ntrm.wsi.pieces import PieceMap
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ MOST_LISTED = 12
 
 
 @dataclass(frozen=True)
-class Change:
+class TakenStep:
     """One step in one slide, taken or shown before it is taken."""
 
     slide_id: str
@@ -147,7 +147,7 @@ class Corrector:
         reach: float = 1.0,
         whole_region: bool = False,
         all_slides: bool = False,
-    ) -> list[Change]:
+    ) -> list[TakenStep]:
         """Name the part, or the region, at a pixel of the mask, and carry the name on."""
         there = self.slide(slide_id)
         _check_place(there.mask, x, y)
@@ -162,7 +162,7 @@ class Corrector:
             return [own]
         return [own, *self._carried_on(slide_id, before, click, f"slide {slide_id}, step {own.step}")]
 
-    def _carried_on(self, slide_id: str, before: Corrections, click: Click, origin: str) -> list[Change]:
+    def _carried_on(self, slide_id: str, before: Corrections, click: Click, origin: str) -> list[TakenStep]:
         """The same click in all other slides; what cannot be done in one of them does not stop the others."""
         changes, here = [], self._graph(slide_id)
         for other in self.slide_ids:
@@ -178,7 +178,7 @@ class Corrector:
                 changes.append(self._take(other, found.step(origin)))
         return changes
 
-    def draw(self, slide_id: str, path: Path) -> list[Change]:
+    def draw(self, slide_id: str, path: Path) -> list[TakenStep]:
         """Name the areas of a GeoJSON file, drawn in QuPath; smaller ones lie on larger ones.
 
         Regions of ours that were exported again as they are change nothing, also where an area was drawn over them.
@@ -201,11 +201,11 @@ class Corrector:
             for index, named in drawn.items()
         ]
 
-    def undo(self, slide_id: str) -> Change:
+    def undo(self, slide_id: str) -> TakenStep:
         """Take the last step back."""
         return self._take(slide_id, Step(action=UNDO, origin=COMMAND))
 
-    def redo(self, slide_id: str) -> Change:
+    def redo(self, slide_id: str) -> TakenStep:
         """Do again what was taken back last."""
         return self._take(slide_id, Step(action=REDO, origin=COMMAND))
 
@@ -218,7 +218,7 @@ class Corrector:
             tabulate_again(self.out)
         return changed
 
-    def _take(self, slide_id: str, step: Step) -> Change:
+    def _take(self, slide_id: str, step: Step) -> TakenStep:
         """Write a step down, or only follow it."""
         there, step = self.slide(slide_id), replace(step, by=self.options.by)
         if self.options.preview:
@@ -234,7 +234,7 @@ class Corrector:
             there.corrections = corrections_of(there.log, mask.schema, mask.shape)
         pixel_mm2, size = mask.resolution.pixel_area_um2 / 1e6, mask.shape[0] * mask.shape[1]
         followed = {name: PixelSet.parse(text, size).pixels * pixel_mm2 for name, text in taken.followed.items()}
-        return Change(
+        return TakenStep(
             slide_id, taken.number, taken.action, taken.tissue, taken.regions, taken.area_mm2, followed, taken.of
         )
 

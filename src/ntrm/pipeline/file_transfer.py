@@ -23,10 +23,10 @@ from ntrm.data.cache import default_folder
 from ntrm.pipeline.remote_results import RemoteResults
 from ntrm.results.paths import HIDDEN, SOURCE
 from ntrm.results.slide_state import made_otherwise
-from ntrm.storage.addresses import Address
-from ntrm.storage.slide_cache import RemoteSlide, SlideCache
-from ntrm.wsi.inputs import SlideInput
-from ntrm.wsi.remote_slides import RemoteSlides
+from ntrm.slides.addresses import Address
+from ntrm.slides.inputs import SlideInput
+from ntrm.slides.remote_slides import RemoteSlides
+from ntrm.slides.slide_cache import RemoteSlide, SlideCache
 
 GB = 10**9
 

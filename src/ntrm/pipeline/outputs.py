@@ -16,7 +16,6 @@ from ntrm.analysis.graph import NetworkRelations
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import RemovedRegions
 from ntrm.core.arrays import Bytes
-from ntrm.core.labels import LabelSchema
 from ntrm.core.threads import most_threads
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
@@ -42,7 +41,6 @@ from ntrm.report.slide_report import prepare_report, write_slide_report
 from ntrm.results.documents import StainNorm, Summary
 from ntrm.results.familiarity import WITHOUT_REFERENCE, SlideFamiliarity
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, HIDDEN, LABELS_ZARR, PIECES, PROBABILITIES_ZARR
-from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Tables
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.pieces import PieceMap
@@ -107,12 +105,9 @@ class BegunOutputs:
 class SlideOutput:
     """A slide's folder of results, and what its files say about the slide and the run."""
 
-    folder: Path
-    slide_id: str
+    files: SlideFiles
     overview: SlideOverview
     grid: SlideGrid
-    schema: LabelSchema
-    run: Run
     options: Options
     background: Executor
     """Of at least two threads; it ends before the slide's maps are closed."""
@@ -122,11 +117,6 @@ class SlideOutput:
     begun: BegunOutputs | None = None
     children: ChildPool | None = None
     """Children that measure its pieces and write polygons, overlays and the report; None where this process does."""
-
-    @property
-    def files(self) -> SlideFiles:
-        """What the files have in common."""
-        return SlideFiles(self.folder, self.slide_id, self.grid.record(), self.schema, self.run)
 
 
 def slide_threads() -> int:
@@ -141,20 +131,20 @@ def begin_outputs(maps: Mapping[str, DiskArray], to: SlideOutput) -> BegunOutput
     scanned = start(_scan, prediction, to)
     written = () if to.options.strict else _write_first(labels, to)
     pale = start(resized, picture, SMALLEST_MAP, LARGEST_MAP)
-    return BegunOutputs(scanned, start(TintedSlide.of, picture, labels, to.schema), pale, written)
+    return BegunOutputs(scanned, start(TintedSlide.of, picture, labels, to.files.schema), pale, written)
 
 
 def _scan(prediction: SlidePrediction, to: SlideOutput) -> tuple[PieceMap, Regions]:
     labels, overview = prediction.array(LABELS), to.overview
-    pieces = PieceMap.of(overview.tissue_of(labels, to.schema, to.options), overview.resolution)
+    pieces = PieceMap.of(overview.tissue_of(labels, to.files.schema, to.options), overview.resolution)
     confidence, resolution = prediction.array(CONFIDENCE), to.grid.resolution
-    return pieces, scan_slide(labels, confidence, pieces, schema=to.schema, resolution=resolution)
+    return pieces, scan_slide(labels, confidence, pieces, schema=to.files.schema, resolution=resolution)
 
 
 def _write_first(labels: Bytes, to: SlideOutput) -> tuple[Future[None], ...]:
     """The files that need nothing else."""
     start = to.background.submit
-    return start(to.files.write_mask, labels), start(write_plain, to.folder, to.overview.picture)
+    return start(to.files.write_mask, labels), start(write_plain, to.files.folder, to.overview.picture)
 
 
 def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
@@ -162,12 +152,13 @@ def write_outputs(prediction: SlidePrediction, to: SlideOutput) -> Tables:
 
     Other threads, and children of a large slide, measure and write files.
     """
-    folder, files, start, shape = to.folder, to.files, to.background.submit, (to.grid.height, to.grid.width)
+    files, start, shape = to.files, to.background.submit, (to.grid.height, to.grid.width)
+    folder = files.folder
     begun = to.begun or begin_outputs(prediction.maps, to)
     pieces_map, regions = begun.scanned.result()
     with background_worker() as measuring:
         # Beside what follows; of a strict run's slide that is refused in vain.
-        measured = measuring.submit(measure_pieces, regions, pieces_map, schema=to.schema, children=to.children)
+        measured = measuring.submit(measure_pieces, regions, pieces_map, schema=to.files.schema, children=to.children)
         # Before all that says whether cancers are assessed, so that it is written once.
         familiarity = to.judge(pieces_map, regions)
         refuse_unfamiliar(familiarity, to.options)
@@ -209,7 +200,7 @@ def _write_polygons(regions: Regions, to: SlideOutput, familiarity: SlideFamilia
 
 
 def _write_familiarity_map(pale: Future[Bytes], to: SlideOutput, familiarity: SlideFamiliarity) -> None:
-    write_familiarity_map(to.folder, pale.result(), familiarity, (to.grid.height, to.grid.width))
+    write_familiarity_map(to.files.folder, pale.result(), familiarity, (to.grid.height, to.grid.width))
 
 
 def _read_stored(folder: Path, shape: tuple[int, int], needed: Sequence[Future[None]]) -> StoredPictures:
@@ -223,13 +214,13 @@ def _read_stored(folder: Path, shape: tuple[int, int], needed: Sequence[Future[N
 def _write_overlays(tinted: Future[TintedSlide], to: SlideOutput, summary: Summary) -> None:
     # As many as this process has: a child takes itself to have one, but by now the others have little left to do.
     threads = min(MOST_THREADS, most_threads())
-    _in_child(to, write_overlays, to.folder, tinted.result(), to.grid.resolution, summary, threads=threads)
+    _in_child(to, write_overlays, to.files.folder, tinted.result(), to.grid.resolution, summary, threads=threads)
 
 
 def _write_report(to: SlideOutput, stored: Future[StoredPictures], needed: Future[None]) -> None:
     """Write the report once the files that it shows are there."""
     needed.result()
-    _in_child(to, write_slide_report, to.folder, stored.result())
+    _in_child(to, write_slide_report, to.files.folder, stored.result())
 
 
 def _summarise(

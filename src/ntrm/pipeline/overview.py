@@ -78,11 +78,13 @@ def inspect_slide(grid: SlideGrid, options: Options, background: Executor) -> Sl
     tissue = find_tissue(seen, pen)
     marks = find_marks(seen, pen, tissue)
     picture, resolution = seen.picture, seen.scale
-    windows = sample_windows(tissue, resolution, grid.resolution, (grid.height, grid.width))
+    grids = (resolution, grid.resolution, (grid.height, grid.width))
+    windows = sample_windows(tissue, *grids)
     # Focus shows at the resolution that the network sees, not from afar.
     read = [grid.read(window.top, window.left, window.height, window.width) for window in windows]
     samples = [as_judged(sample, grid.resolution) for sample in read] or None
-    drawn = synthetic_fraction(grid, windows or _anywhere(grid, tissue, resolution), read or [picture])
+    # Where no tissue was found, windows all over the slide are looked at.
+    drawn = synthetic_fraction(grid, windows or sample_windows(np.ones_like(tissue), *grids), read or [picture])
     enlarged = max(grid.source.x, grid.source.y) / grid.model_mpp
     judged = background.submit(assess_quality, seen, tissue, pen, samples=samples, drawn=drawn, enlarged=enlarged)
     overview = SlideOverview(picture, resolution, tissue, marks, judged)
@@ -93,8 +95,3 @@ def inspect_slide(grid: SlideGrid, options: Options, background: Executor) -> Sl
             hint=f"{'give the image' if overview.quality.drawn.flag else 'scan it again'}, or run without --strict",
         )
     return overview
-
-
-def _anywhere(grid: SlideGrid, tissue: NDArray[np.bool_], resolution: Resolution) -> tuple[Window, ...]:
-    """Windows all over a slide on which no tissue was found."""
-    return sample_windows(np.ones_like(tissue), resolution, grid.resolution, (grid.height, grid.width))

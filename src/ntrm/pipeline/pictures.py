@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.io import whole_file
+from ntrm.core.io import write_bytes
 from ntrm.core.labels import IGNORE, RGB, LabelSchema, rgb_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY, mean_colours, sampled
@@ -64,8 +64,7 @@ def _mixtures(schema: LabelSchema) -> NDArray[np.uint8]:
 
 def write_plain(folder: Path, picture: Image) -> None:
     """Write the slide alone."""
-    with whole_file(folder / PICTURE) as partial:
-        partial.write_bytes(jpeg(resized(picture, 1, PLAIN_SIDE), 88))
+    write_bytes(folder / PICTURE, jpeg(resized(picture, 1, PLAIN_SIDE), 88))
 
 
 def write_familiarity_map(
@@ -78,8 +77,7 @@ def write_familiarity_map(
     from ntrm.report.familiarity_map import familiarity_map
 
     if familiarity.windows:
-        with whole_file(folder / FAMILIARITY_MAP) as partial:
-            partial.write_bytes(jpeg(familiarity_map(picture, familiarity.windows, mask_shape), 85))
+        write_bytes(folder / FAMILIARITY_MAP, jpeg(familiarity_map(picture, familiarity.windows, mask_shape), 85))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +123,8 @@ def write_overlays(
         seen=tinted.seen,
         note="" if summary.corrected is None else summary.corrected.text,
     )
-    write_png(folder / OVERLAY, drawn, threads=threads)
-    with whole_file(folder / THUMBNAIL) as partial:
-        partial.write_bytes(small_jpeg(tinted.small, THUMBNAIL_BYTES))
+    write_bytes(folder / OVERLAY, photo_png(drawn, threads=threads))
+    write_bytes(folder / THUMBNAIL, small_jpeg(tinted.small, THUMBNAIL_BYTES))
 
 
 def resized(picture: Image, smallest: int, largest: int) -> Image:
@@ -160,9 +157,3 @@ def small_jpeg(picture: Image, most: int) -> bytes:
             if len(content) <= most:
                 return content
         picture = resized(picture, 1, max(picture.shape[:2]) * 3 // 4)
-
-
-def write_png(path: Path, picture: Image, *, threads: int | None = None) -> None:
-    """A whole PNG file or none; nothing but pixels in it."""
-    with whole_file(path) as partial:
-        partial.write_bytes(photo_png(picture, threads=threads))

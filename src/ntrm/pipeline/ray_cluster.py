@@ -27,7 +27,7 @@ from ntrm.core.progress import Progress
 from ntrm.core.threads import cores_given
 from ntrm.pipeline.file_transfer import FileTransfer, Storage
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.scheduler import Job, Scheduler, Task, Worker, WorkerLostError
+from ntrm.pipeline.scheduler import Job, Scheduler, SlideTask, Worker, WorkerLostError
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.results.run_record import Run
 
@@ -184,7 +184,7 @@ class SlideWorker:
         self._segmenter.claim(orders.covariates)
         return self._segmenter.run
 
-    def segment(self, task: Task, patience_s: float) -> Outcome:
+    def segment(self, task: SlideTask, patience_s: float) -> Outcome:
         """Do what is missing of a slide; one that seems locked is tried again until ``patience_s`` are over."""
         if self._segmenter is None:
             self.ready()
@@ -216,7 +216,7 @@ class RayPool:
         self._actors.add(actor)
         return actor, actor.ready.remote()
 
-    def submit(self, worker: Worker, task: Task, patience_s: float) -> Job:
+    def submit(self, worker: Worker, task: SlideTask, patience_s: float) -> Job:
         """Give a slide to a worker; the job ends with its ``Outcome``."""
         return worker.segment.remote(task, patience_s)
 
@@ -264,7 +264,7 @@ class RayPool:
 
 
 def segment_on_ray(
-    tasks: Sequence[Task], orders: Orders, *, workers: int | None, progress: Progress
+    tasks: Sequence[SlideTask], orders: Orders, *, workers: int | None, progress: Progress
 ) -> tuple[list[Outcome], Run]:
     """Segment slides on the cluster; outcomes come in the order of ``tasks``."""
     ray = _import_ray()
@@ -273,7 +273,8 @@ def segment_on_ray(
     tasks = [replace(task, slide=replace(task.slide, path=task.slide.path.absolute())) for task in tasks]
     # Ray takes SIGTERM for itself when it starts, so that ours comes after it.
     with _connected(ray, workers), terminated_like_interrupted():
-        resources = divide_resources(_machines(ray), orders.device, workers)
+        machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        resources = divide_resources(machines, orders.device, workers)
         pool = RayPool(ray, replace(orders, device=resources.device), resources)
         scheduler = Scheduler(pool, resources.workers, orders.out)
         try:
@@ -284,11 +285,6 @@ def segment_on_ray(
     if scheduler.made_with is None:
         raise WorkerLostError("no worker was ever ready")
     return [outcomes[task.slide_id] for task in tasks], scheduler.made_with
-
-
-def _machines(ray: Any) -> list[dict[str, float]]:
-    """What each machine of the cluster has."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _import_ray() -> Any:

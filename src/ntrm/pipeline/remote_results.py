@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import PARTIAL, holding, sha256_of, whole_file
+from ntrm.core.io import PARTIAL, holding, sha256_of, write_bytes
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.paths import (
     BANDS,
@@ -31,8 +31,8 @@ from ntrm.results.paths import (
 )
 from ntrm.results.run_record import Run
 from ntrm.results.tables import COLUMNS
-from ntrm.storage.addresses import Address
-from ntrm.storage.object_store import ObjectStore
+from ntrm.slides.addresses import Address
+from ntrm.slides.object_store import ObjectStore
 
 AT_A_TIME = 16
 """Small objects that are read or sent side by side: each costs a journey, and hardly any bytes."""
@@ -88,10 +88,8 @@ class RemoteResults:
 
     def _clear(self) -> None:
         for path in self.work.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif not path.name.endswith("lock"):
-                path.unlink(missing_ok=True)
+            if path.is_dir() or not path.name.endswith("lock"):
+                _delete(path)
 
     def others(self, slide_ids: Collection[str]) -> list[str]:
         """Ids of slides that have an outcome at the address, besides these."""
@@ -112,7 +110,7 @@ class RemoteResults:
             for name in (FAILED, SOURCE, DONE):
                 content = self._store.read(self.address / slide_id / HIDDEN / name)
                 if content is not None:
-                    _write(Path(folder) / slide_id / HIDDEN / name, content)
+                    write_bytes(Path(folder) / slide_id / HIDDEN / name, content)
             yield Path(folder) / slide_id
 
     def _slide_folders(self) -> list[str]:
@@ -133,7 +131,7 @@ class RemoteResults:
             self._there.pop(slide_id, None)
             return
         for name in (SOURCE, DONE) if SOURCE in names else (DONE,):
-            _write(self.work / STATES / slide_id / name, self._store.read(there / name) or b"")
+            write_bytes(self.work / STATES / slide_id / name, self._store.read(there / name) or b"")
         self._there[slide_id] = sha256_of(self.work / STATES / slide_id / DONE)
 
     def is_done(self, slide_id: str) -> bool:
@@ -220,12 +218,12 @@ class RemoteResults:
         for name in wanted:
             content = self._store.read(there / name)
             if content is not None:
-                _write(folder / name, content)
+                write_bytes(folder / name, content)
         versions = [("", there), *([(CORRECTED, there / CORRECTED)] if (folder / CORRECTED).is_dir() else [])]
         for version, address in versions if report else []:
             if REPORT in self._store.names_in(address, folders=False):
                 # The overview only asks whether it is there.
-                _write(folder / version / REPORT, b"")
+                write_bytes(folder / version / REPORT, b"")
 
     def _fetch_palette(self, folder: Path, names: Sequence[str]) -> None:
         """The overview has the colours of the first mask."""
@@ -250,26 +248,16 @@ def _is_sent(name: Path) -> bool:
 def _empty(folder: Path) -> None:
     """Delete what was sent; ``done.json`` first, so that no half of a slide is taken for a whole one."""
     (folder / HIDDEN / DONE).unlink(missing_ok=True)
-    for path in folder.iterdir():
-        if path.name == HIDDEN:
-            _empty_hidden(path)
-        elif path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    visible = [path for path in folder.iterdir() if path.name != HIDDEN]
+    for path in (*visible, *(path for path in (folder / HIDDEN).glob("*") if path.name != LOCK)):
+        _delete(path)
 
 
-def _empty_hidden(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != LOCK:
-            path.unlink(missing_ok=True)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with whole_file(path) as partial:
-        partial.write_bytes(content)
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _same_run(path: Path, there: bytes) -> bool:

@@ -16,7 +16,7 @@ from ntrm.core.errors import NtrmError
 from ntrm.pipeline.segmenter import Outcome
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import remember_failure
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 if TYPE_CHECKING:
     from ntrm.pipeline.ray_cluster import RayPool
@@ -40,7 +40,7 @@ class WorkerLostError(NtrmError):
 
 
 @dataclass(frozen=True)
-class Task:
+class SlideTask:
     """One slide and the name of its results."""
 
     slide: SlideInput
@@ -49,7 +49,7 @@ class Task:
 
 @dataclass(eq=False)
 class _Attempts:
-    task: Task
+    task: SlideTask
     lost: int = 0
     """Workers that died over it."""
     errors: int = 0
@@ -74,7 +74,7 @@ class Scheduler:
     _why: NtrmError | None = None
     """Why the last worker did not start."""
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+    def run(self, tasks: Sequence[SlideTask]) -> Iterator[Outcome]:
         """Every slide once, in the order in which they end."""
         self._waiting.extend(_Attempts(task) for task in tasks)
         while self._waiting or self._working:

@@ -26,12 +26,12 @@ from ntrm.pipeline.slide import Work, predict_slide
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
-from ntrm.results.run_record import Run, check_out, claim
+from ntrm.results.run_record import check_out, claim
 from ntrm.results.slide_state import BusyError, MadeOtherwiseError, remember_failure
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
+from ntrm.slides.slide_ids import without_name
 from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.readers.reader import SlideReader
-from ntrm.wsi.slide_ids import without_name
 
 LONGEST = 600
 """Characters of a reason: some libraries write pages."""
@@ -147,24 +147,11 @@ class Segmenter:
         subject = open_subject(model)
         subject.config.check_mpp()
         options = options or Options()
-        predictor = Predictor(subject.network, device, batch=batch)
-        run = run_of(subject, predictor, options)
-        self._work = Work(out, predictor, options, run, subject.reference, open_slide, transfer or FileTransfer())
-
-    @property
-    def out(self) -> Path:
-        """Folder of the results."""
-        return self._work.out
-
-    @property
-    def predictor(self) -> Predictor:
-        """The network."""
-        return self._work.predictor
-
-    @property
-    def run(self) -> Run:
+        self.out, self.predictor = out, Predictor(subject.network, device, batch=batch)
+        self.run = run_of(subject, self.predictor, options)
         """Model, program and options."""
-        return self._work.run
+        shared = (out, self.predictor, options, self.run)
+        self._work = Work(*shared, subject.reference, open_slide, transfer or FileTransfer())
 
     def claim(self, covariates: Sequence[str] = ()) -> None:
         """Make ``out`` a folder of this model's results; refuses one that holds others."""

@@ -35,6 +35,7 @@ from ntrm.pipeline.outputs import (
 )
 from ntrm.pipeline.overview import SlideOverview, inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
+from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.pipeline.stain_norm import normalise_stains, wanted_stains
 from ntrm.results.documents import StainNorm
 from ntrm.results.familiarity import SlideFamiliarity
@@ -51,8 +52,8 @@ from ntrm.results.slide_state import (
     made_otherwise,
     remember,
 )
+from ntrm.slides.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.grid import SlideGrid
-from ntrm.wsi.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.pieces import NO_PIECE, PieceMap
 from ntrm.wsi.readers.reader import SlideReader
@@ -187,8 +188,8 @@ def _predict(
         # Before the end of the tasks, some of which may wait for rows.
         stack.callback(store.end)
         children = work.children.for_mask(grid.height * grid.width)
-        about = (folder, slide_id, overview, grid, config.schema, work.run, options, tasks)
-        output = SlideOutput(*about, stained=stained, children=children)
+        files = SlideFiles(folder, slide_id, grid.record(), config.schema, work.run)
+        output = SlideOutput(files, overview, grid, options, tasks, stained=stained, children=children)
         if work.works_ahead:
             growing = {name: store.map(name, growing=True) for name in store.names}
             output = replace(output, begun=begin_outputs(growing, output))
@@ -238,8 +239,8 @@ def _judge(blocks: SlideBlocks, reference: Reference, output: SlideOutput) -> Ju
     def judge(pieces: PieceMap, regions: Regions) -> SlideFamiliarity:
         # A slide of crumbs alone, as a small tile is, is judged by them.
         numbers = [piece.number for piece in pieces.pieces] or [NO_PIECE]
-        graphs = {number: tissue_graph_of(regions.table.of_piece(number), output.schema) for number in numbers}
-        return judge_slide(blocks, pieces, graphs, reference, output.schema, output.grid.resolution)
+        graphs = {number: tissue_graph_of(regions.table.of_piece(number), output.files.schema) for number in numbers}
+        return judge_slide(blocks, pieces, graphs, reference, output.files.schema, output.grid.resolution)
 
     return judge
 

@@ -56,7 +56,8 @@ class SlideFiles:
     def metadata(self) -> dict[str, str]:
         """The origin of a file, for formats that take keys and texts only."""
         grid, run = self.grid, self.run
-        corrected = {} if self.corrected is None else {"corrected": _in_words(self.corrected)}
+        made = self.corrected
+        words = "" if made is None else f"{made.text}, {made.area_mm2:.6g} mm², version {made.version} of the log"
         return {
             "slide_id": self.slide_id,
             **{key: str(value) for key, value in run.cells().items() if key != "ntrm_version"},
@@ -64,7 +65,7 @@ class SlideFiles:
             "to level 0 (sx sy ox oy)": " ".join(f"{value:.9g}" for value in grid.to_level0),
             "options": " ".join(f"{key}={value}" for key, value in run.options.items()),
             "purpose": run.purpose,
-            **corrected,
+            **({"corrected": words} if words else {}),
         }
 
     def write_mask(self, labels: Bytes) -> None:
@@ -153,7 +154,3 @@ class SlideFiles:
             "regions": tuple(rows),
             "interfaces": tuple(row for piece in pieces for row in interface_rows(self.slide_id, piece)),
         }
-
-
-def _in_words(corrected: Correction) -> str:
-    return f"{corrected.text}, {corrected.area_mm2:.6g} mm², version {corrected.version} of the log"

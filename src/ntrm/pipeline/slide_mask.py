@@ -6,6 +6,7 @@ results. It is needed to propose what follows from a click; the corrected mask f
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from ntrm.results.documents import AGAIN, Summary, read_summary
 from ntrm.results.mask_file import colours_in, labels_in, opened_mask, schema_of, titles_in
 from ntrm.results.paths import HIDDEN, MASK, REGION_GRAPH, REGION_GRAPH_LOCK, REGION_GRAPH_SUMS
 from ntrm.results.slide_state import Plan, finished
-from ntrm.wsi.inputs import SlideInput, source_fingerprint
+from ntrm.slides.inputs import SlideInput, source_fingerprint
 
 if TYPE_CHECKING:
     from ntrm.inference.predictor import Predictor
@@ -134,7 +135,7 @@ def make_region_graph(
         if graph is None:
             graph = _made(mask, slide, predictor, progress)
             graph.save(mask.folder / HIDDEN / REGION_GRAPH, mask.origin)
-            _sums_folder(mask, remove=True)
+            shutil.rmtree(mask.folder / HIDDEN / REGION_GRAPH_SUMS, ignore_errors=True)
         return graph
 
 
@@ -216,7 +217,7 @@ def _pooled(
     stitching = Stitching(predictor.config.window, int(mask.summary.options["overlap"]))
     windows, batch = _known(labels, stitching.windows(*mask.shape)), predictor.batch
     plan = {**mask.origin, "parts": len(parts.table), "windows": len(windows), "batch": batch}
-    kept = Checkpoints(_sums_folder(mask), fingerprint(plan))
+    kept = Checkpoints(mask.folder / HIDDEN / REGION_GRAPH_SUMS, fingerprint(plan))
     pooling, last = Pooling(predictor, parts, stitching), kept.load(len(windows))
     begin = 0 if last is None else last.first
     if last is not None:
@@ -235,19 +236,4 @@ def _pooled(
 
 def _known(labels: Mask, windows: Sequence[Window]) -> list[Window]:
     """Windows that the network has seen: all their pixels have a name."""
-
-    def seen(window: Window) -> bool:
-        own = labels[window.top : window.top + window.height, window.left : window.left + window.width]
-        return not (own == IGNORE).any()
-
-    return [window for window in windows if seen(window)]
-
-
-def _sums_folder(mask: SlideMask, *, remove: bool = False) -> Path:
-    """Where unfinished sums are kept."""
-    from ntrm.inference.mask_store import drop
-
-    folder = mask.folder / HIDDEN / REGION_GRAPH_SUMS
-    if remove:
-        drop(folder)
-    return folder
+    return [window for window in windows if not (labels[window.slices] == IGNORE).any()]

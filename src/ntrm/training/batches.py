@@ -124,7 +124,7 @@ def _epoch_order(tiles: int, length: int, seed: int, epoch: int) -> NDArray[np.i
     return np.resize(order, length)
 
 
-class TileStore:
+class WindowStore:
     """Windows as batches of bytes on the device, cached in the device's memory or read as they are needed.
 
     ``resident`` is ``yes``, ``no`` or ``auto``: cached if they take less than ``CUDA_FRACTION`` of a GPU's free memory,
@@ -191,7 +191,7 @@ class TileStore:
 class StepBatches:
     """The steps of a plan from ``start`` to ``stop``, all windows of each, and how long the loop waited for them."""
 
-    def __init__(self, store: TileStore, plan: StepPlan, start: int, stop: int) -> None:
+    def __init__(self, store: WindowStore, plan: StepPlan, start: int, stop: int) -> None:
         self.steps = range(start, stop)
         self.waited = 0.0
         self._batches = store.batches([plan.windows(step) for step in self.steps])

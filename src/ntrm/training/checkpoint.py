@@ -22,7 +22,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import remove_partials, sha256_of, whole_file
+from ntrm.core.io import remove_partials, sha256_of, whole_file, write_bytes
 from ntrm.models.weights import read_tensors
 
 MAGIC = b"ntrm-ckpt/1\n"
@@ -103,12 +103,7 @@ class CheckpointFolder:
         """Write the best weights so far; returns what a checkpoint needs to find them again."""
         path = self.folder / f"kept-{step:08d}.safetensors"
         content = save({key: value.contiguous() for key, value in weights.items()})
-
-        def write() -> None:
-            with whole_file(path) as partial:
-                partial.write_bytes(content)
-
-        self._start(write)
+        self._start(lambda: write_bytes(path, content))
         return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
 
     def write(self, step: int, state: State) -> None:

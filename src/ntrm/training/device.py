@@ -9,14 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ntrm.core.devices import choose_precision
+from ntrm.core.devices import choose_precision, ran_out_of_memory
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.training.recipe import Recipe
 
 Forward = Callable[[Tensor], Segmentation]
-
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUDNN_STATUS_ALLOC_FAILED")
 
 
 def training_precision(recipe: Recipe, device: torch.device) -> torch.dtype:
@@ -64,12 +62,6 @@ def tuned(recipe: Recipe, device: torch.device) -> Iterator[None]:
         torch.backends.cuda.enable_cudnn_sdp(attention)
         if torch.get_float32_matmul_precision() != matrices:
             torch.set_float32_matmul_precision(matrices)
-
-
-def ran_out_of_memory(error: Exception) -> bool:
-    """Whether an error is about memory; allocators other than CUDA's have no error of their own."""
-    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    return known or any(phrase in str(error) for phrase in _OUT_OF_MEMORY)
 
 
 def _memory_error(recipe: Recipe, device: torch.device) -> NtrmError:

@@ -25,7 +25,7 @@ from ntrm.core.progress import Progress
 from ntrm.data.augment import Filling
 from ntrm.data.tensors import LoadedTiles
 from ntrm.models.base import SegmentationModel
-from ntrm.training.batches import StepBatches, StepPlan, TileStore, validation_batches
+from ntrm.training.batches import StepBatches, StepPlan, WindowStore, validation_batches
 from ntrm.training.ddp import share_batch_norm, share_gradients, summed, world_size
 from ntrm.training.device import Forward, autocast, recorded, training_precision
 from ntrm.training.log import LossBuffer, Recorder, Row, ticking
@@ -162,7 +162,7 @@ class Training:
     # --- a validation ---
 
     @torch.no_grad()
-    def validate(self, windows: TileStore) -> Scores:
+    def validate(self, windows: WindowStore) -> Scores:
         """Scores of the current network, over the windows of all processes."""
         config = self.network.config
         scores = ScoreAccumulator(config.classes)
@@ -285,8 +285,8 @@ class Interruption:
 
 def run_rounds(
     training: Training,
-    windows: TileStore,
-    validation: TileStore | None,
+    windows: WindowStore,
+    validation: WindowStore | None,
     recorder: Recorder,
     interruption: Interruption,
     progress: Progress,

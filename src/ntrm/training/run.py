@@ -123,7 +123,7 @@ def check_claim(out: Path, *, resume: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """A training that is about to start or to resume: everything that decides its result, and where it goes."""
 
     out: Path

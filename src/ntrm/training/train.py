@@ -32,7 +32,7 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import CONFIG, WEIGHTS, locate, read_config
 from ntrm.models.names import DEFAULT, network_named, refuse_moved
-from ntrm.training.batches import StepPlan, TileStore, absent_classes, class_pixels
+from ntrm.training.batches import StepPlan, WindowStore, absent_classes, class_pixels
 from ntrm.training.checkpoint import CheckpointFolder
 from ntrm.training.ddp import Launch, connected, find_launch, from_first, other_processes
 from ntrm.training.device import training_precision, tuned
@@ -40,7 +40,7 @@ from ntrm.training.initial_weights import build_network
 from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
 from ntrm.training.recipe import FINETUNE, Recipe, check_start, load_recipe
-from ntrm.training.run import MODEL, Run, RunResult, claimed, read_result
+from ntrm.training.run import MODEL, RunResult, TrainingRun, claimed, read_result
 from ntrm.training.training_data import TrainingData, corrected_results, open_training_data, selection
 from ntrm.version import __version__
 
@@ -135,7 +135,7 @@ def train(
             progress=progress,
         )
         recipe, data_splits = selection(recipe, given, start, say), given.splits
-        run = Run(
+        run = TrainingRun(
             out=Path(out),
             arch=arch,
             options=options,
@@ -170,7 +170,7 @@ def train(
 class _Session:
     """A training from the first window to the model."""
 
-    run: Run
+    run: TrainingRun
     launch: Launch
     pictures: bool
     known: DatasetSplits | None
@@ -234,11 +234,13 @@ class _Session:
             torch.cuda.empty_cache()
         return result
 
-    def _store(self, tiles: TileDataset) -> TileStore:
+    def _store(self, tiles: TileDataset) -> WindowStore:
         recipe, progress = self.run.recipe, self.progress
-        return TileStore(tiles, self.launch.device, resident=recipe.resident, workers=recipe.workers, progress=progress)
+        return WindowStore(
+            tiles, self.launch.device, resident=recipe.resident, workers=recipe.workers, progress=progress
+        )
 
-    def _plan(self, training: TileStore, validation: TileStore | None) -> StepPlan:
+    def _plan(self, training: WindowStore, validation: WindowStore | None) -> StepPlan:
         recipe, launch = self.run.recipe, self.launch
         if validation is not None and len(validation) < launch.world:
             raise UsageError(
@@ -297,7 +299,7 @@ class _Session:
 
 
 def _make_network(
-    run: Run, given: TrainingData, launch: Launch, say: Say
+    run: TrainingRun, given: TrainingData, launch: Launch, say: Say
 ) -> tuple[SegmentationModel, dict[str, Any] | None]:
     """The network with its metadata, and what its weights start from; None for a run that has a checkpoint."""
     # A checkpoint has all weights: files that filled the encoder then need not be there any more.

@@ -63,7 +63,9 @@ class TrainingData:
         if self.training is not None:
             known = cut(self.training, drop_background=recipe.drop_background, progress=progress)
         if self.corrected is None:
-            return known or self._no_windows()
+            if known is None:
+                raise RefusedError(f"{self.splits.dataset.root}: nothing to train on")
+            return known
         corrected = cut(self.corrected, progress=progress)
         if known is None:
             return corrected
@@ -84,9 +86,6 @@ class TrainingData:
             f"corrected slides: {len(slides)}; pixels that count: {counted.total():,}, of {', '.join(sorted(counted))}"
             + (f"; nothing keeps the network from forgetting {', '.join(missing)}" if missing else "")
         )
-
-    def _no_windows(self) -> TileDataset:
-        raise RefusedError(f"{self.splits.dataset.root}: nothing to train on")
 
 
 def open_training_data(

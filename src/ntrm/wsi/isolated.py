@@ -45,7 +45,7 @@ _START_SECONDS = 120
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReadingLimits:
     """What one slide may cost its reading process."""
 
     memory_mb: int = 1024
@@ -67,8 +67,8 @@ class ReadingProcess:
 
     info: SlideInfo
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
+    def __init__(self, limits: ReadingLimits | None = None) -> None:
+        self.limits = limits or ReadingLimits()
         self._lock = Lock()
         self._pipe, theirs = Pipe()
         self._shared = _shared_memory()
@@ -186,7 +186,7 @@ def _shared_memory() -> int | None:
     return descriptor
 
 
-def _start(pipe: Connection, shared: int | None, limits: Limits) -> subprocess.Popen[bytes]:
+def _start(pipe: Connection, shared: int | None, limits: ReadingLimits) -> subprocess.Popen[bytes]:
     descriptors = [pipe.fileno(), *([] if shared is None else [shared])]
     return subprocess.Popen(  # noqa: S603 - our own interpreter and module
         module_command("ntrm.wsi.readers.reading_process", limits.memory_mb * 2**20, limits.seconds, *descriptors),

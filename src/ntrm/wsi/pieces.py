@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ntrm.core.arrays import BoolMask
+from ntrm.core.arrays import BoolMask, Ints
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
-from ntrm.wsi.quality.morphology import Indices, dilated
+from ntrm.wsi.quality.morphology import dilated
 from ntrm.wsi.quality.region_runs import RegionRuns
 
 PieceLabels = NDArray[np.uint16]
-Box = tuple[int, int, int, int]
+PieceBox = tuple[int, int, int, int]
 """Top, left, height, width."""
 
 JOINED_UM = 350.0
@@ -43,7 +43,7 @@ class Piece:
 
     number: int
     """From 1, in reading order."""
-    bbox: Box
+    bbox: PieceBox
     """In pixels of the tissue mask."""
     area_mm2: float
     touches_edge: bool
@@ -53,10 +53,6 @@ class Piece:
         top, left, height, width = self.bbox
         if self.number < 1 or min(top, left) < 0 or min(height, width) < 1 or not 0 < self.area_mm2 < math.inf:
             raise UsageError("impossible piece", got=self, expected="a number from 1, a box with pixels, an area")
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {**asdict(self), "bbox": list(self.bbox)}
 
 
 def find_pieces(tissue: BoolMask, mpp: Resolution) -> tuple[tuple[Piece, ...], PieceLabels]:
@@ -77,7 +73,7 @@ def find_pieces(tissue: BoolMask, mpp: Resolution) -> tuple[tuple[Piece, ...], P
     if len(large) > MOST_PIECES:
         raise DataError("too many pieces on one slide", got=len(large), expected=f"at most {MOST_PIECES}")
     corners = regions.boxes()[large].tolist()
-    boxes: list[Box] = [(top, left, bottom - top, right - left) for top, left, bottom, right in corners]
+    boxes: list[PieceBox] = [(top, left, bottom - top, right - left) for top, left, bottom, right in corners]
     ordered = reading_order(boxes)
     numbers = np.zeros(regions.count, dtype=np.uint16)
     numbers[large[ordered]] = np.arange(1, len(ordered) + 1)
@@ -101,7 +97,7 @@ class PieceMap:
         """Of a tissue mask."""
         return cls(*find_pieces(tissue, mpp), mpp)
 
-    def cells(self, grid_mpp: Resolution, window: Window) -> tuple[Indices, Indices]:
+    def cells(self, grid_mpp: Resolution, window: Window) -> tuple[Ints, Ints]:
         """Rows and columns of the tissue mask under those of a window of another grid of the slide."""
         return cells_under(window, grid_mpp, self.numbers.shape, self.mpp)
 
@@ -165,9 +161,9 @@ class PieceMap:
         added = int(own.sum()) - int((self.numbers == piece.number).sum())
         if not added:
             return piece
-        slices = ndimage.find_objects(own.astype(np.uint8))[0]
+        rows, columns = ndimage.find_objects(own.astype(np.uint8))[0]
         area = round(piece.area_mm2 + added * self.mpp.pixel_area_um2 / 1e6, 6)
-        box = _box(*slices)
+        box = rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start
         return Piece(piece.number, box, area, piece.touches_edge or _touches_edge(box, numbers.shape))
 
 
@@ -180,7 +176,7 @@ def _kept_numbers(kept: Mapping[str, NDArray[Any]]) -> PieceLabels:
     return kept["run_numbers"].astype(np.uint16).repeat(lengths).reshape(height, width)
 
 
-def reading_order(boxes: list[Box]) -> list[int]:
+def reading_order(boxes: list[PieceBox]) -> list[int]:
     """Indices of boxes row by row, and from left to right in a row.
 
     A row is all boxes whose centre is level with the row's topmost box: a few pixels up or down change nothing.
@@ -198,15 +194,13 @@ def reading_order(boxes: list[Box]) -> list[int]:
     return order
 
 
-def cells_under(
-    window: Window, grid_mpp: Resolution, shape: tuple[int, ...], mpp: Resolution
-) -> tuple[Indices, Indices]:
+def cells_under(window: Window, grid_mpp: Resolution, shape: tuple[int, ...], mpp: Resolution) -> tuple[Ints, Ints]:
     """Rows and columns of a mask of ``shape`` at ``mpp`` under those of a window of another grid of the slide."""
     rows = _nearest(window.top, window.height, grid_mpp.y / mpp.y, shape[0])
     return rows, _nearest(window.left, window.width, grid_mpp.x / mpp.x, shape[1])
 
 
-def _nearest(start: int, length: int, factor: float, size: int) -> Indices:
+def _nearest(start: int, length: int, factor: float, size: int) -> Ints:
     """Pixels under the centres of ``length`` pixels of another grid."""
     indices = np.floor((start + np.arange(length) + 0.5) * factor).astype(np.int64)
     # The coarser grid may end a fraction of a pixel before the finer one.
@@ -221,10 +215,6 @@ def _stretched(start: int, length: int, factor: float, size: int, other: int) ->
     return low, max(low + 1, other if stop == size else min(math.ceil(stop * factor - 1e-6), other))
 
 
-def _box(rows: slice, columns: slice) -> Box:
-    return rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start
-
-
-def _touches_edge(box: Box, shape: tuple[int, ...]) -> bool:
+def _touches_edge(box: PieceBox, shape: tuple[int, ...]) -> bool:
     top, left, height, width = box
     return 0 in (top, left) or top + height == shape[0] or left + width == shape[1]

@@ -22,13 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ntrm.core.arrays import BoolMask, Singles
+from ntrm.core.arrays import BoolMask, Ints, Singles
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import (
-    Indices,
     blurred,
     blurred_rows,
     dilated,
@@ -239,7 +238,7 @@ def windows_with_tissue(
 
 def _covered(
     start: NDArray[np.float64], length: NDArray[np.float64], model: float, thumb: float, margin: float, size: int
-) -> tuple[Indices, Indices]:
+) -> tuple[Ints, Ints]:
     """First and one past the last pixel of the thumbnail that the windows touch, at least one."""
     # A pixel that is touched by rounding noise alone does no harm: one window too many.
     first = np.clip(np.floor((start * model - margin) / thumb).astype(np.int64), 0, size - 1)

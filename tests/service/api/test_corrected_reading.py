@@ -13,7 +13,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.pipeline.corrected_outputs import write_corrected
 from ntrm.pipeline.slide_mask import make_region_graph, open_mask
 from ntrm.service.tiles.mask_tiles import BORDER
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 PIXEL_MM2 = MPP**2 / 1e6

@@ -17,7 +17,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.pipeline.slide_mask import make_region_graph, open_mask
 from ntrm.results.paths import CORRECTIONS
 from ntrm.service.core.settings import AUDIT
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

@@ -12,7 +12,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.slide_mask import make_region_graph, open_mask
-from ntrm.wsi.inputs import SlideInput
+from ntrm.slides.inputs import SlideInput
 
 KEYS = dict(zip(("EPI", "GLD", "INF", "RET", "FOL", "PAP", "HYP", "KER", "BCC"), "123456789", strict=True)) | {
     "SCC": "q",

@@ -7,7 +7,7 @@ from tests.wsi import making
 
 from ntrm.service.tiles import slide_tiles
 from ntrm.service.tiles.slide_tiles import Readers, SlideTiles
-from ntrm.wsi.isolated import Limits
+from ntrm.wsi.isolated import ReadingLimits
 from ntrm.wsi.readers.reader import ArrayCache
 
 FOREVER = float("inf")
@@ -15,7 +15,7 @@ FOREVER = float("inf")
 
 @pytest.fixture(scope="module")
 def readers():
-    readers = Readers(4, Limits(seconds=600))
+    readers = Readers(4, ReadingLimits(seconds=600))
     yield readers
     readers.close()
 

@@ -10,7 +10,7 @@ from tests.wsi import making
 
 from ntrm.core.errors import DataError
 from ntrm.service.tiles.slide_tiles import PER_SLIDE, Readers
-from ntrm.wsi.isolated import Limits
+from ntrm.wsi.isolated import ReadingLimits
 
 
 def children():
@@ -21,7 +21,7 @@ def children():
 @pytest.fixture
 def readers():
     before = set(children())
-    readers = Readers(2, Limits(seconds=600))
+    readers = Readers(2, ReadingLimits(seconds=600))
     yield readers
     readers.close()
     wait_for("our readers to end", lambda: set(children()) <= before)

@@ -107,7 +107,7 @@ def test_most_folds_are_flagged(section_seed):
 def test_empty_glass_has_no_fault_but_no_tissue_either():
     quality = judged(np.full((50, 60, 3), 245, dtype=np.uint8))
     assert quality.warnings == (NO_TISSUE,)
-    assert quality.as_dict()["has_tissue"] is False
+    assert quality.has_tissue is False
     assert all(quality.columns[f"{name}_score"] == 0 for name in COLUMNS)
 
 

@@ -54,8 +54,8 @@ from ntrm.service.tiles.geometry import DeepZoom
 from ntrm.service.tiles.mask_tiles import FILES, MaskGrid, MaskLayers
 from ntrm.service.tiles.region_finder import RegionFinder
 from ntrm.service.tiles.slide_tiles import Readers, SlideTiles
-from ntrm.wsi.inputs import source_fingerprint
-from ntrm.wsi.isolated import Limits
+from ntrm.slides.inputs import source_fingerprint
+from ntrm.wsi.isolated import ReadingLimits
 from ntrm.wsi.readers.reader import ArrayCache
 
 _log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class AppState:
         self.store = self.reserve.spend(lambda: JobStore(hidden / DATABASE))
         self.audit = Audit(hidden / AUDIT)
         self.access = Access(settings, self.store)
-        self.readers = Readers(limits.open_slides, Limits(limits.read_memory_mb, limits.open_seconds))
+        self.readers = Readers(limits.open_slides, ReadingLimits(limits.read_memory_mb, limits.open_seconds))
         self.tiles = TileStore(limits)
         self.supervisor = Supervisor(settings, self.store, self._chores)
         self.corrections = CorrectionStore()

@@ -22,12 +22,12 @@ from ntrm.service.core.disk import disk_full, write_all
 from ntrm.service.core.problems import ProblemError, conflict, document_of
 from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, ServiceLimits, upload_path
 from ntrm.service.jobs.slide_record import FAILED, MPP_MISSING, PATH, QUEUED, UPLOAD, Slide, new_id
+from ntrm.slides.inputs import source_fingerprint
+from ntrm.slides.slide_ids import safe_name
+from ntrm.slides.slide_names import has_parts
 from ntrm.wsi.grid import credible_resolution
-from ntrm.wsi.inputs import source_fingerprint
 from ntrm.wsi.readers.reader import SlideInfo
 from ntrm.wsi.slide_cost import check_cost
-from ntrm.wsi.slide_ids import safe_name
-from ntrm.wsi.slide_names import has_parts
 
 BUFFER = 2**20
 CHECK_BYTES = 64 * 2**20

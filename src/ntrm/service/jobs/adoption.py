@@ -15,7 +15,7 @@ from ntrm.results.slide_state import finished
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.slide_record import DONE, FOUND, Slide, new_id
 from ntrm.service.tiles.mask_tiles import FILES, layers_with
-from ntrm.wsi.inputs import find_by_content, source_fingerprint
+from ntrm.slides.inputs import find_by_content, source_fingerprint
 
 MADE = "made"
 """Of the facts: by this results are known that were made anew."""

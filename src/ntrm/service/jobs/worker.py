@@ -38,7 +38,7 @@ from ntrm.service.jobs.adoption import facts_of
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.graph_jobs import MAKING, GraphJob, GraphJobs
 from ntrm.service.jobs.slide_record import CANCELLED, DONE, FAILED, QUEUED, Slide, new_id
-from ntrm.wsi.inputs import SlideInput, source_fingerprint
+from ntrm.slides.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.readers.reader import Pixels, SlideReader
 

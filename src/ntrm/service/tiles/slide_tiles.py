@@ -17,7 +17,7 @@ from ntrm.service.core.problems import busy
 from ntrm.service.tiles.caches import OpenPool
 from ntrm.service.tiles.geometry import DeepZoom
 from ntrm.wsi.grid import best_level, box_weights, read_area
-from ntrm.wsi.isolated import Limits, ReadingProcess
+from ntrm.wsi.isolated import ReadingLimits, ReadingProcess
 from ntrm.wsi.readers.reader import ArrayCache, Pixels, SlideInfo, check_request
 
 QUALITY = 85
@@ -141,7 +141,7 @@ class OpenSlide:
 class Readers(OpenPool[OpenSlide]):
     """Slides by path, each with its reading processes, and one process in reserve."""
 
-    def __init__(self, slides: int, limits: Limits) -> None:
+    def __init__(self, slides: int, limits: ReadingLimits) -> None:
         super().__init__(slides, OpenSlide.close)
         self._limits = limits
         self._spare: ReadingProcess | None = None

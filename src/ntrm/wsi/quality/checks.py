@@ -115,10 +115,6 @@ class Quality:
             table[name], table[f"{name}_score"] = grade.flag, grade.score
         return table
 
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {**self.columns, "has_tissue": self.has_tissue, "warnings": list(self.warnings)}
-
 
 def assess_quality(
     thumbnail: Thumbnail,

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ntrm.core.arrays import BoolMask, Singles
+from ntrm.core.arrays import BoolMask, Ints, Singles
 from ntrm.core.errors import UsageError, check_number
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import check_picture
 from ntrm.data.resample import area_average
 from ntrm.data.tiles import Window
-from ntrm.wsi.quality.morphology import Indices, pixels_inside
+from ntrm.wsi.quality.morphology import pixels_inside
 from ntrm.wsi.quality.thumbnail import Picture, green_density
 
 SHARP, BLURRED = 1.2, 0.4
@@ -103,7 +103,7 @@ def sample_windows(
     return tuple(Window(int(tops[k // len(lefts)]), int(lefts[k % len(lefts)]), height, width) for k in chosen)
 
 
-def _covered(starts: Indices, length: int, factor: float, size: int) -> tuple[Indices, Indices]:
+def _covered(starts: Ints, length: int, factor: float, size: int) -> tuple[Ints, Ints]:
     """First and one past the last pixel of the mask under windows; what is touched by rounding alone does not count."""
     first = np.floor(starts * factor + 1e-6).astype(np.int64)
     stop = np.ceil(starts * factor + length * factor - 1e-6).astype(np.int64)

@@ -23,10 +23,10 @@ from functools import lru_cache, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.arrays import BoolMask, Singles
+from ntrm.core.arrays import BoolMask, Ints, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import thread_map
-from ntrm.wsi.quality.morphology import Indices, bounding_box
+from ntrm.wsi.quality.morphology import bounding_box
 from ntrm.wsi.quality.region_runs import RegionRuns
 
 ORIENTATIONS = 12
@@ -60,7 +60,7 @@ MOST, MOST_BESIDE = 63, 50
 TILE = (256, 1024)
 """Rows and columns that a thread works on together: as bytes, they stay in a processor's cache."""
 
-Positions = tuple[Indices, Indices]
+Positions = tuple[Ints, Ints]
 """Rows and columns."""
 
 
@@ -122,12 +122,12 @@ def _reach(scale: Resolution) -> tuple[int, int]:
     return math.ceil(um / scale.y) + 2, math.ceil(um / scale.x) + 2
 
 
-def _possible(green: Singles, tissue: BoolMask, scale: Resolution) -> list[Indices]:
+def _possible(green: Singles, tissue: BoolMask, scale: Resolution) -> list[Ints]:
     """Pixels of tissue, by orientation, whose contrast may be that of a fold."""
     (tall, wide), (height, width) = _reach(scale), tissue.shape
     starts = [(y, x) for y in range(tall, height - tall, TILE[0]) for x in range(wide, width - wide, TILE[1])]
 
-    def found(start: tuple[int, int]) -> list[Indices]:
+    def found(start: tuple[int, int]) -> list[Ints]:
         bottom, right = min(start[0] + TILE[0], height - tall), min(start[1] + TILE[1], width - wide)
         own = tissue[start[0] : bottom, start[1] : right]
         if not own.any():
@@ -140,7 +140,7 @@ def _possible(green: Singles, tissue: BoolMask, scale: Resolution) -> list[Indic
     return [np.concatenate(places) for places in zip(*thread_map(found, starts), strict=True)]
 
 
-def _possible_in(green: Singles, tissue: BoolMask, scale: Resolution) -> list[Indices]:
+def _possible_in(green: Singles, tissue: BoolMask, scale: Resolution) -> list[Ints]:
     """The same in a tile (H, W) of tissue with its framed density, in one row; contrasts are rounded up, of any hue."""
     (tall, wide), width = _reach(scale), green.shape[1]
     rows = slice(tall * width, (tall + len(tissue)) * width)
@@ -181,7 +181,7 @@ def _moved(where: slice, by: int) -> slice:
     return slice(where.start + by, where.stop + by)
 
 
-def _long(places: Sequence[Indices], shape: tuple[int, ...], scale: Resolution) -> BoolMask:
+def _long(places: Sequence[Ints], shape: tuple[int, ...], scale: Resolution) -> BoolMask:
     """Which pixels lie in regions as long and as large as folds, if all of ``places`` are folds; in one row."""
     possible, long = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
     for some in places:
@@ -191,7 +191,7 @@ def _long(places: Sequence[Indices], shape: tuple[int, ...], scale: Resolution) 
     return long.ravel()
 
 
-def _averaged_along(red: Singles, green: Singles, places: Indices, number: int, scale: Resolution) -> Singles:
+def _averaged_along(red: Singles, green: Singles, places: Ints, number: int, scale: Resolution) -> Singles:
     """Mean contrast of the pixels along a band through each of some places."""
     along = [places + away for away in _along(number, green.shape[1], scale)]
     needed = np.zeros(green.size, dtype=bool)
@@ -206,7 +206,7 @@ def _averaged_along(red: Singles, green: Singles, places: Indices, number: int, 
     return total / np.float32(len(along))
 
 
-def _contrast(red: Singles, green: Singles, places: Indices, across: Sequence[int]) -> Singles:
+def _contrast(red: Singles, green: Singles, places: Ints, across: Sequence[int]) -> Singles:
     """How much denser pixels are than both sides of a band of whatever width: those of the frame are not."""
     logs, hue = _logs_and_hue(red, green, places)
     contrast = np.full(len(places), CONTRAST[0], dtype=np.float32)
@@ -221,7 +221,7 @@ def _contrast(red: Singles, green: Singles, places: Indices, across: Sequence[in
     return np.minimum(contrast, CONTRAST[1], out=contrast)
 
 
-def _logs_and_hue(red: Singles, green: Singles, places: Indices) -> tuple[Singles, Singles]:
+def _logs_and_hue(red: Singles, green: Singles, places: Ints) -> tuple[Singles, Singles]:
     density = green[places] + np.float32(NO_DENSITY)
     return np.log(density), red[places] / density
 

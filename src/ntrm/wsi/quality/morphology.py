@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ntrm.core.arrays import BoolMask, Singles
+from ntrm.core.arrays import BoolMask, Ints, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
 from ntrm.wsi.quality.region_runs import RegionRuns
-
-Indices = NDArray[np.int64]
 
 BAND_PIXELS = 1 << 19
 """Pixels of a plane that a thread works on together, at most about: they stay in a processor's cache."""
@@ -225,7 +223,7 @@ def upsampled(mask: BoolMask, factors: tuple[int, int], shape: tuple[int, int]) 
     return mask.repeat(factors[1], axis=1)[:, : shape[1]].repeat(factors[0], axis=0)[: shape[0]]
 
 
-def pixels_inside(mask: BoolMask, top: Indices, bottom: Indices, left: Indices, right: Indices) -> Indices:
+def pixels_inside(mask: BoolMask, top: Ints, bottom: Ints, left: Ints, right: Ints) -> Ints:
     """Pixels of the mask in each of many rectangles; the arrays broadcast.
 
     The table of sums has only the rows and columns at which a rectangle begins or ends.
@@ -243,6 +241,6 @@ def pixels_inside(mask: BoolMask, top: Indices, bottom: Indices, left: Indices, 
     return np.asarray(sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left])
 
 
-def _edges(first: Indices, last: Indices, size: int) -> Indices:
+def _edges(first: Ints, last: Ints, size: int) -> Ints:
     """Where rectangles begin and end along an axis, and its own ends, each once and rising."""
     return np.unique(np.concatenate([np.ravel(first), np.ravel(last), [0, size]]))

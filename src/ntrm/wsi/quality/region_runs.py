@@ -8,11 +8,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.arrays import BoolMask
+from ntrm.core.arrays import BoolMask, Ints
 from ntrm.core.links import earliest_linked, ranges
 from ntrm.core.threads import thread_map
 
-Indices = NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
 
 BAND_PIXELS = 1 << 20
@@ -27,8 +26,8 @@ class RegionRuns:
     """
 
     shape: tuple[int, int]
-    starts: Indices
-    stops: Indices
+    starts: Ints
+    stops: Ints
     """One past the last pixel of each run."""
     regions: NDArray[np.int32]
     """Number of each run's region, from 0."""
@@ -50,7 +49,7 @@ class RegionRuns:
         return cls((mask.shape[0], mask.shape[1]), starts, stops, regions, count)
 
     @property
-    def sizes(self) -> Indices:
+    def sizes(self) -> Ints:
         """Pixels of each region."""
         return np.bincount(self.regions, self.stops - self.starts, self.count).astype(np.int64)
 
@@ -61,7 +60,7 @@ class RegionRuns:
         regions = self.regions[np.searchsorted(self.starts, starts, side="right") - 1]
         return RegionRuns(self.shape, starts, stops, regions, self.count)
 
-    def boxes(self) -> Indices:
+    def boxes(self) -> Ints:
         """(count, 4) top, left, bottom and right of each region, the last two past its pixels."""
         row, left = np.divmod(self.starts, self.shape[1] + 1)
         low, high = np.full((2, self.count), max(self.shape)), np.zeros((2, self.count), dtype=np.int64)
@@ -70,7 +69,7 @@ class RegionRuns:
             np.maximum.at(high[axis], self.regions, end)
         return np.concatenate([low, high]).T
 
-    def pixels(self, region: int) -> tuple[Indices, Indices]:
+    def pixels(self, region: int) -> tuple[Ints, Ints]:
         """Rows and columns of a region's pixels, row by row."""
         own = np.flatnonzero(self.regions == region)
         places = ranges(self.starts[own], self.stops[own] - self.starts[own])
@@ -115,12 +114,12 @@ def _with_column(mask: BoolMask) -> BoolMask:
     return framed.ravel()
 
 
-def _edges(mask: BoolMask) -> Indices:
+def _edges(mask: BoolMask) -> Ints:
     """Positions at which runs begin and end, in turn."""
     height, width = mask.shape
     rows = max(1, BAND_PIXELS // max(width, 1))
 
-    def found(top: int) -> Indices:
+    def found(top: int) -> Ints:
         flat = _with_column(mask[top : top + rows])
         changes = np.empty(flat.size, dtype=bool)
         changes[0] = flat[0]
@@ -132,7 +131,7 @@ def _edges(mask: BoolMask) -> Indices:
     return np.concatenate([np.zeros(0, dtype=np.int64), *thread_map(found, range(0, height, rows))])
 
 
-def _connected(starts: Indices, stops: Indices, row: int, *, reach: int) -> tuple[NDArray[np.int32], int]:
+def _connected(starts: Ints, stops: Ints, row: int, *, reach: int) -> tuple[NDArray[np.int32], int]:
     """The region of each run, and the number of regions; runs of neighbouring rows may lie ``reach`` apart."""
     # Runs of the row below, moved up by a row: those that end after a run begins, and begin before it ends.
     first = np.searchsorted(stops - row, starts - reach, side="right")

@@ -24,7 +24,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
 from ntrm.core.errors import DataError
-from ntrm.data.image_files import JPEG, PNG, Header, check_complete, over_white, read_header
+from ntrm.data.image_files import JPEG, MAGIC, PNG, TIFF, Header, check_complete, over_white, read_header
 from ntrm.wsi.readers.openslide_reader import GENERIC, OpenSlideReader, open_directly, openslide_vendor
 from ntrm.wsi.readers.reader import (
     Pixels,
@@ -54,8 +54,6 @@ MAX_INDEX_BYTES = 2**20
 MAX_PIXELS = 200_000_000
 """Largest PNG or JPEG, which can only be decoded whole: Pillow holds 4 bytes a pixel."""
 
-_TIFF = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
-_IMAGE = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 _FILE_KEYS = re.compile(
     rb"^[^\S\n]*(?:ImageFile|MapFile|MacroImage|OptimisationFile|FILE_|INDEXFILE)[^=\n]*=[^\S\n]*([^\n]*)", re.M
 )
@@ -70,7 +68,7 @@ def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
     """
     path = Path(path).absolute()
     start = _first_bytes(path)
-    tiff = start.startswith(_TIFF)
+    tiff = start.startswith(MAGIC[TIFF])
     if path.suffix.lower() == ".mrxs":
         # Before OpenSlide looks into the folder of that name to tell what the file is.
         check_companions(path, MIRAX, tiff=tiff, alone=alone)
@@ -82,7 +80,7 @@ def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
         return _open_tiff(path, vendor)
     if vendor is not None:
         return OpenSlideReader(path)
-    if start.startswith(_IMAGE):
+    if start.startswith(MAGIC[PNG] + MAGIC[JPEG]):
         return ImageReader(path)
     raise unreadable("an empty file" if not start else "a file of no known kind")
 

@@ -27,8 +27,7 @@ _TEXTS = ("what", "got", "expected", "hint")
 
 def describe_error(error: NtrmError) -> dict[str, Any]:
     """An error as a JSON document."""
-    values = {key: getattr(error, key) for key in _TEXTS}
-    return {"kind": type(error).__name__} | {key: None if text is None else str(text) for key, text in values.items()}
+    return {"kind": type(error).__name__, **error.texts()}
 
 
 def rebuild_error(document: dict[str, Any]) -> NtrmError:

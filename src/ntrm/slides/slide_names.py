@@ -45,9 +45,11 @@ class LeftOut:
         """The slides among the names; of the others the endings are counted."""
         for name in names:
             ending = name.suffix.lower()
-            if is_slide_name(name):
+            if is_hidden(name):
+                continue
+            if ending in SLIDE_SUFFIXES:
                 yield name
-            elif not is_hidden(name) and ending not in NO_IMAGES and _ENDING.fullmatch(ending):
+            elif ending not in NO_IMAGES and _ENDING.fullmatch(ending):
                 self.endings[ending] += 1
 
     def notes(self, *, names: bool) -> list[str]:
@@ -65,11 +67,6 @@ class LeftOut:
             files = f"{counted(self.endings.total(), 'file')}{which}"
             notes.append(f"left out by their endings: {files}; name those that are slides themselves")
         return notes
-
-
-def is_slide_name(name: PurePosixPath) -> bool:
-    """Whether a file of a folder is taken, masks of a dataset aside."""
-    return name.suffix.lower() in SLIDE_SUFFIXES and not is_hidden(name)
 
 
 def is_hidden(name: PurePosixPath) -> bool:

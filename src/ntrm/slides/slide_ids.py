@@ -21,8 +21,8 @@ from ntrm.data.csv_tables import is_good_name, read_table
 from ntrm.results.paths import DONE, FAILED, HIDDEN, INDEX, RUN, SOURCE, table_file
 from ntrm.results.slide_state import finished, remembered
 from ntrm.results.tables import COLUMNS
-from ntrm.wsi.inputs import SlideInput, source_fingerprint
-from ntrm.wsi.slide_folders import lies_in
+from ntrm.slides.inputs import SlideInput, source_fingerprint
+from ntrm.slides.slide_folders import lies_in
 
 KEY_COLUMNS = ("slide_id", "slide")
 LONGEST = 100

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from ntrm.core.errors import DataError
 from ntrm.results.paths import RUN
 from ntrm.results.run_record import is_run
-from ntrm.wsi.slide_names import IMAGES, LeftOut, is_mask, one_of_each
+from ntrm.slides.slide_names import IMAGES, LeftOut, is_mask, one_of_each
 
 SYSTEM = "lost+found"
 """Folder at the top of many disks, which only the system may look into."""

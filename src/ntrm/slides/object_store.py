@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ntrm.core.errors import DataError, NtrmError, UsageError, choices_error
-from ntrm.storage.addresses import Address
+from ntrm.slides.addresses import Address
 
 Result = TypeVar("Result")
 

@@ -10,10 +10,10 @@ import pytest
 from tests.helpers import wait_for
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.storage import slide_cache
-from ntrm.storage.addresses import Address
-from ntrm.storage.object_store import NoSuchObjectError, ObjectStore
-from ntrm.storage.slide_cache import RemoteSlide, SlideCache
+from ntrm.slides import slide_cache
+from ntrm.slides.addresses import Address
+from ntrm.slides.object_store import NoSuchObjectError, ObjectStore
+from ntrm.slides.slide_cache import RemoteSlide, SlideCache
 
 ROOT = Path(__file__).parents[2]
 
@@ -142,9 +142,9 @@ def test_one_fetches_and_the_others_wait(cache, put, monkeypatch):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from ntrm.storage.addresses import Address
-from ntrm.storage.object_store import ObjectStore
-from ntrm.storage.slide_cache import RemoteSlide, SlideCache
+from ntrm.slides.addresses import Address
+from ntrm.slides.object_store import ObjectStore
+from ntrm.slides.slide_cache import RemoteSlide, SlideCache
 
 def half(self, address, to, stopped):
     to.write_bytes(b"half")

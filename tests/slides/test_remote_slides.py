@@ -2,16 +2,15 @@ import json
 from pathlib import PurePosixPath
 
 import pytest
-from tests.storage.conftest import bucket, endpoint  # noqa: F401 - fixtures
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.results.run_record import FORMAT
-from ntrm.storage.addresses import Address
-from ntrm.storage.slide_cache import SlideCache
-from ntrm.wsi.inputs import find_inputs
-from ntrm.wsi.remote_slides import RemoteSlides
-from ntrm.wsi.slide_ids import slide_ids, without_name
-from ntrm.wsi.slide_names import LeftOut, belongs_to
+from ntrm.slides.addresses import Address
+from ntrm.slides.inputs import find_inputs
+from ntrm.slides.remote_slides import RemoteSlides
+from ntrm.slides.slide_cache import SlideCache
+from ntrm.slides.slide_ids import slide_ids, without_name
+from ntrm.slides.slide_names import LeftOut, belongs_to
 
 KEYS = [
     "slides/b.svs", "slides/a.mrxs", "slides/a/Slidedat.ini", "slides/a/Data0000.dat", "slides/ab/Data0000.dat",
@@ -21,14 +20,14 @@ KEYS = [
 
 
 @pytest.fixture
-def remote(bucket, tmp_path):  # noqa: F811
+def remote(bucket, tmp_path):
     for key in KEYS:
         bucket.put(key, key.encode())
     cache = SlideCache(tmp_path / "cache", 10**6)
     return RemoteSlides(lambda: cache, Address.parse(f"s3://{bucket.name}/slides/out"))
 
 
-def test_the_slides_of_an_address_are_those_of_the_same_folder_on_a_disk(remote, bucket, tmp_path):  # noqa: F811
+def test_the_slides_of_an_address_are_those_of_the_same_folder_on_a_disk(remote, bucket, tmp_path):
     local = bucket.download("slides/", tmp_path / "slides")
     on_disk = find_inputs([local], out=local / "out")
     there = find_inputs([f"s3://{bucket.name}/slides"], out=tmp_path / "work", remote=remote)
@@ -45,7 +44,7 @@ def test_the_slides_of_an_address_are_those_of_the_same_folder_on_a_disk(remote,
                 assert (slide.path.parent / file.name).read_bytes() == expected.read_bytes()
 
 
-def test_pictures_of_earlier_results_at_an_address_are_no_slides(remote, bucket):  # noqa: F811
+def test_pictures_of_earlier_results_at_an_address_are_no_slides(remote, bucket):
     at, left_out = f"s3://{bucket.name}/slides", LeftOut()
     before = [slide.name for slide in find_inputs([at], remote=remote)]
     for key, content in (("first/run.json", json.dumps({"format": FORMAT})), ("first/b/slide.jpg", "")):
@@ -57,7 +56,7 @@ def test_pictures_of_earlier_results_at_an_address_are_no_slides(remote, bucket)
     assert "first/b/slide.jpg" in [slide.name for slide in find_inputs([at], remote=anew)]
 
 
-def test_a_slide_may_be_named_itself(remote, bucket):  # noqa: F811
+def test_a_slide_may_be_named_itself(remote, bucket):
     names = ["a.mrxs", "b.svs"]
     found = find_inputs([f"s3://{bucket.name}/slides/{name}" for name in names], remote=remote)
     assert [slide.name for slide in found] == names
@@ -70,7 +69,7 @@ def test_a_slide_may_be_named_itself(remote, bucket):  # noqa: F811
         find_inputs([f"s3://{bucket.name}/slides/out/r/overlay.png"], remote=remote)
 
 
-def test_tables_may_name_addresses_and_lie_at_one(remote, bucket, tmp_path):  # noqa: F811
+def test_tables_may_name_addresses_and_lie_at_one(remote, bucket, tmp_path):
     (tmp_path / "here.svs").touch()
     rows = f"slide,slide_id,age\nhere.svs,h,1\ns3://{bucket.name}/slides/b.svs,b,2\ns3://{bucket.name}/no.svs,n,3\n"
     (tmp_path / "list.csv").write_text(rows)
@@ -86,7 +85,7 @@ def test_tables_may_name_addresses_and_lie_at_one(remote, bucket, tmp_path):  # 
     assert "secret" not in str(caught.value)
 
 
-def test_pseudonyms_are_explained_by_addresses_and_names_stay_out_of_reasons(remote, bucket, tmp_path):  # noqa: F811
+def test_pseudonyms_are_explained_by_addresses_and_names_stay_out_of_reasons(remote, bucket, tmp_path):
     bucket.put("slides/Jane Doe.svs", b"1")
     (slide,) = find_inputs([f"s3://{bucket.name}/slides/Jane Doe.svs"], remote=remote)
     (name,) = slide_ids([slide], key_file=tmp_path / "key.csv", out=tmp_path / "out")

@@ -1,5 +1,5 @@
 import pytest
-from tests.storage.server import Bucket, environment, served
+from tests.slides.server import Bucket, environment, served
 
 
 @pytest.fixture(scope="session")
@@ -14,5 +14,5 @@ def bucket(endpoint, monkeypatch, request, tmp_path):
     for name, value in environment(endpoint).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("ntrm.storage.object_store.PAUSES_S", (0.01, 0.01))
+    monkeypatch.setattr("ntrm.slides.object_store.PAUSES_S", (0.01, 0.01))
     return Bucket(endpoint, f"b{abs(hash(request.node.nodeid))}")

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import PARTIAL, holding, is_held, writing
-from ntrm.storage.addresses import Address
-from ntrm.storage.object_store import NoSuchObjectError, ObjectStore, RemoteFile
+from ntrm.slides.addresses import Address
+from ntrm.slides.object_store import NoSuchObjectError, ObjectStore, RemoteFile
 
 SPARE_BYTES = 256 * 2**20
 """That the cache leaves free on its disk: results are written there, too."""

@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 
 from ntrm.results.paths import RUN
 from ntrm.results.run_record import is_run
-from ntrm.storage.addresses import Address
-from ntrm.storage.object_store import NoSuchObjectError, RemoteFile
-from ntrm.storage.slide_cache import RemoteSlide, SlideCache
-from ntrm.wsi.slide_names import LeftOut, belongs_to, has_parts, is_mask, one_of_each
+from ntrm.slides.addresses import Address
+from ntrm.slides.object_store import NoSuchObjectError, RemoteFile
+from ntrm.slides.slide_cache import RemoteSlide, SlideCache
+from ntrm.slides.slide_names import LeftOut, belongs_to, has_parts, is_mask, one_of_each
 
 
 class RemoteSlides:

@@ -14,10 +14,10 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.results.run_record import FORMAT
 from ntrm.results.slide_state import Plan, SlideState, remember, remember_failure
-from ntrm.wsi.inputs import FINGERPRINT_BYTES, SlideInput, find_inputs, shard_of, source_fingerprint
+from ntrm.slides.inputs import FINGERPRINT_BYTES, SlideInput, find_inputs, shard_of, source_fingerprint
+from ntrm.slides.slide_ids import LONGEST, distinguishing_paths, safe_name, slide_ids, without_name
+from ntrm.slides.slide_names import LeftOut
 from ntrm.wsi.readers.formats import open_slide
-from ntrm.wsi.slide_ids import LONGEST, distinguishing_paths, safe_name, slide_ids, without_name
-from ntrm.wsi.slide_names import LeftOut
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@ import logging
 import sys
 
 import pytest
-from tests.storage.server import environment, served
+from tests.slides.server import environment, served
 
 from ntrm.core.errors import DataError, UsageError
-from ntrm.storage import object_store
-from ntrm.storage.addresses import Address
-from ntrm.storage.object_store import NoSuchObjectError, ObjectStore, RemoteFile
+from ntrm.slides import object_store
+from ntrm.slides.addresses import Address
+from ntrm.slides.object_store import NoSuchObjectError, ObjectStore, RemoteFile
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from ntrm.core.errors import DataError
-from ntrm.wsi.inputs import find_by_content, find_inputs, source_fingerprint
+from ntrm.slides.inputs import find_by_content, find_inputs, source_fingerprint
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from pathlib import Path
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import number, read_table
-from ntrm.storage.addresses import Address, is_address
-from ntrm.storage.slide_cache import RemoteSlide
-from ntrm.wsi.remote_slides import RemoteSlides
-from ntrm.wsi.slide_folders import is_annotation, lies_in, real, slides_in
-from ntrm.wsi.slide_names import SLIDE_SUFFIXES, LeftOut
+from ntrm.slides.addresses import Address, is_address
+from ntrm.slides.remote_slides import RemoteSlides
+from ntrm.slides.slide_cache import RemoteSlide
+from ntrm.slides.slide_folders import is_annotation, lies_in, real, slides_in
+from ntrm.slides.slide_names import SLIDE_SUFFIXES, LeftOut
 
 OWN_COLUMNS = ("slide", "slide_id", "mpp", "mpp_y")
 """Columns of an input table that mean something; all others are covariates."""

@@ -78,6 +78,20 @@ def test_an_interrupt_is_130():
     assert json.loads(runner.invoke(app_that(interrupt), ["--json"]).stdout)["error"]["what"] == "interrupted"
 
 
+@pytest.mark.parametrize(("words", "resumes"), [([], True), (["--resume"], False)])
+def test_an_interrupted_command_that_resumes_only_when_told_says_so(words, resumes):
+    app = typer.Typer()
+
+    @app.command()
+    @command
+    def act(resume: bool = False, *, console: Console) -> None:
+        """Act."""
+        raise KeyboardInterrupt
+
+    stopped = runner.invoke(app, [*words, "--json"])
+    assert ("--resume" in json.loads(stopped.stdout)["error"]["hint"]) is resumes
+
+
 def test_there_is_one_document_whatever_comes_after_it():
     def late(name, console):
         console.result({"name": name}, lambda out: None)

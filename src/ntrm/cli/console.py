@@ -28,6 +28,7 @@ from ntrm.core.progress import KINDS, SILENT, Progress, make_progress
 
 INTERRUPTED = 130
 GOES_ON = "run the same command again to continue from what was finished"
+RESUMES = "run the same command again with --resume to continue the training"
 # typer brings click along in some versions and needs it in others: this class is the same in both.
 _WrongUsage: Any = typer.BadParameter.__base__
 
@@ -89,11 +90,11 @@ class Console:
         if self.verbose:
             _stderr().print_exception()
 
-    def interrupted(self) -> None:
+    def interrupted(self, hint: str = GOES_ON) -> None:
         """Say that the user has ended the command, and how it goes on."""
         if self.json:
-            self._write({"error": NtrmError("interrupted", hint=GOES_ON).texts(), **self.done})
-        self.note(f"interrupted; {GOES_ON}")
+            self._write({"error": NtrmError("interrupted", hint=hint).texts(), **self.done})
+        self.note(f"interrupted; {hint}")
 
 
 class CommandGroup(TyperGroup):
@@ -219,7 +220,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             console.error(_refused_by_system(error))
             raise typer.Exit(DataError.exit_code) from None
         except KeyboardInterrupt:
-            console.interrupted()
+            console.interrupted(RESUMES if arguments.get("resume") is False else GOES_ON)
             raise typer.Exit(INTERRUPTED) from None
 
     wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

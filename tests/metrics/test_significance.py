@@ -358,3 +358,9 @@ def test_models_scored_on_other_truth_are_refused(random):
 def test_what_cannot_be_compared_is_refused(call, error):
     with pytest.raises(error):
         call()
+
+
+def test_settings_of_numpy_are_those_of_python():
+    given = Bootstrap(draws=np.int64(200), confidence=np.float64(0.9), seed=np.int64(3))
+    assert given == Bootstrap(200, 0.9, 3)
+    assert [type(value) for value in vars(given).values()] == [int, float, int]

@@ -23,6 +23,7 @@ def confusion(truth: NDArray[np.integer], prediction: NDArray[np.integer], class
     [[1, 1], [0, 1]]
     """
     check_number("number of classes", classes, 1, IGNORE, whole=True)
+    classes = int(classes)  # of a small type, its square may not fit
     truth, prediction = plain_array("the ground truth", truth), plain_array("the prediction", prediction)
     _check_shapes(tuple(truth.shape), tuple(prediction.shape))
     _check_kind("ground truth", truth)

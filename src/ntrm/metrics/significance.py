@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from ntrm.core.errors import DataError, RefusedError, UsageError, check_number, check_seed, choices_error
+from ntrm.core.errors import DataError, RefusedError, UsageError, check_number, check_seed, choices_error, plain_fields
 from ntrm.core.wording import counted, signed
 from ntrm.metrics.overlap import class_scores, mean_defined, ratio
 
@@ -53,6 +53,7 @@ class Bootstrap:
         check_number("number of draws", self.draws, 100, 10_000_000, whole=True)
         check_number("confidence", self.confidence, 0.5, 0.9999)
         check_seed(self.seed)
+        plain_fields(self)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ntrm.analysis.cancers import (
 )
 from ntrm.analysis.measure import measurement_sentences
 from ntrm.analysis.regions import scan_mask
-from ntrm.core.errors import DataError
+from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import read_mask
@@ -246,6 +246,10 @@ def test_what_does_not_fit_is_refused(random):
     for wrong in (np.full(mask.shape, np.nan), np.full(mask.shape, 7.0)):
         with pytest.raises(DataError, match="no confidences"):
             cancer_types(mask, wrong, SKIN, MPP)
+    with pytest.raises(DataError, match="divide by 255"):
+        cancer_types(mask, np.full(mask.shape, 200, np.uint8), SKIN, MPP)
+    with pytest.raises(UsageError, match="masked array"):
+        cancer_types(np.ma.masked_array(mask), None, SKIN, MPP)
     for label in (256 + SKIN.index("BCC"), SKIN.index("BCC") - 256, SKIN.index("BCC") + 0.5):
         with pytest.raises(DataError, match="no class"):
             cancer_types(np.full(mask.shape, label), None, SKIN, MPP)

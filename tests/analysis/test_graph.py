@@ -11,7 +11,7 @@ from tests.analysis.blocks import BCC, block, measured
 
 from ntrm.analysis.graph import NO_TISSUE, tissue_graph
 from ntrm.analysis.measure import measurement_sentences
-from ntrm.core.errors import DataError
+from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.results.documents import OUTSIDE, PURPOSE
@@ -97,8 +97,47 @@ def test_confidence_is_the_mean_of_each_region(random):
     table = tissue_graph(mask, MPP, SKIN, confidence=confidence).regions
     parts, count = literal_regions(mask)
     assert np.allclose(table.confidence, [confidence[parts == k].mean() for k in range(1, count + 1)])
-    with pytest.raises(DataError, match="another piece"):
+    with pytest.raises(DataError, match="not of one section"):
         tissue_graph(mask, MPP, SKIN, confidence=confidence[1:])
+
+
+@pytest.mark.parametrize(
+    ("confidence", "hint"),
+    [(np.full((2, 2), 200, np.uint8), "divide by 255"), (np.full((2, 2), np.nan), ""), (np.full((2, 2), "x"), "")],
+)
+def test_what_is_no_probability_is_refused(confidence, hint):
+    with pytest.raises(DataError, match="no confidences") as refused:
+        tissue_graph(np.zeros((2, 2), np.uint8), 1.0, confidence=confidence)
+    assert hint in refused.value.hint
+
+
+def test_masked_pixels_are_never_counted():
+    mask = np.ma.masked_array(np.zeros((4, 4), np.uint8), mask=np.eye(4, dtype=bool))
+    with pytest.raises(UsageError, match="masked array") as refused:
+        tissue_graph(mask, 1.0)
+    assert "4 masked pixels of 16" in str(refused.value)
+    with pytest.raises(UsageError, match="confidence is a masked array"):
+        tissue_graph(np.zeros((4, 4), np.uint8), 1.0, confidence=mask)
+    # As the hint has it.
+    assert tissue_graph(mask.filled(255), 1.0).areas_mm2[0] == pytest.approx(12e-6)
+
+
+@pytest.mark.parametrize(
+    ("mask", "mpp", "error"),
+    [
+        ([[0, 0], [0, 0]], 1.0, DataError),
+        ([[0, 0], [0]], 1.0, UsageError),
+        (np.zeros((2, 2), np.uint8), None, UsageError),
+        (np.zeros((2, 2), np.uint8), (0.5, 0.5), UsageError),
+        (np.zeros((2, 2), np.uint8), "0.5", UsageError),
+        (np.zeros((2, 2), np.uint8), True, UsageError),
+    ],
+)
+def test_no_mask_and_no_resolution_are_refused_in_words(mask, mpp, error):
+    with pytest.raises(error) as refused:
+        tissue_graph(mask, mpp)
+    assert refused.value.got
+    assert refused.value.expected
 
 
 def test_networkx_reads_the_document(random):

@@ -128,6 +128,15 @@ def test_json_refuses_nan_and_keeps_order(tmp_path):
     assert json.loads((tmp_path / "a.json").read_text())["b"] == 1
 
 
+def test_numbers_of_numpy_are_written_as_numbers(tmp_path):
+    document = {"seed": np.int64(3), "nested": [{"width": np.float32(0.125)}, [np.uint8(7)]]}
+    write_json(tmp_path / "a.json", document)
+    assert json.loads((tmp_path / "a.json").read_text()) == {"seed": 3, "nested": [{"width": 0.125}, [7]]}
+    for unknown in (tmp_path, {1}):
+        with pytest.raises(TypeError, match="cannot be written as JSON"):
+            write_json(tmp_path / "b.json", {"value": unknown})
+
+
 def test_sha256_is_the_known_one(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     assert sha256_of(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

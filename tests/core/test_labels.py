@@ -79,6 +79,30 @@ def test_a_tight_palette_narrows_the_distance():
     assert schema.decode_distance == 2.0
 
 
+def test_a_schema_is_a_collection_of_names():
+    assert list(SKIN) == list(SKIN.names)
+    assert "BCC" in SKIN
+    assert "XYZ" not in SKIN
+    assert 0 not in SKIN
+    with pytest.raises(UsageError, match="unknown class") as refused:
+        SKIN[0]
+    assert "one of EPI" in str(refused.value)
+
+
+@pytest.mark.parametrize("wrong", [-250, 12, 254, 256, 300, 1.0, True])
+def test_what_is_no_class_has_no_colour(wrong):
+    with pytest.raises(DataError, match="no class"):
+        SKIN.colourise(np.array([[0, wrong]] if wrong is not True else [[True]]))
+    assert SKIN.colourise(np.array([[255]], dtype=np.uint8), (1, 2, 3)).tolist() == [[[1, 2, 3]]]
+    assert SKIN.colourise(np.zeros((0, 4), dtype=np.uint8)).shape == (0, 4, 3)
+
+
+@pytest.mark.parametrize("rgb", [(0.5, 0, 0), (0, 0), (0, 0, 256), (0, 0, "9")])
+def test_colours_are_three_bytes(rgb):
+    with pytest.raises(DataError, match="impossible colour of a"):
+        LabelSchema((Tissue(0, "a", "", rgb),))
+
+
 def test_decode_refuses_what_is_not_rgb8():
     with pytest.raises(DataError, match="8-bit"):
         SKIN.decode(np.zeros((2, 2), dtype=np.uint8))
@@ -126,7 +150,7 @@ def test_classes_that_read_like_formulas_come_back_as_they_were(tmp_path):
         ("index,name,r,g,b\n1,a,1,2,3\n", "count up from 0"),
         ("index,name,r,g,b\n0,a,1,2,3\n1,a,3,2,1\n", "share a name"),
         ("index,name,r,g,b\n0,a,1,2,3\n1,b,1,2,3\n", "share a colour"),
-        ("index,name,r,g,b\n0,a,1,2,300\n", "out of range"),
+        ("index,name,r,g,b\n0,a,1,2,300\n", "impossible colour"),
         ("index,name,r,g,b\n0,,1,2,3\n", "unusable class name"),
         ("index,name,r,g,b\n", "number of classes"),
         ("", "an empty file"),

@@ -3,6 +3,7 @@
 Workers end with their parent.
 """
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -92,6 +93,21 @@ def test_other_threads_leave_the_signal_alone():
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+def handler_inside(results):
+    with terminated_like_interrupted():
+        results.put(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
+
+
+def test_children_of_multiprocessing_leave_the_signal_alone():
+    # Their parents end them with it, also where they hang.
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    process = context.Process(target=handler_inside, args=(results,))
+    process.start()
+    assert results.get(timeout=300)
+    process.join()
 
 
 POOL = """

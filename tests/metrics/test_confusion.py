@@ -71,6 +71,21 @@ def test_values_that_are_no_class_are_refused(truth, prediction):
         scatter_pairs(torch.tensor(truth), torch.tensor(prediction), 3)
 
 
+@pytest.mark.parametrize("wrong", [np.array([0.9, 1.0]), np.array(["0", "1"]), np.array([0, None])])
+def test_what_is_no_index_is_refused(wrong):
+    for truth, prediction in ((wrong, np.array([0, 1])), (np.array([0, 1]), wrong)):
+        with pytest.raises(DataError, match="no class indices"):
+            confusion(truth, prediction, 2)
+    assert confusion(np.array([False, True]), np.array([True, True]), 2).tolist() == [[0, 1], [0, 1]]
+    with pytest.raises(UsageError, match="masked array"):
+        confusion(np.ma.masked_equal([0, 1], 1), np.array([0, 1]), 2)
+
+
+def test_the_number_of_classes_may_be_numpys():
+    mask = np.array([[0, 19]], dtype=np.uint8)
+    assert confusion(mask, mask, mask.max() + 1).shape == (20, 20)
+
+
 def test_no_value_is_read_back_from_the_device():
     # Tensors of the meta device have no values: reading one raises.
     mask = torch.zeros(8, 8, dtype=torch.uint8, device="meta")

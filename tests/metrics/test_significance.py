@@ -302,6 +302,30 @@ def test_ten_thousand_draws_are_made_together(random):
     assert next(calls) < 5_000
 
 
+class NotAvailable:
+    """As ``pandas.NA``: a comparison with it is neither true nor false."""
+
+    def __ne__(self, other):
+        return self
+
+    __hash__ = None
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, np.datetime64("NaT"), NotAvailable()])
+def test_sections_without_a_patient_are_refused(random, missing):
+    patients = [*"abcdefghij", missing, missing]
+    scores, counts = random.random(12), confusions(random, 12, 3, 0.7)
+    for compare, values in ((compare_scores, scores), (compare_confusions, counts)):
+        with pytest.raises(DataError, match="without a patient") as refused:
+            compare({"a": values, "b": values}, patients)
+        assert str(refused.value.got).startswith("2 of 12 missing, the first is section 10")
+    with pytest.raises(DataError, match="12 of 12 missing"):
+        compare_scores({"a": scores, "b": scores}, np.full(12, np.nan))
+
+
 def test_models_scored_on_other_truth_are_refused(random):
     a, _ = confusions(random, 6, 3, 0.8)
     for other in (a[::-1], confusions(random, 6, 4, 0.8)[0], np.stack([a, a[::-1]])):
@@ -334,3 +358,9 @@ def test_models_scored_on_other_truth_are_refused(random):
 def test_what_cannot_be_compared_is_refused(call, error):
     with pytest.raises(error):
         call()
+
+
+def test_settings_of_numpy_are_those_of_python():
+    given = Bootstrap(draws=np.int64(200), confidence=np.float64(0.9), seed=np.int64(3))
+    assert given == Bootstrap(200, 0.9, 3)
+    assert [type(value) for value in vars(given).values()] == [int, float, int]

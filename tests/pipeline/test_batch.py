@@ -313,3 +313,17 @@ def test_polygons_come_back_as_the_mask(tmp_path, slide, mask):
     part = mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     np.testing.assert_array_equal(back[back != 255], part[back != 255])
     assert (part[back == 255] == BKG).all()
+
+
+@pytest.mark.parametrize("name", ["tissue_mask", "strict", "gzip", "zarr", "maps", "probabilities", "report"])
+@pytest.mark.parametrize("value", ["no", "false", 0, 1, None])
+def test_a_switch_is_on_or_off(name, value):
+    with pytest.raises(UsageError, match=f"{name} is a switch") as refused:
+        Options(**{name: value})
+    assert refused.value.got == repr(value)
+
+
+def test_options_of_numpy_are_those_of_python():
+    given = Options(min_area_um2=np.float32(100), simplify_um=np.float32(0.5), overlap=np.int64(8))
+    assert given == Options(min_area_um2=100.0, simplify_um=0.5, overlap=8)
+    assert json.loads(json.dumps(given.lasting)) == given.lasting

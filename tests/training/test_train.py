@@ -25,7 +25,7 @@ from ntrm.training.recipe import load_recipe
 
 def test_a_run_has_all_its_files(train):
     said = []
-    result = train(pictures=True, say=said.append, command=["ntrm", "train"], name="mine", seed=3)
+    result = train(pictures=True, say=said.append, command=["ntrm", "train"], name="mine", seed=np.int64(3))
     names = {path.name for path in result.folder.iterdir()}
     texts, pictures = {"recipe.yaml", "log.csv", "provenance.json"}, {"curves.png", "examples.png"}
     assert names == texts | pictures | {"checkpoints", "model", "tensorboard"}
@@ -53,6 +53,15 @@ def test_a_class_without_a_training_pixel_is_told(train, random, tmp_path):
     said.clear()
     train("complete", changes={"steps": 2}, say=said.append)
     assert not any("no training pixel" in line for line in said)
+
+
+def test_numbers_of_numpy_are_recorded_as_numbers(train):
+    result = train(seed=np.int64(3), sections=np.int64(1), options={"coarse": np.int64(1)}, changes={"steps": 2})
+    document = json.loads((result.folder / "provenance.json").read_text())
+    assert (document["seed"], document["sections"], document["options"]) == (3, 1, {"coarse": 1})
+    # The same numbers of another kind are the same run.
+    again = train(seed=3, sections=1, options={"coarse": 1}, changes={"steps": 2}, resume=True)
+    assert again.best == result.best
 
 
 def test_the_same_again_is_the_same_and_another_seed_is_not(train, tmp_path):

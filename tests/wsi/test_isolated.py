@@ -3,7 +3,10 @@
 import errno
 import json
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -170,6 +173,87 @@ def test_the_child_ends_with_its_parent(slide):
     while child(process).poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     assert child(process).poll() == 0
+
+
+SHARED = """
+import multiprocessing, sys, threading
+import numpy as np
+from torch.utils.data import DataLoader
+import ntrm
+
+class Corners:
+    def __init__(self, slide): self.slide = slide
+    def __len__(self): return 6
+    def __getitem__(self, index): return self.slide.read(10 * index, 0, 40, 30, 0)
+
+if __name__ == "__main__":
+    with ntrm.open_slide(sys.argv[1]) as slide:
+        here = [slide.read(10 * index, 0, 40, 30, 0) for index in range(6)]
+        slide._lock.acquire()  # as a thread that reads while the fork is made
+        threading.Timer(3, slide._lock.release).start()
+        loader = DataLoader(Corners(slide), batch_size=None, num_workers=2, multiprocessing_context=sys.argv[2])
+        there = [np.asarray(pixels) for pixels in loader]
+        assert all(map(np.array_equal, here, there)), "other pixels"
+        assert slide.alive and np.array_equal(slide.read(0, 0, 40, 30, 0), here[0]), "the parent's is gone"
+    print("the same")
+"""
+
+
+@pytest.mark.parametrize("way", ["fork", "spawn"])
+def test_other_processes_open_the_slide_for_themselves(way, slide, tmp_path):
+    script = tmp_path / "shared.py"
+    script.write_text(SHARED)
+    done = subprocess.run(
+        [sys.executable, script, slide, way], capture_output=True, text=True, timeout=500, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "the same\n"), done.stderr
+
+
+FORKED = """
+import os, sys
+import ntrm
+
+slide = ntrm.open_slide(sys.argv[1])
+first = slide._child.pid
+descriptors = len(os.listdir("/proc/self/fd"))
+if (pid := os.fork()) == 0:
+    slide.read(0, 0, 9, 9, 0)
+    again = slide._child.pid
+    assert again != first and len(os.listdir("/proc/self/fd")) == descriptors, "left open"
+    slide.close()
+    assert not os.path.exists(f"/proc/{again}"), "left behind"
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+slide.read(0, 0, 9, 9, 0)
+assert slide._child.pid == first
+"""
+
+
+def test_a_fork_leaves_nothing_behind_and_its_parent_alone(slide):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FORKED, slide], capture_output=True, text=True, timeout=500, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_closed_slide_is_called_so(slide):
+    with open_isolated(slide) as reader:
+        pass
+    for use in (lambda: reader.read(0, 0, 9, 9, 0), lambda: reader.open(slide), lambda: pickle.dumps(reader)):
+        with pytest.raises(UsageError, match="the slide is closed") as refused:
+            use()
+        assert "open" in refused.value.hint
+
+
+def test_positions_are_whole_numbers_of_any_kind(slide):
+    with open_isolated(slide) as reader:
+        plain = reader.read(8, 4, 64, 32, 0)
+        numbers = np.int64(8), np.uint8(4), np.int16(64), np.int32(32), np.int64(0)
+        np.testing.assert_array_equal(reader.read(*numbers), plain)
+        for wrong in (0.9, "0", float("nan"), None, 2**40):
+            for position in ((wrong, 0), (0, wrong)):
+                with pytest.raises(UsageError, match=r"impossible [xy] of a region"):
+                    reader.read(*position, 9, 9, 0)
 
 
 def test_modules_in_the_working_folder_are_not_run(slide, tmp_path, monkeypatch):

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.nearest import nearest_of
 from ntrm.analysis.region_table import RegionTable
-from ntrm.analysis.regions import Regions, scan_mask
+from ntrm.analysis.regions import Regions, checked_confidence, scan_mask
 from ntrm.analysis.runs import Runs, Where
-from ntrm.core.arrays import Ints
-from ntrm.core.errors import DataError
+from ntrm.core.arrays import Ints, plain_array
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.data.stats import pixel_counts
@@ -73,17 +72,9 @@ def cancer_types(
     >>> finding.name, finding.present, finding.reason
     ('BCC', True, '0.018 mm² in 1 region, mean confidence 1.00, mostly beside RET')
     """
-    mask = np.asarray(mask)
-    if mask.ndim != 2 or (confidence is not None and np.shape(confidence) != mask.shape):
-        raise DataError(
-            "mask and confidence are not of one section",
-            got=f"mask {mask.shape}, confidence {None if confidence is None else np.shape(confidence)}",
-            expected="two (height, width) arrays of one size",
-        )
-    # Written so that NaN fails too.
-    if confidence is not None and confidence.size and not (confidence.min() >= 0 and confidence.max() <= 1.001):
-        got = f"values from {confidence.min():.3g} to {confidence.max():.3g}"
-        raise DataError("these are no confidences", got=got, expected="probabilities from 0 to 1")
+    mask = plain_array("the mask", mask)
+    if confidence is not None:
+        confidence = checked_confidence(confidence, mask)
     if not set(CANCERS) & set(schema.names):
         return ()
     pixel_counts(mask, len(schema))  # refuses what would become another label as a byte

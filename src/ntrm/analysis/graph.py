@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.region_table import RegionTable
-from ntrm.analysis.regions import scan_mask
+from ntrm.analysis.regions import checked_confidence, scan_mask
 from ntrm.analysis.runs import CONNECTIVITY
-from ntrm.core.arrays import Floats, Ints
-from ntrm.core.errors import DataError
+from ntrm.core.arrays import Floats, Ints, plain_array
 from ntrm.core.labels import CANCERS, SKIN, LabelSchema, Mask
-from ntrm.core.mpp import Resolution
+from ntrm.core.mpp import Resolution, stated_resolution
 from ntrm.report.html import area_text
 from ntrm.results.documents import OUTSIDE, PURPOSE
 from ntrm.results.graph_document import StrongestWindows
@@ -211,7 +210,7 @@ def tissue_graph(
 
     Args:
         mask: (H, W) class indices, 255 meaning outside.
-        mpp: µm per pixel, or one for each axis.
+        mpp: µm per pixel, or a ``Resolution`` with one for each axis.
         schema: what the indices mean.
         confidence: (H, W) confidence of each pixel, 0 to 1.
 
@@ -219,9 +218,9 @@ def tissue_graph(
     >>> [(graph.names[i], graph.names[j]) for i, j in graph.interfaces]
     [('EPI', 'PAP'), ('EPI', 'KER'), ('PAP', 'outside')]
     """
-    resolution = mpp if isinstance(mpp, Resolution) else Resolution.square(mpp)
-    if confidence is not None and confidence.shape != mask.shape:
-        raise DataError("confidence of another piece", got=confidence.shape, expected=mask.shape)
+    resolution, mask = stated_resolution(mpp), plain_array("the mask", mask)
+    if confidence is not None:
+        confidence = checked_confidence(confidence, mask)
     return tissue_graph_of(scan_mask(mask, schema, resolution, confidence=confidence).table, schema)
 
 

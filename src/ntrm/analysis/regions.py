@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.region_table import BACKGROUND, NOTHING, RegionTable, region_table, summed
 from ntrm.analysis.runs import Runs, Where, components, connected, distinct, run_starts, sides_of, split_overlaps
-from ntrm.core.arrays import Floats, Ints
+from ntrm.core.arrays import Floats, Ints, plain_array
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.links import ranges
@@ -132,6 +132,30 @@ class Regions:
         return np.stack([row, flat - row * self.runs.shape[1]], axis=1), flat
 
 
+def checked_confidence(confidence: NDArray[Any], mask: NDArray[Any]) -> NDArray[Any]:
+    """Probabilities that a user gave with a mask; refuses others, such as the bytes of ``confidence.ome.tif``."""
+    values = plain_array("the confidence", confidence)
+    if mask.ndim != 2 or values.shape != mask.shape:
+        raise DataError(
+            "mask and confidence are not of one section",
+            got=f"mask {mask.shape}, confidence {values.shape}",
+            expected="two (height, width) arrays of one size",
+        )
+    if values.dtype.kind not in "fiub":
+        raise DataError(
+            "these are no confidences", got=f"values of type {values.dtype}", expected="numbers from 0 to 1"
+        )
+    # Written so that NaN fails too.
+    if values.size and not (values.min() >= 0 and values.max() <= 1.001):
+        raise DataError(
+            "these are no confidences",
+            got=f"values from {values.min():.3g} to {values.max():.3g}",
+            expected="probabilities from 0 to 1",
+            hint="confidence.ome.tif has bytes from 0 to 255: divide by 255" if values.dtype == np.uint8 else "",
+        )
+    return values
+
+
 def scan_mask(
     mask: Mask,
     schema: LabelSchema,
@@ -143,7 +167,12 @@ def scan_mask(
 ) -> Regions:
     """``scan`` with the background of ``schema`` outside; refuses what is no label mask of this schema."""
     if mask.ndim != 2 or mask.dtype != np.uint8:
-        raise DataError("not a label mask", got=f"{mask.dtype} {mask.shape}", expected="uint8 (height, width)")
+        raise DataError(
+            "not a label mask",
+            got=f"{mask.dtype} {mask.shape}",
+            expected="uint8 (height, width)",
+            hint="convert whole numbers with mask.astype(np.uint8)" if mask.ndim == 2 else "",
+        )
     outside = () if schema.background_index is None else (schema.background_index,)
     regions = scan(mask, resolution, outside=outside, confidence=confidence, full=full, pieces=pieces)
     unknown = np.flatnonzero(regions.pixels[len(schema) : IGNORE])

@@ -1,10 +1,39 @@
-"""Names of array types that every layer uses; what an array means is said where it is used."""
+"""Names of array types that every layer uses, and what users give as one; what it means is said where it is used."""
+
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from ntrm.core.errors import UsageError
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 BoolMask = NDArray[np.bool_]
+
+
+def plain_array(what: str, values: ArrayLike) -> NDArray[Any]:
+    """What a user gave as an array; refuses masked ones, whose masked pixels would count like the others.
+
+    >>> plain_array("the mask", np.ma.masked_equal([[7, 0]], 7))
+    Traceback (most recent call last):
+    ...
+    ntrm.core.errors.UsageError: the mask is a masked array
+      got:      1 masked pixel of 2
+      expected: a plain array
+      hint:     say what masked pixels are: mask.filled(255) has them ignored
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        count = int(np.ma.getmaskarray(values).sum())
+        raise UsageError(
+            f"{what} is a masked array",
+            got=f"{count} masked pixel{'' if count == 1 else 's'} of {values.size}",
+            expected="a plain array",
+            hint="say what masked pixels are: mask.filled(255) has them ignored",
+        )
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise UsageError(f"{what} is no array", got=error, expected="rows of one length") from error

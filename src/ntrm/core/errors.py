@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 from functools import partial
+from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 
 
 class NtrmError(Exception):
@@ -124,10 +127,23 @@ def check_number(what: str, value: object, low: float, high: float, *, whole: bo
       got:      'wide'
       expected: a number from 0 to 4
     """
-    kinds = (int,) if whole else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+    number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    if not number or not low <= value <= high:  # type: ignore[operator]
         kind = "a whole number" if whole else "a number"
         raise UsageError(f"impossible {what}", got=repr(value), expected=f"{kind} from {low:g} to {high:g}")
+
+
+def plain_number(value: Any) -> Any:
+    """Numbers of numpy as Python's own, which JSON and YAML can hold; anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
+def plain_fields(config: Any) -> None:
+    """``plain_number`` for the fields of a frozen dataclass."""
+    for field in fields(config):
+        object.__setattr__(config, field.name, plain_number(getattr(config, field.name)))
 
 
 MOST_SEED = 2**63 - 1

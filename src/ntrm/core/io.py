@@ -20,7 +20,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError, UsageError, plain_number
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -160,7 +160,17 @@ def write_json(path: Path, document: Any) -> None:
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _ROWS = 1000
 """Rows that are encoded together."""
-_COMPACT: Any = {"ensure_ascii": False, "allow_nan": False}
+
+
+def _number(value: Any) -> Any:
+    """What the library cannot write, as it asks for it."""
+    plain = plain_number(value)
+    if plain is value:
+        raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+    return plain
+
+
+_COMPACT: Any = {"ensure_ascii": False, "allow_nan": False, "default": _number}
 
 
 def _indented(value: Any, line: str) -> Iterator[str]:

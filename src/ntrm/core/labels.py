@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, columns_hint
+from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, columns_hint, plain_number
 from ntrm.core.io import by_column, read_rows, write_rows
 
 IGNORE = 255
@@ -70,10 +70,10 @@ class DecodedMask:
 
 @dataclass(frozen=True)
 class LabelSchema:
-    """An ordered set of classes.
+    """An ordered set of classes by name, as a dictionary has keys; ``tissues`` has them by index.
 
-    >>> SKIN.index("BCC"), SKIN["BCC"].title
-    (9, 'basal cell carcinoma')
+    >>> SKIN.index("BCC"), SKIN["BCC"].title, SKIN.tissues[9].name, "BCC" in SKIN
+    (9, 'basal cell carcinoma', 'BCC', True)
     """
 
     tissues: tuple[Tissue, ...]
@@ -89,13 +89,19 @@ class LabelSchema:
     def __len__(self) -> int:
         return len(self.tissues)
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
     def __getitem__(self, name: str) -> Tissue:
         return self.tissues[self.index(name)]
 
     def index(self, name: str) -> int:
         """Index of the class called ``name``."""
         if name not in self.names:
-            raise choices_error("unknown class", name, self.names)
+            raise choices_error("unknown class", str(name), self.names)
         return self.names.index(name)
 
     @cached_property
@@ -129,9 +135,29 @@ class LabelSchema:
         >>> SKIN.colourise(np.array([[0, 8]])).tolist()
         [[[73, 0, 106], [0, 0, 0]]]
         """
+        mask = np.asarray(mask)
+        strange = [mask.dtype] if mask.dtype.kind not in "iu" else self._no_classes(mask)
+        if strange:
+            raise DataError(
+                "the mask holds indices that are no class",
+                got=", ".join(map(str, strange)),
+                expected=f"0 to {len(self) - 1}, or {IGNORE} for ignore",
+                hint="use the schema that the mask was written with",
+            )
+        return np.asarray(self.colour_table(ignore_rgb)[mask], dtype=np.uint8)
+
+    def _no_classes(self, mask: NDArray[np.integer]) -> list[Any]:
+        """Some of the mask's values that are neither a class nor ``IGNORE``."""
+        ends = [value for value in (mask.min(initial=0), mask.max(initial=0)) if not 0 <= value <= IGNORE]
+        known = np.arange(256) < len(self)
+        known[IGNORE] = True
+        return ends or np.unique(mask[~known[mask]])[:5].tolist()
+
+    def colour_table(self, ignore_rgb: RGB = (128, 128, 128)) -> NDArray[np.uint8]:
+        """(256, 3) the colour of every byte that may be in a mask."""
         table = np.full((256, 3), ignore_rgb, dtype=np.uint8)
         table[: len(self)] = self.palette
-        return table[np.asarray(mask)]
+        return table
 
     def decode(self, rgb: NDArray[np.uint8]) -> DecodedMask:
         """Indices of an RGB mask.
@@ -223,8 +249,9 @@ def _check_tissues(tissues: Sequence[Tissue]) -> None:
     for tissue in tissues:
         if not re.fullmatch(r"[^\x00-\x1f,]{1,64}", tissue.name) or tissue.name != tissue.name.strip():
             raise DataError("unusable class name", got=repr(tissue.name), expected="1 to 64 printable characters")
-        if not all(0 <= channel <= 255 for channel in tissue.rgb):
-            raise DataError(f"colour of {tissue.name} out of range", got=tissue.rgb, expected="numbers from 0 to 255")
+        if len(tissue.rgb) != 3 or not all(isinstance(plain_number(c), int) and 0 <= c <= 255 for c in tissue.rgb):
+            whole = "three whole numbers from 0 to 255"
+            raise DataError(f"impossible colour of {tissue.name}", got=tissue.rgb, expected=whole)
 
 
 def read_schema(path: Path) -> LabelSchema:

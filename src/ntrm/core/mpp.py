@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from numbers import Real
 
 from ntrm.core.errors import RefusedError, UsageError
 
@@ -77,6 +78,20 @@ class Resolution:
     def __str__(self) -> str:
         same = math.isclose(self.x, self.y, rel_tol=1e-9)
         return f"{self.x:g} µm/px" if same else f"{self.x:g} × {self.y:g} µm/px"
+
+
+def stated_resolution(mpp: object) -> Resolution:
+    """What a user gave as µm/px: a number, for both axes, or a resolution.
+
+    >>> stated_resolution(0.5)
+    Resolution(x=0.5, y=0.5)
+    """
+    if isinstance(mpp, Resolution):
+        return mpp
+    if isinstance(mpp, bool) or not isinstance(mpp, Real):
+        expected = "a number, or ntrm.core.mpp.Resolution(x, y) for pixels that are not square"
+        raise UsageError("impossible µm per pixel", got=repr(mpp), expected=expected)
+    return Resolution.square(float(mpp))
 
 
 def level_factor(level: str) -> int:

@@ -192,9 +192,10 @@ def end_with_parent() -> None:
 def terminated_like_interrupted() -> Iterator[None]:
     """Let SIGTERM raise KeyboardInterrupt inside the block, so that the same command can continue later.
 
-    Only the main thread can do so; in others nothing changes.
+    Only the main thread can do so; in others nothing changes. Nor does it in a child of ``multiprocessing``: its parent
+    ends it with SIGTERM, also where it hangs in a library and would never come to raise anything.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or parent_process() is not None:
         yield
         return
 

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Singles
-from ntrm.core.errors import RefusedError, check_seed, path_error
+from ntrm.core.errors import RefusedError, check_seed, path_error, plain_number
 from ntrm.core.io import check_folder, sha256_of, write_json, write_text
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.progress import SILENT, Progress
@@ -140,6 +140,7 @@ def calibrate(
 
     """
     check_seed(seed)
+    seed = plain_number(seed)
     folder = _own_folder(model_folder)
     out = default_out(folder) if out is None else Path(out)
     check_outside(out, Path(data))

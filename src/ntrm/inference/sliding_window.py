@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ntrm.core.arrays import Singles
-from ntrm.core.errors import check_number
+from ntrm.core.errors import check_number, plain_fields
 from ntrm.core.labels import IGNORE
 from ntrm.data.tiles import GLASS, Window, cut, tile_windows
 from ntrm.inference.blending import Blender, Block, Carry
@@ -57,6 +57,7 @@ class Stitching:
         if self.overlap == A_QUARTER:
             object.__setattr__(self, "overlap", self.window // 4)
         check_number("overlap of windows", self.overlap, 0, self.window - 1, whole=True)
+        plain_fields(self)
 
     def windows(self, height: int, width: int) -> tuple[Window, ...]:
         """Positions of the windows, row by row."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ntrm.core.arrays import plain_array
 from ntrm.core.errors import DataError, check_number
 from ntrm.core.labels import IGNORE
 
@@ -20,8 +23,11 @@ def confusion(truth: NDArray[np.integer], prediction: NDArray[np.integer], class
     [[1, 1], [0, 1]]
     """
     check_number("number of classes", classes, 1, IGNORE, whole=True)
-    truth, prediction = np.asarray(truth), np.asarray(prediction)
+    classes = int(classes)  # of a small type, its square may not fit
+    truth, prediction = plain_array("the ground truth", truth), plain_array("the prediction", prediction)
     _check_shapes(tuple(truth.shape), tuple(prediction.shape))
+    _check_kind("ground truth", truth)
+    _check_kind("prediction", prediction)
     known = truth != IGNORE
     rows, columns = truth[known].astype(np.int64), prediction[known].astype(np.int64)
     _check_range("ground truth", rows.min(initial=0), rows.max(initial=0), classes)
@@ -62,6 +68,17 @@ def _check_shapes(truth: tuple[int, ...], prediction: tuple[int, ...]) -> None:
             got=f"ground truth {truth}, prediction {prediction}",
             expected="the same size",
             hint="predict at the resolution of the mask, or resample one of them",
+        )
+
+
+def _check_kind(what: str, labels: NDArray[Any]) -> None:
+    """Refuse what is no class index: 0.9 would count as class 0."""
+    if labels.dtype.kind not in "iub":
+        raise DataError(
+            f"the {what} holds no class indices",
+            got=f"values of type {labels.dtype}",
+            expected="whole numbers",
+            hint="take the class of the highest probability (argmax), or convert whole numbers with astype(np.uint8)",
         )
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from ntrm.core.errors import DataError, RefusedError, UsageError, check_number, check_seed, choices_error
+from ntrm.core.errors import DataError, RefusedError, UsageError, check_number, check_seed, choices_error, plain_fields
 from ntrm.core.wording import counted, signed
 from ntrm.metrics.overlap import class_scores, mean_defined, ratio
 
@@ -53,6 +53,7 @@ class Bootstrap:
         check_number("number of draws", self.draws, 100, 10_000_000, whole=True)
         check_number("confidence", self.confidence, 0.5, 0.9999)
         check_seed(self.seed)
+        plain_fields(self)
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,7 @@ def compare_confusions(
     all of them.
     """
     pairs = _pairs(list(models), reference)
+    _check_patients(patients)
     stacks = {name: _with_seeds(name, matrices, 4, len(patients)) for name, matrices in models.items()}
     _check_counts(stacks)
     return _compare(stacks, pairs, patients, statistic, bootstrap or Bootstrap())
@@ -184,6 +186,7 @@ def compare_scores(
     (True, 0.1)
     """
     pairs = _pairs(list(models), reference)
+    _check_patients(patients)
     stacks = {name: _with_seeds(name, scores, 2, len(patients)) for name, scores in models.items()}
     scored = np.all([np.isfinite(scores).all(axis=0) for scores in stacks.values()], axis=0)  # (S,)
     if not scored.any():
@@ -277,6 +280,25 @@ def _pairs(names: list[str], reference: str | None) -> list[tuple[str, str]]:
     if reference not in names:
         raise choices_error("the reference is not among the models", reference, names)
     return [(name, reference) for name in names if name != reference]
+
+
+def _check_patients(patients: Sequence[Hashable]) -> None:
+    """Refuse missing names: each NaN would count as a patient of its own, all None as one."""
+    missing = [index for index, patient in enumerate(patients) if _is_missing(patient)]
+    if missing:
+        raise DataError(
+            "sections without a patient",
+            got=f"{len(missing)} of {len(patients)} missing, the first is section {missing[0]}: {patients[missing[0]]}",
+            expected="the patient of every section",
+            hint="fill the column of patients in the table; leave out sections whose patient is not known",
+        )
+
+
+def _is_missing(patient: Any) -> bool:
+    try:
+        return patient is None or bool(patient != patient)  # noqa: PLR0124 - NaN and NaT differ from themselves
+    except TypeError:  # pandas.NA does not even say whether it does
+        return True
 
 
 def _membership(patients: Sequence[Hashable]) -> Values:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import RefusedError, UsageError, check_seed
+from ntrm.core.errors import RefusedError, UsageError, check_seed, plain_fields
 from ntrm.core.io import check_folder, foreign_files, remove_partials, rows_text, write_json, write_text
 from ntrm.core.labels import CANCERS, SKIN
 from ntrm.core.mpp import LEVELS, level_resolution
@@ -132,6 +132,7 @@ class PhantomOptions:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
+        plain_fields(self)
         phantom_version(self.version)
         unknown = [level for level in self.levels if level not in LEVELS]
         if unknown or not self.levels:

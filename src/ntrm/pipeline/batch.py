@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import RefusedError, UsageError, choices_error
-from ntrm.core.mpp import Resolution
+from ntrm.core.mpp import Resolution, stated_resolution
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
 from ntrm.models.base import SegmentationModel
@@ -104,7 +103,7 @@ def segment_slides(
 
     """
     _check_cluster(cluster, workers, model)
-    stated = _stated(mpp)
+    stated = None if mpp is None else stated_resolution(mpp)
     storage = _storage(out, pseudonymise, cache, cache_gb)
     folder = Path(out) if storage.out is None else storage.work_folder()
     several = [inputs] if isinstance(inputs, str | Path) else list(inputs)
@@ -153,14 +152,6 @@ def _storage(out: str | Path, key: str | Path | None, cache: str | Path | None, 
             raise UsageError("this must be on a disk of this machine", got=path, expected="a path")
     address = Address.parse(str(out)) if is_address(out) else None
     return Storage(None if cache is None else Path(cache), cache_gb, address)
-
-
-def _stated(mpp: object) -> Resolution | None:
-    if mpp is None or isinstance(mpp, Resolution):
-        return mpp
-    if isinstance(mpp, bool) or not isinstance(mpp, Real):
-        raise UsageError("impossible µm per pixel", got=repr(mpp), expected="a number or a Resolution")
-    return Resolution.square(float(mpp))
 
 
 def _tabulate(

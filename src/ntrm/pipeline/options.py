@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ntrm.core.errors import check_number, choices_error
+from ntrm.core.errors import UsageError, check_number, choices_error, plain_fields, plain_number
 from ntrm.data.stains import AS_IT_IS, STAIN_NORMS
 from ntrm.evaluation.loaded_model import LoadedModel
 from ntrm.inference.predictor import Predictor
@@ -50,6 +50,12 @@ class Options:
         check_number("least area in µm²", self.min_area_um2, 0, MOST_AREA_UM2)
         if self.stain_norm not in STAIN_NORMS:
             raise choices_error("unknown stain normalisation", self.stain_norm, STAIN_NORMS)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(field.default, bool) and not isinstance(value, bool):
+                # "no" would be taken for yes.
+                raise UsageError(f"{field.name} is a switch", got=repr(value), expected="True or False")
+        plain_fields(self)
         # 64 and 64.0 are one option, and must look alike in every output.
         object.__setattr__(self, "min_area_um2", float(self.min_area_um2))
 
@@ -78,6 +84,6 @@ def run_of(subject: LoadedModel, predictor: Predictor, options: Options) -> Run:
         **options.stitching(config.window).as_dict(),
         "device": predictor.device.type,
         "precision": str(predictor.precision).removeprefix("torch."),
-        "batch": predictor.batch,
+        "batch": plain_number(predictor.batch),
     }
     return Run(model=model, options=chosen, classes=config.schema.names)

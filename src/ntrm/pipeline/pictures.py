@@ -55,7 +55,7 @@ def overlay(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> I
 def _mixtures(schema: LabelSchema) -> NDArray[np.uint8]:
     """(3, 256 · 256) a channel's value under every label, by label · 256 + value."""
     values = np.arange(256)[:, None]
-    mixed = (1 - OPACITY) * values + OPACITY * schema.colourise(np.arange(256))[:, None]  # (label, value, channel)
+    mixed = (1 - OPACITY) * values + OPACITY * schema.colour_table()[:, None]  # (label, value, channel)
     tables = np.rint(mixed).astype(np.uint8)
     clear = [IGNORE] if schema.background_index is None else [IGNORE, schema.background_index]
     tables[clear] = values

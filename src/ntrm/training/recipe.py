@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from ntrm.core.errors import DataError, UsageError, check_number, choices_error
+from ntrm.core.errors import DataError, UsageError, check_number, choices_error, plain_fields, plain_number
 from ntrm.core.io import write_text
 from ntrm.data.augment import Augment
 from ntrm.training.losses import WEIGHTINGS
@@ -148,6 +148,7 @@ class Recipe:
                 expected="auto, imagenet, none or a file",
             )
         self._check_numbers()
+        plain_fields(self)
         object.__setattr__(self, "augment", _plain_augment(self.augment))
 
     def _check_numbers(self) -> None:
@@ -327,7 +328,7 @@ def _plain_augment(augment: object) -> dict[str, Any]:
     unknown = [str(key) for key in augment if key not in known]
     if unknown:
         raise choices_error("recipe: unknown field of augment", ", ".join(unknown), known)
-    plain = _with_lists({key: augment[key] for key in known if key in augment})
+    plain = _with_lists({key: plain_number(augment[key]) for key in known if key in augment})
     for key, value in plain.items():
         numbers = value if key in _PAIRS and isinstance(value, list) and len(value) == 2 else [value]
         for number in numbers:

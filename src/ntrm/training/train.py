@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ntrm.core.errors import RefusedError, UsageError, check_seed
+from ntrm.core.errors import RefusedError, UsageError, check_seed, plain_number
 from ntrm.core.io import sha256_of
 from ntrm.core.processes import end_with_parent, exit_code_of
 from ntrm.core.progress import SILENT, Progress
@@ -114,6 +114,7 @@ def train(
     """
     recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe or default_recipe(corrections))
     check_seed(seed)
+    seed, sections = plain_number(seed), plain_number(sections)
     corrected = corrected_results(corrections, slides, trust, init)
     check_start(recipe, init)
     start, digest = (None, None) if init is None else read_config(locate(init) / CONFIG)
@@ -335,7 +336,8 @@ def _chosen_network(
     named = network_named(asked)
     if named != asked:
         say(f"{asked} is {named} in this version of ntrm")
-    return named, dict(options or {})
+    # As the record of the run has them, with which it is compared when it goes on.
+    return named, {key: plain_number(value) for key, value in (options or {}).items()}
 
 
 def _check_device(recipe: Recipe, launch: Launch) -> None:

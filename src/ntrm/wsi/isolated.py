@@ -28,10 +28,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from ntrm.core.errors import DataError, NtrmError, check_number
+from ntrm.core.errors import DataError, NtrmError, UsageError, check_number
 from ntrm.core.processes import module_command, module_environment
 from ntrm.core.threads import most_threads
-from ntrm.wsi.readers.reader import Pixels, SlideInfo, check_request
+from ntrm.wsi.readers.reader import MAX_SIDE, Pixels, SlideInfo, check_request
 from ntrm.wsi.readers.reading_process import rebuild_error, rebuild_info
 
 SHARED_BYTES = 16 * 2**20
@@ -69,7 +69,14 @@ class ReadingProcess:
 
     def __init__(self, limits: ReadingLimits | None = None) -> None:
         self.limits = limits or ReadingLimits()
-        self._lock = Lock()
+        self._opened: tuple[Path, bool] | None = None
+        self._closed = False
+        self._locks = {os.getpid(): Lock()}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start the child."""
+        self._pid = os.getpid()
         self._pipe, theirs = Pipe()
         self._shared = _shared_memory()
         try:
@@ -80,30 +87,62 @@ class ReadingProcess:
             raise
         self._fresh = True
         # A reader that nobody closed must not leave its child behind.
-        self._finalizer = weakref.finalize(self, _finish, self._pipe, self._shared, self._child)
+        self._finalizer = weakref.finalize(self, _finish, self._pipe, self._shared, self._child, self._pid)
 
     @property
     def alive(self) -> bool:
         """Whether it can still be asked."""
+        if self._pid != os.getpid():
+            return self._finalizer.alive
         return self._child.poll() is None and not self._pipe.closed
+
+    @property
+    def _lock(self) -> Lock:
+        """One for each process: a fork would inherit it as it is, held perhaps by a thread that the fork has not."""
+        return self._locks.setdefault(os.getpid(), Lock())
 
     def open(self, path: Path, *, alone: bool = False) -> SlideInfo:
         """Open a slide in place of the last one; ``alone`` as for ``open_slide``."""
         with self._lock:
-            answer = self._ask({"open": os.fsencode(path.absolute()).hex(), "alone": alone})
-            try:
-                self.info = rebuild_info(answer["info"])
-            except (LookupError, TypeError, ValueError) as error:
-                raise self._failed("an answer that makes no sense") from error
-            return self.info
+            self._take_over()
+            return self._open(path.absolute(), alone)
+
+    def _open(self, path: Path, alone: bool) -> SlideInfo:
+        answer = self._ask({"open": os.fsencode(path).hex(), "alone": alone})
+        try:
+            self.info, self._opened = rebuild_info(answer["info"]), (path, alone)
+        except (LookupError, TypeError, ValueError) as error:
+            raise self._failed("an answer that makes no sense") from error
+        return self.info
+
+    def _take_over(self, *, reopen: bool = False) -> None:
+        """In a fork of the process that started the child, start another one: two cannot share its pipe."""
+        if self._closed:
+            hint = "read inside the with block, or open the slide again"
+            raise UsageError("the slide is closed", expected="an open slide", hint=hint)
+        if self._pid != os.getpid() and self._finalizer.alive:
+            self._finalizer()
+            self._begin()
+            if reopen and self._opened is not None:
+                self._open(*self._opened)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Another process opens the slide for itself.
+        if self._closed or self._opened is None:
+            raise UsageError("the slide is closed", expected="an open slide", hint="open it in the other process")
+        return (_reopened, (self.limits, *self._opened))
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
         """As ``SlideReader.read``, of the slide that is open."""
         check_request(self.info, width, height, level)
+        for axis, position in (("x", x), ("y", y)):
+            check_number(f"{axis} of a region", position, -2 * MAX_SIDE, 2 * MAX_SIDE, whole=True)
+        x, y, width, height, level = (int(number) for number in (x, y, width, height, level))
         pixels = np.empty((height, width, 3), dtype=np.uint8)
         shared = self._shared is not None and pixels.nbytes <= SHARED_BYTES
         with self._lock:
-            answer = self._ask({"read": [int(x), int(y), width, height, level], "shared": shared})
+            self._take_over(reopen=True)
+            answer = self._ask({"read": [x, y, width, height, level], "shared": shared})
             if answer.get("pixels") != [height, width, 3]:
                 raise self._failed("pixels of another shape")
             try:
@@ -148,7 +187,7 @@ class ReadingProcess:
 
     def _failed(self, got: str) -> DataError:
         """End the child; the error to raise."""
-        self.close()
+        self._finalizer()
         return DataError(
             "reading the slide failed",
             got=got,
@@ -162,6 +201,7 @@ class ReadingProcess:
 
     def close(self) -> None:
         """End the child; twice does no harm."""
+        self._closed = True
         self._finalizer()
 
     def __enter__(self) -> Self:
@@ -199,8 +239,11 @@ def _start(pipe: Connection, shared: int | None, limits: ReadingLimits) -> subpr
     )
 
 
-def _finish(pipe: Connection, shared: int | None, child: subprocess.Popen[bytes]) -> None:
+def _finish(pipe: Connection, shared: int | None, child: subprocess.Popen[bytes], owner: int) -> None:
     _close(pipe, shared)
+    if os.getpid() != owner:
+        child.returncode = 0  # a fork may neither end it nor wait for it
+        return
     if child.poll() is None:
         child.kill()
     child.wait()
@@ -223,12 +266,18 @@ def open_isolated(path: Path, *, alone: bool = False, process: ReadingProcess | 
     return process
 
 
+def _reopened(limits: Limits, path: Path, alone: bool) -> ReadingProcess:
+    return open_isolated(path, alone=alone, process=ReadingProcess(limits))
+
+
 def open_slide(path: str | Path) -> ReadingProcess:
     """Open a slide or an image, whatever its name ends in, to read pixels from it.
 
     It is decoded in a child process with limits on memory and time, so that a damaged file cannot harm this one:
 
     ``with ntrm.open_slide("slide.svs") as slide: pixels = slide.read(x, y, width, height, level)``
+
+    Other processes that get it, such as the workers of a ``DataLoader``, open the slide again, each for itself.
     """
     return open_isolated(Path(path))
 

@@ -222,7 +222,7 @@ def check_request(info: SlideInfo, width: int, height: int, level: int) -> None:
     check_number("level", level, 0, len(info.levels) - 1, whole=True)
     check_number("width of a region", width, 1, MAX_SIDE, whole=True)
     check_number("height of a region", height, 1, MAX_SIDE, whole=True)
-    check_number("number of pixels of a region", width * height, 1, MAX_READ_PIXELS, whole=True)
+    check_number("number of pixels of a region", int(width) * int(height), 1, MAX_READ_PIXELS, whole=True)
 
 
 def read_padded(

@@ -76,7 +76,7 @@ def evaluate(
     subject, data_splits = open_subject(model), open_splits(Path(data), resolution=resolution, splits=split_file)
     config, cases = subject.config, data_splits[split]
     work = _Work(
-        predictor=Predictor(subject.network, device, batch=batch, precision=precision),
+        predictor=subject.predictor(device, batch=batch, precision=precision),
         splits=data_splits,
         table=class_table(config, data_splits),
         stitching=stitching or Stitching(config.window, A_QUARTER if overlap is None else overlap),

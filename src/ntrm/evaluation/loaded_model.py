@@ -14,7 +14,8 @@ from ntrm.core.io import read_json, sha256_of
 from ntrm.core.mpp import Resolution
 from ntrm.data.split import DatasetSplits
 from ntrm.familiarity.reference import Reference, read_reference
-from ntrm.models.base import SegmentationModel
+from ntrm.inference.predictor import Predictor
+from ntrm.models.base import SegmentationModel, evaluating
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import WEIGHTS, locate
 from ntrm.models.hub import load
@@ -40,6 +41,11 @@ class LoadedModel:
     def config(self) -> ModelConfig:
         """The network's metadata."""
         return self.network.config
+
+    def predictor(self, device: str = "auto", *, batch: int = 16, precision: str = "auto") -> Predictor:
+        """A predictor; a network in memory, which its owner may be training, stays in the mode it is in."""
+        with evaluating(self.network):
+            return Predictor(self.network, device, batch=batch, precision=precision)
 
     def as_dict(self) -> dict[str, Any]:
         """``model`` in ``metrics.json``; what is not known is None."""

@@ -86,6 +86,7 @@ class Predictor(NetworkRunner):
 
     Args:
         network: from ``ntrm.load`` or ``ntrm.create``; it is moved to the device and put in evaluation mode.
+            If it is trained on, it predicts in evaluation mode all the same, and stays in training mode.
         device: ``auto`` takes cuda, then mps, then cpu.
         precision: ``auto`` is bfloat16 (float16 on older cards) on cuda and float32 elsewhere.
         batch: most images at a time. It is halved when memory runs out, and stays so.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -96,6 +98,19 @@ class SegmentationModel(nn.Module):
         # The config comes last and names the weights: a folder that was half replaced does not load.
         write_json(folder / CONFIG, {"format": FORMAT, **self.config.as_dict(), "weights_sha256": digest})
         return digest
+
+
+@contextmanager
+def evaluating(*modules: nn.Module) -> Iterator[None]:
+    """Modules in evaluation mode; afterwards every layer is in the mode that it was in."""
+    modes = {layer: layer.training for module in modules for layer in module.modules()}
+    for module in modules:
+        module.eval()
+    try:
+        yield
+    finally:
+        for layer, mode in modes.items():
+            layer.training = mode
 
 
 def _stored(value: Tensor, dtype: torch.dtype) -> Tensor:

@@ -147,7 +147,7 @@ class Segmenter:
         subject = open_subject(model)
         subject.config.check_mpp()
         options = options or Options()
-        predictor = Predictor(subject.network, device, batch=batch)
+        predictor = subject.predictor(device, batch=batch)
         run = run_of(subject, predictor, options)
         self._work = Work(out, predictor, options, run, subject.reference, open_slide, transfer or FileTransfer())
 

@@ -1,6 +1,8 @@
 import json
 
+import numpy as np
 import pytest
+import torch
 from tests.evaluation.small import ByColour, write_dataset
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
@@ -47,6 +49,16 @@ def test_a_network_in_memory_has_the_hash_of_its_file(tmp_path):
     network = ByColour()
     assert open_subject(network).sha256 == network.save_pretrained(tmp_path / "model")
     assert open_subject(network).network is network
+
+
+def test_a_compiled_network_is_the_network_inside_it(data):
+    network = ByColour()
+    compiled = open_subject(torch.compile(network, backend="eager"))
+    assert compiled.sha256 == open_subject(network).sha256
+    found = evaluate(compiled.network, data, None, device=torch.device("cpu"), boundaries=False)
+    assert np.array_equal(found.confusion, evaluate(network, data, None, device="cpu", boundaries=False).confusion)
+    with pytest.raises(UsageError, match=r"DataParallel(.|\n)*\.module"):
+        open_subject(torch.nn.DataParallel(network))
 
 
 def test_sections_that_the_network_was_trained_on_are_told(data, tmp_path, monkeypatch):

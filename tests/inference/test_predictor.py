@@ -267,6 +267,30 @@ def test_what_a_network_is_described_as_later_counts(random):
     assert max(network.batches) > 1  # in windows of the new size
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_a_network_in_other_numbers_runs_in_them(random, dtype):
+    network, images = create("ntrm-paper", 3, width=0.125, dim=16, edge_weight=True), draw(random, *[(64, 40)] * 2)
+    exact = Predictor(network, "cpu").predict(images, coarse=True, graph=True)
+    found = Predictor(network.to(dtype), "cpu").predict(images, coarse=True, graph=True)
+    assert next(network.parameters()).dtype == dtype
+    for one, other in zip(exact, found, strict=True):
+        assert other.probabilities.dtype == other.coarse.dtype == np.float32
+        assert np.abs(other.coarse - one.coarse).mean() < 0.02
+        json.dumps(other.graph.as_dict())
+
+
+@pytest.mark.parametrize("device", ["cpu", torch.device("cpu")])
+def test_compiled_networks_are_taken_and_parallel_ones_refused_with_a_hint(device, random):
+    network, (image,) = create("ntrm-control", 3, width=0.125), draw(random, (64, 64))
+    expected = Predictor(network, device).predict(image).probabilities
+    predictor = Predictor(torch.compile(network.train(), backend="eager"), device)
+    network.train()
+    np.testing.assert_allclose(predictor.predict(image).probabilities, expected, **CLOSE)
+    assert network.training
+    with pytest.raises(UsageError, match=r"DataParallel(.|\n)*\.module"):
+        Predictor(torch.nn.DataParallel(network), device)
+
+
 def test_results_do_not_share_memory(random):
     first, second = Predictor(Colours(), "cpu").predict(draw(random, (32, 32), (32, 32)))
     assert first.probabilities.base is None

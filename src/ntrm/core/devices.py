@@ -26,12 +26,13 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT = 1 << 30
 
 
-def choose_device(name: str) -> torch.device:
-    """Device by name; ``auto`` is the fastest one present.
+def choose_device(device: str | torch.device) -> torch.device:
+    """Device by name, or as torch has it; ``auto`` is the fastest one present.
 
     >>> choose_device("cpu")
     device(type='cpu')
     """
+    name = str(device)
     cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
     present = ["cuda"] * bool(cards) + ["mps"] * torch.backends.mps.is_available() + ["cpu"]
     if name == "auto":

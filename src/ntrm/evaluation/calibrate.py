@@ -112,7 +112,7 @@ def calibrate(
     resolution: str | None = None,
     split: str = "val",
     splits: Path | None = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     precision: str = "auto",
     batch: int = 16,
     seed: int = 0,

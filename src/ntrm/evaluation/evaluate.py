@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ntrm.core.progress import SILENT, Progress
@@ -34,7 +35,7 @@ def evaluate(
     resolution: str | None = None,
     split: str = "test",
     splits: str | Path | None = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     precision: str = "auto",
     batch: int = 16,
     stitching: Stitching | None = None,

@@ -17,7 +17,7 @@ from torch.nn import functional
 from ntrm.core.devices import choose_device, choose_layout, choose_precision, keep_freed_memory
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.data.transforms import mix_colours
-from ntrm.models.base import Segmentation, SegmentationModel, TissueGraph, evaluating
+from ntrm.models.base import Segmentation, SegmentationModel, TissueGraph, check_described, evaluating
 from ntrm.models.config import ModelConfig
 
 GLASS = 255
@@ -40,19 +40,13 @@ class NetworkRunner:
     def __init__(
         self,
         network: SegmentationModel,
-        device: str = "auto",
+        device: str | torch.device = "auto",
         *,
         precision: str = "auto",
         batch: int = 16,
         compile: bool = False,  # noqa: A002 (torch's own word for it)
     ) -> None:
-        config = getattr(network, "config", None)
-        if not isinstance(config, ModelConfig):
-            raise UsageError(
-                "the network does not say what it predicts",
-                got=f"{type(network).__name__} without a config",
-                hint="make it with ntrm.create or ntrm.load",
-            )
+        check_described(network)
         if batch < 1:
             raise UsageError("wrong batch size", got=batch, expected="1 or more")
         self.device = choose_device(device)
@@ -173,10 +167,13 @@ class NetworkRunner:
         if self.mixing is not None:
             x = mix_colours(x, self.mixing.expand(len(x), 3, 3))
         mean, std = self._mean_and_std()
-        x = ((x - mean) / std).contiguous(memory_format=self._layout)
+        own = next((values.dtype for values in self._uncompiled.parameters()), torch.float32)
+        x = ((x - mean) / std).to(own).contiguous(memory_format=self._layout)
         # In training mode images would depend on each other, and would move the statistics of batch norm.
         mode = evaluating(self._uncompiled) if self._uncompiled.training else nullcontext()
-        with mode, torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+        # A network that is not in float32 itself runs in the numbers it is in.
+        automatic = own == torch.float32 != self.precision
+        with mode, torch.autocast(self.device.type, self.precision, enabled=automatic):
             out: Segmentation = self._network(x, coarse=coarse, graph=graph)
         first = None if out.coarse is None else out.coarse.float().softmax(dim=1)
         return Segmentation((out.final.float() / self.config.temperature).softmax(dim=1), first, out.graph)

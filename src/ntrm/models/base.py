@@ -121,6 +121,17 @@ class SegmentationModel(nn.Module):
         return digest
 
 
+def check_described(network: nn.Module) -> None:
+    """Refuse a network without a config; a compiled one has that of the network inside it."""
+    if not isinstance(getattr(network, "config", None), ModelConfig):
+        inside = isinstance(getattr(network, "module", None), SegmentationModel)
+        raise UsageError(
+            "the network does not say what it predicts",
+            got=f"{type(network).__name__} without a config",
+            hint="give its .module" if inside else "make it with ntrm.create or ntrm.load",
+        )
+
+
 @contextmanager
 def evaluating(*modules: nn.Module) -> Iterator[None]:
     """Modules in evaluation mode; afterwards every layer is in the mode that it was in."""

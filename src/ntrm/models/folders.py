@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,10 @@ def locate(source: str | Path, revision: str | None = None) -> Path:
 
 def local_folder(source: str | Path) -> Path | None:
     """Folder of a model on this machine, None for a hub id; refuses what is neither, and a hub without its client."""
+    given: object = source
+    if not isinstance(given, str | PathLike):
+        expected = f"a folder, a hub id owner/name, or {BUNDLED}"
+        raise UsageError("no such model", got=repr(given)[:200], expected=expected)
     if str(source) == BUNDLED:
         return Path(__file__).with_name(BUNDLED)
     folder = Path(source)

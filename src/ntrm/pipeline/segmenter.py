@@ -139,7 +139,7 @@ class Segmenter:
         out: Path,
         options: Options | None = None,
         *,
-        device: str = "auto",
+        device: str | torch.device = "auto",
         batch: int = 16,
         open_slide: OpenSlide = open_in_children,
         transfer: FileTransfer | None = None,

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from ntrm.core import devices
-from ntrm.core.devices import fast_gradients
+from ntrm.core.devices import choose_device, fast_gradients
+from ntrm.core.errors import UsageError
 from ntrm.models.blocks import conv_bn_relu
 
 OWN = torch.backends.mkldnn
@@ -94,6 +95,14 @@ print([faults() for _ in range(5)][-1] - first)
 def without_allocator(environment):
     chosen = ("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")
     return {name: value for name, value in environment.items() if not name.startswith(chosen)}
+
+
+@pytest.mark.parametrize("device", ["cpu", torch.device("cpu")])
+def test_a_device_is_given_by_name_or_as_torch_has_it(device):
+    assert choose_device(device) == torch.device("cpu")
+    for unknown in (torch.device("meta"), None, 0):
+        with pytest.raises(UsageError, match="unknown device"):
+            choose_device(unknown)
 
 
 @GLIBC

@@ -1,9 +1,11 @@
 import json
 
+import numpy as np
 import pytest
+import torch
 from tests.evaluation.small import ByColour, write_dataset
 
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.data.split import image_hash, open_splits, trained_on
 from ntrm.evaluation.calibrate import calibrate
 from ntrm.evaluation.evaluate import evaluate
@@ -49,6 +51,16 @@ def test_a_network_in_memory_has_the_hash_of_its_file(tmp_path):
     assert open_subject(network).network is network
 
 
+def test_a_compiled_network_is_the_network_inside_it(data):
+    network = ByColour()
+    compiled = open_subject(torch.compile(network, backend="eager"))
+    assert compiled.sha256 == open_subject(network).sha256
+    found = evaluate(compiled.network, data, None, device=torch.device("cpu"), boundaries=False)
+    assert np.array_equal(found.confusion, evaluate(network, data, None, device="cpu", boundaries=False).confusion)
+    with pytest.raises(UsageError, match=r"DataParallel(.|\n)*\.module"):
+        open_subject(torch.nn.DataParallel(network))
+
+
 def test_sections_that_the_network_was_trained_on_are_told(data, tmp_path, monkeypatch):
     monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
     parts = open_splits(data)
@@ -59,3 +71,12 @@ def test_sections_that_the_network_was_trained_on_are_told(data, tmp_path, monke
     (note,) = calibrate(tmp_path / "model", data, split="train", **options).as_dict()["notes"]
     assert note.startswith(f"the model was trained on 1 of 1 section ({parts['train'].cases[0].name}): it is surer")
     assert trained_on(ByColour().config.trained_on, parts["train"]) == ""
+
+
+def test_a_network_that_is_being_trained_stays_in_training(data):
+    network = ByColour().train()
+    evaluate(network, data, None, device="cpu", boundaries=False)
+    assert network.training
+    with pytest.raises(UsageError, match="batch size"):
+        evaluate(network, data, None, device="cpu", batch=0)
+    assert network.training

@@ -233,6 +233,64 @@ def test_the_network_is_put_in_evaluation_mode(thin, random):
     assert np.array_equal(before, Predictor(thin, "cpu").predict(image).probabilities)
 
 
+def test_a_network_in_training_predicts_in_evaluation_mode_and_stays_in_training(random):
+    network = create("ntrm-control", 3, width=0.125)
+    predictor, images = Predictor(network, "cpu"), draw(random, *[(64, 64)] * 3)
+    expected = predictor.predict(images[0]).probabilities
+    network.train().encoder.bn1.eval()  # frozen statistics in a network that is trained
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    assert np.array_equal(predictor.predict(images[0]).probabilities, expected)
+    np.testing.assert_allclose(predictor.predict(images)[0].probabilities, expected, **CLOSE)
+    assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
+    assert [name for name, layer in network.named_modules() if not layer.training] == ["encoder.bn1"]
+
+
+def test_a_network_stays_in_training_where_prediction_fails(random):
+    network = Colours(error=ValueError("broken"), largest=0)
+    predictor = Predictor(network, "cpu")
+    network.train()
+    with pytest.raises(ValueError, match="broken"):
+        predictor.predict(*draw(random, (32, 32)))
+    assert network.training
+
+
+def test_what_a_network_is_described_as_later_counts(random):
+    network, (image,) = Colours(), draw(random, (40, 40))
+    predictor = Predictor(network, "cpu")
+    predictor.predict(image)
+    network.describe(temperature=5.0, mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7), window=32)
+    found, other = predictor.predict(image), Predictor(Colours(), "cpu").predict(image)
+    logits = (image / 255 - (0.1, 0.2, 0.3)) / (0.5, 0.6, 0.7) / 5
+    expected = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
+    np.testing.assert_allclose(found.probabilities, expected.transpose(2, 0, 1), **CLOSE)
+    assert np.abs(found.probabilities - other.probabilities).max() > 0.1
+    assert max(network.batches) > 1  # in windows of the new size
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_a_network_in_other_numbers_runs_in_them(random, dtype):
+    network, images = create("ntrm-paper", 3, width=0.125, dim=16, edge_weight=True), draw(random, *[(64, 40)] * 2)
+    exact = Predictor(network, "cpu").predict(images, coarse=True, graph=True)
+    found = Predictor(network.to(dtype), "cpu").predict(images, coarse=True, graph=True)
+    assert next(network.parameters()).dtype == dtype
+    for one, other in zip(exact, found, strict=True):
+        assert other.probabilities.dtype == other.coarse.dtype == np.float32
+        assert np.abs(other.coarse - one.coarse).mean() < 0.02
+        json.dumps(other.graph.as_dict())
+
+
+@pytest.mark.parametrize("device", ["cpu", torch.device("cpu")])
+def test_compiled_networks_are_taken_and_parallel_ones_refused_with_a_hint(device, random):
+    network, (image,) = create("ntrm-control", 3, width=0.125), draw(random, (64, 64))
+    expected = Predictor(network, device).predict(image).probabilities
+    predictor = Predictor(torch.compile(network.train(), backend="eager"), device)
+    network.train()
+    np.testing.assert_allclose(predictor.predict(image).probabilities, expected, **CLOSE)
+    assert network.training
+    with pytest.raises(UsageError, match=r"DataParallel(.|\n)*\.module"):
+        Predictor(torch.nn.DataParallel(network), device)
+
+
 def test_results_do_not_share_memory(random):
     first, second = Predictor(Colours(), "cpu").predict(draw(random, (32, 32), (32, 32)))
     assert first.probabilities.base is None

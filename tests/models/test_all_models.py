@@ -127,6 +127,23 @@ def test_a_result_does_not_depend_on_batch_neighbours(network):
         torch.testing.assert_close(ours[1:2], theirs, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_network_in_half_precision_is_about_the_one_in_single(network, dtype):
+    images = torch.randn(2, 3, 64, 64)
+    settle(network).train()(images)  # statistics that fit, so that numbers stay small
+    network.eval()
+    with torch.no_grad():
+        exact = network(images, graph=True)
+        rounded = network.to(dtype)(images.to(dtype), graph=True)
+    assert rounded.final.dtype == dtype
+    scale = exact.final.abs().max()
+    torch.testing.assert_close(rounded.final.float() / scale, exact.final / scale, rtol=0, atol=0.15)
+    if exact.graph is not None:
+        assert torch.equal(rounded.graph.area, exact.graph.area)  # counts, which half precision could not hold
+        assert torch.equal(rounded.graph.adjacency, exact.graph.adjacency)
+        torch.testing.assert_close(rounded.graph.attention.float(), exact.graph.attention, rtol=0, atol=0.05)
+
+
 def test_forward_never_waits_for_a_value(network):
     # Fake tensors have shapes but no values: reading one, as item(), bool() or nonzero() do, raises.
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():

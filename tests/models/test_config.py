@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,11 +21,14 @@ def test_defaults_are_an_untrained_network_of_imagenet_colours():
 @pytest.mark.parametrize(
     ("field", "value"),
     [("mpp", 0.0), ("mpp", float("nan")), ("window", 0), ("window", 250), ("window", -32), ("std", (1.0, 0.0, 1.0)),
-     ("temperature", 0.0), ("temperature", -1.0)],
+     ("temperature", 0.0), ("temperature", -1.0), ("temperature", float("nan")), ("temperature", float("inf")),
+     ("temperature", "1"), ("mpp", "6.7"), ("mpp", True), ("window", 256.0), ("window", True), ("mean", (1.0, 2.0)),
+     ("mean", (0.5, 0.5, float("nan"))), ("std", 1.0), ("std", (1.0, 1.0, float("inf"))), ("name", None),
+     ("arch", None), ("options", {"width": [1]}), ("schema", 12)],
 )  # fmt: skip
 def test_impossible_values_are_refused(field, value):
     with pytest.raises(NtrmError):
-        ModelConfig("ntrm-paper", SKIN, **{field: value})
+        ModelConfig(**{"arch": "ntrm-paper", "schema": SKIN, field: value})
 
 
 def test_the_written_form_is_plain_json_and_names_the_classes():
@@ -45,11 +49,19 @@ def test_two_configs_do_not_share_their_options():
 @given(st.integers(2, 254))
 def test_any_number_of_classes_has_a_schema(classes):
     schema = schema_for(classes)
+    assert schema == schema_for(np.int64(classes))
     assert len(schema) == classes
     assert len(set(schema.names)) == classes
 
 
-@pytest.mark.parametrize("classes", [-1, 0, 1, 255, 1000])
+def test_numbers_of_other_libraries_are_written_as_plain_ones():
+    config = ModelConfig("a", SKIN, mpp=np.float32(6.5), window=np.int64(64), mean=[np.float64(0.5)] * 3, temperature=2)
+    assert config == ModelConfig("a", SKIN, mpp=6.5, window=64, mean=(0.5, 0.5, 0.5), temperature=2.0)
+    document = json.loads(json.dumps(config.as_dict()))
+    assert (document["mpp"], document["window"], document["mean"]) == (6.5, 64, [0.5, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("classes", [-1, 0, 1, 255, 1000, 3.0, "3", ("a", "b"), None, True])
 def test_impossible_numbers_of_classes_are_refused(classes):
     with pytest.raises(UsageError, match="2 to 254"):
         schema_for(classes)

@@ -12,11 +12,12 @@ from tests.helpers import Trap
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import sha256_of
-from ntrm.core.labels import SKIN
-from ntrm.models import hub
+from ntrm.core.labels import SKIN, LabelSchema
+from ntrm.models import base, hub
 from ntrm.models.folders import CARD, CONFIG, MOST_CONFIG_BYTES, WEIGHTS
 from ntrm.models.hub import load
 from ntrm.models.registry import create
+from ntrm.models.weights import weights_digest
 
 OPTIONS = {"width": 0.125, "dim": 8, "layers": 1}
 
@@ -34,6 +35,10 @@ def folder(saved, tmp_path):
     for name in (CONFIG, WEIGHTS, CARD):
         (tmp_path / name).write_bytes((saved / name).read_bytes())
     return tmp_path
+
+
+def fingerprints(folder):
+    return {path.name: sha256_of(path) for path in folder.iterdir()}
 
 
 def change_config(folder, **changes):
@@ -114,6 +119,62 @@ def test_broken_weights_are_not_saved(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+CONTRADICTIONS = [{"arch": "unet-vgg16"}, {"options": {"width": 0.5}}, {"schema": SKIN}]
+
+
+@pytest.mark.parametrize("change", CONTRADICTIONS, ids=lambda change: next(iter(change)))
+def test_a_description_of_another_network_is_refused(change):
+    network = create("ntrm-control", 3, width=0.125)
+    before = network.config
+    with pytest.raises(UsageError, match="contradicts"):
+        network.describe(**change)
+    assert network.config is before
+    named = LabelSchema(SKIN.tissues[:3])
+    assert network.describe(arch=before.arch, schema=named, options={"width": 0.125}).config.schema is named
+
+
+def test_an_unknown_field_of_a_description_is_named():
+    with pytest.raises(UsageError, match=r"(?s)mmp.*mpp"):
+        create("ntrm-control", 3, width=0.125).describe(mmp=6.7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int8, torch.float8_e4m3fn, torch.complex64])
+def test_weights_in_a_kind_of_number_that_cannot_be_loaded_are_not_saved(folder, dtype):
+    before = fingerprints(folder)
+    with pytest.raises(UsageError, match="kind of number"):
+        load(folder).save_pretrained(folder, dtype=dtype)
+    assert fingerprints(folder) == before
+
+
+@pytest.mark.parametrize("part", ["model_card", "config"])
+def test_a_model_that_cannot_be_described_leaves_the_one_in_the_folder(folder, part, monkeypatch):
+    before, network = fingerprints(folder), load(folder)
+    with torch.no_grad():
+        network.classify.bias.add_(1)
+    if part == "config":
+        network.config.options["width"] = torch.nan  # past every check
+    else:
+        monkeypatch.setattr(base, part, lambda *_: 1 / 0)
+    with pytest.raises((ValueError, ZeroDivisionError)):
+        network.save_pretrained(folder)
+    assert fingerprints(folder) == before
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_a_network_has_the_digest_of_its_file_whatever_its_numbers(tmp_path, dtype):
+    network = create("ntrm-control", 3, width=0.125).to(dtype)
+    assert weights_digest(network) == network.save_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("arch", ["ntrm-paper", "mit-trm"])
+def test_loading_draws_no_random_numbers(tmp_path, arch):
+    create(arch, 3, width=0.125).save_pretrained(tmp_path)
+    torch.manual_seed(1)
+    before = torch.random.get_rng_state()
+    load(tmp_path)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
 # --- weights ---
 
 BROKEN_WEIGHTS = {
@@ -138,6 +199,13 @@ def test_weights_of_another_kind_of_number_are_refused(folder, dtype):
     change_weights(folder, lambda state: state.update({"classify.bias": torch.ones(4).to(dtype)}))
     with pytest.raises(DataError, match=r"classify\.bias"):
         load(folder)
+
+
+def test_many_weights_of_another_kind_of_number_make_a_short_message(folder):
+    change_weights(folder, lambda state: state.update({key: value.double() for key, value in state.items()}))
+    with pytest.raises(DataError, match="such tensors") as caught:
+        load(folder)
+    assert len(str(caught.value)) < 600
 
 
 def test_a_config_that_asks_for_more_than_the_file_holds_gets_no_memory(folder, monkeypatch):

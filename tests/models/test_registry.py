@@ -4,6 +4,7 @@ from safetensors.torch import save_file
 from tests.helpers import imagenet_weights
 
 from ntrm.core.errors import DataError, UsageError
+from ntrm.models.hub import load
 from ntrm.models.registry import ARCHITECTURES, create, option_names
 from ntrm.models.trm import TissueRelation
 
@@ -24,6 +25,15 @@ def test_the_default_is_built_and_named_as_the_network_that_it_is(seed):
     with pytest.raises(UsageError, match="one of ntrm, ntrm-paper") as caught:
         create("ntmr")
     assert all(name in str(caught.value) for name in ARCHITECTURES)
+
+
+def test_names_that_are_no_text_are_refused():
+    for name in (None, 3, ["ntrm"]):
+        with pytest.raises(UsageError, match="list_models"):
+            create(name)
+    for source in (None, 3):
+        with pytest.raises(UsageError, match="bundled"):
+            load(source)
 
 
 @pytest.mark.parametrize("option", ["layer", "masks"])

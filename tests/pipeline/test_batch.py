@@ -40,6 +40,12 @@ def rows_of(out, name="slides"):
         return list(csv.DictReader(stream))
 
 
+def test_a_network_that_is_being_trained_stays_in_training(tmp_path, slide):
+    network = ByColour().train()
+    assert ntrm.segment_slides(slide, out=tmp_path / "out", model=network, device="cpu").exit_code == 0
+    assert network.training
+
+
 def test_a_slide_becomes_files_and_tables(tmp_path, slide, mask):
     found = run(slide, tmp_path / "out")
     assert found.exit_code == 0

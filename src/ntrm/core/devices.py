@@ -28,12 +28,13 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory",
 """How allocators other than CUDA's, which has an error of its own, say that memory has run out."""
 
 
-def choose_device(name: str) -> torch.device:
-    """Device by name; ``auto`` is the fastest one present.
+def choose_device(device: str | torch.device) -> torch.device:
+    """Device by name, or as torch has it; ``auto`` is the fastest one present.
 
     >>> choose_device("cpu")
     device(type='cpu')
     """
+    name = str(device)
     cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
     present = ["cuda"] * bool(cards) + ["mps"] * torch.backends.mps.is_available() + ["cpu"]
     if name == "auto":

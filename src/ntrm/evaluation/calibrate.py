@@ -112,7 +112,7 @@ def calibrate(
     resolution: str | None = None,
     split: str = "val",
     splits: Path | None = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     precision: str = "auto",
     batch: int = 16,
     seed: int = 0,
@@ -149,25 +149,26 @@ def calibrate(
     network, data_splits = load(folder), open_splits(Path(data), resolution=resolution, splits=splits)
     previous, sections = network.config.temperature, data_splits[split]
     table = class_table(network.config, data_splits)
-    plain = Predictor(network.describe(temperature=1.0), device, precision=precision, batch=batch)
-    scores, labels, windows = sample_pixels(plain, sections, seed=seed, progress=progress)
+    predictor = Predictor(network.describe(temperature=1.0), device, precision=precision, batch=batch)
+    scores, labels, windows = sample_pixels(predictor, sections, seed=seed, progress=progress)
+    before = count_calibration(predictor, data_splits.schema, sections, table, progress)
     temperature = float(f"{fit_temperature(scores, labels):.6g}")
-    tempered = Predictor(network.describe(temperature=temperature), device, precision=precision, batch=batch)
+    network.describe(temperature=temperature)  # from here on the predictor has it
     calibrated = Calibrated(
         model=folder,
         temperature=temperature,
         previous=previous,
-        before=count_calibration(plain, data_splits.schema, sections, table, progress),
-        after=count_calibration(tempered, data_splits.schema, sections, table, progress),
+        before=before,
+        after=count_calibration(predictor, data_splits.schema, sections, table, progress),
         data=describe_data(data_splits, split),
         pixels=labels.size,
         windows=windows,
         out=out,
         doubts=_doubts(network.config, sections),
     )
-    made, why_not = _make_reference(tempered, data_splits, split, seed, progress) if reference else (None, "")
+    made, why_not = _make_reference(predictor, data_splits, split, seed, progress) if reference else (None, "")
     calibrated = replace(calibrated, reference=None if made is None else dict(made.about), no_reference=why_not)
-    _write_results(calibrated, tempered, data_splits.schema, sections, pictures=pictures)
+    _write_results(calibrated, predictor, data_splits.schema, sections, pictures=pictures)
     # Last: until everything else has worked, the model is as it was.
     store_temperature(folder, network)
     if made is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ntrm.core.progress import SILENT, Progress
@@ -34,7 +35,7 @@ def evaluate(
     resolution: str | None = None,
     split: str = "test",
     splits: str | Path | None = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     precision: str = "auto",
     batch: int = 16,
     stitching: Stitching | None = None,
@@ -76,7 +77,7 @@ def evaluate(
     subject, data_splits = open_subject(model), open_splits(Path(data), resolution=resolution, splits=split_file)
     config, cases = subject.config, data_splits[split]
     work = _Work(
-        predictor=Predictor(subject.network, device, batch=batch, precision=precision),
+        predictor=subject.predictor(device, batch=batch, precision=precision),
         splits=data_splits,
         table=class_table(config, data_splits),
         stitching=stitching or Stitching(config.window, A_QUARTER if overlap is None else overlap),

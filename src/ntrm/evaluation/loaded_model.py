@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from ntrm.core.errors import RefusedError
 from ntrm.core.io import read_json, sha256_of
 from ntrm.core.mpp import Resolution
 from ntrm.data.split import DatasetSplits
 from ntrm.familiarity.reference import Reference, read_reference
-from ntrm.models.base import SegmentationModel
+from ntrm.inference.predictor import Predictor
+from ntrm.models.base import SegmentationModel, check_described, evaluating
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import WEIGHTS, locate
 from ntrm.models.hub import load
@@ -41,6 +44,11 @@ class LoadedModel:
         """The network's metadata."""
         return self.network.config
 
+    def predictor(self, device: str | torch.device = "auto", *, batch: int = 16, precision: str = "auto") -> Predictor:
+        """A predictor; a network in memory, which its owner may be training, stays in the mode it is in."""
+        with evaluating(self.network):
+            return Predictor(self.network, device, batch=batch, precision=precision)
+
     def as_dict(self) -> dict[str, Any]:
         """``model`` in ``metrics.json``; what is not known is None."""
         config, trained = self.config, ("seed", "recipe", "encoder_init", "level", "sections", "init")
@@ -60,8 +68,9 @@ class LoadedModel:
 
 def open_subject(model: str | Path | SegmentationModel) -> LoadedModel:
     """Load a network from a folder, a hub id or ``bundled``, or take one in memory as it is."""
-    if isinstance(model, SegmentationModel):
-        return LoadedModel(model, weights_digest(model), {})
+    if isinstance(model, nn.Module):
+        check_described(model)
+        return LoadedModel(model, weights_digest(getattr(model, "_orig_mod", model)), {})
     folder = locate(model)
     network = load(folder)  # refuses weights that are not those its config names
     sha256 = sha256_of(folder / WEIGHTS)

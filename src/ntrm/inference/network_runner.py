@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from copy import copy
 from functools import cached_property
 from typing import Self, TypeVar
@@ -16,7 +17,7 @@ from torch.nn import functional
 from ntrm.core.devices import choose_device, choose_layout, choose_precision, keep_freed_memory, ran_out_of_memory
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.data.transforms import mix_colours, send
-from ntrm.models.base import Segmentation, SegmentationModel, TissueGraph
+from ntrm.models.base import Segmentation, SegmentationModel, TissueGraph, check_described, evaluating
 from ntrm.models.config import ModelConfig
 
 GLASS = 255
@@ -36,22 +37,15 @@ class NetworkRunner:
     def __init__(
         self,
         network: SegmentationModel,
-        device: str = "auto",
+        device: str | torch.device = "auto",
         *,
         precision: str = "auto",
         batch: int = 16,
         compile: bool = False,  # noqa: A002 (torch's own word for it)
     ) -> None:
-        config = getattr(network, "config", None)
-        if not isinstance(config, ModelConfig):
-            raise UsageError(
-                "the network does not say what it predicts",
-                got=f"{type(network).__name__} without a config",
-                hint="make it with ntrm.create or ntrm.load",
-            )
+        check_described(network)
         if batch < 1:
             raise UsageError("wrong batch size", got=batch, expected="1 or more")
-        self.config: ModelConfig = config
         self.device = choose_device(device)
         keep_freed_memory(self.device)
         self.precision = choose_precision(precision, self.device)
@@ -60,8 +54,8 @@ class NetworkRunner:
         self._multiple = network.multiple
         network = network.eval().to(self.device, memory_format=self._layout)  # type: ignore[call-overload]
         self._network = torch.compile(network) if compile else network
-        self._mean = torch.tensor(config.mean, device=self.device).view(1, 3, 1, 1)
-        self._std = torch.tensor(config.std, device=self.device).view(1, 3, 1, 1)
+        self._uncompiled: SegmentationModel = getattr(network, "_orig_mod", network)
+        self._colours: tuple[ModelConfig, Tensor, Tensor] | None = None
         self.mixing: Tensor | None = None
         """Of the optical densities of an image before the network sees it, see ``recolouring``."""
 
@@ -73,6 +67,11 @@ class NetworkRunner:
         other = copy(self)
         other.mixing = torch.tensor(mixing, dtype=torch.float32, device=self.device)
         return other
+
+    @property
+    def config(self) -> ModelConfig:
+        """What the network says of itself, as it is now: its temperature may be set after the predictor was made."""
+        return self._uncompiled.config
 
     @property
     def network(self) -> SegmentationModel:
@@ -115,7 +114,7 @@ class NetworkRunner:
 
     def on_device(self, pixels: Image) -> Tensor:
         """(B, H, W, 3) uint8 where the network is, for callers that need them there, too."""
-        return send(_as_tensor(pixels), self._mean)
+        return send(_as_tensor(pixels), self._mean_and_std()[0])
 
     def _padded_size(self, height: int, width: int) -> tuple[int, int]:
         return -(-height // self._multiple) * self._multiple, -(-width // self._multiple) * self._multiple
@@ -154,14 +153,28 @@ class NetworkRunner:
     @torch.inference_mode()
     def _run(self, pixels: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """(B, H', W', 3) uint8 → probabilities in place of logits, in float32, on the device."""
-        x = send(pixels, self._mean).permute(0, 3, 1, 2).float() / 255
+        mean, std = self._mean_and_std()
+        x = send(pixels, mean).permute(0, 3, 1, 2).float() / 255
         if self.mixing is not None:
             x = mix_colours(x, self.mixing.expand(len(x), 3, 3))
-        x = ((x - self._mean) / self._std).contiguous(memory_format=self._layout)
-        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+        own = next((values.dtype for values in self._uncompiled.parameters()), torch.float32)
+        x = ((x - mean) / std).to(own).contiguous(memory_format=self._layout)
+        # In training mode images would depend on each other, and would move the statistics of batch norm.
+        mode = evaluating(self._uncompiled) if self._uncompiled.training else nullcontext()
+        # A network that is not in float32 itself runs in the numbers it is in.
+        automatic = own == torch.float32 != self.precision
+        with mode, torch.autocast(self.device.type, self.precision, enabled=automatic):
             out: Segmentation = self._network(x, coarse=coarse, graph=graph)
         first = None if out.coarse is None else out.coarse.float().softmax(dim=1)
         return Segmentation((out.final.float() / self.config.temperature).softmax(dim=1), first, out.graph)
+
+    def _mean_and_std(self) -> tuple[Tensor, Tensor]:
+        """Colours that the network expects, (1, 3, 1, 1) each, on the device: copied there when they change."""
+        config = self.config
+        if self._colours is None or self._colours[0] is not config:
+            rows = torch.tensor([config.mean, config.std], device=self.device).view(2, 1, 3, 1, 1)
+            self._colours = config, rows[0], rows[1]
+        return self._colours[1:]
 
     def broken_network(self) -> NtrmError:
         """The error for values that are not finite."""

@@ -86,8 +86,10 @@ class Predictor(NetworkRunner):
 
     Args:
         network: from ``ntrm.load`` or ``ntrm.create``; it is moved to the device and put in evaluation mode.
+            If it is trained on, it predicts in evaluation mode all the same, and stays in training mode.
         device: ``auto`` takes cuda, then mps, then cpu.
-        precision: ``auto`` is bfloat16 (float16 on older cards) on cuda and float32 elsewhere.
+        precision: ``auto`` is bfloat16 (float16 on older cards) on cuda and float32 elsewhere. A network that is not in
+            float32 itself (``network.half()``) runs as it is.
         batch: most images at a time. It is halved when memory runs out, and stays so.
         compile: compile the network first; pays off over thousands of images of one size.
     """
@@ -107,6 +109,9 @@ class Predictor(NetworkRunner):
         self, images: Image | Sequence[Image], *, coarse: bool = False, graph: bool = False
     ) -> Prediction | list[Prediction]:
         """Predict one image, or several in their order.
+
+        Give several as a list, ``predict(list(stack))``: a stack (N, H, W, 3) gives a list of predictions, too, but to
+        a type checker it looks like a single image, whose result is one prediction.
 
         ``coarse`` adds what the coarse head says; ``graph`` adds the relations that the network used, which exist for
         images no larger than its window and for networks with a relation module. ``ntrm.tissue_graph`` gives the graph
@@ -205,6 +210,8 @@ def _on_white(image: Image) -> Image:
 
 
 def _to_numpy(tensor: Tensor) -> NDArray[Any]:
+    if tensor.dtype == torch.bfloat16:  # which numpy does not know
+        tensor = tensor.float()
     array: NDArray[Any] = tensor.contiguous().cpu().numpy()
     return array
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -10,12 +13,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ntrm.core.errors import RefusedError
+from ntrm.core.errors import RefusedError, UsageError, choices_error
 from ntrm.core.io import sha256_of, whole_file, write_json, write_text
 from ntrm.models.blocks import check_input
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import CARD, CONFIG, FORMAT, WEIGHTS, model_card
-from ntrm.models.weights import not_finite
+from ntrm.models.weights import not_finite, stored_state
 
 
 class TissueGraph(NamedTuple):
@@ -75,29 +78,68 @@ class SegmentationModel(nn.Module):
         return {f"{name}.{key}": why for name, own in modules.items() for key, why in own.without_gradient().items()}
 
     def describe(self, **changes: Any) -> Self:
-        """Set fields of the config (µm/px, name, data …) and return the network."""
-        self.config = replace(self.config, **changes)
+        """Set fields of the config (µm/px, name, data …) and return the network.
+
+        What the network is made of stays: its architecture, its options and how many classes it has.
+        """
+        old = self.config
+        if unknown := changes.keys() - {field.name for field in fields(old)}:
+            raise choices_error("unknown field of the config", min(unknown), [field.name for field in fields(old)])
+        new = replace(old, **changes)
+        ours, theirs = ((of.arch, dict(of.options), of.classes) for of in (old, new))
+        if ours != theirs:
+            raise UsageError(
+                "the description contradicts the network",
+                got="{} {} of {} classes".format(*theirs),
+                expected="{} {} of {} classes".format(*ours),
+                hint="make another network with ntrm.create",
+            )
+        self.config = new
         return self
 
     def save_pretrained(self, folder: str | Path, *, dtype: torch.dtype = torch.float32) -> str:
         """Write ``config.json``, ``model.safetensors`` and ``README.md``; returns the SHA-256 of the weights.
 
-        ``dtype=torch.float16`` halves the file and rounds the weights; float32 keeps every bit.
+        ``dtype=torch.float16`` (or ``torch.bfloat16``) halves the file and rounds the weights; float32 keeps every bit.
+        What cannot be saved is refused before anything in the folder changes.
         """
         folder = Path(folder)
-        state = {key: _stored(value, dtype) for key, value in self.state_dict().items()}
+        state = stored_state(self, dtype)
         if broken := not_finite(state):
             raise RefusedError("the network holds weights that are no numbers", got=broken[:3], hint="train it again")
+        parameters = sum(parameter.numel() for parameter in self.parameters())
         with whole_file(folder / WEIGHTS) as partial:
             save_file(state, partial)
-        digest = sha256_of(folder / WEIGHTS)
-        parameters = sum(parameter.numel() for parameter in self.parameters())
-        write_text(folder / CARD, model_card(self.config, parameters, digest))
+            digest = sha256_of(partial)
+            # Made before the weights take their place: what fails here leaves the folder as it was.
+            card = model_card(self.config, parameters, digest)
+            config = {"format": FORMAT, **self.config.as_dict(), "weights_sha256": digest}
+            json.dumps(config, allow_nan=False)
+        write_text(folder / CARD, card)
         # The config comes last and names the weights: a folder that was half replaced does not load.
-        write_json(folder / CONFIG, {"format": FORMAT, **self.config.as_dict(), "weights_sha256": digest})
+        write_json(folder / CONFIG, config)
         return digest
 
 
-def _stored(value: Tensor, dtype: torch.dtype) -> Tensor:
-    value = value.detach().cpu().contiguous()
-    return value.to(dtype) if value.is_floating_point() else value
+def check_described(network: nn.Module) -> None:
+    """Refuse a network without a config; a compiled one has that of the network inside it."""
+    if not isinstance(getattr(network, "config", None), ModelConfig):
+        inside = isinstance(getattr(network, "module", None), SegmentationModel)
+        raise UsageError(
+            "the network does not say what it predicts",
+            got=f"{type(network).__name__} without a config",
+            hint="give its .module" if inside else "make it with ntrm.create or ntrm.load",
+        )
+
+
+@contextmanager
+def evaluating(*modules: nn.Module) -> Iterator[None]:
+    """Modules in evaluation mode; afterwards every layer is in the mode that it was in."""
+    modes = {layer: layer.training for module in modules for layer in module.modules()}
+    for module in modules:
+        module.eval()
+    try:
+        yield
+    finally:
+        for layer, mode in modes.items():
+            layer.training = mode

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
 from ntrm.core.errors import RefusedError, UsageError
@@ -41,13 +43,29 @@ class ModelConfig:
     """Logits are divided by this before the softmax; set by calibration."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.schema, LabelSchema):
+            raise UsageError("classes are no label schema", got=repr(self.schema), expected="an ntrm LabelSchema")
+        for name in ("arch", "name", "version", "licence", "data"):
+            if not isinstance(getattr(self, name), str):
+                raise UsageError(f"impossible {name}", got=repr(getattr(self, name)), expected="text")
+        strange = {key: value for key, value in self.options.items() if not isinstance(value, Option)}
+        if strange:
+            raise UsageError("impossible options", got=strange, expected="text, numbers, true, false or none")
         if self.mpp is not None:
+            self._set("mpp", _number("µm/px", self.mpp))
             Resolution.square(self.mpp)
-        if self.window < 32 or self.window % 32:
-            raise UsageError("impossible window", got=self.window, expected="a positive multiple of 32")
+        if not _is_whole(self.window) or self.window < 32 or self.window % 32:
+            raise UsageError("impossible window", got=repr(self.window), expected="a positive multiple of 32")
+        self._set("window", int(self.window))
+        for name in ("mean", "std"):
+            self._set(name, _three(name, getattr(self, name)))
+        self._set("temperature", _number("temperature", self.temperature))
         if min(self.std) <= 0 or self.temperature <= 0:
             got = f"std {self.std}, temperature {self.temperature}"
             raise UsageError("impossible normalisation", got=got, expected="positive numbers")
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)  # frozen for everyone else
 
     @property
     def classes(self) -> int:
@@ -75,6 +93,23 @@ class ModelConfig:
         }
 
 
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _number(what: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise UsageError(f"impossible {what}", got=repr(value), expected="a finite number")
+    return float(value)
+
+
+def _three(what: str, values: Iterable[object]) -> tuple[float, ...]:
+    three = tuple(_number(what, value) for value in values) if isinstance(values, Iterable) else ()
+    if len(three) != 3:
+        raise UsageError(f"impossible {what}", got=repr(values), expected="a number each for red, green and blue")
+    return three
+
+
 def schema_for(classes: int | LabelSchema) -> LabelSchema:
     """The schema itself, the skin's for 12 classes, or numbered classes for another count.
 
@@ -83,9 +118,9 @@ def schema_for(classes: int | LabelSchema) -> LabelSchema:
     """
     if isinstance(classes, LabelSchema):
         return classes
+    if not _is_whole(classes) or not 1 < classes < 255:
+        raise UsageError("wrong number of classes", got=repr(classes), expected="2 to 254, or a label schema")
     if classes == len(SKIN):
         return SKIN
-    if not 1 < classes < 255:
-        raise UsageError("wrong number of classes", got=classes, expected="2 to 254, or a label schema")
     shades = [(k * 37 % 256, k * 91 % 256, k) for k in range(classes)]
     return LabelSchema(tuple(Tissue(k, f"class {k}", f"class {k}", shades[k]) for k in range(classes)))

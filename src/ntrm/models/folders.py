@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from importlib.util import find_spec
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,10 @@ def locate(source: str | Path, revision: str | None = None) -> Path:
 
 def local_folder(source: str | Path) -> Path | None:
     """Folder of a model on this machine, None for a hub id; refuses what is neither, and a hub without its client."""
+    given: object = source
+    if not isinstance(given, str | PathLike):
+        expected = f"a folder, a hub id owner/name, or {BUNDLED}"
+        raise UsageError("no such model", got=repr(given)[:200], expected=expected)
     if str(source) == BUNDLED:
         return Path(__file__).with_name(BUNDLED)
     folder = Path(source)
@@ -156,22 +160,19 @@ def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
         classes = enumerate(document["classes"])
         tissues = tuple(Tissue(k, str(c["name"]), str(c["title"]), rgb_of(c["rgb"])) for k, c in classes)
         options = dict(document["options"])
-        strange = [key for key, value in options.items() if not isinstance(value, str | int | float | bool | None)]
-        strange += sorted(options.keys() & {"name", "classes", "weights"})
-        mean, std = (tuple(float(value) for value in document[key]) for key in ("mean", "std"))
-        temperature = float(document["temperature"])
-        if strange or (len(mean), len(std)) != (3, 3) or not all(map(math.isfinite, (*mean, *std, temperature))):
-            raise UsageError("impossible values", got=strange or [*mean, *std, temperature])
+        if strange := sorted(options.keys() & {"name", "classes", "weights"}):
+            raise UsageError("impossible options", got=strange)
+        texts: dict[str, Any] = {key: str(document[key]) for key in ("name", "version", "licence", "data")}
+        colours: dict[str, Any] = {key: tuple(map(float, document[key])) for key in ("mean", "std")}
         return ModelConfig(
             arch=network_saved_as(str(document["arch"])),
             schema=LabelSchema(tissues, background=document["background"]),
             options=options,
             mpp=None if document["mpp"] is None else float(document["mpp"]),
             window=int(document["window"]),
-            mean=(mean[0], mean[1], mean[2]),
-            std=(std[0], std[1], std[2]),
-            temperature=temperature,
-            **{key: str(document[key]) for key in ("name", "version", "licence", "data")},
+            **colours,
+            temperature=float(document["temperature"]),
+            **texts,
             trained_on=tuple(map(str, document["trained_on"])),
         )
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, NtrmError) as error:

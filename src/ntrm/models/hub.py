@@ -11,7 +11,7 @@ from ntrm.core.errors import DataError
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import locate, read_model
 from ntrm.models.registry import create
-from ntrm.models.weights import check_finite, check_tensors, read_tensors
+from ntrm.models.weights import STORED, check_finite, check_tensors, read_tensors
 
 
 def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
@@ -32,15 +32,17 @@ def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
         expected="exactly the tensors of that network",
         hint="use the config.json that belongs to these weights",
     )
-    kinds = {key: value.dtype for key, value in state.items() if not _fits(value.dtype, own[key].dtype)}
+    kinds = [f"{key} {value.dtype}" for key, value in state.items() if not _fits(value.dtype, own[key].dtype)]
     if kinds:
-        raise DataError(f"{path} holds weights of another kind of number", got=kinds, expected="float32 or float16")
+        got, expected = f"{len(kinds)} such tensors: {', '.join(kinds[:3])}", ", ".join(map(str, STORED))
+        raise DataError(f"{path} holds weights of another kind of number", got=got, expected=f"one of {expected}")
     check_finite(path, state)
-    network = create(config.arch, config.schema, **options)
+    with torch.random.fork_rng(devices=[]):  # what a seeded script draws next must not depend on what it loads
+        network = create(config.arch, config.schema, **options)
     network.config = config
     network.load_state_dict(state)
     return network.eval()
 
 
 def _fits(stored: torch.dtype, own: torch.dtype) -> bool:
-    return stored == own or (own == torch.float32 and stored in (torch.float16, torch.bfloat16))
+    return stored == own or (own == torch.float32 and stored in STORED)

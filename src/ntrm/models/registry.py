@@ -79,6 +79,8 @@ def create(
     >>> create("ntrm", width=0.125).config.arch
     'ntrm-paper'
     """
+    if not isinstance(name, str):
+        raise UsageError("the name of an architecture is text", got=repr(name), expected="one of ntrm.list_models()")
     arch = network_named(name)
     refuse_moved(arch)
     if arch not in ARCHITECTURES:

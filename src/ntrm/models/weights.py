@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from ntrm.core.errors import DataError, RefusedError, choices_error, path_error
+from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, path_error
 
 IMAGENET_HUB = {
     "resnet18": "timm/resnet18.tv_in1k",
@@ -27,6 +27,9 @@ IMAGENET_HUB = {
 CLASSIFIER = ("fc.", "classifier.", "head.", "pre_logits.")
 """Layers of an ImageNet network that an encoder does not have."""
 COUNTER = "num_batches_tracked"
+
+STORED = (torch.float32, torch.float16, torch.bfloat16)
+"""Kinds of numbers in which weights are saved and loaded."""
 
 _DAMAGED = (
     *(OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError),
@@ -87,10 +90,18 @@ def not_finite(state: Mapping[str, Tensor]) -> list[str]:
     return sorted(key for key, value in state.items() if not torch.isfinite(value).all())
 
 
+def stored_state(network: nn.Module, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    """Tensors of a network as they are saved: on the CPU, numbers with a fraction in ``dtype``."""
+    if dtype not in STORED:
+        expected = f"one of {', '.join(map(str, STORED))}"
+        raise UsageError("weights cannot be saved in this kind of number", got=dtype, expected=expected)
+    state = {key: value.detach().cpu().contiguous() for key, value in network.state_dict().items()}
+    return {key: value.to(dtype) if value.is_floating_point() else value for key, value in state.items()}
+
+
 def weights_digest(network: nn.Module) -> str:
     """SHA-256 of the weights as ``save_pretrained`` writes them in float32: the same network has the same one."""
-    state = {key: value.detach().cpu().contiguous() for key, value in network.state_dict().items()}
-    return hashlib.sha256(save(state)).hexdigest()
+    return hashlib.sha256(save(stored_state(network))).hexdigest()
 
 
 def find_weights(source: str, name: str) -> Path:

@@ -10,6 +10,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
 from ntrm.core.errors import RefusedError, UsageError, choices_error
 from ntrm.core.mpp import Resolution, stated_resolution
 from ntrm.core.processes import terminated_like_interrupted
@@ -69,7 +72,7 @@ def segment_slides(
     model: str | Path | SegmentationModel = "bundled",
     mpp: float | Resolution | None = None,
     options: Options | None = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     batch: int = 16,
     shard: str | None = None,
     pseudonymise: str | Path | None = None,
@@ -116,7 +119,7 @@ def segment_slides(
     covariates = [*dict.fromkeys(name for slide in slides for name in slide.covariates)]
     chosen = _chosen(options, choices)
     with terminated_like_interrupted(), closing(FileTransfer(storage)) as transfer:
-        if cluster is None or not tasks or isinstance(model, SegmentationModel):
+        if cluster is None or not tasks or isinstance(model, nn.Module):
             with (
                 # The first reading process starts while the network is loaded.
                 closing(ReaderPool(len(tasks))) as readers,
@@ -133,7 +136,7 @@ def segment_slides(
 
             # Actors run elsewhere: a folder must be named in full, a hub id or "bundled" as it is.
             name = str(Path(model).absolute()) if str(model) != BUNDLED and Path(model).is_dir() else str(model)
-            orders = Orders(name, folder, chosen, device, batch, tuple(covariates), storage.shared())
+            orders = Orders(name, folder, chosen, str(device), batch, tuple(covariates), storage.shared())
             outcomes, run = segment_on_ray(tasks, orders, workers=workers, progress=progress)
             for outcome in outcomes:
                 # Those of lost workers were noted here.
@@ -201,7 +204,7 @@ def _check_cluster(cluster: str | None, workers: int | None, model: str | Path |
         raise choices_error("unknown kind of cluster", cluster, CLUSTERS)
     if workers is not None and cluster is None:
         raise UsageError("workers without a cluster", got=f"--workers {workers}", hint="add --cluster ray")
-    if cluster is not None and isinstance(model, SegmentationModel):
+    if cluster is not None and isinstance(model, nn.Module):
         raise UsageError(
             "a network in memory cannot go to a cluster",
             got=type(model).__name__,

@@ -18,7 +18,6 @@ from ntrm.core.errors import NtrmError, RefusedError
 from ntrm.core.io import holding
 from ntrm.core.progress import SILENT, Progress
 from ntrm.evaluation.loaded_model import open_subject
-from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.file_transfer import FileTransfer
 from ntrm.pipeline.options import Options, run_of
@@ -139,7 +138,7 @@ class Segmenter:
         out: Path,
         options: Options | None = None,
         *,
-        device: str = "auto",
+        device: str | torch.device = "auto",
         batch: int = 16,
         open_slide: OpenSlide = open_in_children,
         transfer: FileTransfer | None = None,
@@ -147,7 +146,7 @@ class Segmenter:
         subject = open_subject(model)
         subject.config.check_mpp()
         options = options or Options()
-        self.out, self.predictor = out, Predictor(subject.network, device, batch=batch)
+        self.out, self.predictor = out, subject.predictor(device, batch=batch)
         self.run = run_of(subject, self.predictor, options)
         """Model, program and options."""
         shared = (out, self.predictor, options, self.run)

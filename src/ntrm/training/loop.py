@@ -9,8 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -24,7 +23,7 @@ from ntrm.core.errors import NtrmError
 from ntrm.core.progress import Progress
 from ntrm.data.augment import Filling
 from ntrm.data.tensors import LoadedTiles
-from ntrm.models.base import SegmentationModel
+from ntrm.models.base import SegmentationModel, evaluating
 from ntrm.training.batches import StepBatches, StepPlan, WindowStore, validation_batches
 from ntrm.training.ddp import share_batch_norm, share_gradients, summed, world_size
 from ntrm.training.device import Forward, autocast, recorded, training_precision
@@ -166,7 +165,7 @@ class Training:
         """Scores of the current network, over the windows of all processes."""
         config = self.network.config
         scores = ScoreAccumulator(config.classes)
-        with _evaluating(self.network, self.loss):
+        with evaluating(self.network, self.loss):
             for images, masks in windows.batches(validation_batches(len(windows), self.recipe.window, self.plan)):
                 with autocast(self.precision, self.device):
                     scores.update(self.network(self.normalise(images)), masks)
@@ -183,7 +182,7 @@ class Training:
     @torch.no_grad()
     def predict_masks(self, images: Tensor) -> Tensor:
         """Bytes (B, 3, H, W) → masks (B, H, W) uint8 on the CPU, with the running statistics of batch norm."""
-        with _evaluating(self.network):
+        with evaluating(self.network):
             # Not through the compiled network: a few pictures do not pay for compiling it for their number.
             output = self.network.forward(self.normalise(images.to(self.device)), coarse=False)
         return output.final.argmax(dim=1).to(torch.uint8).cpu()
@@ -320,19 +319,6 @@ def run_rounds(
             if not training.finished and interruption.agreed(0):
                 recorder.folder.wait()
                 raise interruption.error(end)
-
-
-@contextmanager
-def _evaluating(*modules: nn.Module) -> Iterator[None]:
-    """Modules in evaluation mode; afterwards every layer is in the mode that it was in."""
-    modes = {layer: layer.training for module in modules for layer in module.modules()}
-    for module in modules:
-        module.eval()
-    try:
-        yield
-    finally:
-        for layer, mode in modes.items():
-            layer.training = mode
 
 
 def _batch_norms(network: nn.Module) -> list[nn.Module]:

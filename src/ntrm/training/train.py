@@ -66,7 +66,7 @@ def train(
     trust: str = ALL,
     sections: int | None = None,
     seed: int = 0,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     num_devices: int = 1,
     resume: bool = False,
     name: str = "",
@@ -118,7 +118,7 @@ def train(
     corrected = corrected_results(corrections, slides, trust, init)
     check_start(recipe, init)
     start, digest = (None, None) if init is None else read_config(locate(init) / CONFIG)
-    launch = find_launch(device, num_devices)
+    launch = find_launch(str(device), num_devices)
     say, progress = (say, progress) if launch.leads else (_silent, SILENT)
     arch, options = _chosen_network(arch, options, start, say)
     if data is not None:
@@ -162,7 +162,7 @@ def train(
         request = {key: getattr(run, key) for key in ("out", "arch", "options", "sections", "init", "seed", "name")}
         request |= {"data": data, "splits": splits, "resolution": resolution, "resume": resume}
         request |= {"corrections": corrections, "slides": slides, "trust": trust}
-        request |= {"device": device, "num_devices": num_devices, "recipe": recipe.as_dict()}
+        request |= {"device": str(device), "num_devices": num_devices, "recipe": recipe.as_dict()}
         known = _known_sections(given, say) if reference else None
         return _Session(run, launch, pictures, known, start, progress, say).begin(given, request)
 

@@ -266,7 +266,7 @@ def open_isolated(path: Path, *, alone: bool = False, process: ReadingProcess | 
     return process
 
 
-def _reopened(limits: Limits, path: Path, alone: bool) -> ReadingProcess:
+def _reopened(limits: ReadingLimits, path: Path, alone: bool) -> ReadingProcess:
     return open_isolated(path, alone=alone, process=ReadingProcess(limits))
 
 

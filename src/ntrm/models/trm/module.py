@@ -138,7 +138,7 @@ class TissueRelation(nn.Module):
         masks = probabilities if self.config.masks == "soft" else hard
         with torch.autocast(device_type=features.device.type, enabled=False):
             area, touching, ratios = contacts(hard)
-        nodes = self._nodes(features, masks)
+        nodes = self._nodes(features, masks).to(learned.dtype)  # of a network in half precision, after the sums
         with torch.autocast(device_type=features.device.type, enabled=False):
             nodes = replace_absent(nodes, area > 0, learned)
             nodes, graph = self._relate(nodes, area, touching, ratios)
@@ -163,7 +163,7 @@ class TissueRelation(nn.Module):
         if config.graph == "none":
             none = torch.zeros_like(edges)
             return nodes, TissueGraph(presence, area, none, ratios, attention, none.to(nodes.dtype), nodes)
-        embedded = self.edge(nodes, ratios)
+        embedded = self.edge(nodes, ratios.to(nodes.dtype))
         weights = self.edge_weight(embedded, edges)
         attentions = []
         for layer in self.layers:

@@ -62,7 +62,7 @@ class Projection(nn.Module):
         """(B, K, d), (B, K, H2, W2) → (B, C, H2, W2)."""
         with full_precision_on_cpu(nodes.device):
             per_node = F.linear(nodes, self.conv.weight.flatten(1))  # (B, K, C)
-            spread = per_node.transpose(1, 2) @ masks.flatten(2)  # (B, C, K) @ (B, K, N) → (B, C, N)
+            spread = per_node.transpose(1, 2) @ masks.flatten(2).to(nodes.dtype)  # (B, C, K) @ (B, K, N) → (B, C, N)
         bias = self.conv.bias.view(-1, 1, 1)  # type: ignore[union-attr]
         out: Tensor = self.norm(spread.view(*spread.shape[:2], *masks.shape[2:]) + bias)
         return out if self.gate is None else self.gate * out

@@ -97,7 +97,8 @@ class Measures:
         padded[: image.shape[0], : image.shape[1]] = image
         pixels = torch.from_numpy(padded).permute(2, 0, 1)[None].float() / 255
         tissue = (-torch.log10((pixels * 255 + 1) / 256)).mean(dim=1, keepdim=True) > LEAST_DENSITY
-        x = (pixels - self.predictor._mean) / self.predictor._std
+        mean, std = self.predictor._mean_and_std()
+        x = (pixels - mean) / std
         numbers = []
         for stage in self._network.encoder(x)[:3]:
             weight = functional.interpolate(tissue.float(), stage.shape[-2:], mode="area")

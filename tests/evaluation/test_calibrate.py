@@ -266,7 +266,7 @@ def test_another_part_or_split_file_can_be_used(save, data, tmp_path, truth):
 def test_models_that_are_not_ones_own_are_refused(data, truth, model, error, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bundled").mkdir()
-    with pytest.raises(error, match=r"of your own[\s\S]*copy it first"):
+    with pytest.raises(error, match=r"only a local model folder[\s\S]*copy it first"):
         run(model, data)
 
 

@@ -228,7 +228,7 @@ def test_fewer_than_two_models_and_doubles_are_refused(write, tmp_path):
         compare([one, tmp_path / "b" / ".." / "a"])
     with pytest.raises(UsageError, match="given twice"):
         compare([one, write("copy", sha256=f"sha-{one}")])
-    with pytest.raises(RefusedError, match=r"cannot be told apart[\s\S]*same seed 0"):
+    with pytest.raises(RefusedError, match=r"cannot be distinguished[\s\S]*same seed 0"):
         compare([one, two, write("again")])
     with pytest.raises(UsageError, match=r"unknown measure[\s\S]*iou, dice, accuracy"):
         compare([one, two], measure="f1")

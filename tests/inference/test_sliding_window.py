@@ -313,7 +313,7 @@ def test_graphs_come_batch_by_batch_up_to_where_a_row_ends(random, batch):
 def test_a_broken_network_is_refused(random):
     network = Constant([0.5, 0.5])
     network.logits[0] = torch.nan
-    with pytest.raises(NtrmError, match=r"(?s)no numbers.*float32"):
+    with pytest.raises(NtrmError, match=r"(?s)not numbers.*float32"):
         stitch(Predictor(network, "cpu"), draw(random, 10, 10))
 
 

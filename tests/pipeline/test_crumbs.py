@@ -61,7 +61,7 @@ def test_a_cancer_in_crumbs_alone_is_neither_found_nor_missing(tmp_path):
     assert "No cancer was found on the pieces." in report
     assert f"SCC {REASON} (0.03 mm² in 1 region)." in report
     assert "too little or too unsure" not in report
-    assert "or with tumour in crumbs alone" in text_of(tmp_path / "out" / "index.html")
+    assert "or with tumour in crumbs (fragments below 0.1 mm²) only" in text_of(tmp_path / "out" / "index.html")
 
 
 @pytest.mark.parametrize(("squares", "present"), [({"in_piece": 30}, True), ({"in_crumb": 6}, False)])

@@ -391,7 +391,7 @@ def test_bugs_are_not_taken_for_a_wrong_address(listener):
 def test_a_cluster_on_the_loopback_interface_alone_is_not_looked_for_elsewhere(listener):
     # 127.0.0.2 is of this machine, too, and the listener is not to be found there.
     ray = Cluster(taken="127.0.0.2")
-    with pytest.raises(RefusedError, match=r"takes 127\.0\.0\.1 for 127\.0\.0\.2") as raised:
+    with pytest.raises(RefusedError, match=r"uses 127\.0\.0\.2 instead of 127\.0\.0\.1") as raised:
         join(ray, f"127.0.0.1:{listener}")
     assert f"{ray_cluster.LOOPBACK_ONLY}=0" in str(raised.value.hint)
     assert ray.calls == []

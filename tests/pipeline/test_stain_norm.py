@@ -155,7 +155,7 @@ def test_a_reference_from_before_stains_were_kept_is_refused_for_this_alone(tmp_
 
 
 def test_an_unknown_way_lists_the_known_ones(tmp_path, foreign, painted_model):
-    with pytest.raises(UsageError, match="stains") as caught:
+    with pytest.raises(UsageError, match="stain normalisation") as caught:
         run(foreign, tmp_path / "out", painted_model, stain_norm="reinhard")
     assert "none, macenko, strength" in caught.value.expected
 

@@ -267,7 +267,7 @@ def test_slides_that_are_not_assessed_are_counted_and_left_out_of_the_plots(resu
     assert "Cancers found: SCC on 1." in page.text
     assert (
         "Cancers were not assessed on 1 slide, and no plot below counts it: unlike what the model knows, without a "
-        "piece of tissue that is large enough, or with tumour in crumbs alone." in page.text
+        "piece of tissue that is large enough, or with tumour in crumbs (fragments below 0.1 mm²) only." in page.text
     )
     assert "Cancers not assessed 1" in page.text
     assert slide_rows(text)["one"][1] == "not assessed"

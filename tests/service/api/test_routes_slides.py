@@ -11,7 +11,7 @@ from tests.service.small import NOTHING, error_of, files_in, only_slide, serving
 
 from ntrm.results.slide_state import alone
 from ntrm.service.core.settings import INCOMING, THUMBNAILS, TRASH, UPLOADS, ServiceLimits
-from ntrm.wsi import inputs
+from ntrm.slides import inputs
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

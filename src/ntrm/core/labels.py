@@ -138,12 +138,7 @@ class LabelSchema:
         mask = np.asarray(mask)
         strange = [mask.dtype] if mask.dtype.kind not in "iu" else self._no_classes(mask)
         if strange:
-            raise DataError(
-                "the mask holds indices that are no class",
-                got=", ".join(map(str, strange)),
-                expected=f"0 to {len(self) - 1}, or {IGNORE} for ignore",
-                hint="use the schema that the mask was written with",
-            )
+            raise no_class_error(strange, len(self))
         return np.asarray(self.colour_table(ignore_rgb)[mask], dtype=np.uint8)
 
     def _no_classes(self, mask: NDArray[np.integer]) -> list[Any]:
@@ -234,6 +229,16 @@ class LabelSchema:
         with path.open("w", newline="", encoding="utf-8") as stream:
             write_rows(stream, [["index", "name", "r", "g", "b", "title"]])
             write_rows(stream, ([t.index, t.name, *t.rgb, t.title] for t in self.tissues))
+
+
+def no_class_error(strange: Iterable[object], classes: int) -> DataError:
+    """The error for a mask with values that no class has."""
+    return DataError(
+        "the mask holds indices that are no class",
+        got=", ".join(map(str, strange)),
+        expected=f"0 to {classes - 1}, or {IGNORE} for ignore",
+        hint="use the schema that the mask was written with",
+    )
 
 
 def _check_tissues(tissues: Sequence[Tissue]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.labels import IGNORE, LabelSchema, no_class_error
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import SPLITS, Case, Dataset
@@ -39,12 +39,7 @@ def pixel_counts(mask: IndexMask, classes: int) -> Counts:
     counts = np.bincount(mask.ravel() if not strange else [], minlength=IGNORE + 1).astype(np.int64)
     strange += [value for value in np.flatnonzero(counts) if classes <= value != IGNORE]
     if strange:
-        raise DataError(
-            "the mask holds indices that are no class",
-            got=", ".join(map(str, strange)),
-            expected=f"0 to {classes - 1}, or {IGNORE} for ignore",
-            hint="use the schema that the mask was written with",
-        )
+        raise no_class_error(strange, classes)
     return np.append(counts[:classes], counts[IGNORE])
 
 

@@ -103,6 +103,22 @@ def test_a_slide_that_was_replaced_is_refused_and_other_options_do_not_mix(bucke
     assert "failed" not in bucket.get("out/slides.csv").decode()
 
 
+def test_two_machines_may_begin_the_same_results_at_the_same_time(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
+    out, read = f"s3://{bucket.name}/out", ObjectStore.read
+
+    def too_early(store, address):
+        missing = read(store, address)
+        monkeypatch.setattr(ObjectStore, "read", read)
+        assert statuses(run(f"{slides}/a.tif", out, cache=tmp_path / "one")) == ["done"]
+        return missing
+
+    monkeypatch.setattr(ObjectStore, "read", too_early)
+    assert statuses(run(slides, out, cache=tmp_path / "two")) == ["kept", "done"]
+    bucket.put("other/letter.txt", b"not ours")
+    with pytest.raises(RefusedError, match="is not empty and holds no results"):
+        run(slides, f"s3://{bucket.name}/other")
+
+
 @pytest.mark.parametrize("looked_up", [False, True])
 def test_a_slide_deleted_at_the_address_is_made_anew_whatever_was_known_of_it(bucket, slides, tmp_path, looked_up):  # noqa: F811
     out = f"s3://{bucket.name}/out"

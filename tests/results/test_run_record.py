@@ -3,6 +3,7 @@ import json
 import pytest
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.results import run_record
 from ntrm.results.paths import RUN
 from ntrm.results.run_record import Run, check_out, claim, read_run
 from ntrm.version import __version__
@@ -48,6 +49,22 @@ def test_other_folders_and_files_are_refused(tmp_path):
             read(tmp_path)
     with pytest.raises(UsageError, match="not a folder"):
         check_out(tmp_path / "mine.txt")
+
+
+def test_a_run_that_another_process_begins_meanwhile_is_nothing_strange(tmp_path, monkeypatch):
+    read = run_record._read
+
+    def too_early(out):
+        monkeypatch.setattr(run_record, "_read", read)
+        with pytest.raises(FileNotFoundError) as missing:
+            read(out)
+        claim(out, MINE, [])
+        (out / "slide").mkdir()
+        raise missing.value
+
+    monkeypatch.setattr(run_record, "_read", too_early)
+    assert check_out(tmp_path) is None
+    assert claim(tmp_path, MINE, ["age"]) == ("age",)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", "[" * 100_000, '{"covariates": 3}'], ids=range(7))

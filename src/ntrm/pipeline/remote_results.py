@@ -56,9 +56,7 @@ class RemoteResults:
         """Make the address a place of this run's results; ``claim`` does so with the folder of this machine."""
         self.work.mkdir(parents=True, exist_ok=True, mode=0o700)
         with holding(self.work / ".claim.lock", wait=True):
-            before = self._store.read(self.address / RUN)
-            if before is None:
-                self._check_empty()
+            before = self._record()
             if before is None or not _same_run(self.work / RUN, before):
                 # Left over from results that are no longer there.
                 self._clear()
@@ -76,15 +74,19 @@ class RemoteResults:
         elif before not in (None, now):
             self._store.write(now, self.address / RUN)
 
-    def _check_empty(self) -> None:
+    def _record(self) -> bytes | None:
+        """The record of the run at the address; None where it is empty. Refuses an address of something else."""
+        # Looked at before the record: a run that another machine begins meanwhile is then nothing strange.
         names = (name for folders in (False, True) for name in self._store.names_in(self.address, folders=folders))
         strange = next((name for name in names if not name.startswith(".")), None)
-        if strange is not None:
+        record = self._store.read(self.address / RUN)
+        if record is None and strange is not None:
             raise RefusedError(
                 f"{self.address} is not empty and holds no results",
                 got=strange,
                 hint="choose a new or an empty folder for --out",
             )
+        return record
 
     def _clear(self) -> None:
         for path in self.work.iterdir():

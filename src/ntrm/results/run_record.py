@@ -60,16 +60,17 @@ def read_run(out: Path) -> Run:
 def check_out(out: Path) -> Run | None:
     """What ``out`` was made with; None where it is new or empty. Refuses a folder of something else."""
     try:
-        return _read(out)
-    except FileNotFoundError:
-        strange = [path.name for path in out.iterdir() if not path.name.startswith(".")] if out.is_dir() else []
-        if strange:
-            raise RefusedError(
-                f"{out} is not empty and holds no results",
-                got=strange[0],
-                hint="choose a new or an empty folder for --out",
-            ) from None
-        return None
+        # Looked at before the record: a run that another process begins meanwhile is then nothing strange.
+        names = [path.name for path in out.iterdir()] if out.is_dir() else []
+        strange = next((name for name in names if not name.startswith(".")), None)
+        try:
+            return _read(out)
+        except FileNotFoundError:
+            if strange is None:
+                return None
+        raise RefusedError(
+            f"{out} is not empty and holds no results", got=strange, hint="choose a new or an empty folder for --out"
+        )
     except NotADirectoryError as error:
         raise UsageError("the output is not a folder", got=out, hint="choose another --out") from error
     except (OSError, *DAMAGES) as error:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import networkx
 import numpy as np
 import pytest
+import torch
 from tests.analysis.blocks import BCC, block, measured
 
 from ntrm.analysis.graph import NO_TISSUE, tissue_graph
@@ -99,6 +100,13 @@ def test_confidence_is_the_mean_of_each_region(random):
     assert np.allclose(table.confidence, [confidence[parts == k].mean() for k in range(1, count + 1)])
     with pytest.raises(DataError, match="not of one section"):
         tissue_graph(mask, MPP, SKIN, confidence=confidence[1:])
+
+
+def test_numbers_may_be_what_numpy_and_torch_read_from_files():
+    mask, confidence = np.zeros((2, 2), np.uint8), np.full((2, 2), -1e-9)  # resampled
+    expected = tissue_graph(mask, 0.5).areas_mm2
+    for mpp in (np.array(0.5), torch.tensor(0.5), np.float32(0.5)):
+        assert np.array_equal(tissue_graph(mask, mpp, confidence=confidence).areas_mm2, expected)
 
 
 @pytest.mark.parametrize(

@@ -106,11 +106,14 @@ def test_quiet_silences_notes_and_bar_only():
     def speak(name, console):
         console.note("a note")
         console.failed("a slide [1]")
+        for reason in ("is cut off", "b: is cut off", "b/corrected: is cut off", "b has no mask"):
+            console.failed(reason, "b")
         list(console.progress.track(range(1), 1, "work"))
         console.result({}, lambda out: out.print("result"))
 
     result = runner.invoke(app_that(speak), ["--quiet"])
-    assert (result.stdout, result.stderr) == ("result\n", "error: a slide [1]\n")
+    lines = "a slide [1]", "b: is cut off", "b: is cut off", "b/corrected: is cut off", "b has no mask"
+    assert (result.stdout, result.stderr) == ("result\n", "".join(f"error: {line}\n" for line in lines))
 
 
 def test_wrong_usage_is_2():

@@ -100,7 +100,8 @@ def without_allocator(environment):
 @pytest.mark.parametrize("device", ["cpu", torch.device("cpu")])
 def test_a_device_is_given_by_name_or_as_torch_has_it(device):
     assert choose_device(device) == torch.device("cpu")
-    for unknown in (torch.device("meta"), None, 0):
+    assert choose_device(torch.device("cpu", 0)) == choose_device("cpu:0") == torch.device("cpu")
+    for unknown in (torch.device("meta"), None, 0, "cpu:1"):
         with pytest.raises(UsageError, match="unknown device"):
             choose_device(unknown)
 

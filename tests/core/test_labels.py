@@ -103,6 +103,12 @@ def test_colours_are_three_bytes(rgb):
         LabelSchema((Tissue(0, "a", "", rgb),))
 
 
+def test_colours_of_an_array_are_plain_numbers():
+    tissue = Tissue(0, "a", "", np.array([1, 2, 255], dtype=np.uint8))
+    assert tissue == Tissue(0, "a", "", (1, 2, 255))
+    assert {type(value) for value in LabelSchema((tissue,))["a"].rgb} == {int}
+
+
 def test_decode_refuses_what_is_not_rgb8():
     with pytest.raises(DataError, match="8-bit"):
         SKIN.decode(np.zeros((2, 2), dtype=np.uint8))

@@ -352,6 +352,9 @@ def test_a_stack_is_neither_an_image_nor_a_mask(folder, options):
         ([colours] * 3, read_image),
         ([colours, colours[::2, ::2], colours, colours], read_image),
         ([indices] * 3, lambda path: read_mask(path, SKIN)),
+        # Beside an image a page of another kind may lie; which of two says what a mask is?
+        ([indices, colours, colours], lambda path: read_mask(path, SKIN)),
+        ([colours, indices, indices], lambda path: read_mask(path, SKIN)),
     ):
         path = pages(folder, *arrays, **options)
         with pytest.raises(FaultError, match="a stack of several images") as error:
@@ -364,6 +367,12 @@ def test_smaller_pages_and_pages_of_another_kind_make_no_stack(folder):
     colours = SKIN.colourise(mask(40, 50))
     for others in ([colours[::2, ::2], colours[::4, ::4]], [colours[..., 0]], [colours[:9, :12], colours[:9, :12]]):
         assert np.array_equal(read_image(pages(folder, colours, *others)), colours)
+
+
+def test_a_mask_that_calls_itself_a_slide_is_no_exception(folder):
+    path = pages(folder, mask(40, 50), mask(40, 50), description="Aperio Image Library")
+    with pytest.raises(FaultError, match="a stack of several images"):
+        read_mask(path, SKIN)
 
 
 def test_smaller_pages_after_a_mask_are_its_pyramid(folder):

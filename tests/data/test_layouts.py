@@ -34,6 +34,9 @@ def test_the_slide_of_a_section_is_known_by_its_hash_and_by_nothing_shorter(tmp_
     sound_plain(tmp_path)
     rows = f"a,p,train,0.5,{'0A' * 32}\nb,q,,0.5,slide 7\n"
     (tmp_path / "cases.csv").write_text(f"name,group,split,mpp,slide_sha256\n{rows}")
+    with pytest.raises(DataError, match="slide_sha256 is no SHA-256"):
+        open_dataset(tmp_path)
+    (tmp_path / "cases.csv").write_text(f"name,group,split,mpp,slide_sha256\n{rows.replace('slide 7', '')}")
     assert [case.slide_sha256 for case in open_dataset(tmp_path)] == ["0a" * 32, ""]
 
 

@@ -76,6 +76,7 @@ def test_what_is_no_index_is_refused(wrong):
     for truth, prediction in ((wrong, np.array([0, 1])), (np.array([0, 1]), wrong)):
         with pytest.raises(DataError, match="no class indices"):
             confusion(truth, prediction, 2)
+    assert not confusion(np.array([]), np.array([]), 2).any()  # of no kind, and of no pixel
     assert confusion(np.array([False, True]), np.array([True, True]), 2).tolist() == [[0, 1], [0, 1]]
     with pytest.raises(UsageError, match="masked array"):
         confusion(np.ma.masked_equal([0, 1], 1), np.array([0, 1]), 2)

@@ -322,6 +322,14 @@ def test_sections_without_a_patient_are_refused(random, missing):
         with pytest.raises(DataError, match="without a patient") as refused:
             compare({"a": values, "b": values}, patients)
         assert str(refused.value.got).startswith("2 of 12 missing, the first is section 10")
+    by_name = {index + 100: patient for index, patient in enumerate(patients)}
+
+    class Column(dict):  # as a column of a table that was filtered: positions are no keys of it
+        def __iter__(self):
+            return iter(self.values())
+
+    with pytest.raises(DataError, match="without a patient"):
+        compare_scores({"a": scores, "b": scores}, Column(by_name))
     with pytest.raises(DataError, match="12 of 12 missing"):
         compare_scores({"a": scores, "b": scores}, np.full(12, np.nan))
 

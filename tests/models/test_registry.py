@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -44,6 +45,12 @@ def test_an_option_of_the_relation_module_is_refused_with_the_networks_that_have
     with pytest.raises(UsageError, match=r"^ntrm-control does not take") as caught:
         create("ntrm-control", 3, **{option: "soft", "widht": 0.5})
     assert caught.value.hint == ""  # no network takes both
+
+
+def test_options_of_numpy_are_those_of_python():
+    given = create("ntrm", 3, width=np.float32(0.125), dim=np.int64(8), tau=np.float64(0.25)).config.options
+    assert given == {"width": 0.125, "dim": 8, "tau": 0.25}
+    assert [type(value) for value in given.values()] == [float, int, float]
 
 
 def test_an_unknown_option_lists_the_choices():

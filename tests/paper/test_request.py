@@ -84,6 +84,14 @@ def test_encoders_start_from_imagenet_where_the_weights_are_there(tmp_path, monk
     assert encoder_init("attention-unet", {"width": 0.125}, from_file, SKIN) == "scratch"
 
 
+@pytest.mark.parametrize("named", ["resnet18", "weights/resnet18"])
+def test_weights_that_no_file_and_no_hub_has_are_told(named, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RefusedError, match=named):
+        encoder_init("unet-resnet18", {}, load_recipe("fast", {"encoder_weights": named}), SKIN)
+
+
 def test_a_file_of_weights_that_is_not_there_is_told(tmp_path):
     with pytest.raises(UsageError, match="no such weights file"):
         encoder_init("unet-resnet18", {}, load_recipe("fast", {"encoder_weights": str(tmp_path / "no.pth")}), SKIN)

@@ -145,8 +145,8 @@ def checked_confidence(confidence: NDArray[Any], mask: NDArray[Any]) -> NDArray[
         raise DataError(
             "these are no confidences", got=f"values of type {values.dtype}", expected="numbers from 0 to 1"
         )
-    # Written so that NaN fails too.
-    if values.size and not (values.min() >= 0 and values.max() <= 1.001):
+    # Resampled probabilities are a little outside. Written so that NaN fails too.
+    if values.size and not (values.min() >= -0.001 and values.max() <= 1.001):
         raise DataError(
             "these are no confidences",
             got=f"values from {values.min():.3g} to {values.max():.3g}",

@@ -76,7 +76,7 @@ class Console:
 
     def failed(self, reason: object, name: str = "") -> None:
         """One of many inputs failed, though the command goes on: a line on stderr, with ``--quiet``, too."""
-        named = not name or str(reason).startswith((f"{name}: ", f"{name} "))
+        named = not name or str(reason).startswith((f"{name}: ", f"{name} ", f"{name}/"))
         _stderr().print(f"error: {reason}" if named else f"error: {name}: {reason}", markup=False)
 
     def error(self, error: NtrmError) -> None:

@@ -34,7 +34,8 @@ def choose_device(device: str | torch.device) -> torch.device:
     >>> choose_device("cpu")
     device(type='cpu')
     """
-    name = str(device)
+    # Tensors on Apple's GPU say that they are on mps:0.
+    name = re.sub(r"^(cpu|mps):0$", r"\1", str(device))
     cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
     present = ["cuda"] * bool(cards) + ["mps"] * torch.backends.mps.is_available() + ["cpu"]
     if name == "auto":

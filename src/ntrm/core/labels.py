@@ -44,6 +44,10 @@ class Tissue:
     title: str
     rgb: RGB
 
+    def __post_init__(self) -> None:
+        """Take a colour as arrays have it: it must be written to JSON."""
+        object.__setattr__(self, "rgb", tuple(plain_number(value) for value in self.rgb))
+
     @property
     def explanation(self) -> str:
         """The title, where it says more than the name."""
@@ -254,7 +258,7 @@ def _check_tissues(tissues: Sequence[Tissue]) -> None:
     for tissue in tissues:
         if not re.fullmatch(r"[^\x00-\x1f,]{1,64}", tissue.name) or tissue.name != tissue.name.strip():
             raise DataError("unusable class name", got=repr(tissue.name), expected="1 to 64 printable characters")
-        if len(tissue.rgb) != 3 or not all(isinstance(plain_number(c), int) and 0 <= c <= 255 for c in tissue.rgb):
+        if len(tissue.rgb) != 3 or not all(isinstance(c, int) and 0 <= c <= 255 for c in tissue.rgb):
             whole = "three whole numbers from 0 to 255"
             raise DataError(f"impossible colour of {tissue.name}", got=tissue.rgb, expected=whole)
 

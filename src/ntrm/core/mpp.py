@@ -88,6 +88,8 @@ def stated_resolution(mpp: object) -> Resolution:
     """
     if isinstance(mpp, Resolution):
         return mpp
+    if getattr(mpp, "shape", None) == ():
+        mpp = mpp.item()  # type: ignore[attr-defined]  # a number as numpy.load and torch have it
     if isinstance(mpp, bool) or not isinstance(mpp, Real):
         expected = "a number, or ntrm.core.mpp.Resolution(x, y) for pixels that are not square"
         raise UsageError("impossible µm per pixel", got=repr(mpp), expected=expected)

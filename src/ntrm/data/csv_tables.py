@@ -115,6 +115,7 @@ def _row_faults(cells: dict[str, str], rows: Collection[str]) -> list[str]:
         "no name": not cells["name"],
         "a second row for this name": cells["name"] in rows,
         "no group (patient)": not cells["group"],
+        "slide_sha256 is no SHA-256": (slide := cells.get("slide_sha256", "")) and not SHA256.fullmatch(slide.lower()),
         f"unknown split {cells['split']!r}, not one of {', '.join(SPLITS)}": cells["split"] not in {*SPLITS, ""},
     }
     return [words for words, present in faults.items() if present]

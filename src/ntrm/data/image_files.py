@@ -245,7 +245,7 @@ def read_image(path: Path, *, max_pixels: int = MAX_PIXELS) -> Pixels:
     transparent = header.kind == PNG and header.pixels == RGBA8
     if header.pixels != RGB8 and not transparent:
         raise FaultError("not-rgb8", path, found=header.pixels)
-    pixels = _decode(path, header)[0]
+    pixels = _decode(path, header, mask=False)[0]
     return over_white(pixels) if transparent else pixels
 
 
@@ -263,18 +263,20 @@ def read_mask(path: Path, schema: LabelSchema, *, max_pixels: int = MAX_PIXELS) 
     header = _limited_header(path := Path(path), max_pixels)
     if header.kind == JPEG or header.pixels not in {RGB8, GREY8, PALETTE}:
         raise FaultError("mask-format", path, found=f"{header.kind}, {header.pixels}")
-    pixels, palette = _decode(path, header)
+    pixels, palette = _decode(path, header, mask=True)
     if pixels.ndim == 3:
         return _by_palette(path, pixels, schema)
     return _by_value(path, pixels, palette, schema)
 
 
-def _check_one_page(path: Path) -> None:
-    """A stack (a page for each class, say) must not be taken for its first page; smaller pages may be a pyramid's."""
+def _check_one_page(path: Path, *, mask: bool) -> None:
+    """A stack (a page for each class, say) must not be taken for its first page; smaller pages may be a pyramid's.
+
+    Beside an image there may be a page of its size and another kind, and a tiny Aperio slide has a thumbnail as large.
+    """
     with open_tiff(path) as tif:
-        # The thumbnail of a tiny Aperio slide may be as large as the slide.
-        pages: list[Any] = [tif.pages.first] if tif.is_svs else [page.aspage() for page in tif.pages]
-    first, *others = [(page.imagelength, page.imagewidth, page.samplesperpixel) for page in pages]
+        pages: list[Any] = [tif.pages.first] if tif.is_svs and not mask else [page.aspage() for page in tif.pages]
+    first, *others = [(page.imagelength, page.imagewidth, None if mask else page.samplesperpixel) for page in pages]
     if first in others:
         raise FaultError("several-pages", path, f"{1 + others.count(first)} pages of {first[1]} × {first[0]} pixels")
 
@@ -287,12 +289,12 @@ def _limited_header(path: Path, max_pixels: int) -> Header:
     return header
 
 
-def _decode(path: Path, header: Header) -> tuple[Pixels, list[RGB]]:
+def _decode(path: Path, header: Header, *, mask: bool) -> tuple[Pixels, list[RGB]]:
     """Pixels as they are stored, and the palette of an indexed PNG or TIFF."""
     check_complete(path, header)
     with decoding(path):
         if header.kind == TIFF:
-            _check_one_page(path)
+            _check_one_page(path, mask=mask)
             pixels, palette = _read_tiff(path)
         else:
             pixels, palette = _with_pillow(PngImageFile if header.kind == PNG else JpegImageFile, path)

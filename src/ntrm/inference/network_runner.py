@@ -77,7 +77,7 @@ class NetworkRunner:
     def network(self) -> SegmentationModel:
         """The network itself, for those who look inside it; a compiled one shows nothing of its inside."""
         if not isinstance(self._network, SegmentationModel):
-            raise UsageError("a compiled network cannot be looked into", hint="make the predictor without compile=True")
+            raise UsageError("a compiled network cannot be looked into", hint="give it as it was before compiling")
         return self._network
 
     @cached_property

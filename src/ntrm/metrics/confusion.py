@@ -73,7 +73,7 @@ def _check_shapes(truth: tuple[int, ...], prediction: tuple[int, ...]) -> None:
 
 def _check_kind(what: str, labels: NDArray[Any]) -> None:
     """Refuse what is no class index: 0.9 would count as class 0."""
-    if labels.dtype.kind not in "iub":
+    if labels.size and labels.dtype.kind not in "iub":
         raise DataError(
             f"the {what} holds no class indices",
             got=f"values of type {labels.dtype}",

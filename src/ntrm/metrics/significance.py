@@ -284,11 +284,12 @@ def _pairs(names: list[str], reference: str | None) -> list[tuple[str, str]]:
 
 def _check_patients(patients: Sequence[Hashable]) -> None:
     """Refuse missing names: each NaN would count as a patient of its own, all None as one."""
-    missing = [index for index, patient in enumerate(patients) if _is_missing(patient)]
+    missing = [(index, patient) for index, patient in enumerate(patients) if _is_missing(patient)]
     if missing:
+        index, patient = missing[0]
         raise DataError(
             "sections without a patient",
-            got=f"{len(missing)} of {len(patients)} missing, the first is section {missing[0]}: {patients[missing[0]]}",
+            got=f"{len(missing)} of {len(patients)} missing, the first is section {index}: {patient}",
             expected="the patient of every section",
             hint="fill the column of patients in the table; leave out sections whose patient is not known",
         )

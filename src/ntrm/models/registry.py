@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from ntrm.core.errors import UsageError, choices_error
+from ntrm.core.errors import UsageError, choices_error, plain_number
 from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
 from ntrm.models.baselines import AttentionUNet, DeepLabV3Plus, ResNetUNet, VGGUNet
@@ -85,6 +85,7 @@ def create(
     refuse_moved(arch)
     if arch not in ARCHITECTURES:
         raise choices_error("unknown architecture", name, list_models())
+    options = {key: plain_number(value) for key, value in options.items()}
     _check_options(name, options)
     schema = schema_for(classes)
     try:
@@ -93,8 +94,17 @@ def create(
         raise UsageError(f"{name} does not take these options", got=f"{options} ({error})") from error
     network.config = ModelConfig(arch=arch, schema=schema, options=dict(options))
     if weights is not None:
-        _fill_encoder(network, weights, str(options.get("encoder", DEFAULT_ENCODERS.get(arch, "resnet18"))))
+        _fill_encoder(network, weights, encoder_name(arch, options))
     return network
+
+
+def encoder_name(arch: str, options: Mapping[str, object]) -> str:
+    """The encoder of an architecture with these options, by which its weights are found.
+
+    >>> encoder_name("unet-vgg16", {}), encoder_name("ntrm-paper", {"encoder": "resnet34"})
+    ('vgg16', 'resnet34')
+    """
+    return str(options.get("encoder", DEFAULT_ENCODERS.get(arch, "resnet18")))
 
 
 def option_names(name: str) -> frozenset[str]:

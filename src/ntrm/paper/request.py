@@ -16,6 +16,8 @@ from ntrm.data.dataset import check_outside
 from ntrm.data.layouts import survey_dataset
 from ntrm.data.split import FRACTIONS, DatasetSplits, open_splits
 from ntrm.models.config import Option
+from ntrm.models.registry import encoder_name
+from ntrm.models.weights import find_weights
 from ntrm.paper.facts import (
     CACHED_BYTES,
     Facts,
@@ -233,12 +235,14 @@ def dry_run(request: Request) -> Outlook:
 def encoder_init(arch: str, options: Mapping[str, Option], recipe: Recipe, schema: LabelSchema) -> str:
     """Start of a network's encoder; scratch where the recipe's weights are missing."""
     wanted = "auto" if recipe.encoder_weights == IMAGENET else recipe.encoder_weights
+    if wanted not in ("auto", "none"):
+        wanted = str(find_weights(wanted, encoder_name(arch, options)))
     try:
         _, report = build_network(arch, schema, options=options, recipe=replace(recipe, encoder_weights=wanted))
     except (DataError, RefusedError):
         if wanted in ("auto", "none"):
             raise
-        return SCRATCH  # a file of weights fits one kind of encoder
+        return SCRATCH  # the file is there, and fits another kind of encoder
     return report.encoder
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from ntrm.core.errors import UsageError, check_number, choices_error, plain_fields, plain_number
 from ntrm.data.stains import AS_IT_IS, STAIN_NORMS
 from ntrm.evaluation.loaded_model import LoadedModel
@@ -52,7 +54,9 @@ class Options:
             raise choices_error("unknown stain normalisation", self.stain_norm, STAIN_NORMS)
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(field.default, bool) and not isinstance(value, bool):
+            if isinstance(value, np.bool_):
+                object.__setattr__(self, field.name, bool(value))
+            elif isinstance(field.default, bool) and not isinstance(value, bool):
                 # "no" would be taken for yes.
                 raise UsageError(f"{field.name} is a switch", got=repr(value), expected="True or False")
         plain_fields(self)

@@ -19,7 +19,7 @@ from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import CONFIG, locate, read_config
 from ntrm.models.hub import load
-from ntrm.models.registry import DEFAULT_ENCODERS, create
+from ntrm.models.registry import create, encoder_name
 from ntrm.models.weights import IMAGENET_HUB, find_weights, load_encoder_weights, stored_weights
 from ntrm.training.recipe import Recipe
 
@@ -105,7 +105,7 @@ def _fill_encoder(network: SegmentationModel, source: str) -> InitReport:
     if source == "none":
         return InitReport("scratch")
     encoder = getattr(network, "encoder", None)
-    name = str(network.config.options.get("encoder", DEFAULT_ENCODERS.get(network.config.arch, "resnet18")))
+    name = encoder_name(network.config.arch, network.config.options)
     of_imagenet = source in ("auto", "imagenet")
     path: str | Path | None = source
     if of_imagenet:

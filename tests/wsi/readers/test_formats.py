@@ -201,8 +201,16 @@ def stacked(path, planes, **options):
             writer.write(plane, photometric="rgb", metadata=None, **options)
 
 
+def one_by_one(path, planes):
+    """Each page a series of its own, since the pages differ in how they are stored."""
+    with tifffile.TiffWriter(path) as writer:
+        for plane, compression in zip(planes, (None, "deflate", "lzw"), strict=True):
+            writer.write(plane, photometric="rgb", compression=compression, tile=(64, 64))
+
+
 STACKS = {
     "strips": stacked,
+    "series": one_by_one,
     "tiles": lambda path, planes: stacked(path, planes, tile=(64, 64)),
     "tiles-jpeg": lambda path, planes: stacked(path, planes, tile=(64, 64), compression="jpeg"),
     "shaped": lambda path, planes: tifffile.imwrite(path, planes, photometric="rgb", tile=(64, 64)),

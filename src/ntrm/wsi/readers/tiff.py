@@ -199,7 +199,7 @@ def openslide_errs(path: Path) -> bool:
         strange = page.samplesperpixel > 3 and _extra_sample(page) not in {_PREMULTIPLIED, _STRAIGHT}
         turned = page.tags.valueof("Orientation", 1) != 1
         slide = _slide(tif)
-        other = slide.keyframe.offset != page.offset or _images_in(slide) > 1
+        other = slide.keyframe.offset != page.offset or _images_like(slide, tif) > 1
         return bool(tif.is_ome) or turned or strange or other
 
 
@@ -215,7 +215,7 @@ class TiffReader:
                 # The directory is often written last, so that a cut file has lost it.
                 raise unreadable("no image directory where the header points to")
             series = _slide(tif)
-            _check_one_image(series)
+            _check_one_image(series, tif)
             self._levels = _pyramid([_planes(level, self._file, self._pieces) for level in series.levels])
             first: Any = series.keyframe
             stated = (
@@ -265,9 +265,21 @@ def _images_in(series: Any) -> int:
     return prod(others) if series.keyframe.samplesperpixel in {3, 4} else 1
 
 
-def _check_one_image(series: Any) -> None:
+def _images_like(slide: Any, tif: Any) -> int:
+    """How many images of the slide's size there are; pages that differ in compression, say, are series of their own."""
+    if tif.is_svs:  # the thumbnail of a tiny Aperio slide may be as large as the slide
+        return _images_in(slide)
+    return sum(_images_in(series) for series in tif.series if _size(series) == _size(slide))
+
+
+def _size(series: Any) -> tuple[int, int, int]:
+    page = series.keyframe
+    return page.imagewidth, page.imagelength, page.samplesperpixel
+
+
+def _check_one_image(series: Any, tif: Any) -> None:
     """To take the first image of a stack would lose the others."""
-    images, page = _images_in(series), series.keyframe
+    images, page = _images_like(series, tif), series.keyframe
     if images > 1:
         raise DataError(
             "a stack of several images",

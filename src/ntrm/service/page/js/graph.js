@@ -40,7 +40,7 @@ export function drawGraph({ nodes, edges, selected = null, pick = null, colours 
     !selected ||
     (selected.kind === "interface" ? same(edge, selected) : edge.a === selected.name || edge.b === selected.name);
   // Thin edges last in the list are drawn first, so that the strong ones lie above them.
-  for (const edge of edges.toReversed())
+  for (const edge of [...edges].reverse())
     svg.append(drawEdge(edge, place, (WIDEST * edge.weight) / most, isOn(edge), selected, pick, colours));
   nodes.forEach((node) => svg.append(drawNode(node, place.get(node.name), selected, pick, colours)));
   return svg;

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from tests.annotations.small import annotate, box, drawn, import_annotations, rows
 
-from ntrm.annotations import importing
+from ntrm.annotations import importing, record
 from ntrm.annotations.pairing import SlideFacts
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import SKIN, LabelSchema
@@ -95,6 +95,26 @@ def test_a_folder_with_other_files_is_refused(folders, stranger):
         import_annotations(slides, marks, out, mpp=0.5)
     assert (out / stranger).read_text() == "mine"
     assert not (out / ".lock").exists()
+
+
+def test_a_run_that_was_killed_while_it_wrote_its_first_record_goes_on(folders):
+    slides, marks, out = folders
+    (out / "Masks").mkdir(parents=True)
+    (out / ".partial-abc.json").write_text("{")
+    assert import_annotations(slides, marks, out, mpp=0.5).exit_code == 0
+
+
+def test_an_import_that_another_process_begins_meanwhile_is_nothing_strange(folders, monkeypatch):
+    slides, marks, out = folders
+    refuse = record._refuse_other_files
+
+    def late(*given):
+        monkeypatch.undo()
+        import_annotations(slides, marks, out, mpp=0.5)
+        refuse(*given)
+
+    monkeypatch.setattr(record, "_refuse_other_files", late)
+    assert import_annotations(slides, marks, out, mpp=0.5).reused == ("a", "b")
 
 
 @pytest.mark.parametrize("text", ["{}", "[", '{"options": {}, "slides": [{"name": "a"}]}'])

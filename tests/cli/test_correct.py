@@ -8,12 +8,15 @@ import pytest
 import tifffile
 from tests.evaluation.small import NAMES, ByColour
 from tests.pipeline.small import InProcess, fingerprints, paint, write_slide
+from tests.pipeline.test_corrected_outputs import box, named
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
 from ntrm.correction.log import read_log
 from ntrm.models.registry import ARCHITECTURES
+from ntrm.pipeline import corrector
 from ntrm.pipeline.batch import segment_slides
+from ntrm.pipeline.slide_mask import open_mask
 from ntrm.results.documents import AGAIN
 from ntrm.results.tables import read_results
 from ntrm.wsi import isolated
@@ -183,6 +186,20 @@ def test_a_slide_whose_file_is_gone_does_not_stop_the_others(out, correct, segme
     words = ["--click", "first", *middle(out, SCC), "EPI", "--all-slides", "--slides", only]
     words += ["--model", segmented / "model", "--device", "cpu"]
     found = correct(*words, code=1, slides=False)
+    assert [change["slide_id"] for change in found["changes"]] == ["first"]
+    assert [each["slide_id"] for each in found["failures"]] == ["second"]
+
+
+def test_a_slide_that_somebody_else_corrects_meanwhile_does_not_stop_the_others(out, correct, monkeypatch):
+    propose = corrector.propose_elsewhere
+
+    def meanwhile(*given):
+        second = open_mask(out / "second")
+        named(second, box(second, 70, 40, 5, 5), "EPI")
+        return propose(*given)
+
+    monkeypatch.setattr(corrector, "propose_elsewhere", meanwhile)
+    found = correct("--click", "first", *middle(out, SCC), "EPI", "--all-slides", code=1)
     assert [change["slide_id"] for change in found["changes"]] == ["first"]
     assert [each["slide_id"] for each in found["failures"]] == ["second"]
 

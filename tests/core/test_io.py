@@ -74,6 +74,13 @@ def test_a_killed_writer_leaves_the_old_file_and_a_recognisable_rest(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_what_another_process_is_writing_is_no_rest(tmp_path):
+    with whole_file(tmp_path / "a.txt") as partial:
+        partial.write_text("new")
+        assert remove_partials(tmp_path) == 0
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["new"]
+
+
 def test_a_full_disk_is_a_clear_error(tmp_path, monkeypatch):
     def full(self, target):
         raise OSError(28, "No space left on device")
@@ -193,6 +200,19 @@ def test_a_lock_goes_with_its_holder(tmp_path):
         raise KeyError
     with holding(path, wait=True):
         assert path.exists()
+
+
+def test_a_lock_is_held_by_one_though_the_last_holder_deleted_its_file(tmp_path, monkeypatch):
+    path, flock = tmp_path / "lock", fcntl.flock
+
+    def deleted(stream, how):
+        monkeypatch.undo()
+        path.unlink()
+        flock(stream, how)
+
+    monkeypatch.setattr(fcntl, "flock", deleted)
+    with holding(path), pytest.raises(RefusedError, match="another process works"), holding(path):
+        pass
 
 
 def test_a_file_is_no_folder_to_work_in(tmp_path):

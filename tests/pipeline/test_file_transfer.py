@@ -20,6 +20,7 @@ from ntrm.cli.main import app
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.processes import module_environment
 from ntrm.models.registry import ARCHITECTURES
+from ntrm.pipeline import remote_results
 from ntrm.pipeline.file_transfer import Storage
 from ntrm.results.paths import SOURCE
 from ntrm.slides.addresses import Address
@@ -119,6 +120,21 @@ def test_two_machines_may_begin_the_same_results_at_the_same_time(bucket, slides
         run(slides, f"s3://{bucket.name}/other")
 
 
+def test_a_state_that_another_process_takes_while_it_is_looked_up_is_looked_up_again(bucket, slides, monkeypatch):  # noqa: F811
+    out, write = f"s3://{bucket.name}/out", remote_results.write_bytes
+    run(slides, out)
+
+    def taken(path, content):
+        write(path, content)
+        if path.match(".states/a/done.json"):
+            monkeypatch.setattr(remote_results, "write_bytes", write)
+            assert statuses(run(slides, out)) == ["kept", "kept"]
+
+    monkeypatch.setattr(remote_results, "write_bytes", taken)
+    assert statuses(run(slides, out)) == ["kept", "kept"]
+    assert remote_results.write_bytes is write
+
+
 @pytest.mark.parametrize("looked_up", [False, True])
 def test_a_slide_deleted_at_the_address_is_made_anew_whatever_was_known_of_it(bucket, slides, tmp_path, looked_up):  # noqa: F811
     out = f"s3://{bucket.name}/out"
@@ -182,9 +198,40 @@ def test_only_the_last_shard_writes_the_tables(bucket, slides, tmp_path):  # noq
     first = run(slides, out, shard="1/2", cache=tmp_path / "one")
     assert "no tables yet: 1 of 2 slides" in first.notes[-1]
     assert "out/slides.csv" not in bucket.keys("out")
+    bucket.put("out/b/summary.json", b"{}")  # the other shard begins to send its slide
+    assert run(slides, out, shard="1/2", cache=tmp_path / "one").notes == first.notes
     run(slides, out, shard="2/2", cache=tmp_path / "two")
     run(tmp_path / "slides", tmp_path / "local")
     assert downloaded(bucket, tmp_path) == fingerprints(tmp_path / "local")
+
+
+def test_the_tables_that_are_sent_last_tell_every_slide(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
+    """Another machine sends a slide, and the tables with it, while tables without it are made."""
+    out, tabulate = f"s3://{bucket.name}/out", remote_results.tabulate
+
+    def slow(*given, **more):
+        monkeypatch.setattr(remote_results, "tabulate", tabulate)
+        notes = tabulate(*given, **more)
+        assert statuses(run(f"{slides}/b.tif", out, cache=tmp_path / "two")) == ["done"]
+        return notes
+
+    monkeypatch.setattr(remote_results, "tabulate", slow)
+    run(f"{slides}/a.tif", out, cache=tmp_path / "one")
+    run(tmp_path / "slides", tmp_path / "local")
+    assert downloaded(bucket, tmp_path) == fingerprints(tmp_path / "local")
+
+
+def test_nobody_makes_tables_for_ever_while_outcomes_keep_coming(bucket, slides, monkeypatch):  # noqa: F811
+    tabulate, times = remote_results.tabulate, []
+
+    def disturbed(*given, **more):
+        times.append(1)
+        bucket.put("out/c/.ntrm/failed.json", b"x" * len(times))
+        return tabulate(*given, **more)
+
+    monkeypatch.setattr(remote_results, "tabulate", disturbed)
+    run(f"{slides}/a.tif", f"s3://{bucket.name}/out")
+    assert len(times) == remote_results.ROUNDS
 
 
 def test_the_next_slide_is_fetched_meanwhile(bucket, slides, tmp_path, monkeypatch):  # noqa: F811

@@ -7,6 +7,11 @@ import shutil
 import pytest
 from tests.pipeline.small import paint, run, write_slide
 
+from ntrm.core.errors import RefusedError
+from ntrm.core.io import holding
+from ntrm.pipeline import tabulating
+from ntrm.results.run_record import read_run
+
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
 
@@ -72,3 +77,23 @@ def test_a_damaged_corrected_version_leaves_what_the_network_said(tmp_path, slid
         "make it anew with `ntrm correct OUT --undo a`, then `ntrm correct OUT --redo a`"
     )
     assert (out / "slides.csv").read_bytes() == before
+
+
+def test_tables_are_left_to_whoever_is_next_but_no_overview_that_it_may_not_make(tmp_path, slides, monkeypatch):
+    """`ntrm correct`, which found no overview, may be next when the first `ntrm segment` ends."""
+    out, tables, overview = (tmp_path / "out" / name for name in ("", "slides.csv", "index.html"))
+
+    def taken(path, *, wait=False):
+        if path.name == ".tables.lock" and not wait:
+            raise RefusedError("another process is next")
+        return holding(path, wait=wait)
+
+    monkeypatch.setattr(tabulating, "holding", taken)
+    tables.unlink()
+    tabulating.tabulate(out, read_run(out), ())
+    overview.unlink()
+    tabulating.tabulate(out, read_run(out), (), report=False)
+    assert not tables.exists()
+    tabulating.tabulate(out, read_run(out), ())
+    assert tables.is_file()
+    assert overview.is_file()

@@ -5,10 +5,15 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from tests.pipeline.test_corrected_outputs import box, named
 from tests.report.pages import HOSTILE, check_safe, rows
 from tests.results.test_cohort import leave_out_one, rewrite
 
 from ntrm.core.errors import DataError
+from ntrm.core.io import is_held
+from ntrm.pipeline.corrected_outputs import write_corrected
+from ntrm.pipeline.slide_mask import open_mask
+from ntrm.report import slide_overview, slide_report
 from ntrm.report.html import area_text, confidence_text, render
 from ntrm.report.slide_overview import (
     BOTTOM,
@@ -232,6 +237,41 @@ def test_a_slide_that_cannot_be_reported_does_not_stop_the_others(results):
     assert found.reported == ("two",)
     assert found.as_dict()["failures"] == [{"slide_id": "one", "reason": reason}]
     assert "one/report.html" not in (results / "index.html").read_text()
+
+
+def test_nobody_replaces_a_corrected_version_while_its_report_is_written(results, monkeypatch):
+    """The report of the old version would stand beside the new one, or alone where all was undone."""
+    mask = open_mask(results / "one")
+    named(mask, box(mask, 70, 40, 10, 10), "EPI")
+    write_corrected(mask)
+    write_page, held = slide_report.write_page, {}
+
+    def watched(path, *given, **more):
+        held[path.relative_to(results).as_posix()] = is_held(results / "one" / ".ntrm" / "corrected.lock")
+        write_page(path, *given, **more)
+
+    monkeypatch.setattr(slide_report, "write_page", watched)
+    assert remake_reports(results).failures == ()
+    assert held == {"one/report.html": False, "one/corrected/report.html": True, "two/report.html": False}
+
+
+def test_nobody_writes_tables_between_reading_them_and_writing_the_overview(results, monkeypatch):
+    """It would replace the overview of the new tables by that of the old ones."""
+    held = []
+
+    def watch(name):
+        real = getattr(slide_overview, name)
+
+        def watched(*given):
+            held.append((name, is_held(results / ".lock")))
+            return real(*given)
+
+        monkeypatch.setattr(slide_overview, name, watched)
+
+    watch("read_cohort")
+    watch("write_text")
+    remake_reports(results)
+    assert held == [("read_cohort", True), ("read_cohort", True), ("write_text", True)]
 
 
 def test_several_processes_make_the_same_pages(results):

@@ -12,7 +12,7 @@ from typing import Any
 
 from ntrm.annotations.pairing import FACTS, Pair, SlideFacts, class_index
 from ntrm.core.errors import DataError, RefusedError, UsageError, some
-from ntrm.core.io import holding, remove_partials, rows_text, sha256_of, whole_file, write_json, write_text
+from ntrm.core.io import PARTIAL, holding, remove_partials, rows_text, sha256_of, whole_file, write_json, write_text
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import patient_faults
@@ -214,8 +214,10 @@ def input_sha256(path: Path) -> str:
 def _read_record(out: Path, options: ImportOptions) -> dict[str, ImportedSlide]:
     """Cases of an earlier import into ``out``; refuses a folder that holds anything else."""
     path = out / RECORD
+    # Looked at before the record: an import that another process begins meanwhile is then nothing strange.
+    others = _other_files(out)
     if not path.exists():
-        _refuse_other_files(out)
+        _refuse_other_files(out, others)
         return {}
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -259,12 +261,16 @@ def _recorded(slide: dict[str, Any]) -> ImportedSlide:
     return case
 
 
-def _refuse_other_files(out: Path) -> None:
+def _other_files(out: Path) -> list[str]:
+    """What a run that was stopped before its first slide does not leave: that is classes.csv and empty folders."""
+    allowed = {"Images", "Masks", "classes.csv", LOCK}
+    names = [p.name for p in out.glob("*") if p.name not in allowed and not p.name.startswith(PARTIAL)]
+    return names + [p.name for p in out.glob("Masks/[!.]*")]
+
+
+def _refuse_other_files(out: Path, others: list[str]) -> None:
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a folder", expected="a new or an empty folder")
-    # A run that was stopped before its first slide leaves classes.csv and empty folders.
-    allowed = {"Images", "Masks", "classes.csv", LOCK}
-    others = [p.name for p in out.glob("*") if p.name not in allowed] + [p.name for p in out.glob("Masks/[!.]*")]
     if others:
         raise RefusedError(
             f"{out} already holds files",

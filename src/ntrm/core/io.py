@@ -14,7 +14,7 @@ import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import chain, repeat
 from pathlib import Path
@@ -44,19 +44,29 @@ _HARMLESS = re.compile(r"[+-]?[0-9.,]+([eE][+-]?[0-9]+)?|[+-]+")
 @contextmanager
 def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock file ``path``; where another process has it, wait for it or refuse."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise UsageError("the output is not a folder", got=path.parent, hint="choose another --out") from error
-    with path.open("w") as stream:
+    while True:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError as error:
-            hint = "wait until it ends, or choose another --out"
-            raise RefusedError(
-                f"another process works in {path.parent}", got=f"{path.name} is held", hint=hint
-            ) from error
-        yield
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise UsageError("the output is not a folder", got=path.parent, hint="choose another --out") from error
+        with path.open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError as error:
+                hint = "wait until it ends, or choose another --out"
+                raise RefusedError(
+                    f"another process works in {path.parent}", got=f"{path.name} is held", hint=hint
+                ) from error
+            # A lock on a file that its last holder deleted keeps nobody out.
+            if _is_at(path, stream.fileno()):
+                yield
+                return
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    return False
 
 
 def is_held(path: Path) -> bool:
@@ -86,13 +96,15 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
     """
     if path.is_dir():
         raise DataError(f"cannot write {path}", got="a folder", expected="the name of a file")
-    partial = None
+    partial = handle = None
     try:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(prefix=PARTIAL, suffix=path.suffix, dir=path.parent)
-            os.close(handle)
             partial = Path(name)
+            # By this ``remove_partials`` knows it from what a killed process left. Not every file system has locks.
+            with suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_SH)
             yield partial
             with partial.open("rb+") as stream:
                 os.fsync(stream.fileno())
@@ -101,6 +113,8 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
     finally:
         if partial is not None:
             partial.unlink(missing_ok=True)
+        if handle is not None:
+            os.close(handle)
 
 
 def check_folder(out: Path) -> None:
@@ -275,10 +289,21 @@ def sha256_of(path: Path) -> str:
 
 def remove_partials(folder: Path) -> int:
     """Delete what a killed run left in ``folder``; returns the number of files."""
-    leftovers = list(folder.glob(f"{PARTIAL}*"))
+    leftovers = [leftover for leftover in folder.glob(f"{PARTIAL}*") if not _is_being_written(leftover)]
     for leftover in leftovers:
         leftover.unlink(missing_ok=True)
     return len(leftovers)
+
+
+def _is_being_written(partial: Path) -> bool:
+    try:
+        with partial.open("rb+") as stream:  # over NFS only a file open for writing can be locked
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # gone by now, or on a file system without locks
+        pass
+    return False
 
 
 def guarded(text: str) -> str:

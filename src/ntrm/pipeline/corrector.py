@@ -171,11 +171,10 @@ class Corrector:
             try:
                 there = self.slide(other)
                 found = propose_elsewhere(here, before, click, self._graph(other), there.corrections)
+                if found.followed:
+                    changes.append(self._take(other, found.step(origin)))
             except NtrmError as error:
                 self.failures[other] = error.what
-                continue
-            if found.followed:
-                changes.append(self._take(other, found.step(origin)))
         return changes
 
     def draw(self, slide_id: str, path: Path) -> list[TakenStep]:

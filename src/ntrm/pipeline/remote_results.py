@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -32,10 +33,13 @@ from ntrm.results.paths import (
 from ntrm.results.run_record import Run
 from ntrm.results.tables import COLUMNS
 from ntrm.slides.addresses import Address
-from ntrm.slides.object_store import ObjectStore
+from ntrm.slides.object_store import ObjectStore, RemoteFile
 
 AT_A_TIME = 16
 """Small objects that are read or sent side by side: each costs a journey, and hardly any bytes."""
+ROUNDS = 5
+"""How often tables are made anew because outcomes came meanwhile. Whoever sends an outcome makes the tables after it,
+so that nobody has to go on until the last machine is through."""
 TABLES, STATES = ".tables", ".states"
 """Folders, in that of the results on this machine: where tables are made, and for states that were looked up."""
 
@@ -95,15 +99,7 @@ class RemoteResults:
 
     def others(self, slide_ids: Collection[str]) -> list[str]:
         """Ids of slides that have an outcome at the address, besides these."""
-        strange = [name for name in self._slide_folders() if name not in slide_ids]
-        found: list[str] = []
-
-        def note(name: str) -> None:
-            if {DONE, FAILED}.intersection(self._store.names_in(self.address / name / HIDDEN, folders=False)):
-                found.append(name)
-
-        _all(note, strange)
-        return sorted(found)
+        return [*self._outcomes([name for name in self._slide_folders() if name not in slide_ids])]
 
     @contextmanager
     def state_folder(self, slide_id: str) -> Iterator[Path]:
@@ -117,6 +113,17 @@ class RemoteResults:
 
     def _slide_folders(self) -> list[str]:
         return [name for name in self._store.names_in(self.address, folders=True) if not name.startswith(".")]
+
+    def _outcomes(self, slide_ids: Iterable[str]) -> dict[str, list[RemoteFile]]:
+        """The outcomes at the address, in the version they have now, of those of these slides that have any."""
+        found: dict[str, list[RemoteFile]] = {}
+
+        def note(slide_id: str) -> None:
+            files = self._store.files_under(self.address / slide_id / HIDDEN)
+            found[slide_id] = [file for file in files if file.name in (DONE, FAILED)]
+
+        _all(note, [*slide_ids])
+        return {slide_id: found[slide_id] for slide_id in sorted(found) if found[slide_id]}
 
     def look_up(self, slide_ids: Iterable[str]) -> None:
         """Fetch, many at a time, what the address knows of these slides."""
@@ -133,8 +140,10 @@ class RemoteResults:
             self._there.pop(slide_id, None)
             return
         for name in (SOURCE, DONE) if SOURCE in names else (DONE,):
-            write_bytes(self.work / STATES / slide_id / name, self._store.read(there / name) or b"")
-        self._there[slide_id] = sha256_of(self.work / STATES / slide_id / DONE)
+            content = self._store.read(there / name) or b""
+            write_bytes(self.work / STATES / slide_id / name, content)
+        # Of what was read: another process may have taken the file by now.
+        self._there[slide_id] = hashlib.sha256(content).hexdigest()
 
     def is_done(self, slide_id: str) -> bool:
         """Whether the slide was finished when it was looked up."""
@@ -193,25 +202,40 @@ class RemoteResults:
 
     def missing(self, slide_ids: Collection[str]) -> list[str]:
         """Slides of which the address knows no outcome yet."""
-        known = set(self._store.names_in(self.address, folders=True))
+        # A slide that is being sent has a folder already.
+        known = self._outcomes({*slide_ids}.intersection(self._slide_folders()))
         return [slide_id for slide_id in slide_ids if slide_id not in known]
 
     def tabulate(self, run: Run, covariates: Sequence[str], *, report: bool) -> list[str]:
-        """Write the tables and the overview of every slide at the address; returns what was left out, and why."""
-        folder = self.work / TABLES
+        """Write the tables and the overview of every slide at the address; returns what was left out, and why.
+
+        No lock is between machines: one that began before a slide was there may send its tables after those with the
+        slide. So whoever has sent tables looks whether they still tell all that is there.
+        """
+        notes: list[str] = []
         with holding(self.work / f"{TABLES}.lock", wait=True):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True, mode=0o700)
-            names = self._slide_folders()
-            _all(lambda name: self._fetch_row(folder / name, self.address / name, report=report), names)
-            self._fetch_palette(folder, names)
-            before = self._store.read(self.address / RUN)
-            (folder / RUN).write_bytes(before or (self.work / RUN).read_bytes())
-            notes = tabulate(folder, run, covariates, report=report)
-            made = [*map(table_file, COLUMNS), *([INDEX] if report else [])]
-            for name in [*made, *([RUN] if (folder / RUN).read_bytes() != before else [])]:
-                self._store.send(folder / name, self.address / name)
-            shutil.rmtree(folder, ignore_errors=True)
+            now = self._outcomes(self._slide_folders())
+            for _ in range(ROUNDS):
+                before, notes = now, self._tabulate([*now], run, covariates, report=report)
+                now = self._outcomes(self._slide_folders())
+                if now == before:
+                    break
+        return notes
+
+    def _tabulate(self, names: Sequence[str], run: Run, covariates: Sequence[str], *, report: bool) -> list[str]:
+        """The same once, of these slides."""
+        folder = self.work / TABLES
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True, mode=0o700)
+        _all(lambda name: self._fetch_row(folder / name, self.address / name, report=report), names)
+        self._fetch_palette(folder, names)
+        before = self._store.read(self.address / RUN)
+        (folder / RUN).write_bytes(before or (self.work / RUN).read_bytes())
+        notes = tabulate(folder, run, covariates, report=report)
+        made = [*map(table_file, COLUMNS), *([INDEX] if report else [])]
+        for name in [*made, *([RUN] if (folder / RUN).read_bytes() != before else [])]:
+            self._store.send(folder / name, self.address / name)
+        shutil.rmtree(folder, ignore_errors=True)
         return notes
 
     def _fetch_row(self, folder: Path, there: Address, *, report: bool) -> None:

@@ -25,7 +25,10 @@ def tabulate(out: Path, run: Run, covariates: Sequence[str], *, report: bool = T
         try:
             next_one.enter_context(holding(out / TABLES_LOCK))
         except RefusedError:
-            return []
+            if not report or (out / INDEX).is_file():
+                return []
+            # Whoever is next may be one that makes the overview only where there is one.
+            next_one.enter_context(holding(out / TABLES_LOCK, wait=True))
         with holding(out / RUN_LOCK, wait=True):
             # From here on, whoever comes has slides that may not be seen any more.
             next_one.close()

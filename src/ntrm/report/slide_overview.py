@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ntrm.core.errors import NtrmError
-from ntrm.core.io import write_text
+from ntrm.core.io import holding, write_text, writing
 from ntrm.core.labels import RGB, SAFE_COLOURS
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
@@ -27,7 +27,8 @@ from ntrm.report.slide_report import model_origin, write_slide_report
 from ntrm.results.cohort import MEASURES, Cohort, CohortSlide, read_cohort
 from ntrm.results.documents import NOTHING_TO_MEASURE
 from ntrm.results.familiarity import NOT_ASSESSED
-from ntrm.results.paths import CORRECTED, INDEX, REPORT, SUMMARY, THUMBNAIL
+from ntrm.results.paths import CORRECTED, CORRECTED_LOCK, HIDDEN, INDEX, REPORT, RUN_LOCK, SUMMARY, THUMBNAIL
+from ntrm.results.run_record import read_run
 
 MOST_BYTES = 6000
 """Of a thumbnail on the page; larger ones are left out."""
@@ -74,14 +75,19 @@ class Remade:
 def remake_reports(out: str | Path, *, jobs: int = 1, progress: Progress = SILENT) -> Remade:
     """Write the report of every slide that ``slides.csv`` calls done, then the overview."""
     folder = Path(out)
-    cohort = read_cohort(folder)
+    read_run(folder)  # refuses a folder of something else, before there is a lock in it
+    # The tables are of one moment: nobody writes them while they are read.
+    with writing(folder), holding(folder / RUN_LOCK, wait=True):
+        cohort = read_cohort(folder)
     folders = [folder / slide.slide_id for slide in cohort.done]
     workers = min(jobs, max(1, len(folders) // WORTH_A_PROCESS)) if jobs > 1 else jobs
     reasons = progress.track(parallel_map(_attempt, folders, workers), len(folders), "reports")
     outcomes = {slide.slide_id: reason for slide, reason in zip(cohort.done, reasons, strict=True)}
+    with writing(folder), holding(folder / RUN_LOCK, wait=True):
+        overview = write_overview(folder)
     return Remade(
         folder,
-        write_overview(folder),
+        overview,
         reported=tuple(slide_id for slide_id, reason in outcomes.items() if not reason),
         failures=tuple((slide_id, reason) for slide_id, reason in outcomes.items() if reason),
         without=tuple(slide.slide_id for slide in cohort.failed),
@@ -91,9 +97,12 @@ def remake_reports(out: str | Path, *, jobs: int = 1, progress: Progress = SILEN
 def _attempt(folder: Path) -> str:
     """Empty, or why there is no report; one slide's error does not stop the others."""
     try:
-        for version in (folder, folder / CORRECTED):
-            if version == folder or (version / SUMMARY).is_file():
-                write_slide_report(version)
+        write_slide_report(folder)
+        if (folder / CORRECTED).is_dir():
+            # Not while a person's correction replaces that folder.
+            with writing(folder), holding(folder / HIDDEN / CORRECTED_LOCK, wait=True):
+                if (folder / CORRECTED / SUMMARY).is_file():
+                    write_slide_report(folder / CORRECTED)
     except NtrmError as error:
         texts = (error.what, "" if error.got is None else f"got {error.got}", error.hint)
         return "; ".join(" ".join(text.split()) for text in texts if text)

@@ -202,6 +202,20 @@ def test_coordinates_of_a_slide_that_is_finer_than_the_model(tmp_path, model, ra
         assert (region["left_px"], region["top_px"]) == (2 * column, 2 * row)
 
 
+def test_no_thumbnail_is_kept_of_a_slide_that_is_deleted_meanwhile(client, monkeypatch):
+    state = client.app_state
+    slide, encode = state.store.get(only_slide(client)["id"]), routes_results.encode_jpeg
+
+    def meanwhile(pixels):
+        state.delete(slide)
+        return encode(pixels)
+
+    monkeypatch.setattr(routes_results, "encode_jpeg", meanwhile)
+    assert client.get(f"/v1/slides/{slide.id}/thumbnail.jpg").status_code == 200
+    assert state.store.ids() == set()
+    assert list((state.settings.hidden / THUMBNAILS).iterdir()) == []
+
+
 def test_a_thumbnail_that_cannot_be_kept_is_shown_for_all_that(client):
     url = f"/v1/slides/{only_slide(client)['id']}"
     folder = client.app_state.settings.hidden / THUMBNAILS

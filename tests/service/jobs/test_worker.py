@@ -180,6 +180,19 @@ def test_new_slides_take_the_options_of_those_that_are_there(tmp_path, model):
         worker.open_segmenter(settings_of(tmp_path / "out", model))
 
 
+def test_options_of_a_run_that_begins_while_the_network_is_loaded_are_taken(tmp_path, model, random, monkeypatch):
+    slide = write_slide(tmp_path / "a.tif", paint(random))
+
+    def slow(*given, **more):
+        monkeypatch.setattr(worker, "Segmenter", Segmenter)
+        segment_slides(slide, out=tmp_path / "out", model=model, device="cpu", batch=2, maps=False)
+        return Segmenter(*given, **more)
+
+    monkeypatch.setattr(worker, "Segmenter", slow)
+    options = worker.open_segmenter(settings_of(tmp_path / "out", model)).run.options
+    assert (options["maps"], options["batch"]) == (False, 2)
+
+
 def test_what_a_worker_is_told_holds_no_secret(tmp_path, model):
     settings = settings_of(tmp_path / "o\udcff", model, device="cpu", batch=7, limits={"slide_seconds": 9})
     document = json.loads(json.dumps(settings_to(settings)))

@@ -308,14 +308,17 @@ class AppState:
         """Remove the files of deleted slides that nobody works on."""
         with self._purging:
             for slide in self.store.to_purge():
-                self._remove_files(slide)
-                # Last, when there is room: the database writes even to forget.
-                self.store.forget(slide.id)
+                # Another program may have begun to work on it: then later.
+                with suppress(BusyError):
+                    self._remove_files(slide)
+                    # Last, when there is room: the database writes even to forget.
+                    self.store.forget(slide.id)
 
     def _remove_files(self, slide: Slide) -> None:
         hidden, folder = self.settings.hidden, self.folder(slide)
         if folder.is_dir():
-            folder.rename(hidden / TRASH / f"{slide.id}-{time.time_ns()}")
+            with alone(folder):
+                folder.rename(hidden / TRASH / f"{slide.id}-{time.time_ns()}")
             # The tables and the overview must not name it any more either.
             self.corrected.ask_tables()
         if slide.origin == UPLOAD:
@@ -324,7 +327,7 @@ class AppState:
             self.readers.forget(upload)
             upload.unlink(missing_ok=True)
         for picture in (hidden / THUMBNAILS).glob(f"{slide.id}*.jpg"):
-            picture.unlink()
+            picture.unlink(missing_ok=True)
         self._results.close_unused(which=lambda key: key[0] == slide.id)
         self.corrections.forget(slide.id)
         self._empty_trash()

@@ -18,7 +18,7 @@ from ntrm.results.paths import FAMILIARITY_MAP, GRAPH, MASK, OVERLAY, PICTURE, R
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.api.schemas import PointDocument, RegionDocument
-from ntrm.service.core.problems import missing
+from ntrm.service.core.problems import ProblemError, missing
 from ntrm.service.core.settings import THUMBNAILS
 from ntrm.service.jobs.slide_record import Slide
 from ntrm.service.tiles.region_finder import thinned
@@ -142,6 +142,11 @@ def _thumbnail(app_state: AppState, slide: Slide) -> bytes:
     # On a full disk nothing is kept, and the picture is shown all the same.
     with suppress(DataError), whole_file(kept) as partial:
         partial.write_bytes(content)
+    try:
+        app_state.store.get(slide.id)
+    except ProblemError:
+        # Deleted while it was made: nothing of it may stay.
+        kept.unlink(missing_ok=True)
     return content
 
 

@@ -327,10 +327,25 @@ def _segment(segmenter: Segmenter, slide: Slide, progress: JobProgress) -> Outco
 
 def open_segmenter(settings: ServiceSettings) -> Segmenter:
     """The network, with the options of results that are there already: those of one folder have the same options."""
-    options, batch, device = Options(maps=True), settings.batch, settings.device
-    before = None
+    before = _options_there(settings)
+    try:
+        return _open_segmenter(settings, before)
+    except RefusedError:
+        # ``ntrm segment`` may have begun there while the network was loaded.
+        now = _options_there(settings)
+        if now == before:
+            raise
+        return _open_segmenter(settings, now)
+
+
+def _options_there(settings: ServiceSettings) -> dict[str, Any] | None:
     with suppress(DataError, UsageError):
-        before = read_run(settings.out).options
+        return read_run(settings.out).options
+    return None
+
+
+def _open_segmenter(settings: ServiceSettings, before: dict[str, Any] | None) -> Segmenter:
+    options, batch, device = Options(maps=True), settings.batch, settings.device
     if before is not None:
         names = {field.name for field in dataclasses.fields(Options)}
         options = Options(**{key: value for key, value in before.items() if key in names})

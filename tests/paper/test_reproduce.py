@@ -29,6 +29,39 @@ pytestmark = pytest.mark.slow
 ARCHS = ("unet-resnet18", "ntrm-paper", "deeplabv3plus")
 SETTINGS = ("steps=24", "validate_every=6", "batch=2", "window=64", "overlap=0", "workers=0", "augment=none")
 
+NTRM = """
+import sys
+from functools import partial
+
+from ntrm.__main__ import main
+from ntrm.paper import reproduce
+
+reproduce.run_tasks = partial(reproduce.run_tasks, program=(sys.executable, "-c", sys.argv.pop(1)))
+main()
+"""
+"""``ntrm`` that runs its jobs by the program in its first argument."""
+
+WAITING_JOB = """
+import sys
+import time
+
+from ntrm.paper import runner
+from ntrm.training.log import Recorder
+
+record = Recorder.record
+
+
+def record_and_wait(recorder, *arguments):
+    record(recorder, *arguments)
+    if len(recorder.rows) == 1:
+        time.sleep(100)
+
+
+Recorder.record = record_and_wait
+sys.exit(runner.main(sys.argv[1:]))
+"""
+"""A job that waits after its first checkpoint: else it may be done before this process gets to kill it."""
+
 
 def arguments(data, out):
     words = ["reproduce", "--data", str(data), "--out", str(out), "--archs", ",".join(ARCHS), "--seeds", "0"]
@@ -61,7 +94,7 @@ def tell(stripes, root):
         patch.setenv("OMP_NUM_THREADS", "1")
         jobs = do_two(stripes, out)
         killed = runs / jobs["ntrm-paper"].key
-        command = [sys.executable, "-m", "ntrm", *arguments(stripes, out), "--jobs", "1"]
+        command = [sys.executable, "-c", NTRM, WAITING_JOB, *arguments(stripes, out), "--jobs", "1"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             wait_for("a checkpoint", lambda: process.poll() is not None or only(killed, "checkpoints/step-*.ckpt"))

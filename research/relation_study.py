@@ -199,7 +199,8 @@ def train_by_ntrm(arch: str, data: Path, out: Path, **how: Any) -> Any:
 def work(options: argparse.Namespace) -> int:
     """A worker: whatever job nobody has begun, one after the other; how many failed."""
     from ntrm.core.errors import RefusedError
-    from ntrm.core.io import holding, write_json
+    from ntrm.core.io import write_json
+    from ntrm.core.locks import holding
 
     failed, longest, begun = 0, 0.0, time.monotonic()
     for job in jobs_of(options):

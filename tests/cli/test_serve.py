@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.core.io import holding
+from ntrm.core.locks import holding
 from ntrm.demo import tour as tour_module
 from ntrm.demo.tour import TourResult
 from ntrm.models.registry import create

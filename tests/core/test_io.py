@@ -1,7 +1,6 @@
-"""Files written whole or not at all, locks, and CSV text that no spreadsheet computes."""
+"""Files written whole or not at all, and CSV text that no spreadsheet computes."""
 
 import csv
-import fcntl
 import io
 import json
 import os
@@ -19,13 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ntrm.core import io as module
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.core.io import (
     PARTIAL,
     by_column,
     check_writable,
     guarded,
-    holding,
     original,
     read_arrays,
     read_rows,
@@ -184,43 +182,6 @@ def test_a_private_file_is_at_no_moment_readable_for_others(tmp_path, monkeypatc
     write_text(tmp_path / "table.csv", "a")
     assert modes[0] == stat.S_IMODE((tmp_path / "key.csv").stat().st_mode) == 0o600
     assert modes[1] & 0o400
-
-
-def test_a_lock_is_held_by_one(tmp_path):
-    path = tmp_path / "deep" / "lock"
-    with holding(path), pytest.raises(RefusedError, match="another process works"), holding(path):
-        pass
-    with holding(path), path.open("w") as stream, pytest.raises(BlockingIOError):
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def test_a_lock_goes_with_its_holder(tmp_path):
-    path = tmp_path / "lock"
-    with pytest.raises(KeyError), holding(path):
-        raise KeyError
-    with holding(path, wait=True):
-        assert path.exists()
-
-
-def test_a_lock_is_held_by_one_though_the_last_holder_deleted_its_file(tmp_path, monkeypatch):
-    path, flock = tmp_path / "lock", fcntl.flock
-
-    def deleted(stream, how):
-        monkeypatch.undo()
-        path.unlink()
-        flock(stream, how)
-
-    monkeypatch.setattr(fcntl, "flock", deleted)
-    with holding(path), pytest.raises(RefusedError, match="another process works"), holding(path):
-        pass
-
-
-def test_a_file_is_no_folder_to_work_in(tmp_path):
-    (tmp_path / "letter.txt").write_text("Dear colleague")
-    for folder in (tmp_path / "letter.txt", tmp_path / "letter.txt" / "deeper"):
-        with pytest.raises(UsageError, match="the output is not a folder"), holding(folder / "lock"):
-            pass
-    assert (tmp_path / "letter.txt").read_text() == "Dear colleague"
 
 
 # --- CSV ---

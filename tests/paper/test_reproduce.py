@@ -17,7 +17,7 @@ from tests.paper.synthetic import write_all
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.core.io import holding
+from ntrm.core.locks import holding
 from ntrm.paper.plan import describe
 from ntrm.paper.reproduce import FIGURES, TABLES, reproduce
 from ntrm.paper.request import Request

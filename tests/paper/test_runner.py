@@ -16,8 +16,8 @@ import torch
 from tests.helpers import is_alive, wait_for
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.io import holding
 from ntrm.core.labels import SKIN
+from ntrm.core.locks import holding
 from ntrm.evaluation.interfaces import interface_counts
 from ntrm.paper import runner
 from ntrm.paper.runner import Slot, Task, make_slots, run_tasks

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from ntrm.cli.main import app
 from ntrm.core.errors import DataError
-from ntrm.core.io import holding
+from ntrm.core.locks import holding
 from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline import segmenter as segmenter_module
 from ntrm.pipeline import tabulating

@@ -8,7 +8,7 @@ import pytest
 from tests.pipeline.small import paint, run, write_slide
 
 from ntrm.core.errors import RefusedError
-from ntrm.core.io import holding
+from ntrm.core.locks import holding
 from ntrm.pipeline import tabulating
 from ntrm.results.run_record import read_run
 

@@ -10,7 +10,7 @@ from tests.report.pages import HOSTILE, check_safe, rows
 from tests.results.test_cohort import leave_out_one, rewrite
 
 from ntrm.core.errors import DataError
-from ntrm.core.io import is_held
+from ntrm.core.locks import is_held
 from ntrm.pipeline.corrected_outputs import write_corrected
 from ntrm.pipeline.slide_mask import open_mask
 from ntrm.report import slide_overview, slide_report

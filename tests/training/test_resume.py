@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from tests.training.small_data import SETTINGS, Tiny, train_small, weights
 
 from ntrm.core.errors import RefusedError
-from ntrm.core.io import holding, is_held
+from ntrm.core.locks import holding, is_held
 from ntrm.models.hub import load
 from ntrm.models.registry import create
 from ntrm.training import validation

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, locks, hashes, and CSV text that no spreadsheet runs as a formula."""
+"""Files written whole or not at all, hashes, and CSV text that no spreadsheet runs as a formula."""
 
 from __future__ import annotations
 
@@ -39,43 +39,6 @@ _SUSPECT = frozenset((*_FORMULA, "'"))
 """A cell that begins otherwise is what it says."""
 _HARMLESS = re.compile(r"[+-]?[0-9.,]+([eE][+-]?[0-9]+)?|[+-]+")
 """Numbers, and grades such as ``++``, in which there is nothing to compute."""
-
-
-@contextmanager
-def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold the lock file ``path``; where another process has it, wait for it or refuse."""
-    while True:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise UsageError("the output is not a folder", got=path.parent, hint="choose another --out") from error
-        with path.open("w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError as error:
-                hint = "wait until it ends, or choose another --out"
-                raise RefusedError(
-                    f"another process works in {path.parent}", got=f"{path.name} is held", hint=hint
-                ) from error
-            # A lock on a file that its last holder deleted keeps nobody out.
-            if _is_at(path, stream.fileno()):
-                yield
-                return
-
-
-def _is_at(path: Path, handle: int) -> bool:
-    with suppress(FileNotFoundError):
-        return os.path.samestat(path.stat(), os.fstat(handle))
-    return False
-
-
-def is_held(path: Path) -> bool:
-    """Whether a process holds the lock file ``path``."""
-    try:
-        with holding(path):
-            return False
-    except RefusedError:
-        return True
 
 
 @contextmanager

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import holding, sha256_of, writing
+from ntrm.core.io import sha256_of, writing
+from ntrm.core.locks import holding
 from ntrm.results.documents import PURPOSE
 from ntrm.results.paths import CORRECTIONS, CORRECTIONS_LOCK, HIDDEN, MASK
 from ntrm.results.typed_json import DAMAGES, read_as

@@ -270,11 +270,9 @@ def read_mask(path: Path, schema: LabelSchema, *, max_pixels: int = MAX_PIXELS) 
 
 
 def _check_one_page(path: Path, *, mask: bool) -> None:
-    """A stack (a page for each class, say) must not be taken for its first page; smaller pages may be a pyramid's.
-
-    Beside an image there may be a page of its size and another kind, and a tiny Aperio slide has a thumbnail as large.
-    """
+    """A stack (a page for each class, say) must not be taken for its first page; smaller pages may be a pyramid's."""
     with open_tiff(path) as tif:
+        # Beside an image there may be a page of another kind, and a tiny Aperio slide has a thumbnail of its size.
         pages: list[Any] = [tif.pages.first] if tif.is_svs and not mask else [page.aspage() for page in tif.pages]
     first, *others = [(page.imagelength, page.imagewidth, None if mask else page.samplesperpixel) for page in pages]
     if first in others:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError, UsageError, check_seed
-from ntrm.core.io import PARTIAL, check_folder, foreign_files, holding, write_json
+from ntrm.core.io import PARTIAL, check_folder, foreign_files, write_json
 from ntrm.core.labels import LabelSchema
+from ntrm.core.locks import holding
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import check_outside
 from ntrm.data.layouts import survey_dataset

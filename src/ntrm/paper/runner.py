@@ -33,7 +33,8 @@ import torch
 
 from ntrm.core.devices import choose_device
 from ntrm.core.errors import RefusedError, UsageError, check_number
-from ntrm.core.io import holding, write_arrays, write_json
+from ntrm.core.io import write_arrays, write_json
+from ntrm.core.locks import holding
 from ntrm.core.processes import end_with_parent, exit_code_of
 from ntrm.core.threads import cores_given
 from ntrm.evaluation.interfaces import InterfaceCounts

@@ -20,8 +20,9 @@ from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Where
 from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import DataError
-from ntrm.core.io import holding, writing
+from ntrm.core.io import writing
 from ntrm.core.labels import Mask
+from ntrm.core.locks import holding
 from ntrm.correction.corrections import Corrections
 from ntrm.correction.log import Log
 from ntrm.correction.pixels import union

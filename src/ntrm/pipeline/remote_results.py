@@ -12,7 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import PARTIAL, holding, sha256_of, write_bytes
+from ntrm.core.io import PARTIAL, sha256_of, write_bytes
+from ntrm.core.locks import holding
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.paths import (
     BANDS,

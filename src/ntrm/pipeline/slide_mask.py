@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from ntrm.analysis.regions import Regions, scan_mask
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import holding, sha256_of
+from ntrm.core.io import sha256_of
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.corrections import Corrections, corrections_of

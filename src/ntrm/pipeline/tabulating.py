@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import holding
+from ntrm.core.locks import holding
 from ntrm.results.documents import read_summary
 from ntrm.results.paths import CORRECTED, INDEX, RUN_LOCK, SUMMARY, TABLES_LOCK
 from ntrm.results.run_record import Run, claim, read_run

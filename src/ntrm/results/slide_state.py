@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import holding, remove_partials, whole_file, write_json
+from ntrm.core.io import remove_partials, whole_file, write_json
+from ntrm.core.locks import holding
 from ntrm.results.paths import CORRECTIONS, DONE, FAILED, HIDDEN, LOCK
 from ntrm.results.typed_json import DAMAGES, read_as
 

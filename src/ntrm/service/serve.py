@@ -25,7 +25,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import holding
+from ntrm.core.locks import holding
 from ntrm.results.paths import RUN
 from ntrm.results.run_record import read_run
 from ntrm.service.api.app import create_app

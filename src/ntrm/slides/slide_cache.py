@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import PARTIAL, holding, is_held, writing
+from ntrm.core.io import PARTIAL, writing
+from ntrm.core.locks import holding, is_held
 from ntrm.slides.addresses import Address
 from ntrm.slides.object_store import NoSuchObjectError, ObjectStore, RemoteFile
 

@@ -15,7 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import holding, rows_text, write_text
+from ntrm.core.io import rows_text, write_text
+from ntrm.core.locks import holding
 from ntrm.core.wording import counted
 from ntrm.data.csv_tables import is_good_name, read_table
 from ntrm.results.paths import DONE, FAILED, HIDDEN, INDEX, RUN, SOURCE, table_file

@@ -21,7 +21,8 @@ import torch
 
 import ntrm
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import PARTIAL, check_folder, holding, read_json, remove_partials, write_json
+from ntrm.core.io import PARTIAL, check_folder, read_json, remove_partials, write_json
+from ntrm.core.locks import holding
 from ntrm.core.processes import HOME, child_environment
 from ntrm.models.folders import CONFIG
 from ntrm.models.names import network_saved_as

@@ -308,8 +308,7 @@ class AppState:
         """Remove the files of deleted slides that nobody works on."""
         with self._purging:
             for slide in self.store.to_purge():
-                # Another program may have begun to work on it: then later.
-                with suppress(BusyError):
+                with suppress(BusyError):  # another program has begun to work on it: then later
                     self._remove_files(slide)
                     # Last, when there is room: the database writes even to forget.
                     self.store.forget(slide.id)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
-from ntrm.core.io import holding
+from ntrm.core.locks import holding
 from ntrm.service.core.disk import write_all
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import NtrmError
-from ntrm.core.io import is_held, remove_partials
+from ntrm.core.io import remove_partials
+from ntrm.core.locks import is_held
 from ntrm.core.processes import MODEL, close_pipes, start_module, tell
 from ntrm.results.paths import HIDDEN
 from ntrm.results.slide_state import BusyError, alone

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
-from ntrm.core.io import holding, write_text
+from ntrm.core.io import write_text
+from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
 from ntrm.models.folders import CONFIG, SilentHubError, locate
 from ntrm.pipeline.options import Options

@@ -33,6 +33,28 @@ def imagenet_weights():
     return path
 
 
+def training_that_waits(rounds, then):
+    """The program ``then`` with trainings that wait after so many rounds: one may else be done before it is killed."""
+    return f"""
+import sys
+import time
+
+from ntrm.training.log import Recorder
+
+record = Recorder.record
+
+
+def record_and_wait(recorder, *arguments):
+    record(recorder, *arguments)
+    if len(recorder.rows) == {rounds}:
+        time.sleep({PATIENCE})
+
+
+Recorder.record = record_and_wait
+{then}
+"""
+
+
 def write_plain(root, sections, rows, classes, header="name,group,split,mpp"):
     """A dataset in the plain layout: ``{name: (image, mask)}``, rows of cases.csv, and classes.csv as text."""
     for number, folder in enumerate(("Images", "Masks")):

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.helpers import wait_for, write_section
+from tests.helpers import training_that_waits, wait_for, write_section
 from tests.paper.conftest import draw_section
 from tests.paper.synthetic import write_all
 from typer.testing import CliRunner
@@ -41,26 +41,7 @@ main()
 """
 """``ntrm`` that runs its jobs by the program in its first argument."""
 
-WAITING_JOB = """
-import sys
-import time
-
-from ntrm.paper import runner
-from ntrm.training.log import Recorder
-
-record = Recorder.record
-
-
-def record_and_wait(recorder, *arguments):
-    record(recorder, *arguments)
-    if len(recorder.rows) == 1:
-        time.sleep(100)
-
-
-Recorder.record = record_and_wait
-sys.exit(runner.main(sys.argv[1:]))
-"""
-"""A job that waits after its first checkpoint: else it may be done before this process gets to kill it."""
+WAITING_JOB = training_that_waits(1, "from ntrm.paper import runner; sys.exit(runner.main(sys.argv[1:]))")
 
 
 def arguments(data, out):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from safetensors.torch import save_file
+from tests.helpers import training_that_waits
 from tests.training.small_data import SETTINGS, Tiny, train_small, weights
 
 from ntrm.core.errors import RefusedError
@@ -250,27 +251,6 @@ def test_a_run_that_goes_on_keeps_what_it_started_from(train, tmp_path):
 # --- killed ---
 
 
-WAITING = """
-import time
-
-from ntrm.__main__ import main
-from ntrm.training.log import Recorder
-
-record = Recorder.record
-
-
-def record_and_wait(recorder, *arguments):
-    record(recorder, *arguments)
-    if len(recorder.rows) == 9:
-        time.sleep(600)
-
-
-Recorder.record = record_and_wait
-main()
-"""
-"""``ntrm`` whose training waits after nine rounds: else it may be done before this process gets to kill it."""
-
-
 def start_training(data, out, tmp_path, program=("-m", "ntrm"), progress="none", **changes):
     """``ntrm train`` as a process and a group of its own, with a real network; 12 rounds of 2 steps."""
     settings = {**SETTINGS, "steps": 24, **changes}
@@ -297,7 +277,12 @@ def wait_for_rounds(process, out, count):
 def test_killed_at_a_random_moment_and_resumed_it_ends_bit_identical(data, tmp_path, random):
     settings = {"arch": "ntrm-paper", "options": SMALL, "changes": {"steps": 24}}
     train_small(data, tmp_path / "never", **settings)
-    process = start_training(data, tmp_path / "run", tmp_path, program=("-c", WAITING))
+    process = start_training(
+        data,
+        tmp_path / "run",
+        tmp_path,
+        program=("-c", training_that_waits(9, "from ntrm.__main__ import main; main()")),
+    )
     try:
         wait_for_rounds(process, tmp_path / "run", count=1)
         begun = time.monotonic()

@@ -13,13 +13,13 @@ from ntrm.models.registry import ARCHITECTURES, create
 
 CLASSES = 5
 WIDTH = 0.125
-RELATED = {"ntrm-paper", "mit-trm"}
+RELATED = {"ntrm-paper", "ntrm-released", "mit-trm"}
 """Architectures with a tissue graph."""
 COARSE = RELATED | {"ntrm-control"}
 """Architectures with a coarse prediction."""
-TRACED = ["attention-unet", "deeplabv3plus", "mit-trm", "ntrm-paper"]
+TRACED = ["attention-unet", "deeplabv3plus", "mit-trm", "ntrm-paper", "ntrm-released"]
 """Together they have every kind of layer: to compile and to export takes seconds."""
-FEW = {"ntrm-paper": {"layers": 2, "nodes": "region"}, "mit-trm": {"layers": 2}}
+FEW = {"ntrm-paper": {"layers": 2, "nodes": "region"}, "ntrm-released": {"layers": 2}, "mit-trm": {"layers": 2}}
 """Layers of the graph where they are traced one by one: enough to have one after another; both kinds of nodes."""
 SHIFTS = {r"body\..*\.(key|k_proj)\.bias": "the softmax over keys takes away what is added to all of them"}
 """Parameters of a borrowed network that cannot act, whatever the input."""

@@ -21,8 +21,10 @@ def conv_bn_relu(inputs: int, outputs: int, kernel: int = 3, dilation: int = 1) 
     )
 
 
-def upsample(x: Tensor, factor: int = 2) -> Tensor:
-    """Bilinear upsampling by a whole factor, ``align_corners=False`` as everywhere."""
+def upsample(x: Tensor, factor: int = 2, *, align_corners: bool = False) -> Tensor:
+    """Bilinear upsampling by a whole factor; corners are aligned in the authors' released network alone."""
+    if align_corners:
+        return F.interpolate(x, scale_factor=factor, mode="bilinear", align_corners=True)
     if factor == 2 and x.is_cuda and torch.compiler.is_compiling() and not torch.is_grad_enabled():
         return _double(x)
     if x.is_cuda and x.requires_grad and not torch.compiler.is_compiling():
@@ -120,14 +122,15 @@ def conv7_by_blocks(x: Tensor, weight: Tensor) -> Tensor:
 class DecoderBlock(nn.Module):
     """``Dec``: upsample ×2, concatenate the skip if there is one, twice 3×3 convolution, BN, ReLU."""
 
-    def __init__(self, inputs: int, skip: int, outputs: int) -> None:
+    def __init__(self, inputs: int, skip: int, outputs: int, align_corners: bool = False) -> None:
         super().__init__()
+        self.align_corners = align_corners
         self.first = conv_bn_relu(inputs + skip, outputs)
         self.second = conv_bn_relu(outputs, outputs)
 
     def forward(self, x: Tensor, skip: Tensor | None = None) -> Tensor:
         """(B, inputs, H, W), (B, skip, 2H, 2W) → (B, outputs, 2H, 2W)."""
-        x = upsample(x)
+        x = upsample(x, align_corners=self.align_corners)
         if skip is not None:
             x = torch.cat([x, skip], dim=1)
         out: Tensor = self.second(self.first(x))

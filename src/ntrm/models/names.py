@@ -6,8 +6,8 @@ from ntrm.core.errors import UsageError
 
 NETWORKS = frozenset(
     {
-        "ntrm-paper", "ntrm-control", "unet-resnet18", "unet-vgg16", "attention-unet", "deeplabv3plus", "mit-b0",
-        "mit-b2", "mit-trm",
+        "ntrm-paper", "ntrm-control", "ntrm-released", "unet-resnet18", "unet-vgg16", "attention-unet",
+        "deeplabv3plus", "mit-b0", "mit-b2", "mit-trm",
     }
 )  # fmt: skip
 """What the registry can build, for code that must not import torch."""

@@ -6,12 +6,15 @@ from torch import Tensor
 
 from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.blocks import upsample
-from ntrm.models.trm import RelationConfig, TissueRelation, class_probabilities
+from ntrm.models.trm import RelationConfig, ReleasedRelation, TissueRelation, class_probabilities
 from ntrm.models.unet import first_half, related_channels, second_half
 
 
 class NTRM(SegmentationModel):
-    """The paper's network; ``relation`` is the variant of its TRM, or None for the matched control without one."""
+    """The paper's network; ``relation`` is the variant of its TRM, or None for the matched control without one.
+
+    ``released``: the module of the authors' code, and corners aligned wherever the network upsamples.
+    """
 
     def __init__(
         self,
@@ -20,12 +23,14 @@ class NTRM(SegmentationModel):
         width: float = 1.0,
         coarse: str = "e5",
         relation: RelationConfig | None = None,
+        released: bool = False,
     ) -> None:
         super().__init__()
-        self.coarse_from = coarse
-        self.encoder, self.upper, self.coarse = first_half(classes, encoder, width, coarse)
-        self.relation = TissueRelation(related_channels(width), classes, relation) if relation else None
-        self.lower, self.classify = second_half(classes, self.encoder, width)
+        self.coarse_from, self.released = coarse, released
+        self.encoder, self.upper, self.coarse = first_half(classes, encoder, width, coarse, released)
+        module = ReleasedRelation if released else TissueRelation
+        self.relation = module(related_channels(width), classes, relation) if relation else None
+        self.lower, self.classify = second_half(classes, self.encoder, width, released)
 
     def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """Encoder, coarse prediction, relation of tissues, decoder: one stage a line."""
@@ -36,4 +41,5 @@ class NTRM(SegmentationModel):
         if self.relation is not None:
             d2, tissues = self.relation(d2, class_probabilities(phi))  # (B, 128, H/8, W/8)
         final = self.classify(self.lower(d2, (e2, e1, None)))  # (B, K, H, W)
-        return Segmentation(final, upsample(phi, 8) if coarse else None, tissues if graph else None)
+        enlarged = upsample(phi, 8, align_corners=self.released) if coarse else None
+        return Segmentation(final, enlarged, tissues if graph else None)

@@ -29,6 +29,13 @@ def _paper(classes: int, encoder: str = "resnet18", width: float = 1.0, coarse: 
     return NTRM(classes, encoder, width, coarse, RelationConfig(**variant))
 
 
+def _released(
+    classes: int, encoder: str = "resnet18", width: float = 1.0, dim: int = 128, layers: int = 3, tau: float = 0.5
+) -> NTRM:
+    relation = RelationConfig(graph="complete", boundary=False, layer="sum", dim=dim, layers=layers, tau=tau)
+    return NTRM(classes, encoder, width, relation=relation, released=True)
+
+
 def _control(classes: int, encoder: str = "resnet18", width: float = 1.0, coarse: str = "e5") -> NTRM:
     return NTRM(classes, encoder, width, coarse, relation=None)
 
@@ -40,6 +47,7 @@ def _mit(size: str, classes: int, width: float = 1.0, drop_path: float = 0.1) ->
 ARCHITECTURES: dict[str, Builder] = {
     "ntrm-paper": _paper,
     "ntrm-control": _control,
+    "ntrm-released": _released,
     "unet-resnet18": ResNetUNet,
     "unet-vgg16": VGGUNet,
     "attention-unet": AttentionUNet,

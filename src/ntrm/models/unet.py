@@ -26,12 +26,13 @@ class UNetDecoder(nn.Module):
         inputs: channels of the coarsest features.
         skips: channels of the skip that each block takes; 0 where it takes none.
         outputs: channels that each block gives.
+        align_corners: how blocks upsample.
     """
 
-    def __init__(self, inputs: int, skips: Sequence[int], outputs: Sequence[int]) -> None:
+    def __init__(self, inputs: int, skips: Sequence[int], outputs: Sequence[int], align_corners: bool = False) -> None:
         super().__init__()
-        sources = [inputs, *outputs[:-1]]
-        self.blocks = nn.ModuleList(DecoderBlock(*sizes) for sizes in zip(sources, skips, outputs, strict=True))
+        sizes = zip([inputs, *outputs[:-1]], skips, outputs, strict=True)
+        self.blocks = nn.ModuleList(DecoderBlock(*three, align_corners) for three in sizes)
         initialise(self)
 
     def forward(self, x: Tensor, skips: Sequence[Tensor | None]) -> Tensor:
@@ -44,8 +45,9 @@ class UNetDecoder(nn.Module):
 class CoarseHead(nn.Module):
     """φ: the coarse prediction on the 1/8 grid, from E5 (two upsampling steps) or from D2 (none)."""
 
-    def __init__(self, inputs: int, classes: int, width: float, steps: int) -> None:
+    def __init__(self, inputs: int, classes: int, width: float, steps: int, align_corners: bool = False) -> None:
         super().__init__()
+        self.align_corners = align_corners
         widths = [scaled(256, width), scaled(128, width)][:steps] or [scaled(128, width)]
         self.up = steps > 0
         self.blocks = nn.ModuleList(conv_bn_relu(a, b) for a, b in zip([inputs, *widths[:-1]], widths, strict=True))
@@ -55,13 +57,13 @@ class CoarseHead(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H/32, W/32) or (B, C, H/8, W/8) → (B, K, H/8, W/8)."""
         for block in self.blocks:
-            x = block(upsample(x) if self.up else x)
+            x = block(upsample(x, align_corners=self.align_corners) if self.up else x)
         out: Tensor = self.classify(x)
         return out
 
 
 def first_half(
-    classes: int, encoder: str, width: float, coarse: str
+    classes: int, encoder: str, width: float, coarse: str, align_corners: bool = False
 ) -> tuple[ResNetEncoder | TimmEncoder, UNetDecoder, CoarseHead]:
     """Up to the 1/8 grid: encoder, upper decoder (E5, E4 and E3 → D2) and coarse head, which looks at ``coarse``."""
     if coarse not in COARSE:
@@ -69,16 +71,19 @@ def first_half(
     body = make_encoder(encoder, width)
     _, _, e3, e4, e5 = body.channels
     d1, d2, *_ = _widths(width)
-    upper = UNetDecoder(e5, (e4, e3), (d1, d2))
-    head = CoarseHead(e5, classes, width, steps=2) if coarse == "e5" else CoarseHead(d2, classes, width, steps=0)
+    upper = UNetDecoder(e5, (e4, e3), (d1, d2), align_corners)
+    inputs, steps = (e5, 2) if coarse == "e5" else (d2, 0)
+    head = CoarseHead(inputs, classes, width, steps, align_corners)
     return body, upper, head
 
 
-def second_half(classes: int, encoder: ResNetEncoder | TimmEncoder, width: float) -> tuple[UNetDecoder, Classifier]:
+def second_half(
+    classes: int, encoder: ResNetEncoder | TimmEncoder, width: float, align_corners: bool = False
+) -> tuple[UNetDecoder, Classifier]:
     """From the 1/8 grid to input size: lower decoder (D2, E2 and E1 → D5) and classifier."""
     e1, e2, *_ = encoder.channels
     _, d2, d3, d4, d5 = _widths(width)
-    lower = UNetDecoder(d2, (e2, e1, 0), (d3, d4, d5))
+    lower = UNetDecoder(d2, (e2, e1, 0), (d3, d4, d5), align_corners)
     return lower, Classifier(d5, classes)
 
 

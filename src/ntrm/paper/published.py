@@ -22,6 +22,7 @@ TITLES = {
     "mit-b2": "MiT (trained, B2)",
     "ntrm-paper": "NTRM",
     "ntrm-control": "control, no TRM",
+    "ntrm-released": "NTRM as its authors released it",
     "mit-trm": "MiT with the relation module",
 }
 """Names for readers, by architecture."""

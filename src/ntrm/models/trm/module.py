@@ -126,7 +126,7 @@ class TissueRelation(nn.Module):
     def _propose(self, probabilities: Tensor) -> tuple[Tensor, Tensor]:
         """Probabilities and hard masks of the tissues, precise enough to count: (B, K, H2, W2) both."""
         # Counts and ratios need more than the eight bits of bfloat16's mantissa, whatever the network runs in.
-        probabilities = _precise(probabilities)
+        probabilities = precise(probabilities)
         return probabilities, propose(probabilities, self.config.tau, pooled=self.config.masks != "plain")
 
     def _refine(self, features: Tensor, probabilities: Tensor, hard: Tensor) -> tuple[Tensor, TissueGraph]:
@@ -147,10 +147,10 @@ class TissueRelation(nn.Module):
     def _nodes(self, features: Tensor, masks: Tensor) -> Tensor:
         """Node, in the order of the variant. (B, C, H2, W2), (B, K, H2, W2) → (B, K, d)."""
         if self.config.order == "project-first":
-            return pool(_precise(self.psi(features)), masks)
+            return pool(precise(self.psi(features)), masks)
         # Tissue by tissue, so that no (B, K, d, H2, W2) tensor is ever held.
         masked = ((features * mask.to(features.dtype), mask) for mask in torch.split(masks, 1, dim=1))
-        return torch.cat([pool(_precise(self.psi(own)), mask) for own, mask in masked], dim=1)
+        return torch.cat([pool(precise(self.psi(own)), mask) for own, mask in masked], dim=1)
 
     def _relate(self, nodes: Tensor, area: Tensor, touching: Tensor, ratios: Tensor) -> tuple[Tensor, TissueGraph]:
         """Edge, Weight and the layers: (B, K, d) → (B, K, d) and the graph."""
@@ -185,5 +185,6 @@ def class_probabilities(logits: Tensor) -> Tensor:
     return torch.softmax(logits, dim=1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
-def _precise(x: Tensor) -> Tensor:
+def precise(x: Tensor) -> Tensor:
+    """Half precision as float32; anything else as it is."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x

@@ -2,7 +2,7 @@ import fcntl
 
 import pytest
 
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.locks import holding
 
 
@@ -47,7 +47,7 @@ def test_a_link_in_place_of_a_lock_is_refused_and_what_it_leads_to_stays(tmp_pat
     path, target = tmp_path / "lock", tmp_path / "target"
     target.write_text("kept")
     path.symlink_to(target)
-    with pytest.raises(RefusedError, match="a lock file is a link"), holding(path):
+    with pytest.raises(DataError, match="is a link or no plain file"), holding(path):
         pass
     path.unlink()
     path.write_text("kept, too")

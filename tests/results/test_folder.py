@@ -173,7 +173,7 @@ def test_folders_of_slides_are_listed_and_others_named_in_the_log(tmp_path, capl
     for _ in range(2):
         assert [folder.path.name for folder in ResultsFolder(tmp_path)] == ["A", "b"]
     assert sorted(record.args[0].name for record in caplog.records) == ["a", "a b", "c", os.fsdecode(b"\xff")]
-    with pytest.raises(RefusedError, match="is a link"):
+    with pytest.raises(DataError, match="is a link"):
         ResultsFolder(tmp_path)["c"]
     assert ResultsFolder(tmp_path)["later"].path == tmp_path / "later"
 
@@ -224,5 +224,5 @@ def test_nothing_is_written_through_a_link(slide, tmp_path):
     slide.check()
     (slide.path / ".ntrm").rmdir()
     link(slide.path / ".ntrm", tmp_path)
-    with pytest.raises(RefusedError, match="is a link"):
+    with pytest.raises(DataError, match="is a link"):
         slide.check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import fcntl
 import hashlib
 import io
@@ -10,6 +11,7 @@ import json
 import math
 import os
 import re
+import stat
 import struct
 import tempfile
 import threading
@@ -34,6 +36,9 @@ PARTIAL = ".partial-"
 
 ARRAYS_LEVEL = 3
 """How hard zlib tries to compress arrays."""
+
+APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a log is opened: a link in its place could lead to any file."""
 
 _UMASK = threading.Lock()
 _FORMULA = "=+-@\t\r\n＝＋－＠"
@@ -115,6 +120,23 @@ def _umask() -> int:
         mask = os.umask(0o022)
         os.umask(mask)
     return mask
+
+
+def open_for_update(path: Path, buffering: int = -1) -> BinaryIO:
+    """Open a file as it is, or a new one, to read and to write; what is no plain file is refused.
+
+    A link could lead to any file, and whoever writes there would destroy it.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    refused = DataError(f"{path.name} is a link or no plain file", got=path, hint="remove it")
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        raise refused if error.errno in (errno.ELOOP, errno.ENXIO) else error from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise refused
+    return os.fdopen(descriptor, "r+b", buffering=buffering)
 
 
 def write_text(path: Path, text: str, *, private: bool = False) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.io import open_for_update
 
 
 @contextmanager
@@ -21,7 +20,7 @@ def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
             path.parent.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise UsageError("the output is not a folder", got=path.parent, hint="choose another --out") from error
-        with _lock_file(path) as stream:
+        with open_for_update(path) as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError as error:
@@ -33,18 +32,6 @@ def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
             if _is_at(path, stream.fileno()):
                 yield
                 return
-
-
-def _lock_file(path: Path) -> BinaryIO:
-    """Opened as it is, and made where there is none; a link in its place could lead to any file."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        stream = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise RefusedError("a lock file is a link", got=path, hint="remove the link") from error
-    return stream
 
 
 def _is_at(path: Path, handle: int) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Container, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import NO_ARRAYS, arrays_in
@@ -59,7 +59,7 @@ class SlideFolder:
 
     path: Path
 
-    def open(self, *names: str, most: int = 2**44) -> BinaryIO:
+    def open(self, *names: str, most: int = 2**44) -> io.BufferedReader:
         """A plain file of at most so many bytes; the last of the names is its own."""
         with _inside(self.path, *names[:-1]) as folder:
             return _plain(names[-1], folder, most)
@@ -82,7 +82,7 @@ class SlideFolder:
         for path in (self.path, self.path / HIDDEN):
             if path.is_symlink():
                 hint = "put the folder itself there"
-                raise RefusedError(f"{path} is a link", expected="a folder of the results", hint=hint)
+                raise DataError(f"{path} is a link", expected="a folder of the results", hint=hint)
 
     def arrays(
         self, *names: str, hint: str, most: int = 1024 * MB, only: Container[str] | None = None
@@ -118,7 +118,7 @@ class ResultsFolder:
     path: Path
 
     def __getitem__(self, name: str) -> SlideFolder:
-        """A slide's folder, which need not be there yet; a ``RefusedError`` where the name is none, or a link."""
+        """A slide's folder, which need not be there yet; refuses a name that is none, and a link."""
         folder = SlideFolder(self.path / name)
         if not is_safe_name(name):
             raise RefusedError("this cannot be a slide's folder", got=repr(name))
@@ -136,7 +136,7 @@ class ResultsFolder:
             elif not name.startswith(".") and entry.is_dir():
                 _note_skipped(self.path / name)
 
-    def open(self, name: str, *, most: int = 2**44) -> BinaryIO:
+    def open(self, name: str, *, most: int = 2**44) -> io.BufferedReader:
         """A plain file beside the folders of slides."""
         with _folder(self.path) as folder:
             return _plain(name, folder, most)
@@ -159,6 +159,11 @@ class ResultsFolder:
             hint = f"move {name} away: a new one is made, and the results are found again"
             raise RefusedError(f"{name} in the results is not the program's own", got=error, hint=hint) from error
         return SlideFolder(path)
+
+
+def opened_table(path: Path, most: int = 2**44) -> io.BufferedReader:
+    """A table of a folder of results, or of a slide's corrected version."""
+    return ResultsFolder(path.parent).open(path.name, most=most)
 
 
 @contextmanager
@@ -186,7 +191,7 @@ def _inside(path: Path, *names: str) -> Iterator[int]:
         yield folder
 
 
-def _plain(name: str, folder: int, most: int) -> BinaryIO:
+def _plain(name: str, folder: int, most: int) -> io.BufferedReader:
     """Open a plain file; a device is not even opened, and a pipe is not waited for."""
     if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         raise OSError(f"{name} is a link or no plain file")

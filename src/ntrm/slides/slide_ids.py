@@ -19,9 +19,9 @@ from ntrm.core.io import rows_text, write_text
 from ntrm.core.locks import holding
 from ntrm.core.wording import counted
 from ntrm.data.csv_tables import read_table
-from ntrm.results.folder import LONGEST, is_safe_name
-from ntrm.results.paths import DONE, FAILED, HIDDEN, SOURCE
-from ntrm.results.slide_state import finished, remembered
+from ntrm.results.folder import LONGEST, ResultsFolder, is_safe_name
+from ntrm.results.paths import DONE, FAILED, HIDDEN
+from ntrm.results.slide_state import finished, remembered, source_version
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 from ntrm.slides.slide_folders import lies_in
 
@@ -76,8 +76,9 @@ class LocalResults:
 
     def others(self, slide_ids: Collection[str]) -> list[str]:
         """Ids of slides that have an outcome, besides these."""
-        folders = [path for path in self.out.iterdir() if path.name not in slide_ids] if self.out.is_dir() else []
-        return [path.name for path in folders if any((path / HIDDEN / name).is_file() for name in (DONE, FAILED))]
+        folders = [*ResultsFolder(self.out)] if self.out.is_dir() else []
+        done = [each.path.name for each in folders if any(each.has(HIDDEN, name) for name in (DONE, FAILED))]
+        return [name for name in done if name not in slide_ids]
 
     def state_folder(self, slide_id: str) -> AbstractContextManager[Path]:
         """The slide's own folder."""
@@ -187,8 +188,7 @@ def _owns(slide: SlideInput, folder: Path) -> bool:
         return True
     if slide.remote is None:
         return done.plan.source == source_fingerprint(slide.path)
-    version = folder / HIDDEN / SOURCE
-    return version.is_file() and version.read_text(encoding="utf-8").strip() == slide.remote.version
+    return source_version(folder) == slide.remote.version
 
 
 def _plain_ids(slides: Sequence[SlideInput]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ntrm.core.errors import DataError
 from ntrm.results.documents import Summary, read_summary
+from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import FAMILIARITY_MAP, SUMMARY
 from ntrm.results.slide_state import finished
 from ntrm.service.jobs.database import JobStore
@@ -121,7 +122,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
         "quality_warnings": list(summary.quality_warnings),
         "tissue_area_mm2": summary.tissue_area_mm2,
         "pieces": len(summary.pieces),
-        "layers": layers_with({name for name, file in FILES.items() if (folder / file).is_file()}),
+        "layers": layers_with({name for name, file in FILES.items() if SlideFolder(folder).has(file)}),
     }
 
 
@@ -138,5 +139,5 @@ def _familiarity(summary: Summary, folder: Path) -> dict[str, Any]:
     return {
         **asdict(summary.familiarity),
         "unfamiliar_pieces": [piece.number for piece in summary.pieces if not piece.familiarity.assessed],
-        "has_map": (folder / FAMILIARITY_MAP).is_file(),
+        "has_map": SlideFolder(folder).has(FAMILIARITY_MAP),
     }

@@ -147,9 +147,9 @@ class ResultsFolder:
         What lies in the folder ``unchecked`` was moved there to be deleted.
         """
         path = self.path / name
+        if not os.path.lexists(path):
+            path.mkdir(parents=True, mode=0o700)
         try:
-            if not os.path.lexists(path):
-                path.mkdir(parents=True, mode=0o700)
             with _inside(path) as folder:
                 if os.fstat(folder).st_uid != os.geteuid():
                     raise OSError(f"{name} belongs to another user")
@@ -205,18 +205,19 @@ def _plain(name: str, folder: int, most: int) -> io.BufferedReader:
 
 
 def _check_plain(folder: int, unchecked: str) -> None:
-    """Refuse a link, a pipe or a device in a folder, at any depth."""
+    """Refuse a link, a pipe, a device or another user's file in a folder, at any depth."""
     for _, folders, files, descriptor in os.fwalk(dir_fd=folder):
         for name in (*folders, *files):
-            mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
-            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                raise OSError(f"{name} in it is a link or no plain file")
+            status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            is_plain = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+            if not is_plain or status.st_uid != os.geteuid():
+                raise OSError(f"{name} in it is a link, no plain file, or another user's")
         folders[:] = [name for name in folders if name != unchecked]
 
 
 @functools.cache
 def _note_skipped(path: Path) -> None:
-    _log.warning("%s is not looked at: a link, a name that is no slide's, or another slide's in other case", path)
+    _log.warning("%a is not looked at: a link, a name that is no slide's, or another slide's in other case", path)
 
 
 def _decoded(name: str, content: bytes) -> Image:

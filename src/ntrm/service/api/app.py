@@ -79,7 +79,9 @@ def health(app_state: Shared) -> schemas.Health:
     """Whether the service answers, has a worker and room on its disk; needs no token."""
     settings = app_state.settings
     disk = disk_state(settings.hidden, settings.limits.reserve_bytes)
-    reason = "no_worker" if app_state.supervisor.state == "refused" else disk
+    reason: schemas.Reason = "no_worker" if app_state.supervisor.state == "refused" else disk
+    if reason == "ok" and app_state.watch.failing:
+        reason = "housekeeping"
     return schemas.Health(status="ok" if reason == "ok" else "degraded", reason=reason, version=__version__)
 
 

@@ -153,6 +153,7 @@ def _headers(draw: random.Random) -> list[str]:
         "Authorization: Bearer " + _text(draw, 40),
         "Cookie: ntrm_session=" + _text(draw, 40),
         "Cookie: " + ";" * 200,
+        'Cookie: ntrm_session="' + '\\"' * draw.choice((10, 31_000)) + '"',
         "Range: bytes=0-,-1,5-2",
         "Upgrade: websocket\r\nConnection: Upgrade",
         "Expect: 100-continue",

@@ -2,6 +2,8 @@
 
 import os
 import time
+import tracemalloc
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +40,8 @@ def training_that_waits(rounds, then):
     return f"""
 import sys
 import time
+import tracemalloc
+from contextlib import contextmanager
 
 from ntrm.training.log import Recorder
 
@@ -115,3 +119,15 @@ class Trap:
 
     def __reduce__(self):
         return (open, (str(self.path), "w"))
+
+
+@contextmanager
+def memory_below(most_mb):
+    """What happens inside takes no more memory than this, as far as Python and numpy ask for it."""
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        peak = tracemalloc.get_traced_memory()[1] / 2**20
+        tracemalloc.stop()
+    assert peak < most_mb

@@ -2,7 +2,7 @@ import fcntl
 
 import pytest
 
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.locks import holding
 
 
@@ -41,3 +41,16 @@ def test_a_file_is_no_folder_to_work_in(tmp_path):
         with pytest.raises(UsageError, match="the output is not a folder"), holding(folder / "lock"):
             pass
     assert (tmp_path / "letter.txt").read_text() == "Dear colleague"
+
+
+def test_a_link_in_place_of_a_lock_is_refused_and_what_it_leads_to_stays(tmp_path):
+    path, target = tmp_path / "lock", tmp_path / "target"
+    target.write_text("kept")
+    path.symlink_to(target)
+    with pytest.raises(DataError, match="is a link or no plain file"), holding(path):
+        pass
+    path.unlink()
+    path.write_text("kept, too")
+    with holding(path):
+        pass
+    assert (target.read_text(), path.read_text()) == ("kept", "kept, too")

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import csv
+import errno
 import fcntl
 import hashlib
 import io
 import json
+import math
 import os
 import re
+import stat
+import struct
 import tempfile
 import threading
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ntrm.core.errors import DataError, RefusedError, UsageError, plain_number
 
 if TYPE_CHECKING:
+    import numpy as np
     from _typeshed import SupportsWrite
     from numpy.typing import NDArray
 
@@ -31,6 +36,9 @@ PARTIAL = ".partial-"
 
 ARRAYS_LEVEL = 3
 """How hard zlib tries to compress arrays."""
+
+APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a log is opened: a link in its place could lead to any file."""
 
 _UMASK = threading.Lock()
 _FORMULA = "=+-@\t\r\n＝＋－＠"
@@ -112,6 +120,23 @@ def _umask() -> int:
         mask = os.umask(0o022)
         os.umask(mask)
     return mask
+
+
+def open_for_update(path: Path, buffering: int = -1) -> BinaryIO:
+    """Open a file as it is, or a new one, to read and to write; what is no plain file is refused.
+
+    A link could lead to any file, and whoever writes there would destroy it.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    refused = DataError(f"{path.name} is a link or no plain file", got=path, hint="remove it")
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        raise refused if error.errno in (errno.ELOOP, errno.ENXIO) else error from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise refused
+    return os.fdopen(descriptor, "r+b", buffering=buffering)
 
 
 def write_text(path: Path, text: str, *, private: bool = False) -> None:
@@ -234,14 +259,77 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 def read_arrays(path: Path, *, hint: str) -> dict[str, NDArray[Any]]:
     """Read the arrays of an NPZ file by name; raise a ``DataError`` with this hint where that fails."""
+    try:
+        with path.open("rb") as stream:
+            return arrays_in(stream)
+    except NO_ARRAYS as error:
+        raise DataError(f"cannot read {path}", got=f"{type(error).__name__}: {error}", hint=hint) from error
+
+
+NO_ARRAYS = (
+    *(OSError, ValueError, EOFError, TypeError, SyntaxError, LookupError, ArithmeticError, MemoryError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+"""What ``arrays_in`` raises over a damaged file."""
+_LIST_END = struct.Struct("<4s4H2LH")
+"""The end of a ZIP file without a comment; the sixth value says how long the list of its contents is."""
+_MOST_LISTED, _MOST_HEAD = 2**20, 2**14
+"""Bytes of that list, and of what says the type and shape of an array."""
+
+
+class _Head(NamedTuple):
+    """What stands before the numbers of an array."""
+
+    end: int
+    shape: tuple[int, ...]
+    in_columns: bool
+    dtype: np.dtype[Any]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the numbers."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def arrays_in(stream: BinaryIO, most: int = 2**40, only: Container[str] | None = None) -> dict[str, NDArray[Any]]:
+    """All or some arrays of an NPZ file; refused, before any is unpacked, where they have more than ``most`` bytes."""
+    stream.seek(-_LIST_END.size - 20, os.SEEK_END)
+    before, end = stream.read(20), _LIST_END.unpack(stream.read())
+    if end[0] != b"PK\5\6" or end[5] > _MOST_LISTED or end[7] or before.startswith(b"PK\6\7"):
+        raise ValueError("no file of arrays")
+    with zipfile.ZipFile(stream) as archive:
+        entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+        wanted = {name: entry for name, entry in entries.items() if only is None or name in only}
+        heads = {name: _array_head(archive, entry) for name, entry in wanted.items()}
+        if sum(head.size for head in heads.values()) > most:
+            raise ValueError(f"arrays of more than {most} bytes")
+        return {name: _array(archive, entry, heads[name]) for name, entry in wanted.items()}
+
+
+def _array_head(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> _Head:
+    from numpy.lib import format as npy
+
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("a compression that cannot be unpacked in parts")
+    with archive.open(entry) as stream:
+        content = io.BytesIO(stream.read(_MOST_HEAD))
+    read = npy.read_array_header_1_0 if npy.read_magic(content) == (1, 0) else npy.read_array_header_2_0
+    shape, in_columns, dtype = read(content)
+    if dtype.hasobject or min(shape, default=0) < 0:
+        raise ValueError("no array of numbers or text")
+    return _Head(content.tell(), shape, in_columns, dtype)
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, head: _Head) -> NDArray[Any]:
     import numpy as np
 
-    try:
-        # Opened here: numpy leaves a file open that turns out to be no archive.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, TypeError) as error:
-        raise DataError(f"cannot read {path}", got=f"{type(error).__name__}: {error}", hint=hint) from error
+    with archive.open(entry) as stream:
+        stream.read(head.end)
+        values = np.frombuffer(bytearray(stream.read(head.size)), dtype=head.dtype)
+        # At the end the checksum is compared.
+        if stream.read(1):
+            raise ValueError("more than an array")
+    return values.reshape(head.shape, order="F" if head.in_columns else "C")
 
 
 def sha256_of(path: Path) -> str:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.io import open_for_update
 
 
 @contextmanager
@@ -19,7 +20,7 @@ def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
             path.parent.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise UsageError("the output is not a folder", got=path.parent, hint="choose another --out") from error
-        with path.open("w") as stream:
+        with open_for_update(path) as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError as error:

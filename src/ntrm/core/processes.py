@@ -26,6 +26,7 @@ from types import FrameType
 from typing import TypeVar
 
 from ntrm.core.errors import DataError, NtrmError, UsageError
+from ntrm.core.io import APPEND
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -124,7 +125,7 @@ def start_module(module: str, log: Path, *wanted: str) -> subprocess.Popen[bytes
 
     It gets the variables ``wanted``, and no Ctrl-C: whoever started it ends it in order.
     """
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(log, APPEND, 0o600)
     try:
         return subprocess.Popen(  # noqa: S603 - our own interpreter and module
             module_command(module),

@@ -33,6 +33,7 @@ from ntrm.data.image_files import write_image, write_indexed_mask
 from ntrm.data.split_file import SplitRow, split_by_patient
 from ntrm.data.tiles import Window
 from ntrm.results.documents import AGAIN, Summary, read_summary
+from ntrm.results.folder import ResultsFolder
 from ntrm.results.mask_file import colours_in, labels_in, opened_mask, schema_of, titles_in
 from ntrm.results.paths import CORRECTIONS
 from ntrm.results.run_record import read_run
@@ -94,7 +95,7 @@ class CorrectedSlide:
 def corrected_slides(results: Path) -> tuple[CorrectedSlide, ...]:
     """The slides of a results folder that are corrected, by name; what was undone does not count."""
     read_run(results)
-    found = [_read_slide(path.parent) for path in sorted(results.glob(f"*/{CORRECTIONS}"))]
+    found = [_read_slide(folder.path) for folder in ResultsFolder(results) if folder.has(CORRECTIONS)]
     corrected = tuple(slide for slide in found if slide.log.active)
     if not corrected:
         raise DataError(

@@ -9,8 +9,6 @@ other, as ``ntrm.analysis.graph`` has them of tissues. The edge of the mask is n
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,10 +23,11 @@ from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.runs import Runs, sides_of
 from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import DataError
-from ntrm.core.io import read_arrays, write_arrays
+from ntrm.core.io import write_arrays
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.correction.parts import Parts
+from ntrm.results.folder import SlideFolder
 
 Features = NDArray[np.float32]
 FORMAT = 1
@@ -92,7 +91,7 @@ class RegionGraph:
     def read(cls, path: Path, schema: LabelSchema, origin: Mapping[str, str] | None = None) -> RegionGraph:
         """Read what ``save`` wrote; refuses a graph of another schema or, where it is given, of another ``origin``."""
         hint = "remove the file; it is made again from slide and model"
-        kept = read_arrays(path, hint=hint)
+        kept = SlideFolder(path.parent).arrays(path.name, hint=hint)
         expected: dict[str, object] = {"format": FORMAT, "schema": schema.fingerprint}
         if origin is not None:
             expected["origin"] = json.dumps(dict(origin), sort_keys=True)
@@ -111,9 +110,9 @@ class RegionGraph:
 def is_kept(path: Path, origin: Mapping[str, str]) -> bool:
     """Whether a region graph of this origin lies there, without reading it whole; it may still be damaged."""
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            return str(archive["origin"]) == json.dumps(dict(origin), sort_keys=True)
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error):
+        kept = SlideFolder(path.parent).arrays(path.name, hint="", only=("origin",))
+        return str(kept["origin"]) == json.dumps(dict(origin), sort_keys=True)
+    except (DataError, KeyError):
         return False
 
 

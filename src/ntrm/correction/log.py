@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import sha256_of, writing
+from ntrm.core.io import open_for_update, writing
 from ntrm.core.locks import holding
 from ntrm.results.documents import PURPOSE
+from ntrm.results.folder import SlideFolder
+from ntrm.results.mask_file import mask_sha256
 from ntrm.results.paths import CORRECTIONS, CORRECTIONS_LOCK, HIDDEN, MASK
 from ntrm.results.typed_json import DAMAGES, read_as
 from ntrm.version import __version__
@@ -33,6 +35,8 @@ TRUSTS = (HAND, FOLLOWED, ALL)
 """What counts for training: what a person named or drew; also what followed from it; the whole corrected mask."""
 INITIALS = 8
 """Characters that initials may have."""
+MOST_STEPS, MOST_BYTES = 10_000, 64 * 2**20
+"""Of one slide: so many are read in a second or two."""
 SET_ASIDE = "move it away; the network's mask is as it was"
 
 Place = tuple[int, int]
@@ -158,17 +162,21 @@ def read_log(folder: Path) -> Log:
     A last line that was cut off, by a crash or a full disk, was never confirmed to anybody and is left out.
     """
     try:
-        content = (folder / CORRECTIONS).read_bytes()
+        content = SlideFolder(folder).read(CORRECTIONS, most=MOST_BYTES)
     except FileNotFoundError:
         return Log(None)
     except OSError as error:
-        raise DataError(f"cannot read {folder / CORRECTIONS}", got=error, hint="check its permissions") from error
+        raise DataError(f"cannot read {folder / CORRECTIONS}", got=error, hint=SET_ASIDE) from error
     return _parse(folder, content[: content.rfind(b"\n") + 1])
 
 
 def _parse(folder: Path, content: bytes) -> Log:
-    record, steps = None, []
-    for number, line in enumerate(content.splitlines()):
+    record, steps, lines = None, [], content.splitlines()
+    if len(lines) > MOST_STEPS + 1:
+        raise DataError(
+            f"{folder.name}: too many corrections", got=len(lines) - 1, expected=f"at most {MOST_STEPS}", hint=SET_ASIDE
+        )
+    for number, line in enumerate(lines):
         try:
             document = json.loads(line)
             if number == 0:
@@ -204,7 +212,7 @@ def _read_step(document: dict[str, Any], number: int) -> Step:
 def check_mask(folder: Path, record: MaskRecord) -> None:
     """Refuse corrections of another mask than the one that lies in ``folder`` now."""
     try:
-        own = sha256_of(folder / MASK)
+        own = mask_sha256(folder)
     except OSError as error:
         raise DataError(f"{folder.name} has no {MASK}", got=error, hint="segment the slide again") from error
     if own != record.mask:
@@ -221,6 +229,7 @@ def append(folder: Path, record: MaskRecord, step: Step, *, after: int | None = 
 
     ``after`` is the version that the person saw: if others were faster, ``ConflictError``, and nothing is written.
     """
+    SlideFolder(folder).check()
     with holding(folder / HIDDEN / CORRECTIONS_LOCK, wait=True):
         log = read_log(folder)
         if log.record is not None and log.record != record:
@@ -237,7 +246,9 @@ def append(folder: Path, record: MaskRecord, step: Step, *, after: int | None = 
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         new = replace(completed(step, log), number=log.version + 1, when=when)
         lines = [asdict(new)] if log.record is not None else [asdict(record), asdict(new)]
-        _write(folder / CORRECTIONS, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+        if len(log.steps) >= MOST_STEPS:
+            raise _full(folder)
+        _write(folder, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
         return Log(record, (*log.steps, new))
 
 
@@ -251,17 +262,28 @@ def completed(step: Step, log: Log) -> Step:
     return replace(step, of=target.number, tissue=target.tissue)
 
 
-def _write(path: Path, text: str) -> None:
+def _write(folder: Path, text: bytes) -> None:
     """Append to the last whole line; on a full disk nothing is left of ``text``."""
-    with writing(path), path.open("r+b" if path.exists() else "w+b") as stream:
+    with writing(folder / CORRECTIONS), open_for_update(folder / CORRECTIONS) as stream:
         end = stream.read().rfind(b"\n") + 1
+        if end + len(text) > MOST_BYTES:
+            raise _full(folder)
         stream.truncate(end)
         stream.seek(end)
         try:
-            stream.write(text.encode())
+            stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
         except OSError:
             with suppress(OSError):
                 stream.truncate(end)
             raise
+
+
+def _full(folder: Path) -> RefusedError:
+    """Before a log is one that cannot be read any more."""
+    return RefusedError(
+        f"{folder.name}: no further correction fits into {CORRECTIONS}",
+        expected=f"at most {MOST_STEPS:,} steps and {MOST_BYTES >> 20} MB",
+        hint="make a dataset of the corrections with `ntrm data import-corrections`, and move the file away",
+    )

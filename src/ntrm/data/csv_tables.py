@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from ntrm.core.errors import PATIENT, DataError, NtrmError, columns_hint
 from ntrm.core.io import by_column, read_rows
@@ -30,25 +32,37 @@ def is_good_name(name: str) -> bool:
     return GOOD_NAME.fullmatch(name) is not None and not name.endswith(".")
 
 
+Open = Callable[[Path], BinaryIO]
+
+
+def _open_file(path: Path) -> BinaryIO:
+    return path.open("rb")
+
+
 def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
     """Rows of a CSV file with a header, cells stripped; raises where a needed column is missing."""
     return read_columns(path, needed)[1]
 
 
 def read_columns(
-    path: Path, needed: tuple[str, ...], *, strip: bool = True
+    path: Path, needed: tuple[str, ...], *, strip: bool = True, open_file: Open = _open_file
 ) -> tuple[tuple[str, ...], list[dict[str, str]]]:
     """The names of the columns, and the rows by them."""
-    columns, *rows = stream_rows(path, needed, strip=strip)
+    columns, *rows = stream_rows(path, needed, strip=strip, open_file=open_file)
     return tuple(columns), [by_column(columns, row) for row in rows]
 
 
 def stream_rows(
-    path: Path, needed: Sequence[str], *, strip: bool = False, hint: str | None = None
+    path: Path,
+    needed: Sequence[str],
+    *,
+    strip: bool = False,
+    hint: str | None = None,
+    open_file: Open = _open_file,
 ) -> Iterator[list[str]]:
     """The names of the columns, then row after row; ``hint`` says what to do where our own tables are damaged."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
+        with io.TextIOWrapper(open_file(path), encoding="utf-8-sig", newline="") as stream:
             rows = read_rows(stream, strip=strip)
             columns = next(rows, [])
             if not set(needed) <= set(columns) or "" in columns or len(set(columns)) < len(columns):

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.io import whole_file
+from ntrm.results.folder import SlideFolder
 
 FORMAT = "ntrm-checkpoint/4"
 FILES = ("checkpoint-0.bin", "checkpoint-1.bin")
@@ -85,11 +86,15 @@ class Checkpoints:
 
     def _top(self, path: Path) -> int:
         """``top`` of the checkpoint in a file; -1 where there is none of this plan."""
-        with suppress(OSError, ValueError, RecursionError), path.open("rb") as stream:
+        with suppress(OSError, ValueError, RecursionError), _opened(path) as stream:
             head = _read_head(stream)
             if head.get("plan") == self._plan:
                 return int(head["top"])
         return -1
+
+
+def _opened(path: Path) -> BinaryIO:
+    return SlideFolder(path.parent).open(path.name)
 
 
 def _write_checkpoint(stream: BinaryIO, checkpoint: Checkpoint, plan: str) -> None:
@@ -122,7 +127,10 @@ def _read_head(stream: BinaryIO) -> dict[str, Any]:
 
 def _read_checkpoint(path: Path) -> Checkpoint | None:
     """The checkpoint, if every byte is as it was written."""
-    with suppress(OSError, EOFError, ValueError, TypeError, MemoryError, RecursionError), path.open("rb") as stream:
+    with (
+        suppress(OSError, EOFError, ValueError, TypeError, MemoryError, RecursionError),
+        SlideFolder(path.parent).open(path.name) as stream,
+    ):
         if _crc(stream) == CRC_RESIDUE:
             stream.seek(0)
             head = _read_head(stream)

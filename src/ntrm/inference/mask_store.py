@@ -25,9 +25,10 @@ import numpy as np
 
 from ntrm.core.arrays import Bytes
 from ntrm.core.errors import DataError
-from ntrm.core.io import remove_partials
+from ntrm.core.io import open_for_update, remove_partials
 from ntrm.inference.checkpoints import Checkpoints
 from ntrm.inference.disk_array import DiskArray
+from ntrm.results.folder import SlideFolder
 
 FORMAT = "ntrm-bands/2"
 JOURNAL = "journal.jsonl"
@@ -147,8 +148,8 @@ class BandStore:
             self.folder.mkdir(exist_ok=True)
             lines = []
         for name in self.names:
-            self._streams[name] = _for_update(self.path(name))
-        self._streams["journal"] = _for_update(journal)
+            self._streams[name] = open_for_update(self.path(name), buffering=0)
+        self._streams["journal"] = open_for_update(journal, buffering=0)
         end = self._verified(lines)
         # Nothing of a torn line may stay before the next one, nor rows that are not in the journal.
         ends = {"journal": end, **dict.fromkeys(self.names, self.done * self.width)}
@@ -195,9 +196,11 @@ def _lines(journal: Path) -> list[tuple[dict[str, Any], int]]:
     """The lines up to the first that is incomplete, each with the byte at which it ends."""
     lines: list[tuple[dict[str, Any], int]] = []
     end = 0
-    if not journal.exists():
+    try:
+        content = SlideFolder(journal.parent).read(journal.name)
+    except FileNotFoundError:
         return lines
-    for text in journal.read_bytes().splitlines(keepends=True):
+    for text in content.splitlines(keepends=True):
         try:
             line = json.loads(text) if text.endswith(b"\n") else None
         except (ValueError, RecursionError):
@@ -207,11 +210,6 @@ def _lines(journal: Path) -> list[tuple[dict[str, Any], int]]:
         end += len(text)
         lines.append((line, end))
     return lines
-
-
-def _for_update(path: Path) -> BinaryIO:
-    path.touch()
-    return path.open("r+b", buffering=0)
 
 
 def _write(stream: BinaryIO, content: Bytes) -> None:

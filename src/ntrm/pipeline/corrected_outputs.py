@@ -32,6 +32,7 @@ from ntrm.pipeline.pictures import TintedSlide, write_overlays
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.pipeline.slide_mask import SlideMask, corrections_in
 from ntrm.results.documents import AGAIN, Correction, crumb_warnings, read_summary
+from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import (
     CORRECTED,
     CORRECTED_LOCK,
@@ -55,6 +56,7 @@ ROWS = 256
 
 def write_corrected(mask: SlideMask) -> None:
     """Make ``corrected/`` from mask and log, whole or not at all; removes it where no correction counts."""
+    SlideFolder(mask.folder).check()
     hidden, target = mask.folder / HIDDEN, mask.folder / CORRECTED
     with holding(hidden / CORRECTED_LOCK, wait=True), writing(target):
         log, corrections = corrections_in(mask)
@@ -136,7 +138,7 @@ def _write(mask: SlideMask, log: Log, corrections: Corrections, folder: Path) ->
     rows = network.state.with_foot(files.run.cells(), files.tables(found, regions, pieces))
     write_tables(folder, [rows], [*network.state.covariates])
     for name in (PICTURE, FAMILIARITY_MAP):
-        if (mask.folder / name).is_file():
+        if SlideFolder(mask.folder).has(name):
             shutil.copyfile(mask.folder / name, folder / name)
     write_overlays(folder, TintedSlide.of(_picture(mask), labels, mask.schema), mask.resolution, found)
     if (mask.folder / REPORT).is_file():
@@ -147,12 +149,9 @@ def _write(mask: SlideMask, log: Log, corrections: Corrections, folder: Path) ->
 
 def _picture(mask: SlideMask) -> NDArray[np.uint8]:
     """The slide as it was kept."""
-    from PIL import Image
-
     try:
-        with Image.open(mask.folder / PICTURE, formats=("JPEG",)) as stored:
-            return np.asarray(stored.convert("RGB"))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        return np.asarray(SlideFolder(mask.folder).picture(PICTURE)[1].convert("RGB"))
+    except OSError as error:
         raise DataError(f"{mask.folder.name}: cannot read {PICTURE}", got=error, hint=AGAIN) from error
 
 

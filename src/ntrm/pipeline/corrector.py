@@ -32,6 +32,7 @@ from ntrm.pipeline.slide_mask import (
 )
 from ntrm.pipeline.tabulating import tabulate_again
 from ntrm.results.documents import AGAIN
+from ntrm.results.folder import ResultsFolder
 from ntrm.results.paths import HIDDEN, PIECES, SUMMARY
 from ntrm.results.run_record import read_run
 from ntrm.results.slide_state import finished
@@ -116,7 +117,7 @@ class Corrector:
     @cached_property
     def slide_ids(self) -> list[str]:
         """Slides with results."""
-        return sorted(path.parent.name for path in self.out.glob(f"[!.]*/{SUMMARY}"))
+        return [folder.path.name for folder in ResultsFolder(self.out) if folder.has(SUMMARY)]
 
     def slide(self, slide_id: str) -> _Slide:
         """A slide with its log as it is now."""

@@ -22,7 +22,7 @@ from ntrm.core.io import write_text
 from ntrm.data.cache import default_folder
 from ntrm.pipeline.remote_results import RemoteResults
 from ntrm.results.paths import HIDDEN, SOURCE
-from ntrm.results.slide_state import made_otherwise
+from ntrm.results.slide_state import made_otherwise, source_version
 from ntrm.slides.addresses import Address
 from ntrm.slides.inputs import SlideInput
 from ntrm.slides.remote_slides import RemoteSlides
@@ -147,8 +147,5 @@ def remember_objects(folder: Path, slide: SlideInput) -> None:
 
 def check_objects(folder: Path, slide: SlideInput) -> None:
     """A finished slide never stands for objects that were replaced since."""
-    path = folder / HIDDEN / SOURCE
-    if slide.remote is None or not slide.remote.files or not path.is_file():
-        return
-    if path.read_text(encoding="utf-8").strip() != slide.remote.version:
+    if slide.remote is not None and slide.remote.files and source_version(folder) not in (None, slide.remote.version):
         raise made_otherwise("another file", folder)

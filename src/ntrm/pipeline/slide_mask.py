@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from ntrm.analysis.regions import Regions, scan_mask
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import sha256_of
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
@@ -25,8 +24,9 @@ from ntrm.correction.graph import FORMAT, RegionGraph
 from ntrm.correction.log import Log, MaskRecord, check_mask, read_log
 from ntrm.data.tiles import Window
 from ntrm.results.documents import AGAIN, Summary, read_summary
-from ntrm.results.mask_file import colours_in, labels_in, opened_mask, schema_of, titles_in
-from ntrm.results.paths import HIDDEN, MASK, REGION_GRAPH, REGION_GRAPH_LOCK, REGION_GRAPH_SUMS
+from ntrm.results.folder import SlideFolder
+from ntrm.results.mask_file import colours_in, labels_in, mask_sha256, opened_mask, schema_of, titles_in
+from ntrm.results.paths import HIDDEN, REGION_GRAPH, REGION_GRAPH_LOCK, REGION_GRAPH_SUMS
 from ntrm.results.slide_state import Plan, finished
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 
@@ -78,7 +78,7 @@ def open_mask(folder: Path) -> SlideMask:
     summary = read_summary(folder)
     with opened_mask(folder) as stored:
         schema = schema_of(folder, summary, colours_in(stored), titles_in(stored))
-        digest = sha256_of(folder / MASK)
+        digest = mask_sha256(folder)
     record = MaskRecord(
         slide_id=summary.slide_id,
         mask=digest,
@@ -131,6 +131,7 @@ def make_region_graph(
     stained = mask.summary.stain_norm
     if stained is not None and stained.matrix is not None:
         predictor = predictor.recolouring(stained.matrix)
+    SlideFolder(mask.folder).check()
     with holding(mask.folder / HIDDEN / REGION_GRAPH_LOCK, wait=True):
         graph = region_graph_in(mask)
         if graph is None:

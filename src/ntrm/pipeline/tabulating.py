@@ -9,6 +9,7 @@ from pathlib import Path
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.locks import holding
 from ntrm.results.documents import read_summary
+from ntrm.results.folder import ResultsFolder, SlideFolder
 from ntrm.results.paths import CORRECTED, INDEX, RUN_LOCK, SUMMARY, TABLES_LOCK
 from ntrm.results.run_record import Run, claim, read_run
 from ntrm.results.slide_state import Row, SlideState, Tables, remembered
@@ -39,7 +40,7 @@ def _write(out: Path, run: Run, covariates: Sequence[str], *, report: bool) -> l
     from ntrm.report.slide_overview import write_overview
 
     every, notes, rows = claim(out, run, covariates), [], []
-    for folder in sorted(path for path in out.iterdir() if path.is_dir() and not path.name.startswith(".")):
+    for folder in (each.path for each in ResultsFolder(out)):
         state = _state(folder)
         if state is not None and state.row["slide_id"] != folder.name:
             # Counted twice, it would be in every statistic twice.
@@ -70,7 +71,7 @@ def tabulate_again(out: Path) -> None:
 def _rows(folder: Path, state: SlideState, foot: Row, notes: list[str]) -> Tables:
     """The rows of a slide, with what its corrected version says, if there is one."""
     corrected = folder / CORRECTED
-    if not (corrected / SUMMARY).is_file():
+    if not SlideFolder(folder).has(CORRECTED, SUMMARY):
         return state.with_foot(foot)
     try:
         cells = corrected_cells(read_summary(corrected))

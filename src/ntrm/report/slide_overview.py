@@ -28,6 +28,7 @@ from ntrm.report.slide_report import model_origin, write_slide_report
 from ntrm.results.cohort import MEASURES, Cohort, CohortSlide, read_cohort
 from ntrm.results.documents import NOTHING_TO_MEASURE
 from ntrm.results.familiarity import NOT_ASSESSED
+from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import CORRECTED, CORRECTED_LOCK, HIDDEN, INDEX, REPORT, RUN_LOCK, SUMMARY, THUMBNAIL
 from ntrm.results.run_record import read_run
 
@@ -100,9 +101,10 @@ def _attempt(folder: Path) -> str:
     try:
         write_slide_report(folder)
         if (folder / CORRECTED).is_dir():
+            SlideFolder(folder).check()
             # Not while a person's correction replaces that folder.
             with writing(folder), holding(folder / HIDDEN / CORRECTED_LOCK, wait=True):
-                if (folder / CORRECTED / SUMMARY).is_file():
+                if SlideFolder(folder).has(CORRECTED, SUMMARY):
                     write_slide_report(folder / CORRECTED)
     except NtrmError as error:
         texts = (error.what, "" if error.got is None else f"got {error.got}", error.hint)
@@ -152,7 +154,7 @@ def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:
     return {
         "slide": slide,
         "link": f"{quote(slide.slide_id, safe='')}/{REPORT}" if (folder / REPORT).is_file() else "",
-        "thumbnail": _thumbnail(folder / THUMBNAIL),
+        "thumbnail": _thumbnail(SlideFolder(folder)),
         "corrected": _corrected(slide, folder) if slide.corrected_parts else None,
         "mix": _mix(slide, cohort),
         "measures": [(slide.measures[key], _why(slide, key)) for key in MEASURES],
@@ -169,7 +171,7 @@ def _why(slide: CohortSlide, key: str) -> str:
 
 def _corrected(slide: CohortSlide, folder: Path) -> Content:
     """What a person corrected in the slide, and where that report is."""
-    there = (folder / CORRECTED / REPORT).is_file()
+    there = SlideFolder(folder).has(CORRECTED, REPORT)
     cancers = ", ".join(slide.corrected_cancers)
     return {
         "text": f"corrected by a person, {counted(slide.corrected_parts, 'part')}",
@@ -189,9 +191,9 @@ def _mix(slide: CohortSlide, cohort: Cohort) -> str:
     return ",".join(stops)
 
 
-def _thumbnail(path: Path) -> str:
+def _thumbnail(folder: SlideFolder) -> str:
     try:
-        content = path.read_bytes() if path.stat().st_size <= MOST_BYTES else b""
+        content = folder.read(THUMBNAIL, most=MOST_BYTES)
     except OSError:
         return ""
     return data_uri(content, "jpeg") if content.startswith(b"\xff\xd8\xff") else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from ntrm.core.png import palette_pngs
 from ntrm.report.html import data_uri
 from ntrm.report.overlay_layout import Frame, OverlayLayout, font_size, scale_bar, ticks
 from ntrm.results.documents import Slide, unusable
+from ntrm.results.folder import SlideFolder
 from ntrm.results.mask_file import check_shape, colours_in, opened_mask, schema_of
 from ntrm.results.paths import PICTURE
 
@@ -81,28 +81,22 @@ def _read_mask(folder: Path, shape: tuple[int, int]) -> tuple[Labels, list[RGB]]
     """The finest level that is not needlessly fine, sampled to the layer's size; and the classes' colours."""
     with opened_mask(folder) as stored:
         check_shape(stored, shape)
-        first = stored.pages.first
-        levels = [first, *(first.pages or ())]
-        page = next((level for level in levels if max(level.shape) <= 2 * SIDE), None)
-        if page is None:
+        level = next((number for number, of in enumerate(stored.levels) if max(of.shape) <= 2 * SIDE), None)
+        if level is None:
             raise ValueError("no level is small enough")
-        values = np.asarray(page.asarray(), dtype=np.uint8)
-        if values.ndim != 2 or values.shape != tuple(page.shape):
-            raise ValueError(f"pixels of shape {values.shape}, not {tuple(page.shape)}")
+        values = stored.pixels(level)
         colours = colours_in(stored)
     return sampled(values, size_within(values.shape, SIDE)), colours
 
 
 def _read_plain(folder: Path, width: int, height: int) -> tuple[bytes, NDArray[np.uint8]]:
     try:
-        content = (folder / PICTURE).read_bytes()
-        with Image.open(BytesIO(content), formats=("JPEG",)) as stored:
-            pixels = np.asarray(stored.convert("RGB").resize((width, height), Image.Resampling.NEAREST))
+        content, stored = SlideFolder(folder).picture(PICTURE)
     except FileNotFoundError as error:
         raise unusable(folder, f" has no {PICTURE}", "no such file") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except OSError as error:
         raise unusable(folder, f": cannot read {PICTURE}", error) from error
-    return content, pixels
+    return content, np.asarray(stored.convert("RGB").resize((width, height), Image.Resampling.NEAREST))
 
 
 def layer_pngs(labels: Labels, palettes: Sequence[Sequence[RGB]], clear: Sequence[int]) -> list[bytes]:

@@ -13,6 +13,7 @@ from ntrm.report.slide_picture import SlidePictures, StoredPictures, read_pictur
 from ntrm.results.cohort import MEASURES as LENGTHS
 from ntrm.results.documents import IN_CRUMBS, NOTHING_TO_MEASURE, Grid, PieceSummary, Slide, StainNorm, read_slide
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
+from ntrm.results.folder import MB, SlideFolder
 from ntrm.results.graph_document import EdgeWindow, Network, PieceGraph
 from ntrm.results.paths import FAMILIARITY_MAP, REPORT
 
@@ -51,13 +52,13 @@ def write_slide_report(folder: Path, stored: StoredPictures | None = None) -> Pa
     ``stored`` is what the pictures among them show, where it was read already.
     """
     slide, path = read_slide(folder), folder / REPORT
-    familiarity = _familiarity(slide, folder / FAMILIARITY_MAP)
+    familiarity = _familiarity(slide, SlideFolder(folder))
     pictures = read_pictures(folder, slide, stored)
     write_page(path, "slide_report.html", familiarity=familiarity, **_content(slide, pictures))
     return path
 
 
-def _familiarity(slide: Slide, where: Path) -> Content:
+def _familiarity(slide: Slide, where: SlideFolder) -> Content:
     """The verdict in words and numbers, and the map of windows where there is one."""
     judged = slide.familiarities
     pieces = [(f"Piece {piece.number}", piece.familiarity) for piece in slide.pieces]
@@ -81,9 +82,12 @@ def _p_text(value: float | None) -> str:
     return NONE if value is None else f"{value:.2g}"
 
 
-def _map(path: Path) -> str:
+def _map(where: SlideFolder) -> str:
     """As part of the page; empty where no window was judged."""
-    content = path.read_bytes() if path.is_file() else b""
+    try:
+        content = where.read(FAMILIARITY_MAP, most=64 * MB)
+    except OSError:
+        return ""
     return data_uri(content, "jpeg") if content.startswith(b"\xff\xd8\xff") else ""
 
 

@@ -15,6 +15,7 @@ from ntrm.core.io import by_column
 from ntrm.data.csv_tables import stream_rows
 from ntrm.results.documents import OUTSIDE
 from ntrm.results.familiarity import NOT_ASSESSED, UNFAMILIAR
+from ntrm.results.folder import opened_table
 from ntrm.results.paths import table_file
 from ntrm.results.run_record import Run, read_run
 
@@ -221,5 +222,5 @@ def _cells(out: Path, table: str, *needed: str) -> Iterator[Sequence[str]]:
 
 def _read(out: Path, table: str, needed: Sequence[str]) -> tuple[list[str], Iterator[list[str]]]:
     """The columns of a table, and its rows one after the other."""
-    rows = stream_rows(out / table_file(table), needed, hint=AGAIN)
+    rows = stream_rows(out / table_file(table), needed, hint=AGAIN, open_file=opened_table)
     return next(rows), rows

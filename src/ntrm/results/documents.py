@@ -15,6 +15,7 @@ from ntrm.core.io import write_json
 from ntrm.core.mpp import Resolution
 from ntrm.core.wording import counted
 from ntrm.results.familiarity import NOT_ASSESSED, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
+from ntrm.results.folder import SlideFolder
 from ntrm.results.graph_document import Network, Node, PieceGraph, read_graph, read_network, weighted_mean
 from ntrm.results.paths import CORRECTED, DONE, GRAPH, HIDDEN, SUMMARY
 from ntrm.results.typed_json import DAMAGES, Document, as_document, not_a_number, read_as
@@ -272,7 +273,7 @@ def unusable(folder: Path, predicate: str, got: object = None) -> DataError:
 
 def read_summary(folder: Path) -> Summary:
     """Read ``summary.json`` of a slide, which is small, without the graph, which may be large."""
-    document = _read_document(folder / SUMMARY)
+    document = _read_document(folder, SUMMARY)
     try:
         # ``write`` leaves both out where there is nothing to say.
         summary: Summary = read_as(Summary, {"stain_norm": None, "corrected": None, **document})
@@ -291,7 +292,7 @@ def read_summary(folder: Path) -> Summary:
 
 def read_slide(folder: Path) -> Slide:
     """Read ``summary.json`` and ``graph.json`` of a slide that ``ntrm segment`` has finished."""
-    summary, graph = read_summary(folder), _read_document(folder / GRAPH)
+    summary, graph = read_summary(folder), _read_document(folder, GRAPH)
     try:
         graphs = {piece["piece"]: read_graph(piece) for piece in graph["pieces"]}
         network, slide_id = read_network(graph.get("network")), graph["slide_id"]
@@ -306,14 +307,14 @@ def _not_ours(folder: Path, name: str, error: Exception) -> DataError:
     return unusable(folder, f": {name} is not what ntrm segment writes", f"{type(error).__name__}: {error}")
 
 
-def _read_document(path: Path) -> Document:
+def _read_document(folder: Path, name: str) -> Document:
     """A JSON object from a file; NaN and infinities are refused."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=not_a_number)
+        document = json.loads(SlideFolder(folder).read(name), parse_constant=not_a_number)
     except FileNotFoundError as error:
-        raise unusable(path.parent, f" has no {path.name}", "no such file") from error
+        raise unusable(folder, f" has no {name}", "no such file") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise unusable(path.parent, f": cannot read {path.name}", error) from error
+        raise unusable(folder, f": cannot read {name}", error) from error
     if not isinstance(document, dict):
-        raise unusable(path.parent, f": {path.name} is no document of a slide")
+        raise unusable(folder, f": {name} is no document of a slide")
     return document

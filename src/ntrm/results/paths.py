@@ -7,6 +7,7 @@ from __future__ import annotations
 RUN = "run.json"
 """What the folder was made with: model, program, options."""
 INDEX, RUN_LOCK, TABLES_LOCK = "index.html", ".lock", ".tables.lock"
+TABLES = ("slides", "pieces", "regions", "interfaces")
 
 # Of a slide: ``OUT/<slide id>/…``
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from ntrm.core.errors import DataError, RefusedError, UsageError, path_error
 from ntrm.core.io import remove_partials, write_json
 from ntrm.results.documents import PURPOSE
+from ntrm.results.folder import MB, ResultsFolder
 from ntrm.results.paths import RUN
 from ntrm.results.typed_json import DAMAGES, Document, read_as
 from ntrm.version import __version__
@@ -78,7 +79,8 @@ def check_out(out: Path) -> Run | None:
 
 
 def _read(out: Path) -> Run:
-    document = json.loads((out / RUN).read_text(encoding="utf-8"))
+    with ResultsFolder(out).open(RUN, most=64 * MB) as stream:
+        document = json.load(stream)
     if not isinstance(document, dict):
         raise TypeError(f"{RUN} is no record of a run")
     run: Run = read_as(Run, {"covariates": [], **document})

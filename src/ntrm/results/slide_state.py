@@ -15,7 +15,8 @@ from typing import Any
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import remove_partials, whole_file, write_json
 from ntrm.core.locks import holding
-from ntrm.results.paths import CORRECTIONS, DONE, FAILED, HIDDEN, LOCK
+from ntrm.results.folder import SlideFolder
+from ntrm.results.paths import CORRECTIONS, DONE, FAILED, HIDDEN, LOCK, SOURCE
 from ntrm.results.typed_json import DAMAGES, read_as
 
 Row = dict[str, Any]
@@ -35,7 +36,9 @@ class MadeOtherwiseError(RefusedError):
 
 def made_otherwise(got: str, folder: Path, hint: str = "") -> MadeOtherwiseError:
     """The error for a finished slide that is asked for anew and not alike."""
-    corrected = f": with it goes what a person corrected ({CORRECTIONS})" if (folder / CORRECTIONS).is_file() else ""
+    corrected = (
+        f": with it goes what a person corrected ({CORRECTIONS})" if SlideFolder(folder).has(CORRECTIONS) else ""
+    )
     return MadeOtherwiseError(
         "results that were made differently already exist",
         got=got,
@@ -81,6 +84,7 @@ class SlideState:
 def alone(folder: Path) -> Iterator[None]:
     """Lock the slide against other processes; the lock goes with its holder, however that ends."""
     with ExitStack() as stack:
+        SlideFolder(folder).check()
         try:
             stack.enter_context(holding(folder / HIDDEN / LOCK))
         except RefusedError as error:
@@ -125,30 +129,38 @@ def remember_failure(folder: Path, slide_id: str, reason: str, covariates: Mappi
         write_json(folder / HIDDEN / FAILED, {"covariates": dict(covariates), "tables": {"slides": [row]}})
 
 
+def source_version(folder: Path) -> str | None:
+    """Which version of its objects a slide from object storage was; None where that is not known."""
+    try:
+        return SlideFolder(folder).read(HIDDEN, SOURCE, most=1000).decode().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
 def remembered(folder: Path) -> SlideState | None:
     """The failure, if the last attempt failed, else the results; None where there is neither."""
-    return _read(folder / HIDDEN / FAILED, {"plan": None}) or finished(folder)
+    return _read(folder, FAILED, {"plan": None}) or finished(folder)
 
 
 def finished(folder: Path) -> SlideState | None:
     """The results of a slide that was finished."""
-    return _read(folder / HIDDEN / DONE, {})
+    return _read(folder, DONE, {})
 
 
-def _read(path: Path, missing: Mapping[str, Any]) -> SlideState | None:
-    folder, name = path.parents[1].name, f"{path.parent.name}/{path.name}"
+def _read(folder: Path, name: str, missing: Mapping[str, Any]) -> SlideState | None:
+    said = f"{HIDDEN}/{name}"
     # Not the slide's folder: what a person corrected lies there, too.
-    hint = f"delete {folder}/{name}, and run the same ntrm segment again"
+    hint = f"delete {folder.name}/{said}, and run the same ntrm segment again"
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(SlideFolder(folder).read(HIDDEN, name))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{folder}: cannot read {name}", got=error, hint=hint) from error
+        raise DataError(f"{folder.name}: cannot read {said}", got=error, hint=hint) from error
     try:
         state: SlideState = read_as(SlideState, {**missing, **document})
         if not state.tables["slides"]:
             raise ValueError("no row of the table slides")
     except DAMAGES as error:
-        raise DataError(f"{folder}: {name} is no record of a slide", got=error, hint=hint) from error
+        raise DataError(f"{folder.name}: {said} is no record of a slide", got=error, hint=hint) from error
     return state

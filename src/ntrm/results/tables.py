@@ -14,6 +14,7 @@ from ntrm.core.io import whole_file, write_columns, write_rows
 from ntrm.data.csv_tables import read_columns
 from ntrm.results.documents import Cancer, PieceCancer, PieceSummary, Summary
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED, Familiarity
+from ntrm.results.folder import opened_table
 from ntrm.results.paths import table_file
 from ntrm.results.run_record import read_run
 
@@ -234,9 +235,9 @@ def _text(cell: Cell) -> str:
     return "" if cell is None else str(cell)
 
 
-def read_table(path: Path, covariates: Sequence[str] = ()) -> Table:
+def read_table(path: Path, covariates: Sequence[str] = (), *, most: int = 2**44) -> Table:
     """One table; ``covariates`` are the user's own columns, in which only plain numbers are numbers."""
-    columns, rows = read_columns(path, ("slide_id",), strip=False)
+    columns, rows = read_columns(path, ("slide_id",), strip=False, open_file=lambda path: opened_table(path, most))
     known = {column: [row[column] for row in rows if _is_known(column, row[column])] for column in columns}
     kinds = {column: _kind(column, cells, covariates) for column, cells in known.items()}
     typed = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import resource
 import signal
 import socket
@@ -26,11 +27,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.locks import holding
+from ntrm.results.folder import ResultsFolder
 from ntrm.results.paths import RUN
 from ntrm.results.run_record import read_run
 from ntrm.service.api.app import create_app
 from ntrm.service.core.model_info import check_model, read_facts
-from ntrm.service.core.settings import SERVER_LOCK, ServiceLimits, ServiceSettings
+from ntrm.service.core.settings import SERVER_LOCK, SERVICE_FOLDER, ServiceLimits, ServiceSettings
 
 BACKLOG = 128
 """Connections that are accepted at once, before any of them can be refused: far fewer than there are descriptors."""
@@ -45,9 +47,11 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
     One service at a time works in a folder of results.
     """
     _check_out(settings.out)
+    if os.path.lexists(settings.hidden):
+        ResultsFolder(settings.out).own(SERVICE_FOLDER)
     check_model(settings)
     _check_classes(settings)
-    settings.hidden.mkdir(parents=True, exist_ok=True, mode=0o700)
+    ResultsFolder(settings.out).own(SERVICE_FOLDER)
     with holding(settings.hidden / SERVER_LOCK), _listening(settings) as listener:
         app = create_app(settings)
         server = _Server(configured(app, settings))

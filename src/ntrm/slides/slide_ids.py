@@ -18,21 +18,14 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import rows_text, write_text
 from ntrm.core.locks import holding
 from ntrm.core.wording import counted
-from ntrm.data.csv_tables import is_good_name, read_table
-from ntrm.results.paths import DONE, FAILED, HIDDEN, INDEX, RUN, SOURCE, table_file
-from ntrm.results.slide_state import finished, remembered
-from ntrm.results.tables import COLUMNS
+from ntrm.data.csv_tables import read_table
+from ntrm.results.folder import LONGEST, ResultsFolder, is_safe_name
+from ntrm.results.paths import DONE, FAILED, HIDDEN
+from ntrm.results.slide_state import finished, remembered, source_version
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 from ntrm.slides.slide_folders import lies_in
 
 KEY_COLUMNS = ("slide_id", "slide")
-LONGEST = 100
-"""Characters of an id: a path with some folders before it must fit everywhere."""
-
-_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
-"""Names that some systems take for devices."""
-_TAKEN = frozenset({RUN, INDEX, *map(table_file, COLUMNS)})
-"""Files that lie beside the folders of slides."""
 _LETTERS = str.maketrans(
     {"ß": "ss", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L"}
 )
@@ -49,19 +42,13 @@ def safe_name(text: str) -> str:
     >>> safe_name("Größe")[:6]
     'Grosse'
     """
-    if _is_safe(text):
+    if is_safe_name(text):
         return text
     # One name for both spellings of letters with marks: a disk of another system has the other.
     text = unicodedata.normalize("NFC", text)
     plain = unicodedata.normalize("NFKD", text.translate(_LETTERS)).encode("ascii", "ignore").decode()
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", plain).strip("._-") or "slide"
     return _with_hash(cleaned, text)
-
-
-def _is_safe(name: str) -> bool:
-    good = is_good_name(name) and len(name) <= LONGEST
-    # Some file systems ignore case.
-    return good and name.lower() not in _TAKEN and not _RESERVED.fullmatch(name)
 
 
 def _with_hash(name: str, text: str) -> str:
@@ -89,8 +76,9 @@ class LocalResults:
 
     def others(self, slide_ids: Collection[str]) -> list[str]:
         """Ids of slides that have an outcome, besides these."""
-        folders = [path for path in self.out.iterdir() if path.name not in slide_ids] if self.out.is_dir() else []
-        return [path.name for path in folders if any((path / HIDDEN / name).is_file() for name in (DONE, FAILED))]
+        folders = [*ResultsFolder(self.out)] if self.out.is_dir() else []
+        done = [each.path.name for each in folders if any(each.has(HIDDEN, name) for name in (DONE, FAILED))]
+        return [name for name in done if name not in slide_ids]
 
     def state_folder(self, slide_id: str) -> AbstractContextManager[Path]:
         """The slide's own folder."""
@@ -111,7 +99,7 @@ def slide_ids(
     unless ``results`` says where they are.
     """
     results = results or (None if out is None else LocalResults(out))
-    bad = [slide.slide_id for slide in slides if slide.slide_id is not None and not _is_safe(slide.slide_id)]
+    bad = [slide.slide_id for slide in slides if slide.slide_id is not None and not is_safe_name(slide.slide_id)]
     if bad:
         raise UsageError(
             "a slide_id that is not a safe name",
@@ -200,8 +188,7 @@ def _owns(slide: SlideInput, folder: Path) -> bool:
         return True
     if slide.remote is None:
         return done.plan.source == source_fingerprint(slide.path)
-    version = folder / HIDDEN / SOURCE
-    return version.is_file() and version.read_text(encoding="utf-8").strip() == slide.remote.version
+    return source_version(folder) == slide.remote.version
 
 
 def _plain_ids(slides: Sequence[SlideInput]) -> list[str]:
@@ -262,7 +249,7 @@ def _read_key(key_file: Path) -> dict[str, str]:
         return {}
     rows = read_table(key_file, KEY_COLUMNS)
     ids = [row["slide_id"] for row in rows]
-    if not all(_is_safe(name) for name in ids) or len({name.lower() for name in ids}) < len(rows):
+    if not all(is_safe_name(name) for name in ids) or len({name.lower() for name in ids}) < len(rows):
         raise DataError(
             f"{key_file.name} is no key to pseudonyms", expected="columns slide_id,slide, every id safe and there once"
         )

@@ -18,9 +18,10 @@ from scipy import ndimage
 
 from ntrm.core.arrays import BoolMask, Ints
 from ntrm.core.errors import DataError, UsageError
-from ntrm.core.io import read_arrays, write_arrays
+from ntrm.core.io import write_arrays
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
+from ntrm.results.folder import SlideFolder
 from ntrm.wsi.quality.morphology import dilated
 from ntrm.wsi.quality.region_runs import RegionRuns
 
@@ -33,6 +34,8 @@ JOINED_UM = 350.0
 LEAST_MM2 = 0.1
 """Smaller ones are crumbs: they belong to no piece."""
 MOST_PIECES = np.iinfo(np.uint16).max
+MOST_PIXELS = 2**28
+"""Of a kept map: at 8 µm/px, a slide of 13 × 13 cm."""
 NO_PIECE = 0
 """In place of a piece's number, on glass and on crumbs."""
 
@@ -132,7 +135,7 @@ class PieceMap:
     @classmethod
     def read(cls, path: Path, *, hint: str) -> PieceMap:
         """Read what ``save`` wrote; raise a ``DataError`` with this hint where that fails."""
-        kept = read_arrays(path, hint=hint)
+        kept = SlideFolder(path.parent).arrays(path.name, hint=hint)
         try:
             columns = zip(kept["box"].tolist(), kept["area_mm2"].tolist(), kept["touches_edge"].tolist(), strict=True)
             pieces = (Piece(number, tuple(box), area, edge) for number, (box, area, edge) in enumerate(columns, 1))
@@ -171,7 +174,7 @@ def _kept_numbers(kept: Mapping[str, NDArray[Any]]) -> PieceLabels:
     """Numbers of pieces (H, W), kept as runs."""
     height, width = kept["shape"].tolist()
     lengths = kept["run_lengths"]
-    if lengths.sum() != height * width:
+    if lengths.sum() != height * width or min(height, width) < 0 or height * width > MOST_PIXELS:
         raise ValueError(f"runs of {lengths.sum()} pixels in {height} × {width}")
     return kept["run_numbers"].astype(np.uint16).repeat(lengths).reshape(height, width)
 

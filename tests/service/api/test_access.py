@@ -1,3 +1,4 @@
+import http.cookies
 import sqlite3
 
 import pytest
@@ -6,7 +7,7 @@ from tests.service.small import BEARER, HOST, TOKEN, serving, settings_of
 
 from ntrm.core.errors import RefusedError
 from ntrm.service.api import access
-from ntrm.service.api.access import COOKIE, HEADERS
+from ntrm.service.api.access import HEADERS
 from ntrm.service.api.app import create_app
 from ntrm.service.core.settings import ServiceSettings
 
@@ -108,7 +109,7 @@ def test_a_full_disk_does_not_use_a_link_up_for_nothing(client, monkeypatch):
 def test_secrets_are_nowhere_on_disk(client, tmp_path):
     code = client.app_state.access.new_code()
     client.get(f"/open/{code}")
-    cookie = client.cookies[COOKIE]
+    cookie = client.cookies[client.app_state.access.cookie]
     client.get("/v1/about", headers={"Authorization": "Bearer mistyped-token"})
     written = {path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert {"jobs.sqlite", "audit.jsonl"} <= written.keys()
@@ -120,11 +121,41 @@ def test_sessions_survive_a_restart_only_with_the_same_token(tmp_path, model):
     settings = settings_of(tmp_path / "out", model)
     with serving(settings, authorised=False) as client:
         sign_in(client)
-        cookie = client.cookies[COOKIE]
+        cookie = client.cookies[client.app_state.access.cookie]
     for token, status in ((TOKEN, 200), ("another-token-0123456789", 401), (None, 401)):
         with serving(settings_of(tmp_path / "out", model, token=token), authorised=False) as client:
-            client.cookies.set(COOKIE, cookie)
+            client.cookies.set(client.app_state.access.cookie, cookie)
             assert client.get("/v1/about").status_code == status
+
+
+def test_no_cookie_keeps_the_service_busy(client, monkeypatch):
+    sign_in(client)
+    ((name, value),) = client.cookies.items()
+    client.cookies.clear()
+    # Python before 3.11.10 takes half a minute for such a value.
+    hostile = 'ntrm_session="' + '\\"' * 31_000 + '"'
+    monkeypatch.setattr(http.cookies, "_unquote", lambda value: pytest.fail("the library's own way of reading cookies"))
+    for cookies, status in (
+        (hostile, 401),
+        (f"{name}{hostile}; {name}=x", 401),
+        (f"theme=dark; {name}={value}", 200),
+        (f'a="b; {name}={value};', 200),
+        (f"{name}={value}x", 401),
+        (f"{name}", 401),
+        (";" * 60_000, 401),
+    ):
+        headers = {"Cookie": cookies}
+        assert client.get("/healthz", headers=headers).status_code == 200
+        assert client.get("/v1/about", headers=headers).status_code == status, cookies[:80]
+
+
+def test_two_services_on_one_machine_sign_nobody_out_at_the_other(tmp_path, model):
+    names = set()
+    for folder, port in (("out", 8765), ("out", 8766), ("other", 8765)):
+        with serving(settings_of(tmp_path / folder, model, port=port), authorised=False) as client:
+            names.add(sign_in(client).headers["set-cookie"].partition("=")[0])
+            assert client.get("/v1/about").status_code == 200
+    assert len(names) == 3
 
 
 HOSTS = [

@@ -16,6 +16,7 @@ from tests.service.small import only_slide, serving, settings_of
 from ntrm.core import processes
 from ntrm.correction.log import read_log
 from ntrm.pipeline.corrected_outputs import is_current
+from ntrm.service.core.watch import Watch
 from ntrm.service.corrections import writer
 from ntrm.service.corrections.writer import CorrectedWriter
 
@@ -108,7 +109,7 @@ def made(tmp_path, monkeypatch):
     """A writer with two folders."""
     monkeypatch.setattr(writer, "REST_SECONDS", 0.05)
     monkeypatch.setattr(writer, "is_current", lambda *_: False)
-    made = CorrectedWriter(tmp_path, tmp_path / "log")
+    made = CorrectedWriter(tmp_path, tmp_path / "log", Watch())
     folders = [tmp_path / name for name in "ab"]
     for folder in folders:
         folder.mkdir()

@@ -4,13 +4,15 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
 from tests.helpers import wait_for
 from tests.service.small import add_queued, settings_of
 
-from ntrm.service.jobs import supervisor
+from ntrm.service.core.watch import Watch
+from ntrm.service.jobs import database, supervisor
 from ntrm.service.jobs.slide_record import CANCELLED, QUEUED, RUNNING
 
 DEAF = 'print(\'{"ready": "w", "devices": 1}\', flush=True); import time; time.sleep(3600)'
@@ -33,7 +35,7 @@ def supervised(settings, store, monkeypatch, chores=lambda: None, first=DEAF):
 
     monkeypatch.setattr(supervisor, "start_worker", start)
     monkeypatch.setattr(supervisor, "TICK_SECONDS", 0.01)
-    made = supervisor.Supervisor(settings, store, chores)
+    made = supervisor.Supervisor(settings, store, chores, Watch())
     made.start()
     try:
         yield made, started
@@ -64,6 +66,26 @@ def test_a_worker_that_does_not_hear_is_killed_and_the_next_one_begins_at_once(s
             assert (left.status, left.attempts, left.deaths) == (QUEUED, 0, 0)
         finally:
             busy.set()
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 10 * 365 * 86_400.0])
+def test_a_clock_that_jumps_saves_no_cancelled_job_and_ends_no_other(settings, store, monkeypatch, jump):
+    monkeypatch.setattr(supervisor, "GRACE_SECONDS", 0.05)
+    now, ticks = time.time, threading.Semaphore(0)
+    with supervised(settings, store, monkeypatch, ticks.release) as (made, started):
+        wait_for("a worker", lambda: made.state == "ready")
+        slide = add_queued(store, name="a").id
+        assert store.claim("w").id == slide
+        monkeypatch.setattr(time, "time", lambda: now() + jump)
+        for _ in range(10):
+            assert ticks.acquire(timeout=60)
+        assert store.get(slide).status == RUNNING
+        monkeypatch.setattr(time, "time", now)
+        monkeypatch.setattr(database.time, "time", lambda: now() - min(jump, 0.0))
+        store.cancel(slide)
+        monkeypatch.setattr(database.time, "time", now)
+        wait_for("the end of the job", lambda: store.get(slide).status == CANCELLED)
+        wait_for("the next worker", lambda: len(started) == 2)
 
 
 def test_a_region_graph_that_nobody_wants_any_more_ends_with_its_deaf_worker(settings, store, monkeypatch):

@@ -120,7 +120,9 @@ def test_what_the_second_look_corrected_and_broke(tmp_path, random):
     truth[:30] = IGNORE
     write(tmp_path, {"mask": final, "coarse": first})
     grid = MaskGrid(DeepZoom(300, 200), 1.0, 1.0)
-    assert "improvement" not in MaskLayers(tmp_path, grid, ArrayCache(2**24)).names
+    layers = MaskLayers(tmp_path, grid, ArrayCache(2**24))
+    assert "improvement" not in layers.names
+    layers.close()
     write(tmp_path, {"truth": truth})
     layers = MaskLayers(tmp_path, grid, ArrayCache(2**24))
     box = grid.zoom.tile(grid.zoom.top, 0, 0)

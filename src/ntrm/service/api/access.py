@@ -15,7 +15,6 @@ import secrets
 import sqlite3
 import threading
 import time
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,9 +27,10 @@ from ntrm.service.core.settings import ServiceSettings, is_loopback
 from ntrm.service.jobs.database import JobStore
 
 _log = logging.getLogger(__name__)
-COOKIE = "ntrm_session"
 LINK_SECONDS = 15 * 60
 SESSION_SECONDS = 7 * 24 * 3600
+LONGEST_COOKIES = 32_768
+"""Characters: what other services on 127.0.0.1 left in the browser is sent along."""
 MOST_LINKS = 100
 """Unused links; of more, the oldest is dropped."""
 POLICY = (
@@ -57,6 +57,8 @@ class Access:
 
     def __init__(self, settings: ServiceSettings, store: JobStore) -> None:
         self.token = settings.token or secrets.token_urlsafe(32)
+        # Browsers do not tell ports apart: each service has a name of its own for its cookie.
+        self.cookie = f"ntrm_session_{settings.port}_{_digest(str(settings.out))[:8]}"
         self._digest = _digest(self.token)
         self._store, self._settings = store, settings
         self._links: dict[str, float] = {}
@@ -163,7 +165,9 @@ class Guard:
             await send(message)
 
         answer = self._refusal(scope) or self._app
-        await answer(scope, receive, with_headers)
+        # Nothing behind the guard wants cookies, and the library's way of parsing them takes seconds for some.
+        plain = [header for header in scope["headers"] if header[0] != b"cookie"]
+        await answer({**scope, "headers": plain}, receive, with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
         problem = self._problem(scope)
@@ -200,11 +204,11 @@ class Guard:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return "token" if self._access.knows(token.strip()) else None
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return None
-        return "cookie" if cookie is not None and self._access.has_session(cookie.value) else None
+        for part in headers.get("cookie", "")[:LONGEST_COOKIES].split(";"):
+            name, _, value = part.strip().partition("=")
+            if name == self._access.cookie and self._access.has_session(value):
+                return "cookie"
+        return None
 
 
 def _foreign(scope: Scope, headers: Headers) -> ProblemError | None:

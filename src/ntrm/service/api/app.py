@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from ntrm.core.errors import NtrmError
 from ntrm.models.folders import BUNDLED
 from ntrm.service.api import routes_corrections, routes_results, routes_slides, routes_tiles, schemas
-from ntrm.service.api.access import COOKIE, HEADERS, LINK_SECONDS, SESSION_SECONDS, Guard
+from ntrm.service.api.access import HEADERS, LINK_SECONDS, SESSION_SECONDS, Guard
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Shared, invalid, problems
 from ntrm.service.core.disk import disk_full, disk_state, is_full
@@ -69,7 +69,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     if PAGE.is_dir():
         app.mount("/page", _Page(directory=PAGE))
     _add_errors(app)
-    _describe(app)
+    _describe(app, app_state.access.cookie)
     app.add_middleware(Guard, access=app_state.access, locked=PAGE / LOCKED)
     return app
 
@@ -79,7 +79,9 @@ def health(app_state: Shared) -> schemas.Health:
     """Whether the service answers, has a worker and room on its disk; needs no token."""
     settings = app_state.settings
     disk = disk_state(settings.hidden, settings.limits.reserve_bytes)
-    reason = "no_worker" if app_state.supervisor.state == "refused" else disk
+    reason: schemas.Reason = "no_worker" if app_state.supervisor.state == "refused" else disk
+    if reason == "ok" and app_state.watch.failing:
+        reason = "housekeeping"
     return schemas.Health(status="ok" if reason == "ok" else "degraded", reason=reason, version=__version__)
 
 
@@ -134,13 +136,15 @@ def index() -> Response:
 @router.get("/open/{code}", include_in_schema=False)
 def sign_in(app_state: Shared, code: str) -> Response:
     """Exchange the code of a link for a session's cookie."""
-    cookie, secure = app_state.access.redeem(code), app_state.access.secure
+    access = app_state.access
+    cookie = access.redeem(code)
     answer = RedirectResponse("/", status_code=303)
     if cookie is None:
         app_state.audit.count_refusal()
     else:
         app_state.audit.note("open")
-        answer.set_cookie(COOKIE, cookie, max_age=SESSION_SECONDS, httponly=True, samesite="strict", secure=secure)
+        end, secure = SESSION_SECONDS, access.secure
+        answer.set_cookie(access.cookie, cookie, max_age=end, httponly=True, samesite="strict", secure=secure)
     return answer
 
 
@@ -159,7 +163,7 @@ class _Page(StaticFiles):
         return answer
 
 
-def _describe(app: FastAPI) -> None:
+def _describe(app: FastAPI, cookie: str) -> None:
     """Add to the OpenAPI description what ``Guard`` requires, and the schemas of bodies that are read by hand."""
     plain = app.openapi
 
@@ -169,7 +173,7 @@ def _describe(app: FastAPI) -> None:
             components = described["components"]
             components["securitySchemes"] = {
                 "token": {"type": "http", "scheme": "bearer"},
-                "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+                "session": {"type": "apiKey", "in": "cookie", "name": cookie},
             }
             for kind in BODIES:
                 schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import shutil
 import sqlite3
 import threading
@@ -11,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +23,15 @@ from ntrm.correction.corrections import Corrections
 from ntrm.correction.log import read_log
 from ntrm.pipeline.corrected_outputs import is_current
 from ntrm.results.documents import read_summary
+from ntrm.results.folder import ResultsFolder, SlideFolder
 from ntrm.results.paths import CORRECTIONS, REGIONS, SUMMARY
 from ntrm.results.slide_state import BusyError, alone, finished
 from ntrm.service.api.access import Access
+from ntrm.service.api.schemas import SlideDocument, slide_document
 from ntrm.service.core.audit import Audit
 from ntrm.service.core.disk import Reserve, is_full
 from ntrm.service.core.model_info import ModelFacts, read_facts
-from ntrm.service.core.problems import conflict, missing
+from ntrm.service.core.problems import ProblemError, conflict, missing
 from ntrm.service.core.settings import (
     AUDIT,
     DATABASE,
@@ -36,15 +39,17 @@ from ntrm.service.core.settings import (
     LOG,
     LOST,
     RESERVE,
+    SERVICE_FOLDER,
     THUMBNAILS,
     TRASH,
     UPLOADS,
     ServiceSettings,
     upload_path,
 )
+from ntrm.service.core.watch import Watch
 from ntrm.service.corrections.slide_corrections import CorrectionStore, SlideCorrections
 from ntrm.service.corrections.writer import CorrectedWriter
-from ntrm.service.jobs.adoption import adopt, find_originals, forget_vanished, renew
+from ntrm.service.jobs.adoption import Skipped, adopt, find_originals, forget_vanished, renew
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.graph_jobs import MAKING
 from ntrm.service.jobs.slide_record import DONE, FOUND, RUNNING, UPLOAD, Slide
@@ -97,18 +102,22 @@ class AppState:
         # Absolute: one name for one folder, which is then sure to be recognised and left out of answers.
         self.settings = settings = replace(settings, out=settings.out.absolute())
         hidden, limits = settings.hidden, settings.limits
+        self._results_folder = ResultsFolder(settings.out)
+        self._results_folder.own(SERVICE_FOLDER)
         for name in (UPLOADS, INCOMING, TRASH, THUMBNAILS):
-            (hidden / name).mkdir(parents=True, exist_ok=True, mode=0o700)
-        hidden.chmod(0o700)
+            (hidden / name).mkdir(exist_ok=True, mode=0o700)
         self.reserve = Reserve(hidden / RESERVE)
         self.store = self.reserve.spend(lambda: JobStore(hidden / DATABASE))
         self.audit = Audit(hidden / AUDIT)
         self.access = Access(settings, self.store)
         self.readers = Readers(limits.open_slides, ReadingLimits(limits.read_memory_mb, limits.open_seconds))
         self.tiles = TileStore(limits)
-        self.supervisor = Supervisor(settings, self.store, self._chores)
+        self.watch = Watch()
+        """What fails of all that is done beside the requests."""
+        self.skipped = Skipped(_shown)
+        self.supervisor = Supervisor(settings, self.store, self._chores, self.watch)
         self.corrections = CorrectionStore()
-        self.corrected = CorrectedWriter(settings.out, hidden / LOG)
+        self.corrected = CorrectedWriter(settings.out, hidden / LOG, self.watch)
         self.heavy = CapacityLimiter(HEAVY)
         """For what takes a processor, and memory, for up to a second: few threads, so that others stay free."""
         self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
@@ -123,12 +132,15 @@ class AppState:
         """Looks for the originals of results; alive while it does."""
         self._stop = threading.Event()
         self._next_chore = 0.0
+        self._offset = _clock_offset()
 
     def open(self) -> None:
         """Begin: clean up after a service that was killed, adopt results, start the workers."""
         for leftover in (self.settings.hidden / INCOMING).iterdir():
             leftover.unlink(missing_ok=True)
-        self._empty_trash()
+        self.watch.run("emptying the trash", self._empty_trash)
+        # Nothing begins before this is done.
+        self.reserve.spend(lambda: self.store.drop_bad(_shown, self._may_read))
         try:
             self.reserve.spend(self._take_stock)
         except sqlite3.Error as error:
@@ -145,10 +157,16 @@ class AppState:
     def _take_stock(self) -> None:
         """What an earlier service left, and what other programs did meanwhile."""
         self.supervisor.reclaim(blame=False)
-        adopt(self.settings.out, self.store)
-        renew(self.settings.out, self.store)
+        adopt(self.settings.out, self.store, self.skipped)
+        renew(self.settings.out, self.store, self.skipped)
         forget_vanished(self.settings.out, self.store)
         self._set_aside_unknown()
+
+    def _may_read(self, path: Path) -> bool:
+        """Whether a file lies below one of the roots that the service was started with."""
+        place = Path(os.path.realpath(path))
+        roots = (root.resolve() for root in self.settings.roots)
+        return SERVICE_FOLDER not in place.parts and any(place.is_relative_to(root) for root in roots)
 
     def close(self) -> None:
         """Stop the workers, close the files."""
@@ -289,13 +307,16 @@ class AppState:
                 self._remove_files(slide)
             self._mark_deleted(slide)
         self.audit.note("delete", slide.slide_id)
-        self.reserve.spend(self.purge)
+        left = self.reserve.spend(self.purge).get(slide.id)
         self.reserve.fill()
+        if left is not None:
+            hint = "look who may write to them; the service tries again from time to time"
+            raise ProblemError(500, "not_removed", "not all files could be removed", got=left, hint=hint) from left
 
     def _mark_deleted(self, slide: Slide) -> None:
         folder, graph = self.folder(slide), self.store.graphs.get(slide.id)
         self.corrected.drop(folder)
-        if slide.status != RUNNING and (graph is None or graph.status != MAKING) and folder.is_dir():
+        if slide.status != RUNNING and (graph is None or graph.status != MAKING) and _is_there(folder):
             try:
                 with alone(folder):
                     self.store.mark_deleted(slide.id)
@@ -304,20 +325,28 @@ class AppState:
         else:
             self.store.mark_deleted(slide.id)
 
-    def purge(self) -> None:
-        """Remove the files of deleted slides that nobody works on."""
+    def purge(self) -> dict[str, OSError]:
+        """Remove the files of deleted slides that nobody works on; by the id, what did not go."""
+        failed = {}
         with self._purging:
             for slide in self.store.to_purge():
-                with suppress(BusyError):  # another program has begun to work on it: then later
+                try:
                     self._remove_files(slide)
                     # Last, when there is room: the database writes even to forget.
                     self.store.forget(slide.id)
+                except BusyError:  # another program has begun to work on it: then later
+                    continue
+                except OSError as error:
+                    if is_full(error):
+                        raise
+                    failed[slide.id] = error
+        return failed
 
     def _remove_files(self, slide: Slide) -> None:
         hidden, folder = self.settings.hidden, self.folder(slide)
-        if folder.is_dir():
+        if _is_there(folder):
             with alone(folder):
-                folder.rename(hidden / TRASH / f"{slide.id}-{time.time_ns()}")
+                self._results_folder[slide.slide_id].remove(SlideFolder(hidden / TRASH))
             # The tables and the overview must not name it any more either.
             self.corrected.ask_tables()
         if slide.origin == UPLOAD:
@@ -329,11 +358,12 @@ class AppState:
             picture.unlink(missing_ok=True)
         self._results.close_unused(which=lambda key: key[0] == slide.id)
         self.corrections.forget(slide.id)
-        self._empty_trash()
+        self._empty_trash(f"{slide.slide_id}-*")
 
-    def _empty_trash(self) -> None:
-        for leftover in (self.settings.hidden / TRASH).iterdir():
-            shutil.rmtree(leftover, ignore_errors=True)
+    def _empty_trash(self, which: str = "*") -> None:
+        for leftover in (self.settings.hidden / TRASH).glob(which):
+            # Follows no link, also where one is put in while it works.
+            shutil.rmtree(leftover)
 
     def _set_aside_unknown(self) -> None:
         """Uploads of no slide: a service was killed before it recorded them, or the database was moved away."""
@@ -358,30 +388,37 @@ class AppState:
                 if not self._stop.is_set():
                     raise
 
-        self.search = threading.Thread(target=search, name="originals", daemon=True)
+        work = partial(self.watch.run, "the search for originals", search)
+        self.search = threading.Thread(target=work, name="originals", daemon=True)
         self.search.start()
 
     def _chores(self) -> None:
         """Called often, from a thread of the supervisor."""
-        if self.store.to_purge():
-            self.purge()
+        for error in self.purge().values():
+            raise error
         if time.monotonic() < self._next_chore:
             return
         self._next_chore = time.monotonic() + CHORE_SECONDS
+        chores = (self._close_unused, self.audit.note_refusals, self.retire, self.reserve.fill, self._look_around)
+        for chore in chores:
+            self.watch.run(chore.__name__, chore)
+
+    def _close_unused(self) -> None:
         self.readers.close_unused(idle_seconds=IDLE_SECONDS)
         self.corrections.close_unused(IDLE_SECONDS)
-        self.audit.note_refusals()
-        self.retire()
-        self.reserve.fill()
-        # Another program may have put results here, made them anew, or taken them away.
-        if [*adopt(self.settings.out, self.store), *renew(self.settings.out, self.store)]:
+
+    def _look_around(self) -> None:
+        """Another program may have put results here, made them anew, or taken them away."""
+        out, store, skipped = self.settings.out, self.store, self.skipped
+        if [*adopt(out, store, skipped), *renew(out, store, skipped)]:
             self._find_originals()
-        forget_vanished(self.settings.out, self.store)
+        forget_vanished(out, store)
 
     def retire(self) -> None:
         """Delete what is older than wanted; results that were there before the service stay."""
         days = self.settings.retention_days
-        if days is None:
+        # A clock that was set while the service runs would make everything old at once.
+        if days is None or abs(_clock_offset() - self._offset) > DAY:
             return
         for slide in self.store.every():
             if slide.origin != FOUND and slide.finished is not None and time.time() - slide.finished > days * DAY:
@@ -391,10 +428,25 @@ class AppState:
                     continue
 
 
+def _shown(slide: Slide) -> SlideDocument:
+    """A slide as it is shown; raises where it cannot be."""
+    return slide_document(slide, [], None)
+
+
 @lru_cache(FINGERPRINTS)
 def _fingerprint(path: Path, _changed: int, _size: int) -> str | None:
     """Of the file as it is now; it is read again when it has changed."""
     return source_fingerprint(path)
+
+
+def _clock_offset() -> float:
+    """Seconds by which the time of day is ahead of that since the machine's start: constant unless a clock is set."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _is_there(folder: Path) -> bool:
+    """Whether there are results; a link is none of ours, nor is what it leads to."""
+    return folder.is_dir() and not folder.is_symlink()
 
 
 def _no_results() -> NtrmError:

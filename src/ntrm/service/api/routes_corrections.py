@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from anyio.to_thread import run_sync
@@ -23,7 +22,7 @@ from ntrm.service.api.correction_schemas import (
     preview_document,
     review_document,
 )
-from ntrm.service.api.routes_results import REPORT_POLICY, Coordinate, slide_file
+from ntrm.service.api.routes_results import REPORT_POLICY, Coordinate, SlideFile, slide_file
 from ntrm.service.api.routes_slides import Requested, Shared, body, problems, takes
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.corrections.changes import (
@@ -182,9 +181,9 @@ def corrected_file(app_state: Shared, slide: Requested, file: FileName, download
     return _without_link(answer) if file == "report" else answer
 
 
-def _without_link(report: FileResponse) -> Response:
+def _without_link(report: SlideFile) -> Response:
     """The report for a browser: in its sandbox, or saved by itself, the link to the network's leads nowhere."""
-    page = Path(report.path).read_bytes().replace(NETWORK_LINK, f"{NETWORK_WORDS}: Download › Report".encode())
+    page = report.content().replace(NETWORK_LINK, f"{NETWORK_WORDS}: Download › Report".encode())
     kept = {name: report.headers[name] for name in ("cache-control", "content-disposition") if name in report.headers}
     return Response(page, media_type=report.media_type, headers={**kept, "content-security-policy": REPORT_POLICY})
 

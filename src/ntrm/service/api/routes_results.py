@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse
+from starlette.types import Receive, Scope, Send
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import whole_file
+from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import FAMILIARITY_MAP, GRAPH, MASK, OVERLAY, PICTURE, REGIONS, REPORT, SUMMARY
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Requested, Shared, problems
@@ -27,6 +30,8 @@ from ntrm.service.tiles.slide_tiles import encode_jpeg
 router = APIRouter(prefix="/v1/slides/{id}", tags=["results"], responses=problems(404))
 
 THUMBNAIL_SIDE = 512
+MOST_READ = 2**26
+"""Bytes of a page or a small picture that is read before it is sent."""
 OUTLINE_POINTS = 10_000
 """Of a region: more than a screen shows, few enough to be drawn while the slide moves."""
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
@@ -41,19 +46,39 @@ def _binary(kind: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {kind: {"schema": schema}}, "description": "the file"}}
 
 
-def slide_file(folder: FilePath, name: str, kind: str, *, hint: str, download_as: str | None = None) -> FileResponse:
+class SlideFile(FileResponse):
+    """A file that is open already: at its path there may be another one, or a link, when it is sent."""
+
+    def __init__(self, stream: BinaryIO, **options: Any) -> None:
+        self._stream = stream
+        super().__init__(f"/dev/fd/{stream.fileno()}", stat_result=os.fstat(stream.fileno()), **options)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it and close it."""
+        with self._stream:
+            await super().__call__(scope, receive, send)
+
+    def content(self) -> bytes:
+        """All of it, instead of sending it."""
+        with self._stream:
+            return self._stream.read(MOST_READ)
+
+
+def slide_file(folder: FilePath, name: str, kind: str, *, hint: str, download_as: str | None = None) -> SlideFile:
     """A file of results, perhaps compressed; ``download_as`` is what its name begins with on the user's disk."""
-    path, headers = folder / name, {"cache-control": "private, no-cache"}
-    if not path.is_file():
-        path, headers["content-encoding"] = path.with_name(f"{name}.gz"), "gzip"
-    if not path.is_file():
-        raise missing(f"the slide has no {name}", hint)
-    return FileResponse(
-        path, media_type=kind, headers=headers, filename=None if download_as is None else f"{download_as}-{name}"
+    headers, there = {"cache-control": "private, no-cache"}, SlideFolder(folder)
+    try:
+        stream = there.open(name if there.has(name) else f"{name}.gz")
+    except OSError as error:
+        raise missing(f"the slide has no {name}", hint) from error
+    if not there.has(name):
+        headers["content-encoding"] = "gzip"
+    return SlideFile(
+        stream, media_type=kind, headers=headers, filename=None if download_as is None else f"{download_as}-{name}"
     )
 
 
-def _file(app_state: AppState, slide: Slide, name: str, kind: str, *, download: bool = False) -> FileResponse:
+def _file(app_state: AppState, slide: Slide, name: str, kind: str, *, download: bool = False) -> SlideFile:
     # A slide's id has only characters that are safe in a header and in a file system.
     return slide_file(
         app_state.folder(slide),
@@ -129,14 +154,14 @@ def _thumbnail(app_state: AppState, slide: Slide) -> bytes:
     """Kept on disk once made: a list of a thousand slides must not open a thousand files."""
     folder = app_state.settings.hidden / THUMBNAILS
     kept = folder / f"{slide.id}-{(slide.finished or 0) * 1e3:.0f}.jpg"
-    if kept.is_file():
-        return kept.read_bytes()
-    picture, overlay = (app_state.folder(slide) / name for name in (PICTURE, OVERLAY))
-    if slide.has_image and not picture.is_file():
+    with suppress(OSError):
+        return SlideFolder(folder).read(kept.name, most=MOST_READ)
+    there = SlideFolder(app_state.folder(slide))
+    if slide.has_image and not there.has(PICTURE):
         with app_state.slide_tiles(slide) as tiles:
             content = encode_jpeg(tiles.overview(THUMBNAIL_SIDE, app_state.settings.limits.tile_seconds))
     else:
-        content = _small(picture if picture.is_file() else overlay)
+        content = _small(there, PICTURE if there.has(PICTURE) else OVERLAY)
     for old in folder.glob(f"{slide.id}*.jpg"):
         old.unlink(missing_ok=True)
     # On a full disk nothing is kept, and the picture is shown all the same.
@@ -150,15 +175,13 @@ def _thumbnail(app_state: AppState, slide: Slide) -> bytes:
     return content
 
 
-def _small(path: FilePath) -> bytes:
-    from PIL import Image
-
+def _small(folder: SlideFolder, name: str) -> bytes:
     try:
-        with Image.open(path) as picture:
-            picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
-            return encode_jpeg(np.asarray(picture.convert("RGB")))
+        picture = folder.picture(name)[1]
     except OSError:
         raise missing("there is no picture of this slide") from None
+    picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    return encode_jpeg(np.asarray(picture.convert("RGB")))
 
 
 @router.get("/at")

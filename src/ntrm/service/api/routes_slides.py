@@ -121,7 +121,7 @@ def get_slide(app_state: Shared, slide: Requested) -> SlideDocument:
     return slide_document(slide, app_state.store.waiting(), app_state.corrected_count(slide))
 
 
-@router.delete("/{id}", status_code=204, responses=problems(404, 409))
+@router.delete("/{id}", status_code=204, responses=problems(404, 409, 500))
 def delete_slide(app_state: Shared, slide: Requested) -> Response:
     """End its job, remove its upload and its results, also on a full disk. A file under a root stays."""
     app_state.delete(slide)

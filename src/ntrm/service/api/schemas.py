@@ -75,12 +75,16 @@ class About(BaseModel):
     queue: dict[str, int] = Field(description="how many slides are in each state")
 
 
+Reason = Literal["ok", "no_worker", "disk_low", "disk_full", "disk_missing", "housekeeping"]
+
+
 class Health(BaseModel):
     """Whether the service answers."""
 
     status: Literal["ok", "degraded"]
-    reason: Literal["ok", "no_worker", "disk_low", "disk_full", "disk_missing"] = Field(
-        description="disk_low: no uploads are taken; disk_full: nothing can be written, but slides can be deleted"
+    reason: Reason = Field(
+        description="disk_low: no uploads are taken; disk_full: nothing can be written, but slides can be deleted; "
+        "housekeeping: work beside the requests fails, the log says which and why"
     )
     version: str
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
+from ntrm.core.io import APPEND
 from ntrm.core.locks import holding
 from ntrm.service.core.disk import write_all
 
@@ -63,7 +64,7 @@ class Audit:
         with holding(self._path.with_suffix(".lock"), wait=True):
             if self._path.exists() and self._path.stat().st_size + len(content) > self._most_bytes:
                 self._rotate()
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self._path, APPEND, 0o600)
             try:
                 _append(descriptor, content)
             finally:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from ntrm.core.errors import NtrmError
+from ntrm.core.io import APPEND
 from ntrm.service.core.problems import ProblemError
 
 T = TypeVar("T")
@@ -73,10 +74,9 @@ class Reserve:
                     return
                 # Random bytes: a file system that compresses would reserve nothing.
                 block = os.urandom(STEP_BYTES)
-                with self._path.open("ab") as stream:
+                with os.fdopen(os.open(self._path, APPEND, 0o600), "ab") as stream:
                     for start in range(0, lacking, STEP_BYTES):
                         stream.write(block[: lacking - start])
-                self._path.chmod(0o600)
             except OSError:
                 _log.warning("the reserve to delete with could not be written")
 

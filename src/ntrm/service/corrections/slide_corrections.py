@@ -38,6 +38,9 @@ KNOWN = 64
 COUNTED = 10_000
 """Slides whose number of corrections is kept."""
 
+MOST_TABLE = 2**28
+"""Bytes of the table of a slide's regions."""
+
 Key = tuple[Hashable, ...]
 Stamp = tuple[int, int, int] | None
 
@@ -241,6 +244,6 @@ def _read_regions(folder: Path, version: int) -> RegionFinder | None:
     made = correction_in(folder)
     if made is None or made.version != version:
         return None
-    table = read_table(folder / CORRECTED / table_file("regions"))
+    table = read_table(folder / CORRECTED / table_file("regions"), most=MOST_TABLE)
     rows = [{name: cell for name, cell in row.items() if is_own_column(name) and name not in FOOT} for row in table]
     return RegionFinder(rows, folder / CORRECTED / REGIONS)

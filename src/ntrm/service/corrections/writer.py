@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ntrm.core.errors import NtrmError
@@ -24,6 +25,7 @@ from ntrm.correction.log import read_log
 from ntrm.pipeline.corrected_outputs import is_current
 from ntrm.results.paths import RUN
 from ntrm.service.core.problems import without_paths
+from ntrm.service.core.watch import Watch
 
 _log = logging.getLogger(__name__)
 REST_SECONDS = 2.0
@@ -35,6 +37,7 @@ RETRY_SECONDS = 60.0
 MOST_SECONDS = 1800.0
 POLL_SECONDS = 0.05
 NICE = 5
+CORRECTED_FILES = "the files of corrected masks"
 LONGEST = 300
 """Characters of what is said about a failure."""
 
@@ -42,8 +45,8 @@ LONGEST = 300
 class CorrectedWriter:
     """Makes the files of one slide after the other; a thread of the web process."""
 
-    def __init__(self, out: Path, log: Path) -> None:
-        self._out, self._log = out, log
+    def __init__(self, out: Path, log: Path, watch: Watch) -> None:
+        self._out, self._log, self._watch = out, log, watch
         self._due: dict[Path, float] = {}
         """When each folder is to be looked after."""
         self._failed: dict[Path, tuple[float, str]] = {}
@@ -101,14 +104,22 @@ class CorrectedWriter:
                 self._changed.wait_for(lambda: self._now != folder or not self._thread.is_alive())
 
     def _run(self) -> None:
+        self._watch.run(CORRECTED_FILES, self._ask_behind)
+        while (folder := self._next()) is not None:
+            self._watch.run(CORRECTED_FILES, partial(self._look_after, folder))
+
+    def _ask_behind(self) -> None:
         for behind in self._behind():
             self.ask(behind, again=True)
-        while (folder := self._next()) is not None:
-            try:
-                reason = None if folder != self._out and _is_made(folder) else self._make(folder)
-            except OSError as error:
-                # A full disk or memory, perhaps: others have to be looked after all the same.
-                reason = error.strerror or type(error).__name__
+
+    def _look_after(self, folder: Path) -> None:
+        reason: str | None = "something went wrong: see the log of the service"
+        try:
+            reason = None if folder != self._out and _is_made(folder) else self._make(folder)
+        except OSError as error:
+            # A full disk or memory, perhaps: others have to be looked after all the same.
+            reason = error.strerror or type(error).__name__
+        finally:
             with self._changed:
                 self._failed.pop(folder, None)
                 if reason:

@@ -2,43 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
 
-from ntrm.core.errors import DataError
+from ntrm.core.errors import NtrmError
 from ntrm.results.documents import Summary, read_summary
+from ntrm.results.folder import ResultsFolder, SlideFolder
 from ntrm.results.paths import FAMILIARITY_MAP, SUMMARY
 from ntrm.results.slide_state import finished
 from ntrm.service.jobs.database import JobStore
-from ntrm.service.jobs.slide_record import DONE, FOUND, Slide, new_id
+from ntrm.service.jobs.slide_record import DONE, FOUND, UNUSABLE, Slide, new_id
 from ntrm.service.tiles.mask_tiles import FILES, layers_with
 from ntrm.slides.inputs import find_by_content, source_fingerprint
 
+_log = logging.getLogger(__name__)
+LONGEST_REASON = 300
 MADE = "made"
 """Of the facts: by this results are known that were made anew."""
 
 
-def adopt(out: Path, store: JobStore) -> list[Slide]:
+class Skipped:
+    """Folders whose results cannot be shown, each logged once; ``show`` raises where a slide is unusable."""
+
+    def __init__(self, show: Callable[[Slide], object] = repr) -> None:
+        self._reasons: dict[Path, str] = {}
+        self._show = show
+
+    def read(self, folder: Path, use: Callable[[Slide], Slide]) -> Slide | None:
+        """What ``use`` makes of a folder's results; None for what is unfinished, damaged, unusable or not a slide."""
+        try:
+            slide = _adopted(folder)
+            if slide is not None:
+                self._show(slide)
+                slide = use(slide)
+        except (NtrmError, OSError, *UNUSABLE) as error:
+            reason = ascii(str(error))[:LONGEST_REASON]
+            if self._reasons.get(folder) != reason:
+                _log.warning("the folder %s is skipped: %s", ascii(folder.name), reason)
+            self._reasons[folder] = reason
+            return None
+        self._reasons.pop(folder, None)
+        return slide
+
+
+def adopt(out: Path, store: JobStore, skipped: Skipped | None = None) -> list[Slide]:
     """Add the finished slides of ``out`` that the database does not know."""
-    taken = store.taken_names()
-    folders = sorted(path for path in out.iterdir() if path.is_dir()) if out.is_dir() else []
-    slides = [_adopted(path) for path in folders if path.name[0] != "." and path.name.lower() not in taken]
-    return [store.add(slide) for slide in slides if slide is not None]
+    skipped, known = skipped or Skipped(), store.names()
+    folders = (folder.path for folder in ResultsFolder(out)) if out.is_dir() else ()
+    new = (path for path in folders if path.name not in known)
+    found = [skipped.read(path, store.add) for path in new]
+    return [slide for slide in found if slide is not None]
 
 
 def _adopted(folder: Path) -> Slide | None:
-    """None for what is unfinished, damaged or not a slide."""
-    try:
-        state = finished(folder)
-        if state is None or state.plan is None:
-            return None
-        facts = facts_of(folder)
-        ended = (folder / SUMMARY).stat().st_mtime
-    except (DataError, OSError):
+    """None for what is unfinished or not a slide."""
+    SlideFolder(folder).check()
+    state = finished(folder)
+    if state is None or state.plan is None:
         return None
+    facts = facts_of(folder)
+    ended = (folder / SUMMARY).stat().st_mtime
     plan = state.plan
     return Slide(
         id=new_id(),
@@ -56,11 +84,16 @@ def _adopted(folder: Path) -> Slide | None:
     )
 
 
-def renew(out: Path, store: JobStore) -> list[Slide]:
+def renew(out: Path, store: JobStore, skipped: Skipped | None = None) -> list[Slide]:
     """Read again what is known of slides whose results were made anew; their ids stay."""
+    skipped = skipped or Skipped()
     done = [slide for slide in store.every(DONE) if slide.facts.get(MADE) != _made(out / slide.slide_id)]
-    found = [(slide, _adopted(out / slide.slide_id)) for slide in done]
-    return [store.renew(_renewed(slide, now)) for slide, now in found if now is not None]
+    found = [skipped.read(out / old.slide_id, partial(_renew, store, old)) for old in done]
+    return [slide for slide in found if slide is not None]
+
+
+def _renew(store: JobStore, old: Slide, now: Slide) -> Slide:
+    return store.renew(_renewed(old, now))
 
 
 def _renewed(slide: Slide, now: Slide) -> Slide:
@@ -121,7 +154,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
         "quality_warnings": list(summary.quality_warnings),
         "tissue_area_mm2": summary.tissue_area_mm2,
         "pieces": len(summary.pieces),
-        "layers": layers_with({name for name, file in FILES.items() if (folder / file).is_file()}),
+        "layers": layers_with({name for name, file in FILES.items() if SlideFolder(folder).has(file)}),
     }
 
 
@@ -138,5 +171,5 @@ def _familiarity(summary: Summary, folder: Path) -> dict[str, Any]:
     return {
         **asdict(summary.familiarity),
         "unfamiliar_pieces": [piece.number for piece in summary.pieces if not piece.familiarity.assessed],
-        "has_map": (folder / FAMILIARITY_MAP).is_file(),
+        "has_map": SlideFolder(folder).has(FAMILIARITY_MAP),
     }

@@ -6,20 +6,36 @@ statement is a transaction of its own, so that several processes can use the dat
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, NtrmError
 from ntrm.service.core.problems import ProblemError, conflict, document_of, missing
+from ntrm.service.core.settings import DATABASE, upload_path
 from ntrm.service.jobs import graph_jobs
 from ntrm.service.jobs.graph_jobs import GraphJobs, given_up
-from ntrm.service.jobs.slide_record import CANCELLED, DONE, FAILED, QUEUED, STATUSES, Slide, as_json, from_row, to_row
+from ntrm.service.jobs.slide_record import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    QUEUED,
+    STATUSES,
+    UNUSABLE,
+    Slide,
+    as_json,
+    check_row,
+    from_row,
+    to_row,
+)
 
+_log = logging.getLogger(__name__)
 MOST_DEATHS = 3
 """A job whose worker died so often is given up."""
 MOST_ATTEMPTS = 10
@@ -49,6 +65,7 @@ CREATE TABLE IF NOT EXISTS slides (
 CREATE INDEX IF NOT EXISTS by_status ON slides (status, queued);
 CREATE TABLE IF NOT EXISTS sessions (digest TEXT PRIMARY KEY, token TEXT NOT NULL, expires REAL NOT NULL) STRICT;
 """
+_ENTRIES = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 
 
 class JobStore:
@@ -61,6 +78,10 @@ class JobStore:
         try:
             self._connection = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
             self._connection.row_factory = sqlite3.Row
+            # A text that is no UTF-8 is seen by whoever checks the rows.
+            self._connection.text_factory = os.fsdecode
+            self._connection.execute("PRAGMA trusted_schema=OFF")
+            _check_database(self._connection, path)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
             self._connection.executescript(SCHEMA + graph_jobs.SCHEMA)
@@ -69,6 +90,22 @@ class JobStore:
         path.chmod(0o600)
         self.graphs = GraphJobs(self._do, MOST_DEATHS, MOST_ATTEMPTS)
         """Jobs that make region graphs."""
+
+    def drop_bad(self, show: Callable[[Slide], object], may_read: Callable[[Path], bool]) -> None:
+        """Drop rows that no service writes or that cannot be shown, and forget originals that may not be read."""
+        for row in self._do("SELECT rowid AS place, * FROM slides"):
+            try:
+                check_row(row)
+                slide = from_row(row, self._folder)
+                show(slide)
+                known = slide.source in (None, upload_path(self._folder, slide.id)) or may_read(slide.source)
+            except UNUSABLE as error:
+                _log.warning("a row of %s that no service wrote was dropped: %s", DATABASE, ascii(str(error))[:200])
+                self._do("DELETE FROM slides WHERE rowid = ?", row["place"])
+                continue
+            if not known:
+                self._do("UPDATE slides SET source = NULL WHERE id = ?", slide.id)
+        self.graphs.drop_bad()
 
     def close(self) -> None:
         """Close the database's files."""
@@ -105,9 +142,13 @@ class JobStore:
         """Of all slides, also of those being deleted."""
         return {row["id"] for row in self._do("SELECT id FROM slides")}
 
+    def names(self) -> set[str]:
+        """Slide ids, also of those being deleted."""
+        return {row["slide_id"] for row in self._do("SELECT slide_id FROM slides")}
+
     def taken_names(self) -> set[str]:
-        """Slide ids in lower case, also of those being deleted."""
-        return {row["slide_id"].lower() for row in self._do("SELECT slide_id FROM slides")}
+        """The same in lower case."""
+        return {name.lower() for name in self.names()}
 
     def counts(self) -> dict[str, int]:
         """How many slides are in each state."""
@@ -315,6 +356,22 @@ class JobStore:
         """Those that this token let in, and when they end."""
         rows = self._do("SELECT digest, expires FROM sessions WHERE token = ?", token)
         return {row["digest"]: row["expires"] for row in rows}
+
+
+def _check_database(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse what is damaged or holds anything but our tables: a trigger or a view would act for whoever made it."""
+    if path.with_name(f"{path.name}-journal").exists():
+        # SQLite would carry out what it says, and delete a file that it names.
+        raise sqlite3.DatabaseError(f"{path.name}-journal, which no service leaves behind")
+    with closing(sqlite3.connect(":memory:")) as ours:
+        ours.executescript(SCHEMA + graph_jobs.SCHEMA)
+        known = set(ours.execute(_ENTRIES))
+    if strange := {tuple(row) for row in connection.execute(_ENTRIES)} - known:
+        raise sqlite3.DatabaseError(
+            "not the tables of a service: " + ", ".join(sorted(ascii(row[1]) for row in strange))
+        )
+    if (damage := connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+        raise sqlite3.DatabaseError(damage)
 
 
 def _queue_full(count: int, most: int) -> ProblemError:

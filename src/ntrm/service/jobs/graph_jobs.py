@@ -61,6 +61,14 @@ class GraphJobs:
         rows = ({name: row[name] for name in names} for row in self._do(sql, *values))
         return [GraphJob(**{**row, "error": json.loads(row["error"] or "null")}) for row in rows]
 
+    def drop_bad(self) -> None:
+        """Drop jobs that no service writes, and those that failed: whoever wants the graph asks again."""
+        self._do(
+            "DELETE FROM graphs WHERE slide NOT IN (SELECT id FROM slides) OR status NOT IN ('waiting', 'making') "
+            "OR error IS NOT NULL OR worker GLOB '*[^0-9a-z]*' OR attempts NOT BETWEEN 0 AND 100 "
+            "OR deaths NOT BETWEEN 0 AND 100 OR NOT progress BETWEEN 0 AND 1"
+        )
+
     def get(self, key: str) -> GraphJob | None:
         """The job of a slide, if there is one."""
         jobs = self._jobs("SELECT * FROM graphs WHERE slide = ?", key)

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import secrets
 import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ntrm.results.folder import is_safe_name
 from ntrm.service.core.settings import UPLOADS, upload_path
 
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 STATUSES = (QUEUED, RUNNING, DONE, FAILED, CANCELLED)
 UPLOAD, PATH, FOUND = "upload", "path", "found"
 """Where a slide comes from: uploaded, named by a path, or results that were there before."""
+LONGEST_TEXT, LARGEST, MOST_TRIES, LATEST = 2**20, 2**31, 100, 253_402_300_799.0
+"""In a row that a service wrote: bytes of a text, pixels of a side, starts of a job, and the end of the year 9999."""
 MPP_MISSING = "mpp_missing"
 _PLAIN = (
     "id", "slide_id", "name", "origin", "fingerprint", "status", "progress", "stage", "attempts", "deaths",
     "created", "queued", "started", "finished", "worker", "cancel",
 )  # fmt: skip
 """Columns that hold a field of ``Slide`` as it is."""
+UNUSABLE = (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, RecursionError)
+"""What values of a wrong type or size raise where they are used."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,8 @@ class Slide:
     @property
     def has_image(self) -> bool:
         """Whether the original is there."""
-        return self.source is not None and self.source.is_file()
+        # Whatever is wrong with it: no error.
+        return self.source is not None and os.path.isfile(self.source)  # noqa: PTH113
 
     @property
     def known_mpp(self) -> tuple[float | None, float | None]:
@@ -81,6 +89,34 @@ def new_id() -> str:
 def as_json(document: Any) -> str | None:
     """A cell of JSON; NULL for nothing."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False) if document else None
+
+
+def check_row(row: sqlite3.Row) -> None:
+    """Raise ``ValueError`` where a row is none that a service writes: the database may come from somebody else."""
+    cells = dict(row)
+    texts = [cell for cell in cells.values() if isinstance(cell, str)]
+    times = [cells[name] for name in ("created", "queued", "started", "finished", "cancel")]
+    documents = [json.loads(cells[name] or "{}") for name in ("info", "facts", "error")]
+    info = documents[0]
+    sizes = [info.get("width", 1), info.get("height", 1), *(info.get("bounds") or ())]
+    good = {
+        "text": all(len(text.encode()) <= LONGEST_TEXT for text in texts),
+        "id": re.fullmatch("[0-9a-f]{24}", cells["id"]),
+        "slide_id": is_safe_name(cells["slide_id"]),
+        "origin": cells["origin"] in (UPLOAD, PATH, FOUND),
+        "status": cells["status"] in STATUSES,
+        # A part of a file's name.
+        "worker": re.fullmatch("[0-9a-z]+", cells["worker"] or "none"),
+        "progress": 0 <= cells["progress"] <= 1,
+        "attempts": all(0 <= cells[name] <= MOST_TRIES for name in ("attempts", "deaths")),
+        "mpp": all(0 < (cells[name] or 1) < math.inf for name in ("mpp_x", "mpp_y")),
+        "times": all(0 <= (time or 0) <= LATEST for time in times),
+        "json": all(isinstance(each, dict) and (as_json(each) or "{}").encode() for each in documents),
+        "size": all(isinstance(size, int) and 0 <= size <= LARGEST for size in sizes),
+    }
+    bad = [name for name, is_good in good.items() if not is_good]
+    if bad:
+        raise ValueError(f"{', '.join(bad)} of a row")
 
 
 def from_row(row: sqlite3.Row, folder: Path) -> Slide:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sqlite3
 import subprocess
 import threading
 import time
@@ -14,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import NtrmError
 from ntrm.core.io import remove_partials
 from ntrm.core.locks import is_held
 from ntrm.core.processes import MODEL, close_pipes, start_module, tell
 from ntrm.results.paths import HIDDEN
 from ntrm.results.slide_state import BusyError, alone
 from ntrm.service.core.settings import LOG, WORKERS, ServiceSettings, settings_to
+from ntrm.service.core.watch import Watch
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.graph_jobs import GraphJob
 from ntrm.service.jobs.slide_record import Slide
@@ -54,23 +53,25 @@ class _Slot:
 class Supervisor:
     """Starts, watches and stops workers; a thread of the web process."""
 
-    def __init__(self, settings: ServiceSettings, store: JobStore, chores: Callable[[], None]) -> None:
-        self._settings, self._store = settings, store
+    def __init__(self, settings: ServiceSettings, store: JobStore, chores: Callable[[], None], watch: Watch) -> None:
+        self._settings, self._store, self._watch = settings, store, watch
         cuda = settings.device == "cuda"
         numbers = range(1 if settings.workers is None else settings.workers)
         self._slots = [_Slot(f"cuda:{number}" if cuda else settings.device) for number in numbers]
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._threads = [
-            threading.Thread(target=self._repeat, args=(work,), name=name, daemon=True)
+            threading.Thread(target=self._repeat, args=(name, work), name=name, daemon=True)
             # Chores may take long: cancelling a job must not wait for them.
-            for name, work in (("supervisor", self._watch), ("chores", chores))
+            for name, work in (("supervisor", self._look_after), ("chores", chores))
         ]
         self.refusal: dict[str, Any] | None = None
         """Why no worker can run: the model does not load, or the folder holds another model's results."""
         self._passing = False
         """Whether a later start may help against the refusal."""
         self._ready = False
+        self._since: dict[tuple[str, str, float], float] = {}
+        """When each start or cancelling of a job was first seen: unlike that of its record, this clock never jumps."""
 
     @property
     def state(self) -> str:
@@ -129,15 +130,11 @@ class Supervisor:
         if running:
             self.reclaim(blame=False)
 
-    def _repeat(self, work: Callable[[], None]) -> None:
+    def _repeat(self, name: str, work: Callable[[], None]) -> None:
         while not self._stop.wait(TICK_SECONDS):
-            try:
-                work()
-            except (OSError, sqlite3.Error, NtrmError):
-                # A full disk, perhaps: the workers have to be watched all the same.
-                _log.exception("looking after the slides failed")
+            self._watch.run(name, work)
 
-    def _watch(self) -> None:
+    def _look_after(self) -> None:
         for slot in self._slots:
             self._keep_alive(slot)
         self._end_overdue()
@@ -195,13 +192,18 @@ class Supervisor:
 
     def _late(self, worker: str) -> Slide | GraphJob | None:
         """The job that a worker should have ended by now."""
-        now, most = time.time(), self._settings.limits.slide_seconds + GRACE_SECONDS
+        now, most = time.monotonic(), self._settings.limits.slide_seconds + GRACE_SECONDS
         jobs: list[Slide | GraphJob] = [*self._store.running(), *self._store.graphs.running()]
+        before, self._since = self._since, {}
+        late = None
         for job in jobs:
-            late = now - (job.cancel or now) > GRACE_SECONDS or now - (job.started or now) > most
-            if job.worker == worker and late:
-                return job
-        return None
+            for event, when, limit in (("cancel", job.cancel, GRACE_SECONDS), ("start", job.started, most)):
+                if when is not None and job.worker is not None:
+                    key = job.worker, event, when
+                    self._since[key] = before.get(key, now)
+                    if job.worker == worker and now - self._since[key] > limit:
+                        late = job
+        return late
 
 
 def start_worker(settings: ServiceSettings) -> subprocess.Popen[bytes]:

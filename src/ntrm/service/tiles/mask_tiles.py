@@ -6,22 +6,23 @@ that of the mask nearest to its centre, from the finest level that is not finer 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
 from ntrm.correction.corrections import Corrections
-from ntrm.data.image_files import open_tiff
+from ntrm.data.image_files import BROKEN
+from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, MASK, TRUTH_MASK
+from ntrm.results.pyramid import Pyramid
 from ntrm.service.core.problems import missing
 from ntrm.service.tiles.geometry import Box, DeepZoom
 from ntrm.wsi.readers.reader import ArrayCache
-from ntrm.wsi.readers.tiff import RandomAccess
 
 Labels = NDArray[np.uint8]
 FILES = {"tissue": MASK, "coarse": COARSE_MASK, "confidence": CONFIDENCE_MAP, "truth": TRUTH_MASK}
@@ -32,26 +33,29 @@ BORDER = 2
 class LayerFile:
     """A tiled 8-bit pyramid of our own making; each level is half the one before."""
 
-    def __init__(self, path: Path, cache: ArrayCache) -> None:
-        status = path.stat()
-        self._key = (str(path), status.st_mtime_ns, status.st_size)
+    def __init__(self, folder: SlideFolder, name: str, cache: ArrayCache) -> None:
         self._cache = cache
-        self._file = RandomAccess(path)
+        self._stream = folder.open(name)
+        status = os.fstat(self._stream.fileno())
+        self._key = (str(folder.path / name), status.st_mtime_ns, status.st_size)
         try:
-            with open_tiff(path) as tif:
-                self.pages = [_checked(level.keyframe) for level in tif.series[0].levels]
-        except (ValueError, TypeError, IndexError, OSError) as error:
-            self._file.close()
+            self._file = Pyramid(self._stream)
+        except BROKEN as error:
+            self._stream.close()
             raise DataError("cannot read a mask", got=type(error).__name__, hint="segment the slide again") from error
+
+    @property
+    def depth(self) -> int:
+        """Number of levels."""
+        return len(self._file.levels)
 
     def read(self, level: int, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Labels:
         """The pixels at each of the rows and columns, both ascending; 0 beyond the border."""
-        page, out = self.pages[level], np.zeros((len(rows), len(columns)), dtype=np.uint8)
-        wide, tall = page.tilewidth, page.tilelength
-        across = -(-page.imagewidth // wide)
-        for tile_row, r in _by_tile(rows, tall, page.imagelength):
-            for tile_column, c in _by_tile(columns, wide, page.imagewidth):
-                tile = self._tile(level, tile_row * across + tile_column)
+        of, out = self._file.levels[level], np.zeros((len(rows), len(columns)), dtype=np.uint8)
+        tall, wide = of.tile
+        for tile_row, r in _by_tile(rows, tall, of.shape[0]):
+            for tile_column, c in _by_tile(columns, wide, of.shape[1]):
+                tile = self._tile(level, tile_row * of.across + tile_column)
                 out[np.ix_(r, c)] = tile[np.ix_(rows[r] - tile_row * tall, columns[c] - tile_column * wide)]
         return out
 
@@ -60,20 +64,17 @@ class LayerFile:
         return int(self.read(0, np.array([row]), np.array([column]))[0, 0])
 
     def _tile(self, level: int, number: int) -> Labels:
-        page = self.pages[level]
-
         def make() -> Labels:
-            data = self._file.read(page.dataoffsets[number], page.databytecounts[number])
-            tile = page.decode(data, number)[0]  # (1, height, width, 1), smaller at the border
-            full: Labels = np.zeros((page.tilelength, page.tilewidth), dtype=np.uint8)
-            full[: tile.shape[1], : tile.shape[2]] = tile[0, :, :, 0]
-            return full
+            try:
+                return self._file.tile(level, number)
+            except BROKEN as error:
+                raise DataError("cannot read a mask", got=error, hint="segment the slide again") from error
 
         return self._cache.get((*self._key, level, number), make)
 
     def close(self) -> None:
         """Close the file; twice does no harm."""
-        self._file.close()
+        self._stream.close()
 
 
 def _by_tile(indices: NDArray[np.int64], size: int, length: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
@@ -81,12 +82,6 @@ def _by_tile(indices: NDArray[np.int64], size: int, length: int) -> Iterator[tup
     tiles = np.where((indices >= 0) & (indices < length), indices // size, -1)
     for tile in np.unique(tiles[tiles >= 0]):
         yield int(tile), np.flatnonzero(tiles == tile)
-
-
-def _checked(page: Any) -> Any:
-    if not page.is_tiled or page.samplesperpixel != 1 or page.bitspersample != 8:
-        raise ValueError("no tiled 8-bit mask")
-    return page
 
 
 @dataclass(frozen=True)
@@ -117,8 +112,8 @@ class MaskLayers:
         self._files: dict[str, LayerFile] = {}
         try:
             for name, file in FILES.items():
-                if (folder / file).is_file():
-                    self._files[name] = LayerFile(folder / file, cache)
+                if SlideFolder(folder).has(file):
+                    self._files[name] = LayerFile(SlideFolder(folder), file, cache)
         except BaseException:
             self.close()
             raise
@@ -160,7 +155,7 @@ class MaskLayers:
     def _sampled(self, layer: str, level: int, box: Box, margin: int = 0) -> Labels:
         file, scale = self._files[layer], self.grid.zoom.scale(level)
         wanted = scale * (1 + 1e-9) / min(self.grid.sx, self.grid.sy)
-        depth = min(len(file.pages) - 1, max(0, int(np.floor(np.log2(wanted))))) if wanted >= 1 else 0
+        depth = min(file.depth - 1, max(0, int(np.floor(np.log2(wanted))))) if wanted >= 1 else 0
         rows = _nearest(box.top - margin, box.height + 2 * margin, scale, self.grid.sy * 2**depth)
         columns = _nearest(box.left - margin, box.width + 2 * margin, scale, self.grid.sx * 2**depth)
         return file.read(depth, rows, columns)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import gzip
 import io
 import re
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.results.folder import SlideFolder
+
 Row = dict[str, Any]
 Ring = NDArray[np.float64]
 """(N, 2) x and y; the last point is the first one again."""
 
 _BETWEEN = re.compile(rb"\]\]+,\[\[+")
+MOST_BYTES, MOST_LINE = 2**31, 2**26
+"""Of polygons as text: of all in a file, and of one."""
 LEAST = 4
 """Points of a ring that is still an area."""
 
@@ -107,18 +113,24 @@ class RegionFinder:
         try:
             with self._open() as stream:
                 if self._lines is None:
-                    self._lines = _line_starts(stream)
+                    self._lines = _line_starts(stream, len(self._numbers) + 1)
                 stream.seek(int(self._lines[index + 1]))
-                return rings_of(stream.readline())
-        except (OSError, EOFError, ValueError, LookupError):
+                return rings_of(stream.readline(MOST_LINE))
+        except (OSError, EOFError, ValueError, LookupError, zlib.error):
             return None
 
-    def _open(self) -> Any:
-        packed = self._polygons.with_name(self._polygons.name + ".gz")
-        return self._polygons.open("rb") if self._polygons.is_file() else gzip.open(packed, "rb")
+    @contextmanager
+    def _open(self) -> Iterator[io.BufferedIOBase]:
+        folder, name = SlideFolder(self._polygons.parent), self._polygons.name
+        with folder.open(name if folder.has(name) else f"{name}.gz") as stream:
+            yield stream if folder.has(name) else gzip.GzipFile(fileobj=stream)
 
 
-def _line_starts(stream: Any) -> NDArray[np.int64]:
-    stream.seek(0)
-    lengths = np.fromiter((len(line) for line in stream), dtype=np.int64)
-    return np.concatenate([[0], np.cumsum(lengths)])
+def _line_starts(stream: io.BufferedIOBase, lines: int) -> NDArray[np.int64]:
+    """Where each of the first lines begins; a line may be longer than what may be kept of a file."""
+    starts, position = [0], 0
+    while len(starts) < lines and position < MOST_BYTES and (content := stream.read(2**20)):
+        ends = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == ord("\n"))
+        starts += (ends + position + 1).tolist()
+        position += len(content)
+    return np.array(starts)

@@ -1,0 +1,343 @@
+"""A results folder from a stranger whose ``.service`` was made to harm: the service is started over it."""
+
+import json
+import os
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+
+import pytest
+from tests.helpers import wait_for
+from tests.service.small import error_of, only_slide, serving, settings_of, slide_bytes, upload
+
+from ntrm.core.errors import NtrmError
+from ntrm.service.api import app_state
+from ntrm.service.core.settings import DATABASE, INCOMING, LOST, SERVICE_FOLDER, THUMBNAILS, TRASH, UPLOADS, WORKERS
+
+pytestmark = pytest.mark.usefixtures("quick_readers")
+KEY, OTHER = "1" * 24, "2" * 24
+
+
+@pytest.fixture
+def out(tmp_path, model, results):
+    """Results that a service has shown, with a folder that no service may touch beside them."""
+    with serving(settings_of(tmp_path / "out", model)) as client:
+        assert only_slide(client)["slide_id"] == "a"
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "thesis.txt").write_text("years of work")
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def unharmed(tmp_path, out):
+    """Checks at the end that nothing beside the results has changed."""
+
+    def state():
+        places = [path for path in tmp_path.rglob("*") if not path.is_relative_to(out) and path.is_file()]
+        return {path: path.read_bytes() for path in places}
+
+    before = state()
+    yield
+    assert state() == before
+
+
+def change(out, sql, *values):
+    with closing(sqlite3.connect(out / SERVICE_FOLDER / DATABASE)) as database, database:
+        database.execute(sql, values)
+
+
+def plant(out, key=KEY, **cells):
+    """A row like that of the slide that is there, but for some cells."""
+    with closing(sqlite3.connect(out / SERVICE_FOLDER / DATABASE)) as database, database:
+        database.row_factory = sqlite3.Row
+        row = dict(database.execute("SELECT * FROM slides").fetchone()) | {"id": key, "slide_id": key} | cells
+        database.execute(f"INSERT INTO slides ({','.join(row)}) VALUES ({','.join('?' * len(row))})", [*row.values()])
+
+
+def names(client):
+    answer = client.get("/v1/slides")
+    assert answer.status_code == 200, answer.text
+    return sorted(slide["slide_id"] for slide in answer.json()["slides"])
+
+
+OUTSIDE = ["{}/victim", "../victim", "a/../../victim", "..", ".", "", ".service", "./a", "a/.ntrm", "vict\0im"]
+
+
+@pytest.mark.parametrize("deleted", [1, 0])
+@pytest.mark.usefixtures("unharmed")
+def test_no_name_in_a_row_leads_out_of_the_results(tmp_path, model, out, deleted):
+    shutil.copytree(out / "a", out / "b")
+    keys = [f"{number:024x}" for number in range(len(OUTSIDE))]
+    for key, name in zip(keys, OUTSIDE, strict=True):
+        plant(out, key, slide_id=name.format(tmp_path), deleted=deleted)
+    # The last one that is removed: all others would have been by then.
+    plant(out, OTHER, slide_id="b", deleted=1)
+    with serving(settings_of(out, model)) as client:
+        wait_for("the slide that was deleted to be removed", lambda: not (out / "b").exists())
+        assert names(client) == ["a"]
+        assert {client.delete(f"/v1/slides/{key}").status_code for key in keys} == {404}
+    assert (out / "a" / "summary.json").is_file()
+    assert (out / "a" / ".ntrm" / "done.json").is_file()
+
+
+@pytest.mark.parametrize("origin", ["upload", "path", "found"])
+def test_an_original_is_shown_only_where_a_root_is_today(tmp_path, model, out, results, origin):
+    path, _ = results
+    plant(out, source=os.fsencode(path), origin=origin, slide_id="b", fingerprint=None, facts=None, status="failed")
+    for roots, status in (((), 404), ((tmp_path / "victim",), 404), ((path.parent,), 200)):
+        before = shutil.copytree(out, tmp_path / f"out-{len(roots)}-{status}")
+        with serving(settings_of(before, model, roots=roots)) as client:
+            assert client.get(f"/v1/slides/{KEY}").json()["has_image"] == (status == 200)
+            for what in ("tiles/slide/0/0_0.jpg", "thumbnail.jpg"):
+                assert client.get(f"/v1/slides/{KEY}/{what}").status_code == status
+    linked = tmp_path / "root"
+    linked.mkdir()
+    (linked / "link.tif").symlink_to(path)
+    change(out, "UPDATE slides SET source = ? WHERE id = ?", os.fsencode(linked / "link.tif"), KEY)
+    with serving(settings_of(out, model, roots=(linked,))) as client:
+        assert client.get(f"/v1/slides/{KEY}/tiles/slide/0/0_0.jpg").status_code == 404
+
+
+BAD = [
+    {"id": "../../victim/thesis.txt"}, {"id": "*"}, {"status": "odd"}, {"origin": "odd"}, {"worker": "../../../x"},
+    {"progress": 1e300}, {"attempts": 2**62}, {"created": 1e300}, {"finished": -1e300}, {"mpp_x": float("inf")},
+    {"mpp_x": -1.0}, {"info": "[]"}, {"info": '{"bounds": [1, 2]}'}, {"info": '{"width": "x", "height": 1e99}'},
+    {"facts": "{"}, {"facts": '{"tissue": 5}'}, {"facts": '{"mpp": 1}'}, {"facts": '{"layers": 5}'},
+    {"facts": '{"pieces": NaN}'}, {"facts": '{"tissue_area_mm2": 1e999}'}, {"facts": "[" * 100_000},
+    {"facts": '{"warnings": ["\\ud800"]}'}, {"facts": json.dumps({"warnings": ["x" * 2**21]})}, {"error": '"x"'},
+    {"error": '{"what": {}}'}, {"name": "\x00" * 2**21}, {"source": b"/x\0y"},
+]  # fmt: skip
+
+
+@pytest.mark.usefixtures("unharmed")
+def test_rows_that_no_service_writes_are_dropped_and_told_and_their_uploads_kept(tmp_path, model, out, caplog):
+    for number, cells in enumerate(BAD):
+        key = f"{number:024x}"
+        (out / SERVICE_FOLDER / UPLOADS / key).write_bytes(b"a slide, perhaps")
+        plant(out, key, **{"origin": "upload", **cells})
+    plant(out, source=b"/" + b"x" * 70_000, slide_id="b", status="failed")
+    with serving(settings_of(out, model)) as client:
+        assert names(client) == ["a", "b"]
+        assert client.get("/healthz").json()["status"] == "ok"
+    assert len(list((out / SERVICE_FOLDER / LOST).iterdir())) == len(BAD)
+    assert caplog.text.count("was dropped") == len(BAD)
+
+
+def test_text_that_is_no_text_is_dropped(model, out):
+    plant(out, slide_id="b")
+    change(out, "UPDATE slides SET name = CAST(x'ff' AS TEXT) WHERE id = ?", KEY)
+    with serving(settings_of(out, model)) as client:
+        assert names(client) == ["a"]
+
+
+def trigger(out):
+    change(out, "CREATE TRIGGER t AFTER UPDATE ON slides BEGIN DELETE FROM slides; END")
+
+
+def view(out):
+    change(out, "ALTER TABLE slides RENAME TO hidden")
+    change(out, "CREATE VIEW slides AS SELECT * FROM hidden")
+
+
+def other_columns(out):
+    change(out, "ALTER TABLE slides ADD COLUMN more TEXT")
+
+
+def no_database(out):
+    (out / SERVICE_FOLDER / DATABASE).write_bytes(b"not a database at all" * 1000)
+
+
+def damaged(out):
+    path = out / SERVICE_FOLDER / DATABASE
+    path.write_bytes(path.read_bytes()[:4096] + os.urandom(4096) * 8)
+
+
+def wrong_types(out):
+    change(out, "UPDATE slides SET name = name")
+    with closing(sqlite3.connect(out / SERVICE_FOLDER / DATABASE)) as database, database:
+        database.execute("PRAGMA writable_schema=ON")
+        database.execute("UPDATE sqlite_schema SET sql = replace(sql, 'STRICT', '')")
+    plant(out, progress="far")
+    with closing(sqlite3.connect(out / SERVICE_FOLDER / DATABASE)) as database, database:
+        database.execute("PRAGMA writable_schema=ON")
+        database.execute("UPDATE sqlite_schema SET sql = sql || ' STRICT' WHERE type = 'table' AND sql IS NOT NULL")
+
+
+@pytest.mark.parametrize("harm", [trigger, view, other_columns, no_database, damaged, wrong_types])
+@pytest.mark.usefixtures("unharmed")
+def test_a_database_that_is_not_ours_is_refused_and_left_as_it_is(model, out, harm):
+    harm(out)
+    before = (out / SERVICE_FOLDER / DATABASE).read_bytes()
+    with pytest.raises(NtrmError, match="cannot use") as caught, serving(settings_of(out, model)):
+        pass
+    assert "move it away" in caught.value.hint
+    assert (out / SERVICE_FOLDER / DATABASE).read_bytes() == before
+    (out / SERVICE_FOLDER / DATABASE).unlink()
+    with serving(settings_of(out, model)) as client:
+        assert names(client) == ["a"]
+
+
+@pytest.mark.usefixtures("unharmed")
+def test_a_journal_that_names_a_file_to_delete_is_not_carried_out(tmp_path, model, out):
+    path = out / SERVICE_FOLDER / DATABASE
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA journal_mode=DELETE")
+        database.execute("PRAGMA cache_size=1")
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("UPDATE slides SET name = 'x'")
+        database.execute("CREATE TABLE filler AS SELECT randomblob(100000)")
+        planted = path.read_bytes(), path.with_name(f"{DATABASE}-journal").read_bytes()
+        database.execute("ROLLBACK")
+    # What SQLite appends where several databases are written together: the file that is deleted at the end.
+    target = os.fsencode(tmp_path / "victim" / "thesis.txt")
+    numbers = (0x40000000 // 4096 + 1, len(target), sum(target))
+    page, length, checksum = (number.to_bytes(4, "big") for number in numbers)
+    name = page + target + length + checksum + bytes.fromhex("d9d505f920a163d7")
+    path.write_bytes(planted[0])
+    path.with_name(f"{DATABASE}-journal").write_bytes(planted[1] + name)
+    with pytest.raises(NtrmError, match="cannot use"), serving(settings_of(out, model)):
+        pass
+
+
+LINKS = [
+    "", UPLOADS, INCOMING, TRASH, THUMBNAILS, WORKERS, LOST, DATABASE, f"{DATABASE}-wal", "audit.jsonl", "audit.lock",
+    "worker.log", "reserve", "server.lock", f"{UPLOADS}/{KEY}", f"{INCOMING}/x", f"{WORKERS}/x.lock",
+    f"{THUMBNAILS}/{KEY}-0.jpg",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+@pytest.mark.usefixtures("unharmed")
+def test_a_link_in_the_services_folder_is_refused(tmp_path, model, out, what):
+    hidden, aside = out / SERVICE_FOLDER, out / ".aside"
+    shutil.copytree(hidden, aside)
+    for name in LINKS:
+        shutil.rmtree(hidden)
+        shutil.copytree(aside, hidden)
+        place = hidden / name
+        if place.is_dir():
+            shutil.rmtree(place)
+        place.parent.mkdir(exist_ok=True)
+        place.unlink(missing_ok=True)
+        place.symlink_to(tmp_path / "victim" / ("" if what == "folder" else "thesis.txt"))
+        with pytest.raises(NtrmError, match="not the program's own") as caught, serving(settings_of(out, model)):
+            pass
+        assert "move .service away" in caught.value.hint
+        place.unlink()
+        hidden.mkdir(exist_ok=True)
+
+
+def test_what_others_could_open_is_closed_to_them(model, out):
+    (out / SERVICE_FOLDER).chmod(0o777)
+    with serving(settings_of(out, model)) as client:
+        assert names(client) == ["a"]
+    assert (out / SERVICE_FOLDER).stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("name", ["", DATABASE, TRASH])
+def test_what_belongs_to_somebody_else_is_refused(model, out, name):
+    os.chown(out / SERVICE_FOLDER / name, 12345, -1)
+    with pytest.raises(NtrmError, match="not the program's own"), serving(settings_of(out, model)):
+        pass
+
+
+def test_a_slide_that_is_a_link_is_not_deleted_through_it(tmp_path, model, out):
+    shutil.copytree(out / "a", tmp_path / "victim" / "a")
+    plant(out, slide_id="b")
+    (out / "b").symlink_to(tmp_path / "victim" / "a")
+    before = sorted(path for path in (tmp_path / "victim").rglob("*"))
+    with serving(settings_of(out, model)) as client:
+        assert client.delete(f"/v1/slides/{KEY}").status_code in (204, 404)
+        client.app_state.purge()
+        assert names(client) == ["a"]
+    assert sorted(path for path in (tmp_path / "victim").rglob("*")) == before
+
+
+def strange_name(folder):
+    folder.rename(folder.parent / os.fsdecode(b"caf\xe9"))
+
+
+def a_link(folder):
+    folder.symlink_to(folder.rename(folder.parents[1] / "moved"))
+
+
+def other_case(folder):
+    folder.rename(folder.with_name("A"))
+
+
+def lone_surrogate(folder, name, key):
+    path = folder / name
+    document = json.loads(path.read_text())
+    target = document.get("plan", document)
+    target[key] = ["\ud800"] if isinstance(target[key], list) else "\ud800"
+    path.write_text(json.dumps(document))
+
+
+ODD = {
+    "no UTF-8": strange_name,
+    "other case": other_case,
+    "a link": a_link,
+    "surrogate in done.json": lambda folder: lone_surrogate(folder, ".ntrm/done.json", "source"),
+    "surrogate in summary.json": lambda folder: lone_surrogate(folder, "summary.json", "warnings"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_odd_folder_is_skipped_and_told_and_the_rest_is_looked_after(tmp_path, model, out, odd, caplog, monkeypatch):
+    monkeypatch.setattr(app_state, "CHORE_SECONDS", 0.0)
+    with serving(settings_of(out, model)) as client:
+        ODD[odd](shutil.copytree(out / "a", out / "odd"))
+        wait_for("the folder to be told", lambda: "skipped" in caplog.text or "not looked at" in caplog.text)
+        looked_after(client, out, out / "a")
+    with serving(settings_of(out, model)) as client:
+        looked_after(client, out, out / "a")
+
+
+def looked_after(client, out, sound):
+    """Whether what is done from time to time still is."""
+    shutil.copytree(sound, out / "new")
+    wait_for("a new folder to be shown", lambda: "new" in names(client))
+    assert client.get("/healthz").json()["status"] == "ok"
+    keys = {slide["slide_id"]: slide["id"] for slide in client.get("/v1/slides").json()["slides"]}
+    assert client.delete(f"/v1/slides/{keys['new']}").status_code == 204
+    assert not (out / "new").exists()
+    assert len(names(client)) == 1
+
+
+@pytest.mark.parametrize("name", [".ntrm/done.json", "summary.json"])
+def test_results_that_become_unusable_stay_as_they_were_known(tmp_path, model, out, name, caplog, monkeypatch):
+    monkeypatch.setattr(app_state, "CHORE_SECONDS", 0.0)
+    sound = shutil.copytree(out / "a", tmp_path / "sound")
+    with serving(settings_of(out, model)) as client:
+        lone_surrogate(out / "a", name, "source" if "done" in name else "warnings")
+        (out / "a" / "summary.json").touch()
+        wait_for("the folder to be told", lambda: "skipped" in caplog.text)
+        looked_after(client, out, sound)
+
+
+def test_what_could_not_be_removed_is_told_until_it_is(model, out):
+    (out / SERVICE_FOLDER / TRASH).rename(out / SERVICE_FOLDER / "elsewhere")
+    with serving(settings_of(out, model)) as client:
+        (out / SERVICE_FOLDER / TRASH).rmdir()
+        answer = client.delete(f"/v1/slides/{only_slide(client)['id']}")
+        assert error_of(answer) == (500, "not_removed")
+        assert names(client) == []
+        wait_for("the failure to be told", lambda: client.get("/healthz").json()["reason"] == "housekeeping")
+        assert (out / "a").is_dir()
+        (out / SERVICE_FOLDER / TRASH).mkdir()
+        wait_for("the end of the failure", lambda: client.get("/healthz").json()["reason"] == "ok")
+        assert not (out / "a").exists()
+
+
+def test_a_clock_that_jumps_deletes_nothing(model, out, random, monkeypatch):
+    now = time.time
+    with serving(settings_of(out, model, retention_days=30.0)) as client:
+        sent = upload(client, slide_bytes(random)).json()["id"]
+        assert client.post(f"/v1/slides/{sent}/cancel").status_code == 200
+        for jump in (10 * 365 * 86_400, -86_400):
+            monkeypatch.setattr(time, "time", lambda jump=jump: now() + jump)
+            client.app_state.retire()
+            assert len(names(client)) == 2
+            assert client.get("/healthz").json()["status"] == "ok"

@@ -1,14 +1,17 @@
+import hashlib
 import json
 import os
 import signal
 from importlib.util import find_spec
 
 import pytest
+import torch
 from tests.helpers import Convolution
 from tests.training.small_data import SETTINGS, Tiny, write_small
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
+from ntrm.evaluation.loaded_model import open_subject
 from ntrm.models.hub import load
 from ntrm.models.registry import ARCHITECTURES, create
 
@@ -143,7 +146,7 @@ with_onnx = pytest.mark.skipif(
 @pytest.fixture
 def model(tmp_path, monkeypatch):
     monkeypatch.setitem(ARCHITECTURES, "small", Convolution)
-    create("small", 4).save_pretrained(tmp_path / "model")
+    create("small", 4).save_pretrained(tmp_path / "model", dtype=torch.float16)
     return tmp_path / "model"
 
 
@@ -156,7 +159,9 @@ def test_json_tells_where_the_file_is_and_how_close(model, tmp_path):
     assert document["path"] == str(path)
     assert path.is_file()
     assert document["agreement"] == 1
-    assert document["weights_sha256"] == json.loads((model / "config.json").read_text())["weights_sha256"]
+    file = hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()
+    # What results and evaluations say, of the folder and of a network in memory.
+    assert document["model_sha256"] == file == open_subject(model).sha256 == open_subject(load(model)).sha256
 
 
 @with_onnx

@@ -148,6 +148,24 @@ def test_simplified_polygons_are_valid_close_to_the_exact_ones_and_none_is_lost(
         assert simple[feature["id"]].hausdorff_distance(polygon(feature)) <= 1.5 + 1e-6
 
 
+@pytest.mark.parametrize("factor", [1, 13.4277])
+def test_simplified_regions_keep_their_area_and_qupath_loses_none_to_its_precision(tmp_path, random, factor):
+    """QuPath rounds coordinates to 0.01 pixels, and reduces what collapses then."""
+    field = ndimage.gaussian_filter(random.standard_normal((6, 60, 80)), (0, 1, 1))
+    mask = field.argmax(axis=0).astype(np.uint8) + 1
+    mask[:3, :3] = IGNORE
+    mask[1, 1] = SKIN.index("EPI")
+    resolution = Resolution.square(6.7)
+    written = write(tmp_path / "r.geojson", mask, resolution, simplify_um=10, to_level0=(factor, factor, 0, 0))
+    for feature in features(written.path)["features"]:
+        shown, pixels = polygon(feature), feature["properties"]["measurements"]["Area mm^2"] / (6.7e-3**2)
+        assert shown.area / factor**2 == pytest.approx(pixels, rel=0.101)
+        assert shown.equals_exact(shapely.set_precision(shown, 0.01), 1e-6, normalize=True)
+    (alone,) = (polygon(f) for f in features(written.path)["features"] if f["properties"]["name"].startswith("EPI"))
+    assert alone.equals(shapely.box(*np.round(np.array([1, 1, 2, 2]) * factor, 2)))
+    assert 0 < written.kept_exact < written.regions
+
+
 @pytest.mark.parametrize("lost", ["nothing", "broken"])
 def test_what_simplification_would_lose_keeps_its_exact_outline(tmp_path, mask, monkeypatch, lost):
     exact = features(write(tmp_path / "e.geojson", mask).path)["features"]

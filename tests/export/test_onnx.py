@@ -14,7 +14,6 @@ from ntrm.export.onnx import AGREEMENT, TOLERANCE, export_onnx
 from ntrm.inference.predictor import Predictor
 from ntrm.models.config import ModelConfig
 from ntrm.models.registry import ARCHITECTURES, create
-from ntrm.models.weights import weights_digest
 
 pytestmark = pytest.mark.skipif(
     not (importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnxscript")),
@@ -91,7 +90,7 @@ def test_names_scale_and_origin_travel_with_the_file(small, tmp_path):
     assert [json.loads(metadata[key]) for key in ("mpp", "window", "temperature")] == [6.7, 64, 1.5]
     assert json.loads(metadata["mean"]) == list(network.config.mean)
     assert metadata["arch"] == "small"
-    assert metadata["weights_sha256"] == weights_digest(network) == network.save_pretrained(tmp_path)
+    assert metadata["model_sha256"] == report.model_sha256 == network.save_pretrained(tmp_path)
 
 
 def test_no_path_of_this_machine_is_in_the_file(small):

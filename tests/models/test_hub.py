@@ -1,5 +1,7 @@
 """Model folders: what was saved comes back, and anything broken, swapped or hostile is refused without running it."""
 
+import copy
+import hashlib
 import json
 import pickle
 import shutil
@@ -164,6 +166,17 @@ def test_a_model_that_cannot_be_described_leaves_the_one_in_the_folder(folder, p
 def test_a_network_has_the_digest_of_its_file_whatever_its_numbers(tmp_path, dtype):
     network = create("ntrm-control", 3, width=0.125).to(dtype)
     assert weights_digest(network) == network.save_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_loaded_network_has_the_digest_of_its_file_until_its_weights_change(tmp_path, dtype):
+    create("ntrm-control", 3, width=0.125).save_pretrained(tmp_path, dtype=dtype)
+    network = load(tmp_path)
+    file = hashlib.sha256((tmp_path / WEIGHTS).read_bytes()).hexdigest()
+    assert weights_digest(network) == weights_digest(copy.deepcopy(network)) == file
+    with torch.no_grad():
+        next(network.parameters()).add_(1)
+    assert weights_digest(network) == network.save_pretrained(tmp_path / "changed") != file
 
 
 @pytest.mark.parametrize("arch", ["ntrm-paper", "mit-trm"])

@@ -6,9 +6,9 @@ import pytest
 from ntrm.analysis.cancers import ONLY_STRAYS, cancer_types
 from ntrm.analysis.measure import SCAN_EDGE
 from ntrm.analysis.regions import scan_mask
-from ntrm.core.labels import SKIN
+from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.pipeline.measurements import class_areas, measure_pieces, scan_slide
+from ntrm.pipeline.measurements import class_areas, interface_rows, measure_pieces, scan_slide
 from ntrm.wsi.pieces import PieceMap
 
 MPP, COARSE = Resolution.square(8.0), Resolution.square(16.0)
@@ -80,3 +80,22 @@ def test_areas_are_those_of_the_pixels(random):
     assert areas["EPI"] == pytest.approx((labels == 0).sum() * 64e-6)
     assert areas["BKG"] == pytest.approx((labels == 8).sum() * 64e-6)
     assert areas["BCC"] == 0
+
+
+def test_outside_is_background_what_has_no_name_and_what_belongs_to_no_piece():
+    """The network sees a margin of tissue beyond the tissue mask: it has piece 0, and its border counts as outside."""
+    mask = skin(200)
+    mask[130:150, 60:90] = IGNORE
+    tissue = np.zeros((100, 130), dtype=bool)
+    tissue[27:, 22:108] = True
+    pieces = PieceMap.of(tissue, COARSE)
+    (found,) = measure_pieces(scan_slide(mask, None, pieces, schema=SKIN, resolution=MPP), pieces, schema=SKIN)
+    rows = {row["tissue_a"]: row["boundary_mm"] for row in interface_rows("a", found) if row["tissue_b"] == "outside"}
+    own = np.repeat(np.repeat(tissue, 2, axis=0), 2, axis=1) & ~np.isin(mask, (BKG, IGNORE))
+    for name, label in (("RET", RET), ("EPI", EPI)):
+        sides = 0
+        for row, column in np.argwhere(own & (mask == label)):
+            beside = ((row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1))
+            sides += sum(not own[at] for at in beside if at[0] < 200)
+        assert rows[name] == pytest.approx(sides * 0.008)
+    assert set(rows) == {"RET", "EPI"}

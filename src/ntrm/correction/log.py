@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +118,17 @@ class Log:
         """Number of the last step; 0 before the first."""
         return self.steps[-1].number if self.steps else 0
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """What tells it from another log of as many steps: a colleague's, or one from a backup."""
-        said = [(step.number, step.action, step.tissue, step.places, step.area_mm2, step.when) for step in self.steps]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+        """Of what the steps that count say: done again after an undo, they are what they were."""
+        digest = hashlib.sha256()
+        for step in self.active:
+            digest.update(json.dumps([step.tissue, step.regions, step.named, dict(step.followed)]).encode())
+        return digest.hexdigest()[:16]
+
+    def at(self, version: int) -> Log:
+        """As it was after this step."""
+        return Log(self.record, self.steps[:version])
 
     @property
     def active(self) -> tuple[Step, ...]:

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ntrm.core.errors import RefusedError
-from ntrm.core.io import read_json, sha256_of
+from ntrm.core.io import read_json
 from ntrm.core.mpp import Resolution
 from ntrm.data.split import DatasetSplits
 from ntrm.familiarity.reference import Reference, read_reference
 from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel, check_described, evaluating
 from ntrm.models.config import ModelConfig
-from ntrm.models.folders import WEIGHTS, locate
+from ntrm.models.folders import locate
 from ntrm.models.hub import load
 from ntrm.models.weights import weights_digest
 
@@ -72,8 +72,8 @@ def open_subject(model: str | Path | SegmentationModel) -> LoadedModel:
         check_described(model)
         return LoadedModel(model, weights_digest(getattr(model, "_orig_mod", model)), {})
     folder = locate(model)
-    network = load(folder)  # refuses weights that are not those its config names
-    sha256 = sha256_of(folder / WEIGHTS)
+    network = load(folder)
+    sha256 = weights_digest(network)
     reference = read_reference(folder, sha256, network.config.schema.names)
     return LoadedModel(network, sha256, _read_provenance(folder.resolve().parent / PROVENANCE), reference)
 

@@ -33,10 +33,15 @@ from ntrm.export.ome_tiff import NAMESPACE
 from ntrm.export.pyramid import check_classes
 from ntrm.version import __version__
 
-DECIMALS = 3
-"""Of full-resolution pixels: far below a pixel of any mask."""
+DECIMALS = 2
+"""Of full-resolution pixels: far below a pixel of any mask, and the grid to which QuPath rounds."""
+MOST_CHANGE = 0.1
+"""Of a region's area by simplification: small regions would become triangles of half the area."""
 BUFFER = 1 << 20
-SIMPLIFIED = "no point moved further than simplify_um; a region that would vanish keeps its exact outline"
+SIMPLIFIED = (
+    "no point moved further than simplify_um; "
+    f"a region that would break, or change by more than {MOST_CHANGE:.0%} of its area, keeps its exact outline"
+)
 
 _MARK = "\ufdd0"
 """Stands for what is filled in: this is no character, so that no text holds it."""
@@ -94,7 +99,7 @@ class WrittenRegions:
     pixels: Mapping[str, int]
     """Mask pixels by class name, the sum over the polygons before any simplification."""
     kept_exact: int = 0
-    """Regions whose exact outline stands although simpler ones were asked for: they would have vanished or broken."""
+    """Regions whose exact outline stands although simpler ones were asked for: too much would have changed."""
 
 
 def write_geojson(
@@ -147,7 +152,7 @@ class _Features:
     metadata: Mapping[str, str] | None
     identity: str
     kept_exact: int = 0
-    """Regions that would have vanished or broken, so far."""
+    """Regions that simplification would have changed too much, so far."""
 
     def __iter__(self) -> Iterator[bytes]:
         written = _PointTexts(*self.placement.texts(*self.regions.runs.shape))
@@ -187,27 +192,34 @@ class _Features:
         return (f"{{{','.join(filter(None, row))}}}" for row in zip(*texts, strict=True))
 
     def _simplified(self, points: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> bytes | None:
-        """Outline and holes as JSON, simplified; None if that leaves no area or no valid polygon."""
+        """Outline and holes as JSON, simplified; None if the exact ones stand."""
+        import shapely
+
         rings = simplified(points, spans, self.regions.table.resolution, self.simplify_um or 0.0)
-        if rings is None:
+        placed = [self.placement.to_qupath(ring) for ring in rings or ()]
+        # Rounding may break what is valid.
+        if not placed or not shapely.Polygon(placed[0], placed[1:]).is_valid:
             self.kept_exact += 1
             return None
-        return ",".join(_json(self.placement.to_qupath(ring)) for ring in rings).encode()
+        return ",".join(map(_json, placed)).encode()
 
 
 def simplified(
     points: NDArray[np.int32], spans: Sequence[tuple[int, int]], resolution: Resolution, tolerance_um: float
 ) -> list[NDArray[np.float64]] | None:
-    """Outline and holes of a region (``analysis.polygons``) with fewer points; None where nothing valid is left."""
+    """Outline and holes of a region (``analysis.polygons``) with fewer points; None where too much would change."""
     import shapely
 
     scale = np.array([resolution.x, resolution.y])
     outline, *holes = (points[begin:end] * scale for begin, end in spans)
     # GEOS first thins the ring from its start to its end, then may take the start away as well: two steps, each
     # within the tolerance. Half of it for each keeps every point of the outline within the distance asked for.
-    simpler = shapely.Polygon(outline, holes).simplify(tolerance_um / 2, preserve_topology=True)
+    exact = shapely.Polygon(outline, holes)
+    simpler = exact.simplify(tolerance_um / 2, preserve_topology=True)
     # GEOS keeps each ring from collapsing but promises nothing about holes that touch.
-    if simpler.geom_type != "Polygon" or not simpler.is_valid or simpler.is_empty or simpler.area == 0:
+    if simpler.geom_type != "Polygon" or not simpler.is_valid:
+        return None
+    if abs(simpler.area - exact.area) > MOST_CHANGE * exact.area:
         return None
     return [shapely.get_coordinates(ring) / scale for ring in (simpler.exterior, *simpler.interiors)]
 

@@ -48,7 +48,7 @@ class ExportReport:
     """Largest difference of a logit, over the largest logit where that is above 1: rounding grows with the value."""
     agreement: float
     """Fraction of pixels at which the most probable class is the same."""
-    weights_sha256: str
+    model_sha256: str
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -66,7 +66,7 @@ def export_onnx(
 ) -> ExportReport:
     """Write ``network`` as ONNX: normalised RGB ``image`` (B, 3, window, window) → logits ``final`` and ``coarse``.
 
-    The metadata hold what one needs to use it: class names, µm/px, mean, std, temperature, the weights' SHA-256.
+    The metadata hold what one needs to use it: class names, µm/px, mean, std, temperature, the model's SHA-256.
     The file is compared with the network on random images of ``seed`` before it gets its name; one that differs by
     more than ``tolerance`` is refused and leaves nothing behind.
     """
@@ -177,7 +177,7 @@ def _metadata(config: ModelConfig, window: int, digest: str) -> dict[str, str]:
         "input": "RGB / 255, minus mean, over std; (B, 3, window, window)",
         "output": "logits; divide final by temperature before the softmax",
         "ntrm_version": __version__,
-        "weights_sha256": digest,
+        "model_sha256": digest,
     }
     return {key: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for key, v in metadata.items()}
 

@@ -58,6 +58,8 @@ class SegmentationModel(nn.Module):
     config: ModelConfig
     multiple = 32
     """Height and width of the input must be multiples of this."""
+    loaded_weights: tuple[str, str] = ("", "")
+    """For ``weights_digest``: that of the weights as they were loaded, and that of their file."""
 
     def forward(self, x: Tensor, *, coarse: bool = True, graph: bool = False) -> Segmentation:
         """(B, 3, H, W) → logits (B, K, H, W) at input size.

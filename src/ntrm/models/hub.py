@@ -9,9 +9,9 @@ import torch
 
 from ntrm.core.errors import DataError
 from ntrm.models.base import SegmentationModel
-from ntrm.models.folders import locate, read_model
+from ntrm.models.folders import CONFIG, locate, read_config, read_model
 from ntrm.models.registry import create
-from ntrm.models.weights import STORED, check_finite, check_tensors, read_tensors
+from ntrm.models.weights import STORED, check_finite, check_tensors, float32_digest, read_tensors
 
 
 def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
@@ -19,7 +19,8 @@ def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
 
     The result is on the CPU and in evaluation mode.
     """
-    config, path = read_model(locate(source, revision))
+    folder = locate(source, revision)
+    config, path = read_model(folder)
     options: dict[str, Any] = dict(config.options)
     with torch.device("meta"):  # shapes without memory: a config can ask for far more than the file holds
         own = create(config.arch, config.schema, **options).state_dict()
@@ -41,6 +42,7 @@ def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
         network = create(config.arch, config.schema, **options)
     network.config = config
     network.load_state_dict(state)
+    network.loaded_weights = (float32_digest(network), read_config(folder / CONFIG)[1])
     return network.eval()
 
 

@@ -100,7 +100,17 @@ def stored_state(network: nn.Module, dtype: torch.dtype = torch.float32) -> dict
 
 
 def weights_digest(network: nn.Module) -> str:
-    """SHA-256 of the weights as ``save_pretrained`` writes them in float32: the same network has the same one."""
+    """The identity of a model: SHA-256 of the file that its weights were loaded from, in whatever kind of number.
+
+    Weights that are no longer those of a file have that of the one that ``save_pretrained`` would write in float32.
+    """
+    own = float32_digest(network)
+    loaded, file = getattr(network, "loaded_weights", ("", ""))
+    return str(file) if loaded == own else own
+
+
+def float32_digest(network: nn.Module) -> str:
+    """SHA-256 of the file that ``save_pretrained`` would write in float32."""
     return hashlib.sha256(save(stored_state(network))).hexdigest()
 
 

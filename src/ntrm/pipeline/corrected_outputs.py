@@ -83,9 +83,7 @@ def correction_in(folder: Path) -> Correction | None:
 def is_current(folder: Path, log: Log) -> bool:
     """Whether ``corrected/`` is what ``write_corrected`` would make: nothing, where no correction counts."""
     found = correction_in(folder)
-    if found is None or not log.active:
-        return found is None and not log.active
-    return (found.version, found.log) == (log.version, log.fingerprint)
+    return (None if found is None else found.log) == (log.fingerprint if log.active else None)
 
 
 def correction_of(mask: SlideMask, log: Log, corrections: Corrections) -> Correction:
@@ -95,7 +93,6 @@ def correction_of(mask: SlideMask, log: Log, corrections: Corrections) -> Correc
         steps=len(corrections.steps),
         regions=corrections.regions,
         area_mm2=changed.pixels * mask.resolution.pixel_area_um2 / 1e6,
-        version=log.version,
         log=log.fingerprint,
     )
 

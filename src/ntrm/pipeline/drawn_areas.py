@@ -107,7 +107,8 @@ def _is_region(area: Annotation, grid: AnnotationGrid, regions: Regions, names: 
     """Whether an area is a region of a mask, pixel by pixel, under its own name."""
     rings = [grid.to_pixels(ring) for ring in area.rings]
     low, high = np.concatenate(rings).min(axis=0), np.concatenate(rings).max(axis=0)
-    (left, top), (right, bottom) = np.floor(low).astype(int), np.ceil(high).astype(int)
+    # A region lies between edges of pixels, but for the rounding of its coordinates.
+    (left, top), (right, bottom) = np.rint(low).astype(int), np.rint(high).astype(int)
     same_box = (regions.table.box == [top, left, bottom - top, right - left]).all(axis=1)
     for region in np.flatnonzero(same_box & (regions.table.tissue == names.index(area.name))):
         inside = fill(rings, right - left, bottom - top, left, top)

@@ -57,7 +57,7 @@ class SlideFiles:
         """The origin of a file, for formats that take keys and texts only."""
         grid, run = self.grid, self.run
         made = self.corrected
-        words = "" if made is None else f"{made.text}, {made.area_mm2:.6g} mm², version {made.version} of the log"
+        words = "" if made is None else f"{made.text}, {made.area_mm2:.6g} mm², steps {made.log}"
         return {
             "slide_id": self.slide_id,
             **{key: str(value) for key, value in run.cells().items() if key != "ntrm_version"},

@@ -147,16 +147,14 @@ class Correction:
     regions: int
     """Parts that were named or that followed, and areas that were drawn."""
     area_mm2: float
-    version: int
-    """Number of the last line of the log."""
-    log: str = ""
-    """What tells the log from another one of as many lines."""
+    log: str
+    """Fingerprint of the steps: the same steps give the same files."""
 
     @property
     def text(self) -> str:
         """In words.
 
-        >>> Correction(2, 1, 0.5, 3).text
+        >>> Correction(2, 1, 0.5, "5eb3").text
         'corrected by a person, 1 part'
         """
         return f"corrected by a person, {counted(self.regions, 'part')}"

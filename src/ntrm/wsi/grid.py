@@ -267,20 +267,21 @@ def best_level(info: SlideInfo, factor_x: float, factor_y: float) -> int:
 
 
 def _snapped(factor: float, length: int) -> float:
-    """An integer factor in place of one that differs by less than half a pixel over all of the slide.
+    """An integer factor, or the least, in place of one that differs by less than half a pixel over all of the slide.
 
     µm/px in tags are rounded: 6.7 may come back as 6.70001, and resampling by 1.000001 would only blur.
     """
-    integer = max(1, round(factor))
-    return float(integer) if abs(factor - integer) * length / integer < 0.5 else factor
+    plain = LEAST_FACTOR if factor < (1 + LEAST_FACTOR) / 2 else max(1, round(factor))
+    return float(plain) if abs(factor - plain) * length / plain < 0.5 else factor
 
 
 def _check_fine_enough(source: Resolution, model: Resolution, factor: float) -> None:
     if factor < LEAST_FACTOR:
+        # Nine digits: more than a slide has pixels along an axis, so that what is refused never reads like the limit.
         raise RefusedError(
             "the slide is too coarse for the model",
-            got=source,
-            expected=f"at most {model.mean / LEAST_FACTOR:g} µm/px for a model of {model}",
+            got=f"{source.x:.9g} × {source.y:.9g} µm/px",
+            expected=f"at most {model.mean / LEAST_FACTOR:.9g} µm/px for a model of {model}",
             hint="scan or export the slide at a higher resolution, use a model of a lower one, or correct --mpp",
         )
 

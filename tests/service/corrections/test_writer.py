@@ -59,7 +59,7 @@ def test_files_of_the_corrected_mask_follow_each_step(tmp_path, settings, result
         expected[100:120, 40:60] = SCC
         np.testing.assert_array_equal(tifffile.imread(folder / "mask.ome.tif"), expected + 1)
         summary = client.get(f"{url}/corrected/summary").json()
-        assert (summary["corrected"]["version"], summary["corrected"]["regions"]) == (1, 1)
+        assert (summary["corrected"]["steps"], summary["corrected"]["regions"]) == (1, 1)
         kinds = {"graph": "application/json", "regions.geojson": "application/geo+json", "mask": "image/tiff"}
         for name, kind in {**kinds, "report": "text/html; charset=utf-8", "overlay.png": "image/png"}.items():
             answer = client.get(f"{url}/corrected/{name}")

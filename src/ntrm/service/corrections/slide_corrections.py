@@ -179,16 +179,16 @@ class CorrectionStore:
         current = self.of(key, folder)
         if version is None or version >= current.log.version:
             return current.log.version, current.now
-        steps = tuple(step for step in current.log.steps if step.number <= version)
-        mask, log = current.mask, Log(current.log.record, steps)
-        then = corrections_of(log, mask.schema, mask.shape, self._known.of(key))
+        mask = current.mask
+        then = corrections_of(current.log.at(version), mask.schema, mask.shape, self._known.of(key))
         self._known.keep(key, then)
         return version, then
 
     def regions(self, key: Key, folder: Path, version: int) -> RegionFinder | None:
         """The regions of the corrected mask of this version; None where its files are of another, or not there."""
-        stamped = (*key, version, stamp_of(folder / CORRECTED / SUMMARY))
-        with self._regions.hold(stamped, lambda: _read_regions(folder, version)) as regions:
+        steps = self.of(key, folder).log.at(version).fingerprint
+        stamped = (*key, steps, stamp_of(folder / CORRECTED / SUMMARY))
+        with self._regions.hold(stamped, lambda: _read_regions(folder, steps)) as regions:
             return regions
 
     def has_graph(self, key: Key, folder: Path) -> bool:
@@ -240,9 +240,9 @@ def _count(folder: Path, _changed: Stamp) -> int | None:
         return None
 
 
-def _read_regions(folder: Path, version: int) -> RegionFinder | None:
+def _read_regions(folder: Path, steps: str) -> RegionFinder | None:
     made = correction_in(folder)
-    if made is None or made.version != version:
+    if made is None or made.log != steps:
         return None
     table = read_table(folder / CORRECTED / table_file("regions"), most=MOST_TABLE)
     rows = [{name: cell for name, cell in row.items() if is_own_column(name) and name not in FOOT} for row in table]

@@ -86,7 +86,7 @@ def broken_plain(root):
 
 
 def _broken_pairs(folder):
-    for name in ("no-image", "no-mask", "twice", "Case", "case", "odd name", "small-mask"):
+    for name in ("no-image", "no-mask", "twice", "Case", "case", "odd; name", "small-mask"):
         folder.add(name)
     folder.image("no-image").unlink()
     folder.mask("no-mask").unlink()
@@ -98,8 +98,8 @@ def _broken_pairs(folder):
         ("duplicate-name", "Images/twice.tif"),
         ("duplicate-name", "Images/case.png"),
         ("duplicate-name", "Masks/case.png"),
-        ("odd-name", "Images/odd name.png"),
-        ("odd-name", "Masks/odd name.png"),
+        ("odd-name", "Images/odd; name.png"),
+        ("odd-name", "Masks/odd; name.png"),
         ("size-mismatch", "Masks/small-mask.png"),
     }
 

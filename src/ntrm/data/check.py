@@ -19,7 +19,7 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution, level_factor
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.csv_tables import fault_of, number, read_table
+from ntrm.data.csv_tables import fault_of, number, one_spelling, read_table
 from ntrm.data.dataset import SPLITS, Case
 from ntrm.data.faults import KINDS, Fault, FaultError, fault, printable
 from ntrm.data.image_files import MAX_PIXELS, image_size, read_image, read_mask
@@ -142,6 +142,7 @@ def check_measurements(root: Path, names: Collection[str]) -> tuple[Measurements
     sound: dict[str, list[Measurement]] = defaultdict(list)
     faults = []
     for line, cells in enumerate(table, start=2):
+        cells["name"] = one_spelling(cells["name"])
         try:
             measurement = _measurement(cells, names, sound[cells["name"]])
         except DataError as error:

@@ -63,7 +63,7 @@ KINDS: dict[str, Kind] = {
     ),
     "odd-name": Kind(
         "name with odd characters",
-        "letters a-z, digits, dot, hyphen and underscore, starting with a letter, digit or underscore",
+        "a letter, digit or underscore first, no dot or space last, and no / \\ : ; * ? quote, angle bracket or bar",
         "rename the file, and its row in cases.csv",
     ),
     "too-large": Kind("more pixels than the limit", "an image within the limit", "tile the image or raise the limit"),

@@ -14,7 +14,7 @@ from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, cho
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
 from ntrm.core.mpp import Resolution, level_factor, level_resolution
-from ntrm.data.csv_tables import fault_of, is_good_name, read_cases
+from ntrm.data.csv_tables import fault_of, is_good_name, one_spelling, read_cases
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.faults import Fault, fault
 from ntrm.data.image_files import RGB8, read_header
@@ -208,10 +208,11 @@ def _scan(survey: Survey, folder: Path) -> dict[str, Path]:
         survey.faults += _odd_entry(survey, path)
         if path.suffix.lower() not in SUFFIXES or path.name.startswith(".") or not path.is_file():
             continue
-        twin = first.setdefault(path.stem.casefold(), path)
+        name = one_spelling(path.stem)
+        twin = first.setdefault(name.casefold(), path)
         if twin != path:
             survey.faults.append(fault("duplicate-name", survey.relative(path), f"{path.name} beside {twin.name}"))
-        files.setdefault(path.stem, path)
+        files.setdefault(name, path)
     return files
 
 

@@ -114,6 +114,16 @@ def test_bad_cases(tmp_path, table, words):
         assert any(word in finding.found for finding in report.faults), report.faults
 
 
+@pytest.mark.parametrize(
+    ("columns", "hint"), [("file,group,split,mpp", "file to name"), ("name,group,Split,mpp", "Split to split")]
+)
+def test_a_column_of_another_name_is_to_be_renamed(tmp_path, columns, hint):
+    sound_plain(tmp_path)
+    (tmp_path / "cases.csv").write_text(f"{columns}\na,p,train,0.5\nb,q,train,0.5\n")
+    (found,) = check_dataset(tmp_path).faults
+    assert (found.code, found.hint) == ("bad-cases", f"rename the column {hint}")
+
+
 @pytest.mark.parametrize("mpp", ["", "abc", "nan", "-1", "0", "500", "inf"])
 def test_unusable_resolution(tmp_path, mpp):
     sound_plain(tmp_path)

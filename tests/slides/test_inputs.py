@@ -75,6 +75,13 @@ def test_a_table_brings_ids_resolutions_and_covariates(folder):
     )
 
 
+@pytest.mark.parametrize("column", ["Slide", "file", "Name"])
+def test_a_column_of_slides_of_another_name_is_to_be_renamed(folder, column):
+    (folder / "list.csv").write_text(f"age,{column}\n61,b.svs\n")
+    with pytest.raises(DataError, match=f"hint: *rename the column {column} to slide"):
+        find_inputs([folder / "list.csv"])
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [

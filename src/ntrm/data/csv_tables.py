@@ -115,7 +115,7 @@ def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, Case], list[F
     rows: dict[str, Case] = {}
     faults: list[Fault] = []
     if mpp_needed and table and "mpp" not in table[0]:
-        faults.append(fault("no-mpp", path.name, "no column mpp"))
+        faults.append(fault("no-mpp", path.name, f"no column mpp among {', '.join(table[0])}"))
         mpp_needed = False
     for line, cells in enumerate(table, start=2):
         name = cells["name"] = one_spelling(cells["name"])

@@ -144,6 +144,7 @@ def _broken_masks(folder):
     swapped = Image.fromarray(mask(), mode=None).convert("P")
     swapped.putpalette([0, 0, 0, 213, 94, 0, 86, 180, 233])
     swapped.save(folder.mask("swapped"))
+    folder.add("exchanged", pixels=mask(), indices=image())
     folder.add("cut-mask")
     cut(folder.mask("cut-mask"))
     return {
@@ -153,6 +154,7 @@ def _broken_masks(folder):
         ("background-only", "Masks/empty.png"),
         ("mask-format", "Masks/deep-mask.png"),
         ("palette-order", "Masks/swapped.png"),
+        ("exchanged", "Masks/exchanged.png"),
         ("truncated", "Masks/cut-mask.png"),
     }
 

@@ -50,6 +50,27 @@ def test_a_split_without_sections_is_noted(tmp_path):
     assert [(each.code, each.found) for each in report.findings] == [("missing-split", "no section in val")]
 
 
+def test_exchanged_folders_are_said_to_be_exchanged_and_nothing_else(tmp_path):
+    sound_queensland(tmp_path, data="")
+    for level in ("10x", "5x"):
+        images, masks = tmp_path / level / "Images", tmp_path / level / "Masks"
+        images.rename(tmp_path / "photographs")
+        masks.rename(images)
+        (tmp_path / "photographs").rename(masks)
+    assert {each.code for each in check_dataset(tmp_path).faults} == {"exchanged"}
+
+
+@pytest.mark.parametrize("name", ["a_mask", "a-mask", "a mask"])
+def test_a_mask_with_a_name_of_its_own_is_to_be_named_as_its_image(tmp_path, name):
+    sound_plain(tmp_path, names=("a", "a_2", "b"))
+    (tmp_path / "Masks/a.png").rename(tmp_path / f"Masks/{name}.png")
+    hints = {each.file: each.hint for each in check_dataset(tmp_path).faults if each.code.startswith("missing-")}
+    assert hints == {
+        "Images/a.png": f"name image and mask alike: not a and {name}",
+        f"Masks/{name}.png": f"name image and mask alike: not {name} and a",
+    }
+
+
 def test_masks_of_0_and_255_are_noted(tmp_path):
     sound_plain(tmp_path)
     (tmp_path / "classes.csv").write_text("index,name,r,g,b\n0,stroma,0,0,0\n1,tumour,255,255,255\n")

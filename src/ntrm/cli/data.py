@@ -90,6 +90,9 @@ def check(
 ) -> None:
     """Check a whole dataset and report every fault: file, found, expected, how to fix it.
 
+    Own data, layout plain: Images/, Masks/ (indexed, or RGB in the colours of classes.csv), classes.csv with columns
+    index,name,r,g,b and cases.csv with columns name,group,split,mpp. An image and its mask have the same name.
+
     Example: ntrm data check phantom/
     """
     from ntrm.data.check import check_dataset

@@ -65,6 +65,8 @@ class Inspector:
             self._attempt(result, case.image, partial(read_image, max_pixels=self.max_pixels))
         if mask_at and case.mask and self.schema:
             self._inspect_mask(result, case.mask, self.schema)
+        if _are_exchanged(case, self.schema, result.faults) and case.mask:
+            result.faults = [fault("exchanged", self._relative(case.mask))]
         if image_at and mask_at and case.mask and image_at != mask_at:
             found = f"image {image_at[1]} × {image_at[0]}, mask {mask_at[1]} × {mask_at[0]}"
             result.faults.append(fault("size-mismatch", self._relative(case.mask), found))
@@ -94,6 +96,19 @@ class Inspector:
 
     def _relative(self, path: Path) -> str:
         return printable(path.relative_to(self.root).as_posix())
+
+
+def _are_exchanged(case: Case, schema: LabelSchema | None, faults: Sequence[Fault]) -> bool:
+    """Whether what is no mask is an image, and the image is a mask."""
+    strange = any(each.code in ("mask-format", "stray-colours") for each in faults)
+    if not (strange and case.image and case.mask and schema):
+        return False
+    try:
+        read_mask(case.image, schema)
+        read_image(case.mask)
+    except FaultError:
+        return False
+    return True
 
 
 COLUMNS = ("name", "clearance_um", "depth_um")

@@ -30,6 +30,11 @@ KINDS: dict[str, Kind] = {
     ),
     "unreadable": Kind("cannot be read", "a sound PNG, JPEG or TIFF file", "copy or export the file again"),
     "truncated": Kind("ends too early", "a complete file", "copy the file again; the transfer was cut short"),
+    "exchanged": Kind(
+        "image and mask are exchanged",
+        "the photograph in Images, the mask in Masks",
+        "exchange the files; if it is so with all, exchange the names of the two folders",
+    ),
     "not-rgb8": Kind("image is not 8-bit RGB", "8-bit RGB", "convert the image to 8-bit RGB"),
     "mask-format": Kind(
         "mask is neither RGB nor indexed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -82,7 +82,8 @@ LEVEL = r"[1-9][0-9]{0,2}x"
 
 LAYOUTS = """\
 layout queensland: [data/]{1x,2x,5x,10x}/Images/*.tif and Masks/*.png
-            layout plain: Images/, Masks/ (indexed), classes.csv (index,name,r,g,b), cases.csv (name,group,split,mpp)
+            layout plain: Images/, Masks/ (indexed, or RGB in the colours of classes.csv),
+                classes.csv (index,name,r,g,b), cases.csv (name,group,split,mpp)
             masks alone (for statistics): Masks/*.png or *.png"""
 
 
@@ -186,13 +187,27 @@ def _folder(base: Path, name: str) -> Path:
 def _pair_up(survey: Survey, folders: Folders) -> None:
     images = _scan(survey, folders.images) if folders.images else {}
     masks = _scan(survey, folders.masks)
+    lonely = images.keys() ^ masks.keys()
     for name in sorted({*images, *masks}):
         image, mask = images.get(name), masks.get(name)
         if mask is None and image is not None:
-            survey.faults.append(fault("missing-mask", survey.relative(image), f"no {name}.* in Masks"))
+            hint = _alike(name, lonely & masks.keys())
+            survey.faults.append(fault("missing-mask", survey.relative(image), f"no {name}.* in Masks", hint=hint))
         if image is None and mask is not None and folders.images:
-            survey.faults.append(fault("missing-image", survey.relative(mask), f"no {name}.* in Images"))
+            hint = _alike(name, lonely & images.keys())
+            survey.faults.append(fault("missing-image", survey.relative(mask), f"no {name}.* in Images", hint=hint))
         survey.cases.append(Case(name, image, mask, group=name, level=folders.level))
+
+
+def _alike(name: str, others: Collection[str]) -> str:
+    """What to do where another name is nearly the same, such as ``a_mask`` beside ``a``; empty where none is."""
+    ends = ("_", "-", ".", " ")
+    near = [
+        other
+        for other in others
+        if other.startswith(tuple(name + end for end in ends)) or name.startswith(tuple(other + end for end in ends))
+    ]
+    return f"name image and mask alike: not {name} and {min(near, key=len)}" if near else ""
 
 
 def _scan(survey: Survey, folder: Path) -> dict[str, Path]:

@@ -66,8 +66,8 @@ def test_a_mask_with_a_name_of_its_own_is_to_be_named_as_its_image(tmp_path, nam
     (tmp_path / "Masks/a.png").rename(tmp_path / f"Masks/{name}.png")
     hints = {each.file: each.hint for each in check_dataset(tmp_path).faults if each.code.startswith("missing-")}
     assert hints == {
-        "Images/a.png": f"name image and mask alike: not a and {name}",
-        f"Masks/{name}.png": f"name image and mask alike: not {name} and a",
+        "Images/a.png": f"name the mask as its image: a, not {name}",
+        f"Masks/{name}.png": f"name the mask as its image: a, not {name}",
     }
 
 

@@ -35,7 +35,9 @@ KINDS: dict[str, Kind] = {
         "the photograph in Images, the mask in Masks",
         "exchange the files; if it is so with all, exchange the names of the two folders",
     ),
-    "not-rgb8": Kind("image is not 8-bit RGB", "8-bit RGB", "convert the image to 8-bit RGB"),
+    "not-rgb8": Kind(
+        "image is not 8-bit RGB", "8-bit RGB", "convert the image to 8-bit RGB; if it is a mask, exchange it"
+    ),
     "mask-format": Kind(
         "mask is neither RGB nor indexed",
         "8-bit RGB, or 8-bit indexed, stored without loss",

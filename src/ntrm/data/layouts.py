@@ -191,23 +191,21 @@ def _pair_up(survey: Survey, folders: Folders) -> None:
     for name in sorted({*images, *masks}):
         image, mask = images.get(name), masks.get(name)
         if mask is None and image is not None:
-            hint = _alike(name, lonely & masks.keys())
+            other = _nearly(name, lonely & masks.keys())
+            hint = f"name the mask as its image: {name}, not {other}" if other else ""
             survey.faults.append(fault("missing-mask", survey.relative(image), f"no {name}.* in Masks", hint=hint))
         if image is None and mask is not None and folders.images:
-            hint = _alike(name, lonely & images.keys())
+            other = _nearly(name, lonely & images.keys())
+            hint = f"name the mask as its image: {other}, not {name}" if other else ""
             survey.faults.append(fault("missing-image", survey.relative(mask), f"no {name}.* in Images", hint=hint))
         survey.cases.append(Case(name, image, mask, group=name, level=folders.level))
 
 
-def _alike(name: str, others: Collection[str]) -> str:
-    """What to do where another name is nearly the same, such as ``a_mask`` beside ``a``; empty where none is."""
-    ends = ("_", "-", ".", " ")
-    near = [
-        other
-        for other in others
-        if other.startswith(tuple(name + end for end in ends)) or name.startswith(tuple(other + end for end in ends))
-    ]
-    return f"name image and mask alike: not {name} and {min(near, key=len)}" if near else ""
+def _nearly(name: str, others: Collection[str]) -> str:
+    """The name that is this one but for what follows, such as ``a_mask`` for ``a``; empty where none is."""
+    pairs = ((other, *sorted((name, other), key=len)) for other in others)
+    near = [other for other, short, long in pairs if long.startswith(tuple(short + sign for sign in "_-. "))]
+    return min(near, key=lambda other: (abs(len(other) - len(name)), other), default="")
 
 
 def _scan(survey: Survey, folder: Path) -> dict[str, Path]:

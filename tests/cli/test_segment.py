@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from ntrm.cli.main import app
 from ntrm.models.registry import ARCHITECTURES
+from ntrm.results.tables import read_results
 
 runner = CliRunner()
 
@@ -86,11 +87,30 @@ def test_no_cancer_found_is_told_from_a_slide_that_failed(words, tmp_path, rando
     write_slide(tmp_path / "in" / "healthy.tif", healthy)
     (tmp_path / "in" / "broken.tif").write_bytes(b"nothing")
     result = runner.invoke(app, ["segment", str(tmp_path / "in"), *words[2:], "--json"])
-    found = {slide["slide_id"]: slide["cancers"] for slide in json.loads(result.stdout)["slides"]}
+    slides = json.loads(result.stdout)["slides"]
+    assert [slide["cancers_looked_for"] for slide in slides] == [None, ["SCC"], ["SCC"]]
+    found = {slide["slide_id"]: slide["cancers"] for slide in slides}
     assert found == {"broken": None, "first": ["SCC"], "healthy": []}
     lines = runner.invoke(app, ["segment", str(tmp_path / "in"), *words[2:]]).stdout.splitlines()
     cells = {each[0]: each[3] for each in ([cell.strip() for cell in line.split("│")[1:]] for line in lines) if each}
     assert cells == {"broken": "–", "first": "SCC", "healthy": "none"}
+
+
+def test_a_model_without_cancers_says_everywhere_that_none_was_looked_for(words, tmp_path):
+    ByColour(classes=3).save_pretrained(tmp_path / "model")
+    result = runner.invoke(app, [*words, "--json"])
+    (slide,) = json.loads(result.stdout)["slides"]
+    assert (slide["cancers"], slide["cancers_looked_for"]) == ([], [])
+    assert "not looked for" in runner.invoke(app, words).stdout
+    (row,) = read_results(tmp_path / "out").slides
+    assert row["cancers_looked_for"] == "none"
+    summary = json.loads((tmp_path / "out/first/summary.json").read_text())
+    assert (summary["cancers"], summary["cancers_looked_for"]) == ({}, [])
+    for page in ("index.html", "first/report.html"):
+        text = (tmp_path / "out" / page).read_text(encoding="utf-8")
+        assert "no class called BCC, SCC or IEC: no cancer was looked for" in text
+        assert "<td>not looked for</td>" in text
+        assert "most cancer first" not in text
 
 
 def test_a_slide_given_twice_and_two_of_one_name_are_told(words, tmp_path, random):

@@ -106,6 +106,15 @@ def test_a_device_is_given_by_name_or_as_torch_has_it(device):
             choose_device(unknown)
 
 
+def test_gpu_is_another_name_of_cuda(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert (choose_device("gpu"), choose_device("gpu:1")) == (torch.device("cuda"), torch.device("cuda:1"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UsageError, match=r"(?s)no such device.*cuda.*cpu"):
+        choose_device("gpu")
+
+
 @GLIBC
 def test_freed_memory_is_kept_where_networks_run_on_the_processor():
     command = [sys.executable, "-c", FAULTS]

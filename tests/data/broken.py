@@ -86,7 +86,7 @@ def broken_plain(root):
 
 
 def _broken_pairs(folder):
-    for name in ("no-image", "no-mask", "twice", "Case", "case", "odd name", "small-mask"):
+    for name in ("no-image", "no-mask", "twice", "Case", "case", "odd; name", "small-mask"):
         folder.add(name)
     folder.image("no-image").unlink()
     folder.mask("no-mask").unlink()
@@ -98,8 +98,8 @@ def _broken_pairs(folder):
         ("duplicate-name", "Images/twice.tif"),
         ("duplicate-name", "Images/case.png"),
         ("duplicate-name", "Masks/case.png"),
-        ("odd-name", "Images/odd name.png"),
-        ("odd-name", "Masks/odd name.png"),
+        ("odd-name", "Images/odd; name.png"),
+        ("odd-name", "Masks/odd; name.png"),
         ("size-mismatch", "Masks/small-mask.png"),
     }
 
@@ -144,6 +144,7 @@ def _broken_masks(folder):
     swapped = Image.fromarray(mask(), mode=None).convert("P")
     swapped.putpalette([0, 0, 0, 213, 94, 0, 86, 180, 233])
     swapped.save(folder.mask("swapped"))
+    folder.add("exchanged", pixels=mask(), indices=image())
     folder.add("cut-mask")
     cut(folder.mask("cut-mask"))
     return {
@@ -153,6 +154,7 @@ def _broken_masks(folder):
         ("background-only", "Masks/empty.png"),
         ("mask-format", "Masks/deep-mask.png"),
         ("palette-order", "Masks/swapped.png"),
+        ("exchanged", "Masks/exchanged.png"),
         ("truncated", "Masks/cut-mask.png"),
     }
 

@@ -50,6 +50,27 @@ def test_a_split_without_sections_is_noted(tmp_path):
     assert [(each.code, each.found) for each in report.findings] == [("missing-split", "no section in val")]
 
 
+def test_exchanged_folders_are_said_to_be_exchanged_and_nothing_else(tmp_path):
+    sound_queensland(tmp_path, data="")
+    for level in ("10x", "5x"):
+        images, masks = tmp_path / level / "Images", tmp_path / level / "Masks"
+        images.rename(tmp_path / "photographs")
+        masks.rename(images)
+        (tmp_path / "photographs").rename(masks)
+    assert {each.code for each in check_dataset(tmp_path).faults} == {"exchanged"}
+
+
+@pytest.mark.parametrize("name", ["a_mask", "a-mask", "a mask"])
+def test_a_mask_with_a_name_of_its_own_is_to_be_named_as_its_image(tmp_path, name):
+    sound_plain(tmp_path, names=("a", "a_2", "b"))
+    (tmp_path / "Masks/a.png").rename(tmp_path / f"Masks/{name}.png")
+    hints = {each.file: each.hint for each in check_dataset(tmp_path).faults if each.code.startswith("missing-")}
+    assert hints == {
+        "Images/a.png": f"name the mask as its image: a, not {name}",
+        f"Masks/{name}.png": f"name the mask as its image: a, not {name}",
+    }
+
+
 def test_masks_of_0_and_255_are_noted(tmp_path):
     sound_plain(tmp_path)
     (tmp_path / "classes.csv").write_text("index,name,r,g,b\n0,stroma,0,0,0\n1,tumour,255,255,255\n")
@@ -114,6 +135,16 @@ def test_bad_cases(tmp_path, table, words):
         assert any(word in finding.found for finding in report.faults), report.faults
 
 
+@pytest.mark.parametrize(
+    ("columns", "hint"), [("file,group,split,mpp", "file to name"), ("name,group,Split,mpp", "Split to split")]
+)
+def test_a_column_of_another_name_is_to_be_renamed(tmp_path, columns, hint):
+    sound_plain(tmp_path)
+    (tmp_path / "cases.csv").write_text(f"{columns}\na,p,train,0.5\nb,q,train,0.5\n")
+    (found,) = check_dataset(tmp_path).faults
+    assert (found.code, found.hint) == ("bad-cases", f"rename the column {hint}")
+
+
 @pytest.mark.parametrize("mpp", ["", "abc", "nan", "-1", "0", "500", "inf"])
 def test_unusable_resolution(tmp_path, mpp):
     sound_plain(tmp_path)
@@ -128,7 +159,7 @@ def test_path_tricks_in_cases_are_odd_names(tmp_path):
     assert found_in(check_dataset(tmp_path)) == {("bad-cases", "cases.csv"), ("odd-name", "cases.csv")}
 
 
-@pytest.mark.parametrize("name", ["a b", "a\x1b[31mb", "-rf", "ü", "a;b", "[red]", "x."])
+@pytest.mark.parametrize("name", ["a\u202eb", "a\x1b[31mb", "-rf", "=1+1", "a;b", "[red]", "x.", "ü" * 110])
 def test_odd_names_are_shown_harmlessly(tmp_path, name):
     save(sound_plain(tmp_path) / "Masks" / f"{name}.png", mask())
     odd = [finding for finding in check_dataset(tmp_path).faults if finding.code == "odd-name"]

@@ -1,6 +1,7 @@
 """Dataset folders as cases: layouts, patients, splits, resolutions."""
 
 import re
+import unicodedata
 from collections import Counter
 
 import numpy as np
@@ -45,6 +46,19 @@ def test_the_folders_may_be_written_in_lower_case(tmp_path):
     (tmp_path / "Images").rename(tmp_path / "images")
     (tmp_path / "Masks").rename(tmp_path / "masks")
     assert open_dataset(tmp_path).cases[0].image == tmp_path / "images/a.png"
+
+
+def test_names_may_have_spaces_and_umlauts_however_a_system_spells_them(tmp_path):
+    sound_plain(tmp_path)
+    spellings = {form: unicodedata.normalize(form, "Präparat 2 (links)") for form in ("NFC", "NFD")}
+    (tmp_path / "Images/b.png").rename(tmp_path / f"Images/{spellings['NFD']}.png")
+    (tmp_path / "Masks/b.png").rename(tmp_path / f"Masks/{spellings['NFC']}.png")
+    (tmp_path / "cases.csv").write_text(f"name,group,split,mpp\na,p,,0.5\n{spellings['NFD']},Müller,,0.5\n")
+    assert check_dataset(tmp_path).clean
+    table = tmp_path / "split.csv"
+    table.write_text(f"name,split\na,train\n{spellings['NFD']},test\n")
+    (case,) = open_dataset(tmp_path, splits=table).in_split("test")
+    assert (case.name, case.group) == (spellings["NFC"], "Müller")
 
 
 @pytest.mark.parametrize("data", ["", "data"])

@@ -20,9 +20,10 @@ from ntrm.core.mpp import Resolution, level_resolution
 from ntrm.data import area_mean
 from ntrm.data.area_mean import area_boxes
 from ntrm.data.check import check_dataset
-from ntrm.data.image_files import RGB8, read_header, read_image, read_mask, write_image, write_indexed_mask
+from ntrm.data.image_files import RGB8, image_size, read_header, read_image, read_mask, write_image, write_indexed_mask
 from ntrm.data.layouts import open_dataset
-from ntrm.data.resample import RECORD, area_average, majority_vote, resample_dataset, shrunk_length
+from ntrm.data.resample import RECORD, area_average, majority_vote, parse_targets, resample_dataset, shrunk_length
+from ntrm.data.split import open_splits
 
 SIDES = st.integers(1, 14)
 FACTORS = st.sampled_from(
@@ -223,6 +224,46 @@ def test_a_plain_dataset_keeps_its_layout_and_scales_its_mpp(tmp_path, seed):
     assert (tmp_path / "out/classes.csv").read_bytes() == (tmp_path / "in/classes.csv").read_bytes()
 
 
+@pytest.mark.parametrize("layout", [write_plain, write_queensland])
+def test_any_um_per_pixel_makes_a_plain_dataset_of_square_pixels(tmp_path, seed, layout):
+    layout(tmp_path / "in", seed)
+    before = {case.name: case for case in open_dataset(tmp_path / "in")}
+    resample_dataset(tmp_path / "in", [1.7], tmp_path / "out")
+    assert resample_dataset(tmp_path / "in", [1.7], tmp_path / "out").written == 0
+    dataset = open_dataset(tmp_path / "out")
+    assert (dataset.layout, {case.name for case in dataset}) == ("plain", {*before})
+    for case in dataset:
+        old = before[case.name]
+        assert case.resolution == Resolution(1.7, 1.7)
+        assert (case.group, case.split, case.cancer) == (old.group, old.split, old.cancer)
+        factors = 1.7 / old.resolution.y, 1.7 / old.resolution.x
+        assert np.array_equal(read_image(case.image), area_average(read_image(old.image), *factors))
+        votes = majority_vote(read_mask(old.mask, SKIN).mask, *factors, len(SKIN))
+        assert np.array_equal(read_mask(case.mask, dataset.schema).mask, votes)
+    assert not [each for each in check_dataset(tmp_path / "out").faults if each.code != "empty-mask"]
+
+
+def test_sections_of_different_um_per_pixel_are_brought_to_one(tmp_path, seed):
+    write_plain(tmp_path / "in", seed)
+    for folder, suffix in (("Images", ".tif"), ("Masks", ".png")):
+        for name in "bc":
+            shutil.copy(tmp_path / f"in/{folder}/a{suffix}", tmp_path / f"in/{folder}/{name}{suffix}")
+    (tmp_path / "in/cases.csv").write_text("name,group,split,mpp\na,p,train,0.25\nb,q,val,0.5\nc,r,test,0.51\n")
+    with pytest.raises(RefusedError, match=r"--to 0\.51 --out"):
+        open_splits(tmp_path / "in")
+    resample_dataset(tmp_path / "in", [0.5], tmp_path / "out")
+    a, b, c = open_dataset(tmp_path / "out")
+    assert [case.resolution.x for case in (a, b, c)] == [0.5, 0.5, 0.51]
+    assert [image_size(case.image) for case in (a, b, c)] == [(11, 17), (21, 34), (21, 34)]
+    assert (tmp_path / "out/cases.csv").read_text().splitlines()[1] == "a,p,train,0.5"
+
+
+@pytest.mark.parametrize("text", ["1.24x", "0,62", "6.7um", "-1", "", "1e400"])
+def test_what_is_neither_factors_nor_um_per_pixel_is_refused(text):
+    with pytest.raises(UsageError, match="resolution"):
+        parse_targets(text)
+
+
 def test_an_interrupted_run_goes_on(tmp_path, seed):
     root, out = tmp_path / "in", tmp_path / "out"
     write_queensland(root, seed)
@@ -294,6 +335,9 @@ def test_a_section_is_taken_from_its_own_finest_level(tmp_path, seed):
         (["10x"], "in", RefusedError, "inside the dataset"),
         ([], "out", UsageError, "number of resolutions"),
         (["10"], "out", UsageError, "level"),
+        ([0.5], "out", RefusedError, "finer"),
+        ([101.0], "out", RefusedError, "implausible"),
+        ([6.7, 13.4], "out", UsageError, "number of resolutions"),
     ],
 )
 def test_what_would_be_wrong_is_refused_before_anything_is_written(tmp_path, seed, levels, out, kind, message):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.data.broken import sound_plain, sound_queensland
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
@@ -64,6 +65,24 @@ def test_of_a_dataset_the_masks_are_no_slides(tmp_path):
     assert [slide.name for slide in named] == ["a.png"]
 
 
+@pytest.mark.parametrize("given", ["", "Images"])
+def test_images_of_a_dataset_have_the_um_per_pixel_that_it_states(tmp_path, given):
+    sound_plain(tmp_path, names=("Größe 1", "b", "c"))
+    (tmp_path / "cases.csv").write_text("name,group,split,mpp,mpp_y\nGröße 1,p,,0.62,\nb,q,,0.25,0.5\nc,r,,,\n")
+    stated = {slide.path.stem: slide.mpp for slide in find_inputs([tmp_path / given])}
+    assert stated == {"Größe 1": Resolution.square(0.62), "b": Resolution(0.25, 0.5), "c": None}
+    (slide, *_) = find_inputs([tmp_path / given], Resolution.square(1))
+    assert slide.mpp == Resolution.square(1)
+
+
+def test_a_folder_called_like_a_level_says_something_only_where_it_holds_a_dataset(tmp_path):
+    sound_queensland(tmp_path / "skin", levels=(("10x", 1),))
+    assert {slide.mpp for slide in find_inputs([tmp_path / "skin"])} == {Resolution.square(6.7)}
+    (tmp_path / "slides/20x/Images").mkdir(parents=True)
+    (tmp_path / "slides/20x/Images/a.tif").touch()
+    assert [slide.mpp for slide in find_inputs([tmp_path / "slides"])] == [None]
+
+
 def test_a_table_brings_ids_resolutions_and_covariates(folder):
     table = folder / "list.csv"
     table.write_text("slide, slide_id ,mpp,mpp_y,age,site\nb.svs,P1,0.25,0.5,007,back\nnot there.svs,,,,8,\n")
@@ -73,6 +92,13 @@ def test_a_table_brings_ids_resolutions_and_covariates(folder):
     assert second == SlideInput(
         folder / "not there.svs", "not there.svs", None, Resolution.square(1), {"age": "8", "site": ""}
     )
+
+
+@pytest.mark.parametrize("column", ["Slide", "file", "Name"])
+def test_a_column_of_slides_of_another_name_is_to_be_renamed(folder, column):
+    (folder / "list.csv").write_text(f"age,{column}\n61,b.svs\n")
+    with pytest.raises(DataError, match=f"hint: *rename the column {column} to slide"):
+        find_inputs([folder / "list.csv"])
 
 
 @pytest.mark.parametrize(

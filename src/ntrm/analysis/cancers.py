@@ -29,7 +29,7 @@ NEST_UM = 250.0
 CONFIRMED = 0.5
 """A region is a person's word if a person named, or accepted, this fraction of it."""
 
-NO_TUMOUR_CLASSES = "the classes know no tumour"
+NO_TUMOUR_CLASSES = f"no class is called {', '.join(CANCERS[:-1])} or {CANCERS[-1]}"
 ONLY_STRAYS = f"too little tumour to go by: below {SMALLEST_REGION_MM2:g} mm² each, or too unsure to call it present"
 
 

@@ -13,7 +13,7 @@ from ntrm.core.errors import DataError, UsageError, choices_error, some
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.data.csv_tables import nearly, number, patient_faults, read_columns, read_table
+from ntrm.data.csv_tables import nearly, number, one_spelling, patient_faults, read_columns, read_table
 from ntrm.data.dataset import SPLITS
 from ntrm.slides.slide_names import SUFFIXES
 
@@ -52,18 +52,19 @@ class SlideFacts:
 
 
 def case_name(path: Path) -> str:
-    """Name of a case: the file's name without its endings, odd characters replaced.
+    """Name of a case: the file's name without its endings, characters replaced that a dataset does not take.
 
     QuPath's script names exports after the slide with or without its ending; both lead to the same name.
 
     >>> case_name(Path("S12 (a).ome.tif")), case_name(Path("S12 (a).ome.tif.geojson.gz"))
-    ('S12_a_', 'S12_a_')
+    ('S12 (a)', 'S12 (a)')
     """
     name, endings = path.name, (*qupath.SUFFIXES, *SUFFIXES, ".ome")
     while stem := next((name[: -len(end)] for end in endings if name.lower().endswith(end)), ""):
         name = stem
-    name = re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:190].rstrip(".")
-    return name if re.match(r"[A-Za-z0-9_]", name) else f"_{name}"
+    name = re.sub(r"""[/\\:;*?"<>|]+""", "_", "".join(c if c.isprintable() else "_" for c in one_spelling(name)))
+    name = name.encode()[:190].decode(errors="ignore").strip(" ").rstrip(". ")
+    return name if re.match(r"\w", name) else f"_{name}"
 
 
 def pair_files(slide_path: Path, annotation_path: Path) -> Pairing:

@@ -90,6 +90,9 @@ def check(
 ) -> None:
     """Check a whole dataset and report every fault: file, found, expected, how to fix it.
 
+    Own data, layout plain: Images/, Masks/ (indexed, or RGB in the colours of classes.csv), classes.csv with columns
+    index,name,r,g,b and cases.csv with columns name,group,split,mpp. An image and its mask have the same name.
+
     Example: ntrm data check phantom/
     """
     from ntrm.data.check import check_dataset
@@ -255,7 +258,9 @@ def _show_import(report: ImportReport, stdout: RichConsole) -> None:
 @command
 def resample(
     folder: options.DataFolder,
-    to: Annotated[str, typer.Option("--to", metavar="2x,5x", help="Resolutions to derive, as downsample factors.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="2x,5x|UM", help="Resolutions to derive: downsample factors, or one µm/px.")
+    ],
     out: options.OutFolder,
     jobs: options.Jobs = options.JOBS,
     *,
@@ -263,17 +268,20 @@ def resample(
 ) -> None:
     """Derive coarser resolutions from the finest one: area averages for images, majority votes for masks.
 
-    Downsample factors are relative to the scan in the layout queensland, and to the images in the layout plain. The
-    input is not changed. After an interruption, the same command continues.
+    Downsample factors are relative to the scan in the layout queensland, and to the images in the layout plain. A
+    number alone is µm/px, and makes a dataset of layout plain. The input is not changed. After an interruption, the
+    same command continues.
 
     Example: ntrm data resample my-data --to 5x,10x --out coarser
-    """
-    from ntrm.core.mpp import parse_levels
-    from ntrm.data.resample import resample_dataset
 
-    done = resample_dataset(folder, parse_levels(to), out, jobs=jobs, progress=console.progress)
+    ntrm data resample my-data --to 0.77 --out my-data-0.77um
+    """
+    from ntrm.data.resample import parse_targets, resample_dataset
+
+    done = resample_dataset(folder, parse_targets(to), out, jobs=jobs, progress=console.progress)
     there = f" ({done.skipped} were there already)" if done.skipped else ""
-    line = f"{done.sections} sections at {', '.join(done.levels)}: {done.written} files written{there} in {out}"
+    levels = ", ".join(level if isinstance(level, str) else f"{level:g} µm/px" for level in done.levels)
+    line = f"{done.sections} sections at {levels}: {done.written} files written{there} in {out}"
     console.result(done.as_dict(), lambda to: to.print(line, markup=False))
 
 

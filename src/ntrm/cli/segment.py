@@ -11,7 +11,7 @@ from rich.console import Console as RichConsole
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, make_table
 from ntrm.core.wording import counted
-from ntrm.results.familiarity import NOT_ASSESSED
+from ntrm.results.familiarity import cancers_in_words
 
 
 @command
@@ -152,7 +152,7 @@ def _show(document: dict[str, Any], out: RichConsole) -> None:
         area = cancers = "–"
         if slide["tissue_area_mm2"] is not None:
             area = f"{slide['tissue_area_mm2']:.2f}"
-            cancers = NOT_ASSESSED if slide["cancers"] is None else ", ".join(slide["cancers"]) or "none"
+            cancers = cancers_in_words(slide["cancers"], slide["cancers_looked_for"])
         rows.append((slide["slide_id"], slide["status"], area, cancers, slide["warnings"]))
     columns = ("slide", "status", "tissue mm²", "cancers", "warnings")
     out.print(make_table(f"{counted(len(rows), 'slide')}, for research only", columns, rows, right=["tissue mm²"]))

@@ -29,13 +29,13 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory",
 
 
 def choose_device(device: str | torch.device) -> torch.device:
-    """Device by name, or as torch has it; ``auto`` is the fastest one present.
+    """Device by name, or as torch has it; ``auto`` is the fastest one present, ``gpu`` another name of ``cuda``.
 
     >>> choose_device("cpu")
     device(type='cpu')
     """
     # Tensors on Apple's GPU say that they are on mps:0.
-    name = re.sub(r"^(cpu|mps):0$", r"\1", str(device))
+    name = re.sub(r"^(cpu|mps):0$", r"\1", re.sub(r"^gpu\b", "cuda", str(device)))
     cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
     present = ["cuda"] * bool(cards) + ["mps"] * torch.backends.mps.is_available() + ["cpu"]
     if name == "auto":

@@ -159,6 +159,10 @@ PATIENT = ("patient", "patient_id", "patientid", "case_id", "subject")
 """Other common names of the column ``group`` of cases.csv."""
 
 
+WHICH = ("slide", "name", "file", "filename", "file_name", "image", "path")
+"""Common names of the column that says which image, or which slide, a row is about."""
+
+
 def columns_hint(columns: Sequence[str], needed: Sequence[str]) -> str:
     r"""Hint for a CSV table whose first line was read as these columns.
 
@@ -168,6 +172,8 @@ def columns_hint(columns: Sequence[str], needed: Sequence[str]) -> str:
     'save it with commas between the cells, not tabs, and'
     >>> columns_hint(["nam", "group"], ["name", "group"])
     'correct the first line'
+    >>> columns_hint(["Slide"], ["slide"]), columns_hint(["file"], ["slide"])
+    ('rename the column Slide to slide', 'rename the column file to slide')
     >>> columns_hint(["name", "patient_id", "split"], ["name", "group", "split"])
     'name the column patient_id group: it says which sections come from one patient'
     """
@@ -177,4 +183,9 @@ def columns_hint(columns: Sequence[str], needed: Sequence[str]) -> str:
     patient = next((column for column in columns if column.lower() in PATIENT), None)
     if patient is not None and "group" in needed and "group" not in columns:
         return f"name the column {patient} group: it says which sections come from one patient"
+    missing = [name for name in needed if name not in columns]
+    which = dict.fromkeys(WHICH, next((name for name in missing if name in WHICH[:2]), ""))
+    for column in columns:
+        if meant := column.lower() if column.lower() in missing else which.get(column.lower()):
+            return f"rename the column {column} to {meant}"
     return "correct the first line"

@@ -19,7 +19,7 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution, level_factor
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.csv_tables import fault_of, number, read_table
+from ntrm.data.csv_tables import fault_of, number, one_spelling, read_table
 from ntrm.data.dataset import SPLITS, Case
 from ntrm.data.faults import KINDS, Fault, FaultError, fault, printable
 from ntrm.data.image_files import MAX_PIXELS, image_size, read_image, read_mask
@@ -65,6 +65,8 @@ class Inspector:
             self._attempt(result, case.image, partial(read_image, max_pixels=self.max_pixels))
         if mask_at and case.mask and self.schema:
             self._inspect_mask(result, case.mask, self.schema)
+        if _are_exchanged(case, self.schema, result.faults) and case.mask:
+            result.faults = [fault("exchanged", self._relative(case.mask))]
         if image_at and mask_at and case.mask and image_at != mask_at:
             found = f"image {image_at[1]} × {image_at[0]}, mask {mask_at[1]} × {mask_at[0]}"
             result.faults.append(fault("size-mismatch", self._relative(case.mask), found))
@@ -94,6 +96,19 @@ class Inspector:
 
     def _relative(self, path: Path) -> str:
         return printable(path.relative_to(self.root).as_posix())
+
+
+def _are_exchanged(case: Case, schema: LabelSchema | None, faults: Sequence[Fault]) -> bool:
+    """Whether what is no mask is an image, and the image is a mask."""
+    strange = any(each.code in ("mask-format", "stray-colours") for each in faults)
+    if not (strange and case.image and case.mask and schema):
+        return False
+    try:
+        read_mask(case.image, schema)
+        read_image(case.mask)
+    except FaultError:
+        return False
+    return True
 
 
 COLUMNS = ("name", "clearance_um", "depth_um")
@@ -142,6 +157,7 @@ def check_measurements(root: Path, names: Collection[str]) -> tuple[Measurements
     sound: dict[str, list[Measurement]] = defaultdict(list)
     faults = []
     for line, cells in enumerate(table, start=2):
+        cells["name"] = one_spelling(cells["name"])
         try:
             measurement = _measurement(cells, names, sound[cells["name"]])
         except DataError as error:

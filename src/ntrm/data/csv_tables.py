@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -18,18 +19,26 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.dataset import SPLITS, Case
 from ntrm.data.faults import Fault, fault
 
-GOOD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-"""Names that are safe as a file, a folder, a link and a CSV cell everywhere."""
+GOOD_NAME = re.compile(r"""\w[^/\\:;*?"<>|]*""")
+"""Names that every file system can hold, and that no spreadsheet takes for a formula."""
+LONGEST = 200
+"""Bytes of a name: a suffix must fit behind it."""
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def is_good_name(name: str) -> bool:
     """Whether a name has no odd characters.
 
-    >>> [is_good_name(name) for name in ("BCC_1", "a b", "-rf", ".hidden", "../up", "ends.")]
-    [True, False, False, False, False, False]
+    >>> [is_good_name(name) for name in ("BCC_1", "Größe 2 (a)", "-rf", ".hidden", "../up", "ends.")]
+    [True, True, False, False, False, False]
     """
-    return GOOD_NAME.fullmatch(name) is not None and not name.endswith(".")
+    good = name.isprintable() and GOOD_NAME.fullmatch(name) is not None and not name.endswith((".", " "))
+    return good and len(name.encode()) <= LONGEST
+
+
+def one_spelling(name: str) -> str:
+    """A name with each letter with a mark as one character: some systems store it as two, and tables have either."""
+    return unicodedata.normalize("NFC", name)
 
 
 Open = Callable[[Path], BinaryIO]
@@ -106,10 +115,11 @@ def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, Case], list[F
     rows: dict[str, Case] = {}
     faults: list[Fault] = []
     if mpp_needed and table and "mpp" not in table[0]:
-        faults.append(fault("no-mpp", path.name, "no column mpp"))
+        faults.append(fault("no-mpp", path.name, f"no column mpp among {', '.join(table[0])}"))
         mpp_needed = False
     for line, cells in enumerate(table, start=2):
-        name, where = cells["name"], f"row {line} ({cells['name']})"
+        name = cells["name"] = one_spelling(cells["name"])
+        where = f"row {line} ({name})"
         faults += [fault("bad-cases", path.name, f"{where}: {found}") for found in _row_faults(cells, rows)]
         resolution = None
         if mpp_needed or cells.get("mpp"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,6 +60,18 @@ class Dataset:
         if split not in present:
             raise choices_error(f"no such split in {self.root}", split, present or ["(no case has a split)"])
         return replace(self, cases=tuple(case for case in self.cases if case.split == split))
+
+
+def resampling(root: Path, mpp: float) -> str:
+    """How to get the dataset at coarser µm/px, as a command that works as it is.
+
+    >>> resampling(Path("my data"), 6.7)
+    "run `ntrm data resample 'my data' --to 6.7 --out 'my data-6.7um'`, and use 'my data-6.7um'"
+    """
+    root = root if root.name.strip(".") else root.resolve()
+    out = str(root.with_name(f"{root.name}-{mpp:g}um"))
+    command = shlex.join(["ntrm", "data", "resample", str(root), "--to", f"{mpp:g}", "--out", out])
+    return f"run `{command}`, and use {shlex.quote(out)}"
 
 
 def check_outside(out: Path, root: Path) -> None:

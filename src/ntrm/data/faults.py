@@ -30,7 +30,14 @@ KINDS: dict[str, Kind] = {
     ),
     "unreadable": Kind("cannot be read", "a sound PNG, JPEG or TIFF file", "copy or export the file again"),
     "truncated": Kind("ends too early", "a complete file", "copy the file again; the transfer was cut short"),
-    "not-rgb8": Kind("image is not 8-bit RGB", "8-bit RGB", "convert the image to 8-bit RGB"),
+    "exchanged": Kind(
+        "image and mask are exchanged",
+        "the photograph in Images, the mask in Masks",
+        "exchange the files; if it is so with all, exchange the names of the two folders",
+    ),
+    "not-rgb8": Kind(
+        "image is not 8-bit RGB", "8-bit RGB", "convert the image to 8-bit RGB; if it is a mask, exchange it"
+    ),
     "mask-format": Kind(
         "mask is neither RGB nor indexed",
         "8-bit RGB, or 8-bit indexed, stored without loss",
@@ -63,7 +70,7 @@ KINDS: dict[str, Kind] = {
     ),
     "odd-name": Kind(
         "name with odd characters",
-        "letters a-z, digits, dot, hyphen and underscore, starting with a letter, digit or underscore",
+        "a letter, digit or underscore first, no dot or space last, and no / \\ : ; * ? quote, angle bracket or bar",
         "rename the file, and its row in cases.csv",
     ),
     "too-large": Kind("more pixels than the limit", "an image within the limit", "tile the image or raise the limit"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, cho
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
 from ntrm.core.mpp import Resolution, level_factor, level_resolution
-from ntrm.data.csv_tables import fault_of, is_good_name, read_cases
+from ntrm.data.csv_tables import fault_of, is_good_name, one_spelling, read_cases
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.faults import Fault, fault
 from ntrm.data.image_files import RGB8, read_header
@@ -82,7 +82,8 @@ LEVEL = r"[1-9][0-9]{0,2}x"
 
 LAYOUTS = """\
 layout queensland: [data/]{1x,2x,5x,10x}/Images/*.tif and Masks/*.png
-            layout plain: Images/, Masks/ (indexed), classes.csv (index,name,r,g,b), cases.csv (name,group,split,mpp)
+            layout plain: Images/, Masks/ (indexed, or RGB in the colours of classes.csv),
+                classes.csv (index,name,r,g,b), cases.csv (name,group,split,mpp)
             masks alone (for statistics): Masks/*.png or *.png"""
 
 
@@ -186,13 +187,25 @@ def _folder(base: Path, name: str) -> Path:
 def _pair_up(survey: Survey, folders: Folders) -> None:
     images = _scan(survey, folders.images) if folders.images else {}
     masks = _scan(survey, folders.masks)
+    lonely = images.keys() ^ masks.keys()
     for name in sorted({*images, *masks}):
         image, mask = images.get(name), masks.get(name)
         if mask is None and image is not None:
-            survey.faults.append(fault("missing-mask", survey.relative(image), f"no {name}.* in Masks"))
+            other = _nearly(name, lonely & masks.keys())
+            hint = f"name the mask as its image: {name}, not {other}" if other else ""
+            survey.faults.append(fault("missing-mask", survey.relative(image), f"no {name}.* in Masks", hint=hint))
         if image is None and mask is not None and folders.images:
-            survey.faults.append(fault("missing-image", survey.relative(mask), f"no {name}.* in Images"))
+            other = _nearly(name, lonely & images.keys())
+            hint = f"name the mask as its image: {other}, not {name}" if other else ""
+            survey.faults.append(fault("missing-image", survey.relative(mask), f"no {name}.* in Images", hint=hint))
         survey.cases.append(Case(name, image, mask, group=name, level=folders.level))
+
+
+def _nearly(name: str, others: Collection[str]) -> str:
+    """The name that is this one but for what follows, such as ``a_mask`` for ``a``; empty where none is."""
+    pairs = ((other, *sorted((name, other), key=len)) for other in others)
+    near = [other for other, short, long in pairs if long.startswith(tuple(short + sign for sign in "_-. "))]
+    return min(near, key=lambda other: (abs(len(other) - len(name)), other), default="")
 
 
 def _scan(survey: Survey, folder: Path) -> dict[str, Path]:
@@ -208,10 +221,11 @@ def _scan(survey: Survey, folder: Path) -> dict[str, Path]:
         survey.faults += _odd_entry(survey, path)
         if path.suffix.lower() not in SUFFIXES or path.name.startswith(".") or not path.is_file():
             continue
-        twin = first.setdefault(path.stem.casefold(), path)
+        name = one_spelling(path.stem)
+        twin = first.setdefault(name.casefold(), path)
         if twin != path:
             survey.faults.append(fault("duplicate-name", survey.relative(path), f"{path.name} beside {twin.name}"))
-        files.setdefault(path.stem, path)
+        files.setdefault(name, path)
     return files
 
 

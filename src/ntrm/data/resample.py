@@ -7,8 +7,9 @@ exactly the input's times ``f``. An axis of ``n`` pixels becomes ``n / f`` pixel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +19,11 @@ import numpy as np
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import read_object, remove_partials, rows_text, sha256_of, write_bytes, write_json
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
-from ntrm.core.mpp import PLAUSIBLE_MPP, Resolution, level_factor
+from ntrm.core.mpp import PLAUSIBLE_MPP, Resolution, level_factor, parse_levels
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.area_mean import Boxes, Factor, Pixels, area_boxes, bands, box_means, exact, weighted_sums
-from ntrm.data.csv_tables import read_columns
+from ntrm.data.csv_tables import one_spelling, read_columns
 from ntrm.data.dataset import Case, Dataset, check_outside
 from ntrm.data.image_files import image_size, read_image, read_mask, write_image, write_indexed_mask, write_rgb_mask
 from ntrm.data.layouts import CASES, CLASSES, MEASUREMENTS, open_dataset
@@ -92,7 +93,8 @@ class ResampleResult:
     """What was done."""
 
     out: Path
-    levels: tuple[str, ...]
+    levels: tuple[str | float, ...]
+    """Or the µm/px."""
     sections: int
     written: int
     """Files written now."""
@@ -108,7 +110,8 @@ class _Target(NamedTuple):
     """A file to derive."""
 
     path: Path
-    factor: Fraction
+    factors: tuple[Fraction, Fraction]
+    """Along y and x."""
     resolution: Resolution
 
 
@@ -119,19 +122,33 @@ class _Task(NamedTuple):
     targets: tuple[_Target, ...]
     schema: LabelSchema | None
     """Classes if it is a mask, None if it is an image."""
-    indexed: bool
-    """Whether masks are written as indices (layout plain) or in colours (layout queensland)."""
+    in_plain: bool
+    """Whether the layout is plain, in which masks are written as indices, or queensland, in colours."""
+
+
+def parse_targets(text: str) -> tuple[str | float, ...]:
+    """Levels, or µm/px.
+
+    >>> parse_targets("2x,10x"), parse_targets("0.77")
+    (('10x', '2x'), (0.77,))
+    """
+    if re.fullmatch(r"[0-9]*\.?[0-9]+", text):
+        return (float(text),)
+    if re.fullmatch(r"([ ,]*[0-9]+x)*[ ,]*", text):
+        return parse_levels(text)
+    expected = "whole downsample factors such as 2x,5x, or µm/px such as 0.77"
+    raise UsageError("unknown resolution", got=repr(text), expected=expected)
 
 
 def resample_dataset(
-    dataset: Dataset | Path, levels: Sequence[str], out: Path, *, jobs: int = 1, progress: Progress = SILENT
+    dataset: Dataset | Path, levels: Sequence[str | float], out: Path, *, jobs: int = 1, progress: Progress = SILENT
 ) -> ResampleResult:
     """Write the sections of ``dataset`` at coarser ``levels`` to ``out``, in the same layout.
 
     In the layout queensland a level is a downsample factor of the originals, and each section is derived from
     its finest level present. In the layout plain a level is a factor of the images as they are, and there can
-    be only one. Files that are there already are left alone, so that an interrupted run goes on, but for those
-    whose source has changed since.
+    be only one. A number in place of levels is the µm/px of square pixels, in the layout plain. Files that are
+    there already are left alone, so that an interrupted run goes on, but for those whose source has changed since.
     """
     if not isinstance(dataset, Dataset):
         dataset = open_dataset(dataset)
@@ -140,22 +157,24 @@ def resample_dataset(
     tasks = [task for case in cases for task in _tasks(case, dataset, levels, out)]
     for folder in {target.path.parent for task in tasks for target in task.targets}:
         remove_partials(folder)
-    _copy_sidecars(dataset, levels, out)
+    resolutions = {to.path.stem: to.resolution for task in tasks if task.in_plain for to in task.targets}
+    _copy_sidecars(replace(dataset, cases=tuple(cases)), resolutions, out)
     _remove_stale(tasks, out)
     written = sum(progress.track(parallel_map(_run, tasks, jobs), len(tasks), "resampling"))
     wanted = sum(len(task.targets) for task in tasks)
     return ResampleResult(out, tuple(levels), len(cases), written, skipped=wanted - written)
 
 
-def _check_request(dataset: Dataset, levels: Sequence[str], out: Path) -> None:
+def _check_request(dataset: Dataset, levels: Sequence[str | float], out: Path) -> None:
     if dataset.layout == "masks":
         expected = "a dataset with images, layout queensland or plain"
         raise RefusedError(f"{dataset.root} has only masks", expected=expected)
-    if not levels or (dataset.layout == "plain" and len(levels) > 1):
+    one = dataset.layout == "plain" or not all(isinstance(level, str) for level in levels)
+    if not levels or (one and len(levels) > 1):
         raise UsageError(
             "wrong number of resolutions",
-            got=", ".join(levels) or "none",
-            expected="one for a dataset of layout plain, one or more for layout queensland",
+            got=", ".join(map(str, levels)) or "none",
+            expected="one number of µm/px, one level for layout plain, or one or more for layout queensland",
             hint="run the command once per resolution, each with its own --out",
         )
     check_outside(out, dataset.root)
@@ -171,21 +190,23 @@ def _finest(cases: Iterable[Case]) -> list[Case]:
     return list(best.values())
 
 
-def _tasks(case: Case, dataset: Dataset, levels: Sequence[str], out: Path) -> list[_Task]:
+def _tasks(case: Case, dataset: Dataset, levels: Sequence[str | float], out: Path) -> list[_Task]:
     """What to do for one section: its image and its mask."""
-    tasks = []
+    tasks, plain = [], not (case.level and isinstance(levels[0], str))
     for source, folder, suffix in ((case.image, "Images", ".tif"), (case.mask, "Masks", ".png")):
         if source is not None:
             file = f"{folder}/{case.name}{suffix}"
-            targets = tuple(_target(case, level, out / level / file if case.level else out / file) for level in levels)
-            tasks.append(_Task(source, targets, dataset.schema if folder == "Masks" else None, not case.level))
+            targets = tuple(_target(case, level, out / ("" if plain else str(level)) / file) for level in levels)
+            tasks.append(_Task(source, targets, dataset.schema if folder == "Masks" else None, plain))
     return tasks
 
 
-def _target(case: Case, level: str, path: Path) -> _Target:
+def _target(case: Case, level: str | float, path: Path) -> _Target:
     if case.resolution is None:
         hint = "add it to cases.csv, column mpp"
         raise RefusedError(f"no µm per pixel for {case.name}", expected="a known resolution", hint=hint)
+    if not isinstance(level, str):
+        return _at_mpp(case, case.resolution, Resolution.square(level), path)
     own = level_factor(case.level) if case.level else 1
     factor = Fraction(level_factor(level), own)
     if factor < 1:
@@ -197,7 +218,18 @@ def _target(case: Case, level: str, path: Path) -> _Target:
     largest = int(PLAUSIBLE_MPP[1] * own / max(case.resolution.x, case.resolution.y))
     if level_factor(level) > largest:
         raise RefusedError(f"{case.name} would be coarser than any scan", got=level, expected=f"{largest}x at most")
-    return _Target(path, factor, case.resolution.downsampled(float(factor)))
+    return _Target(path, (factor, factor), case.resolution.downsampled(float(factor)))
+
+
+def _at_mpp(case: Case, own: Resolution, wanted: Resolution, path: Path) -> _Target:
+    factors = [Fraction(str(wanted.x)) / Fraction(str(axis)) for axis in (own.y, own.x)]
+    if min(factors) >= 1:
+        return _Target(path, (factors[0], factors[1]), wanted)
+    if own.same_as(wanted):
+        return _Target(path, (Fraction(1), Fraction(1)), own)
+    raise RefusedError(
+        f"{case.name} cannot be made finer than it is", got=f"{wanted} wanted", expected=f"{own} or coarser"
+    )
 
 
 def _remove_stale(tasks: Sequence[_Task], out: Path) -> None:
@@ -226,14 +258,14 @@ def _run(task: _Task) -> int:
         return 0
     if task.schema is None:
         image = read_image(task.source)
-        for path, factor, resolution in missing:
-            write_image(path, area_average(image, factor, factor), resolution)
+        for path, factors, resolution in missing:
+            write_image(path, area_average(image, *factors), resolution)
         return len(missing)
     mask = read_mask(task.source, task.schema).mask
-    for path, factor, _ in missing:
-        votes = majority_vote(mask, factor, factor, len(task.schema))
+    for path, factors, _ in missing:
+        votes = majority_vote(mask, *factors, len(task.schema))
         # In RGB ignore is white: much of it is a fault, and it may be the colour of a class.
-        write_mask = write_indexed_mask if task.indexed or IGNORE in votes else write_rgb_mask
+        write_mask = write_indexed_mask if task.in_plain or IGNORE in votes else write_rgb_mask
         write_mask(path, votes, task.schema)
     return len(missing)
 
@@ -242,7 +274,7 @@ def _is_done(target: _Target, source_size: tuple[int, int]) -> bool:
     """Whether the file is there; files are written completely or not at all, so its size tells whether it is ours."""
     if not target.path.exists():
         return False
-    height, width = (shrunk_length(length, target.factor) for length in source_size)
+    height, width = map(shrunk_length, source_size, target.factors)
     size = image_size(target.path)
     if size != (height, width):
         raise _occupied(target.path, got=f"{size[1]} × {size[0]} pixels", expected=f"{width} × {height} pixels")
@@ -254,22 +286,36 @@ def _occupied(path: Path, **details: str) -> RefusedError:
     return RefusedError(f"{path} already exists and is something else", hint=hint, **details)
 
 
-def _copy_sidecars(dataset: Dataset, levels: Sequence[str], out: Path) -> None:
+def _copy_sidecars(dataset: Dataset, resolutions: Mapping[str, Resolution], out: Path) -> None:
+    """``resolutions`` by section for the layout plain; empty where folders tell them."""
     for name in SIDECARS:
         source = next((base / name for base in (dataset.root, dataset.root / "data") if (base / name).is_file()), None)
-        if source is not None:
-            factor = level_factor(levels[0]) if dataset.layout == "plain" else None
-            content = _scaled_cases(source, factor) if name == CASES else source.read_bytes()
-            path = out / name
-            if path.exists() and path.read_bytes() != content:
-                raise _occupied(path)
-            write_bytes(path, content)
+        if name == CASES and (source or resolutions):
+            content = _cases_table(dataset, source, resolutions)
+        elif source is not None:
+            content = source.read_bytes()
+        else:
+            continue
+        path = out / name
+        if path.exists() and path.read_bytes() != content:
+            raise _occupied(path)
+        write_bytes(path, content)
+    if resolutions and not (out / CLASSES).exists():
+        dataset.schema.write_csv(out / CLASSES)
 
 
-def _scaled_cases(path: Path, factor: int | None) -> bytes:
-    """``cases.csv`` with its µm per pixel multiplied, or emptied where folders tell it; all other columns unchanged."""
-    columns, rows = read_columns(path, ("name",))
+def _cases_table(dataset: Dataset, path: Path | None, resolutions: Mapping[str, Resolution]) -> bytes:
+    """``cases.csv`` with new µm per pixel, or without where folders tell it; all other columns unchanged."""
+    columns: tuple[str, ...] = ("name", "group", "split", "cancer")
+    if path is not None:
+        columns, rows = read_columns(path, ("name",))
+    else:
+        rows = [{"name": c.name, "group": c.group, "split": c.split or "", "cancer": c.cancer} for c in dataset]
+    columns = (*columns, *(["mpp"] if resolutions and "mpp" not in columns else []))
     for row in rows:
-        stated = {key: row[key] for key in ("mpp", "mpp_y") if row.get(key)}
-        row.update({key: f"{float(text) * factor:.10g}" if factor else "" for key, text in stated.items()})
+        new = resolutions.get(one_spelling(row["name"]))
+        if "mpp" in columns:
+            row["mpp"] = f"{new.x:.10g}" if new else ""
+        if row.get("mpp_y"):
+            row["mpp_y"] = f"{new.y:.10g}" if new else ""
     return rows_text([columns, *(row.values() for row in rows)]).encode()

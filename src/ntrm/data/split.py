@@ -14,7 +14,7 @@ from ntrm.core.io import sha256_of
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import TOLERANCE, Resolution
 from ntrm.core.wording import counted
-from ntrm.data.dataset import SPLITS, Case, Dataset, check_outside
+from ntrm.data.dataset import SPLITS, Case, Dataset, check_outside, resampling
 from ntrm.data.layouts import open_dataset, survey_dataset
 from ntrm.data.split_file import Split, SplitRow, contradiction, read_split, split_by_patient
 
@@ -276,7 +276,7 @@ def _common_resolution(dataset: Dataset) -> Resolution:
                 f"{dataset.root}: sections differ in µm/px",
                 got=f"{small}: {smallest}; {large}: {largest}",
                 expected=f"the same in all sections, within {TOLERANCE:.0%}",
-                hint="bring them to one resolution with `ntrm data resample`",
+                hint=resampling(dataset.root, max(max(each.x, each.y) for each, _ in stated)),
             )
     middle = (len(stated) - 1) // 2
     common = Resolution(along_x[middle][0].x, along_y[middle][0].y)
@@ -285,6 +285,6 @@ def _common_resolution(dataset: Dataset) -> Resolution:
             f"{dataset.root}: pixels are not square",
             got=common,
             expected=f"the same µm/px along x and y, within {TOLERANCE:.0%}",
-            hint="scale images and masks to square pixels, and correct mpp in cases.csv, as `ntrm data import` does",
+            hint=resampling(dataset.root, max(common.x, common.y)),
         )
     return common

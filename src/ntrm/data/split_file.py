@@ -10,7 +10,7 @@ from typing import Any
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, some
 from ntrm.core.io import rows_text, write_text
-from ntrm.data.csv_tables import read_table
+from ntrm.data.csv_tables import one_spelling, read_table
 from ntrm.data.dataset import SPLITS, Dataset
 
 COLUMNS = ("name", "group", "split", "cancer")
@@ -90,7 +90,7 @@ def read_split(path: Path) -> Split:
     if not path.exists():
         raise UsageError("no such split file", got=path, expected="a file that `ntrm data split --out` wrote")
     rows = (
-        SplitRow(row["name"], row.get("group") or row["name"], row["split"], row.get("cancer", ""))
+        SplitRow(name := one_spelling(row["name"]), row.get("group") or name, row["split"], row.get("cancer", ""))
         for row in read_table(path, ("name", "split"))
     )
     try:

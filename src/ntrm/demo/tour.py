@@ -22,10 +22,9 @@ from ntrm.models.folders import BUNDLED
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.batch import Segmented, segment_slides
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.segmenter import Outcome
 from ntrm.report.dataset_report import dataset_report
 from ntrm.results.documents import read_slide
-from ntrm.results.familiarity import NOT_ASSESSED
+from ntrm.results.familiarity import cancers_in_words
 from ntrm.results.paths import OVERLAY
 
 SECTIONS, SEED = 24, 1
@@ -120,14 +119,15 @@ def _slides(segmented: Segmented) -> dict[str, object]:
     """Rows of the table of slides, and the picture of the first."""
     return {
         "slides": [
-            (slide.slide_id, _cancers(slide), f"{slide.row['tissue_area_mm2']:.1f}") for slide in segmented.slides
+            (
+                slide.slide_id,
+                cancers_in_words(slide.cancers, slide.cancers_looked_for),
+                f"{slide.row['tissue_area_mm2']:.1f}",
+            )
+            for slide in segmented.slides
         ],
         "overlays": {slide.slide_id: segmented.out / slide.slide_id / OVERLAY for slide in segmented.slides[:1]},
     }
-
-
-def _cancers(slide: Outcome) -> str:
-    return NOT_ASSESSED if slide.cancers is None else ", ".join(slide.cancers) or "none found"
 
 
 def _attends(segmented: Segmented) -> bool:

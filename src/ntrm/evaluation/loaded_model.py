@@ -14,6 +14,8 @@ from torch import nn
 from ntrm.core.errors import RefusedError
 from ntrm.core.io import read_json
 from ntrm.core.mpp import Resolution
+from ntrm.data.dataset import resampling
+from ntrm.data.layouts import survey_dataset
 from ntrm.data.split import DatasetSplits
 from ntrm.familiarity.reference import Reference, read_reference
 from ntrm.inference.predictor import Predictor
@@ -122,8 +124,20 @@ def _check_resolution(config: ModelConfig, splits: DatasetSplits) -> None:
             "network and dataset differ in resolution",
             got=f"{splits.resolution} in {splits.dataset.root}",
             expected=f"{own}, at which the network was trained",
-            hint="choose that level with --resolution, or make it with `ntrm data resample`",
+            hint=_at_resolution(own, splits),
         )
+
+
+def _at_resolution(wanted: Resolution, splits: DatasetSplits) -> str:
+    """How to get the dataset at that resolution."""
+    root = splits.dataset.root
+    found = [(case.resolution, case.level) for case in survey_dataset(root).cases if case.resolution is not None]
+    level = next((level for resolution, level in found if level and resolution.same_as(wanted)), None)
+    if level is not None:
+        return f"choose --resolution {level}"
+    if min(found)[0] > wanted:
+        return f"images cannot be made finer: choose a network that was trained at {splits.resolution} or coarser"
+    return resampling(root, wanted.x)
 
 
 def _read_provenance(path: Path) -> dict[str, Any]:

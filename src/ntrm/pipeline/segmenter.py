@@ -23,7 +23,7 @@ from ntrm.pipeline.file_transfer import FileTransfer
 from ntrm.pipeline.options import Options, run_of
 from ntrm.pipeline.slide import Work, predict_slide
 from ntrm.pipeline.tabulating import tabulate
-from ntrm.results.familiarity import NOT_ASSESSED
+from ntrm.results.familiarity import NONE, NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import check_out, claim
 from ntrm.results.slide_state import BusyError, MadeOtherwiseError, remember_failure
@@ -110,6 +110,12 @@ class Outcome:
         return found if found or (self.row and NOT_ASSESSED not in cells.values()) else None
 
     @property
+    def cancers_looked_for(self) -> list[str] | None:
+        """Those among the classes, so empty for a model that has none; None where there are no results."""
+        cell = self.row.get("cancers_looked_for")
+        return None if cell is None else cell.removeprefix(NONE).split()
+
+    @property
     def familiarity(self) -> str | None:
         """The verdict; None where there are no results."""
         return self.row.get("familiarity")
@@ -123,6 +129,7 @@ class Outcome:
             "tissue_area_mm2": self.row.get("tissue_area_mm2"),
             "pieces": self.row.get("pieces"),
             "cancers": self.cancers,
+            "cancers_looked_for": self.cancers_looked_for,
             "familiarity": self.familiarity,
             "familiarity_p": self.row.get("familiarity_p"),
             "warnings": self.row.get("warnings", ""),

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from ntrm.core.errors import NtrmError
 from ntrm.core.io import write_text, writing
-from ntrm.core.labels import RGB, SAFE_COLOURS
+from ntrm.core.labels import CANCERS, RGB, SAFE_COLOURS
 from ntrm.core.locks import holding
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
@@ -27,7 +27,7 @@ from ntrm.report.slide_picture import class_colours
 from ntrm.report.slide_report import model_origin, write_slide_report
 from ntrm.results.cohort import MEASURES, Cohort, CohortSlide, read_cohort
 from ntrm.results.documents import NOTHING_TO_MEASURE
-from ntrm.results.familiarity import NOT_ASSESSED
+from ntrm.results.familiarity import NOT_ASSESSED, cancers_in_words
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import CORRECTED, CORRECTED_LOCK, HIDDEN, INDEX, REPORT, RUN_LOCK, SUMMARY, THUMBNAIL
 from ntrm.results.run_record import read_run
@@ -124,6 +124,7 @@ def write_overview(out: Path) -> Path:
         colours=css_colours(_tissue_colours(cohort, out), "t"),
         figures=_key_figures(cohort, left_out, corrected),
         cancers=[f"{name} on {count:,}" for name, count in cancers.items()] if cohort.assessed else [],
+        classes=CANCERS,
         left_out=left_out,
         corrected=corrected,
         **_plots(cohort),
@@ -155,7 +156,7 @@ def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:
         "slide": slide,
         "link": f"{quote(slide.slide_id, safe='')}/{REPORT}" if (folder / REPORT).is_file() else "",
         "thumbnail": _thumbnail(SlideFolder(folder)),
-        "corrected": _corrected(slide, folder) if slide.corrected_parts else None,
+        "corrected": _corrected(slide, cohort.cancers, folder) if slide.corrected_parts else None,
         "mix": _mix(slide, cohort),
         "measures": [(slide.measures[key], _why(slide, key)) for key in MEASURES],
     }
@@ -169,13 +170,13 @@ def _why(slide: CohortSlide, key: str) -> str:
     return "; ".join(f"{NOT_ASSESSED} in other pieces: {each}" for each in reasons if each not in NOTHING_TO_MEASURE)
 
 
-def _corrected(slide: CohortSlide, folder: Path) -> Content:
+def _corrected(slide: CohortSlide, cancers: Sequence[str], folder: Path) -> Content:
     """What a person corrected in the slide, and where that report is."""
     there = SlideFolder(folder).has(CORRECTED, REPORT)
-    cancers = ", ".join(slide.corrected_cancers)
+    found = slide.corrected_cancers or (() if slide.corrected_assessed else None)
     return {
         "text": f"corrected by a person, {counted(slide.corrected_parts, 'part')}",
-        "cancers": cancers or ("none" if slide.corrected_assessed else NOT_ASSESSED),
+        "cancers": cancers_in_words(found, cancers),
         "link": f"{quote(slide.slide_id, safe='')}/{CORRECTED}/{REPORT}" if there else "",
     }
 
@@ -291,9 +292,10 @@ def composition(slides: Sequence[CohortSlide], tissues: Sequence[str], cancers: 
     """A stacked bar for each slide, or for groups of slides, most cancer first."""
     order = sorted(slides, key=lambda slide: (-slide.tumour_fraction(cancers), slide.slide_id))
     groups = grouped(order, MOST_BARS)
-    plot = Plot("Tissue composition", caption="Each bar is a slide, most cancer first.")
+    first = ", most cancer first" if cancers else ""
+    plot = Plot("Tissue composition", caption=f"Each bar is a slide{first}.")
     if len(groups) < len(order):
-        plot.caption = f"Each bar is the mean of about {len(order) / len(groups):.0f} slides, most cancer first."
+        plot.caption = f"Each bar is the mean of about {len(order) / len(groups):.0f} slides{first}."
     high = HEIGHT - TOP - BOTTOM
     plot.scale([(fraction, f"{fraction:.0%}") for fraction in (0.0, 0.25, 0.5, 0.75, 1.0)], high)
     stacked = sorted(tissues, key=lambda name: name not in cancers)

@@ -197,6 +197,7 @@ class Summary:
     tissue_fractions: Mapping[str, float | None]
     """Without the background."""
     cancers: Mapping[str, Cancer]
+    """Each that was looked for: those among the classes. The file also has their names as ``cancers_looked_for``."""
     pieces: tuple[PieceSummary, ...]
     small_regions: Document | None
     """How many were relabelled as what lies around them, and how much area; None where nobody asked for that."""
@@ -224,7 +225,7 @@ class Summary:
 
     def write(self, folder: Path) -> None:
         """Write ``summary.json``."""
-        document = as_document(self)
+        document = as_document(self) | {"cancers_looked_for": [*self.cancers]}
         for key in ("stain_norm", "corrected"):
             if document[key] is None:
                 del document[key]

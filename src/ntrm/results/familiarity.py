@@ -5,7 +5,7 @@ Needs no torch: results are read and shown without a network.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 FAMILIAR, UNFAMILIAR, TOO_SMALL, NO_REFERENCE = "familiar", "unfamiliar", "too small to judge", "no reference"
@@ -21,8 +21,22 @@ UNFAMILIAR_BELOW = 0.05
 NOT_ASSESSED = "not assessed"
 """What stands in place of cancers and of all that is measured from them."""
 
+NOT_LOOKED_FOR, NONE = "not looked for", "none"
+"""What is said of cancers where the model has no class of one, and which it looked for."""
+
 UNLIKE = "unlike what the model knows"
 """What is said of an unfamiliar slide or piece."""
+
+
+def cancers_in_words(found: Sequence[str] | None, looked_for: Sequence[str] | None) -> str:
+    """What a list of slides says of one that is done.
+
+    >>> cancers_in_words(["BCC"], ["BCC", "SCC"]), cancers_in_words([], ["BCC", "SCC"]), cancers_in_words([], [])
+    ('BCC', 'none', 'not looked for')
+    """
+    if looked_for is not None and not looked_for:
+        return NOT_LOOKED_FOR
+    return NOT_ASSESSED if found is None else ", ".join(found) or "none"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import NO_ARRAYS, arrays_in
-from ntrm.data.csv_tables import is_good_name
 from ntrm.data.image_files import BROKEN
 from ntrm.results.paths import HIDDEN, INDEX, RUN, TABLES, table_file
 
@@ -36,6 +35,7 @@ MOST_PIXELS, MOST_SCANS = 2**25, 16
 """Of a picture, and how often a JPEG may go over them."""
 LONGEST = 100
 """Characters of a slide's name: a path with some folders before it must fit everywhere."""
+_PLAIN = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_-])?")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 """Names that some systems take for devices."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -45,12 +45,12 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def is_safe_name(name: str) -> bool:
     """Whether a slide's folder may be called so.
 
-    >>> [is_safe_name(name) for name in ("BCC_1", "../x", "/abs", "run.json", "nul.tif")]
-    [True, False, False, False, False]
+    >>> [is_safe_name(name) for name in ("BCC_1", "../x", "ü 1", "end.", "run.json", "nul.tif")]
+    [True, False, False, False, False, False]
     """
     # Some file systems ignore case.
     taken = name.lower() in (RUN, INDEX, *map(table_file, TABLES))
-    return is_good_name(name) and len(name) <= LONGEST and not taken and not _RESERVED.fullmatch(name)
+    return _PLAIN.fullmatch(name) is not None and len(name) <= LONGEST and not taken and not _RESERVED.fullmatch(name)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ntrm.core.errors import RefusedError, choices_error
 from ntrm.core.io import whole_file, write_columns, write_rows
 from ntrm.data.csv_tables import read_columns
 from ntrm.results.documents import Cancer, PieceCancer, PieceSummary, Summary
-from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED, Familiarity
+from ntrm.results.familiarity import ASPECTS, NONE, NOT_ASSESSED, Familiarity
 from ntrm.results.folder import opened_table
 from ntrm.results.paths import table_file
 from ntrm.results.run_record import read_run
@@ -26,7 +26,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "slides": (
         "slide_id", "status", "reason", "warnings", "reader", "width_px", "height_px", "slide_mpp_x_um",
         "slide_mpp_y_um", "mask_mpp_um", "mask_width_px", "mask_height_px", "pieces", "tissue_area_mm2",
-        "deep_clearance_mm", "lateral_clearance_mm", "invasion_depth_mm", *FAMILIARITY,
+        "deep_clearance_mm", "lateral_clearance_mm", "invasion_depth_mm", "cancers_looked_for", *FAMILIARITY,
     ),
     "pieces": (
         "slide_id", "piece", "left_px", "top_px", "width_px", "height_px", "touches_edge", "tissue_area_mm2",
@@ -44,7 +44,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 TEXTS = {
     "slide_id", "status", "reason", "warnings", "reader", "orientation_reason", "deep_clearance_reason",
     "lateral_clearance_reason", "invasion_depth_reason", "familiarity", "familiarity_reason", "tissue", "tissue_a",
-    "tissue_b", *FOOT,
+    "tissue_b", "cancers_looked_for", *FOOT,
 }  # fmt: skip
 """Columns of ours that hold text, whatever it looks like: a class may be called 1."""
 
@@ -144,6 +144,7 @@ def slide_row(summary: Summary) -> dict[str, Cell]:
     for name, choose in {"deep_clearance": min, "lateral_clearance": min, "invasion_depth": max}.items():
         values = [piece.measurements[name].value for piece in summary.pieces]
         cells[f"{name}_mm"] = choose((value for value in values if value is not None), default=None)
+    cells["cancers_looked_for"] = " ".join(summary.cancers) or NONE
     quality = {f"quality_{name}": value for name, value in summary.quality.items()}
     judged = _familiarity_cells(summary.familiarity)
     return {**cells, **judged, **_by_class(summary), **_cancer_cells(summary.cancers), **quality}

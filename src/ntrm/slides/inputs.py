@@ -15,11 +15,12 @@ from pathlib import Path
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import number, read_table
+from ntrm.data.layouts import survey_dataset
 from ntrm.slides.addresses import Address, is_address
 from ntrm.slides.remote_slides import RemoteSlides
 from ntrm.slides.slide_cache import RemoteSlide
 from ntrm.slides.slide_folders import is_annotation, lies_in, real, slides_in
-from ntrm.slides.slide_names import SLIDE_SUFFIXES, LeftOut
+from ntrm.slides.slide_names import IMAGES, SLIDE_SUFFIXES, LeftOut
 
 OWN_COLUMNS = ("slide", "slide_id", "mpp", "mpp_y")
 """Columns of an input table that mean something; all others are covariates."""
@@ -62,7 +63,8 @@ def find_inputs(
 ) -> tuple[SlideInput, ...]:
     """Slides of files, folders and tables (``.csv``: slide, optionally slide_id, mpp, mpp_y, and covariates).
 
-    ``mpp`` holds for every slide whose row does not state its own. Paths in a table are relative to the table. What
+    ``mpp`` holds for every slide whose row does not state its own; without it the images of a dataset have the µm/px
+    that the dataset states. Paths in a table are relative to the table. What
     lies in ``out`` is a result: skipped in a folder, refused where it is named. Earlier results and the masks of a
     dataset are skipped in a folder, too; ``left_out`` gets what may be missed. A file that occurs more than once, by
     whatever path, is taken once, and refused where the entries differ. With ``remote`` an input, or a row of a table,
@@ -133,14 +135,23 @@ def _expand(
         return
     path = _spelt_as_on_disk(Path(given))
     if path.is_dir():
-        slides = slides_in(path, left_out, out=out)
-        yield from (SlideInput(file, file.relative_to(path).as_posix(), mpp=mpp) for file in slides)
+        slides, stated = slides_in(path, left_out, out=out), {} if mpp else _of_dataset(path)
+        yield from (SlideInput(file, file.relative_to(path).as_posix(), mpp=mpp or stated.get(file)) for file in slides)
     elif not path.exists():
         raise UsageError("no such slide", got=path, expected="a file or a folder that exists")
     elif path.suffix.lower() == ".csv":
         yield from _rows(path, mpp, remote)
     else:
         yield SlideInput(path, path.name, mpp=mpp)
+
+
+def _of_dataset(folder: Path) -> dict[Path, Resolution]:
+    """What a dataset states about its images; nothing where the folder holds no images with masks."""
+    try:
+        cases = survey_dataset(folder.parent if folder.name == IMAGES else folder).cases
+    except (DataError, OSError):
+        return {}
+    return {case.image: case.resolution for case in cases if case.image and case.mask and case.resolution}
 
 
 def _expand_address(

@@ -18,7 +18,7 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import rows_text, write_text
 from ntrm.core.locks import holding
 from ntrm.core.wording import counted
-from ntrm.data.csv_tables import read_table
+from ntrm.data.csv_tables import one_spelling, read_table
 from ntrm.results.folder import LONGEST, ResultsFolder, is_safe_name
 from ntrm.results.paths import DONE, FAILED, HIDDEN
 from ntrm.results.slide_state import finished, remembered, source_version
@@ -45,7 +45,7 @@ def safe_name(text: str) -> str:
     if is_safe_name(text):
         return text
     # One name for both spellings of letters with marks: a disk of another system has the other.
-    text = unicodedata.normalize("NFC", text)
+    text = one_spelling(text)
     plain = unicodedata.normalize("NFKD", text.translate(_LETTERS)).encode("ascii", "ignore").decode()
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", plain).strip("._-") or "slide"
     return _with_hash(cleaned, text)

@@ -54,6 +54,13 @@ def test_the_list_tells_what_was_found_and_can_be_searched(open_page, service):
     row.wait_for()
 
 
+def test_a_model_without_cancers_is_told_from_one_that_found_none(open_page, service):
+    absent = [{"name": "BCC", "present": False, "confidence": 0.1}]
+    page = open_list(open_page, service, {"skin": {"cancers": absent}, "gut": {"cancers": []}})
+    chips = [page.locator(".row", has_text=name).locator(".chip").first.inner_text() for name in ("skin", "gut")]
+    assert chips == ["No cancer found", "No cancer looked for"]
+
+
 def open_list(open_page, service, slides):
     """The list with such slides instead of those of the service: fields that differ from the first one's, by name."""
     document = service.json("/v1/slides")

@@ -154,6 +154,7 @@ def test_lists_know_the_familiarity_and_cancers_that_were_not_assessed(tmp_path,
     segmented(tmp_path, random)
     facts = facts_of(tmp_path / "out" / "a")
     assert facts["cancers"] == [{"name": "SCC", "present": None, "confidence": None}]
+    assert facts["cancers_looked_for"] == ["SCC"]
     assert facts["familiarity"] == {
         "verdict": "unfamiliar",
         "p_value": 0.002,

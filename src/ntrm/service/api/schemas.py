@@ -137,6 +137,9 @@ class SlideDocument(BaseModel):
     mpp: float | None
     mpp_y: float | None
     cancers: list[Cancer]
+    cancers_looked_for: list[str] | None = Field(
+        description="empty: the model has no class of a cancer; null before the slide is done"
+    )
     tissue: list[TissueShare]
     familiarity: Familiarity | None = Field(description="null before the slide is done")
     warnings: list[str] = Field(description="all: of an unfamiliar slide or piece first, then of its quality")
@@ -243,7 +246,8 @@ def slide_document(slide: Slide, waiting: list[str], corrections: int | None) ->
     _, _, width, height = info.get("bounds") or (0, 0, info.get("width"), info.get("height"))
     mpp_x, mpp_y = slide.known_mpp
     shown: dict[str, Any] = {"width": width, "height": height, "tissue_area_mm2": None, "pieces": None}
-    shown |= {"cancers": [], "tissue": [], "familiarity": None, "warnings": [], "quality_warnings": []}
+    shown |= {"cancers": [], "tissue": [], "warnings": [], "quality_warnings": []}
+    shown |= {"cancers_looked_for": None, "familiarity": None}
     shown = {key: facts.get(key, value) for key, value in shown.items()}
     shown |= {key: getattr(slide, key) for key in ("id", "slide_id", "name", "status", "stage", "has_image")}
     return SlideDocument(

@@ -140,6 +140,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
             {"name": name, "present": cancer.present, "confidence": cancer.confidence}
             for name, cancer in summary.cancers.items()
         ],
+        "cancers_looked_for": [*summary.cancers],
         "tissue": [
             {
                 "index": summary.classes.index(name),

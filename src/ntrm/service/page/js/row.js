@@ -8,12 +8,13 @@ import { colourOf, dotOf, titleOf } from "./palette.js";
 
 const WORDS = { queued: "Waiting", running: "Segmenting", done: "Done", failed: "Failed", cancelled: "Cancelled" };
 
-/** Cancer types as chips; says so where none was found. */
+const NO_CLASS = "The model has no class called BCC, SCC or IEC";
+
+/** Cancer types as chips of a slide that is done; says so where none was found. */
 export function cancerChips(slide) {
   const looked = slide.cancers ?? [];
   const found = looked.filter((cancer) => cancer.present);
-  // A model whose classes are no cancers by name looked for none.
-  if (!looked.length) return [];
+  if (!looked.length) return [h("span", { class: "chip muted", title: NO_CLASS }, "No cancer looked for")];
   if (notAssessed(slide)) return [h("span", { class: "chip muted" }, "Cancers not assessed")];
   if (!found.length) return [h("span", { class: "chip muted" }, "No cancer found")];
   return found.map((cancer) =>

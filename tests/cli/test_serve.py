@@ -28,7 +28,8 @@ def test_what_cannot_be_served_is_refused_before_anything_begins(tmp_path):
     assert "holds no results" in done.output
     assert not (out / ".service").exists()
     assert serve(tmp_path / "out", "--root", tmp_path / "nowhere").exit_code == 2
-    assert serve(tmp_path / "out", "--public-url", "slides").exit_code == 2
+    for url in ("slides", "http://[::1", "ftp://a", "https://a/b", "https://", "https://user@a"):
+        assert serve(tmp_path / "out", "--public-url", url).exit_code == 2, url
     assert serve(tmp_path / "out", NTRM_TOKEN="short").exit_code == 3
 
 

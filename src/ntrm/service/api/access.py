@@ -168,10 +168,21 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
+        replaced = False
+
+        async def documented(message: Message) -> None:
+            nonlocal replaced
+            problem = _range_problem(message) if message["type"] == "http.response.start" else None
+            if problem is not None:
+                replaced = True
+                await JSONResponse(document_of(problem), problem.status, problem.headers)(scope, receive, with_headers)
+            elif not replaced:
+                await with_headers(message)
+
         answer = self._refusal(scope) or self._app
         # Nothing behind the guard wants cookies, and the library's way of parsing them takes seconds for some.
         plain = [header for header in scope["headers"] if header[0] != b"cookie"]
-        await answer({**scope, "headers": plain}, receive, with_headers)
+        await answer({**scope, "headers": plain}, receive, documented)
 
     def _refusal(self, scope: Scope) -> Response | None:
         problem = self._problem(scope)
@@ -213,6 +224,15 @@ class Guard:
             if name == self._access.cookie and self._access.has_session(value):
                 return "cookie"
         return None
+
+
+def _range_problem(start: Message) -> ProblemError | None:
+    """For what the framework answers by itself, in plain text, where a Range cannot be given; else None."""
+    headers = Headers(raw=start["headers"])
+    if start["status"] not in (400, 416) or not headers.get("content-type", "").startswith("text/plain"):
+        return None
+    size = {name: value for name, value in headers.items() if name == "content-range"}
+    return ProblemError(start["status"], "range", "the file has no such range", expected="bytes=0-99", headers=size)
 
 
 def _foreign(scope: Scope, headers: Headers) -> ProblemError | None:

@@ -100,11 +100,10 @@ class ServiceSettings:
         for root in self.roots:
             if not root.is_dir():
                 raise UsageError("an allowed root is no folder", got=root, expected="a folder that exists")
-        if self.public_url is not None:
-            if _PUBLIC_URL.fullmatch(self.public_url) is None:
-                raise UsageError(
-                    "impossible public address", got=self.public_url, expected="https://name or https://name:port"
-                )
+        if self.public_url is not None and _PUBLIC_URL.fullmatch(self.public_url) is None:
+            raise UsageError(
+                "impossible public address", got=self.public_url, expected="https://name or https://name:port"
+            )
 
     @property
     def hidden(self) -> Path:

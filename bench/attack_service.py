@@ -417,6 +417,8 @@ def attack(target: Target, until: float, only: str | None, report: Callable[[str
             target.drips = Drips(target)
         finding.check(target.service.process.poll() is None, "the service ended")
         report(f"{finding.attack}: {finding.verdict} [{time.monotonic() - begun:.1f} s]")
+        for fault in finding.faults[1:]:
+            report(f"  {fault}")
     return findings
 
 

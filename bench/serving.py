@@ -142,10 +142,12 @@ class Service:
             lines.append(self.process.stdout.readline())  # type: ignore[union-attr]
             if not lines[-1]:
                 too_late.cancel()
+                self.process.wait()
                 raise SystemExit("the service did not start")
         too_late.cancel()
         document = json.loads("".join(lines))
         if "address" not in document:
+            self.process.wait(timeout=60)
             raise SystemExit(f"the service did not start: {document}")
         self.port = int(document["address"].rsplit(":", 1)[1])
 

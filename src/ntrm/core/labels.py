@@ -260,8 +260,8 @@ def _check_tissues(tissues: Sequence[Tissue]) -> None:
             raise DataError("unusable class name", got=repr(tissue.name), expected="1 to 64 characters, no comma")
         # They go into tables, pages and images, which other programs show.
         if strange := [text for text in (tissue.name, tissue.title) if not text.isprintable()]:
-            expected = "printable characters: no control characters, no change of writing direction"
-            raise DataError("unusable class name or title", got=repr(strange[0]), expected=expected)
+            printable = "printable characters: no control characters, no change of writing direction"
+            raise DataError("unusable class name or title", got=repr(strange[0]), expected=printable)
         if len(tissue.rgb) != 3 or not all(isinstance(c, int) and 0 <= c <= 255 for c in tissue.rgb):
             whole = "three whole numbers from 0 to 255"
             raise DataError(f"impossible colour of {tissue.name}", got=tissue.rgb, expected=whole)

@@ -56,7 +56,7 @@ MAX_PIXELS = 400_000_000
 
 MOST_SCANS = 200
 """Of a JPEG picture; programs write about ten."""
-_PICTURES = {
+_PICTURES: dict[int, type[JpegImageFile | Jpeg2KImageFile]] = {
     tifffile.COMPRESSION.JPEG: JpegImageFile,
     tifffile.COMPRESSION.JPEG2000: Jpeg2KImageFile,
     tifffile.COMPRESSION.APERIO_JP2000_RGB: Jpeg2KImageFile,

@@ -34,6 +34,7 @@ from urllib.parse import quote
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from bench.attack_corrections import corrections
+from bench.attack_folders import MARK, folders, quotes
 from bench.attack_target import BEARER, PATIENCE, Finding, Target, wait_for
 from bench.hostile import hostile_files, malformed_requests, path_tricks, picture, sound_slide, sparse_slide, vms
 from bench.serving import TOKEN, Service, write_large
@@ -43,7 +44,6 @@ UNFINISHED = 1150
 CANCELLED = 2.5
 """Seconds until a job is over, with what asking for it takes."""
 DISK_MB = 48
-MARK = b"PRIVATE-7d3f"
 
 
 def unfinished_headers(target: Target, finding: Finding) -> None:
@@ -392,10 +392,12 @@ ATTACKS: tuple[tuple[str, str, Callable[[Target, Finding], None]], ...] = (
     ("secrets of the reading processes", "they have none", environment),
     ("guesses at the one-time link", "none gets in, the disk does not fill", links),
     ("nonsense as corrections", "refused, nothing written, others do not wait", corrections),
+    ("a cookie of 31,000 quotes", "nobody waits", quotes),
     ("cancelling a long job", "over within 2 s", cancelling),
     ("bytes that drip: headers, bodies", "given up, and nothing left behind", dripping),
     ("kill -9, starts under other names", "every accepted upload stays", killing),
     ("full disk", "slides can be deleted, the link stays, no path in an answer", full_disk),
+    ("folders from strangers", "nothing lost, nothing shown, nothing run, no waiting", folders),
 )
 
 
@@ -415,6 +417,8 @@ def attack(target: Target, until: float, only: str | None, report: Callable[[str
             target.drips = Drips(target)
         finding.check(target.service.process.poll() is None, "the service ended")
         report(f"{finding.attack}: {finding.verdict} [{time.monotonic() - begun:.1f} s]")
+        for fault in finding.faults[1:]:
+            report(f"  {fault}")
     return findings
 
 

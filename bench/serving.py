@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -104,7 +105,10 @@ def texture(seed: int) -> np.ndarray:
 
 
 class Service:
-    """``log`` and ``folder`` (to start in) are those of the results unless told; ``descriptors`` limits the process."""
+    """``log`` and ``folder`` (to start in) are those of the results unless told; ``descriptors`` limits the process.
+
+    It is killed where it does not start within so many ``seconds``.
+    """
 
     def __init__(
         self,
@@ -114,6 +118,8 @@ class Service:
         folder: Path | None = None,
         log: Path | None = None,
         descriptors: int | None = None,
+        seconds: float = 300,
+        environment: dict[str, str] | None = None,
     ) -> None:
         self.out, self.root, self.large = out, root, root / "large.tif"
         self.exit_code: int | None = None
@@ -127,14 +133,23 @@ class Service:
             stderr=self.log,
             text=True,
             cwd=folder,
-            env={**os.environ, "NTRM_TOKEN": TOKEN},
+            env={**os.environ, "NTRM_TOKEN": TOKEN, **(environment or {})},
         )
+        too_late = threading.Timer(seconds, self.process.kill)
+        too_late.start()
         lines: list[str] = []
         while not lines or lines[-1] != "}\n":
             lines.append(self.process.stdout.readline())  # type: ignore[union-attr]
             if not lines[-1]:
+                too_late.cancel()
+                self.process.wait()
                 raise SystemExit("the service did not start")
-        self.port = int(json.loads("".join(lines))["address"].rsplit(":", 1)[1])
+        too_late.cancel()
+        document = json.loads("".join(lines))
+        if "address" not in document:
+            self.process.wait(timeout=60)
+            raise SystemExit(f"the service did not start: {document}")
+        self.port = int(document["address"].rsplit(":", 1)[1])
 
     def descriptors(self) -> Counter[str]:
         """By kind: connections, pipes to other processes, files."""
@@ -145,6 +160,10 @@ class Service:
             except OSError:
                 continue
         return found
+
+    def peak_mb(self) -> float:
+        """Most memory that the web process had at any time."""
+        return int(Path(f"/proc/{self.process.pid}/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
 
     def state(self) -> dict[str, Any]:
         """Descriptors by kind, processes below, memory."""

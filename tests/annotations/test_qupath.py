@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ntrm.annotations import qupath
+from ntrm.annotations.pairing import pair_files
 from ntrm.annotations.qupath import AnnotationFile, read_annotations, repair
 from ntrm.core.errors import DataError, UsageError
+from ntrm.pipeline.corrector import slide_of
 
 SQUARE = [[0, 0], [10, 0], [10, 10], [0, 10], [0, 0]]
 HOLE = [[2, 2], [2, 4], [4, 4], [4, 2], [2, 2]]
@@ -314,3 +317,16 @@ def test_sound_outlines_of_any_length_start_no_process(tmp_path, monkeypatch):
     ring = 1e5 + 9e4 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     (found,) = read_rings(tmp_path, ring).annotations
     assert found.area == pytest.approx(np.pi * 9e4**2)
+
+
+def test_files_of_a_qupath_project_are_refused_with_what_to_do(tmp_path):
+    # Java's own objects: reading them would run whatever they name.
+    for name, content in (("project.qpproj", b'{"version": "0.5.1"}'), ("data.qpdata", b"\xac\xed\x00\x05sr")):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "slide.svs").touch()
+    one = partial(slide_of, slide_ids=["a"])
+    asked = [(read, tmp_path / name) for read in (read_annotations, one) for name in ("project.qpproj", "data.qpdata")]
+    for read_it, path in (*asked, (one, tmp_path), (partial(pair_files, tmp_path / "slide.svs"), tmp_path)):
+        with pytest.raises(DataError, match="belongs to a QuPath project") as caught:
+            read_it(path)
+        assert "Export objects as GeoJSON" in caught.value.hint

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tifffile
 from bench.attack_corrections import nonsense
+from bench.attack_folders import PLANTS, digest, many_corrections, strange_names
 from bench.attack_service import ATTACKS, Finding, exit_code, table
 from bench.hostile import hostile_files, malformed_requests, path_tricks, picture, png_bomb, sound_slide, tiff_bomb, vms
 from PIL import Image
@@ -71,3 +72,20 @@ def test_the_table_says_what_did_not_hold_and_the_end_is_one():
 
 def test_every_attack_has_a_name_of_its_own():
     assert len({name for name, _, _ in ATTACKS}) == len(ATTACKS)
+
+
+def test_what_is_planted_is_there_and_the_private_files_are_seen_to_change(tmp_path):
+    for number, (name, plant) in enumerate((*PLANTS,)):
+        if plant in (many_corrections, strange_names) or "npz" in name:
+            continue
+        out, outside = tmp_path / str(number) / "out", tmp_path / str(number) / "outside"
+        for folder in (out / "slide" / ".ntrm", outside):
+            folder.mkdir(parents=True)
+        for file in ("slide/slide.jpg", "slide/.ntrm/done.json", "../outside/secret"):
+            (out / file).write_bytes(b"sound")
+        before, private = digest(out), digest(outside)
+        plant(out, outside)
+        assert digest(out) != before, name
+        assert digest(outside) == private, name
+    (outside / "secret").write_bytes(b"other")
+    assert digest(outside) != private

@@ -1,6 +1,10 @@
 import json
 import os
 import socket
+import webbrowser
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 from typer.testing import CliRunner
@@ -28,7 +32,8 @@ def test_what_cannot_be_served_is_refused_before_anything_begins(tmp_path):
     assert "holds no results" in done.output
     assert not (out / ".service").exists()
     assert serve(tmp_path / "out", "--root", tmp_path / "nowhere").exit_code == 2
-    assert serve(tmp_path / "out", "--public-url", "slides").exit_code == 2
+    for url in ("slides", "http://[::1", "ftp://a", "https://a/b", "https://", "https://user@a"):
+        assert serve(tmp_path / "out", "--public-url", url).exit_code == 2, url
     assert serve(tmp_path / "out", NTRM_TOKEN="short").exit_code == 3
 
 
@@ -40,6 +45,23 @@ def test_a_file_in_place_of_the_folder_and_an_address_of_another_machine(tmp_pat
     done = serve(tmp_path / "out", "--port", 0, "--host", "192.0.2.1", "--json")  # of no machine at all
     assert done.exit_code == 2
     assert "--host" in json.loads(done.stdout)["error"]["hint"]
+
+
+def test_the_link_stands_in_no_argument_of_the_browser(tmp_path, monkeypatch):
+    seen = []
+
+    def browse(address):
+        path = Path(url2pathname(urlsplit(address).path))
+        seen.append((address, path, path.stat().st_mode & 0o777, path.read_text()))
+
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(webbrowser, "open", browse)
+    monkeypatch.setattr(service_module, "serve", lambda settings, opened: opened("http://127.0.0.1:1", "/open/once"))
+    assert CliRunner().invoke(app, ["serve", str(tmp_path / "my out")]).exit_code == 0
+    ((address, path, mode, page),) = seen
+    assert "once" not in address
+    assert (mode, "http://127.0.0.1:1/open/once" in page) == (0o600, True)
+    assert not path.exists()
 
 
 def test_the_demo_that_ends_in_the_viewer_prints_one_document(tmp_path, monkeypatch):

@@ -381,3 +381,29 @@ def test_smaller_pages_after_a_mask_are_its_pyramid(folder):
         for step in (1, 2):
             writer.write(indices[::step, ::step], photometric="minisblack")
     assert np.array_equal(read_mask(folder / "mask.tif", SKIN).mask, indices)
+
+
+@pytest.mark.parametrize("compression", ["jpeg", "jpeg2000"])
+def test_tiles_larger_than_the_file_promises_are_not_decoded(tmp_path, compression):
+    if compression == "jpeg2000":
+        pytest.importorskip("imagecodecs")
+    huge = pillow(np.full((900, 900, 3), 200, dtype=np.uint8), compression.upper())
+    with tifffile.TiffWriter(tmp_path / "a.tif") as writer:
+        colour = {"photometric": "ycbcr", "subsampling": (2, 2)} if compression == "jpeg" else {"photometric": "rgb"}
+        shape = {"shape": (32, 32, 3), "dtype": np.uint8, "tile": (16, 16)}
+        writer.write(iter([huge] * 4), compression=compression, **shape, **colour)
+    with pytest.raises(FaultError) as caught:
+        read_image(tmp_path / "a.tif")
+    assert caught.value.got == "a tile of 900 × 900 pixels"
+
+
+def test_a_picture_of_very_many_scans_is_not_decoded(tmp_path):
+    content = pillow(image(), "JPEG", progressive=True)
+    last = content[content.rindex(b"\xff\xda") : -2]
+    for more in (0, 300):
+        (tmp_path / "a.jpg").write_bytes(content[:-2] + more * last + content[-2:])
+        if not more:
+            assert read_image(tmp_path / "a.jpg").shape == image().shape
+    with pytest.raises(FaultError) as caught:
+        read_image(tmp_path / "a.jpg")
+    assert caught.value.got == f"a JPEG picture in {content.count(bytes([255, 218])) + 300} scans"

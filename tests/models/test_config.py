@@ -24,7 +24,8 @@ def test_defaults_are_an_untrained_network_of_imagenet_colours():
      ("temperature", 0.0), ("temperature", -1.0), ("temperature", float("nan")), ("temperature", float("inf")),
      ("temperature", "1"), ("mpp", "6.7"), ("mpp", True), ("window", 256.0), ("window", True), ("mean", (1.0, 2.0)),
      ("mean", (0.5, 0.5, float("nan"))), ("std", 1.0), ("std", (1.0, 1.0, float("inf"))), ("name", None),
-     ("arch", None), ("options", {"width": [1]}), ("schema", 12)],
+     ("arch", None), ("options", {"width": [1]}), ("schema", 12), ("name", "a\x1b]0;b\x07"), ("version", "1\u202e"),
+     ("licence", "a\nb"), ("data", "\ud800"), ("options", {"backbone": "a\x9bm"}), ("trained_on", ("\x1b[2J",))],
 )  # fmt: skip
 def test_impossible_values_are_refused(field, value):
     with pytest.raises(NtrmError):

@@ -12,6 +12,7 @@ import pytest
 from tests.evaluation.small import ByColour
 from tests.pipeline.small import fingerprints, paint, speckled, write_slide
 
+from ntrm.core.errors import DataError
 from ntrm.inference.checkpoints import Checkpoints
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
@@ -163,3 +164,19 @@ def test_whichever_write_fails_the_slide_is_told_and_the_next_one_goes_on(tmp_pa
         assert found.exit_code == 1
         assert "No space left on device" in found.failed[0].reason
         assert run(slides, out, **options) == whole
+
+
+def test_where_there_is_no_room_for_the_tables_either_the_slide_that_failed_is_named(tmp_path, random, monkeypatch):
+    slide, real, written = write_slide(tmp_path / "first.tif", paint(random)), os.fsync, []
+
+    def full(file):
+        written.append(file)
+        if len(written) > 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError, match=r"^first failed") as caught:
+        segment_slides(slide, out=tmp_path / "out", model=ByColour(), device="cpu", batch=2)
+    assert "No space left" in str(caught.value.got)
+    assert "slides.csv" in str(caught.value.got)

@@ -14,6 +14,7 @@ from ntrm.pipeline.pictures import (
     SMALLEST_SIDE,
     THUMBNAIL_BYTES,
     TintedSlide,
+    jpeg,
     overlay,
     resized,
     small_jpeg,
@@ -76,6 +77,14 @@ def test_thumbnails_have_at_most_so_many_bytes(random):
         assert stored.format == "JPEG"
         assert max(stored.size) <= 160
     assert len(small_jpeg(np.zeros((160, 160, 3), dtype=np.uint8), THUMBNAIL_BYTES)) < 2000
+
+
+def test_pure_noise_can_be_written(random):
+    # It takes more bytes than the encoder reserves for a picture that it compresses in two passes.
+    content = jpeg(random.integers(0, 256, (900, 700, 3), dtype=np.uint8), 88)
+    with Image.open(BytesIO(content)) as stored:
+        stored.load()
+        assert stored.size == (700, 900)
 
 
 def test_all_pictures_of_a_slide_are_written_and_the_same_every_time(tmp_path, random):

@@ -67,6 +67,15 @@ def test_a_run_that_another_process_begins_meanwhile_is_nothing_strange(tmp_path
     assert claim(tmp_path, MINE, ["age"]) == ("age",)
 
 
+def test_a_model_whose_name_is_no_plain_text_reaches_no_table(tmp_path):
+    claim(tmp_path, MINE, [])
+    document = json.loads((tmp_path / RUN).read_text())
+    document["model"]["name"] = "a\x1b]0;b\x07"
+    (tmp_path / RUN).write_text(json.dumps(document))
+    with pytest.raises(DataError, match=r"(?s)cannot read.*control characters"):
+        check_out(tmp_path)
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", "[" * 100_000, '{"covariates": 3}'], ids=range(7))
 def test_damaged_files_are_our_errors(tmp_path, text):
     (tmp_path / RUN).write_text(text)

@@ -1,6 +1,7 @@
 """Connections that keep the service waiting are dropped, and others come in meanwhile."""
 
 import asyncio
+import json
 import resource
 from contextlib import asynccontextmanager, suppress
 
@@ -103,6 +104,14 @@ async def rest(reader):
     return received
 
 
+def document_in(answer, status):
+    """The error in an answer of this status, which ends with it."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(status)
+    assert b"content-length: %d\r\n" % len(body) in head + b"\r\n"
+    return json.loads(body)["error"]
+
+
 async def until(condition):
     while not condition():
         await asyncio.sleep(0.001)
@@ -155,7 +164,27 @@ def test_where_all_are_busy_a_newcomer_is_told_at_once():
         newcomer, _ = await connect(WHOLE)
         return await rest(newcomer)
 
-    assert asked(client).startswith(b"HTTP/1.1 503 ")
+    assert document_in(asked(client), b"HTTP/1.1 503 ")["code"] == "busy"
+
+
+def test_what_is_no_http_is_answered_with_an_error_document():
+    async def client(connect, _):
+        reader, _ = await connect(b"GET /\r\n\r\n")
+        return await rest(reader)
+
+    assert document_in(asked(client), b"HTTP/1.1 400 ")["code"] == "malformed"
+
+
+def test_an_answer_that_has_begun_is_cut_where_the_request_turns_out_malformed():
+    async def client(connect, _):
+        reader, writer = await connect(b"POST /large HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"no length\r\n")
+        return head, await rest(reader)
+
+    head, body = asked(client)
+    assert b"200 OK" in head
+    assert not body.strip(b"\0")
 
 
 def test_the_rest_of_a_body_that_nobody_waits_for_has_to_come_soon():

@@ -1,5 +1,7 @@
 import logging
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 from tests.slides.server import environment, served
@@ -134,3 +136,24 @@ def test_storage_libraries_log_no_signed_requests(store, at, caplog):
         logging.getLogger().setLevel(logging.WARNING)
     assert "nobody" not in caplog.text
     assert "Signature" not in caplog.text
+
+
+def test_an_endpoint_that_is_no_storage_is_told(monkeypatch):
+    pytest.importorskip("s3fs")
+    monkeypatch.setattr(object_store, "PAUSES_S", ())
+
+    class NoStorage(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), NoStorage) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        for name, value in environment(f"http://127.0.0.1:{server.server_port}").items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(DataError, match="not as such a service does"):
+            ObjectStore("s3").stat(Address.parse("s3://bucket/a.svs"))
+        server.shutdown()

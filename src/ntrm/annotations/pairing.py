@@ -97,6 +97,7 @@ def _files(path: Path, suffixes: Iterable[str], what: str) -> list[Path]:
     files = [p for p in sorted(path.iterdir()) if p.is_file() and p.name.lower().endswith(tuple(suffixes))]
     files = [file for file in files if not file.name.startswith((".", PARTIAL))]
     if not files:
+        qupath.refuse_project(path)
         raise DataError(f"no {what} in {path}", expected=f"files ending in {', '.join(suffixes)}")
     return files
 

@@ -208,7 +208,17 @@ def main(seconds: float, memory_mb: int) -> None:
         sys.stdout.flush()
 
 
+def refuse_project(path: Path) -> None:
+    """Refuse what belongs to a QuPath project: areas lie there in files that only QuPath reads."""
+    if path.suffix.lower() in (".qpproj", ".qpdata") or (path.is_dir() and any(path.glob("*.qpproj"))):
+        expected = f"areas that QuPath exported, in files ending in {', '.join(SUFFIXES)}"
+        raise DataError(
+            f"{path} belongs to a QuPath project", expected=expected, hint=HINT.replace("again from", "from")
+        )
+
+
 def _load(path: Path) -> Any:
+    refuse_project(path)
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
+from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +18,7 @@ from rich.console import Console as RichConsole
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
 from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.io import write_text
 
 if TYPE_CHECKING:
     from ntrm.demo.tour import TourResult
@@ -115,9 +118,14 @@ def _start(
         console.result(document, lambda to: to.print(f"{address}{link}", soft_wrap=True))
         console.note("the link works once, within 15 minutes; Ctrl-C ends the service")
         if open_page and not console.json:
-            _show(f"{address}{link}")
+            _show(f"{address}{link}", page)
 
-    code = run(settings, opened)
+    page = settings.hidden / "open.html"
+    try:
+        code = run(settings, opened)
+    finally:
+        with suppress(OSError):
+            page.unlink()
     if code:
         raise typer.Exit(code)
 
@@ -137,12 +145,19 @@ def _token(path: Path | None) -> str | None:
         ) from error
 
 
-def _show(address: str) -> None:
-    """In a browser, where this machine has a screen."""
+def _show(address: str, page: Path) -> None:
+    """In a browser, where this machine has a screen.
+
+    Other users see the arguments of a browser: what lets one in stands in a ``page`` that only this user can read.
+    """
     import webbrowser
 
     if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
-        webbrowser.open(address)
+        refresh = f'<meta http-equiv="refresh" content="0;url={escape(address)}">'
+        # On a full disk the link is only printed.
+        with suppress(DataError):
+            write_text(page, f"<!doctype html>{refresh}\n", private=True)
+            webbrowser.open(page.absolute().as_uri())
 
 
 @command

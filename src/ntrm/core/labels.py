@@ -256,8 +256,12 @@ def _check_tissues(tissues: Sequence[Tissue]) -> None:
         if twice := sorted({value for value in values if values.count(value) > 1}):
             raise DataError(f"two classes share a {what}", got=", ".join(twice), hint=f"give each its own {what}")
     for tissue in tissues:
-        if not re.fullmatch(r"[^\x00-\x1f,]{1,64}", tissue.name) or tissue.name != tissue.name.strip():
-            raise DataError("unusable class name", got=repr(tissue.name), expected="1 to 64 printable characters")
+        if not re.fullmatch(r"[^,]{1,64}", tissue.name) or tissue.name != tissue.name.strip():
+            raise DataError("unusable class name", got=repr(tissue.name), expected="1 to 64 characters, no comma")
+        # They go into tables, pages and images, which other programs show.
+        if strange := [text for text in (tissue.name, tissue.title) if not text.isprintable()]:
+            printable = "printable characters: no control characters, no change of writing direction"
+            raise DataError("unusable class name or title", got=repr(strange[0]), expected=printable)
         if len(tissue.rgb) != 3 or not all(isinstance(c, int) and 0 <= c <= 255 for c in tissue.rgb):
             whole = "three whole numbers from 0 to 255"
             raise DataError(f"impossible colour of {tissue.name}", got=tissue.rgb, expected=whole)

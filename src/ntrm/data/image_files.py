@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from math import prod
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +23,7 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 from PIL import Image
+from PIL.Jpeg2KImagePlugin import Jpeg2KImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
@@ -52,6 +54,15 @@ BROKEN = (
 MAX_PIXELS = 400_000_000
 """Largest image that is decoded: a small file may claim any size, and decoding costs up to 10 bytes per pixel."""
 
+MOST_SCANS = 200
+"""Of a JPEG picture; programs write about ten."""
+_PICTURES: dict[int, type[JpegImageFile | Jpeg2KImageFile]] = {
+    tifffile.COMPRESSION.JPEG: JpegImageFile,
+    tifffile.COMPRESSION.JPEG2000: Jpeg2KImageFile,
+    tifffile.COMPRESSION.APERIO_JP2000_RGB: Jpeg2KImageFile,
+    tifffile.COMPRESSION.APERIO_JP2000_YCBC: Jpeg2KImageFile,
+}
+"""Readers of tiles that are pictures by themselves."""
 MAX_STRAY = 0.01
 """Largest fraction of a mask's pixels that may have a colour outside the palette."""
 
@@ -215,11 +226,16 @@ def _check_png(path: Path) -> None:
 
 def _check_jpeg(path: Path) -> None:
     """Look for the end mark near the end (some writers pad); missing scan data is noticed by the decoder."""
-    with path.open("rb") as stream:
-        size = stream.seek(0, 2)
-        stream.seek(max(0, size - 65536))
-        if b"\xff\xd9" not in stream.read():
-            raise FaultError("truncated", path, found="a JPEG file without its end mark")
+    content = path.read_bytes()
+    if b"\xff\xd9" not in content[-65536:]:
+        raise FaultError("truncated", path, found="a JPEG file without its end mark")
+    _check_scans(path, content)
+
+
+def _check_scans(path: Path, content: bytes) -> None:
+    """Each scan goes over the whole picture once more, and takes no more than ten bytes."""
+    if (scans := content.count(b"\xff\xda")) > MOST_SCANS:
+        raise FaultError("unreadable", path, found=f"a JPEG picture in {scans:,} scans")
 
 
 def _check_tiff(path: Path) -> None:
@@ -313,6 +329,7 @@ def _with_pillow(plugin: type[PngImageFile | JpegImageFile | TiffImageFile], pat
 def _read_tiff(path: Path) -> tuple[Pixels, list[RGB]]:
     with open_tiff_page(path) as page:
         palette = _tiff_palette(page)
+        _check_tiles(path, page)
         try:
             pixels = page.asarray()
         except ValueError as error:
@@ -323,6 +340,21 @@ def _read_tiff(path: Path) -> tuple[Pixels, list[RGB]]:
         if page.axes == "SYX":
             pixels = np.moveaxis(pixels, 0, -1)
     return cast(Pixels, np.ascontiguousarray(pixels)), palette
+
+
+def _check_tiles(path: Path, page: Any) -> None:
+    """Tiles that are pictures by themselves may be larger than the file promises, and would be decoded whole."""
+    plugin, most = _PICTURES.get(page.compression), prod(page.chunks)
+    if plugin is None:
+        return
+    for offset, count in zip(page.dataoffsets, page.databytecounts, strict=True):
+        page.parent.filehandle.seek(offset)
+        content = page.parent.filehandle.read(count)
+        _check_scans(path, content)
+        with plugin(BytesIO(content)) as tile:
+            if tile.width * tile.height > most:
+                found = f"a tile of {tile.width} × {tile.height} pixels"
+                raise FaultError("unreadable", path, found=found, expected=f"at most {most:,} pixels")
 
 
 def _tiff_palette(page: Any) -> list[RGB]:

@@ -46,9 +46,12 @@ class ModelConfig:
         if not isinstance(self.schema, LabelSchema):
             raise UsageError("classes are no label schema", got=repr(self.schema), expected="an ntrm LabelSchema")
         for name in ("arch", "name", "version", "licence", "data"):
-            if not isinstance(getattr(self, name), str):
-                raise UsageError(f"impossible {name}", got=repr(getattr(self, name)), expected="text")
-        strange = {key: value for key, value in self.options.items() if not isinstance(value, Option)}
+            # It goes into tables, pages and images, which other programs show.
+            if not isinstance(text := getattr(self, name), str) or not text.isprintable():
+                raise UsageError(f"impossible {name}", got=repr(text), expected="text without control characters")
+        if not all(isinstance(text, str) and text.isprintable() for text in self.trained_on):
+            raise UsageError("impossible hashes of images", expected="text without control characters")
+        strange = {key: value for key, value in self.options.items() if not _is_option(value)}
         if strange:
             raise UsageError("impossible options", got=strange, expected="text, numbers, true, false or none")
         if self.mpp is not None:
@@ -91,6 +94,10 @@ class ModelConfig:
             **{key: getattr(self, key) for key in ("temperature", "name", "version", "licence", "data")},
             "trained_on": list(self.trained_on),
         }
+
+
+def _is_option(value: object) -> bool:
+    return value.isprintable() if isinstance(value, str) else isinstance(value, Option)
 
 
 def _is_whole(value: object) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ntrm.core.errors import RefusedError, UsageError, choices_error
+from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error
 from ntrm.core.mpp import Resolution, stated_resolution
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
@@ -141,7 +141,10 @@ def segment_slides(
             for outcome in outcomes:
                 # Those of lost workers were noted here.
                 transfer.deliver_failure(outcome.slide_id)
-        untold = _tabulate(transfer, folder, run, covariates, ids if shard else [], report=chosen.report)
+        try:
+            untold = _tabulate(transfer, folder, run, covariates, ids if shard else [], report=chosen.report)
+        except DataError as error:
+            raise _with_first_failure(error, outcomes) from error
     names = pseudonymise is None
     notes = (*_notes(slides, ids, names=names), *left_out.notes(names=names), *_not_judged(outcomes), *untold)
     address = None if storage.out is None else str(storage.out)
@@ -170,6 +173,16 @@ def _tabulate(
     if missing:
         return [f"no tables yet: {len(missing)} of {len(of_all)} slides are left to other shards"]
     return transfer.results.tabulate(run, covariates, report=report)
+
+
+def _with_first_failure(error: DataError, outcomes: Sequence[Outcome]) -> DataError:
+    """Why there are no tables, and which slide failed before: on a full disk that is the first thing to know."""
+    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
+    if not failed:
+        return error
+    more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+    what = f"{failed[0].slide_id} failed{more}, and the tables could not be written"
+    return DataError(what, got=f"{failed[0].reason}; {error.what}", hint=error.hint)
 
 
 def _chosen(options: Options | None, choices: Mapping[str, Any]) -> Options:

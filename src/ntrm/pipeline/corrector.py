@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ntrm.annotations.qupath import SUFFIXES
+from ntrm.annotations.qupath import SUFFIXES, refuse_project
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error, did_you_mean
 from ntrm.core.io import sha256_of
 from ntrm.core.progress import SILENT, Progress
@@ -291,6 +291,7 @@ def slide_of(path: Path, slide_ids: Sequence[str]) -> str:
     if name not in slide_ids:
         if not path.exists():
             raise UsageError("no such file", got=path, expected="areas that QuPath exported as GeoJSON")
+        refuse_project(path)
         hint = did_you_mean(name, slide_ids) or "say which slide it is with --slide"
         raise UsageError("the file does not say which slide it is about", got=path.name, hint=hint)
     return name

@@ -145,7 +145,7 @@ def jpeg(picture: Image, quality: int) -> bytes:
     from PIL import Image as Pillow
 
     stream = BytesIO()
-    Pillow.fromarray(picture).save(stream, format="JPEG", quality=quality, subsampling=0, optimize=True)
+    Pillow.fromarray(picture).save(stream, format="JPEG", quality=quality, subsampling=0)
     return stream.getvalue()
 
 

@@ -84,6 +84,9 @@ def _read(out: Path) -> Run:
     if not isinstance(document, dict):
         raise TypeError(f"{RUN} is no record of a run")
     run: Run = read_as(Run, {"covariates": [], **document})
+    # These go into tables and pages.
+    if not all(str(text).isprintable() for text in (*run.model.values(), *run.classes)):
+        raise ValueError("control characters in the name of a model or a class")
     return run
 
 

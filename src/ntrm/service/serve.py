@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import logging
 import os
 import resource
@@ -16,6 +17,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar
@@ -30,15 +32,16 @@ from ntrm.core.locks import holding
 from ntrm.results.folder import ResultsFolder
 from ntrm.results.paths import RUN
 from ntrm.results.run_record import read_run
+from ntrm.service.api.access import HEADERS
 from ntrm.service.api.app import create_app
 from ntrm.service.core.model_info import check_model, read_facts
+from ntrm.service.core.problems import ProblemError, busy, document_of
 from ntrm.service.core.settings import SERVER_LOCK, SERVICE_FOLDER, ServiceLimits, ServiceSettings
 
 BACKLOG = 128
 """Connections that are accepted at once, before any of them can be refused: far fewer than there are descriptors."""
 GRACE_SECONDS = 5
 KEEP_ALIVE_SECONDS = 30
-BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
@@ -209,8 +212,11 @@ class BoundedProtocol(H11Protocol):
         self._drop_after(self.stall_seconds)
 
     def send_400_response(self, msg: str) -> None:
-        """The same after a malformed request."""
-        super().send_400_response(msg)
+        """The same after a malformed request; it is answered unless an answer has begun already."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            problem = ProblemError(400, "malformed", "this is no HTTP request", hint="send HTTP/1.1")
+            self.transport.write(_last_answer(problem))
+        self.transport.close()
         self._drop_after(self.stall_seconds)
 
     def pause_writing(self) -> None:
@@ -266,7 +272,7 @@ class BoundedProtocol(H11Protocol):
         if waiting:
             min(waiting, key=lambda entry: entry[:2])[-1].drop()
         else:
-            self.transport.write(BUSY)
+            self.transport.write(_last_answer(busy("there are too many connections")))
             self.transport.close()
 
     def rank(self) -> int | None:
@@ -274,6 +280,15 @@ class BoundedProtocol(H11Protocol):
         if self.idle:
             return 0 if self.cycle is None else 1
         return 2 if self.flow.write_paused else None
+
+
+def _last_answer(problem: ProblemError) -> bytes:
+    """An error document outside of the application; the connection ends with it."""
+    body = json.dumps(document_of(problem)).encode()
+    headers = {**HEADERS, **problem.headers, "content-type": "application/json", "content-length": len(body)}
+    lines = [f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", "connection: close"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + body
 
 
 def bounded(limits: ServiceLimits) -> type[BoundedProtocol]:

@@ -161,7 +161,8 @@ def _missing(scheme: str, error: Exception) -> UsageError:
 
 def _failures() -> tuple[type[Exception], ...]:
     """What storage libraries raise; theirs are known only where they were imported."""
-    kinds: list[type[Exception]] = [OSError, EOFError, ValueError]
+    # A look-up fails in them where an answer lacks what every service sends.
+    kinds: list[type[Exception]] = [OSError, EOFError, ValueError, LookupError]
     for module, names in {"botocore.exceptions": ("BotoCoreError", "ClientError"), "aiohttp": ("ClientError",)}.items():
         loaded = sys.modules.get(module)
         kinds += [getattr(loaded, name) for name in names if loaded is not None]
@@ -197,7 +198,7 @@ def _explained(error: Exception, address: Address) -> NtrmError | None:
 
 def _silence(error: Exception, address: Address) -> DataError:
     return DataError(
-        f"the storage of {address} does not answer",
+        f"the storage of {address} does not answer, or not as such a service does",
         got=f"{type(error).__name__}: {_words(error)}; {len(PAUSES_S) + 1} attempts",
         expected="a connection that lasts for an object",
         hint="check the network and the endpoint; the same command then continues",

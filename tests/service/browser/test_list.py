@@ -10,12 +10,15 @@ from tests.service.browser.driving import call, drop, write_slide
 from tests.service.browser.looking import rgb
 
 
-def test_a_link_lets_one_browser_in_once(browser, service):
+def test_a_link_lets_one_browser_in_once(browser, service, tmp_path):
     link = service.new_link()
     first, second = (patient(browser.new_context()) for _ in range(2))
+    # As the command opens it: from a page that is not the service's.
+    leading = tmp_path / "open.html"
+    leading.write_text(f'<!doctype html><meta http-equiv="refresh" content="0;url={link}">')
 
     welcome = first.new_page()
-    welcome.goto(link)
+    welcome.goto(leading.as_uri())
     welcome.wait_for_selector(".row .name")
     refused = second.new_page()
     answer = refused.goto(link)

@@ -16,7 +16,6 @@ import sqlite3
 import threading
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -64,9 +63,8 @@ class Access:
         self._links: dict[str, float] = {}
         self._sessions = store.sessions(self._digest)
         self._lock = threading.Lock()
-        public = urlsplit((settings.public_url or "").lower())
-        self._public_scheme, self._public_host = public.scheme, public.netloc
-        self.secure = public.scheme == "https"
+        self._public_scheme, self._public_host = _scheme_and_host((settings.public_url or "").rstrip("/"))
+        self.secure = self._public_scheme == "https"
         """Whether the cookie may travel over TLS only."""
 
     def knows(self, token: str) -> bool:
@@ -115,14 +113,20 @@ class Access:
 
     def allows_origin(self, origin: str, host: str) -> bool:
         """Whether a request comes from this service's own page."""
-        origin_url, host = urlsplit(origin.lower()), host.lower()
-        if self._public_host and self._public_host in (origin_url.netloc, host):
-            return (origin_url.scheme, origin_url.netloc) == (self._public_scheme, self._public_host)
-        return origin_url.scheme in ("http", "https") and origin_url.netloc == host
+        (scheme, name), host = _scheme_and_host(origin), host.lower()
+        if self._public_host and self._public_host in (name, host):
+            return (scheme, name) == (self._public_scheme, self._public_host)
+        return scheme in ("http", "https") and name == host
 
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _scheme_and_host(origin: str) -> tuple[str, str]:
+    """Parts of an ``Origin``, which has no path; a parser of addresses would raise at what is none."""
+    scheme, _, host = origin.lower().partition("://")
+    return scheme, host
 
 
 def _without_port(host: str) -> str:
@@ -164,10 +168,21 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
+        replaced = False
+
+        async def documented(message: Message) -> None:
+            nonlocal replaced
+            problem = _range_problem(message) if message["type"] == "http.response.start" else None
+            if problem is not None:
+                replaced = True
+                await JSONResponse(document_of(problem), problem.status, problem.headers)(scope, receive, with_headers)
+            elif not replaced:
+                await with_headers(message)
+
         answer = self._refusal(scope) or self._app
         # Nothing behind the guard wants cookies, and the library's way of parsing them takes seconds for some.
         plain = [header for header in scope["headers"] if header[0] != b"cookie"]
-        await answer({**scope, "headers": plain}, receive, with_headers)
+        await answer({**scope, "headers": plain}, receive, documented)
 
     def _refusal(self, scope: Scope) -> Response | None:
         problem = self._problem(scope)
@@ -209,6 +224,15 @@ class Guard:
             if name == self._access.cookie and self._access.has_session(value):
                 return "cookie"
         return None
+
+
+def _range_problem(start: Message) -> ProblemError | None:
+    """For what the framework answers by itself, in plain text, where a Range cannot be given; else None."""
+    headers = Headers(raw=start["headers"])
+    if start["status"] not in (400, 416) or not headers.get("content-type", "").startswith("text/plain"):
+        return None
+    size = {name: value for name, value in headers.items() if name == "content-range"}
+    return ProblemError(start["status"], "range", "the file has no such range", expected="bytes=0-99", headers=size)
 
 
 def _foreign(scope: Scope, headers: Headers) -> ProblemError | None:

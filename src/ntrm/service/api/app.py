@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -138,13 +138,14 @@ def sign_in(app_state: Shared, code: str) -> Response:
     """Exchange the code of a link for a session's cookie."""
     access = app_state.access
     cookie = access.redeem(code)
-    answer = RedirectResponse("/", status_code=303)
     if cookie is None:
         app_state.audit.count_refusal()
-    else:
-        app_state.audit.note("open")
-        end, secure = SESSION_SECONDS, access.secure
-        answer.set_cookie(access.cookie, cookie, max_age=end, httponly=True, samesite="strict", secure=secure)
+        return RedirectResponse("/", status_code=303)
+    app_state.audit.note("open")
+    # No redirect: where another page or a file led here, the browser would not send the new cookie along with it.
+    answer = HTMLResponse('<a href="/">Signed in</a>', headers={"refresh": "0;url=/"})
+    end, secure = SESSION_SECONDS, access.secure
+    answer.set_cookie(access.cookie, cookie, max_age=end, httponly=True, samesite="strict", secure=secure)
     return answer
 
 

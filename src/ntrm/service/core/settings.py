@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from ntrm.core.errors import RefusedError, UsageError, check_number
 
@@ -19,6 +19,7 @@ LOST = "lost"
 """Uploads that belong to no slide."""
 LEAST_TOKEN = 16
 """Characters of a token that somebody chose; shorter ones can be guessed."""
+_PUBLIC_URL = re.compile(r"https?://([^\s/?#@:\[\]]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?/?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,10 @@ class ServiceSettings:
         for root in self.roots:
             if not root.is_dir():
                 raise UsageError("an allowed root is no folder", got=root, expected="a folder that exists")
-        if self.public_url is not None:
-            parts = urlsplit(self.public_url)
-            if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
-                raise UsageError(
-                    "impossible public address", got=self.public_url, expected="https://name or https://name:port"
-                )
+        if self.public_url is not None and _PUBLIC_URL.fullmatch(self.public_url) is None:
+            raise UsageError(
+                "impossible public address", got=self.public_url, expected="https://name or https://name:port"
+            )
 
     @property
     def hidden(self) -> Path:

@@ -25,9 +25,9 @@ Result = TypeVar("Result")
 
 _URL = re.compile(r"(https?://[^/\s\"']+)[^\s\"']*")
 
-PAUSES_S = (1.0, 4.0, 16.0)
-"""Before each further attempt; the libraries below try again on their own as well, within seconds."""
-CONNECT_S, ANSWER_S = 10, 60
+PAUSES_S = (2.0, 15.0)
+"""Before each further attempt; the libraries below make five of each on their own."""
+CONNECT_S, ANSWER_S = 10, 20
 """How long a server may take to accept a connection, and to send the next bytes."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 VERSIONS = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "created")

@@ -15,6 +15,7 @@ from torch import Tensor
 from ntrm.core.arrays import Singles
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import LabelSchema
+from ntrm.core.wording import short_repr
 from ntrm.data.image_files import over_white
 from ntrm.data.tiles import cut
 from ntrm.inference.network_runner import GLASS, Image, NetworkRunner, check_image
@@ -44,6 +45,8 @@ class TissueRelations:
     nodes: Singles
     """(K, d) node states after message passing."""
 
+    __repr__ = short_repr
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON: ``names``, and every array as nested lists in that order, or None."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
@@ -64,6 +67,8 @@ class Prediction:
     """(K, H, W) of the coarse head, as it came; None unless asked for, or where the network has none."""
     graph: TissueRelations | None = None
     """None unless asked for, or where the network has none."""
+
+    __repr__ = short_repr
 
     @property
     def confidence(self) -> Singles:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ntrm.core.errors import RefusedError, UsageError, choices_error
 from ntrm.core.io import sha256_of, whole_file, write_json, write_text
+from ntrm.core.wording import short_repr
 from ntrm.models.blocks import check_input
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import CARD, CONFIG, FORMAT, WEIGHTS, model_card
@@ -41,6 +42,8 @@ class TissueGraph(NamedTuple):
     nodes: Tensor
     """(B, K, d) node states after message passing."""
 
+    __repr__ = short_repr
+
 
 class Segmentation(NamedTuple):
     """Logits at input size, and the graph where it was asked for and the network has one."""
@@ -50,6 +53,8 @@ class Segmentation(NamedTuple):
     coarse: Tensor | None = None
     """(B, K, H, W) of the coarse head, upsampled; None for networks without one."""
     graph: TissueGraph | None = None
+
+    __repr__ = short_repr
 
 
 class SegmentationModel(nn.Module):

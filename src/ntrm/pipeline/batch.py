@@ -16,7 +16,8 @@ from torch import nn
 from ntrm.core.errors import RefusedError, UsageError, choices_error
 from ntrm.core.mpp import Resolution, stated_resolution
 from ntrm.core.processes import terminated_like_interrupted
-from ntrm.core.progress import SILENT, Progress
+from ntrm.core.progress import Progress, as_progress
+from ntrm.core.wording import short_repr
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED
 from ntrm.pipeline.file_transfer import FileTransfer, Storage
@@ -46,6 +47,8 @@ class Segmented:
     """How unclear inputs were understood, and what was not judged."""
     address: str | None = None
     """Of the results, where they are not in a folder; ``out`` then holds what could not be sent."""
+
+    __repr__ = short_repr
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
@@ -80,7 +83,7 @@ def segment_slides(
     workers: int | None = None,
     cache: str | Path | None = None,
     cache_gb: float = Storage.cache_gb,
-    progress: Progress = SILENT,
+    progress: Progress | bool = True,
     **choices: Any,
 ) -> Segmented:
     """Segment slides and images into masks, polygons, relations and tables under ``out``.
@@ -101,11 +104,12 @@ def segment_slides(
         workers: how many; by default one for each GPU, or one for two cores.
         cache: folder for slides from addresses and for results on the way to one; by default that of ``NTRM_CACHE``.
         cache_gb: how much of these slides is kept there.
-        progress: one bar for slides, one within.
+        progress: whether to show one bar for slides and one within, in a terminal or a notebook; or what shows them.
         choices: fields of ``options``.
 
     """
     _check_cluster(cluster, workers, model)
+    progress = as_progress(progress)
     stated = None if mpp is None else stated_resolution(mpp)
     storage = _storage(out, pseudonymise, cache, cache_gb)
     folder = Path(out) if storage.out is None else storage.work_folder()

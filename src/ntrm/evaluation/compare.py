@@ -144,7 +144,12 @@ class Comparisons:
 
 
 def compare(
-    outs: Sequence[Path], *, measure: str = "iou", draws: int = 10_000, reference: str | None = None, seed: int = 0
+    outs: Sequence[str | Path],
+    *,
+    measure: str = "iou",
+    draws: int = 10_000,
+    reference: str | None = None,
+    seed: int = 0,
 ) -> Comparisons:
     """Compare the models behind evaluation folders, all pairs or each with ``reference`` (a model's label).
 

@@ -245,14 +245,14 @@ def tissue_graph(
     >>> [(graph.names[i], graph.names[j]) for i, j in graph.interfaces]
     [('EPI', 'PAP'), ('EPI', 'KER'), ('PAP', 'outside')]
     """
-    resolution, schema, mask = stated_resolution(mpp), as_schema(schema), plain_array("the mask", mask)
-    if mask.dtype.kind in "iu" and mask.dtype != np.uint8:
-        if ends := [end for end in (mask.min(initial=0), mask.max(initial=0)) if not 0 <= end <= IGNORE]:
+    resolution, schema, values = stated_resolution(mpp), as_schema(schema), plain_array("the mask", mask)
+    if values.dtype.kind in "iu" and values.dtype != np.uint8:
+        if ends := [end for end in (values.min(initial=0), values.max(initial=0)) if not 0 <= end <= IGNORE]:
             raise no_class_error(ends, len(schema))
-        mask = mask.astype(np.uint8)
+        values = values.astype(np.uint8)
     if confidence is not None:
-        confidence = checked_confidence(confidence, mask)
-    return tissue_graph_of(scan_mask(mask, schema, resolution, confidence=confidence).table, schema)
+        confidence = checked_confidence(confidence, values)
+    return tissue_graph_of(scan_mask(values, schema, resolution, confidence=confidence).table, schema)
 
 
 def tissue_graph_of(regions: RegionTable, schema: LabelSchema) -> TissueGraph:

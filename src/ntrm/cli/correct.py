@@ -90,7 +90,7 @@ def correct(
     slides: Annotated[
         list[Path] | None,
         typer.Option(
-            "--slides", metavar="DIR", help="Folder of the slides; needed once for each slide, to compute its parts."
+            "--slides", metavar="DIR", help="Folder of the slides, if moved since; read once each, to find the parts."
         ),
     ] = None,
     model: Annotated[

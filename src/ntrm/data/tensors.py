@@ -29,7 +29,8 @@ class Tile(NamedTuple):
     source: int | Tensor
     """Where the tile comes from: the index in ``TileDataset.sources``."""
 
-    __repr__ = short_repr
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 class TileSource(NamedTuple):

@@ -42,7 +42,8 @@ class TissueGraph(NamedTuple):
     nodes: Tensor
     """(B, K, d) node states after message passing."""
 
-    __repr__ = short_repr
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 class Segmentation(NamedTuple):
@@ -54,7 +55,8 @@ class Segmentation(NamedTuple):
     """(B, K, H, W) of the coarse head, upsampled; None for networks without one."""
     graph: TissueGraph | None = None
 
-    __repr__ = short_repr
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 class SegmentationModel(nn.Module):

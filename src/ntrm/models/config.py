@@ -93,7 +93,7 @@ class ModelConfig:
         }
 
 
-def _is_whole(value: object) -> TypeGuard[Integral]:
+def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
@@ -122,4 +122,4 @@ def schema_for(classes: int | LabelSchema | Sequence[str]) -> LabelSchema:
     if not _is_whole(given) or not 1 < given < 255:
         expected = '2 to 254, class names such as ["stroma", "tumour"], or a label schema'
         raise UsageError("wrong number of classes", got=repr(given), expected=expected)
-    return SKIN if given == len(SKIN) else as_schema([f"class {k}" for k in range(int(given))])
+    return SKIN if given == len(SKIN) else as_schema([f"class {k}" for k in range(given)])

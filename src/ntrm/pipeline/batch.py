@@ -27,8 +27,10 @@ from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.results.run_record import Run
+from ntrm.results.slide_state import finished
 from ntrm.slides.addresses import Address, is_address
 from ntrm.slides.inputs import SlideInput, find_inputs, shard_of
+from ntrm.slides.known_places import remember_places
 from ntrm.slides.slide_ids import distinguishing_paths, slide_ids
 from ntrm.slides.slide_names import LeftOut
 from ntrm.wsi.isolated import ReaderPool
@@ -147,9 +149,22 @@ def segment_slides(
                 transfer.deliver_failure(outcome.slide_id)
         untold = _tabulate(transfer, folder, run, covariates, ids if shard else [], report=chosen.report)
     names = pseudonymise is None
+    if names:
+        _remember(folder, tasks, outcomes)
     notes = (*_notes(slides, ids, names=names), *left_out.notes(names=names), *_not_judged(outcomes), *untold)
     address = None if storage.out is None else str(storage.out)
     return Segmented(folder, tuple(outcomes), run.identity(), notes, address)
+
+
+def _remember(folder: Path, tasks: Sequence[SlideTask], outcomes: Sequence[Outcome]) -> None:
+    """Keep for this user where the slides of finished results lie on this machine."""
+    done, places = {outcome.slide_id for outcome in outcomes if outcome.status in ("done", "kept")}, {}
+    for task in tasks:
+        here = task.slide.remote is None and task.slide_id in done
+        state = finished(folder / task.slide_id) if here else None
+        if state is not None and state.plan is not None and state.plan.source is not None:
+            places[state.plan.source] = task.slide.path
+    remember_places(places)
 
 
 def _storage(out: str | Path, key: str | Path | None, cache: str | Path | None, cache_gb: float) -> Storage:

@@ -41,6 +41,9 @@ def test_a_bar_needs_a_terminal_and_an_unknown_kind_lists_the_choices():
 def test_from_python_a_bar_is_shown_where_somebody_may_see_it(monkeypatch):
     mine = JsonProgress()
     assert as_progress(mine) is mine
+    for wrong in (None, "bar", 1):
+        with pytest.raises(UsageError, match="True, False"):
+            as_progress(wrong)
     assert as_progress(True) is as_progress(False) is SILENT
     with monkeypatch.context() as terminal:
         terminal.setattr(sys, "stderr", Terminal())

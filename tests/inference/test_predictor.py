@@ -313,7 +313,7 @@ def test_a_picture_and_a_tensor_are_the_array(thin, random):
     assert np.array_equal(mixed.probabilities, predictor(np.asarray(palette.convert("RGB"))).probabilities)
 
 
-def test_a_file_is_read_at_the_networks_resolution(random, tmp_path):
+def test_a_file_is_read_at_the_networks_resolution(random, tmp_path, monkeypatch):
     mask = random.integers(0, 4, (9, 13)).astype(np.uint8)
     painted = np.array(COLOURS, dtype=np.uint8)[np.kron(mask, np.ones((8, 8), np.uint8))]
     predictor = Predictor(ByColour(), "cpu")
@@ -321,6 +321,9 @@ def test_a_file_is_read_at_the_networks_resolution(random, tmp_path):
     fine = predictor(tmp_path / "fine.tif").mask
     assert np.array_equal(fine, np.kron(mask, np.ones((4, 4), np.uint8)))
     assert np.array_equal(predictor([str(tmp_path / "fine.tif")])[0].mask, fine)
+    monkeypatch.setattr("ntrm.inference.predictor.MAX_READ_PIXELS", fine.size - 1)
+    with pytest.raises(RefusedError, match=r"(?s)fine\.tif is too large.*36 × 52.*segment_slides"):
+        predictor(tmp_path / "fine.tif")
 
 
 def test_the_resolution_of_a_file_is_never_guessed(random, tmp_path):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
-from ntrm.core.errors import choices_error
+from ntrm.core.errors import UsageError, choices_error
 
 T = TypeVar("T")
 KINDS = ("bar", "json", "none")
@@ -87,6 +87,8 @@ def as_progress(progress: Progress | bool) -> Progress:
     """What a caller from Python asked for: True is a bar where somebody may see it, False is silence."""
     if isinstance(progress, bool):
         return make_progress("bar" if progress else "none")
+    if not hasattr(progress, "track"):
+        raise UsageError("unknown kind of progress", got=repr(progress), expected="True, False or an object with track")
     return progress
 
 

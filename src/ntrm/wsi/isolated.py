@@ -307,7 +307,7 @@ def open_slide(path: str | Path) -> ReadingProcess:
 
     ``with ntrm.open_slide("slide.svs") as slide: pixels = slide.read(x, y, width, height, level)``
 
-    It has ``dimensions``, ``mpp``, ``thumbnail()``, ``read_region()``, which give Pillow images, and ``info``.
+    It has ``info``, ``dimensions`` and ``mpp``; ``thumbnail`` and ``read_region`` give Pillow images.
 
     Other processes that get it, such as the workers of a ``DataLoader``, open the slide again, each for itself.
     """

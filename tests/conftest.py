@@ -69,6 +69,7 @@ def one_thread() -> None:
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Decoded sections of tests do not end in the user's cache; they are kept by content, so that tests may share."""
     os.environ["NTRM_CACHE"] = str(tmp_path_factory.getbasetemp() / "cache")
+    os.environ["NTRM_STATE"] = os.devnull  # where slides lay in one test is nothing that another may know
 
 
 def seed_of(name: str) -> int:

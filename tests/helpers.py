@@ -1,5 +1,6 @@
 """What tests of several packages share: tiny datasets, the smallest network, waiting for processes, a trap."""
 
+import io
 import os
 import time
 import tracemalloc
@@ -109,6 +110,13 @@ def is_alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+class Terminal(io.StringIO):
+    """What is written to it is kept; a program takes it for a terminal."""
+
+    def isatty(self):
+        return True
 
 
 class Trap:

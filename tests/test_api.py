@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 import ntrm
 from ntrm.core.errors import UsageError
@@ -56,3 +57,30 @@ def test_a_slide_is_opened_and_read_in_a_block(tmp_path, random):
     with ntrm.open_slide(tmp_path / "a.png") as slide:
         assert (slide.info.width, slide.info.height, slide.info.resolution) == (40, 30, None)
         np.testing.assert_array_equal(slide.read(5, 6, 10, 8, 0), pixels[6:14, 5:15])
+        assert (slide.dimensions, slide.mpp) == ((40, 30), None)
+        np.testing.assert_array_equal(slide.read_region((5, 6), 0, (10, 8)), pixels[6:14, 5:15])
+        np.testing.assert_array_equal(slide.thumbnail(), pixels)
+        assert slide.thumbnail(20).size == (20, 15)
+
+
+def test_no_result_prints_pages(random):
+    network = ntrm.create("ntrm", classes=["stroma", "tumour"], width=0.05)
+    images = random.integers(0, 256, (2, 3, 64, 64), dtype=np.uint8)
+    found = ntrm.Predictor(network, "cpu")(images[0].transpose(1, 2, 0), graph=True, coarse=True)
+    graph = ntrm.tissue_graph(random.integers(0, 2, (90, 90)), mpp=5, schema=network.config.schema)
+    batch = ntrm.normalise(torch.from_numpy(images), network)
+    for result in (found, found.graph, graph, graph.regions, network.eval()(batch, graph=True)):
+        assert repr(result).startswith(type(result).__name__)
+        assert len(repr(result)) < 600
+    assert "probabilities=float32 (2, 64, 64)" in repr(found)
+
+
+def test_bytes_become_what_a_network_expects(random):
+    network = ntrm.create("ntrm-control", width=0.05).describe(mean=(0.1, 0.2, 0.3), std=(0.5, 0.4, 0.2)).eval()
+    images = random.integers(0, 256, (2, 64, 64, 3), dtype=np.uint8)
+    x = ntrm.normalise(torch.from_numpy(images).permute(0, 3, 1, 2), network)
+    expected = (images / 255 - (0.1, 0.2, 0.3)) / (0.5, 0.4, 0.2)
+    np.testing.assert_allclose(x.permute(0, 2, 3, 1), expected, rtol=1e-5, atol=1e-6)
+    for wrong in (x, torch.from_numpy(images), images):
+        with pytest.raises(UsageError, match="no RGB bytes"):
+            ntrm.normalise(wrong, network)

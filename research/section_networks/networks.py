@@ -54,6 +54,9 @@ class SectionModel(SegmentationModel):
         """The second half: logits at input size."""
         raise NotImplementedError
 
+    def check_loads(self, state: Mapping[str, Tensor]) -> None:
+        """``load`` of this module opens them."""
+
     @property
     def sees_section(self) -> bool:
         """Whether a pass over the section's windows comes before the prediction."""

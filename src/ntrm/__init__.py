@@ -8,9 +8,15 @@ from ntrm.version import __version__
 if _typing.TYPE_CHECKING:
     from ntrm.analysis.graph import tissue_graph
     from ntrm.core.errors import NtrmError
-    from ntrm.core.labels import SKIN
+    from ntrm.core.labels import SKIN, LabelSchema
+    from ntrm.data.layouts import open_dataset
+    from ntrm.data.tensors import TileDataset
+    from ntrm.evaluation.calibrate import calibrate
+    from ntrm.evaluation.compare import compare
     from ntrm.evaluation.evaluate import evaluate
+    from ntrm.export.onnx import export_onnx
     from ntrm.inference.predictor import Predictor
+    from ntrm.models.base import normalise
     from ntrm.models.hub import load
     from ntrm.models.registry import create, list_models
     from ntrm.pipeline.batch import segment_slides
@@ -20,13 +26,20 @@ if _typing.TYPE_CHECKING:
 
 __all__ = [
     "SKIN",
+    "LabelSchema",
     "NtrmError",
     "Predictor",
+    "TileDataset",
     "__version__",
+    "calibrate",
+    "compare",
     "create",
     "evaluate",
+    "export_onnx",
     "list_models",
     "load",
+    "normalise",
+    "open_dataset",
     "open_slide",
     "read_results",
     "segment_slides",
@@ -35,13 +48,20 @@ __all__ = [
 ]
 
 _HOME = {
+    "LabelSchema": "core.labels",
     "NtrmError": "core.errors",
     "Predictor": "inference.predictor",
     "SKIN": "core.labels",
+    "TileDataset": "data.tensors",
+    "calibrate": "evaluation.calibrate",
+    "compare": "evaluation.compare",
     "create": "models.registry",
     "evaluate": "evaluation.evaluate",
+    "export_onnx": "export.onnx",
     "list_models": "models.registry",
     "load": "models.hub",
+    "normalise": "models.base",
+    "open_dataset": "data.layouts",
     "open_slide": "wsi.isolated",
     "read_results": "results.tables",
     "segment_slides": "pipeline.batch",

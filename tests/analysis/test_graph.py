@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import sys
 from dataclasses import replace
 
 import networkx
@@ -12,7 +13,7 @@ from tests.analysis.blocks import BCC, block, measured
 
 from ntrm.analysis.graph import NO_TISSUE, tissue_graph
 from ntrm.analysis.measure import measurement_sentences
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.results.documents import OUTSIDE, PURPOSE
@@ -133,7 +134,10 @@ def test_masked_pixels_are_never_counted():
 @pytest.mark.parametrize(
     ("mask", "mpp", "error"),
     [
-        ([[0, 0], [0, 0]], 1.0, DataError),
+        ([[0.0, 0.0], [0.0, 0.0]], 1.0, DataError),
+        ([[0, -1], [0, 0]], 1.0, DataError),
+        (np.full((2, 2), 300), 1.0, DataError),
+        ([[[0, 0]]], 1.0, DataError),
         ([[0, 0], [0]], 1.0, UsageError),
         (np.zeros((2, 2), np.uint8), None, UsageError),
         (np.zeros((2, 2), np.uint8), (0.5, 0.5), UsageError),
@@ -146,6 +150,30 @@ def test_no_mask_and_no_resolution_are_refused_in_words(mask, mpp, error):
         tissue_graph(mask, mpp)
     assert refused.value.got
     assert refused.value.expected
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint16, ">i2"])
+def test_whole_numbers_of_any_type_are_a_mask(random, kind):
+    mask = draw(random)
+    assert tissue_graph(mask.astype(kind), MPP).as_node_link() == tissue_graph(mask, MPP).as_node_link()
+
+
+def test_names_say_what_the_indices_mean():
+    graph = tissue_graph(np.array([[0, 1]]), 10, ["stroma", "tumour"])
+    assert (graph.names, graph.interfaces) == (("stroma", "tumour", "outside"), [(0, 1)])
+    for wrong in "stroma", 2, {"stroma": 0}:
+        with pytest.raises(UsageError, match="no label schema"):
+            tissue_graph(np.array([[0, 1]]), 10, wrong)
+
+
+def test_the_view_by_networkx_is_the_document(random, monkeypatch):
+    graph = tissue_graph(draw(random), MPP, SKIN)
+    view, read = graph.to_networkx(), networkx.node_link_graph(graph.as_node_link(), edges="edges")
+    assert networkx.utils.graphs_equal(view, read)
+    assert view.graph == read.graph
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(RefusedError, match="pip install networkx"):
+        graph.to_networkx()
 
 
 def test_networkx_reads_the_document(random):

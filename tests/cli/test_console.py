@@ -2,6 +2,7 @@ import errno
 import io
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -9,7 +10,7 @@ import typer
 from rich.table import Table
 from typer.testing import CliRunner
 
-from ntrm.cli.console import Console, command, prepare_streams
+from ntrm.cli.console import GOES_ON, Console, command, prepare_streams
 from ntrm.cli.shared_options import keep_freed_memory_on_arm
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 
@@ -213,3 +214,32 @@ def test_freed_memory_is_kept_a_second_unless_the_user_says_otherwise(monkeypatc
         monkeypatch.delenv(name)
     keep_freed_memory_on_arm()
     assert os.environ[name] == used
+
+
+POOL = """
+import os, signal, sys
+import typer
+from ntrm.cli.console import command
+from ntrm.core.processes import parallel_map
+
+def end_parent(number):
+    if number == 0:
+        os.kill(os.getppid(), signal.SIGTERM)
+
+@command
+def act(*, console):
+    list(parallel_map(end_parent, [0, 1], jobs=2))
+    signal.pause()
+
+if __name__ == "__main__":
+    typer.run(act)
+"""
+
+
+def test_sigterm_ends_a_command_with_its_pool_like_an_interrupt(tmp_path):
+    (tmp_path / "act.py").write_text(POOL)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "act.py"], check=False, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 130
+    assert done.stderr == f"interrupted; {GOES_ON}\n"

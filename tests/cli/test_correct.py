@@ -97,6 +97,30 @@ def test_a_click_names_a_part_and_what_looks_alike_follows(out, correct):
     assert read_results(out).slides.column("corrected_parts") == [change["regions"], None]
 
 
+def test_right_after_segmenting_nobody_is_asked_where_the_slides_are(out, correct, segmented, tmp_path, monkeypatch):
+    monkeypatch.setenv("NTRM_STATE", str(tmp_path / "state"))
+    slides = shutil.copytree(segmented / "slides", tmp_path / "mine")
+    words = {"model": segmented / "model", "device": "cpu", "batch": 2}
+    segment_slides(slides, out=out, **words)
+    click = ["--click", "first", *middle(out, SCC), "EPI", "--model", segmented / "model", "--device", "cpu"]
+    (slides / "first.tif").rename(tmp_path / "away.tif")
+    asked = correct(*click, code=2, slides=False)["error"]
+    assert "--slides" in asked["hint"]
+    (tmp_path / "away.tif").rename(slides / "first.tif")
+    assert correct(*click, slides=False)["changes"][0]["regions"] > 1
+    # What travels says nothing of where that was.
+    assert not [path for path in out.rglob("*") if path.is_file() and str(slides).encode() in path.read_bytes()]
+
+
+def test_the_slides_of_pseudonyms_are_not_remembered(segmented, tmp_path, monkeypatch):
+    monkeypatch.setenv("NTRM_STATE", str(tmp_path / "state"))
+    segment_slides(
+        segmented / "slides" / "first.tif", out=tmp_path / "out", pseudonymise=tmp_path / "key.csv",
+        model=segmented / "model", device="cpu", batch=2,
+    )  # fmt: skip
+    assert not (tmp_path / "state").exists()
+
+
 def test_a_preview_says_what_would_change_and_writes_no_step(out, correct):
     shown = correct("--click", "first", *middle(out, SCC), "EPI", "--preview")
     assert shown["preview"] is True

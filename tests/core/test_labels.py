@@ -9,8 +9,8 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 from tests.helpers import real_data
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.labels import IGNORE, SAFE_COLOURS, SKIN, LabelSchema, Tissue, read_schema, safe_palette
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.core.labels import IGNORE, SAFE_COLOURS, SKIN, LabelSchema, Tissue, as_schema, read_schema, safe_palette
 
 masks = hnp.arrays(np.uint8, hnp.array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.integers(0, 11))
 
@@ -218,6 +218,19 @@ def test_any_two_colours_are_told_apart_by_all_eyes_and_far_better_than_the_data
     for eyes in EYES:
         assert least_distance(SAFE_COLOURS, eyes) > 0.145, eyes
     assert min(least_distance(own, eyes) for eyes in EYES) < 0.02
+
+
+def test_class_names_alone_make_a_schema():
+    schema = as_schema(["stroma", "tumour", "Background"])
+    assert (schema.names, schema.background_index) == (("stroma", "tumour", "Background"), 2)
+    assert as_schema(schema) is schema
+    assert len(as_schema([f"T{k}" for k in range(255)])) == 255
+
+
+@pytest.mark.parametrize("classes", ["stroma", 3, None, ["stroma", 3], {"stroma": 1}, ["a"] * 2, ["a"] * 300, []])
+def test_what_names_no_classes_is_refused(classes):
+    with pytest.raises(NtrmError):
+        as_schema(classes)
 
 
 def test_there_is_none_for_more_classes_than_colours():

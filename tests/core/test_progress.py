@@ -1,9 +1,13 @@
+import io
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
+from tests.helpers import Terminal
 
 from ntrm.core.errors import UsageError
-from ntrm.core.progress import SILENT, BarProgress, JsonProgress, make_progress
+from ntrm.core.progress import SILENT, BarProgress, JsonProgress, as_progress, make_progress
 
 
 @pytest.mark.parametrize("kind", [SILENT, JsonProgress(), BarProgress()])
@@ -32,3 +36,24 @@ def test_a_bar_needs_a_terminal_and_an_unknown_kind_lists_the_choices():
     assert make_progress("none") is SILENT
     with pytest.raises(UsageError, match="bar, json, none"):
         make_progress("fancy")
+
+
+def test_from_python_a_bar_is_shown_where_somebody_may_see_it(monkeypatch):
+    mine = JsonProgress()
+    assert as_progress(mine) is mine
+    for wrong in (None, "bar", 1):
+        with pytest.raises(UsageError, match="True, False"):
+            as_progress(wrong)
+    assert as_progress(True) is as_progress(False) is SILENT
+    with monkeypatch.context() as terminal:
+        terminal.setattr(sys, "stderr", Terminal())
+        assert isinstance(as_progress(True), BarProgress)
+        assert as_progress(False) is SILENT
+    kernel = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel="one"))
+    with monkeypatch.context() as notebook:
+        notebook.setitem(sys.modules, "IPython", kernel)
+        notebook.setattr(sys, "stderr", shown := io.StringIO())
+        assert list(as_progress(True).track("abc", 3, "letters")) == ["a", "b", "c"]
+        assert "letters" in shown.getvalue()
+        # A notebook writes a line again, and knows no way up.
+        assert "\x1b[1A" not in shown.getvalue()

@@ -29,6 +29,7 @@ def test_the_commands_of_the_pages_work_in_their_order(tmp_path, monkeypatch):
     # One test and one folder for all pages: a phantom that one page has drawn is there already for the next.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("NTRM_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("COLUMNS", "100")
     for block in (block for page in RUNNING for block in blocks(page) if block.runs):
         code, printed = run(block)

@@ -68,7 +68,8 @@ def test_what_is_nearly_the_resolution_is_taken(tmp_path, sections):
         evaluate(ByColour().describe(mpp=None), near, None, device="cpu")
 
 
-def test_a_network_in_memory_has_the_hash_of_its_file(tmp_path):
+def test_a_network_in_memory_has_the_hash_of_its_file(tmp_path, monkeypatch):
+    monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
     network = ByColour()
     assert open_subject(network).sha256 == network.save_pretrained(tmp_path / "model")
     assert open_subject(network).network is network

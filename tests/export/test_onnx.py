@@ -1,6 +1,7 @@
 import importlib.util
 import json
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -83,8 +84,9 @@ def test_the_report_holds_what_was_measured(small):
     assert json.loads(json.dumps(report.as_dict()))["path"] == str(report.path)
 
 
-def test_names_scale_and_origin_travel_with_the_file(small, tmp_path):
+def test_names_scale_and_origin_travel_with_the_file(small, tmp_path, monkeypatch):
     network, report, _ = small
+    monkeypatch.setitem(ARCHITECTURES, "small", partial(Convolution, size=3))
     metadata = opened(report.path).get_modelmeta().custom_metadata_map
     assert json.loads(metadata["class_names"]) == list(SKIN.names)
     assert [json.loads(metadata[key]) for key in ("mpp", "window", "temperature")] == [6.7, 64, 1.5]

@@ -6,12 +6,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.evaluation.small import COLOURS, ByColour
+from PIL import Image
+from tests.evaluation.small import COLOURS, MPP, ByColour
 from tests.models.shallow import shallow
 
+import ntrm
 from ntrm.core.devices import choose_device, choose_precision
-from ntrm.core.errors import NtrmError, UsageError
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.labels import SKIN
+from ntrm.core.mpp import Resolution
+from ntrm.data.image_files import write_image
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import stitch
 from ntrm.models.base import Segmentation, SegmentationModel
@@ -297,6 +301,67 @@ def test_results_do_not_share_memory(random):
     assert not np.shares_memory(first.mask, second.mask)
 
 
+def test_a_picture_and_a_tensor_are_the_array(thin, random):
+    (image,), predictor = draw(random, (40, 33)), Predictor(thin, "cpu")
+    expected = predictor.predict(image).probabilities
+    tensor = torch.from_numpy(image).permute(2, 0, 1)
+    for same in (Image.fromarray(image), Image.fromarray(image).convert("RGBA"), tensor, torch.from_numpy(image)):
+        assert np.array_equal(predictor(same).probabilities, expected)
+    assert [np.array_equal(one.probabilities, expected) for one in predictor(tensor[None])] == [True]
+    palette = Image.fromarray(image).quantize(7)
+    (mixed,) = predictor([palette])
+    assert np.array_equal(mixed.probabilities, predictor(np.asarray(palette.convert("RGB"))).probabilities)
+
+
+def test_a_file_is_read_at_the_networks_resolution(random, tmp_path, monkeypatch):
+    mask = random.integers(0, 4, (9, 13)).astype(np.uint8)
+    painted = np.array(COLOURS, dtype=np.uint8)[np.kron(mask, np.ones((8, 8), np.uint8))]
+    predictor = Predictor(ByColour(), "cpu")
+    write_image(tmp_path / "fine.tif", painted, Resolution.square(MPP / 2))
+    fine = predictor(tmp_path / "fine.tif").mask
+    assert np.array_equal(fine, np.kron(mask, np.ones((4, 4), np.uint8)))
+    assert np.array_equal(predictor([str(tmp_path / "fine.tif")])[0].mask, fine)
+    monkeypatch.setattr("ntrm.inference.predictor.MAX_READ_PIXELS", fine.size - 1)
+    with pytest.raises(RefusedError, match=r"(?s)fine\.tif is too large.*36 × 52.*segment_slides"):
+        predictor(tmp_path / "fine.tif")
+
+
+def test_the_resolution_of_a_file_is_never_guessed(random, tmp_path):
+    Image.fromarray(draw(random, (40, 33))[0]).save(tmp_path / "a.png")
+    with pytest.raises(RefusedError, match=r"(?s)a\.png does not state its µm/px.*6\.7.*segment_slides"):
+        Predictor(ByColour(), "cpu")(tmp_path / "a.png")
+    with pytest.raises(RefusedError, match="the network does not state"):
+        Predictor(ByColour().describe(mpp=None), "cpu")(tmp_path / "a.png")
+    with pytest.raises(DataError, match="no such file"):
+        Predictor(ByColour(), "cpu")("nothing.svs")
+
+
+class Foreign(torch.nn.Module):
+    """What another program's network may look like."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+
+
+@pytest.mark.parametrize(
+    "network",
+    [torch.nn.Conv2d(3, 3, 1), Foreign({"classes": 3}), Foreign(ModelConfig("x", schema_for(3))), "run/model", None],
+    ids=["plain", "with a config", "with our config", "path", "nothing"],
+)
+def test_what_is_no_network_of_ours_is_refused(network, tmp_path):
+    for use in (
+        lambda: Predictor(network, "cpu"),
+        lambda: ntrm.normalise(torch.zeros(1, 3, 32, 32, dtype=torch.uint8), network),
+        lambda: ntrm.export_onnx(network, tmp_path / "a.onnx"),
+    ):
+        with pytest.raises(UsageError, match=r"(?s)does not say what it predicts.*ntrm\.create"):
+            use()
+    if isinstance(network, torch.nn.Module):
+        with pytest.raises(UsageError, match="does not say what it predicts"):
+            ntrm.evaluate(network, tmp_path)
+
+
 @pytest.mark.parametrize(
     "image",
     [
@@ -307,11 +372,18 @@ def test_results_do_not_share_memory(random):
         np.zeros((3, 4, 7), dtype=np.uint8),
         np.zeros((0, 4, 3), dtype=np.uint8),
         [[1, 2, 3]],
-        "slide.svs",
-        torch.zeros(4, 4, 3, dtype=torch.uint8),
+        torch.zeros(3, 4, 4),
+        torch.zeros(3, 4, 4, dtype=torch.bfloat16),
+        torch.zeros(4, 4, dtype=torch.uint8),
+        Image.fromarray(np.zeros((4, 4), np.uint16)),
+        Image.fromarray(np.zeros((4, 4), np.float32)),
+        b"slide.svs",
         None,
     ],
-    ids=["float", "16-bit", "grey", "five channels", "channels first", "empty", "list", "path", "tensor", "nothing"],
+    ids=[
+        *("float", "16-bit", "grey", "five channels", "channels first", "empty", "list"),
+        *("float tensor", "bfloat16", "grey tensor", "16-bit picture", "float picture", "bytes", "nothing"),
+    ],
 )
 def test_what_is_no_rgb_image_is_refused(image):
     with pytest.raises(UsageError, match="expected"):
@@ -334,8 +406,6 @@ def test_wrong_options_are_refused():
         Predictor(Colours(), "cpu", precision="int4")
     with pytest.raises(UsageError, match="batch"):
         Predictor(Colours(), "cpu", batch=0)
-    with pytest.raises(UsageError, match="without a config"):
-        Predictor(torch.nn.Conv2d(3, 3, 1), "cpu")
 
 
 def test_devices_and_precisions_by_name(monkeypatch):

@@ -10,12 +10,13 @@ import sys
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.helpers import Trap
+from tests.helpers import Convolution, Trap
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import SKIN, LabelSchema
 from ntrm.models import base, hub
+from ntrm.models.config import ModelConfig
 from ntrm.models.folders import CARD, CONFIG, MOST_CONFIG_BYTES, WEIGHTS
 from ntrm.models.hub import load
 from ntrm.models.registry import create
@@ -121,6 +122,20 @@ def test_broken_weights_are_not_saved(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_network_that_could_not_be_loaded_is_not_saved(tmp_path):
+    other, own = create("ntrm-control", 4, width=0.125), create("ntrm-control", 3, width=0.125)
+    own.config, foreign = other.config, Convolution(3)
+    foreign.config = ModelConfig("mine", other.config.schema)
+    for network, words in ((own, r"other shape \['classify\.bias"), (foreign, "unknown architecture: mine")):
+        with pytest.raises(RefusedError, match=rf"(?s)could not open it.*{words}"):
+            network.save_pretrained(tmp_path / "model")
+    with pytest.raises(UsageError, match="Convolution without a config"):
+        Convolution(3).save_pretrained(tmp_path / "model")
+    with pytest.raises(UsageError, match="Convolution without a config"):
+        Convolution(3).describe(name="mine")
+    assert not list(tmp_path.iterdir())
+
+
 CONTRADICTIONS = [{"arch": "unet-vgg16"}, {"options": {"width": 0.5}}, {"schema": SKIN}]
 
 
@@ -157,7 +172,7 @@ def test_a_model_that_cannot_be_described_leaves_the_one_in_the_folder(folder, p
         network.config.options["width"] = torch.nan  # past every check
     else:
         monkeypatch.setattr(base, part, lambda *_: 1 / 0)
-    with pytest.raises((ValueError, ZeroDivisionError)):
+    with pytest.raises((RefusedError, ZeroDivisionError)):
         network.save_pretrained(folder)
     assert fingerprints(folder) == before
 

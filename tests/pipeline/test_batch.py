@@ -11,6 +11,7 @@ import pytest
 import tifffile
 from PIL import Image
 from tests.evaluation.small import MPP, NAMES, ByColour
+from tests.helpers import Terminal
 from tests.pipeline.small import BKG, fingerprints, paint, run, write_slide
 
 import ntrm
@@ -44,6 +45,13 @@ def test_a_network_that_is_being_trained_stays_in_training(tmp_path, slide):
     network = ByColour().train()
     assert ntrm.segment_slides(slide, out=tmp_path / "out", model=network, device="cpu").exit_code == 0
     assert network.training
+
+
+def test_a_terminal_sees_how_far_it_is_unless_it_wants_quiet(tmp_path, slide, monkeypatch):
+    for asked, seen in ({}, True), ({"progress": False}, False):
+        monkeypatch.setattr(sys, "stderr", shown := Terminal())
+        run(slide, tmp_path / f"out-{seen}", **asked)
+        assert ("slides" in shown.getvalue()) is seen
 
 
 def test_a_slide_becomes_files_and_tables(tmp_path, slide, mask):

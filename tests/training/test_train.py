@@ -2,6 +2,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
+from tests.helpers import Terminal
 from tests.training.small_data import CLASSES, ROWS, Tiny, small_recipe, train_small, weights, write_small
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
@@ -44,6 +46,13 @@ def test_a_run_has_all_its_files(train):
     assert (network.config.mpp, network.config.window, network.config.data) == (2.0, 64, document["data"])
     assert network.config.schema.names == ("left", "right", "glass")
     assert json.loads(json.dumps(result.as_dict()))["best"] == result.best
+
+
+def test_a_terminal_sees_how_far_it_is_unless_it_wants_quiet(train, monkeypatch):
+    for name, asked, seen in ("shown", {}, True), ("quiet", {"progress": False}, False):
+        monkeypatch.setattr(sys, "stderr", shown := Terminal())
+        train(name, changes={"steps": 2}, **asked)
+        assert ("sections" in shown.getvalue()) is seen
 
 
 def test_a_class_without_a_training_pixel_is_told(train, random, tmp_path):

@@ -8,9 +8,10 @@ two tissues is a pair of their regions that share at least one pixel side.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +20,17 @@ from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import checked_confidence, scan_mask
 from ntrm.analysis.runs import CONNECTIVITY
 from ntrm.core.arrays import Floats, Ints, plain_array
-from ntrm.core.labels import CANCERS, SKIN, LabelSchema, Mask
+from ntrm.core.errors import RefusedError
+from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, as_schema, no_class_error
 from ntrm.core.mpp import Resolution, stated_resolution
+from ntrm.core.wording import short_repr
 from ntrm.report.html import area_text
 from ntrm.results.documents import OUTSIDE, PURPOSE
 from ntrm.results.graph_document import StrongestWindows
 from ntrm.results.typed_json import as_document
+
+if TYPE_CHECKING:
+    import networkx
 
 DIGITS = 6
 """Decimals of mm and mm²: a pixel at 1x is 0.0000004 mm², but no mask is that exact."""
@@ -48,6 +54,8 @@ class NetworkRelations:
     """Of each edge that there is; none without attention."""
     windows: int
     """All that were counted."""
+
+    __repr__ = short_repr
 
     def as_dict(self) -> dict[str, Any]:
         """For ``graph.json``."""
@@ -75,6 +83,8 @@ class TissueGraph:
     contact_counts: Ints
     """(K + 1, K + 1) pairs of regions; with outside, the regions that border on it."""
     regions: RegionTable
+
+    __repr__ = short_repr
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,6 +130,23 @@ class TissueGraph:
         edges = [self._tissue_edge(i, j) for i, j in self.interfaces]
         edges += self._region_edges()
         return {"directed": False, "multigraph": False, "graph": about, "nodes": nodes, "edges": edges}
+
+    def to_networkx(self) -> networkx.Graph:
+        """The same as a graph of networkx, with what the document says of nodes, edges and the whole as attributes.
+
+        >>> graph = tissue_graph(np.array([[0, 1]]), mpp=10, schema=["stroma", "tumour"])
+        >>> graph.to_networkx()["stroma"]["tumour"]["boundary_mm"]
+        0.01
+        """
+        try:
+            from networkx import Graph
+        except ImportError as error:
+            raise RefusedError("no view by networkx", got=error, hint="pip install networkx") from error
+        document = self.as_node_link()
+        graph: networkx.Graph = Graph(**document["graph"])
+        graph.add_nodes_from((node.pop("id"), node) for node in document["nodes"])
+        graph.add_edges_from((edge.pop("source"), edge.pop("target"), edge) for edge in document["edges"])
+        return graph
 
     def _tissue_node(self, tissue: int, regions: int) -> dict[str, Any]:
         return {
@@ -200,28 +227,32 @@ class TissueGraph:
 
 
 def tissue_graph(
-    mask: Mask,
+    mask: NDArray[np.integer[Any]],
     mpp: float | Resolution,
-    schema: LabelSchema = SKIN,
+    schema: LabelSchema | Sequence[str] = SKIN,
     *,
     confidence: NDArray[np.number[Any]] | None = None,
 ) -> TissueGraph:
     """The graph of a mask: its tissues and regions, with areas, and the borders between them, with lengths.
 
     Args:
-        mask: (H, W) class indices, 255 meaning outside.
+        mask: (H, W) class indices, whole numbers of any type, 255 meaning outside.
         mpp: µm per pixel, or a ``Resolution`` with one for each axis.
-        schema: what the indices mean.
+        schema: what the indices mean: class names in index order, or a ``LabelSchema``.
         confidence: (H, W) confidence of each pixel, 0 to 1.
 
     >>> graph = tissue_graph(np.array([[7, 0, 5, 255]], dtype=np.uint8), mpp=10)
     >>> [(graph.names[i], graph.names[j]) for i, j in graph.interfaces]
     [('EPI', 'PAP'), ('EPI', 'KER'), ('PAP', 'outside')]
     """
-    resolution, mask = stated_resolution(mpp), plain_array("the mask", mask)
+    resolution, schema, values = stated_resolution(mpp), as_schema(schema), plain_array("the mask", mask)
+    if values.dtype.kind in "iu" and values.dtype != np.uint8:
+        if ends := [end for end in (values.min(initial=0), values.max(initial=0)) if not 0 <= end <= IGNORE]:
+            raise no_class_error(ends, len(schema))
+        values = values.astype(np.uint8)
     if confidence is not None:
-        confidence = checked_confidence(confidence, mask)
-    return tissue_graph_of(scan_mask(mask, schema, resolution, confidence=confidence).table, schema)
+        confidence = checked_confidence(confidence, values)
+    return tissue_graph_of(scan_mask(values, schema, resolution, confidence=confidence).table, schema)
 
 
 def tissue_graph_of(regions: RegionTable, schema: LabelSchema) -> TissueGraph:

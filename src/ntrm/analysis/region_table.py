@@ -14,6 +14,7 @@ from ntrm.analysis.runs import Runs, Where, split_overlaps
 from ntrm.core.arrays import Floats, Ints
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
+from ntrm.core.wording import short_repr
 
 SIDES = 1 << 18
 """Places where runs meet that are counted together."""
@@ -55,6 +56,8 @@ class RegionTable:
     person: Floats | None = None
     """(R, 2) fractions of the pixels that a person named, and that followed from these, where a mask was corrected.
     Then ``confidence`` is the mean over the other pixels, NaN where there are none."""
+
+    __repr__ = short_repr
 
     def __len__(self) -> int:
         return len(self.tissue)

@@ -24,6 +24,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from ntrm.core.errors import DataError, NtrmError, UsageError
+from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import KINDS, SILENT, Progress, make_progress
 
 INTERRUPTED = 130
@@ -210,7 +211,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(levelname)s %(message)s")
         try:
             make_progress(progress)
-            function(**arguments, console=console)
+            with terminated_like_interrupted():  # a process that just ends leaves semaphores of its pools behind
+                function(**arguments, console=console)
         except NtrmError as error:
             console.error(error)
             raise typer.Exit(error.exit_code) from None

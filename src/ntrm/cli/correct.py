@@ -90,7 +90,7 @@ def correct(
     slides: Annotated[
         list[Path] | None,
         typer.Option(
-            "--slides", metavar="DIR", help="Folder of the slides; needed once for each slide, to compute its parts."
+            "--slides", metavar="DIR", help="Folder of the slides, if moved since; read once each, to find the parts."
         ),
     ] = None,
     model: Annotated[
@@ -108,7 +108,7 @@ def correct(
     OUT/SLIDE/corrections.jsonl, and the corrected mask, polygons, graph, tables and report to OUT/SLIDE/corrected. To
     correct in the browser, use ntrm serve.
 
-    Example: ntrm correct results --click slide-1 410 230 BCC --slides slides/
+    Example: ntrm correct results --click slide-1 410 230 BCC
     """
     from ntrm.pipeline.corrector import CorrectionOptions, Corrector
 

@@ -295,8 +295,33 @@ def read_schema(path: Path) -> LabelSchema:
             expected="columns index,name,r,g,b with whole numbers",
             hint="compare with the table in docs/data.md",
         ) from error
-    background = next((t.name for t in tissues if t.name.lower() in {"bkg", "background", "bg"}), None)
-    return LabelSchema(tissues, background, name=path.parent.name or "custom")
+    return LabelSchema(tissues, _background([tissue.name for tissue in tissues]), name=path.parent.name or "custom")
+
+
+def as_schema(classes: LabelSchema | Sequence[str]) -> LabelSchema:
+    """A schema as it is, or one of class names in index order, with a colour for each.
+
+    A class called background, bg or bkg is the background.
+
+    >>> as_schema(["stroma", "tumour", "background"]).background_index
+    2
+    """
+    if isinstance(classes, LabelSchema):
+        return classes
+    given: object = classes
+    names = list(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise UsageError(
+            "the classes are no label schema",
+            got=repr(given)[:200],
+            expected='names in index order, such as ["stroma", "tumour"], or an ntrm.LabelSchema',
+        )
+    tissues = (Tissue(k, name, name, (k * 37 % 256, k * 91 % 256, k % 256)) for k, name in enumerate(names))
+    return LabelSchema(tuple(tissues), _background(names))
+
+
+def _background(names: Iterable[str]) -> str | None:
+    return next((name for name in names if name.lower() in {"bkg", "background", "bg"}), None)
 
 
 SKIN = LabelSchema(

@@ -6,9 +6,9 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from ntrm.core.errors import choices_error
+from ntrm.core.errors import UsageError, choices_error
 
 T = TypeVar("T")
 KINDS = ("bar", "json", "none")
@@ -65,7 +65,9 @@ class BarProgress:
 
         columns = [rich.TextColumn("{task.description}"), rich.BarColumn(), rich.MofNCompleteColumn()]
         columns += [rich.TimeElapsedColumn(), rich.TextColumn("left"), rich.TimeRemainingColumn()]
-        with rich.Progress(*columns, console=Console(stderr=True)) as bar:
+        # In a notebook rich would want widgets; one line that is written again and again needs none.
+        notebook: dict[str, Any] = {"force_jupyter": False, "force_terminal": True} if _in_notebook() else {}
+        with rich.Progress(*columns, console=Console(stderr=True, **notebook)) as bar:
             yield from bar.track(items, total=total, description=label)
 
 
@@ -73,9 +75,23 @@ SILENT = SilentProgress()
 
 
 def make_progress(kind: str) -> Progress:
-    """Progress by name: ``bar``, ``json`` or ``none``. A bar needs a terminal; elsewhere it stays silent."""
+    """Progress by name: ``bar``, ``json`` or ``none``. A bar needs a terminal or a notebook; elsewhere it is silent."""
     if kind not in KINDS:
         raise choices_error("unknown kind of progress", kind, KINDS)
     if kind == "json":
         return JsonProgress()
-    return BarProgress() if kind == "bar" and sys.stderr.isatty() else SILENT
+    return BarProgress() if kind == "bar" and (sys.stderr.isatty() or _in_notebook()) else SILENT
+
+
+def as_progress(progress: Progress | bool) -> Progress:
+    """What a caller from Python asked for: True is a bar where somebody may see it, False is silence."""
+    if isinstance(progress, bool):
+        return make_progress("bar" if progress else "none")
+    if not hasattr(progress, "track"):
+        raise UsageError("unknown kind of progress", got=repr(progress), expected="True, False or an object with track")
+    return progress
+
+
+def _in_notebook() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None

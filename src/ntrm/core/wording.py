@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 MINUS = "−"
+SHORT = 60
+"""Characters of a value that ``short_repr`` shows as it is."""
 
 
 def signed(value: float, digits: int) -> str:
@@ -35,3 +40,21 @@ def whole_degrees(value: float) -> str:
     ('242°', '0°')
     """
     return f"{round(value) % 360}°"
+
+
+def short_repr(result: Any) -> str:
+    """``__repr__`` of results: of arrays the type and shape, of other long values how many they hold."""
+    names = getattr(result, "_fields", None) or [field.name for field in fields(result) if field.repr]
+    shown = ", ".join(f"{name}={_short(getattr(result, name))}" for name in names)
+    return f"{type(result).__name__}({shown})"
+
+
+def _short(value: Any) -> str:
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{value.dtype} {tuple(value.shape)}"
+    if (isinstance(value, tuple | list | dict)) and len(value) > SHORT:
+        return f"{type(value).__name__} of {len(value)}"  # whose text alone may take seconds to make
+    text = repr(value)
+    if len(text) <= SHORT or not hasattr(value, "__len__"):
+        return text
+    return f"{type(value).__name__} of {len(value)}"

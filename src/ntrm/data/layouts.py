@@ -348,7 +348,7 @@ REFUSED = {"no-mpp", "patient-split"}
 """Faults of sound files that still forbid their use."""
 
 
-def open_dataset(root: Path, *, resolution: str | None = None, splits: Path | None = None) -> Dataset:
+def open_dataset(root: str | Path, *, resolution: str | None = None, splits: str | Path | None = None) -> Dataset:
     """Cases of a dataset folder, with patient, split and µm/px; no image is decoded.
 
     ``resolution`` (``10x``) keeps one folder of the queensland layout. ``splits`` is an existing split file (as

@@ -220,7 +220,7 @@ def short_hash(sha256: str) -> str:
     return sha256[:8]
 
 
-def open_splits(root: Path, *, resolution: str | None = None, splits: Path | None = None) -> DatasetSplits:
+def open_splits(root: str | Path, *, resolution: str | None = None, splits: str | Path | None = None) -> DatasetSplits:
     """Open a dataset at one resolution (``10x``) and divide it.
 
     The file ``splits`` (what ``ntrm data split`` writes) decides; without it the dataset's own splits do, and

@@ -13,6 +13,7 @@ from torch.utils import data as torch_data
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.progress import SILENT, Progress
+from ntrm.core.wording import short_repr
 from ntrm.data.cache import CachedSection, SectionCache
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.tiles import GLASS, TILE_SIZE, Window, cut, foreground_windows, known_windows, tile_windows
@@ -27,6 +28,9 @@ class Tile(NamedTuple):
     """uint8, (S, S); 255 is ignore, also where the section ends."""
     source: int | Tensor
     """Where the tile comes from: the index in ``TileDataset.sources``."""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 class TileSource(NamedTuple):

@@ -26,7 +26,8 @@ from ntrm.core.arrays import Singles
 from ntrm.core.errors import RefusedError, check_seed, path_error, plain_number
 from ntrm.core.io import check_folder, sha256_of, write_json, write_text
 from ntrm.core.labels import IGNORE, LabelSchema
-from ntrm.core.progress import SILENT, Progress
+from ntrm.core.progress import SILENT, Progress, as_progress
+from ntrm.core.wording import short_repr
 from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import Dataset, check_outside
 from ntrm.data.split import DatasetSplits, few_sections, open_splits, trained_on
@@ -82,6 +83,8 @@ class Calibrated:
     doubts: tuple[str, ...] = ()
     """What makes the temperature doubtful."""
 
+    __repr__ = short_repr
+
     @property
     def at_limit(self) -> bool:
         """Whether the temperature is at an end of its range: then the probabilities are of little use."""
@@ -107,19 +110,19 @@ class Calibrated:
 
 def calibrate(
     model_folder: str | Path,
-    data: Path,
+    data: str | Path,
     *,
     resolution: str | None = None,
     split: str = "val",
-    splits: Path | None = None,
+    splits: str | Path | None = None,
     device: str | torch.device = "auto",
     precision: str = "auto",
     batch: int = 16,
     seed: int = 0,
-    out: Path | None = None,
+    out: str | Path | None = None,
     pictures: bool = True,
     reference: bool = True,
-    progress: Progress = SILENT,
+    progress: Progress | bool = True,
 ) -> Calibrated:
     """Fit a temperature and make a reference, both stored in the model folder; the weights stay as they are.
 
@@ -136,11 +139,11 @@ def calibrate(
         out: folder for ``calibration.json`` and the pictures; by default next to the model folder.
         pictures: also draw.
         reference: also make the reference, from the splits ``train`` and ``split``.
-        progress: shows windows and sections.
+        progress: whether to show windows and sections, in a terminal or a notebook; or what shows them.
 
     """
     check_seed(seed)
-    seed = plain_number(seed)
+    seed, progress = plain_number(seed), as_progress(progress)
     folder = _own_folder(model_folder)
     out = default_out(folder) if out is None else Path(out)
     check_outside(out, Path(data))

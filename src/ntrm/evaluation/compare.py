@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, path_error, some
 from ntrm.core.io import read_arrays, read_json, read_object, rows_text, write_json, write_text
+from ntrm.core.wording import short_repr
 from ntrm.evaluation.result import CONFUSIONS, METRICS
 from ntrm.metrics.significance import Bootstrap, Comparison, compare_confusions, macro_dice, macro_iou, pixel_accuracy
 from ntrm.models.names import network_saved_as
@@ -74,6 +75,8 @@ class ModelScores:
     evaluations: tuple[str, ...]
     """Their folders."""
 
+    __repr__ = short_repr
+
     @property
     def mean(self) -> float:
         """Over the seeds."""
@@ -96,6 +99,8 @@ class Comparisons:
     sections: int
     patients: int
     data: Mapping[str, Any]
+
+    __repr__ = short_repr
 
     @property
     def title(self) -> str:
@@ -139,7 +144,12 @@ class Comparisons:
 
 
 def compare(
-    outs: Sequence[Path], *, measure: str = "iou", draws: int = 10_000, reference: str | None = None, seed: int = 0
+    outs: Sequence[str | Path],
+    *,
+    measure: str = "iou",
+    draws: int = 10_000,
+    reference: str | None = None,
+    seed: int = 0,
 ) -> Comparisons:
     """Compare the models behind evaluation folders, all pairs or each with ``reference`` (a model's label).
 

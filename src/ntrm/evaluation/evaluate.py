@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ntrm.core.progress import SILENT, Progress
+from ntrm.core.progress import Progress, as_progress
 from ntrm.data.dataset import Case, Dataset, check_outside
 from ntrm.data.split import DatasetSplits, open_splits, trained_on
 from ntrm.evaluation.loaded_model import class_table, describe_data, open_subject
@@ -45,7 +45,7 @@ def evaluate(
     boundaries: bool = True,
     jobs: int = 1,
     command: Sequence[str] = (),
-    progress: Progress = SILENT,
+    progress: Progress | bool = True,
 ) -> Evaluation:
     """Predict every section of a split, score it, and write the result to ``out`` where that is given.
 
@@ -66,10 +66,10 @@ def evaluate(
         boundaries: also measure distances of boundaries, which takes most of the time on a fast device.
         jobs: processes that measure while the device predicts.
         command: what the user typed, for the record.
-        progress: shows sections.
+        progress: whether to show the sections, in a terminal or a notebook; or what shows them.
 
     """
-    start = time.monotonic()
+    start, progress = time.monotonic(), as_progress(progress)
     out, split_file = None if out is None else Path(out), None if splits is None else Path(splits)
     if out is not None:
         check_outside(out, Path(data))

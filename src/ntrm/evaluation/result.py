@@ -26,6 +26,7 @@ from ntrm.core.io import (
     write_text,
 )
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.wording import short_repr
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import few_sections
 from ntrm.evaluation.interfaces import InterfaceCounts
@@ -76,6 +77,8 @@ class Evaluation:
     command: tuple[str, ...]
     device: str
     seconds: float
+
+    __repr__ = short_repr
 
     @cached_property
     def pooled(self) -> Overlap:

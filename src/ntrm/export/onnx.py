@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from ntrm.core.environment import EXTRAS
 from ntrm.core.errors import RefusedError, UsageError, check_seed
 from ntrm.core.io import whole_file
-from ntrm.models.base import SegmentationModel
+from ntrm.models.base import SegmentationModel, check_described
 from ntrm.models.config import ModelConfig
 from ntrm.models.weights import weights_digest
 from ntrm.version import __version__
@@ -57,7 +57,7 @@ class ExportReport:
 
 def export_onnx(
     network: SegmentationModel,
-    path: Path,
+    path: str | Path,
     *,
     window: int | None = None,
     opset: int | None = None,
@@ -71,6 +71,7 @@ def export_onnx(
     more than ``tolerance`` is refused and leaves nothing behind.
     """
     check_seed(seed)
+    check_described(network)
     if Path(path).suffix != ".onnx":
         raise UsageError("cannot write the network there", got=path, expected="a file that ends in .onnx")
     try:

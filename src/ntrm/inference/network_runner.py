@@ -194,10 +194,9 @@ def check_image(image: object) -> None:
     """Refuse what is no (H, W, 3) RGB array of bytes."""
     if not isinstance(image, np.ndarray):
         raise UsageError(
-            "an image must be an array",
-            got=type(image).__name__,
-            expected="a numpy array of shape (H, W, 3), or a list of them",
-            hint="np.asarray(image) makes one of a Pillow image",
+            "not an image",
+            got=f"{image.dtype} tensor" if isinstance(image, Tensor) else type(image).__name__,
+            expected="a uint8 array (H, W, 3), a uint8 tensor (3, H, W), a Pillow image, a path, or a list of these",
         )
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
         raise UsageError(

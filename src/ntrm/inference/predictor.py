@@ -1,26 +1,35 @@
-"""An RGB array in, probabilities, a mask and the tissue graph out."""
+"""An RGB image in, probabilities, a mask and the tissue graph out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL.Image import Image as Picture
 from torch import Tensor
 
 from ntrm.core.arrays import Singles
-from ntrm.core.errors import UsageError
+from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.labels import LabelSchema
+from ntrm.core.wording import short_repr
 from ntrm.data.image_files import over_white
 from ntrm.data.tiles import cut
 from ntrm.inference.network_runner import GLASS, Image, NetworkRunner, check_image
 from ntrm.inference.sliding_window import blended_rows
 from ntrm.models.base import Segmentation, TissueGraph
 from ntrm.models.trm import trains_edge_weights
+from ntrm.wsi.grid import SlideGrid
+from ntrm.wsi.isolated import open_slide
+from ntrm.wsi.readers.reader import MAX_READ_PIXELS
+
+ImageLike = Image | Tensor | Picture | str | Path
+"""What ``Predictor`` takes for an image."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +53,8 @@ class TissueRelations:
     nodes: Singles
     """(K, d) node states after message passing."""
 
+    __repr__ = short_repr
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON: ``names``, and every array as nested lists in that order, or None."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
@@ -65,6 +76,8 @@ class Prediction:
     graph: TissueRelations | None = None
     """None unless asked for, or where the network has none."""
 
+    __repr__ = short_repr
+
     @property
     def confidence(self) -> Singles:
         """(H, W) probability of the class in ``mask``."""
@@ -78,11 +91,13 @@ class Prediction:
 
 
 class Predictor(NetworkRunner):
-    """A network ready for images: ``Predictor(network).predict(image) → Prediction``.
+    """A network ready for images: ``Predictor(network)(image) → Prediction``.
 
-    Images are (H, W, 3) RGB uint8 arrays of any size at the network's µm/px. One that fits into ``config.window``, the
-    size the network was trained with, goes through it as it is, padded on the right and at the bottom with white glass
-    to the size the network needs. A larger one is predicted in overlapping windows of that size, which are blended.
+    Images are RGB of any size at the network's µm/px: a uint8 array (H, W, 3), a uint8 tensor (3, H, W) or (H, W, 3),
+    or a Pillow image. A path is a slide or image that states its µm/px, and is read at the network's, as ``ntrm
+    segment`` does; one that states none is refused. An image that fits into ``config.window``, the size the network was
+    trained with, goes through it as it is, padded on the right and at the bottom with white glass to the size the
+    network needs. A larger one is predicted in overlapping windows of that size, which are blended.
 
     Args:
         network: from ``ntrm.load`` or ``ntrm.create``; it is moved to the device and put in evaluation mode.
@@ -101,26 +116,28 @@ class Predictor(NetworkRunner):
         return trains_edge_weights(network)
 
     @overload
-    def predict(self, images: Image, *, coarse: bool = ..., graph: bool = ...) -> Prediction: ...
+    def predict(  # type: ignore[overload-overlap]  # a path is a sequence of letters, too
+        self, images: ImageLike, *, coarse: bool = ..., graph: bool = ...
+    ) -> Prediction: ...
     @overload
-    def predict(self, images: Sequence[Image], *, coarse: bool = ..., graph: bool = ...) -> list[Prediction]: ...
+    def predict(self, images: Sequence[ImageLike], *, coarse: bool = ..., graph: bool = ...) -> list[Prediction]: ...
 
     def predict(
-        self, images: Image | Sequence[Image], *, coarse: bool = False, graph: bool = False
+        self, images: ImageLike | Sequence[ImageLike], *, coarse: bool = False, graph: bool = False
     ) -> Prediction | list[Prediction]:
         """Predict one image, or several in their order.
 
-        Give several as a list, ``predict(list(stack))``: a stack (N, H, W, 3) gives a list of predictions, too, but to
-        a type checker it looks like a single image, whose result is one prediction.
+        Give several as a list, ``predict(list(stack))``: a stack (N, H, W, 3), or a batch (N, 3, H, W) of tensors,
+        gives a list of predictions, too, but to a type checker it looks like a single image, whose result is one.
 
         ``coarse`` adds what the coarse head says; ``graph`` adds the relations that the network used, which exist for
         images no larger than its window and for networks with a relation module. ``ntrm.tissue_graph`` gives the graph
         of any mask. Images of one padded size go through the network together; none influences another.
         """
-        stack = isinstance(images, np.ndarray) and images.ndim == 4
-        single = not (stack or isinstance(images, Sequence))
-        arrays: Any = [images] if single else images
-        several = [_on_white(image) for image in arrays]
+        stack = isinstance(images, np.ndarray | Tensor) and images.ndim == 4
+        single = not (stack or (isinstance(images, Sequence) and not isinstance(images, str)))
+        given: Any = [images] if single else images
+        several = [_on_white(self._pixels(image)) for image in given]
         done: dict[int, Prediction] = {}
         groups: dict[tuple[int, int], list[int]] = {}
         for image in several:
@@ -137,6 +154,39 @@ class Predictor(NetworkRunner):
             done.update(zip(indices, equal, strict=True))
         ordered = [done[index] for index in range(len(several))]
         return ordered[0] if single else ordered
+
+    __call__ = predict
+
+    def _pixels(self, image: ImageLike) -> Image:
+        """What a user gave as an image, as an array where it is one at all."""
+        if isinstance(image, str | Path):
+            return self._read(Path(image))
+        if isinstance(image, Picture) and image.mode[0] not in "IF":  # whose channels have more than 8 bits
+            image = image if image.mode == "RGB" else image.convert("RGBA")
+        if isinstance(image, Tensor) and image.dtype == torch.uint8:
+            image = image.permute(1, 2, 0) if image.ndim == 3 and len(image) == 3 else image
+            return np.asarray(image.cpu())
+        return np.asarray(image) if isinstance(image, Picture) else image  # type: ignore[return-value]
+
+    def _read(self, path: Path) -> Image:
+        """A slide or image at the network's µm/px."""
+        self.config.check_mpp()
+        with open_slide(path) as slide:
+            if slide.mpp is None:
+                raise RefusedError(
+                    f"{path.name} does not state its µm/px",
+                    expected=f"a file that does: the network wants {self.config.mpp:g} µm/px",
+                    hint="give ntrm.segment_slides(path, mpp=…) its µm/px; or pixels at the network's, as an array",
+                )
+            grid = SlideGrid(slide, self.config.mpp or 0.0)
+            if grid.height * grid.width > MAX_READ_PIXELS:
+                raise RefusedError(
+                    f"{path.name} is too large to be predicted in memory",
+                    got=f"{grid.height:,} × {grid.width:,} pixels at {self.config.mpp:g} µm/px",
+                    expected=f"at most {MAX_READ_PIXELS:,} pixels",
+                    hint="ntrm.segment_slides streams it to disk",
+                )
+            return grid.read(0, 0, grid.height, grid.width)
 
     def _is_large(self, image: Image) -> bool:
         return bool(max(image.shape[:2]) > self.config.window)

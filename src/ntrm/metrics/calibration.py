@@ -16,6 +16,7 @@ from scipy import optimize
 
 from ntrm.core.arrays import Floats
 from ntrm.core.errors import DataError, check_number
+from ntrm.core.wording import short_repr
 from ntrm.metrics.overlap import Counts
 
 TEMPERATURES = (0.05, 20.0)
@@ -44,6 +45,8 @@ class CalibrationCounts:
     """(bins,) sum of confidences."""
     squares: float
     """Sum of ``Σ_c (p_c − 1[c is true])²``."""
+
+    __repr__ = short_repr
 
     @classmethod
     def none(cls, bins: int = 15) -> CalibrationCounts:

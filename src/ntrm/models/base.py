@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -13,12 +13,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ntrm.core.errors import RefusedError, UsageError, choices_error
+from ntrm.core.errors import NtrmError, RefusedError, UsageError, choices_error
 from ntrm.core.io import sha256_of, whole_file, write_json, write_text
+from ntrm.core.wording import short_repr
 from ntrm.models.blocks import check_input
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import CARD, CONFIG, FORMAT, WEIGHTS, model_card
-from ntrm.models.weights import not_finite, stored_state
+from ntrm.models.weights import check_tensors, not_finite, stored_state
 
 
 class TissueGraph(NamedTuple):
@@ -41,6 +42,9 @@ class TissueGraph(NamedTuple):
     nodes: Tensor
     """(B, K, d) node states after message passing."""
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
 
 class Segmentation(NamedTuple):
     """Logits at input size, and the graph where it was asked for and the network has one."""
@@ -50,6 +54,9 @@ class Segmentation(NamedTuple):
     coarse: Tensor | None = None
     """(B, K, H, W) of the coarse head, upsampled; None for networks without one."""
     graph: TissueGraph | None = None
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 class SegmentationModel(nn.Module):
@@ -84,6 +91,7 @@ class SegmentationModel(nn.Module):
 
         What the network is made of stays: its architecture, its options and how many classes it has.
         """
+        check_described(self)
         old = self.config
         if unknown := changes.keys() - {field.name for field in fields(old)}:
             raise choices_error("unknown field of the config", min(unknown), [field.name for field in fields(old)])
@@ -105,8 +113,10 @@ class SegmentationModel(nn.Module):
         ``dtype=torch.float16`` (or ``torch.bfloat16``) halves the file and rounds the weights; float32 keeps every bit.
         What cannot be saved is refused before anything in the folder changes.
         """
+        check_described(self)
         folder = Path(folder)
         state = stored_state(self, dtype)
+        self.check_loads(state)
         if broken := not_finite(state):
             raise RefusedError("the network holds weights that are no numbers", got=broken[:3], hint="train it again")
         parameters = sum(parameter.numel() for parameter in self.parameters())
@@ -122,16 +132,43 @@ class SegmentationModel(nn.Module):
         write_json(folder / CONFIG, config)
         return digest
 
+    def check_loads(self, state: Mapping[str, Tensor]) -> None:
+        """Refuse weights that ``ntrm.load`` could not read back: those of another network than the config makes."""
+        from ntrm.models.registry import create
 
-def check_described(network: nn.Module) -> None:
-    """Refuse a network without a config; a compiled one has that of the network inside it."""
-    if not isinstance(getattr(network, "config", None), ModelConfig):
+        config, options = self.config, dict[str, Any](self.config.options)
+        expected, hint = f"{config.arch} as ntrm.create makes it", "keep its weights with torch.save(state_dict, …)"
+        try:
+            with torch.device("meta"):  # shapes without memory
+                own = create(config.arch, config.schema, **options).state_dict()
+            check_tensors("it", state, own, fits=config.arch, expected=expected, hint=hint)
+        except NtrmError as error:
+            what = "the network cannot be saved: ntrm.load could not open it"
+            got = f"{type(self).__name__}; {error.what}: {error.got}"
+            raise RefusedError(what, got=got, expected=expected, hint=hint) from error
+
+
+def check_described(network: object) -> None:
+    """Refuse what is no network of ours with a config; a compiled one has that of the network inside it."""
+    ours = isinstance(getattr(network, "_orig_mod", network), SegmentationModel)
+    if not ours or not isinstance(getattr(network, "config", None), ModelConfig):
         inside = isinstance(getattr(network, "module", None), SegmentationModel)
         raise UsageError(
             "the network does not say what it predicts",
-            got=f"{type(network).__name__} without a config",
+            got=f"{type(network).__name__} {'without a config' if ours else 'of another program'}",
+            expected="a network from ntrm.create or ntrm.load",
             hint="give its .module" if inside else "make it with ntrm.create or ntrm.load",
         )
+
+
+def normalise(images: Tensor, network: SegmentationModel) -> Tensor:
+    """RGB bytes (B, 3, H, W), as ``TileDataset`` gives them → float32 as the network expects it."""
+    check_described(network)
+    if not isinstance(images, Tensor) or images.dtype != torch.uint8 or images.ndim < 3 or images.shape[-3] != 3:
+        got = f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
+        raise UsageError("these are no RGB bytes", got=got, expected="a uint8 tensor (B, 3, H, W)")
+    colours = torch.tensor([network.config.mean, network.config.std], device=images.device)[..., None, None]
+    return (images.float() / 255 - colours[0]) / colours[1]
 
 
 @contextmanager

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeGuard
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.labels import SKIN, LabelSchema, Tissue
+from ntrm.core.labels import SKIN, LabelSchema, as_schema
 from ntrm.core.mpp import Resolution
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -100,7 +100,7 @@ def _is_option(value: object) -> bool:
     return value.isprintable() if isinstance(value, str) else isinstance(value, Option)
 
 
-def _is_whole(value: object) -> bool:
+def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
@@ -117,17 +117,16 @@ def _three(what: str, values: Iterable[object]) -> tuple[float, ...]:
     return three
 
 
-def schema_for(classes: int | LabelSchema) -> LabelSchema:
-    """The schema itself, the skin's for 12 classes, or numbered classes for another count.
+def schema_for(classes: int | LabelSchema | Sequence[str]) -> LabelSchema:
+    """The schema itself, one of class names, the skin's for 12 classes, or numbered classes for another count.
 
-    >>> schema_for(12).name, schema_for(3).names
-    ('skin', ('class 0', 'class 1', 'class 2'))
+    >>> schema_for(12).name, schema_for(3).names, schema_for(["stroma", "tumour"]).names
+    ('skin', ('class 0', 'class 1', 'class 2'), ('stroma', 'tumour'))
     """
-    if isinstance(classes, LabelSchema):
-        return classes
-    if not _is_whole(classes) or not 1 < classes < 255:
-        raise UsageError("wrong number of classes", got=repr(classes), expected="2 to 254, or a label schema")
-    if classes == len(SKIN):
-        return SKIN
-    shades = [(k * 37 % 256, k * 91 % 256, k) for k in range(classes)]
-    return LabelSchema(tuple(Tissue(k, f"class {k}", f"class {k}", shades[k]) for k in range(classes)))
+    given: object = classes
+    if isinstance(given, LabelSchema) or (isinstance(given, Sequence) and not isinstance(given, str)):
+        return as_schema(given)
+    if not _is_whole(given) or not 1 < given < 255:
+        expected = '2 to 254, class names such as ["stroma", "tumour"], or a label schema'
+        raise UsageError("wrong number of classes", got=repr(given), expected=expected)
+    return SKIN if given == len(SKIN) else as_schema([f"class {k}" for k in range(given)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -75,12 +75,13 @@ def list_models() -> list[str]:
 
 
 def create(
-    name: str, classes: int | LabelSchema = 12, *, weights: str | Path | None = None, **options: Any
+    name: str, classes: int | LabelSchema | Sequence[str] = 12, *, weights: str | Path | None = None, **options: Any
 ) -> SegmentationModel:
     """Build an untrained network by name; ``weights`` fills its encoder.
 
-    ``weights`` is a file, ``imagenet`` (looked up by the encoder's name) or a hub id. ``ntrm`` is the default of this
-    version; the network's config names the network itself.
+    ``classes`` are names in index order (``["stroma", "tumour"]``), a ``LabelSchema``, or how many there are; 12 are
+    the skin's. ``weights`` is a file, ``imagenet`` (looked up by the encoder's name) or a hub id. ``ntrm`` is the
+    default of this version; the network's config names the network itself.
 
     >>> create("ntrm-paper", classes=12, encoder="resnet18", width=0.25).config.schema.name
     'skin'

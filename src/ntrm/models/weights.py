@@ -68,7 +68,7 @@ def load_encoder_weights(encoder: nn.Module, source: str | Path, name: str = "re
 
 
 def check_tensors(
-    path: Path, state: Mapping[str, Tensor], own: Mapping[str, Tensor], *, fits: str, expected: str, hint: str
+    path: Path | str, state: Mapping[str, Tensor], own: Mapping[str, Tensor], *, fits: str, expected: str, hint: str
 ) -> None:
     """Refuse a file whose tensors ``state`` are not, by name and shape, those of the network (``own``)."""
     missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())

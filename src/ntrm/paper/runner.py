@@ -276,6 +276,7 @@ def run_job(document: dict[str, Any]) -> None:
         "splits": Path(document["split_file"]) if document["split_file"] else None,
         "device": document["device"],
         "pictures": document["pictures"],
+        "progress": False,
     }
     result = train(
         data,

@@ -16,7 +16,8 @@ from torch import nn
 from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error
 from ntrm.core.mpp import Resolution, stated_resolution
 from ntrm.core.processes import terminated_like_interrupted
-from ntrm.core.progress import SILENT, Progress
+from ntrm.core.progress import Progress, as_progress
+from ntrm.core.wording import short_repr
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED
 from ntrm.pipeline.file_transfer import FileTransfer, Storage
@@ -26,8 +27,10 @@ from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.results.run_record import Run
+from ntrm.results.slide_state import finished
 from ntrm.slides.addresses import Address, is_address
 from ntrm.slides.inputs import SlideInput, find_inputs, shard_of
+from ntrm.slides.known_places import remember_places
 from ntrm.slides.slide_ids import distinguishing_paths, slide_ids
 from ntrm.slides.slide_names import LeftOut
 from ntrm.wsi.isolated import ReaderPool
@@ -46,6 +49,8 @@ class Segmented:
     """How unclear inputs were understood, and what was not judged."""
     address: str | None = None
     """Of the results, where they are not in a folder; ``out`` then holds what could not be sent."""
+
+    __repr__ = short_repr
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
@@ -80,7 +85,7 @@ def segment_slides(
     workers: int | None = None,
     cache: str | Path | None = None,
     cache_gb: float = Storage.cache_gb,
-    progress: Progress = SILENT,
+    progress: Progress | bool = True,
     **choices: Any,
 ) -> Segmented:
     """Segment slides and images into masks, polygons, relations and tables under ``out``.
@@ -101,11 +106,12 @@ def segment_slides(
         workers: how many; by default one for each GPU, or one for two cores.
         cache: folder for slides from addresses and for results on the way to one; by default that of ``NTRM_CACHE``.
         cache_gb: how much of these slides is kept there.
-        progress: one bar for slides, one within.
+        progress: whether to show one bar for slides and one within, in a terminal or a notebook; or what shows them.
         choices: fields of ``options``.
 
     """
     _check_cluster(cluster, workers, model)
+    progress = as_progress(progress)
     stated = None if mpp is None else stated_resolution(mpp)
     storage = _storage(out, pseudonymise, cache, cache_gb)
     folder = Path(out) if storage.out is None else storage.work_folder()
@@ -146,9 +152,22 @@ def segment_slides(
         except DataError as error:
             raise _with_first_failure(error, outcomes) from error
     names = pseudonymise is None
+    if names:
+        _remember(folder, tasks, outcomes)
     notes = (*_notes(slides, ids, names=names), *left_out.notes(names=names), *_not_judged(outcomes), *untold)
     address = None if storage.out is None else str(storage.out)
     return Segmented(folder, tuple(outcomes), run.identity(), notes, address)
+
+
+def _remember(folder: Path, tasks: Sequence[SlideTask], outcomes: Sequence[Outcome]) -> None:
+    """Keep for this user where the slides of finished results lie on this machine."""
+    done, places = {outcome.slide_id for outcome in outcomes if outcome.status in ("done", "kept")}, {}
+    for task in tasks:
+        here = task.slide.remote is None and task.slide_id in done
+        state = finished(folder / task.slide_id) if here else None
+        if state is not None and state.plan is not None and state.plan.source is not None:
+            places[state.plan.source] = task.slide.path
+    remember_places(places)
 
 
 def _storage(out: str | Path, key: str | Path | None, cache: str | Path | None, cache_gb: float) -> Storage:

@@ -37,6 +37,7 @@ from ntrm.results.paths import HIDDEN, PIECES, SUMMARY
 from ntrm.results.run_record import read_run
 from ntrm.results.slide_state import finished
 from ntrm.slides.inputs import SlideInput, check_roots, find_by_content
+from ntrm.slides.known_places import place_of
 from ntrm.wsi.pieces import PieceMap
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class CorrectionOptions:
     """How slides are corrected."""
 
     slides: tuple[Path, ...] = ()
-    """Where the slides are: needed once, to make their region graphs."""
+    """Where the slides are, if no longer where they were segmented: needed once, to make their region graphs."""
     model: str | None = None
     """That the results were made with; None: the bundled one, if it is that."""
     device: str = "auto"
@@ -251,6 +252,8 @@ class Corrector:
         """The file of a slide, by its content."""
         slide_id = mask.folder.name
         if not self.options.slides:
+            if (known := place_of(_source(mask))) is not None:
+                return SlideInput(known, known.name)
             raise UsageError(
                 f"the parts of {slide_id} are not known yet",
                 expected="the slide itself, once: its parts are then kept with the results",

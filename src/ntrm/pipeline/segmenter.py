@@ -17,6 +17,7 @@ import torch
 from ntrm.core.errors import NtrmError, RefusedError
 from ntrm.core.locks import holding
 from ntrm.core.progress import SILENT, Progress
+from ntrm.core.wording import short_repr
 from ntrm.evaluation.loaded_model import open_subject
 from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.file_transfer import FileTransfer
@@ -101,6 +102,8 @@ class Outcome:
     """Whether a bug, a library's error or a lost process made it fail, not the slide itself."""
     row: dict[str, Any] = field(default_factory=dict)
     """Of the table ``slides``, where there are results."""
+
+    __repr__ = short_repr
 
     @property
     def cancers(self) -> list[str] | None:

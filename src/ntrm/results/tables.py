@@ -11,6 +11,7 @@ from typing import Any
 
 from ntrm.core.errors import RefusedError, choices_error
 from ntrm.core.io import whole_file, write_columns, write_rows
+from ntrm.core.wording import short_repr
 from ntrm.data.csv_tables import read_columns
 from ntrm.results.documents import Cancer, PieceCancer, PieceSummary, Summary
 from ntrm.results.familiarity import ASPECTS, NONE, NOT_ASSESSED, Familiarity
@@ -83,6 +84,8 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[dict[str, Cell], ...]
 
+    __repr__ = short_repr
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -114,6 +117,8 @@ class Results:
     pieces: Table
     regions: Table
     interfaces: Table
+
+    __repr__ = short_repr
 
 
 def read_results(out: str | Path) -> Results:

@@ -24,6 +24,7 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import PARTIAL, check_folder, read_json, remove_partials, write_json
 from ntrm.core.locks import holding
 from ntrm.core.processes import HOME, child_environment
+from ntrm.core.wording import short_repr
 from ntrm.models.folders import CONFIG
 from ntrm.models.names import network_saved_as
 from ntrm.training.recipe import FIELDS, Recipe, completed, write_recipe
@@ -59,6 +60,8 @@ class RunResult:
     """Scores of the kept weights, with their step and epoch."""
     seconds: float
     provenance: dict[str, Any]
+
+    __repr__ = short_repr
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""

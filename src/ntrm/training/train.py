@@ -20,7 +20,7 @@ import torch
 from ntrm.core.errors import RefusedError, UsageError, check_seed, plain_number
 from ntrm.core.io import sha256_of
 from ntrm.core.processes import end_with_parent, exit_code_of
-from ntrm.core.progress import SILENT, Progress
+from ntrm.core.progress import SILENT, Progress, as_progress
 from ntrm.core.wording import counted
 from ntrm.correction.log import ALL
 from ntrm.data.dataset import check_outside
@@ -73,7 +73,7 @@ def train(
     command: Sequence[str] = (),
     pictures: bool = True,
     reference: bool = True,
-    progress: Progress = SILENT,
+    progress: Progress | bool = True,
     say: Say = _silent,
 ) -> RunResult:
     """Train a network and write the run to ``out``.
@@ -108,7 +108,7 @@ def train(
         command: for the provenance.
         pictures: whether to draw curves and examples.
         reference: whether to leave a reference of the training sections with the model, by which slides are judged.
-        progress: shows the steps.
+        progress: whether to show the steps, in a terminal or a notebook; or what shows them.
         say: called with each validation score and note, a line each.
 
     """
@@ -119,7 +119,7 @@ def train(
     check_start(recipe, init)
     start, digest = (None, None) if init is None else read_config(locate(init) / CONFIG)
     launch = find_launch(str(device), num_devices)
-    say, progress = (say, progress) if launch.leads else (_silent, SILENT)
+    say, progress = (say, as_progress(progress)) if launch.leads else (_silent, SILENT)
     arch, options = _chosen_network(arch, options, start, say)
     if data is not None:
         check_outside(Path(out), Path(data))

@@ -27,8 +27,11 @@ from threading import Lock, Thread
 from typing import Any, Self
 
 import numpy as np
+from PIL.Image import Image as Picture
+from PIL.Image import fromarray
 
 from ntrm.core.errors import DataError, NtrmError, UsageError, check_number
+from ntrm.core.mpp import Resolution
 from ntrm.core.processes import module_command, module_environment
 from ntrm.core.threads import most_threads
 from ntrm.wsi.readers.reader import MAX_SIDE, Pixels, SlideInfo, check_request
@@ -195,6 +198,33 @@ class ReadingProcess:
             hint="the file is damaged or hostile; copy it again from the scanner, or convert it in QuPath to OME-TIFF",
         )
 
+    @property
+    def dimensions(self) -> tuple[int, int]:
+        """Width and height of the full resolution in pixels."""
+        return self.info.width, self.info.height
+
+    @property
+    def mpp(self) -> Resolution | None:
+        """µm/px of the full resolution along x and y; None where the file does not credibly state it."""
+        return self.info.resolution
+
+    def read_region(self, location: tuple[int, int], level: int, size: tuple[int, int]) -> Picture:
+        """A region as a Pillow image, with OpenSlide's arguments: ``location`` in level-0 pixels, ``size`` in level's.
+
+        It is RGB, white where nothing was scanned; ``read`` gives the same as an array.
+        """
+        return fromarray(self.read(*location, *size, level))
+
+    def thumbnail(self, size: int = 1024) -> Picture:
+        """The whole slide as a Pillow image whose longer side has ``size`` pixels, or fewer where the slide has."""
+        check_number("size of a thumbnail", size, 1, MAX_SIDE, whole=True)
+        fine = [k for k, one in enumerate(self.info.levels) if max(one.width, one.height) >= size]
+        level = fine[-1] if fine else 0
+        this = self.info.levels[level]
+        picture = self.read_region((0, 0), level, (this.width, this.height))
+        picture.thumbnail((size, size))
+        return picture
+
     def kill(self) -> None:
         """End the child, so that whoever waits for it gets an error; ``close`` does so where nobody waits."""
         self._child.kill()
@@ -276,6 +306,8 @@ def open_slide(path: str | Path) -> ReadingProcess:
     It is decoded in a child process with limits on memory and time, so that a damaged file cannot harm this one:
 
     ``with ntrm.open_slide("slide.svs") as slide: pixels = slide.read(x, y, width, height, level)``
+
+    It has ``info``, ``dimensions`` and ``mpp``; ``thumbnail`` and ``read_region`` give Pillow images.
 
     Other processes that get it, such as the workers of a ``DataLoader``, open the slide again, each for itself.
     """

@@ -21,7 +21,7 @@ LONGEST = (
     "paper/test_reproduce.py",
     "pipeline/test_ray_cluster_runs.py",
     "pipeline/test_transfer.py",
-    "training/test_ddp.py",
+    "training/test_distributed.py",
     "service/test_serve.py",
     "service/test_serve_corrections.py",
     "service/browser/test_correct_view.py",

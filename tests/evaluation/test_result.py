@@ -7,8 +7,10 @@ import torch
 from tests.evaluation.small import ByColour, count, draw_mask, of_test, scores_of
 
 from ntrm.core.errors import NtrmError, RefusedError, UsageError
+from ntrm.core.labels import SKIN
 from ntrm.evaluation import result
 from ntrm.evaluation.evaluate import evaluate
+from ntrm.evaluation.interfaces import interface_counts
 from ntrm.evaluation.result import most_changed
 
 
@@ -107,3 +109,14 @@ def test_the_field_with_the_most_changes_is_found(shape, side, random):
         for left in range(shape[1] - wide + 1)
     )
     assert changed[rows, columns].sum() == best
+
+
+@pytest.mark.parametrize("coarse", [True, False])
+def test_interfaces_are_kept_section_by_section(tmp_path, random, coarse):
+    masks = random.integers(0, 12, (3, 2, 20, 30))
+    found = [interface_counts(truth, final, truth if coarse else None, SKIN) for truth, final in masks]
+    result.write_interfaces(tmp_path / "interfaces.npz", found)
+    with np.load(tmp_path / "interfaces.npz") as stored:
+        assert set(stored.files) == ({"pixels", "wrong", "corrected", "broken"} if coarse else {"pixels", "wrong"})
+        for name in stored.files:
+            np.testing.assert_array_equal(stored[name], np.stack([getattr(each, name) for each in found]))

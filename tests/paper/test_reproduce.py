@@ -17,7 +17,7 @@ from tests.paper.synthetic import write_all
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.core.locks import holding
+from ntrm.core.locks import holding, is_held
 from ntrm.paper.plan import describe
 from ntrm.paper.reproduce import FIGURES, TABLES, reproduce
 from ntrm.paper.request import Request
@@ -84,8 +84,8 @@ def tell(stripes, root):
             process.kill()
             process.wait()
         # The worker ends with its parent and gives its lock back.
-        with holding(out / "jobs" / f"{killed.name}.lock", wait=True):
-            half = json.loads((killed / "provenance.json").read_text())
+        wait_for("its end", lambda: not is_held(killed / ".lock"))
+        half = json.loads((killed / "provenance.json").read_text())
         first = runs / jobs["unet-resnet18"].key / "evaluation" / "metrics.json"
         before = first.stat().st_mtime_ns, first.read_bytes()
         spoilt = runs / jobs["deeplabv3plus"].key
@@ -232,7 +232,7 @@ def test_tables_follow_the_dataset_and_the_request_though_nothing_is_trained_aga
     write_patients(data, names, splits, names)
     settings = {"seeds": (0,), "overrides": parse_overrides(SETTINGS), "options": {"width": 0.125}, "ablation": False}
     request = Request(data, tmp_path / "out", ARCHS[:2], **settings)
-    plan = request.plan({level: each.fingerprint for level, each in request.expect().items()})
+    plan = request.plan({level: each.fingerprint for level, each in request.gather().items()})
     request.claim()
     write_all(tmp_path / "out" / "runs", plan, random, sections=8, accuracy=better_with_relations, names=names[2:])
 
@@ -269,7 +269,7 @@ def test_who_finds_every_run_in_other_hands_leaves_the_page_to_them(stripes, tmp
     request = Request(stripes, tmp_path / "out", ("unet-resnet18",), ("10x",), (0,), options={"width": 0.125})
     request.claim()
     (job,) = request.plan({level: each.fingerprint for level, each in request.gather().items()}).jobs
-    with holding(tmp_path / "out" / "jobs" / f"{job.key}.claim"):
+    with holding(tmp_path / "out" / "jobs" / f"{job.key}.lock"):
         result = reproduce(request, device="cpu")
     assert (result.page, result.ran, result.others, result.failures) == (None, 0, (job.label,), {})
     assert result.as_dict()["with_other_commands"] == [job.label]

@@ -10,7 +10,7 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.models import weights
 from ntrm.models.encoders import ResNetEncoder
-from ntrm.paper.request import Request, dry_run, encoder_init, parse_seeds
+from ntrm.paper.request import Request, commands_left, dry_run, encoder_init, parse_seeds
 from ntrm.training.recipe import load_recipe
 
 
@@ -24,9 +24,6 @@ def test_a_dry_run_plans_for_the_data_and_writes_nothing(stripes, tmp_path):
     outlook = dry_run(request(stripes, tmp_path / "out"))
     assert [variant.level for variant in outlook.plan.resolutions] == ["10x", "5x"]
     assert outlook.done == dict.fromkeys([job.key for job in outlook.plan.jobs], False)
-    assert len(outlook.seconds) == len(outlook.plan.jobs)
-    # Five sections of 96 × 128 and 192 × 224 pixels, three colours and a label each.
-    assert outlook.cache_bytes == 4 * 5 * (96 * 128 + 192 * 224)
     assert not (tmp_path / "out").exists()
 
 
@@ -167,3 +164,13 @@ def test_jobs_of_one_recipe_share_its_file(tmp_path):
     files = {(wanted.recipe_file(job), job.recipe.encoder_weights) for job in plan.jobs}
     assert len(files) == 2
     assert {weights for _, weights in files} == {"imagenet", "none"}
+
+
+def test_the_commands_that_are_left_are_lines_of_shell_that_name_files_that_are_there(stripes, tmp_path):
+    lines = commands_left(request(stripes, tmp_path / "out a", resolutions=("10x",)))
+    assert len(lines) == 2  # NTRM and its control
+    for line in lines:
+        train, evaluate = (shlex.split(command) for command in line.split(" && "))
+        assert (train[:2], evaluate[:2]) == (["ntrm", "train"], ["ntrm", "evaluate"])
+        assert load_recipe(train[train.index("--recipe") + 1]).steps == 2
+        assert evaluate[evaluate.index("--model") + 1] == train[train.index("--out") + 1] + "/model"

@@ -18,7 +18,6 @@ from ntrm.paper.result_tables import Difference, ResultTable
 def facts(level, pixels=1_000_000):
     parts = {"train": 3, "val": 1, "test": 2}
     return Facts(
-        level=level,
         mpp=6.7,
         fingerprint=f"data {level}",
         sections=parts,

@@ -10,15 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
 from tests.helpers import is_alive, wait_for
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.labels import SKIN
 from ntrm.core.locks import holding
-from ntrm.evaluation.interfaces import interface_counts
 from ntrm.paper import runner
 from ntrm.paper.runner import Slot, Task, make_slots, run_tasks
 
@@ -102,10 +99,12 @@ def test_a_job_that_was_interrupted_interrupts_all(tmp_path, program):
 
 def test_a_task_that_another_reproduction_has_is_left_to_it(tmp_path, program):
     tasks = [task(tmp_path, name) for name in ("theirs", "ours")]
-    with holding(tmp_path / "theirs.claim"):
-        assert [each.task.key for each in run_tasks(tasks, [Slot("cpu")], program)] == ["ours"]
+    with holding(tmp_path / "theirs.lock"):
+        ended = {each.task.key: each.elsewhere for each in run_tasks(tasks, [Slot("cpu")], program)}
+    assert ended == {"theirs": True, "ours": False}
+    assert not (tmp_path / "theirs.mark").exists()
     # Its holder has ended, in whatever way: the next command takes it.
-    assert [each.task.key for each in run_tasks(tasks[:1], [Slot("cpu")], program)] == ["theirs"]
+    assert [each.elsewhere for each in run_tasks(tasks[:1], [Slot("cpu")], program)] == [False]
 
 
 def test_what_another_reproduction_has_done_meanwhile_is_not_done_again(tmp_path, program):
@@ -115,8 +114,7 @@ def test_what_another_reproduction_has_done_meanwhile_is_not_done_again(tmp_path
     assert not (tmp_path / "done.mark").exists()
 
 
-def test_two_reproductions_share_the_tasks(tmp_path, program, monkeypatch):
-    monkeypatch.setattr(runner, "LOOK_S", 0.05)
+def test_two_reproductions_share_the_tasks(tmp_path, program):
     # Each waits for the other to begin: they end only if both work at a time, on different tasks.
     tasks = [task(tmp_path, "one", after="two"), task(tmp_path, "two", after="one")]
 
@@ -197,14 +195,3 @@ def test_the_exit_code_and_the_log_say_how_it_ended(tmp_path, monkeypatch, capsy
     assert runner.main([str(path)]) == code
     assert done == [{"arch": "ntrm-paper"}]
     assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("coarse", [True, False])
-def test_interfaces_are_kept_section_by_section(tmp_path, random, coarse):
-    masks = random.integers(0, 12, (3, 2, 20, 30))
-    found = [interface_counts(truth, final, truth if coarse else None, SKIN) for truth, final in masks]
-    runner.write_interfaces(tmp_path / "interfaces.npz", found)
-    with np.load(tmp_path / "interfaces.npz") as stored:
-        assert set(stored.files) == ({"pixels", "wrong", "corrected", "broken"} if coarse else {"pixels", "wrong"})
-        for name in stored.files:
-            np.testing.assert_array_equal(stored[name], np.stack([getattr(each, name) for each in found]))

@@ -18,8 +18,6 @@ from ntrm.data.tensors import TileDataset
 from ntrm.training import log, validation
 from ntrm.training.log import (
     COLUMNS,
-    INTERVAL,
-    EventFile,
     LossBuffer,
     choose_examples,
     draw_curves,
@@ -52,41 +50,17 @@ def test_an_unknown_column_is_no_silent_loss(tmp_path):
     assert not (tmp_path / "log.csv").exists()
 
 
-def records(content):
-    """The events of a file, read by the letter of the format."""
-    place = 0
-    while place < len(content):
+def test_tensorboard_gets_the_rows_of_the_log(train):
+    event_file = pytest.importorskip("tensorboardX.proto.event_pb2")
+    result = train(changes={"validate_every": 5})
+    (path,) = (result.folder / "tensorboard").iterdir()
+    content, place, found = path.read_bytes(), 0, []
+    while place < len(content):  # records of length, checksum, event, checksum
         (length,) = struct.unpack_from("<Q", content, place)
-        yield content[place + 12 : place + 12 + length]
+        event = event_file.Event.FromString(content[place + 12 : place + 12 + length])
+        found += [(event.step, value.simple_value) for value in event.summary.value if value.tag == "val/loss"]
         place += 12 + length + 4
-    assert place == len(content)
-
-
-def test_events_are_records_of_the_stated_length(tmp_path, random):
-    rows = make_rows(random, 4)
-    events = EventFile(tmp_path / "tensorboard")
-    for row in rows:
-        events.write(row["step"], row)
-    first, *rest = records(events.path.read_bytes())
-    assert first.endswith(b"brain.Event:2")
-    assert len(rest) == len(rows)
-    for event, row in zip(rest, rows, strict=True):
-        assert b"val/iou\x15" + struct.pack("<f", row["val_iou"]) in event
-        assert b"train/coarse" not in event  # there is none
-
-
-def test_tensorboard_reads_them(tmp_path, random):
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    rows = make_rows(random, 3)
-    events = EventFile(tmp_path)
-    for row in rows:
-        events.write(row["step"], row)
-    read = accumulator.EventAccumulator(str(tmp_path)).Reload()
-    assert set(read.Tags()["scalars"]) == {
-        key.replace("_", "/", 1) for key in COLUMNS if key not in ("step", "train_coarse")
-    }
-    found = [(scalar.step, scalar.value) for scalar in read.Scalars("val/loss")]
-    assert found == [(row["step"], float(np.float32(row["val_loss"]))) for row in rows]
+    assert found == [(row["step"], float(np.float32(row["val_loss"]))) for row in read_log(result.folder / "log.csv")]
 
 
 # --- losses of the steps ---
@@ -97,17 +71,14 @@ def losses(random, count):
     return [Loss(final + 0.4 * coarse, final, coarse) for final, coarse in parts]
 
 
-def add_all(watch, given):
+def test_all_losses_arrive_in_order(random):
+    given = losses(random, int(random.integers(1, 80)))
+    watch = LossBuffer()
     for loss in given:
         watch.add(loss)
-
-
-def test_all_losses_arrive_in_order(random):
-    given = losses(random, int(random.integers(1, 4 * INTERVAL)))
-    watch = LossBuffer()
-    add_all(watch, given)
-    assert watch.collect() == [[float(part) for part in loss] for loss in given]
-    assert watch.collect() == watch.rows  # nothing comes twice
+    rows = [[float(part) for part in loss] for loss in given]
+    assert watch.collect() == rows
+    assert watch.collect() == rows  # nothing comes twice
 
 
 def test_the_mean_does_not_depend_on_where_a_round_was_interrupted(random):
@@ -122,18 +93,20 @@ def test_the_mean_does_not_depend_on_where_a_round_was_interrupted(random):
     for loss in given[cut:]:
         second.add(loss)
     assert means(second.collect()) == means(whole.collect())
-    assert means(whole.rows)[0] == pytest.approx(fmean(float(loss.total) for loss in given))
+    assert means(whole.collect())[0] == pytest.approx(fmean(float(loss.total) for loss in given))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_the_first_bad_step_is_named(random, bad):
-    start, place = 1000, int(random.integers(0, 3 * INTERVAL))
-    given = losses(random, 5 * INTERVAL)
+    start, place = 1000, int(random.integers(0, 60))
+    given = losses(random, 100)
     for index in (place, place + 1, place + 30):  # those after it are bad as well
         given[index] = Loss(torch.tensor(bad), torch.tensor(bad), torch.tensor(1.0))
     watch = LossBuffer(start)
+    for loss in given:
+        watch.add(loss)
     with pytest.raises(NtrmError) as caught:
-        add_all(watch, given[: place + 2 * INTERVAL + 1])  # it is met soon
+        watch.collect()
     assert caught.value.what.endswith(f"at step {start + place + 1}")
     assert "learning_rate" in caught.value.hint
     assert str(bad) in str(caught.value.got)

@@ -36,6 +36,7 @@ def evaluate(
             "--robustness", help="Also score images with changed stain, blur, JPEG compression and brightness."
         ),
     ] = False,
+    boundaries: options.Boundaries = True,
     pictures: options.Pictures = True,
     overlap: options.Overlap = None,
     device: options.Device = "auto",
@@ -46,7 +47,7 @@ def evaluate(
 ) -> None:
     """Predict whole sections and score them: overlap, boundaries, tissue relations, calibration, cancers.
 
-    Writes metrics.json, sections.csv, confusions.npz and pictures to OUT; an earlier evaluation there is replaced.
+    Writes metrics.json, sections.csv, counts and pictures to OUT; an earlier evaluation there is replaced.
 
     Example: ntrm evaluate --model run/model --data my-data --resolution 10x --out scores
     """
@@ -64,6 +65,7 @@ def evaluate(
         overlap=overlap,
         robustness=robustness,
         pictures=pictures,
+        boundaries=boundaries,
         jobs=jobs,
         command=["ntrm", *sys.argv[1:]],
         progress=console.progress,

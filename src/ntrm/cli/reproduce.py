@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console as RichConsole
@@ -44,9 +44,7 @@ def reproduce(
         typer.Option("--ablation/--no-ablation", help="Whether to train the variants of the relation module, too."),
     ] = True,
     splits: options.Splits = None,
-    boundaries: Annotated[
-        bool, typer.Option("--boundaries/--no-boundaries", help="Whether to measure boundary distances in evaluations.")
-    ] = True,
+    boundaries: options.Boundaries = True,
     device: options.Device = "auto",
     num_devices: Annotated[
         int | None, typer.Option("--num-devices", metavar="N", min=1, help="GPUs to use; all if not given.")
@@ -55,8 +53,10 @@ def reproduce(
         int, typer.Option("--per-device", metavar="N", min=1, help="Number of runs at the same time on one GPU.")
     ] = 1,
     jobs: options.Jobs = options.JOBS,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show the plan, with expected time and disk space.")
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
+    commands: Annotated[
+        bool,
+        typer.Option("--commands", help="Only print the commands of the runs that are not done, a line each."),
     ] = False,
     *,
     console: Console,
@@ -64,7 +64,8 @@ def reproduce(
     """Train and evaluate every network of the paper, test its claims, and write one page with tables and figures.
 
     After an interruption, the same command continues. Runs are distributed over the GPUs; a run that fails is reported,
-    and the others continue. To share the runs, start the same command on other machines with the same --out.
+    and the others continue. To share the runs, start the same command on other machines with the same --out, or run the
+    lines of --commands as the jobs of a cluster, and this command at the end.
 
     Network: downloads ImageNet weights from the hub if the recipe needs them (paper does) and none are stored here.
 
@@ -77,7 +78,7 @@ def reproduce(
     from ntrm.paper.plan import describe
     from ntrm.paper.published import SYSTEMS
     from ntrm.paper.reproduce import reproduce as run
-    from ntrm.paper.request import Request, parse_names, parse_seeds
+    from ntrm.paper.request import Request, commands_left, parse_names, parse_seeds
     from ntrm.paper.request import dry_run as show_plan
     from ntrm.training.recipe import parse_overrides
 
@@ -93,9 +94,13 @@ def reproduce(
         ablation=ablation,
         split_file=splits,
     )
+    if commands:
+        lines = commands_left(request)
+        console.result({"commands": lines}, lambda to: to.print("\n".join(lines), markup=False, soft_wrap=True))
+        return
     if dry_run:
         outlook = show_plan(request)
-        document = {**describe(outlook.plan), "done": sum(outlook.done.values()), **_expectation(outlook)}
+        document = {**describe(outlook.plan), "done": sum(outlook.done.values())}
         console.result(document, lambda to: _show_plan(outlook, to))
         return
     result = run(
@@ -114,31 +119,13 @@ def reproduce(
         raise typer.Exit(1)
 
 
-GPUS = (1, 8)
-"""Numbers of GPUs for which a plan says how long it takes."""
-
-
-def _expectation(outlook: Outlook) -> dict[str, Any]:
-    """Time and disk that a plan takes, for ``--json``."""
-    from ntrm.paper.hours import MEASURED_ON, makespan
-
-    hours = {str(gpus): round(makespan(outlook.seconds, gpus) / 3600, 2) for gpus in GPUS}
-    return {"hours": {"device": MEASURED_ON, "by_gpus": hours}, "cache_bytes": outlook.cache_bytes}
-
-
 def _show_plan(outlook: Outlook, out: RichConsole) -> None:
-    from ntrm.paper.hours import MEASURED_ON, in_words, makespan
-
     plan, done = outlook.plan, outlook.done
     for note in plan.notes:
         out.print(note, markup=False, soft_wrap=True)
     for job in plan.jobs:
         out.print(f"{'done ' if done[job.key] else 'to do'}  {job.label}", markup=False, soft_wrap=True)
     out.print(f"{len(done)} runs, {sum(done.values())} of them done", markup=False)
-    times = [f"{in_words(makespan(outlook.seconds, gpus))} on {gpus}" for gpus in GPUS]
-    longest = " at most" if plan.recipe.early_stopping else ""
-    out.print(f"expected{longest} ({MEASURED_ON}): {', '.join(times)}", markup=False, soft_wrap=True)
-    out.print(f"decoded sections take {outlook.cache_bytes / 1e9:.1f} GB of disk", markup=False, soft_wrap=True)
 
 
 def _show(result: Reproduction, out: RichConsole) -> None:

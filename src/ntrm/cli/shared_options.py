@@ -30,6 +30,9 @@ Overlap = Annotated[
     typer.Option("--overlap", metavar="N", min=0, help="Overlap of windows in pixels; default a quarter of a window."),
 ]
 Pictures = Annotated[bool, typer.Option("--pictures/--no-pictures", help="Whether to draw pictures.")]
+Boundaries = Annotated[
+    bool, typer.Option("--boundaries/--no-boundaries", help="Whether to measure boundary distances in evaluations.")
+]
 Device = Annotated[str, typer.Option("--device", metavar="D", help="auto, cpu, cuda, cuda:N or mps.")]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="Windows (tiles) predicted at a time.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=MOST_SEED, help="Random seed.")]

@@ -132,7 +132,10 @@ def train(
     torchrun --nproc-per-node 4 -m ntrm train --data DIR --out RUN --resume
     """
     options.keep_freed_memory_on_arm()
-    from ntrm.training.ddp import find_launch
+    from ntrm.training.distributed import find_launch, is_launched, run_by_torchrun
+
+    if num_devices > 1 and not is_launched():
+        raise typer.Exit(run_by_torchrun(num_devices, sys.argv[1:]))
     from ntrm.training.recipe import load_recipe, parse_overrides
     from ntrm.training.train import default_recipe
     from ntrm.training.train import train as train_network

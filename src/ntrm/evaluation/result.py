@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,9 +45,10 @@ from ntrm.version import __version__
 if TYPE_CHECKING:
     from ntrm.report.picture_grids import Example
 
-METRICS, SECTIONS, CONFUSIONS = "metrics.json", "sections.csv", "confusions.npz"
+METRICS, SECTIONS, CONFUSIONS, INTERFACES = "metrics.json", "sections.csv", "confusions.npz", "interfaces.npz"
+INTERFACE_COUNTS = ("pixels", "wrong", "corrected", "broken")
 CONFUSION_FIGURE, EXAMPLES_FIGURE, IMPROVEMENT_FIGURE = "confusion.png", "examples.png", "improvement.png"
-FILES = (METRICS, SECTIONS, CONFUSIONS, CONFUSION_FIGURE, EXAMPLES_FIGURE, IMPROVEMENT_FIGURE)
+FILES = (METRICS, SECTIONS, CONFUSIONS, INTERFACES, CONFUSION_FIGURE, EXAMPLES_FIGURE, IMPROVEMENT_FIGURE)
 
 BOUNDARY_UM = 25.0
 """Tolerance of the boundary F1 in the table of sections."""
@@ -217,6 +219,7 @@ def write_evaluation(out: Path, evaluation: Evaluation, gallery: Gallery | None)
     remove_partials(out)
     write_text(out / SECTIONS, sections_table(evaluation))
     _write_confusions(out / CONFUSIONS, evaluation)
+    write_interfaces(out / INTERFACES, [section.interfaces for section in evaluation.sections])
     if gallery is not None:
         from ntrm.report.charts import confusion_figure
         from ntrm.report.drawing import write_figure
@@ -266,4 +269,13 @@ def _write_confusions(path: Path, evaluation: Evaluation) -> None:
     }
     if evaluation.coarse_tables:
         arrays["coarse"] = np.stack(evaluation.coarse_tables)
+    write_arrays(path, arrays)
+
+
+def write_interfaces(path: Path, sections: Sequence[InterfaceCounts]) -> None:
+    """Write the counts at interfaces, section by section: ``pixels``, ``wrong`` … as (S, K, K)."""
+    counts = {name: [getattr(section, name) for section in sections] for name in INTERFACE_COUNTS}
+    arrays: dict[str, Any] = {
+        name: np.stack(tables) for name, tables in counts.items() if all(table is not None for table in tables)
+    }
     write_arrays(path, arrays)

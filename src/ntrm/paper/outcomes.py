@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ntrm.core.errors import DataError
 from ntrm.core.io import read_arrays, read_object, read_rows
 from ntrm.core.wording import with_minus
-from ntrm.evaluation.result import CONFUSIONS, METRICS, SECTIONS
+from ntrm.evaluation.result import CONFUSIONS, INTERFACE_COUNTS, INTERFACES, METRICS, SECTIONS
 from ntrm.metrics import significance
 from ntrm.metrics.significance import Bootstrap, Comparison, Statistic, compare_confusions, compare_scores, holm
 from ntrm.paper.plan import Job, TrainingPlan, Variant
@@ -28,8 +28,7 @@ from ntrm.report.html import NONE
 from ntrm.training.log import LOG, read_log
 
 Document = Mapping[str, Any]
-EVALUATION, INTERFACES = "evaluation", "interfaces.npz"
-INTERFACE_COUNTS = ("pixels", "wrong", "corrected", "broken")
+EVALUATION = "evaluation"
 DONE, FAILED, MISSING = "done", "failed", "not run"
 STATISTICS: dict[str, Statistic] = {
     "accuracy": significance.pixel_accuracy,

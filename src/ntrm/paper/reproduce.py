@@ -24,9 +24,8 @@ from ntrm.paper.claims import claims_table
 from ntrm.paper.costs import measure_stages, networks_table, stages_table
 from ntrm.paper.facts import Facts
 from ntrm.paper.figures import FigureFile, Shown, choose_windows, first_trained
-from ntrm.paper.hours import TimeLeft, in_words, long_runs_first, predict_seconds
 from ntrm.paper.learning import learning_table
-from ntrm.paper.outcomes import DONE, PlanResults, dig, evaluation_of
+from ntrm.paper.outcomes import DONE, MISSING, PlanResults, dig, evaluation_of
 from ntrm.paper.plan import Job, TrainingPlan, describe
 from ntrm.paper.request import LOCK, Request
 from ntrm.paper.result_tables import ACCURACY, DICE, IOU, ResultTable
@@ -121,16 +120,14 @@ def reproduce(
         request.describe({"command": list(command), **describe(plan)})
         for note in plan.notes:
             say(note)
-        waiting = {job.key: job for job in plan.jobs if evaluation_of(request.run(job)) is None}
-        expected = {key: predict_seconds(job, facts[job.variant.level]) for key, job in waiting.items()}
-        todo = [waiting[key] for key in long_runs_first(expected, len(slots))]
-        left = TimeLeft(expected, len(slots))
+        todo = [job for job in plan.jobs if evaluation_of(request.run(job)) is None]
         say(f"{counted(len(plan.jobs), 'run')}, {len(plan.jobs) - len(todo)} of them done; {len(slots)} at a time")
-        ended = _run(request, plan, todo, slots, left, boundaries=boundaries, progress=progress, say=say)
+        ended = _run(request, plan, todo, slots, boundaries=boundaries, progress=progress, say=say)
         failures = {each.task.key: each.reason for each in ended if each.failed}
         results = PlanResults.read(plan, request.run, failures, patients)
         ran = sum(not each.elsewhere for each in ended)
-        others = tuple(job.label for job in todo if job.key not in {each.task.key for each in ended})
+        elsewhere = [each.task for each in ended if each.elsewhere]
+        others = tuple(task.label for task in elsewhere if results.outcomes[task.key].status == MISSING)
         if others:
             return Reproduction(None, results, ran, (), others)
         with holding(request.out / LOCK, wait=True):
@@ -171,7 +168,6 @@ def _run(
     plan: TrainingPlan,
     todo: Sequence[Job],
     slots: Sequence[Slot],
-    left: TimeLeft,
     *,
     boundaries: bool,
     progress: Progress,
@@ -187,21 +183,19 @@ def _run(
     with closing(running):
         for ended in progress.track(running, len(tasks), "runs"):
             all_ended.append(ended)
-            left.done(ended.task.key, None if ended.elsewhere else ended.seconds)
             say(_line(ended, runs[ended.task.key]))
-            if left.seconds:
-                say(f"{len(all_ended)} of {len(tasks)} runs, about {in_words(left.seconds)} left")
     return all_ended
 
 
 def _line(ended: Ended, run: Path) -> str:
+    if ended.elsewhere:
+        return f"{ended.task.label}: done, or being done, by another command"
     if ended.failed:
         return f"FAILED {ended.task.label} after {ended.seconds:.0f} s: {ended.reason}\n  log: {ended.task.log}"
     metrics = evaluation_of(run) or {}
     scores = {"accuracy": dig(metrics, ACCURACY), "IoU": dig(metrics, IOU), "Dice": dig(metrics, DICE)}
     words = [f"{name} {value:.4f}" for name, value in scores.items() if value is not None]
-    how = "by another command" if ended.elsewhere else f"{ended.seconds:.0f} s"
-    return f"{ended.task.label}: {', '.join(words)} ({how})"
+    return f"{ended.task.label}: {', '.join(words)} ({ended.seconds:.0f} s)"
 
 
 def make_tables(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +12,6 @@ from typing import Any
 from ntrm.core.errors import DataError, RefusedError, UsageError, check_seed
 from ntrm.core.io import PARTIAL, check_folder, foreign_files, write_json
 from ntrm.core.labels import LabelSchema
-from ntrm.core.locks import holding
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import check_outside
 from ntrm.data.layouts import survey_dataset
@@ -19,17 +19,7 @@ from ntrm.data.split import FRACTIONS, DatasetSplits, open_splits
 from ntrm.models.config import Option
 from ntrm.models.registry import encoder_name
 from ntrm.models.weights import find_weights
-from ntrm.paper.facts import (
-    CACHED_BYTES,
-    Facts,
-    check_room,
-    choose_levels,
-    expect_facts,
-    gather_facts,
-    present_levels,
-    recall_facts,
-)
-from ntrm.paper.hours import predict_seconds
+from ntrm.paper.facts import Facts, check_splits, choose_levels, gather_facts, present_levels
 from ntrm.paper.outcomes import EVALUATION, evaluation_of
 from ntrm.paper.plan import IMAGENET, SCRATCH, Job, TrainingPlan, make_plan
 from ntrm.paper.published import SYSTEMS, TABLE_2
@@ -87,27 +77,18 @@ class Request:
         return {case.name: case.group for level in self.levels for case in self.splits(level).dataset}
 
     def gather(self, *, jobs: int = 1, progress: Progress = SILENT) -> dict[str, Facts]:
-        """Facts about the data at every level; where several commands need them, one reads and the others wait."""
-        with holding(self.out / "data" / LOCK, wait=True):
-            parts = {level: self.splits(level) for level in self.levels}
-            check_room(
-                [
-                    part.dataset
-                    for level, part in parts.items()
-                    if recall_facts(self.facts_file(level), part.dataset, self.resolved) is None
-                ]
-            )
-            return {
-                level: gather_facts(part, level, self.resolved, self.facts_file(level), jobs=jobs, progress=progress)
-                for level, part in parts.items()
-            }
-
-    def expect(self) -> dict[str, Facts]:
-        """Facts about the data at every level without decoding it; nothing is written."""
+        """Facts about the data at every level; every section is decoded into the cache on the way."""
         return {
-            level: expect_facts(self.splits(level), level, self.resolved, self.facts_file(level))
+            level: gather_facts(self.splits(level), level, self.resolved, jobs=jobs, progress=progress)
             for level in self.levels
         }
+
+    def fingerprints(self) -> dict[str, str]:
+        """Of the data at every level; nothing is decoded."""
+        parts = {level: self.splits(level) for level in self.levels}
+        for part in parts.values():
+            check_splits(part)
+        return {level: part.fingerprint() for level, part in parts.items()}
 
     def plan(self, fingerprints: Mapping[str, str]) -> TrainingPlan:
         """The jobs, for the levels that ``fingerprints`` has."""
@@ -141,10 +122,6 @@ class Request:
     def run(self, job: Job) -> Path:
         """Folder of a job's training and evaluation."""
         return self.out / "runs" / job.key
-
-    def facts_file(self, level: str) -> Path:
-        """Keeps what is known about the data at a level."""
-        return self.out / "data" / f"{level or 'plain'}.json"
 
     def recipe_file(self, job: Job) -> Path:
         """The recipe of a job: one file for each start of encoders."""
@@ -193,7 +170,8 @@ class Request:
     def _train_command(self, job: Job) -> list[str]:
         options = [word for key, value in job.variant.options for word in ("--option", f"{key}={_yaml(value)}")]
         words = ["ntrm", "train", "--arch", job.variant.arch, *self._data(job), *options]
-        return [*words, "--recipe", str(self.recipe_file(job)), "--seed", str(job.seed), "--out", str(self.run(job))]
+        words += ["--recipe", str(self.recipe_file(job)), "--seed", str(job.seed), "--out", str(self.run(job))]
+        return [*words, "--resume", "--no-reference"]
 
     def _evaluate_command(self, job: Job) -> list[str]:
         run = self.run(job)
@@ -209,28 +187,23 @@ class Outlook:
     """A plan before it is carried out."""
 
     plan: TrainingPlan
-    facts: Mapping[str, Facts]
-    """By level."""
     done: Mapping[str, bool]
     """By key of the job."""
 
-    @property
-    def seconds(self) -> list[float]:
-        """Predicted for each job that is not done, on the device that ``hours`` names."""
-        jobs = [job for job in self.plan.jobs if not self.done[job.key]]
-        return [predict_seconds(job, self.facts[job.variant.level]) for job in jobs]
 
-    @property
-    def cache_bytes(self) -> int:
-        """Of the decoded sections."""
-        return CACHED_BYTES * sum(sum(known.pixels.values()) for known in self.facts.values())
+def commands_left(request: Request) -> list[str]:
+    """A line of shell for each run that is not done, for the jobs of a cluster; writes the recipes that they name."""
+    request.claim()
+    outlook = dry_run(request)
+    jobs = [job for job in outlook.plan.jobs if not outlook.done[job.key]]
+    left = [request.task(job, boundaries=True, pictures=False) for job in jobs]
+    return [" && ".join(shlex.join(task.document[name]) for name in ("command", "evaluate_command")) for task in left]
 
 
 def dry_run(request: Request) -> Outlook:
     """What would be done and what is done already; nothing is written."""
-    facts = request.expect()
-    plan = request.plan({level: known.fingerprint for level, known in facts.items()})
-    return Outlook(plan, facts, {job.key: evaluation_of(request.run(job)) is not None for job in plan.jobs})
+    plan = request.plan(request.fingerprints())
+    return Outlook(plan, {job.key: evaluation_of(request.run(job)) is not None for job in plan.jobs})
 
 
 def encoder_init(arch: str, options: Mapping[str, Option], recipe: Recipe, schema: LabelSchema) -> str:

@@ -1,4 +1,4 @@
-"""What a training writes while it runs: losses, log, TensorBoard events, checkpoints, best weights, pictures.
+"""What a training writes while it runs: losses, log, checkpoints, best weights, pictures.
 
 One process writes for all of them.
 """
@@ -6,7 +6,6 @@ One process writes for all of them.
 from __future__ import annotations
 
 import math
-import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,63 +44,36 @@ COLUMNS = (
 
 LogRow = Mapping[str, float | None]
 
-INTERVAL = 20
-"""Steps whose losses travel together."""
-
 Row = list[float]
 """Total, final and coarse loss of a step; the last is NaN for a network without a coarse head."""
 
 
 class LossBuffer:
-    """Losses of one round from ``step`` on, copied to the host without any step waiting for them, and checked there.
+    """Losses of one round from ``step`` on: they stay on the device, so that no step waits, until they are collected.
 
-    A copy is read when the next one is sent. ``rows`` are the first losses of a round that was interrupted.
+    ``rows`` are the first losses of a round that was interrupted.
     """
 
     def __init__(self, step: int = 0, rows: list[Row] | None = None) -> None:
-        self.rows = list(rows or [])
-        """Losses that have arrived."""
+        self._rows = list(rows or [])
         self._fresh: list[Tensor] = []
-        self._sent: tuple[Tensor, torch.cuda.Event | None] | None = None
         self._next = step
 
     def add(self, loss: Loss) -> None:
         """The loss of the next step."""
         coarse = torch.full_like(loss.final, math.nan) if loss.coarse is None else loss.coarse
         self._fresh.append(torch.stack([loss.total, loss.final, coarse]).detach())
-        if len(self._fresh) >= INTERVAL:
-            self._send()
 
     def collect(self) -> list[Row]:
-        """Losses of all steps of the round so far; waits for the device."""
-        self._send()
-        self._receive()
-        return self.rows
-
-    def _send(self) -> None:
-        self._receive()
-        if not self._fresh:
-            return
-        values, arrived = torch.stack(self._fresh), None  # (n, 3)
-        if values.device.type == "cuda":
-            host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-            host.copy_(values, non_blocking=True)
-            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            arrived.record()
-            values = host
-        self._sent, self._fresh = (values, arrived), []
-
-    def _receive(self) -> None:
-        if self._sent is None:
-            return
-        (values, arrived), self._sent = self._sent, None
-        if arrived is not None:
-            arrived.synchronize()
-        for row in values.tolist():
+        """Losses of all steps of the round so far; waits for the device, and refuses what is no number."""
+        fresh: list[Row] = torch.stack(self._fresh).tolist() if self._fresh else []
+        self._fresh = []
+        for row in fresh:
             self._next += 1
             if not math.isfinite(row[0]):
                 raise _not_finite(self._next, row)
-            self.rows.append(row)
+        self._rows += fresh
+        return self._rows
 
 
 def means(rows: list[Row]) -> tuple[float, float, float | None]:
@@ -156,7 +128,7 @@ class Recorder:
         self.kept: dict[str, Any] | None = None if state is None else state["kept"]
         self._earlier_s = 0.0 if state is None else state["seconds"]
         self._tiles = examples
-        self._events: EventFile | None = None
+        self._events: Any = None
         self._started = self._pictures_at = time.monotonic()
         self._ended: float | None = None
         if state is not None and leads:  # the log may lack a row that the checkpoint has, or have one more
@@ -187,8 +159,7 @@ class Recorder:
         better = self._keep(training, scores)
         self.checkpoint(training, [], wait=False)
         write_log(self.run / LOG, self.rows)
-        self._events = self._events or EventFile(self.run / EVENTS)
-        self._events.write(training.steps_done, row)
+        self._write_events(training.steps_done, row)
         self.say(_sentence(row, training.rounds.total, better))
         if better and not training.finished and time.monotonic() - self._pictures_at > PICTURES_EVERY_S:
             self.draw(training)
@@ -212,6 +183,20 @@ class Recorder:
         """Stop the clock; wait for the files."""
         self._ended = time.monotonic()
         self.folder.close()
+        if self._events is not None:
+            self._events.close()
+
+    def _write_events(self, step: int, row: LogRow) -> None:
+        """For TensorBoard, where its writer is installed: ``train_loss`` becomes ``train/loss``."""
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError:
+            return
+        self._events = self._events or SummaryWriter(str(self.run / EVENTS))
+        for key, value in row.items():
+            if value is not None and key != "step":
+                self._events.add_scalar(key.replace("_", "/", 1), value, step)
+        self._events.flush()
 
     def _row(
         self, training: Training, scores: Scores, losses: list[Row] | None = None, rate: float | None = None
@@ -305,64 +290,3 @@ def read_log(path: Path) -> list[dict[str, float | None]]:
     with path.open(newline="", encoding="utf-8") as stream:
         columns, *rows = [*read_rows(stream)] or [[]]
     return [{key: float(cell) if cell else None for key, cell in zip(columns, row, strict=True)} for row in rows]
-
-
-class EventFile:
-    """Scalars as TensorBoard reads them: records of length, checksum, event, checksum; appended as they come.
-
-    Written here, because TensorBoard itself is a web server with many dependencies, and this is all we need of it.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"events.out.tfevents.{time.time_ns()}.ntrm"
-        self._append(_text(3, b"brain.Event:2"))
-
-    def write(self, step: int, row: LogRow) -> None:
-        """One event with every value of a row; ``train_loss`` becomes ``train/loss``."""
-        values = b"".join(
-            _text(1, _text(1, key.replace("_", "/", 1).encode()) + b"\x15" + struct.pack("<f", value))
-            for key, value in row.items()
-            if value is not None and key != "step"
-        )
-        self._append(b"\x10" + _varint(step) + _text(5, values))
-
-    def _append(self, fields: bytes) -> None:
-        event = b"\x09" + struct.pack("<d", time.time()) + fields
-        length = struct.pack("<Q", len(event))
-        with self.path.open("ab") as stream:
-            stream.write(length + _checksum(length) + event + _checksum(event))
-
-
-def _varint(number: int) -> bytes:
-    """A whole number, seven bits a byte, the lowest first."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def _text(field: int, content: bytes) -> bytes:
-    """A field that holds bytes."""
-    return bytes([field << 3 | 2]) + _varint(len(content)) + content
-
-
-def _checksum(content: bytes) -> bytes:
-    """CRC-32C, rotated and shifted as the format wants it."""
-    crc = crc32c(content)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def crc32c(content: bytes) -> int:
-    """Castagnoli's checksum.
-
-    >>> hex(crc32c(b"123456789"))
-    '0xe3069283'
-    """
-    crc = 0xFFFFFFFF
-    for byte in content:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF

@@ -25,8 +25,8 @@ from ntrm.data.augment import Filling
 from ntrm.data.tensors import LoadedTiles
 from ntrm.models.base import SegmentationModel, evaluating
 from ntrm.training.batches import StepBatches, StepPlan, WindowStore, validation_batches
-from ntrm.training.ddp import share_batch_norm, share_gradients, summed, world_size
 from ntrm.training.device import Forward, autocast, recorded, training_precision
+from ntrm.training.distributed import share_batch_norm, share_gradients, summed, world_size
 from ntrm.training.log import LossBuffer, Recorder, Row, ticking
 from ntrm.training.losses import Loss, SegmentationLoss
 from ntrm.training.recipe import Recipe

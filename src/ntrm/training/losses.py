@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ntrm.core.errors import UsageError, check_number, choices_error
 from ntrm.core.labels import IGNORE
 from ntrm.models.base import Segmentation
-from ntrm.training.ddp import summed, world_size
+from ntrm.training.distributed import summed, world_size
 
 COARSE = 0.4
 """Weight λ of the coarse head's cross-entropy."""

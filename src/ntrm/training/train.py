@@ -1,13 +1,8 @@
-"""One training, from a dataset on disk to a model folder that loads anywhere.
-
-As a module this is one of the other processes of a training with ``--num-devices``, started by ``ddp``.
-"""
+"""One training, from a dataset on disk to a model folder that loads anywhere."""
 
 from __future__ import annotations
 
 import gc
-import json
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -19,7 +14,6 @@ import torch
 
 from ntrm.core.errors import RefusedError, UsageError, check_seed, plain_number
 from ntrm.core.io import sha256_of
-from ntrm.core.processes import end_with_parent, exit_code_of
 from ntrm.core.progress import SILENT, Progress, as_progress
 from ntrm.core.wording import counted
 from ntrm.correction.log import ALL
@@ -34,8 +28,8 @@ from ntrm.models.folders import CONFIG, WEIGHTS, locate, read_config
 from ntrm.models.names import DEFAULT, network_named, refuse_moved
 from ntrm.training.batches import StepPlan, WindowStore, absent_classes, class_pixels
 from ntrm.training.checkpoint import CheckpointFolder
-from ntrm.training.ddp import Launch, connected, find_launch, from_first, other_processes
 from ntrm.training.device import training_precision, tuned
+from ntrm.training.distributed import Launch, connect, find_launch, from_first
 from ntrm.training.initial_weights import build_network
 from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
@@ -101,8 +95,7 @@ def train(
         sections: train on so many sections only.
         seed: of everything random but the split.
         device: by name.
-        num_devices: processes on this machine, one for each device. Without ``torchrun`` or ``srun`` this process
-            starts the others; they know only the networks of the package.
+        num_devices: processes on this machine, one for each device, which ``torchrun`` has started.
         resume: continue the run in ``out`` if there is one.
         name: of the model; by default the architecture's.
         command: for the provenance.
@@ -159,12 +152,8 @@ def train(
         if done is not None:
             say(f"{run.out} is finished already; nothing to do")
             return done
-        request = {key: getattr(run, key) for key in ("out", "arch", "options", "sections", "init", "seed", "name")}
-        request |= {"data": data, "splits": splits, "resolution": resolution, "resume": resume}
-        request |= {"corrections": corrections, "slides": slides, "trust": trust}
-        request |= {"device": str(device), "num_devices": num_devices, "recipe": recipe.as_dict()}
         known = _known_sections(given, say) if reference else None
-        return _Session(run, launch, pictures, known, start, progress, say).begin(given, request)
+        return _Session(run, launch, pictures, known, start, progress, say).begin(given)
 
 
 @dataclass(frozen=True)
@@ -181,15 +170,14 @@ class _Session:
     progress: Progress
     say: Say
 
-    def begin(self, given: TrainingData, request: Mapping[str, Any]) -> RunResult:
-        """Make the network, start the other processes with ``request``, and train."""
+    def begin(self, given: TrainingData) -> RunResult:
+        """Make the network, and train."""
         device = self.launch.device
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(self.run.seed)
             network, init_report = _make_network(self.run, given, self.launch, self.say)
-            _check_known(network, self.launch)
-            with other_processes(self.launch, request) as joined, tuned(self.run.recipe, device):
-                return replace(self, launch=joined).train(network, init_report, given)
+            with tuned(self.run.recipe, device):
+                return self.train(network, init_report, given)
 
     def train(self, network: SegmentationModel, init_report: dict[str, Any] | None, given: TrainingData) -> RunResult:
         recipe, launch, run = self.run.recipe, self.launch, self.run
@@ -207,7 +195,8 @@ class _Session:
             # Not sooner: a training that is stopped while it reads a large dataset leaves no empty run behind.
             run.begin(init_report, windows.tiles.unknown)
             state = CheckpointFolder(run.out / CHECKPOINTS).latest(self.say)
-        with connected(launch, self.say), Interruption() as interruption, warnings.catch_warnings():
+        connect(launch)
+        with Interruption() as interruption, warnings.catch_warnings():
             # Gradients of grouped convolutions have another memory layout than their weights: a copy, no fault.
             warnings.filterwarnings("ignore", message=r"Grad strides do not match bucket view strides")
             interruption.connect()
@@ -360,25 +349,3 @@ def _describe_as_start(network: SegmentationModel, start: ModelConfig) -> None:
     """Say of a network that was kept as it started that it learned no more; its temperature holds if it is the same."""
     one, other = ((each.arch, dict(each.options), each.schema.names) for each in (network.config, start))
     network.describe(trained_on=start.trained_on, temperature=start.temperature if one == other else 1.0)
-
-
-def _check_known(network: SegmentationModel, launch: Launch) -> None:
-    """Refuse a network of the caller's own code, which processes that are started here have not run."""
-    if launch.world > 1 and not launch.meeting and not type(network).__module__.startswith("ntrm."):
-        raise UsageError(
-            "processes that are started here do not know this network",
-            got=f"{type(network).__module__}.{type(network).__name__}",
-            expected="a network of ntrm",
-            hint="start your program with torchrun",
-        )
-
-
-def main() -> int:
-    """Train as one of the other processes; the arguments come as a line of JSON on standard input."""
-    request = json.loads(sys.stdin.buffer.readline())
-    end_with_parent()
-    return exit_code_of(lambda: train(**{**request, "recipe": Recipe(**request["recipe"])}))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

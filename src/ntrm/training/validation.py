@@ -17,7 +17,7 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.metrics.confusion import confusion_tensor
 from ntrm.metrics.overlap import none_if_nan, overlap
 from ntrm.models.base import Segmentation
-from ntrm.training.ddp import summed
+from ntrm.training.distributed import summed
 from ntrm.training.losses import SegmentationLoss, by_pixel, class_counts, dice_of, dice_totals
 
 

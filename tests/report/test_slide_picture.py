@@ -46,7 +46,13 @@ def test_a_large_mask_is_sampled_from_a_coarser_level(results, random):
     with tifffile.TiffWriter(folder / "mask.ome.tif") as writer:
         colours = np.zeros((3, 256), dtype=np.uint16)
         colours[:, 1:5] = np.array(COLOURS).T * 257
-        common = {"photometric": "palette", "colormap": colours, "tile": (256, 256), "metadata": None, "compression": "zlib"}
+        common = {
+            "photometric": "palette",
+            "colormap": colours,
+            "tile": (256, 256),
+            "metadata": None,
+            "compression": "zlib",
+        }
         writer.write(labels, subifds=2, **common)
         writer.write(labels[::2, ::2], subfiletype=1, **common)
         writer.write(labels[::4, ::4], subfiletype=1, **common)

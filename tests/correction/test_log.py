@@ -14,7 +14,7 @@ from tests.correction.steps import CLASSES, logs, record, steps
 from tests.helpers import PATIENCE
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.correction.log import ConflictError, Log, Step, append, check_mask, read_log
+from ntrm.correction.log import MOST_BYTES, MOST_STEPS, ConflictError, Log, Step, append, check_mask, read_log
 
 DRAW = Step(action="draw", tissue="EPI", named="0+3")
 UNDO, REDO = Step(action="undo"), Step(action="redo")
@@ -250,3 +250,27 @@ def test_steps_about_another_mask_are_refused(tmp_path):
 def test_initials_are_short_and_printable(initials):
     with pytest.raises(UsageError, match="impossible initials"):
         replace(DRAW, by=initials)
+
+
+def test_a_log_is_full_before_it_cannot_be_read_any_more(tmp_path):
+    path = tmp_path / "corrections.jsonl"
+    append(tmp_path, record(), DRAW)
+    first, step = lines(tmp_path)
+    most = [step.replace('"number": 1', f'"number": {number}') for number in range(1, MOST_STEPS + 1)]
+    path.write_text("\n".join([first, *most, ""]))
+    with pytest.raises(RefusedError, match="no further correction fits"):
+        append(tmp_path, record(), DRAW)
+    assert read_log(tmp_path).version == MOST_STEPS
+    path.write_text("\n".join([first, *most, step, ""]))
+    with pytest.raises(DataError, match="too many corrections"):
+        read_log(tmp_path)
+    long = step.replace("0+3", "0+3" + " 1+1" * (MOST_BYTES // 8))
+    path.write_text("\n".join([first, long, ""]))
+    assert append(tmp_path, record(), DRAW).version == 2
+    size = path.stat().st_size
+    with pytest.raises(RefusedError, match="no further correction fits"):
+        append(tmp_path, record(), replace(DRAW, named=json.loads(long)["named"]))
+    assert (path.stat().st_size, read_log(tmp_path).version) == (size, 2)
+    path.write_text("\n".join([first, long, long.replace('"number": 1', '"number": 2'), ""]))
+    with pytest.raises(DataError, match="at most 64 MB are read"):
+        read_log(tmp_path)

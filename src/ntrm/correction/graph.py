@@ -110,7 +110,7 @@ class RegionGraph:
 def is_kept(path: Path, origin: Mapping[str, str]) -> bool:
     """Whether a region graph of this origin lies there, without reading it whole; it may still be damaged."""
     try:
-        kept = SlideFolder(path.parent).arrays(path.name, hint="", only=("origin",))
+        kept = SlideFolder(path.parent).arrays(path.name, hint="", only=("origin",), most=2**16)
         return str(kept["origin"]) == json.dumps(dict(origin), sort_keys=True)
     except (DataError, KeyError):
         return False

@@ -36,8 +36,8 @@ TRUSTS = (HAND, FOLLOWED, ALL)
 """What counts for training: what a person named or drew; also what followed from it; the whole corrected mask."""
 INITIALS = 8
 """Characters that initials may have."""
-MOST_STEPS, MOST_BYTES = 10_000, 64 * 2**20
-"""Of one slide: so many are read in a second or two."""
+MOST_STEPS, MOST_BYTES = 5_000, 64 * 2**20
+"""Of one slide: what they come to is known in some seconds."""
 SET_ASIDE = "move it away; the network's mask is as it was"
 
 Place = tuple[int, int]
@@ -292,5 +292,5 @@ def _full(folder: Path) -> RefusedError:
     return RefusedError(
         f"{folder.name}: no further correction fits into {CORRECTIONS}",
         expected=f"at most {MOST_STEPS:,} steps and {MOST_BYTES >> 20} MB",
-        hint="make a dataset of the corrections with `ntrm data import-corrections`, and move the file away",
+        hint="train on what is corrected so far, keep a copy of the results, and move the file away",
     )

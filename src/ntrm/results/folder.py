@@ -85,11 +85,11 @@ class SlideFolder:
                 raise DataError(f"{path} is a link", expected="a folder of the results", hint=hint)
 
     def arrays(
-        self, *names: str, hint: str, most: int = 1024 * MB, only: Container[str] | None = None
+        self, *names: str, hint: str, most: int = 2**30, only: Container[str] | None = None
     ) -> dict[str, NDArray[Any]]:
         """All or some arrays of an NPZ file; refused, before any is unpacked, where they have too many bytes."""
         try:
-            with self.open(*names, most=most) as stream:
+            with self.open(*names, most=2**30) as stream:
                 return arrays_in(stream, most, only)
         except NO_ARRAYS as error:
             raise DataError(f"cannot read {names[-1]}", got=error, hint=hint) from error

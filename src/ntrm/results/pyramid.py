@@ -117,7 +117,9 @@ class Pyramid:
     def _values(self, header: Mapping[int, tuple[int, int, bytes]], tag: int) -> NDArray[np.integer]:
         if tag not in header and tag in _DEFAULTS:
             return np.array([_DEFAULTS[tag]])
-        kind, many, value = header[tag]
+        kind, many, value = header.get(tag, (0, 0, b""))
+        if kind not in _TYPES or not many:
+            raise ValueError(f"nothing under tag {tag}")
         dtype = np.dtype(_TYPES[kind])
         count = many * dtype.itemsize
         if count > MOST_LISTED:

@@ -1,0 +1,214 @@
+"""What somebody may put into a results folder before handing it over: links, pipes, and files that promise much."""
+
+import gzip
+import io
+import json
+import os
+import shutil
+import stat
+import struct
+import threading
+import zipfile
+import zlib
+from contextlib import contextmanager, suppress
+from functools import cache
+
+import numpy as np
+import tifffile
+from PIL import Image
+
+SECRET = b"a file of the machine"
+SHOWN = (
+    "graph.json", "regions.geojson", "coarse.ome.tif", "confidence.ome.tif", "truth.ome.tif", "report.html",
+    "overlay.png", "slide.jpg", "thumbnail.jpg", "familiarity.jpg", "corrected/summary.json", "corrected/report.html",
+    "corrected/overlay.png", "corrected/regions.csv",
+)  # fmt: skip
+LOCKS = (".ntrm/lock", ".ntrm/corrections.lock", ".ntrm/corrected.lock", "../.lock", "../.tables.lock")
+FILES = {
+    **{name: (name,) for name in ("summary.json", "mask.ome.tif", "corrections.jsonl", "../run.json", "../slides.csv")},
+    **{f".ntrm/{name}": (f".ntrm/{name}",) for name in ("done.json", "failed.json", "pieces.npz", "region-graph.npz")},
+    "what is shown": SHOWN,
+    "locks": LOCKS,
+}
+"""What readers look for before others is planted by itself."""
+
+
+def placed(slide, name):
+    """A place in the slide's folder that is free, with the folder that it lies in."""
+    path = slide / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    return path
+
+
+def link(names):
+    def plant(slide, secret):
+        for name in names:
+            placed(slide, name).symlink_to(secret)
+
+    return plant
+
+
+def pipe(names):
+    def plant(slide, _):
+        for name in names:
+            os.mkfifo(placed(slide, name))
+
+    return plant
+
+
+def folder_link(name):
+    """The folder is moved to where the secret is, and a link put in its place."""
+
+    def plant(slide, secret):
+        path = slide / name
+        path.mkdir(exist_ok=True)
+        shutil.move(path, secret.parent / "moved")
+        path.symlink_to(secret.parent / "moved")
+
+    return plant
+
+
+def content(name, make):
+    def plant(slide, _):
+        made = make(slide)
+        placed(slide, name).write_bytes(made)
+
+    return plant
+
+
+def picture(kind, side):
+    def make(_):
+        stream = io.BytesIO()
+        Image.new("1" if kind == "PNG" else "L", (side, side)).save(stream, format=kind)
+        return stream.getvalue()
+
+    return make
+
+
+@cache
+def large_array():
+    """An NPZ file of 1 MB with one array of 1.2 GB; the region graph asks for it by name."""
+    stream, size = io.BytesIO(), 1200 * 2**20
+    with (
+        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("origin.npy", "w", force_zip64=True) as entry,
+    ):
+        head = b"{'descr': '|u1', 'fortran_order': False, 'shape': (%d,), }\n" % size
+        entry.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head)
+        for _ in range(0, size, 2**22):
+            entry.write(bytes(2**22))
+    return stream.getvalue()
+
+
+def mask(compression, tile, side=None):
+    """A mask of the slide's size, or of ``side`` pixels, whose tiles are large or compressed in another way."""
+
+    def make(slide):
+        summary = json.loads((slide / "summary.json").read_bytes())["grid"]
+        shape = (summary["height"], summary["width"]) if side is None else (side, side)
+        stream = io.BytesIO()
+        with tifffile.TiffWriter(stream) as writer:
+            options = {"tile": (tile, tile), "compression": compression, "metadata": None}
+            writer.write(np.zeros(shape, dtype=np.uint8), photometric="minisblack", **options)
+        return stream.getvalue()
+
+    return make
+
+
+def swollen_tiles(slide):
+    """The slide's own mask with every tile replaced by one that unpacks to 400 MB."""
+    squeeze = zlib.compressobj(9)
+    bomb = b"".join(squeeze.compress(bytes(2**22)) for _ in range(100)) + squeeze.flush()
+    whole = bytearray((slide / "mask.ome.tif").read_bytes())
+    with tifffile.TiffFile(slide / "mask.ome.tif") as tif:
+        pages = [level.keyframe for level in tif.series[0].levels]
+        for page in pages:
+            for tag, value in (("TileOffsets", len(whole)), ("TileByteCounts", len(bomb))):
+                of = page.tags[tag]
+                size = (of.dtype in (3, 16) and {3: 2, 16: 8}[of.dtype]) or 4
+                whole[of.valueoffset : of.valueoffset + size] = value.to_bytes(8, "little")[:size]
+    return bytes(whole) + bomb
+
+
+def swollen_polygons(_):
+    """Polygons of 400 MB, all in one line."""
+    stream = io.BytesIO()
+    with gzip.GzipFile(fileobj=stream, mode="wb") as packed:
+        for _ in range(100):
+            packed.write(b"{" * 2**22)
+    return stream.getvalue()
+
+
+def long_log(slide):
+    """300,000 corrections of the slide's own mask, each undone."""
+    import hashlib
+
+    summary = json.loads((slide / "summary.json").read_bytes())
+    head = {
+        "format": "ntrm-corrections/1",
+        "slide_id": summary["slide_id"],
+        "mask": hashlib.sha256((slide / "mask.ome.tif").read_bytes()).hexdigest(),
+        "height": summary["grid"]["height"],
+        "width": summary["grid"]["width"],
+        "classes": summary["classes"],
+        "purpose": "for research, not for diagnosis",
+    }
+    rest = '"places": [], "whole_regions": false, "left_out": [], "spread": null, "reach": null, "named": "0+1", '
+    rest += '"followed": {}, "regions": 1, "area_mm2": 0.1, "of": null, "origin": "", "by": null, "when": "", '
+    tissue = summary["classes"][0]
+    lines = (
+        f'{{"number": {number}, "action": "name", "tissue": "{tissue}", {rest}"version": "0"}}'
+        for number in range(1, 300_001)
+    )
+    return "\n".join([json.dumps(head), *lines, ""]).encode()
+
+
+PLANTS = {
+    **{f"{name}: links": link(names) for name, names in FILES.items()},
+    **{f"{name}: pipes": pipe(names) for name, names in FILES.items()},
+    **{f"folder {name} is a link": folder_link(name) for name in (".", ".ntrm", "corrected")},
+}
+BOMBS = {
+    "slide.jpg is PostScript": content("slide.jpg", lambda _: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"),
+    "slide.jpg is a PNG of 20,000²": content("slide.jpg", picture("PNG", 20_000)),
+    "slide.jpg is a PNG of 13,300²": content("slide.jpg", picture("PNG", 13_300)),
+    "slide.jpg is a JPEG of 12,000²": content("slide.jpg", picture("JPEG", 12_000)),
+    "overlay.png is a TIFF": content("overlay.png", picture("TIFF", 100)),
+    "pieces.npz unpacks to 1.2 GB": content(".ntrm/pieces.npz", lambda _: large_array()),
+    "region-graph.npz unpacks to 1.2 GB": content(".ntrm/region-graph.npz", lambda _: large_array()),
+    "mask.ome.tif in tiles of 16,384²": content("mask.ome.tif", mask("zlib", 16_384)),
+    "mask.ome.tif in LZW": content("mask.ome.tif", mask("lzw", 256)),
+    "mask.ome.tif in JPEG": content("mask.ome.tif", mask("jpeg", 256)),
+    "mask.ome.tif of 20,000²": content("mask.ome.tif", mask("zlib", 256, 20_000)),
+    "tiles of mask.ome.tif unpack to 400 MB": content("mask.ome.tif", swollen_tiles),
+    "regions.geojson.gz unpacks to 400 MB": content("regions.geojson.gz", swollen_polygons),
+    "300,000 corrections": content("corrections.jsonl", long_log),
+    "summary.json nested without end": content("summary.json", lambda _: b"[" * 2**20),
+    "done.json of 300 MB": content(".ntrm/done.json", lambda _: b" " * (300 * 2**20)),
+}
+
+
+@contextmanager
+def nobody_waits(folder):
+    """Every pipe in a folder is left alone inside; whoever opens one is let go, and the test fails."""
+    pipes = [path for path in folder.rglob("*") if path.is_fifo()]
+    waited, ended = [], threading.Event()
+
+    def let_go():
+        while not ended.wait(0.2):
+            for path in pipes:
+                # A pipe opens only while somebody has it open to read; a file may have replaced it.
+                with suppress(OSError):
+                    one = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+                    waited.extend([path.name] if stat.S_ISFIFO(os.fstat(one).st_mode) else [])
+                    os.close(one)
+
+    thread = threading.Thread(target=let_go)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    assert waited == []

@@ -105,7 +105,7 @@ BOMBS = {
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
 def test_arrays_that_promise_too_much_are_refused_before_they_are_unpacked(slide, bomb):
     zip_of(slide.path / "x.npz", **bomb)
-    with memory_below(100), pytest.raises(DataError, match=r"cannot read x\.npz"):
+    with memory_below(100), pytest.raises(DataError, match=r"cannot read .*x\.npz"):
         slide.arrays("x.npz", hint="again", most=200 * 2**20)
 
 
@@ -113,7 +113,7 @@ def test_a_list_of_contents_without_end_is_not_read(slide, tmp_path):
     with zipfile.ZipFile(slide.path / "x.npz", "w") as archive:
         for number in range(20_000):
             archive.writestr(f"{number}.npy", b"")
-    with pytest.raises(DataError, match=r"cannot read x\.npz"):
+    with pytest.raises(DataError, match=r"cannot read .*x\.npz"):
         slide.arrays("x.npz", hint="again")
 
 

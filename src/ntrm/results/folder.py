@@ -92,7 +92,7 @@ class SlideFolder:
             with self.open(*names, most=2**30) as stream:
                 return arrays_in(stream, most, only)
         except NO_ARRAYS as error:
-            raise DataError(f"cannot read {names[-1]}", got=error, hint=hint) from error
+            raise DataError(f"cannot read {self.path.joinpath(*names)}", got=error, hint=hint) from error
 
     def picture(self, *names: str) -> tuple[bytes, Image]:
         """A JPEG or PNG as it is, and decoded; its size is known before any pixel is."""

@@ -215,14 +215,16 @@ class ReadingProcess:
         """
         return fromarray(self.read(*location, *size, level))
 
-    def thumbnail(self, size: int = 1024) -> Picture:
-        """The whole slide as a Pillow image whose longer side has ``size`` pixels, or fewer where the slide has."""
-        check_number("size of a thumbnail", size, 1, MAX_SIDE, whole=True)
-        fine = [k for k, one in enumerate(self.info.levels) if max(one.width, one.height) >= size]
-        level = fine[-1] if fine else 0
-        this = self.info.levels[level]
-        picture = self.read_region((0, 0), level, (this.width, this.height))
-        picture.thumbnail((size, size))
+    def thumbnail(self, size: int | tuple[int, int] = 1024) -> Picture:
+        """The whole slide as a Pillow image of at most this width and height, or fewer pixels where the slide has."""
+        box = size if isinstance(size, tuple) else (size, size)
+        for side in box:
+            check_number("size of a thumbnail", side, 1, MAX_SIDE, whole=True)
+        whole, *_ = levels = self.info.levels
+        scale = min(box[0] / whole.width, box[1] / whole.height)
+        level = max(k for k, one in enumerate(levels) if k == 0 or one.width >= scale * whole.width)
+        picture = self.read_region((0, 0), level, (levels[level].width, levels[level].height))
+        picture.thumbnail(box)
         return picture
 
     def kill(self) -> None:

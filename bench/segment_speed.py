@@ -53,7 +53,6 @@ from ntrm.models.registry import create
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.outputs import background_worker
 from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.slides.inputs import SlideInput
@@ -73,7 +72,7 @@ STAGES = {
     "overlay (in files)": ("ntrm.pipeline.outputs", "_write_overlays"),
     "ome-tiff (in files, beside)": ("ntrm.pipeline.slide_files", "write_mask_ome_tiff"),
     "polygons (in files, beside)": ("ntrm.pipeline.slide_files", "write_geojson"),
-    "report (in files, beside)": ("ntrm.pipeline.outputs", "_write_report"),
+    "report (in files)": ("ntrm.pipeline.outputs", "write_slide_report"),
 }
 """Where the stages are called from."""
 NESTED = ("network", *(name for name in STAGES if name.endswith(")")))
@@ -195,9 +194,9 @@ def more_network(arch: str | None, classes: int, device: str) -> Iterator[None]:
 
 def tiles_of(path: Path, model_mpp: float, options: Options, window: int) -> np.ndarray:
     """(N, window, window, 3) the windows that the slide needs."""
-    with closing(open_isolated(path)) as reader, background_worker() as beside:
+    with closing(open_isolated(path)) as reader:
         grid = SlideGrid(reader, model_mpp, None)
-        windows = inspect_slide(grid, options, beside).windows(grid, options, window)
+        windows = inspect_slide(grid, options).windows(grid, options, window)
         return np.stack([read_tile(grid, each) for each in windows])
 
 

@@ -1,7 +1,6 @@
-"""Maps, probabilities and the network's relations of a slide; the thread that writes files."""
+"""Maps, probabilities and the network's relations of a slide."""
 
 import json
-import threading
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from ntrm.inference.sliding_window import stitch
 from ntrm.models.registry import create
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.outputs import background_worker
 from ntrm.pipeline.relations_mean import KEPT
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -141,35 +139,3 @@ def test_an_interrupted_run_remembers_the_same_windows(tmp_path, slide, trm, mon
 def test_a_network_without_relations_says_null(tmp_path, slide):
     folder = run(slide, tmp_path / "out", ByColour())
     assert json.loads((folder / "graph.json").read_text())["network"] is None
-
-
-def test_tasks_run_in_order_in_one_other_thread():
-    seen = []
-    with background_worker() as background:
-        tasks = [background.submit(lambda k=k: seen.append((k, threading.get_ident()))) for k in range(5)]
-        for task in tasks:
-            task.result()
-    assert [number for number, _ in seen] == [*range(5)]
-    assert {thread for _, thread in seen} != {threading.get_ident()}
-    assert len({thread for _, thread in seen}) == 1
-
-
-def test_after_an_error_the_task_under_way_ends_and_no_other_begins():
-    begun, told, seen = threading.Event(), threading.Event(), []
-
-    def first():
-        begun.set()
-        # Ends only when it is decided what becomes of the second.
-        told.wait(60)
-        seen.append("first")
-
-    def fails():
-        with background_worker() as background:
-            background.submit(first)
-            background.submit(seen.append, "second").add_done_callback(lambda _: told.set())
-            assert begun.wait(60)
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fails()
-    assert seen == ["first"]

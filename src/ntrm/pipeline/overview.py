@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,12 +34,21 @@ class SlideOverview:
     tissue: NDArray[np.bool_]
     marks: NDArray[np.bool_]
     """Pen and dirt on the glass."""
-    judged: Future[Quality]
+    seen: Thumbnail = field(repr=False)
+    pen: NDArray[np.bool_] = field(repr=False)
+    samples: Sequence[NDArray[np.uint8]] | None = field(repr=False)
+    """Windows of tissue as they are judged, at the resolution that the network sees: focus does not show from afar."""
+    drawn: float
+    """Fraction of the slide that has few flat colours."""
+    enlarged: float
+    """How many times as coarse as the model the slide is."""
 
-    @property
+    @cached_property
     def quality(self) -> Quality:
-        """Whether the slide is fit to be segmented; waits until that is known."""
-        return self.judged.result()
+        """Whether the slide is fit to be segmented."""
+        return assess_quality(
+            self.seen, self.tissue, self.pen, samples=self.samples, drawn=self.drawn, enlarged=self.enlarged
+        )
 
     def windows(self, grid: SlideGrid, options: Options, window: int) -> tuple[Window, ...]:
         """The windows that need the network."""
@@ -71,8 +81,8 @@ class SlideOverview:
         return np.asarray((seen != IGNORE) & (seen != background))
 
 
-def inspect_slide(grid: SlideGrid, options: Options, background: Executor) -> SlideOverview:
-    """Find tissue, and have the slide judged in ``background``; refuses a poor one where that was asked for."""
+def inspect_slide(grid: SlideGrid, options: Options) -> SlideOverview:
+    """Find tissue; refuses a poor slide where that was asked for."""
     seen = Thumbnail(*thumbnail(grid, max(THUMBNAIL_MPP, grid.model_mpp)))
     pen = find_pen(seen)
     tissue = find_tissue(seen, pen)
@@ -86,8 +96,7 @@ def inspect_slide(grid: SlideGrid, options: Options, background: Executor) -> Sl
     # Where no tissue was found, windows all over the slide are looked at.
     drawn = synthetic_fraction(grid, windows or sample_windows(np.ones_like(tissue), *grids), read or [picture])
     enlarged = max(grid.source.x, grid.source.y) / grid.model_mpp
-    judged = background.submit(assess_quality, seen, tissue, pen, samples=samples, drawn=drawn, enlarged=enlarged)
-    overview = SlideOverview(picture, resolution, tissue, marks, judged)
+    overview = SlideOverview(picture, resolution, tissue, marks, seen, pen, samples, drawn, enlarged)
     if options.strict and overview.quality.serious:
         raise RefusedError(
             "the slide is of poor quality",

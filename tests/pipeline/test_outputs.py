@@ -7,7 +7,7 @@ import pytest
 import tifffile
 import torch
 from tests.evaluation.small import MPP, NAMES, ByColour, schema_of
-from tests.pipeline.small import BKG, fail_at, fingerprints, paint, write_slide
+from tests.pipeline.small import BKG, fingerprints, paint, write_slide
 
 from ntrm.analysis.graph import NOTE
 from ntrm.data.image_files import read_image
@@ -86,7 +86,7 @@ def test_probabilities_are_those_of_the_section_in_memory(tmp_path, slide, trm):
     stored = zarr.open_group(folder / "probabilities.zarr", mode="r")["0"][:]
     whole = stitch(Predictor(trm, "cpu", batch=3), pixels_of(slide), probabilities=True)
     np.testing.assert_allclose(stored, whole.probabilities * 255, atol=0.501)
-    assert not (folder / ".ntrm" / "bands").exists()
+    assert not (folder / ".ntrm" / "maps").exists()
 
 
 @pytest.mark.parametrize("options", [{}, {"edge_weight": True}, {"nodes": "region", "regions": 2}])
@@ -123,17 +123,6 @@ def test_the_networks_relations_are_means_over_the_windows_that_have_the_edge(tm
         i, j = NAMES.index(edge["source"]), NAMES.index(edge["target"])
         assert len(edge["windows"]) == min(edges[i, j], KEPT)
         assert {(window["top"], window["left"]) for window in edge["windows"]} <= places
-
-
-def test_an_interrupted_run_remembers_the_same_windows(tmp_path, slide, trm, monkeypatch):
-    whole = run(slide, tmp_path / "whole", trm, tissue_mask=False) / "graph.json"
-    fail_at(monkeypatch, 2, KeyboardInterrupt)
-    with pytest.raises(KeyboardInterrupt):
-        run(slide, tmp_path / "killed", trm, tissue_mask=False)
-    assert any((tmp_path / "killed").rglob("checkpoint-*.bin"))
-    again = run(slide, tmp_path / "killed", trm, tissue_mask=False) / "graph.json"
-    assert json.loads(again.read_text())["network"]["strongest_windows"]
-    assert again.read_bytes() == whole.read_bytes()
 
 
 def test_a_network_without_relations_says_null(tmp_path, slide):

@@ -23,7 +23,7 @@ from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
 from ntrm.data.tiles import Window
-from ntrm.inference.mask_store import FULL
+from ntrm.inference.maps import FULL
 from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.results.documents import Grid
 from ntrm.results.slide_state import Row

@@ -5,22 +5,19 @@ No clock, no names: the same maps give the same bytes, so that it does not matte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from ntrm.analysis.graph import NetworkRelations, tissue_graph_of
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import RemovedRegions
-from ntrm.core.arrays import Bytes
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
 from ntrm.familiarity.recorder import SlideBlocks, judge_slide
 from ntrm.familiarity.reference import Reference
-from ntrm.inference.disk_array import DiskArray
-from ntrm.inference.mask_store import COARSE, CONFIDENCE, LABELS, BandStore
+from ntrm.inference.maps import Maps
 from ntrm.pipeline.assessment import refuse_unfamiliar
 from ntrm.pipeline.measurements import PieceFindings, measure_pieces, scan_slide
 from ntrm.pipeline.options import Options
@@ -59,11 +56,9 @@ class PredictedSlide:
     files: SlideFiles
     overview: SlideOverview
     grid: SlideGrid
-    store: BandStore
-    maps: Mapping[str, DiskArray]
-    """(H, W) by name: labels, confidence, and the coarse head's labels where they were asked for."""
+    maps: Maps
     held: ExitStack
-    """The slide's lock and its maps on disk. Until it is closed, no other process can take the slide."""
+    """The slide's lock, and files of large maps. Until it is closed, no other process can take the slide."""
     probabilities: ProbabilityZarr | None = None
     relations: NetworkRelations | None = None
     """The network's relations of tissues; None for networks that have none."""
@@ -74,10 +69,6 @@ class PredictedSlide:
     removed: RemovedRegions | None = None
     """The small regions that were relabelled; None where nobody asked for that."""
 
-    def array(self, name: str) -> Bytes:
-        """A map as an array of which only rows and rectangles are read."""
-        return cast("Bytes", self.maps[name])
-
     @property
     def large(self) -> bool:
         """Whether its files are written before the network works on the next slide: they take memory."""
@@ -87,9 +78,9 @@ class PredictedSlide:
 def write_outputs(found: PredictedSlide, options: Options, reference: Reference | None) -> Tables:
     """Find the regions of a slide, judge and measure it, and write its files; returns the rows of the tables."""
     files, overview, resolution = found.files, found.overview, found.grid.resolution
-    folder, schema, labels = files.folder, files.schema, found.array(LABELS)
+    folder, schema, labels = files.folder, files.schema, found.maps.labels
     pieces_map = PieceMap.of(overview.tissue_of(labels, schema, options), overview.resolution)
-    regions = scan_slide(labels, found.array(CONFIDENCE), pieces_map, schema=schema, resolution=resolution)
+    regions = scan_slide(labels, found.maps.confidence, pieces_map, schema=schema, resolution=resolution)
     # Before all that says whether cancers are assessed, so that it is written once.
     familiarity = _judged(found, pieces_map, regions, reference)
     refuse_unfamiliar(familiarity, options)
@@ -158,10 +149,10 @@ def _write_more(found: PredictedSlide, pieces: PieceMap, options: Options) -> No
     named: dict[str, Any] = {"name": files.slide_id, "metadata": metadata}
     pieces.save(folder / HIDDEN / PIECES)
     if options.zarr:
-        write_labels_zarr(folder / LABELS_ZARR, found.array(LABELS), schema, resolution, metadata=metadata)
+        write_labels_zarr(folder / LABELS_ZARR, found.maps.labels, schema, resolution, metadata=metadata)
     if options.maps:
-        write_confidence_ome_tiff(folder / CONFIDENCE_MAP, found.array(CONFIDENCE), resolution, **named)
-    if COARSE in found.maps:
-        write_mask_ome_tiff(folder / COARSE_MASK, found.array(COARSE), schema, resolution, **named)
+        write_confidence_ome_tiff(folder / CONFIDENCE_MAP, found.maps.confidence, resolution, **named)
+    if found.maps.coarse is not None:
+        write_mask_ome_tiff(folder / COARSE_MASK, found.maps.coarse, schema, resolution, **named)
     if found.probabilities is not None:
         found.probabilities.complete(folder / PROBABILITIES_ZARR, metadata)

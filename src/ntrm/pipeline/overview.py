@@ -14,8 +14,6 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import sampled
 from ntrm.data.tiles import Window
-from ntrm.inference.mask_store import LABELS, OFFSETS
-from ntrm.inference.wsi_inference import Relabel
 from ntrm.pipeline.options import Options
 from ntrm.wsi.grid import THUMBNAIL_MPP, SlideGrid, thumbnail
 from ntrm.wsi.pieces import cells_under
@@ -23,6 +21,9 @@ from ntrm.wsi.quality.checks import Quality, assess_quality, synthetic_fraction
 from ntrm.wsi.quality.focus import as_judged, sample_windows
 from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
 from ntrm.wsi.tissue_mask import find_marks, find_tissue, windows_with_tissue
+
+ROWS = 256
+"""Of a mask that are looked at together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,20 +58,17 @@ class SlideOverview:
             return windows
         return windows_with_tissue(windows, self.tissue, self.resolution, grid.resolution)
 
-    def without_marks(self, grid: SlideGrid, schema: LabelSchema, options: Options) -> Relabel | None:
-        """Makes background of the labels under marks; None where there are none, or nothing to make of them."""
+    def unmark(self, labels: NDArray[np.uint8], grid: SlideGrid, schema: LabelSchema, options: Options) -> None:
+        """Make background of the labels of a whole slide under marks."""
         if not (options.tissue_mask and schema.background_index is not None and self.marks.any()):
-            return None
-        whole, background = Window(0, 0, grid.height, grid.width), schema.background_index + OFFSETS[LABELS]
+            return
+        whole = Window(0, 0, grid.height, grid.width)
         rows, columns = cells_under(whole, grid.resolution, self.marks.shape, self.resolution)
-
-        def relabel(top: int, labels: NDArray[np.uint8]) -> None:
-            marked = self.marks.take(rows[top : top + len(labels)], axis=0)
+        for top in range(0, grid.height, ROWS):
+            band = labels[top : top + ROWS]
+            marked = self.marks.take(rows[top : top + ROWS], axis=0)
             if marked.any():
-                # 0 is nothing, and stays that.
-                labels[marked.take(columns, axis=1) & (labels > 0)] = background
-
-        return relabel
+                band[marked.take(columns, axis=1) & (band != IGNORE)] = schema.background_index
 
     def tissue_of(self, labels: NDArray[np.uint8], schema: LabelSchema, options: Options) -> NDArray[np.bool_]:
         """Where to look for pieces: the tissue that was found, or without a tissue mask what the network says."""

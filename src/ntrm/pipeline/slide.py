@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from ntrm.analysis.small_regions import write_without_small_regions
+from ntrm.analysis.small_regions import remove_small_regions
 from ntrm.core.devices import give_back_freed_memory
-from ntrm.core.labels import LabelSchema
 from ntrm.core.progress import Progress
 from ntrm.data.stains import AS_IT_IS
 from ntrm.export.ome_zarr import ProbabilityZarr
 from ntrm.familiarity.recorder import BlockRecorder, SlideBlocks
 from ntrm.familiarity.reference import Reference
-from ntrm.inference.mask_store import COARSE, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
+from ntrm.inference.maps import Maps
 from ntrm.inference.predictor import Predictor
-from ntrm.inference.wsi_inference import stream
+from ntrm.inference.wsi_inference import predict_maps
 from ntrm.pipeline.file_transfer import FileTransfer, check_objects, remember_objects
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import PredictedSlide, write_outputs
@@ -26,7 +28,7 @@ from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.pipeline.stain_norm import normalise_stains, wanted_stains
 from ntrm.results.documents import StainNorm
-from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
+from ntrm.results.paths import HIDDEN, MAPS, PROBABILITIES_ZARR
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import (
     Plan,
@@ -73,6 +75,9 @@ def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
     folder = work.out / slide_id
     with ExitStack() as stack:
         stack.enter_context(alone(folder))
+        # What a killed run left, and what this one will leave.
+        shutil.rmtree(folder / HIDDEN / MAPS, ignore_errors=True)
+        stack.callback(shutil.rmtree, folder / HIDDEN / MAPS, ignore_errors=True)
         work.transfer.bring(slide_id)
         before = finished(folder)
         with work.transfer.at_hand(slide, wanted=before is None):
@@ -89,12 +94,11 @@ def write_slide(found: PredictedSlide, work: Work) -> SlideState:
     folder = found.files.folder
     with found.held:
         smallest = work.options.min_area_um2 / found.grid.resolution.pixel_area_um2
-        tidied = _without_small_regions(found, smallest) if smallest else found
-        tables = write_outputs(tidied, work.options, work.reference)
+        removed = remove_small_regions(found.maps.labels, smallest) if smallest else None
+        tables = write_outputs(replace(found, removed=removed), work.options, work.reference)
         state = SlideState(found.plan, found.slide.covariates, tables)
         remember_objects(folder, found.slide)
         remember(folder, state)
-        drop(folder / HIDDEN / BANDS)
         work.transfer.deliver(found.files.slide_id)
     return state
 
@@ -108,12 +112,12 @@ def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> No
     if before.covariates != covariates:
         remember(folder, replace(before, covariates=covariates))
     forget_failure(folder)
-    drop(folder / HIDDEN / BANDS)
 
 
 def _plan(slide: SlideInput, slide_id: str, work: Work) -> Plan:
     mpp = None if slide.mpp is None else (slide.mpp.x, slide.mpp.y)
-    return Plan(slide_id, fingerprint(work.run.identity()), mpp, source_fingerprint(slide.path))
+    run = json.dumps(work.run.identity(), sort_keys=True, ensure_ascii=False)
+    return Plan(slide_id, hashlib.sha256(run.encode()).hexdigest(), mpp, source_fingerprint(slide.path))
 
 
 def _check_same(before: Plan | None, plan: Plan, folder: Path) -> None:
@@ -138,27 +142,29 @@ def _predict(slide: SlideInput, plan: Plan, work: Work, progress: Progress, stac
         predictor = work.predictor
         if stained is not None and stained.matrix is not None:
             predictor = predictor.recolouring(stained.matrix)
-        bands = folder / HIDDEN / BANDS
-        names = (*MAPS, COARSE) if options.maps and work.predictor.has_coarse else MAPS
-        store = stack.enter_context(BandStore.opened(bands, grid.height, grid.width, asdict(plan), names=names))
+        coarse = options.maps and work.predictor.has_coarse
+        maps = Maps.new(grid.height, grid.width, folder / HIDDEN / MAPS, coarse=coarse)
         schema, trained = config.schema, work.predictor.trains_edge_weights
         means = RelationsMean(schema.names, schema.background_index, edge_weights=trained)
         windows = overview.windows(grid, options, config.window)
         observer = None if work.reference is None else BlockRecorder(work.reference, schema, work.predictor.device)
-        probabilities = _probabilities(store.folder, grid, schema) if options.probabilities else None
-        rows = stream(
+        probabilities = None
+        if options.probabilities:
+            path = folder / HIDDEN / MAPS / PROBABILITIES_ZARR
+            probabilities = ProbabilityZarr(path, grid.height, grid.width, schema, grid.resolution)
+        rows = predict_maps(
             predictor,
             grid,
-            store,
+            maps,
             stitching=options.stitching(config.window),
             windows=windows,
-            sums=means,
-            observer=observer,
+            graphs=means.add_graphs,
+            observe=observer,
             sink=probabilities,
-            relabel=overview.without_marks(grid, schema, options),
         )
         for _ in progress.track(rows, grid.height, plan.slide_id):
             pass
+    overview.unmark(maps.labels, grid, schema, options)
     grid.forget()
     if grid.height * grid.width >= LARGE:
         give_back_freed_memory()
@@ -168,18 +174,13 @@ def _predict(slide: SlideInput, plan: Plan, work: Work, progress: Progress, stac
         files=SlideFiles(folder, plan.slide_id, grid.record(), schema, work.run),
         overview=overview,
         grid=grid,
-        store=store,
-        maps={name: store.map(name) for name in store.names},
+        maps=maps,
         probabilities=probabilities,
         relations=means.result(windows),
-        blocks=None if observer is None else SlideBlocks.of(windows, observer.state(), config.window),
+        blocks=None if observer is None else SlideBlocks.of(windows, observer.recorded(), config.window),
         stained=stained,
         held=stack.pop_all(),
     )
-
-
-def _probabilities(folder: Path, grid: SlideGrid, schema: LabelSchema) -> ProbabilityZarr:
-    return ProbabilityZarr(folder / PROBABILITIES_ZARR, grid.height, grid.width, schema, grid.resolution)
 
 
 def _stained(overview: SlideOverview, work: Work) -> StainNorm | None:
@@ -187,9 +188,3 @@ def _stained(overview: SlideOverview, work: Work) -> StainNorm | None:
     if method == AS_IT_IS:
         return None
     return normalise_stains(overview.picture, overview.tissue, wanted_stains(work.reference, method), method)
-
-
-def _without_small_regions(found: PredictedSlide, smallest: float) -> PredictedSlide:
-    """The prediction without regions of fewer than ``smallest`` pixels; an interrupted run makes it anew."""
-    removed = write_without_small_regions(found.store.path(TIDY), found.array(LABELS), smallest)
-    return replace(found, maps={**found.maps, LABELS: found.store.map(TIDY)}, removed=removed)

@@ -27,8 +27,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parent)]
 
 from many_workers import drawn_sections, write_slides
-from ntrm.inference.mask_store import JOURNAL
-from ntrm.results.paths import BANDS, DONE, HIDDEN
+from ntrm.results.paths import DONE, HIDDEN
 
 LOOPBACK = "127.0.0.1"
 BUNDLED_MPP = 6.7
@@ -83,16 +82,13 @@ def command(slides: Path, out: Path, *more: str) -> list[str]:
 
 
 def kill_a_worker(out: Path, mark: str) -> str:
-    """The first that has written some bands of a slide."""
+    """The first that is at work on a slide."""
     found: list[tuple[str, int]] = []
 
     def at_work() -> bool:
-        for journal in out.glob(f"*/{HIDDEN}/{BANDS}/{JOURNAL}"):
-            folder = journal.parents[1]
-            with suppress(OSError):
-                bands = journal.read_bytes().count(b"\n")
-                if bands >= 2 and not (folder / DONE).exists():
-                    found.extend((f"at {bands} bands", pid) for pid in marked(mark) if holds(pid, folder / "lock"))
+        for lock in out.glob(f"*/{HIDDEN}/lock"):
+            if not (lock.parent / DONE).exists():
+                found.extend((f"at {lock.parents[1].name}", pid) for pid in marked(mark) if holds(pid, lock))
         return bool(found)
 
     until(at_work)

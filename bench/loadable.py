@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from bench.loadable_files import BANDS, segmenting
+from bench.loadable_files import segmenting
 
 import ntrm
 from ntrm.annotations.importing import import_annotations
@@ -24,7 +23,6 @@ from ntrm.data.layouts import open_dataset
 from ntrm.data.split_file import read_split
 from ntrm.evaluation.compare import compare
 from ntrm.evaluation.loaded_model import open_subject
-from ntrm.inference.mask_store import BandStore
 from ntrm.models.folders import CONFIG, WEIGHTS
 from ntrm.models.weights import read_tensors
 from ntrm.pipeline.batch import segment_slides
@@ -89,15 +87,6 @@ def _on_copy(path: Path, load: Callable[[Path], Any]) -> None:
         shutil.rmtree(copy) if copy.is_dir() else copy.unlink()
 
 
-def _load_bands(folder: Path) -> None:
-    height, width, plan = BANDS
-    with BandStore.opened(folder, height, width, plan) as store:
-        store.checkpoints.load(store.done)
-        rows = height - store.done
-        store.append(store.done, {name: np.zeros((rows, width), dtype=np.uint8) for name in store.names})
-        np.asarray(store.map(store.names[0])[:])
-
-
 def _load_tables(out: Path) -> None:
     results = ntrm.read_results(out)
     for table in (results.slides, results.pieces, results.regions, results.interfaces):
@@ -133,7 +122,6 @@ def _targets() -> tuple[Target, ...]:
     plain, queensland = (lambda f: _load_dataset(f / "plain")), (lambda f: _load_dataset(f / "queensland"))
     model = lambda f: open_subject(f / "run" / "model")  # noqa: E731 - one of many small loaders
     tables, slide = (lambda f: _load_tables(f / "out")), (lambda f: read_slide(f / "out" / "a"))
-    bands = lambda f: _on_copy(f / "bands", _load_bands)  # noqa: E731
     cohort, pictures = (lambda f: read_cohort(f / "out")), _load_pictures
     both = lambda f: compare([f / "e1", f / "e2"], draws=100)  # noqa: E731
     return (
@@ -168,9 +156,6 @@ def _targets() -> tuple[Target, ...]:
         Target("recipe", "recipe.yaml", "text", lambda f: load_recipe(f / "recipe.yaml")),
         Target("training checkpoint", "step-3.ckpt", "bytes", lambda f: read_checkpoint(f / "step-3.ckpt")),
         Target("training checkpoint, sealed", "step-3.ckpt", "bytes", _load_sealed_checkpoint),
-        Target("journal", "bands/journal.jsonl", "text", bands),
-        Target("band of labels", "bands/labels.u8", "bytes", bands),
-        Target("checkpoint of bands", "bands/checkpoint-0.bin", "bytes", bands),
         Target("run.json", "out/run.json", "json", tables),
         Target("slides.csv", "out/slides.csv", "csv", tables),
         Target("regions.csv", "out/regions.csv", "csv", tables),

@@ -22,8 +22,6 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
 from ntrm.data.layouts import MEASUREMENTS
 from ntrm.evaluation.evaluate import evaluate
-from ntrm.inference.checkpoints import Checkpoint
-from ntrm.inference.mask_store import BandStore
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.results.slide_state import remember_failure
@@ -32,9 +30,6 @@ from ntrm.slides.slide_ids import slide_ids
 from ntrm.training.checkpoint import FIELDS, write_checkpoint
 from ntrm.training.recipe import load_recipe, write_recipe
 from ntrm.wsi.readers.formats import open_slide
-
-BANDS = (40, 30, {"slide": "a"})
-"""Height, width and plan of the stored bands."""
 
 
 def make_all(folder: Path, random: np.random.Generator) -> None:
@@ -45,7 +40,6 @@ def make_all(folder: Path, random: np.random.Generator) -> None:
     _make_annotations(folder, random)
     _make_models(folder)
     _make_results(folder)
-    _make_bands(folder / "bands", random)
 
 
 def _make_datasets(folder: Path, random: np.random.Generator) -> None:
@@ -115,11 +109,3 @@ def _make_results(folder: Path) -> None:
         network = ByColour().describe(name=name)
         evaluate(network, folder / "plain", folder / name, device="cpu", pictures=False, boundaries=False)
     slide_ids(find_inputs([folder / "annotations" / "a.tif"]), key_file=folder / "key.csv")
-
-
-def _make_bands(folder: Path, random: np.random.Generator) -> None:
-    height, width, plan = BANDS
-    with BandStore.opened(folder, height, width, plan) as store:
-        for top in range(0, height - 10, 10):
-            store.append(top, {name: random.integers(0, 4, (10, width), dtype=np.uint8) for name in store.names})
-        store.checkpoints.save(Checkpoint(20, 3, {"sums": random.random((5, 6)).astype(np.float32)}))

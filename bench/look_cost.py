@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -94,14 +93,14 @@ class Watch:
         return Cost(time.perf_counter(), time.process_time(), time.thread_time(), children)
 
 
-def look(reader: Any, watch: Watch, background: ThreadPoolExecutor) -> None:
+def look(reader: Any, watch: Watch) -> None:
     """The stages one by one, then all of the look, what is done beside the network, and what that would be given."""
     grid = SlideGrid(reader, MPP)
     seen = watch("thumbnail", lambda: Thumbnail(*thumbnail(grid, max(THUMBNAIL_MPP, MPP))))
     pen = watch("densities and pen", lambda: find_pen(seen))
     watch("tissue", lambda: find_tissue(seen, pen))
     grid = SlideGrid(reader, MPP)
-    overview = watch("look, all of it", lambda: inspect_slide(grid, Options(), background))
+    overview = watch("look, all of it", lambda: inspect_slide(grid, Options()))
     watch("quality, beside the network", lambda: overview.quality)
     watch("pieces, beside the network", lambda: PieceMap.of(overview.tissue, overview.resolution))
     watch("pictures, beside the network", lambda: [resized(overview.picture, *sides) for sides in SIDES])
@@ -122,10 +121,10 @@ def study(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     for size in asked.sizes.split(","):
         height, width = (int(side) for side in size.split("x"))
         slide = write_sheet(folder / f"{size}.tif", many_workers.mirrored(picture, height, width), MPP)
-        with closing(open_in_children(slide)) as reader, ThreadPoolExecutor(1) as background:
+        with closing(open_in_children(slide)) as reader:
             watch = Watch(children_of(reader))
             for _ in range(asked.rounds):
-                look(reader, watch, background)
+                look(reader, watch)
         windows = len(Stitching(WINDOW).windows(height, width))
         found[size] = {"windows": windows, "stages": {name: cost._asdict() for name, cost in watch.costs.items()}}
     return {"threads": most_threads(), "sizes": found}

@@ -25,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 from ntrm.analysis.polygons import outlines_of
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.inference.disk_array import DiskArray
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.wsi.pieces import PieceMap
 
@@ -85,12 +84,12 @@ def watched(work: Callable[[], Any], before: int) -> tuple[Any, tuple[float, flo
 
 
 def _resident() -> int:
-    """RSS in KiB."""
+    """Memory of its own in KiB: pages of mapped files are the system's to take back."""
     lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
 
 
-def study(labels: DiskArray, confidence: DiskArray) -> dict[str, tuple[float, float]]:
+def study(labels: np.ndarray, confidence: np.ndarray) -> dict[str, tuple[float, float]]:
     """MiB and seconds of each stage."""
     shape = tuple(-(-side // 32) for side in labels.shape)
     pieces = PieceMap.of(np.ones(shape, dtype=bool), COARSE)
@@ -117,10 +116,11 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.folder) as place:
         paths = draw(Path(place), asked.height, asked.width, asked.grain)
-        with DiskArray(paths[0], asked.height, asked.width) as labels, DiskArray(paths[1], *labels.shape) as confidence:
-            print("| stage | peak above the start, MiB | processor s |\n|---|---|---|")
-            for name, (mib, seconds) in study(labels, confidence).items():
-                print(f"| {name} | {mib:.0f} | {seconds:.1f} |")
+        shape = (asked.height, asked.width)
+        labels, confidence = (np.memmap(path, np.uint8, "r", shape=shape) for path in paths)
+        print("| stage | peak above the start, MiB | processor s |\n|---|---|---|")
+        for name, (mib, seconds) in study(labels, confidence).items():
+            print(f"| {name} | {mib:.0f} | {seconds:.1f} |")
 
 
 if __name__ == "__main__":

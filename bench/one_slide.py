@@ -53,13 +53,11 @@ STAGES = {
     "look: pen": ("ntrm.pipeline.overview", "find_pen"),
     "look: tissue": ("ntrm.pipeline.overview", "find_tissue"),
     "quality": ("ntrm.pipeline.overview", "assess_quality"),
-    "stream": ("ntrm.pipeline.slide", "stream"),
+    "stream": ("ntrm.pipeline.slide", "predict_maps"),
     "network's calls": ("ntrm.inference.predictor", "Predictor.probabilities"),
     "reading": ("ntrm.inference.wsi_inference", "read_tile"),
     "blending": ("ntrm.inference.blending", "Blender.add_all"),
-    "blocks packed": ("ntrm.inference.wsi_inference", "Writer.pack"),
-    "blocks written": ("ntrm.inference.wsi_inference", "Writer.put"),
-    "checkpoints": ("ntrm.inference.wsi_inference", "Writer.save"),
+    "blocks kept": ("ntrm.inference.wsi_inference", "_fill"),
     "relations": ("ntrm.pipeline.relations_mean", "RelationsMean.add_graphs"),
     "familiarity, windows": ("ntrm.familiarity.recorder", "BlockRecorder.__call__"),
     "pieces": ("ntrm.wsi.pieces", "PieceMap.of"),
@@ -68,14 +66,13 @@ STAGES = {
     "slide alone": ("ntrm.pipeline.outputs", "write_plain"),
     "tinting": ("ntrm.pipeline.pictures", "TintedSlide.of"),
     "files": ("ntrm.pipeline.slide", "write_outputs"),
-    "polygons": ("ntrm.pipeline.outputs", "_write_polygons"),
+    "polygons": ("ntrm.pipeline.slide_files", "write_geojson"),
     "measuring": ("ntrm.pipeline.outputs", "measure_pieces"),
-    "familiarity": ("ntrm.pipeline.slide", "judge_slide"),
+    "familiarity": ("ntrm.pipeline.outputs", "judge_slide"),
     "familiarity, map": ("ntrm.pipeline.outputs", "write_familiarity_map"),
     "graph": ("ntrm.pipeline.slide_files", "write_graph"),
-    "overlays": ("ntrm.pipeline.outputs", "_write_overlays"),
-    "report: pictures": ("ntrm.pipeline.outputs", "stored_pictures"),
-    "report": ("ntrm.pipeline.outputs", "_write_report"),
+    "overlays": ("ntrm.pipeline.outputs", "write_overlays"),
+    "report": ("ntrm.pipeline.outputs", "write_slide_report"),
     "rows": ("ntrm.pipeline.slide_files", "SlideFiles.tables"),
     "record": ("ntrm.pipeline.slide", "remember"),
     "tables": ("ntrm.pipeline.segmenter", "tabulate"),
@@ -153,7 +150,6 @@ def one(segmenter: Segmenter, readers: ReaderPool, slide: Path, slide_id: str) -
         done = time.perf_counter() - begun
         segmenter.tabulate()
         whole = time.perf_counter() - begun
-        segmenter.close()  # the time of children counts once they have ended
     if found.status != "done":
         raise SystemExit(f"the slide was not segmented: {found.status} {found.reason}")
     regions = len((segmenter.out / "regions.csv").read_text(encoding="utf-8").splitlines()) - 1

@@ -23,7 +23,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from ntrm.analysis.small_regions import write_without_small_regions
+from ntrm.analysis.small_regions import remove_small_regions
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import read_mask
@@ -96,7 +96,7 @@ def stages_of(mask: np.ndarray, folder: Path) -> dict[str, Callable[[dict[str, A
         "polygons": lambda done: write_geojson(folder / "regions.geojson", done["regions"], SKIN, to_level0=scale),
         "graph": graph,
         "tables": tables,
-        "small regions": lambda _: write_without_small_regions(folder / "tidy.u8", mask, SMALLEST),
+        "small regions": lambda _: remove_small_regions(mask.copy(), SMALLEST),
     }
 
 

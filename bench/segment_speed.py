@@ -53,7 +53,6 @@ from ntrm.models.registry import create
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.outputs import background_worker
 from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.slides.inputs import SlideInput
@@ -63,17 +62,17 @@ from ntrm.wsi.isolated import ReaderPool, open_isolated
 STAGES = {
     "open": ("ntrm.wsi.isolated", "ReadingProcess.open"),
     "look": ("ntrm.pipeline.slide", "inspect_slide"),
-    "stream": ("ntrm.pipeline.slide", "stream"),
+    "stream": ("ntrm.pipeline.slide", "predict_maps"),
     "network": ("ntrm.inference.predictor", "Predictor.probabilities"),
     "read (beside)": ("ntrm.inference.wsi_inference", "read_tile"),
-    "write (beside)": ("ntrm.inference.mask_store", "BandStore.append"),
+    "blocks kept (in stream)": ("ntrm.inference.wsi_inference", "_fill"),
     "files": ("ntrm.pipeline.slide", "write_outputs"),
     "regions (in files)": ("ntrm.pipeline.outputs", "scan_slide"),
     "measure (in files)": ("ntrm.pipeline.outputs", "measure_pieces"),
-    "overlay (in files)": ("ntrm.pipeline.outputs", "_write_overlays"),
+    "overlay (in files)": ("ntrm.pipeline.outputs", "write_overlays"),
     "ome-tiff (in files, beside)": ("ntrm.pipeline.slide_files", "write_mask_ome_tiff"),
     "polygons (in files, beside)": ("ntrm.pipeline.slide_files", "write_geojson"),
-    "report (in files, beside)": ("ntrm.pipeline.outputs", "_write_report"),
+    "report (in files)": ("ntrm.pipeline.outputs", "write_slide_report"),
 }
 """Where the stages are called from."""
 NESTED = ("network", *(name for name in STAGES if name.endswith(")")))
@@ -195,9 +194,9 @@ def more_network(arch: str | None, classes: int, device: str) -> Iterator[None]:
 
 def tiles_of(path: Path, model_mpp: float, options: Options, window: int) -> np.ndarray:
     """(N, window, window, 3) the windows that the slide needs."""
-    with closing(open_isolated(path)) as reader, background_worker() as beside:
+    with closing(open_isolated(path)) as reader:
         grid = SlideGrid(reader, model_mpp, None)
-        windows = inspect_slide(grid, options, beside).windows(grid, options, window)
+        windows = inspect_slide(grid, options).windows(grid, options, window)
         return np.stack([read_tile(grid, each) for each in windows])
 
 

@@ -9,9 +9,8 @@ from skimage.measure import label
 from tests.evaluation.small import NAMES
 from tests.pipeline.small import BKG
 
-from ntrm.analysis.small_regions import find_small_regions, reach_of, write_without_small_regions
+from ntrm.analysis.small_regions import find_small_regions, reach_of, remove_small_regions
 from ntrm.core.labels import IGNORE
-from ntrm.inference.disk_array import DiskArray
 
 
 def in_small(mask, smallest):
@@ -48,37 +47,34 @@ def random_mask(random):
     return mask
 
 
-def cleaned_by_file(folder, mask, smallest):
-    removed = write_without_small_regions(folder / "tidy.u8", mask, smallest)
-    with DiskArray(folder / "tidy.u8", *mask.shape, less=1) as stored:
-        return np.asarray(stored[:]), tuple(removed)
+def cleaned(mask, smallest):
+    found = mask.copy()
+    return found, tuple(remove_small_regions(found, smallest))
 
 
-def test_in_bands_of_any_height_it_is_the_mask_in_memory(tmp_path, random, monkeypatch):
+def test_in_bands_of_any_height_it_is_the_mask_in_memory(random, monkeypatch):
     changed = 0
     for _ in range(25):
         mask, smallest = random_mask(random), float(random.choice([1.5, 2, 5, 9, 16, 40.5]))
-        before = mask.copy()
         expected, numbers = literally(mask, smallest)
         for _ in range(4):
             monkeypatch.setattr("ntrm.analysis.small_regions.TOGETHER", int(random.integers(1, 300)))
             monkeypatch.setattr("ntrm.analysis.regions.STRIP_PIXELS", int(random.integers(1, 3000)))
-            found, removed = cleaned_by_file(tmp_path, mask, smallest)
+            found, removed = cleaned(mask, smallest)
             np.testing.assert_array_equal(found, expected)
             assert removed == numbers
-        np.testing.assert_array_equal(mask, before)
         changed += removed[1]
     assert changed
 
 
-def test_where_nothing_is_far_it_is_the_nearest_by_a_distance_transform(tmp_path, random):
+def test_where_nothing_is_far_it_is_the_nearest_by_a_distance_transform(random):
     """As ``research/relation_scores.py`` does it, which has no bound."""
     mask = np.kron(random.integers(0, 3, (4, 5)), np.ones((20, 20))).astype(np.uint8)
     mask.reshape(-1)[random.integers(0, mask.size, 60)] = random.integers(0, 4, 60)
     small, _ = in_small(mask, 16)
     away, (rows, columns) = ndimage.distance_transform_edt(small, return_indices=True)
     assert 0 < away.max() <= reach_of(16)
-    found, _ = cleaned_by_file(tmp_path, mask, 16)
+    found, _ = cleaned(mask, 16)
     np.testing.assert_array_equal(found[~small], mask[~small])
     # Of several that are equally near either may choose another: then both must be as near.
     for row, column in zip(*np.nonzero(small & (found != mask[rows, columns])), strict=True):
@@ -86,7 +82,7 @@ def test_where_nothing_is_far_it_is_the_nearest_by_a_distance_transform(tmp_path
         assert ndimage.distance_transform_edt(~other)[row, column] == away[row, column]
 
 
-def test_nothing_small_is_left_where_small_regions_lie_apart(tmp_path):
+def test_nothing_small_is_left_where_small_regions_lie_apart():
     mask = np.full((40, 50), BKG, dtype=np.uint8)
     mask[10:30, 10:40] = NAMES.index("RET")
     mask[15:18, 15:20] = NAMES.index("SCC")  # 15 pixels
@@ -97,12 +93,12 @@ def test_nothing_small_is_left_where_small_regions_lie_apart(tmp_path):
     expected = mask.copy()
     expected[15:18, 15:20] = expected[26, 30:33] = NAMES.index("RET")
     expected[expected == NAMES.index("EPI")] = BKG
-    found, removed = cleaned_by_file(tmp_path, mask, 16)
+    found, removed = cleaned(mask, 16)
     np.testing.assert_array_equal(found, expected)
     assert removed == (6, 15 + 3 + 1 + 3)
 
 
-def test_what_was_not_looked_at_neither_gives_nor_takes(tmp_path):
+def test_what_was_not_looked_at_neither_gives_nor_takes():
     mask = np.full((30, 60), IGNORE, dtype=np.uint8)
     mask[5:25, 5:25] = 1
     mask[10, 40] = 2  # alone, and too far from all tissue
@@ -110,17 +106,17 @@ def test_what_was_not_looked_at_neither_gives_nor_takes(tmp_path):
     mask[12:14, 25] = 2  # at the edge of the tissue
     expected = mask.copy()
     expected[10, 27] = expected[12:14, 25] = 1
-    found, removed = cleaned_by_file(tmp_path, mask, 9)
+    found, removed = cleaned(mask, 9)
     np.testing.assert_array_equal(found, expected)
     assert removed == (2, 3)
 
 
 @pytest.mark.parametrize("value", [2, IGNORE])
-def test_a_mask_of_one_value_stays(tmp_path, value):
+def test_a_mask_of_one_value_stays(value):
     mask = np.full((7, 9), value, dtype=np.uint8)
     # Also where all of it is one speck: there is nothing around it.
     for smallest in (4, 1000):
-        found, removed = cleaned_by_file(tmp_path, mask, smallest)
+        found, removed = cleaned(mask, smallest)
         np.testing.assert_array_equal(found, mask)
         assert removed == (0, 0)
 

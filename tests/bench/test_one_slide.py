@@ -2,17 +2,10 @@
 
 import argparse
 
-import pytest
-
 from bench import one_slide
-from ntrm.pipeline import child_pool
 
 
-@pytest.mark.parametrize("children", [False, True])
-def test_a_slide_is_timed_stage_by_stage_also_where_children_do_some(tmp_path, monkeypatch, children):
-    if children:
-        monkeypatch.setattr(child_pool, "LEAST_PIXELS", 0)
-        monkeypatch.setattr(child_pool, "most_threads", lambda: 8)
+def test_a_slide_is_timed_stage_by_stage(tmp_path):
     asked = argparse.Namespace(
         sizes="300x260",
         mpp=None,

@@ -28,7 +28,6 @@ def test_every_stage_is_measured_and_leaves_its_file(tmp_path, seed):
     assert len((tmp_path / "regions.csv").read_text().splitlines()) == regions + 1
     (piece,) = json.loads((tmp_path / "graph.json").read_text())["pieces"]
     assert sum(node["kind"] == "region" for node in piece["graph"]["nodes"]) == regions
-    assert (tmp_path / "tidy.u8").stat().st_size == mask.size
 
 
 def test_the_table_adds_up_what_the_aim_is_about():

@@ -1,5 +1,3 @@
-import errno
-import os
 import sys
 from itertools import pairwise
 
@@ -143,11 +141,8 @@ def mean_of_four(values):
 
 def write(folder, goal, random, probabilities):
     sink = opened(folder)
-    sink.restore(None)
     for block in blocks_of(random, probabilities):
         sink.put(*block)
-    sink.finish()
-    assert sink.state() == {}
     sink.complete(goal, {"model": "m"})
     return sink
 
@@ -184,75 +179,17 @@ def test_the_metadata_of_probabilities_is_valid_ngff_and_names_the_classes(tmp_p
     assert "255 = probability 1" in attributes["ntrm"]["pixel values"]
 
 
-def test_it_goes_on_from_what_was_held_whatever_lies_there(tmp_path, random, probabilities):
-    write(tmp_path / "work", tmp_path / "whole", random, probabilities)
-    blocks = [*blocks_of(random, probabilities)]
-    ends = [number for number, block in enumerate(blocks, start=1) if block[1] + block[3] == SHAPE[2]]
-    stop = ends[int(random.integers(0, len(ends) - 1))]
-    sink = opened(tmp_path / "work")
-    sink.restore(None)
-    for number, block in enumerate(blocks):
-        if number == stop:
-            held = {name: array.copy() for name, array in sink.state().items()}
-        if number == min(stop + 3, len(blocks) - 1):
-            break
-        # Beyond the point to which it will return, it writes something else.
-        values = block[4] if number < stop or block[4] is None else block[4] // 2
-        sink.put(*block[:4], values)
-    (tmp_path / "work" / "0" / "c.1234.partial").write_bytes(b"torn")
-    again = opened(tmp_path / "work")
-    again.restore(held)
-    for block in blocks[stop:]:
-        again.put(*block)
-    again.finish()
-    again.complete(tmp_path / "again", {"model": "m"})
-    assert files(tmp_path / "again") == files(tmp_path / "whole")
-
-
 def test_only_the_shards_under_way_are_held(tmp_path, random, probabilities):
     sink = opened(tmp_path / "work")
-    sink.restore(None)
     for block in blocks_of(random, np.maximum(probabilities, 1)):
         sink.put(*block)
-        assert len(sink.state()) <= 2 * -(-SHAPE[2] // 64) * (1 + block[2] // 32)
+        assert len(sink._pending) <= 2 * -(-SHAPE[2] // 64) * (1 + block[2] // 32)
         if block[1] + block[3] == SHAPE[2]:
-            assert len(sink.state()) <= -(-SHAPE[2] // 64)
+            assert len(sink._pending) <= -(-SHAPE[2] // 64)
 
 
-def test_completing_twice_or_again_after_a_death_does_no_harm(tmp_path, random, probabilities):
-    sink = write(tmp_path / "work", tmp_path / "a", random, probabilities)
-    before = files(tmp_path / "a")
-    sink.complete(tmp_path / "a", {"model": "m"})
-    assert files(tmp_path / "a") == before
-    # Killed while coarser levels were made, beside an older result.
-    write(tmp_path / "work", tmp_path / "b", random, probabilities)
-    (tmp_path / "b").rename(tmp_path / "work")
-    (tmp_path / "work" / "1" / "c" / "0" / "0" / "0.77.partial").write_bytes(b"torn")
-    opened(tmp_path / "work").complete(tmp_path / "a", {"model": "m"})
-    assert files(tmp_path / "a") == before
-
-
-def test_a_run_that_ended_after_the_folder_was_in_its_place_finds_it_there(tmp_path, random, probabilities):
-    write(tmp_path / "work", tmp_path / "a", random, probabilities)
-    before = files(tmp_path / "a")
-    again = opened(tmp_path / "work")
-    again.restore({})
-    again.complete(tmp_path / "a", {"model": "m"})
-    assert files(tmp_path / "a") == before
-    # Where it is neither here nor there, nobody makes up another.
-    with pytest.raises(DataError, match="are gone"):
-        again.put(0, 0, *SHAPE[1:], probabilities)
-    with pytest.raises(DataError, match="cannot write"):
-        again.complete(tmp_path / "b", {"model": "m"})
-
-
-def test_a_full_disk_is_an_error_of_ours(tmp_path, random, probabilities, monkeypatch):
+def test_what_the_disk_refuses_is_an_error_of_ours(tmp_path, probabilities):
     sink = opened(tmp_path / "work")
-    sink.restore(None)
-
-    def full(_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DataError, match="No space left"):
+    (tmp_path / "work" / "0" / "c").write_text("where chunks should lie")
+    with pytest.raises(DataError, match="cannot write"):
         sink.put(0, 0, *SHAPE[1:], probabilities)

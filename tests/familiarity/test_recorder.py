@@ -35,7 +35,7 @@ def test_a_slide_is_the_sums_of_its_windows(predictor, known, schema, random):
     windows = stitching.windows(*image.shape[:2])
     recorder = BlockRecorder(known, schema, CPU)
     stitch(predictor, image, stitching=stitching, observe=recorder)
-    found = recorder.state()
+    found = recorder.recorded()
     assert found.shape == (len(windows), 1, 1, 19)
     for number in random.choice(len(windows), 4, replace=False):
         tile = cut(image, windows[number], fill=255)
@@ -47,21 +47,6 @@ def test_a_slide_is_the_sums_of_its_windows(predictor, known, schema, random):
         )
         np.testing.assert_allclose(found[number], expected, rtol=1e-3, atol=0.5)
     assert found[..., 0].max() > 50
-
-
-def test_it_goes_on_from_its_state(predictor, known, schema, random):
-    tiles = [torch.from_numpy(random.integers(0, 256, (2, 64, 64, 3), dtype=np.uint8)) for _ in range(3)]
-    whole, first, second = (BlockRecorder(known, schema, CPU) for _ in range(3))
-    assert len(first.state()) == 0
-    for number, pixels in enumerate(tiles):
-        batch = [Window(0, 0, 64, 64)] * 2, pixels, predictor.probabilities(pixels).final
-        whole(*batch)
-        (first if number < 2 else second)(*batch)
-        if number == 1:
-            second.restore(first.state())
-    assert torch.equal(second.state(), whole.state())
-    second.restore(first.state()[:0])
-    assert len(second.state()) == 0
 
 
 def test_blocks_lie_where_their_windows_do():

@@ -108,40 +108,6 @@ def test_only_the_shared_rows_are_held_over_the_width():
     assert 0 < most <= 4 * (17 * width + 64 * (1024 + 64))
 
 
-def test_it_goes_on_in_another_blender_after_any_row(random):
-    height, width, stitching = 300, 500, Stitching(64, 40)
-    windows, weights = some_of(random, stitching.windows(height, width), 0.6), stitching.weights()
-    values = torch.from_numpy(random.random((len(windows), 2, 64, 64), dtype=np.float32))
-    expected = literal(windows, values, weights, 2, height, width)
-    blender, blocks = blender_for(windows, weights, 2, height, width), []
-    for window, value in zip(windows, values, strict=True):
-        if blender.row not in (None, window.top):
-            blocks += blender.finish_row()
-            carry = blender.carry()
-            assert carry.top == window.top
-            blender = blender_for(windows, weights, 2, height, width)
-            blender.resume(carry)
-        blocks += blender.add(window, value)
-    blocks += blender.finish()
-    assert torch.equal(put_together(blocks, 2, height, width), expected)
-
-
-def test_what_was_carried_is_not_changed_by_going_on():
-    stitching = Stitching(64, 32)
-    windows = stitching.windows(200, 100)
-    blender = blender_for(windows, stitching.weights(), 1, 200, 100)
-    first = [window for window in windows if window.top == 0]
-    for window in first:
-        list(blender.add(window, torch.rand(1, 64, 64)))
-    list(blender.finish_row())
-    carry = blender.carry()
-    before = {number: block.clone() for number, block in carry.blocks.items()}
-    assert before
-    for window in windows[len(first) :]:
-        list(blender.add(window, torch.rand(1, 64, 64)))
-    assert all(torch.equal(before[number], carry.blocks[number]) for number in before)
-
-
 def test_windows_out_of_order_are_refused():
     stitching = Stitching(64, 16)
     windows = stitching.windows(300, 400)
@@ -160,8 +126,6 @@ def test_windows_out_of_order_are_refused():
     list(blender.add(by_row[tops[0]][-1], value))
     with pytest.raises(UsageError, match="left to right"):
         list(blender.add(by_row[tops[0]][0], value))
-    with pytest.raises(UsageError, match="under way"):
-        blender.carry()
     list(blender.finish_row())
     with pytest.raises(UsageError, match="row by row"):
         list(blender.add(by_row[tops[2]][0], value))

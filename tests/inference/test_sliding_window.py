@@ -12,7 +12,6 @@ from ntrm.data.tiles import cut
 from ntrm.inference.blending import Blender, Block
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import (
-    RowEnd,
     Stitching,
     blended_blocks,
     blended_rows,
@@ -259,32 +258,8 @@ def test_blocks_beside_each_other_are_the_rows(random, monkeypatch):
     assert np.array_equal(once.coarse_mask, again.coarse_mask)
 
 
-@pytest.mark.parametrize("batch", [1, 3, 7, 64])
-def test_from_the_end_of_any_row_it_goes_on_to_the_same_bits(random, batch):
-    image = draw(random, 260, 150)
-    every = Stitching(64, 16).windows(260, 150)
-    some = [window for window in every if random.random() < 0.7] or every
-    options = {"stitching": Stitching(64, 16), "windows": some}
-    predictor = Predictor(Position(), "cpu", batch=batch)
-
-    def events(**more):
-        return [*blended_blocks(predictor, 260, 150, tiles_of(image), **options, **more)]
-
-    whole = events()
-    for at, event in enumerate(whole):
-        if isinstance(event, RowEnd):
-            rest = events(begin=event)
-            assert len(rest) == len(whole) - at - 1
-            for one, other in zip(rest, whole[at + 1 :], strict=True):
-                assert isinstance(one, RowEnd) == isinstance(other, RowEnd)
-                assert isinstance(one, RowEnd) or one[:4] == other[:4]
-                assert isinstance(one, RowEnd) or (one.values is None) == (other.values is None)
-                assert isinstance(one, RowEnd) or one.values is None or torch.equal(one.values, other.values)
-    assert sum(isinstance(event, RowEnd) for event in whole) == len({window.top for window in some}) - 1
-
-
 @pytest.mark.parametrize("batch", [1, 3, 4, 7])
-def test_graphs_come_batch_by_batch_up_to_where_a_row_ends(random, batch):
+def test_graphs_come_batch_by_batch(random, batch):
     torch.manual_seed(1)
     network = create("ntrm-paper", SKIN, width=0.125, dim=16).describe(window=64)
     image, windows = draw(random, 150, 120), Stitching(64, 16).windows(150, 120)
@@ -295,11 +270,7 @@ def test_graphs_come_batch_by_batch_up_to_where_a_row_ends(random, batch):
         seen.append(graphs)
         numbers.extend(range(first, first + len(graphs.area)))
 
-    events = blended_blocks(predictor, 150, 120, tiles_of(image), graphs=note)
-    ends = [(event.first, len(numbers)) for event in events if isinstance(event, RowEnd)]
-    assert len(ends) == len({window.top for window in windows}) - 1
-    # At the end of a row nothing is in that would be predicted again from there, and nothing else is missing.
-    assert all(first == count for first, count in ends)
+    list(blended_blocks(predictor, 150, 120, tiles_of(image), graphs=note))
     assert numbers == [*range(len(windows))]
     together = TissueGraph(*(torch.cat(parts) for parts in zip(*seen, strict=True)))
     alone = [predictor.predict(cut(image, window, fill=255), graph=True).graph for window in windows]

@@ -9,8 +9,7 @@ from tests.evaluation.small import COLOURS, MPP, NAMES, ByColour
 
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
-from ntrm.inference.checkpoints import Checkpoints
-from ntrm.inference.mask_store import BandStore
+from ntrm.inference import wsi_inference
 from ntrm.pipeline.batch import segment_slides
 from ntrm.wsi.readers.formats import open_slide
 
@@ -84,13 +83,12 @@ class InProcess:
 
 
 def fail_at(monkeypatch, number, error):
-    """Raise an error in place of appending the rows of this number, once; a checkpoint is due after all others."""
-    monkeypatch.setattr(Checkpoints, "due", lambda self: True)
-    append, calls = BandStore.append, iter(range(99))
+    """Raise an error in place of keeping the predicted block of this number, once."""
+    fill, calls = wsi_inference._fill, iter(range(99))
 
-    def failing(self, *arguments):
+    def failing(*arguments):
         if next(calls) == number:
             raise error
-        append(self, *arguments)
+        fill(*arguments)
 
-    monkeypatch.setattr(BandStore, "append", failing)
+    monkeypatch.setattr(wsi_inference, "_fill", failing)

@@ -8,12 +8,13 @@ from tests.evaluation.small import MPP, schema_of
 
 from ntrm.analysis import outline, regions
 from ntrm.analysis.regions import scan
-from ntrm.analysis.small_regions import write_without_small_regions
+from ntrm.analysis.small_regions import remove_small_regions
+from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
 from ntrm.export import pyramid
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
-from ntrm.inference.mask_store import BandStore
+from ntrm.inference.maps import new_map
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.pipeline.pictures import overlay
 from ntrm.wsi.pieces import PieceMap
@@ -33,24 +34,19 @@ def small_bands(monkeypatch):
 
 def stored(folder, shape, random):
     """A finished slide with the same tissue whatever its size."""
-    height, width = shape
     tissue = np.kron(random.integers(1, 5, (10, 20)), np.ones((50, 50))).astype(np.uint8)
-    with BandStore.opened(folder, height, width, "plan") as store:
-        band = np.zeros((500, width), dtype=np.uint8)
-        for top in range(0, height, 500):
-            band[:, 100:1100] = tissue if top == 0 else 0
-            store.append(top, {"labels": band, "confidence": band})
+    labels, confidence = new_map(shape, IGNORE, folder / "labels.u8"), new_map(shape, 0, folder / "confidence.u8")
+    labels[:500, 100:1100], confidence[:500, 100:1100] = tissue - 1, tissue
+    return labels, confidence
 
 
-def peak_of(folder, shape, work):
-    with BandStore.opened(folder, *shape, "plan") as store:
-        labels, confidence = store.map("labels"), store.map("confidence")
-        tracemalloc.start()
-        try:
-            work(folder, labels, confidence)
-            return tracemalloc.get_traced_memory()[1] / 2**20
-        finally:
-            tracemalloc.stop()
+def peak_of(folder, maps, work):
+    tracemalloc.start()
+    try:
+        work(folder, *maps)
+        return tracemalloc.get_traced_memory()[1] / 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def measure(labels, confidence):
@@ -70,15 +66,14 @@ WORKS = {
         folder / "r.geojson", scan(labels, SQUARE, confidence=values), SCHEMA
     ),
     "measurements": lambda _, labels, values: measure(labels, values),
-    "without small regions": lambda folder, labels, _: write_without_small_regions(folder / "tidy.u8", labels, 64),
+    "without small regions": lambda _, labels, __: remove_small_regions(labels, 64),
     "picture": lambda _, labels, __: overlay(np.zeros((100, 200, 3), np.uint8), labels, SCHEMA),
 }
 
 
 def test_memory_does_not_grow_with_the_slide(tmp_path, random):
-    for name, shape in (("small", SMALL), ("large", LARGE)):
-        stored(tmp_path / name, shape, random)
+    slides = {name: stored(tmp_path / name, shape, random) for name, shape in (("small", SMALL), ("large", LARGE))}
     for name, work in WORKS.items():
-        small, large = (peak_of(tmp_path / at, shape, work) for at, shape in (("small", SMALL), ("large", LARGE)))
+        small, large = (peak_of(tmp_path / at, maps, work) for at, maps in slides.items())
         # A band of tiles over the width, 512 rows, takes 3 MB of the large slide; some of them are held at a time.
         assert large < small + 20, (name, small, large)

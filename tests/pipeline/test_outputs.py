@@ -1,14 +1,13 @@
-"""Maps, probabilities and the network's relations of a slide; the thread that writes files."""
+"""Maps, probabilities and the network's relations of a slide."""
 
 import json
-import threading
 
 import numpy as np
 import pytest
 import tifffile
 import torch
 from tests.evaluation.small import MPP, NAMES, ByColour, schema_of
-from tests.pipeline.small import BKG, fail_at, fingerprints, paint, write_slide
+from tests.pipeline.small import BKG, fingerprints, paint, write_slide
 
 from ntrm.analysis.graph import NOTE
 from ntrm.data.image_files import read_image
@@ -17,7 +16,6 @@ from ntrm.inference.sliding_window import stitch
 from ntrm.models.registry import create
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.outputs import background_worker
 from ntrm.pipeline.relations_mean import KEPT
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -88,7 +86,7 @@ def test_probabilities_are_those_of_the_section_in_memory(tmp_path, slide, trm):
     stored = zarr.open_group(folder / "probabilities.zarr", mode="r")["0"][:]
     whole = stitch(Predictor(trm, "cpu", batch=3), pixels_of(slide), probabilities=True)
     np.testing.assert_allclose(stored, whole.probabilities * 255, atol=0.501)
-    assert not (folder / ".ntrm" / "bands").exists()
+    assert not (folder / ".ntrm" / "maps").exists()
 
 
 @pytest.mark.parametrize("options", [{}, {"edge_weight": True}, {"nodes": "region", "regions": 2}])
@@ -127,49 +125,6 @@ def test_the_networks_relations_are_means_over_the_windows_that_have_the_edge(tm
         assert {(window["top"], window["left"]) for window in edge["windows"]} <= places
 
 
-def test_an_interrupted_run_remembers_the_same_windows(tmp_path, slide, trm, monkeypatch):
-    whole = run(slide, tmp_path / "whole", trm, tissue_mask=False) / "graph.json"
-    fail_at(monkeypatch, 2, KeyboardInterrupt)
-    with pytest.raises(KeyboardInterrupt):
-        run(slide, tmp_path / "killed", trm, tissue_mask=False)
-    assert any((tmp_path / "killed").rglob("checkpoint-*.bin"))
-    again = run(slide, tmp_path / "killed", trm, tissue_mask=False) / "graph.json"
-    assert json.loads(again.read_text())["network"]["strongest_windows"]
-    assert again.read_bytes() == whole.read_bytes()
-
-
 def test_a_network_without_relations_says_null(tmp_path, slide):
     folder = run(slide, tmp_path / "out", ByColour())
     assert json.loads((folder / "graph.json").read_text())["network"] is None
-
-
-def test_tasks_run_in_order_in_one_other_thread():
-    seen = []
-    with background_worker() as background:
-        tasks = [background.submit(lambda k=k: seen.append((k, threading.get_ident()))) for k in range(5)]
-        for task in tasks:
-            task.result()
-    assert [number for number, _ in seen] == [*range(5)]
-    assert {thread for _, thread in seen} != {threading.get_ident()}
-    assert len({thread for _, thread in seen}) == 1
-
-
-def test_after_an_error_the_task_under_way_ends_and_no_other_begins():
-    begun, told, seen = threading.Event(), threading.Event(), []
-
-    def first():
-        begun.set()
-        # Ends only when it is decided what becomes of the second.
-        told.wait(60)
-        seen.append("first")
-
-    def fails():
-        with background_worker() as background:
-            background.submit(first)
-            background.submit(seen.append, "second").add_done_callback(lambda _: told.set())
-            assert begun.wait(60)
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fails()
-    assert seen == ["first"]

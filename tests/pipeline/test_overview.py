@@ -1,4 +1,3 @@
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import numpy as np
@@ -18,8 +17,8 @@ from ntrm.wsi.readers.formats import open_slide
 
 def look(path, pixels, *, mpp=6.7, model_mpp=6.7, strict=False):
     write_image(path, pixels, Resolution.square(mpp))
-    with closing(open_slide(path)) as reader, ThreadPoolExecutor(1) as background:
-        return inspect_slide(SlideGrid(reader, model_mpp), Options(strict=strict), background).quality
+    with closing(open_slide(path)) as reader:
+        return inspect_slide(SlideGrid(reader, model_mpp), Options(strict=strict)).quality
 
 
 def finer(mask, factor):

@@ -18,11 +18,10 @@ from ntrm.analysis import polygons as polygon_engine
 from ntrm.analysis import regions as engine
 from ntrm.analysis import runs
 from ntrm.analysis.graph import tissue_graph_of
-from ntrm.analysis.small_regions import write_without_small_regions
+from ntrm.analysis.small_regions import remove_small_regions
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.export.geojson import write_geojson
-from ntrm.inference.disk_array import DiskArray
 from ntrm.pipeline.measurements import region_rows, rest_graph, scan_slide
 from ntrm.wsi.pieces import PieceMap
 
@@ -87,9 +86,8 @@ def test_regions_are_the_same_everywhere_and_those_of_scipy(tmp_path_factory, ma
     runs.STRIP_RUNS = polygon_engine.CORNERS = strip
     try:
         if smallest:
-            write_without_small_regions(folder / "tidy.u8", mask, smallest)
-            with DiskArray(folder / "tidy.u8", *mask.shape, less=1) as stored:
-                mask = np.asarray(stored[:])
+            mask = mask.copy()
+            remove_small_regions(mask, smallest)
         confidence = (np.arange(mask.size) % 256).astype(np.uint8).reshape(mask.shape)
         regions = scan_slide(mask, confidence, whole, schema=SKIN, resolution=MPP)
         rows = [*region_rows("s", regions.table, grid=SimpleNamespace(to_level0=(1, 1)), schema=SKIN)]

@@ -109,27 +109,3 @@ def test_windows_of_background_alone_do_not_count(random):
     mean = RelationsMean(NAMES, 2)
     mean.add_graphs(graphs, 0)
     assert mean.result(WINDOWS) is None
-
-
-@pytest.mark.parametrize("steps", [2**24, 2])
-def test_it_goes_on_from_its_state_to_the_last_bit(random, steps):
-    graphs = draw(random, 30, steps=steps)
-    whole, first, second = (RelationsMean(NAMES, 2, edge_weights=True) for _ in range(3))
-    add_in_parts(whole, graphs, (5, 10, 15, 20, 25, 30))
-    second.restore(RelationsMean(NAMES, 2).state())
-    assert second.result(WINDOWS) is None
-    add_in_parts(first, graphs, (5, 10, 15))
-    state = first.state()
-    first.add_graphs(part(graphs, 0, 5), 15)  # what was handed out does not change
-    second.restore(state)
-    add_in_parts(second, graphs, (20, 25, 30), begin=15)
-    assert torch.equal(whole.state(), second.state())
-    assert whole.result(WINDOWS).as_dict() == second.result(WINDOWS).as_dict()
-
-
-def test_what_is_kept_does_not_grow_with_the_windows(random):
-    mean, sizes = RelationsMean(NAMES), set()
-    for start in range(0, 60, 6):
-        mean.add_graphs(draw(random, 6), start)
-        sizes.add(len(mean.state()))
-    assert sizes == {(2 + 2) * 9 + 1 + 3 * 9 * KEPT}

@@ -241,19 +241,14 @@ def test_the_same_command_twice_at_the_same_time_does_every_slide_once(tmp_path,
     slides, expected = three
     start = threading.Barrier(2)
     finished = []
-    original = segmenter_module.predict_slide
+    original = segmenter_module.write_slide
 
-    def counted(slide, slide_id, *more):
-        rest = original(slide, slide_id, *more)
+    def counted(found, work):
+        state = original(found, work)
+        finished.append(found.files.slide_id)
+        return state
 
-        def ended():
-            status, row = rest()
-            finished.append((slide_id, status))
-            return status, row
-
-        return ended
-
-    monkeypatch.setattr(segmenter_module, "predict_slide", counted)
+    monkeypatch.setattr(segmenter_module, "write_slide", counted)
 
     def same(_):
         start.wait()
@@ -261,7 +256,7 @@ def test_the_same_command_twice_at_the_same_time_does_every_slide_once(tmp_path,
 
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(same, range(2)))
-    assert sorted(name for name, status in finished if status == "done") == ["a", "b", "c"]
+    assert sorted(finished) == ["a", "b", "c"]
     assert {each.status for both in found for each in both.slides} <= {"done", "kept", "busy"}
     # Whoever ends last has the tables of all; a busy slide may still have been under way for the other.
     assert run(slides, tmp_path / "out").exit_code == 0
@@ -270,20 +265,20 @@ def test_the_same_command_twice_at_the_same_time_does_every_slide_once(tmp_path,
 
 def test_a_slide_that_was_busy_is_looked_at_once_more(tmp_path, random, monkeypatch):
     slides = [write_slide(tmp_path / f"{name}.tif", paint(random)) for name in "ab"]
-    original = Segmenter.begin
+    original = Segmenter.predict
     held = alone(tmp_path / "out" / "a")
     asked = []
 
     def spied(self, slide, slide_id, *more):
         if not asked:
             held.__enter__()
-        outcome = original(self, slide, slide_id, *more)()
+        outcome = self.write(original(self, slide, slide_id, *more))
         if not asked:
             held.__exit__(None, None, None)
         asked.append((slide_id, outcome.status))
-        return lambda: outcome
+        return outcome
 
-    monkeypatch.setattr(Segmenter, "begin", spied)
+    monkeypatch.setattr(Segmenter, "predict", spied)
     found = run(slides, tmp_path / "out")
     assert asked == [("a", "busy"), ("b", "done"), ("a", "done")]
     assert found.exit_code == 0

@@ -1,7 +1,6 @@
 """The files of a slide are written while the network works on the next: never of two, and with the same bytes."""
 
 import threading
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,10 +8,8 @@ from tests.evaluation.small import ByColour
 from tests.pipeline.small import fail_at, fingerprints, paint, run, write_slide
 
 from ntrm.core.errors import DataError
-from ntrm.core.io import PARTIAL
-from ntrm.pipeline import child_pool, measurements, outputs, slide_files
+from ntrm.pipeline import outputs, slide_files
 from ntrm.pipeline import slide as one_slide
-from ntrm.pipeline.child_pool import ChildPool
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.results.slide_state import alone
 from ntrm.slides.inputs import SlideInput
@@ -52,12 +49,12 @@ class Steps:
             self.note("opened")
             return inspect_slide(*given)
 
-        def writing(found, to):
+        def writing(found, *given):
             self.threads.add(threading.current_thread().name.split("_")[0])
-            self.note(f"files of {to.files.slide_id}")
-            before(to.files.slide_id)
-            tables = write_outputs(found, to)
-            self.note(f"end of {to.files.slide_id}")
+            self.note(f"files of {found.files.slide_id}")
+            before(found.files.slide_id)
+            tables = write_outputs(found, *given)
+            self.note(f"end of {found.files.slide_id}")
             return tables
 
         monkeypatch.setattr(one_slide, "inspect_slide", looking)
@@ -84,7 +81,7 @@ def test_the_next_slide_is_opened_while_the_files_of_one_are_written(tmp_path, s
     third = [place for place, what in enumerate(steps.seen) if what == "opened"][2]
     assert steps.seen.index("end of a") < third
     assert steps.seen[-2:] == ["files of c", "end of c"]
-    assert steps.threads == {"ntrm-finish", threading.main_thread().name}
+    assert steps.threads == {"ntrm-write"}
 
 
 def test_what_goes_wrong_behind_is_that_slides_own(tmp_path, slides, expected, monkeypatch):
@@ -121,12 +118,11 @@ def test_large_slides_are_finished_before_the_next_and_measured_before_their_pol
 
     monkeypatch.setattr(outputs, "measure_pieces", measuring)
     monkeypatch.setattr(slide_files, "write_geojson", writing)
-    monkeypatch.setattr(measurements, "TOGETHER", 0)
-    monkeypatch.setattr(one_slide, "BEHIND", 0)
+    monkeypatch.setattr(outputs, "BEHIND", 0)
     assert run(slides, tmp_path / "out").exit_code == 0
     each = [["opened", f"files of {name}", "measured", "polygons", f"end of {name}"] for name in "abc"]
     assert steps.seen == [what for some in each for what in some]
-    assert steps.threads == {threading.main_thread().name}
+    assert steps.threads == {"ntrm-write"}
     assert fingerprints(tmp_path / "out") == expected
 
 
@@ -145,10 +141,7 @@ def test_an_error_of_either_thread_is_the_slides(tmp_path, slides, monkeypatch):
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])
-def test_files_begun_while_the_network_works_have_the_same_bytes_whatever_the_threads(
-    tmp_path, slides, expected, monkeypatch, threads
-):
-    monkeypatch.setattr(one_slide.Work, "works_ahead", True)
+def test_files_have_the_same_bytes_whatever_the_threads(tmp_path, slides, expected, monkeypatch, threads):
     monkeypatch.setattr("ntrm.core.threads.cores_given", lambda: 4)
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     # Parts of a mask that threads work on.
@@ -158,68 +151,15 @@ def test_files_begun_while_the_network_works_have_the_same_bytes_whatever_the_th
     assert fingerprints(tmp_path / "out") == expected
 
 
-def test_a_network_that_fails_leaves_nobody_waiting_for_its_rows(tmp_path, slides, expected, monkeypatch):
-    monkeypatch.setattr(one_slide.Work, "works_ahead", True)
-    with monkeypatch.context() as patched:
-        fail_at(patched, 1, DataError("no room"))
-        found = run(slides, tmp_path / "out")
-    assert [each.status for each in found.slides] == ["failed", "done", "done"]
-    assert "no room" in found.slides[0].reason
-    assert not (tmp_path / "out" / "a" / "mask.ome.tif").exists()
-    assert run(slides, tmp_path / "out").exit_code == 0
-    assert fingerprints(tmp_path / "out") == expected
-
-
 def test_a_slide_that_is_replaced_before_it_is_finished_begins_anew(tmp_path, slides, expected, monkeypatch):
-    path, store = tmp_path / "a.tif", tmp_path / "out" / "a" / ".ntrm" / "bands"
+    path = tmp_path / "a.tif"
     path.write_bytes(slides[1].read_bytes())
     with monkeypatch.context() as patched:
         fail_at(patched, 1, DataError("a damaged tile"))
         assert run(path, tmp_path / "out").slides[0].status == "failed"
-    before = fingerprints(store)
-    assert before
     path.write_bytes(slides[0].read_bytes())
     with alone(tmp_path / "out" / "a"):
-        # Nobody takes unfinished rows from a program that works on them.
         assert run(path, tmp_path / "out").slides[0].status == "busy"
-    assert fingerprints(store) == before
     assert run(path, tmp_path / "out").slides[0].status == "done"
     found = fingerprints(tmp_path / "out" / "a")
     assert found == {name.removeprefix("a/"): digest for name, digest in expected.items() if name.startswith("a/")}
-
-
-def test_child_processes_that_slides_share_give_the_same_bytes(tmp_path, slides, expected, monkeypatch):
-    monkeypatch.setattr(child_pool, "LEAST_PIXELS", 0)
-    monkeypatch.setattr(child_pool, "most_threads", lambda: 8)
-    asked, do, started, start = Counter(), ChildPool.do, [], child_pool._start
-    answers, ask = [], child_pool._Child.ask
-
-    def counting(pool, work, *given, **more):
-        asked.update([work.__name__])
-        return do(pool, work, *given, **more)
-
-    monkeypatch.setattr(ChildPool, "do", counting)
-    monkeypatch.setattr(child_pool._Child, "ask", lambda child, task: answers.append(ask(child, task)) or answers[-1])
-    monkeypatch.setattr(child_pool, "_start", lambda count: started.append(start(count)) or started[-1])
-    assert run(slides, tmp_path / "out").exit_code == 0
-    written = dict.fromkeys(("write_polygons", "write_overlays", "write_slide_report"), len(slides))
-    assert asked == {**written, "measure_task": asked["measure_task"]}
-    assert asked["measure_task"] >= len(slides)
-    assert len(answers) == asked.total()
-    assert None not in answers  # of a child that is gone, whose work is done again here
-    assert fingerprints(tmp_path / "out") == expected
-    ((first, _),) = started
-    assert first.returncode == 0
-
-
-def test_what_a_killed_child_left_is_gone_with_the_end_of_the_slide(tmp_path, slides, expected, monkeypatch):
-    written = one_slide.write_outputs
-
-    def leaving(found, to):
-        (to.files.folder / f"{PARTIAL}polygons").write_text("half of it")
-        return written(found, to)
-
-    monkeypatch.setattr(one_slide, "write_outputs", leaving)
-    assert run(slides, tmp_path / "out").exit_code == 0
-    assert not [*(tmp_path / "out").rglob(f"{PARTIAL}*")]
-    assert fingerprints(tmp_path / "out") == expected

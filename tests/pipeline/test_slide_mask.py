@@ -1,4 +1,4 @@
-"""The mask of a segmented slide, its log of corrections, and its region graph: made, kept, resumed, refused."""
+"""The mask of a segmented slide, its log of corrections, and its region graph: made, kept, refused."""
 
 import shutil
 from dataclasses import replace
@@ -14,7 +14,6 @@ from ntrm.core.io import sha256_of
 from ntrm.core.mpp import Resolution
 from ntrm.correction.features import Pooling
 from ntrm.correction.log import Step, append
-from ntrm.inference import checkpoints
 from ntrm.inference.predictor import Predictor
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.slide_mask import corrections_in, make_region_graph, open_mask, region_graph_in, same_model
@@ -74,37 +73,6 @@ def test_a_region_graph_is_made_once_and_kept(mask, slide, monkeypatch):
     monkeypatch.setattr(Pooling, "add", lambda *_: pytest.fail("the network ran again"))
     for kept in (region_graph_in(mask), make_region_graph(mask, slide, predictor())):
         np.testing.assert_array_equal(kept.probabilities, made.probabilities)
-    assert not (mask.folder / ".ntrm" / "region-graph").exists()
-
-
-def test_an_interrupted_region_graph_goes_on_where_it_stopped(mask, slide, tmp_path, monkeypatch):
-    whole = make_region_graph(mask, slide, predictor())
-    (mask.folder / ".ntrm" / "region-graph.npz").unlink()
-    monkeypatch.setattr(checkpoints, "LEAST_S", 0)
-    monkeypatch.setattr(checkpoints, "PAUSE", 0)
-    add, seen = Pooling.add, []
-
-    def killed(self, windows, tiles):
-        if len(seen) == 3:
-            raise KeyboardInterrupt
-        seen.extend(windows[:1])
-        add(self, windows, tiles)
-
-    monkeypatch.setattr(Pooling, "add", killed)
-    with pytest.raises(KeyboardInterrupt):
-        make_region_graph(mask, slide, predictor())
-    rest = []
-
-    def noted(self, windows, tiles):
-        rest.extend(windows[:1])
-        add(self, windows, tiles)
-
-    monkeypatch.setattr(Pooling, "add", noted)
-    resumed = make_region_graph(mask, slide, predictor())
-    assert rest
-    assert not {*rest} & {*seen}
-    for name in ("probabilities", "tissue", "edges"):
-        np.testing.assert_array_equal(getattr(resumed, name), getattr(whole, name))
 
 
 def test_a_damaged_or_foreign_region_graph_is_as_if_absent(mask, slide):

@@ -12,7 +12,7 @@ from tests.evaluation.small import MPP, ByColour
 from tests.pipeline.small import BKG, fingerprints, paint, speckled, write_slide
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.pipeline import measurements
+from ntrm.pipeline import measurements, outputs
 from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import MOST_AREA_UM2, Options
@@ -102,46 +102,21 @@ def test_glass_that_was_not_looked_at_stays_nothing(tmp_path, random):
     np.testing.assert_array_equal(tidied[raw > 0], mask[raw > 0] + 1)
 
 
-def test_it_is_made_anew_where_a_run_died_over_it(tmp_path, masks, monkeypatch):
-    slide = write_slide(tmp_path / "a.tif", masks[1])
-    run(slide, tmp_path / "whole", min_area_um2=LEAST)
-    write = one_slide.write_without_small_regions
-
-    def broken(path, *given):
-        write(path, *given)
-        path.write_bytes(b"\x07" * path.stat().st_size)
-        raise RefusedError("enough")
-
-    monkeypatch.setattr(one_slide, "write_without_small_regions", broken)
-    failed = segment_slides(
-        slide,
-        out=tmp_path / "out",
-        model=ByColour(),
-        device="cpu",
-        batch=2,
-        options=Options(min_area_um2=LEAST),
-    )
-    assert failed.slides[0].status == "failed"
-    monkeypatch.undo()
-    run(slide, tmp_path / "out", min_area_um2=LEAST)
-    assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
-
-
 def test_large_slides_and_many_give_the_same(tmp_path, random, monkeypatch):
     slides = [write_slide(tmp_path / f"{name}.tif", speckled(random, paint(random))) for name in "ab"]
     run(slides, tmp_path / "whole", min_area_um2=LEAST)
     monkeypatch.setattr(measurements, "TOGETHER", 0)
-    monkeypatch.setattr(one_slide, "BEHIND", 0)
+    monkeypatch.setattr(outputs, "BEHIND", 0)
     monkeypatch.setattr("ntrm.analysis.regions.STRIP_PIXELS", 1000)
     run(slides, tmp_path / "large", min_area_um2=LEAST)
     assert fingerprints(tmp_path / "large") == fingerprints(tmp_path / "whole")
 
 
-def test_off_it_costs_no_file_and_no_call(tmp_path, masks, monkeypatch):
+def test_off_it_costs_no_call(tmp_path, masks, monkeypatch):
     def never(*_):
         raise AssertionError("called")
 
-    monkeypatch.setattr(one_slide, "write_without_small_regions", never)
+    monkeypatch.setattr(one_slide, "remove_small_regions", never)
     assert (run(write_slide(tmp_path / "a.tif", masks[1]), tmp_path / "out") / "mask.ome.tif").exists()
 
 

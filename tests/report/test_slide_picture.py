@@ -20,22 +20,22 @@ from ntrm.results.documents import read_slide
 def test_labels_colours_and_names_come_from_the_files(results):
     folder = results / "two"
     pictures = read_pictures(folder, read_slide(folder))
-    np.testing.assert_array_equal(pictures.stored.labels, tifffile.imread(folder / "mask.ome.tif", key=0))
+    np.testing.assert_array_equal(pictures.labels, tifffile.imread(folder / "mask.ome.tif", key=0))
     assert pictures.schema.names == NAMES
     assert pictures.schema.background == "BKG"
     assert [tissue.rgb for tissue in pictures.schema.tissues] == list(COLOURS)
     assert class_colours(folder)[: len(COLOURS)] == list(COLOURS)
-    assert pictures.stored.plain == (folder / "slide.jpg").read_bytes()
+    assert pictures.plain == (folder / "slide.jpg").read_bytes()
 
 
 def test_colours_as_seen_are_the_mixture_over_the_mean_of_the_slide(results):
     folder = results / "one"
     pictures = read_pictures(folder, read_slide(folder))
-    height, width = pictures.stored.labels.shape
+    height, width = pictures.labels.shape
     with Image.open(folder / "slide.jpg") as stored:
         slide = np.asarray(stored.resize((width, height), Image.Resampling.NEAREST)).astype(float)
     for index, rgb in enumerate(COLOURS):
-        mean = slide[pictures.stored.labels == index + 1].mean(axis=0)
+        mean = slide[pictures.labels == index + 1].mean(axis=0)
         expected = (1 - OPACITY) * mean + OPACITY * np.array(rgb)
         np.testing.assert_allclose(pictures.as_seen(COLOURS)[index], expected, atol=0.51)
 
@@ -58,7 +58,7 @@ def test_a_large_mask_is_sampled_from_a_coarser_level(results, random):
         writer.write(labels[::4, ::4], subfiletype=1, **common)
     slide = read_slide(folder)
     slide = replace(slide, grid=replace(slide.grid, height=labels.shape[0], width=labels.shape[1]))
-    shown = read_pictures(folder, slide).stored.labels
+    shown = read_pictures(folder, slide).labels
     assert max(shown.shape) == SIDE
     rows, columns = (
         ((np.arange(n) + 0.5) * full / n).astype(int) for n, full in zip(shown.shape, labels.shape, strict=True)
@@ -138,7 +138,7 @@ def test_random_damage_gives_our_error_or_a_picture(results, random):
             bad[at] = random.integers(256)
         path.write_bytes(bad)
         with suppress(DataError):
-            assert read_pictures(folder, slide).stored.labels.ndim == 2
+            assert read_pictures(folder, slide).labels.ndim == 2
 
 
 def test_a_mask_of_another_size_or_of_other_classes_is_refused(results):

@@ -1,4 +1,4 @@
-"""Regions too small to be tissue get the labels around them. The mask is read and written in strips.
+"""Regions too small to be tissue get the labels around them. The mask is changed in strips.
 
 A region (``ntrm.analysis.regions``) with fewer pixels than a limit is small. Each of its pixels takes the label of the
 nearest pixel outside all small regions; among equally near ones the topmost counts, then the leftmost. A pixel without
@@ -10,8 +10,6 @@ the whole mask. Memory grows with the outlines, not with the pixels.
 from __future__ import annotations
 
 import math
-import os
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +18,6 @@ from numpy.typing import NDArray
 from ntrm.analysis.regions import region_sizes, strip_rows
 from ntrm.analysis.runs import Where
 from ntrm.core.arrays import Bytes, Ints
-from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE
 from ntrm.core.links import ranges
 
@@ -65,8 +62,8 @@ def reach_of(smallest: float) -> int:
     return math.ceil(REACH * math.sqrt(smallest))
 
 
-def write_without_small_regions(path: Path, labels: Bytes, smallest: float) -> RemovedRegions:
-    """Write ``labels`` (H, W; may lie on disk) without small regions, in the format of ``inference.mask_store``.
+def remove_small_regions(labels: Bytes, smallest: float) -> RemovedRegions:
+    """Remove small regions from ``labels`` (H, W; may lie on disk).
 
     ``smallest`` are the pixels that a region must have. How many rows a strip has does not change the result.
     """
@@ -74,24 +71,16 @@ def write_without_small_regions(path: Path, labels: Bytes, smallest: float) -> R
     small, others = find_small_regions(labels, smallest)
     rows = max(strip_rows(width), 2 * reach)
     regions, count = [np.zeros(0, dtype=np.int32)], 0
-    with whole_file(path) as partial, partial.open("wb") as stream:
-        for top in range(0, height, rows):
-            strip = np.array(labels[top : top + rows], order="C")
-            around = others.between((top - reach) * width, (top + rows + reach) * width)
-            for portion in _portions(small.between(top * width, (top + rows) * width)):
-                length = portion.stop - portion.start
-                pixels = ranges(portion.start, length)
-                value = _nearest(pixels, around, width, reach)
-                changed = value != IGNORE
-                strip.reshape(-1)[pixels[changed] - top * width] = value[changed]
-                regions.append(np.unique(np.repeat(portion.region, length)[changed]))
-                count += int(np.count_nonzero(changed))
-            if (strip != IGNORE).any():
-                # 255 + 1 overflows to 0, which is how ignored pixels are stored.
-                stream.write((strip + np.uint8(1)).data)
-            else:
-                stream.seek(strip.size, os.SEEK_CUR)
-        stream.truncate(height * width)
+    for top in range(0, height, rows):
+        around = others.between((top - reach) * width, (top + rows + reach) * width)
+        for portion in _portions(small.between(top * width, (top + rows) * width)):
+            length = portion.stop - portion.start
+            pixels = ranges(portion.start, length)
+            value = _nearest(pixels, around, width, reach)
+            changed = value != IGNORE
+            labels[np.divmod(pixels[changed], width)] = value[changed]
+            regions.append(np.unique(np.repeat(portion.region, length)[changed]))
+            count += int(np.count_nonzero(changed))
     return RemovedRegions(len(np.unique(np.concatenate(regions))), count)
 
 

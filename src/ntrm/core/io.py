@@ -122,7 +122,7 @@ def _umask() -> int:
     return mask
 
 
-def open_for_update(path: Path, buffering: int = -1) -> BinaryIO:
+def open_for_update(path: Path) -> BinaryIO:
     """Open a file as it is, or a new one, to read and to write; what is no plain file is refused.
 
     A link could lead to any file, and whoever writes there would destroy it.
@@ -136,7 +136,7 @@ def open_for_update(path: Path, buffering: int = -1) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise refused
-    return os.fdopen(descriptor, "r+b", buffering=buffering)
+    return os.fdopen(descriptor, "r+b")
 
 
 def write_text(path: Path, text: str, *, private: bool = False) -> None:

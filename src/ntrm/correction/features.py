@@ -11,7 +11,7 @@ takes some hundred numbers, whatever the size of the slide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -59,7 +59,7 @@ class Pooling:
     """Means over each part: features of the network, ``probabilities``, and ``colour``.
 
     A colour is the optical density of red, green and blue light: three means, three standard deviations. Windows are
-    taken in batch by batch; between two of them, what there is so far can be kept and taken up again.
+    taken in batch by batch.
     """
 
     def __init__(self, predictor: NetworkRunner, parts: Parts, stitching: Stitching) -> None:
@@ -99,15 +99,6 @@ class Pooling:
             pooling = csr_array((weight, (of, at)), shape=(len(here), tall * wide))  # entries of one cell add up
             total = self._sums.setdefault(name, np.zeros((len(self._weight), depth)))
             total[here] += pooling @ layer.reshape(depth, -1).T.astype(np.float64)
-
-    def state(self) -> dict[str, Floats]:
-        """All sums so far; not a copy."""
-        return {WEIGHT: self._weight, **self._sums}
-
-    def restore(self, state: Mapping[str, Floats]) -> None:
-        """Go on from what ``state`` gave."""
-        self._weight = state[WEIGHT]
-        self._sums = {name: values for name, values in state.items() if name != WEIGHT}
 
     def means(self) -> dict[str, Features]:
         """(N, D) by name; nodes that no window showed have 0."""

@@ -5,13 +5,11 @@ picture in the file: its root shows the labels themselves, so that viewers that 
 
 Probabilities are (K, H, W) bytes, 255 = 1, because four digits of a probability are noise and a slide has billions of
 them. They are written while a slide is being predicted, shard by shard: what is held in memory are the rows of the
-shards under way. A shard is written whole and renamed into place, and what is held can be kept elsewhere, so that a
-killed run goes on. Shards of nothing but 0 are not there, as zarr has it.
+shards under way. Shards of nothing but 0 are not there, as zarr has it.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +24,6 @@ from ntrm.core.io import writing
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.export.pyramid import MEANING, SMALLEST, Level, Rows, halve_mean, label_pyramid
-from ntrm.results.documents import AGAIN
 from ntrm.version import __version__
 
 VERSION = "0.5"
@@ -130,28 +127,8 @@ class ProbabilityZarr:
             self._levels += 1
         self._pending: dict[Shard, Bytes] = {}
         self._zarr = zarr_library()
-        self._array: Any = None
-
-    def restore(self, state: Mapping[str, Bytes] | None) -> None:
-        """Begin anew, or go on from what ``state`` gave."""
-        if state is not None and not self._path.exists():
-            # It was complete and already had its name when the run that made it ended; ``complete`` sees to it.
-            self._array, self._pending = None, {}
-            return
-        with writing(self._path.name):
-            if state is None:
-                shutil.rmtree(self._path, ignore_errors=True)
-                self._create(_group(self._zarr, self._path, {}), 0, self._shape)
-            # The library's own temporary files, if it was killed while writing one.
-            for leftover in self._path.rglob("*.partial"):
-                leftover.unlink()
-            self._array = self._zarr.open_group(self._path, mode="r+")["0"]
-        keys = {key: tuple(map(int, key.split("."))) for key in state or {}}
-        self._pending = {(row, column): (state or {})[key] for key, (row, column) in keys.items()}
-
-    def state(self) -> dict[str, Bytes]:
-        """The rows of shards that are not full yet."""
-        return {f"{row}.{column}": array for (row, column), array in self._pending.items()}
+        with writing(path.name):
+            self._array = self._create(_group(self._zarr, path, {}), 0, self._shape)
 
     def put(self, top: int, left: int, height: int, width: int, values: Bytes | None) -> None:
         """Take a block in, (K, height, width); None where there is nothing."""
@@ -165,15 +142,10 @@ class ProbabilityZarr:
                 if bottom >= y1 and left < x1 <= right:
                     self._flush((row, column))
 
-    def finish(self) -> None:
-        """There is nothing more to come."""
+    def complete(self, goal: Path, metadata: Mapping[str, str]) -> None:
+        """Add the coarser levels and the metadata, and rename the folder to ``goal``."""
         for shard in sorted(self._pending):
             self._flush(shard)
-
-    def complete(self, goal: Path, metadata: Mapping[str, str]) -> None:
-        """Add the coarser levels and the metadata, and rename the folder to ``goal``; twice does no harm."""
-        if not self._path.exists() and (goal / "zarr.json").is_file():
-            return
         with writing(goal.name):
             group = self._zarr.open_group(self._path, mode="r+")
             for number in range(1, self._levels):
@@ -200,17 +172,9 @@ class ProbabilityZarr:
     def _flush(self, shard: Shard) -> None:
         values = self._pending.pop(shard, None)
         y0, x0, y1, x1 = self._box(shard)
-        file = self._path / "0" / "c" / "0" / str(shard[0]) / str(shard[1])
-        if values is None or not values.any():
-            # A run that was killed later than the one that goes on now may have left one.
-            file.unlink(missing_ok=True)
-            return
-        if self._array is None:
-            raise DataError("unfinished probabilities are gone", got=self._path.name, hint=AGAIN)
-        with writing(self._path.name):
-            self._array[:, y0:y1, x0:x1] = values
-            with file.open("rb") as stream:
-                os.fsync(stream.fileno())
+        if values is not None and values.any():
+            with writing(self._path.name):
+                self._array[:, y0:y1, x0:x1] = values
 
     def _create(self, group: Any, number: int, shape: tuple[int, ...]) -> Any:
         return group.create_array(

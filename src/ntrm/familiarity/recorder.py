@@ -41,13 +41,9 @@ class BlockRecorder:
         cells = cell_statistics(pixels, probabilities, self._background)
         self._windows.append(block_sums(cells, self._known))
 
-    def state(self) -> Tensor:
+    def recorded(self) -> Tensor:
         """(windows, m, m, ``SUMS``) so far."""
         return torch.cat(self._windows) if self._windows else torch.zeros(0, 1, 1, SUMS)
-
-    def restore(self, state: Tensor) -> None:
-        """Go on from what ``state`` gave."""
-        self._windows = [state.to(self._known.means.device)] if len(state) else []
 
 
 @dataclass(frozen=True, eq=False)

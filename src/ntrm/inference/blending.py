@@ -7,7 +7,7 @@ what is held is a strip around the current window and, over the width, the rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -30,16 +30,6 @@ class Block(NamedTuple):
     width: int
     values: Tensor | None
     """(C, height, width) on the windows' device, 0 where no window was; None if there was none at all."""
-
-
-class Carry(NamedTuple):
-    """All that a blender holds between two rows of windows."""
-
-    top: int
-    """Rows above this one are finished."""
-    blocks: Mapping[int, Tensor]
-    """(C + 1, rows, columns) sums and, last, their divisors, by number of the block, where there are any. These
-    tensors are never written to again."""
 
 
 class Blender:
@@ -171,18 +161,6 @@ class Blender:
         """The remaining blocks of the section."""
         yield from self.finish_row()
         yield from self._empty_rows(self.height)
-
-    def carry(self) -> Carry:
-        """All that is needed to continue from here, between two rows of windows."""
-        if self.row is not None:
-            raise UsageError("a row of windows is under way", got=f"row {self.row}", expected="finish_row() before")
-        return Carry(self.top, dict(self._carried))
-
-    def resume(self, carry: Carry) -> None:
-        """Continue where another blender of the same section stopped."""
-        self.top = carry.top
-        self._carried = {number: block.to(self._strip.device) for number, block in carry.blocks.items()}
-        self._reach = {number: carry.top + block.shape[1] for number, block in carry.blocks.items()}
 
     def _check_follows(self, window: Window) -> None:
         first = self.top if self.row is None else self._following[self.row]

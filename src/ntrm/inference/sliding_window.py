@@ -28,7 +28,7 @@ from ntrm.core.arrays import Singles
 from ntrm.core.errors import check_number, plain_fields
 from ntrm.core.labels import IGNORE
 from ntrm.data.tiles import GLASS, Window, cut, tile_windows
-from ntrm.inference.blending import Blender, Block, Carry
+from ntrm.inference.blending import Blender, Block
 from ntrm.inference.network_runner import Image, NetworkRunner, check_image
 from ntrm.models.base import TissueGraph
 
@@ -96,15 +96,6 @@ class Rows(NamedTuple):
         return slice(self.top, self.top + self.final.shape[1])
 
 
-class RowEnd(NamedTuple):
-    """A row of windows is done: what is needed to go on from here, later or in another process."""
-
-    carry: Carry
-    first: int
-    """Number of the window at which to begin predicting again. Some before the next row may be among them: batches
-    must be cut where they were, since a network's rounding may depend on what it is given at once."""
-
-
 def blended_blocks(
     predictor: NetworkRunner,
     height: int,
@@ -116,9 +107,8 @@ def blended_blocks(
     coarse: bool = False,
     graphs: Callable[[TissueGraph, int], None] | None = None,
     observe: Observe | None = None,
-    begin: RowEnd | None = None,
-) -> Iterator[Block | RowEnd]:
-    """Predict a section window by window; yield its finished blocks row by row, and the end of each row of windows.
+) -> Iterator[Block]:
+    """Predict a section window by window; yield its finished blocks row by row.
 
     Args:
         predictor: the network; its ``batch`` is how many windows are predicted at a time.
@@ -129,9 +119,7 @@ def blended_blocks(
         windows: some of ``stitching.windows(height, width)`` in their order, to leave out glass; default: all.
         coarse: also blend the coarse head's probabilities, as further channels.
         graphs: called with the tissue graphs of each batch, on the device, and the number of the first of its windows.
-            By the end of a row it was called with all windows before ``RowEnd.first``, and no other.
         observe: called with the same windows, their pixels and their probabilities.
-        begin: the end of the row after which to begin; default: from the top.
 
     """
     stitching = stitching or Stitching(predictor.config.window)
@@ -140,30 +128,20 @@ def blended_blocks(
     blender: Blender | None = None
 
     def blend(channels: int) -> Blender:
-        new = Blender(channels, height, width, stitching.weights(), tops, predictor.device)
-        if begin is not None:
-            new.resume(begin.carry)
-        return new
+        return Blender(channels, height, width, stitching.weights(), tops, predictor.device)
 
-    start, done = (0, 0) if begin is None else (begin.first, begin.carry.top)
-    while start < len(todo):
-        batch, first = todo[start : start + predictor.batch], start
-        start += len(batch)
+    for first in range(0, len(todo), predictor.batch):
+        batch = todo[first : first + predictor.batch]
         tiles = predictor.on_device(read(batch))
         out = predictor.probabilities(tiles, coarse=coarse, graph=graphs is not None)
+        if graphs is not None and out.graph is not None:
+            graphs(out.graph, first)
+        if observe is not None:
+            observe(batch, tiles, out.final)
         maps = out.final if out.coarse is None else torch.cat([out.final, out.coarse], dim=1)  # (B, K or 2K, S, S)
         blender = blender or blend(maps.shape[1])
         for row in _by_row(batch):
-            top, following, ended = batch[row.start].top, first + row.stop, row.stop == len(batch)
-            if top >= done:
-                yield from blender.add_all(batch[row], maps[row])
-            if ended and graphs is not None and out.graph is not None:
-                graphs(out.graph, first)
-            if ended and observe is not None:
-                observe(batch, tiles, out.final)
-            if top >= done and following < len(todo) and todo[following].top != top:
-                yield from blender.finish_row()
-                yield RowEnd(blender.carry(), start if ended else first)
+            yield from blender.add_all(batch[row], maps[row])
     yield from (blender or blend(predictor.config.classes)).finish()
 
 
@@ -198,11 +176,10 @@ def blended_rows(
     for block in blended_blocks(
         predictor, height, width, read_all, stitching=stitching, coarse=coarse, observe=observe
     ):
-        if isinstance(block, Block):
-            row.append(block)
-            if block.left + block.width == width:
-                yield _joined(row, predictor.config.classes)
-                row = []
+        row.append(block)
+        if block.left + block.width == width:
+            yield _joined(row, predictor.config.classes)
+            row = []
 
 
 def _joined(blocks: Sequence[Block], classes: int) -> Rows:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED
 from ntrm.pipeline.file_transfer import FileTransfer, Storage
 from ntrm.pipeline.options import Options
+from ntrm.pipeline.outputs import PredictedSlide
 from ntrm.pipeline.scheduler import SlideTask
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.pipeline.tabulating import tabulate
@@ -126,15 +127,11 @@ def segment_slides(
     chosen = _chosen(options, choices)
     with terminated_like_interrupted(), closing(FileTransfer(storage)) as transfer:
         if cluster is None or not tasks or isinstance(model, nn.Module):
-            with (
-                # The first reading process starts while the network is loaded.
-                closing(ReaderPool(len(tasks))) as readers,
-                closing(
-                    Segmenter(
-                        model, folder, chosen, device=device, batch=batch, open_slide=readers.open, transfer=transfer
-                    )
-                ) as segmenter,
-            ):
+            # The first reading process starts while the network is loaded.
+            with closing(ReaderPool(len(tasks))) as readers:
+                segmenter = Segmenter(
+                    model, folder, chosen, device=device, batch=batch, open_slide=readers.open, transfer=transfer
+                )
                 segmenter.claim(covariates)
                 outcomes, run = _one_by_one(segmenter, tasks, progress, transfer), segmenter.run
         else:
@@ -259,12 +256,14 @@ def _one_by_one(
 
 def _outcomes(segmenter: Segmenter, tasks: Sequence[SlideTask], progress: Progress) -> Iterator[Outcome]:
     """In the order of the tasks; the files of a slide are written while the network works on the next."""
-    rest: Callable[[], Outcome] | None = None
-    with ThreadPoolExecutor(1, thread_name_prefix="ntrm-finish") as behind:
+    waiting: Future[Outcome] | None = None
+    with ThreadPoolExecutor(1, thread_name_prefix="ntrm-write") as writer:
         for task in tasks:
-            before = None if rest is None else behind.submit(rest)
-            rest = segmenter.begin(task.slide, task.slide_id, progress)
-            if before is not None:
-                yield before.result()
-        if rest is not None:
-            yield rest()
+            found = segmenter.predict(task.slide, task.slide_id, progress)
+            if waiting is not None:
+                yield waiting.result()
+            waiting = writer.submit(segmenter.write, found)
+            if isinstance(found, PredictedSlide) and found.large:
+                wait([waiting])
+        if waiting is not None:
+            yield waiting.result()

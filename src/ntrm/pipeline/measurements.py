@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
 from ntrm.data.tiles import Window
-from ntrm.inference.mask_store import FULL
+from ntrm.inference.maps import FULL
 from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.results.documents import Grid
 from ntrm.results.slide_state import Row
@@ -32,14 +31,10 @@ from ntrm.results.tables import COLUMNS
 from ntrm.results.typed_json import Document
 from ntrm.wsi.pieces import Piece, PieceMap
 
-if TYPE_CHECKING:
-    from ntrm.pipeline.child_pool import ChildPool
-
 EDGE_UM = 20.0
 """A body nearer than this to the scan's edge is taken to be cut off by it."""
 TOGETHER = 1 << 22
-"""Runs of a mask up to which its pieces are measured at the same time, and its polygons made: that takes memory by the
-runs."""
+"""Runs of a mask up to which its pieces are measured at the same time: that takes memory by the runs."""
 MOST_THREADS = 4
 """That measure: much of it is Python's own work, of which one thread does some at a time."""
 ALONE = 1 << 16
@@ -77,52 +72,19 @@ def scan_slide(
     return scan_mask(labels, schema, resolution, confidence=confidence, full=FULL, pieces=grid)
 
 
-class PieceTask(NamedTuple):
-    """A piece that is to be measured, with nothing of the others."""
-
-    piece: Piece
-    window: Window
-    regions: Regions
-    """Of the piece, in its window."""
-    shape: tuple[int, int]
-    """Of the slide's mask."""
-    schema: LabelSchema
-
-
-def measure_pieces(
-    regions: Regions, pieces: PieceMap, *, schema: LabelSchema, children: ChildPool | None = None
-) -> list[PieceFindings]:
-    """Measure each of the pieces of a slide whose regions are known, several at a time where they are small.
-
-    They are measured in threads of this process, or by ``children``.
-    """
-    resolution, shape = regions.table.resolution, regions.runs.shape
-
-    def measure(piece: Piece) -> PieceFindings:
-        window = pieces.window(piece, resolution, shape)
-        own = regions.of_piece(piece.number, window.top, window.left, window.height, window.width)
-        task = PieceTask(piece, window, own, shape, schema)
-        return measure_task(task) if children is None else children.do(measure_task, task)
-
-    if children is not None:
-        threads = children.size
-    else:
-        threads = min(MOST_THREADS, most_threads()) if len(regions.runs) > ALONE else 1
+def measure_pieces(regions: Regions, pieces: PieceMap, *, schema: LabelSchema) -> list[PieceFindings]:
+    """Measure each of the pieces of a slide whose regions are known, several at a time where they are small."""
+    threads = min(MOST_THREADS, most_threads()) if ALONE < len(regions.runs) <= TOGETHER else 1
     # The largest first: begun last, it would keep all others waiting.
     largest_first = sorted(pieces.pieces, key=lambda piece: -piece.area_mm2)
-    found = thread_map(measure, largest_first, threads if is_simple(regions) else 1)
+    found = thread_map(lambda piece: _measured(piece, regions, pieces, schema), largest_first, threads)
     return sorted(found, key=lambda each: each.piece.number)
 
 
-def is_simple(regions: Regions) -> bool:
-    """Whether a slide is so simple that several things can be made of its regions at the same time."""
-    return len(regions.runs) <= TOGETHER
-
-
-def measure_task(task: PieceTask) -> PieceFindings:
-    """Measure one piece."""
-    piece, window, own, shape, schema = task
-    resolution = own.table.resolution
+def _measured(piece: Piece, regions: Regions, pieces: PieceMap, schema: LabelSchema) -> PieceFindings:
+    resolution, shape = regions.table.resolution, regions.runs.shape
+    window = pieces.window(piece, resolution, shape)
+    own = regions.of_piece(piece.number, window.top, window.left, window.height, window.width)
     stride = stride_for((window.height, window.width))
     thinned = own.runs.window(0, 0, window.height, window.width, stride)
     outline = trace_thinned(thinned, stride, schema, resolution)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,6 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import sampled
 from ntrm.data.tiles import Window
-from ntrm.inference.mask_store import LABELS, OFFSETS
-from ntrm.inference.wsi_inference import Relabel
 from ntrm.pipeline.options import Options
 from ntrm.wsi.grid import THUMBNAIL_MPP, SlideGrid, thumbnail
 from ntrm.wsi.pieces import cells_under
@@ -22,6 +21,9 @@ from ntrm.wsi.quality.checks import Quality, assess_quality, synthetic_fraction
 from ntrm.wsi.quality.focus import as_judged, sample_windows
 from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
 from ntrm.wsi.tissue_mask import find_marks, find_tissue, windows_with_tissue
+
+ROWS = 256
+"""Of a mask that are looked at together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +35,21 @@ class SlideOverview:
     tissue: NDArray[np.bool_]
     marks: NDArray[np.bool_]
     """Pen and dirt on the glass."""
-    judged: Future[Quality]
+    seen: Thumbnail = field(repr=False)
+    pen: NDArray[np.bool_] = field(repr=False)
+    samples: Sequence[NDArray[np.uint8]] | None = field(repr=False)
+    """Windows of tissue as they are judged, at the resolution that the network sees: focus does not show from afar."""
+    drawn: float
+    """Fraction of the slide that has few flat colours."""
+    enlarged: float
+    """How many times as coarse as the model the slide is."""
 
-    @property
+    @cached_property
     def quality(self) -> Quality:
-        """Whether the slide is fit to be segmented; waits until that is known."""
-        return self.judged.result()
+        """Whether the slide is fit to be segmented."""
+        return assess_quality(
+            self.seen, self.tissue, self.pen, samples=self.samples, drawn=self.drawn, enlarged=self.enlarged
+        )
 
     def windows(self, grid: SlideGrid, options: Options, window: int) -> tuple[Window, ...]:
         """The windows that need the network."""
@@ -47,20 +58,17 @@ class SlideOverview:
             return windows
         return windows_with_tissue(windows, self.tissue, self.resolution, grid.resolution)
 
-    def without_marks(self, grid: SlideGrid, schema: LabelSchema, options: Options) -> Relabel | None:
-        """Makes background of the labels under marks; None where there are none, or nothing to make of them."""
+    def unmark(self, labels: NDArray[np.uint8], grid: SlideGrid, schema: LabelSchema, options: Options) -> None:
+        """Make background of the labels of a whole slide under marks."""
         if not (options.tissue_mask and schema.background_index is not None and self.marks.any()):
-            return None
-        whole, background = Window(0, 0, grid.height, grid.width), schema.background_index + OFFSETS[LABELS]
+            return
+        whole = Window(0, 0, grid.height, grid.width)
         rows, columns = cells_under(whole, grid.resolution, self.marks.shape, self.resolution)
-
-        def relabel(top: int, labels: NDArray[np.uint8]) -> None:
-            marked = self.marks.take(rows[top : top + len(labels)], axis=0)
+        for top in range(0, grid.height, ROWS):
+            band = labels[top : top + ROWS]
+            marked = self.marks.take(rows[top : top + ROWS], axis=0)
             if marked.any():
-                # 0 is nothing, and stays that.
-                labels[marked.take(columns, axis=1) & (labels > 0)] = background
-
-        return relabel
+                band[marked.take(columns, axis=1) & (band != IGNORE)] = schema.background_index
 
     def tissue_of(self, labels: NDArray[np.uint8], schema: LabelSchema, options: Options) -> NDArray[np.bool_]:
         """Where to look for pieces: the tissue that was found, or without a tissue mask what the network says."""
@@ -71,8 +79,8 @@ class SlideOverview:
         return np.asarray((seen != IGNORE) & (seen != background))
 
 
-def inspect_slide(grid: SlideGrid, options: Options, background: Executor) -> SlideOverview:
-    """Find tissue, and have the slide judged in ``background``; refuses a poor one where that was asked for."""
+def inspect_slide(grid: SlideGrid, options: Options) -> SlideOverview:
+    """Find tissue; refuses a poor slide where that was asked for."""
     seen = Thumbnail(*thumbnail(grid, max(THUMBNAIL_MPP, grid.model_mpp)))
     pen = find_pen(seen)
     tissue = find_tissue(seen, pen)
@@ -86,8 +94,7 @@ def inspect_slide(grid: SlideGrid, options: Options, background: Executor) -> Sl
     # Where no tissue was found, windows all over the slide are looked at.
     drawn = synthetic_fraction(grid, windows or sample_windows(np.ones_like(tissue), *grids), read or [picture])
     enlarged = max(grid.source.x, grid.source.y) / grid.model_mpp
-    judged = background.submit(assess_quality, seen, tissue, pen, samples=samples, drawn=drawn, enlarged=enlarged)
-    overview = SlideOverview(picture, resolution, tissue, marks, judged)
+    overview = SlideOverview(picture, resolution, tissue, marks, seen, pen, samples, drawn, enlarged)
     if options.strict and overview.quality.serious:
         raise RefusedError(
             "the slide is of poor quality",

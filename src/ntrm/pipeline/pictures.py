@@ -104,12 +104,10 @@ class TintedSlide:
         return cls(mixed, small, schema, (labels.shape[0], labels.shape[1]), seen)
 
 
-def write_overlays(
-    folder: Path, tinted: TintedSlide, resolution: Resolution, summary: Summary, *, threads: int | None = None
-) -> None:
+def write_overlays(folder: Path, tinted: TintedSlide, resolution: Resolution, summary: Summary) -> None:
     """Write the overlay with legend, scale bar and measured lines, and a small overlay for lists.
 
-    ``resolution`` is the mask's µm/px, ``summary`` what was measured, and ``threads`` compress.
+    ``resolution`` is the mask's µm/px, ``summary`` what was measured.
     """
     from ntrm.report.overlay_drawing import annotated
 
@@ -123,7 +121,7 @@ def write_overlays(
         seen=tinted.seen,
         note="" if summary.corrected is None else summary.corrected.text,
     )
-    write_bytes(folder / OVERLAY, photo_png(drawn, threads=threads))
+    write_bytes(folder / OVERLAY, photo_png(drawn))
     write_bytes(folder / THUMBNAIL, small_jpeg(tinted.small, THUMBNAIL_BYTES))
 
 

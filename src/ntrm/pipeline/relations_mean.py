@@ -73,21 +73,6 @@ class RelationsMean:
             entries = entries.gather(2, order.expand_as(entries))
         self._strongest = entries[..., :KEPT].contiguous()
 
-    def state(self) -> Tensor:
-        """What there is so far, to go on from later; on the device."""
-        if self._sums is None or self._strongest is None:
-            return torch.zeros(0, dtype=torch.float64)
-        return torch.cat([self._sums, self._strongest.flatten()])
-
-    def restore(self, state: Tensor) -> None:
-        """Go on from what ``state`` gave."""
-        if not len(state):
-            self._sums = self._strongest = None
-            return
-        remembered = 3 * len(self.names) ** 2 * KEPT
-        self._sums = state[:-remembered].clone()
-        self._strongest = state[-remembered:].reshape(3, -1, KEPT).clone()
-
     def result(self, windows: Sequence[Window]) -> NetworkRelations | None:
         """The means; None before the first window. ``windows`` are those of the run, by their numbers."""
         if self._sums is None or self._strongest is None or not (count := int(self._sums[-1])):

@@ -16,13 +16,13 @@ from ntrm.core.io import PARTIAL, sha256_of, write_bytes
 from ntrm.core.locks import holding
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.paths import (
-    BANDS,
     CORRECTED,
     DONE,
     FAILED,
     HIDDEN,
     INDEX,
     LOCK,
+    MAPS,
     MASK,
     REPORT,
     RUN,
@@ -268,7 +268,7 @@ def _all(work: Callable[[str], None], names: Sequence[str]) -> None:
 def _is_sent(name: Path) -> bool:
     """All that a local folder of results would keep, but the state, which comes last."""
     hidden = name.parts[0] == HIDDEN
-    left_out = hidden and (name.parts[1] in (BANDS, DONE, FAILED) or name.name.endswith(LOCK))
+    left_out = hidden and (name.parts[1] in (MAPS, DONE, FAILED) or name.name.endswith(LOCK))
     return not left_out and not name.name.startswith(PARTIAL)
 
 

@@ -22,12 +22,13 @@ from ntrm.evaluation.loaded_model import open_subject
 from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.file_transfer import FileTransfer
 from ntrm.pipeline.options import Options, run_of
-from ntrm.pipeline.slide import Work, predict_slide
+from ntrm.pipeline.outputs import PredictedSlide
+from ntrm.pipeline.slide import Work, predict_slide, write_slide
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NONE, NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import check_out, claim
-from ntrm.results.slide_state import BusyError, MadeOtherwiseError, remember_failure
+from ntrm.results.slide_state import BusyError, MadeOtherwiseError, SlideState, remember_failure
 from ntrm.slides.inputs import SlideInput
 from ntrm.slides.slide_ids import without_name
 from ntrm.wsi.isolated import open_in_children
@@ -179,20 +180,23 @@ class Segmenter:
         self, slide: SlideInput, slide_id: str, progress: Progress = SILENT, open_slide: OpenSlide | None = None
     ) -> Outcome:
         """Do what is missing of one slide; ``open_slide`` opens this one in another way than the others."""
-        return self.begin(slide, slide_id, progress, open_slide)()
+        return self.write(self.predict(slide, slide_id, progress, open_slide))
 
-    def begin(
+    def predict(
         self, slide: SlideInput, slide_id: str, progress: Progress = SILENT, open_slide: OpenSlide | None = None
-    ) -> Callable[[], Outcome]:
-        """Do what needs the network; the function returned does the rest and must be called, in any thread."""
+    ) -> PredictedSlide | Outcome:
+        """Do what needs the network; what it gives must be written, or is the outcome already."""
         work = self._work if open_slide is None else replace(self._work, open_slide=open_slide)
+        found = self._guarded(lambda: predict_slide(slide, slide_id, work, progress), slide, slide_id)
+        return Outcome(slide_id, "kept", row=found.row) if isinstance(found, SlideState) else found
 
-        def predict() -> Callable[[], Outcome]:
-            rest = predict_slide(slide, slide_id, work, progress)
-            return lambda: self._guarded(lambda: _ended(slide_id, *rest()), slide, slide_id)
-
-        begun = self._guarded(predict, slide, slide_id)
-        return (lambda: begun) if isinstance(begun, Outcome) else begun
+    def write(self, found: PredictedSlide | Outcome) -> Outcome:
+        """Write the files of a predicted slide, in any thread."""
+        if isinstance(found, Outcome):
+            return found
+        slide_id = found.files.slide_id
+        written = self._guarded(lambda: write_slide(found, self._work), found.slide, slide_id)
+        return written if isinstance(written, Outcome) else Outcome(slide_id, "done", row=written.row)
 
     def _guarded(self, work: Callable[[], Result], slide: SlideInput, slide_id: str) -> Result | Outcome:
         """The result of the work; an error is the slide's outcome."""
@@ -214,14 +218,6 @@ class Segmenter:
     def tabulate(self, covariates: Sequence[str] = ()) -> None:
         """Write the tables of every slide in ``out``, also of those that other processes segmented."""
         tabulate(self.out, self.run, covariates, report=self._work.options.report)
-
-    def close(self) -> None:
-        """End the children that worked for large slides; another one would start others."""
-        self._work.children.close()
-
-
-def _ended(slide_id: str, status: str, row: dict[str, Any]) -> Outcome:
-    return Outcome(slide_id, status, row=row)
 
 
 def _failure(error: Exception, slide: SlideInput, slide_id: str) -> Outcome:

@@ -2,50 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from ntrm.analysis.graph import tissue_graph_of
-from ntrm.analysis.regions import Regions
-from ntrm.analysis.small_regions import write_without_small_regions
+from ntrm.analysis.small_regions import remove_small_regions
 from ntrm.core.devices import give_back_freed_memory
-from ntrm.core.io import remove_partials
-from ntrm.core.labels import LabelSchema
 from ntrm.core.progress import Progress
 from ntrm.data.stains import AS_IT_IS
 from ntrm.export.ome_zarr import ProbabilityZarr
-from ntrm.familiarity.recorder import BlockRecorder, SlideBlocks, judge_slide
+from ntrm.familiarity.recorder import BlockRecorder, SlideBlocks
 from ntrm.familiarity.reference import Reference
-from ntrm.inference.mask_store import COARSE, LABELS, MAPS, TIDY, BandStore, drop, fingerprint
+from ntrm.inference.maps import Maps
 from ntrm.inference.predictor import Predictor
-from ntrm.inference.wsi_inference import stream
-from ntrm.pipeline.child_pool import ChildPool
+from ntrm.inference.wsi_inference import predict_maps
 from ntrm.pipeline.file_transfer import FileTransfer, check_objects, remember_objects
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.outputs import (
-    Judge,
-    SlideOutput,
-    SlidePrediction,
-    background_worker,
-    begin_outputs,
-    slide_threads,
-    write_outputs,
-)
+from ntrm.pipeline.outputs import PredictedSlide, write_outputs
 from ntrm.pipeline.overview import SlideOverview, inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.pipeline.stain_norm import normalise_stains, wanted_stains
 from ntrm.results.documents import StainNorm
-from ntrm.results.familiarity import SlideFamiliarity
-from ntrm.results.paths import BANDS, HIDDEN, PROBABILITIES_ZARR
+from ntrm.results.paths import HIDDEN, MAPS, PROBABILITIES_ZARR
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import (
     Plan,
-    Row,
     SlideState,
-    Tables,
     alone,
     finished,
     forget_failure,
@@ -55,19 +42,12 @@ from ntrm.results.slide_state import (
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.isolated import open_in_children
-from ntrm.wsi.pieces import NO_PIECE, PieceMap
 from ntrm.wsi.readers.reader import SlideReader
 from ntrm.wsi.slide_cost import check_cost
-
-BEHIND = 1 << 28
-"""Pixels of a slide up to which its files are written while the network works on the next: they take memory."""
 
 LARGE = 1 << 25
 """Pixels of a slide from which on its files get the memory that the network has used; a smaller one leaves it to the
 batches of the next."""
-
-Rest = Callable[[], tuple[str, Row]]
-"""Finishes a slide; gives ``done`` or ``kept``, and the slide's row of the tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,30 +63,21 @@ class Work:
     open_slide: Callable[..., SlideReader] = field(default=open_in_children, repr=False)
     transfer: FileTransfer = field(default_factory=FileTransfer, repr=False)
     """Of slides and results at an address."""
-    children: ChildPool = field(default_factory=ChildPool, repr=False)
-    """Children that measure pieces of large slides and write their polygons; they live as long as the run."""
 
     @property
     def model_mpp(self) -> float:
         """µm/px of the masks."""
         return float(self.run.model["mpp"])
 
-    @property
-    def works_ahead(self) -> bool:
-        """Whether files are begun while the network works: not on a CPU, where the network uses all cores."""
-        # Without small regions, labels are known only once all of them are.
-        return self.predictor.device.type != "cpu" and not self.options.min_area_um2
 
-
-def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progress) -> Rest:
-    """Do what is missing and needs the network; the function returned does the rest, in any thread.
-
-    Until then no other process can take the slide. The rest of a large slide is done at once: it takes memory that
-    the next slide needs.
-    """
+def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progress) -> PredictedSlide | SlideState:
+    """Do what needs the network; of a slide that is finished already, give what is kept of it."""
     folder = work.out / slide_id
     with ExitStack() as stack:
         stack.enter_context(alone(folder))
+        # What a killed run left, and what this one will leave.
+        shutil.rmtree(folder / HIDDEN / MAPS, ignore_errors=True)
+        stack.callback(shutil.rmtree, folder / HIDDEN / MAPS, ignore_errors=True)
         work.transfer.bring(slide_id)
         before = finished(folder)
         with work.transfer.at_hand(slide, wanted=before is None):
@@ -114,25 +85,22 @@ def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
             if before is not None:
                 _keep(before, plan, slide, folder)
                 work.transfer.deliver(slide_id)
-                return lambda: ("kept", before.row)
-            prediction, write = _predict(slide, slide_id, folder, work, plan, progress, stack)
-        held = stack.pop_all()
+                return before
+            return _predict(slide, plan, work, progress, stack)
 
-    def rest() -> tuple[str, Row]:
-        with held:
-            state = SlideState(plan, slide.covariates, write())
-            # Of a child that was killed while it wrote a file.
-            remove_partials(folder)
-            remember_objects(folder, slide)
-            remember(folder, state)
-            drop(folder / HIDDEN / BANDS)
-            work.transfer.deliver(slide_id)
-        return "done", state.row
 
-    if prediction.maps[LABELS].size <= BEHIND:
-        return rest
-    ended = rest()
-    return lambda: ended
+def write_slide(found: PredictedSlide, work: Work) -> SlideState:
+    """Write all files of a slide and remember it as finished, in any thread."""
+    folder = found.files.folder
+    with found.held:
+        smallest = work.options.min_area_um2 / found.grid.resolution.pixel_area_um2
+        removed = remove_small_regions(found.maps.labels, smallest) if smallest else None
+        tables = write_outputs(replace(found, removed=removed), work.options, work.reference)
+        state = SlideState(found.plan, found.slide.covariates, tables)
+        remember_objects(folder, found.slide)
+        remember(folder, state)
+        work.transfer.deliver(found.files.slide_id)
+    return state
 
 
 def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> None:
@@ -144,12 +112,12 @@ def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> No
     if before.covariates != covariates:
         remember(folder, replace(before, covariates=covariates))
     forget_failure(folder)
-    drop(folder / HIDDEN / BANDS)
 
 
 def _plan(slide: SlideInput, slide_id: str, work: Work) -> Plan:
     mpp = None if slide.mpp is None else (slide.mpp.x, slide.mpp.y)
-    return Plan(slide_id, fingerprint(work.run.identity()), mpp, source_fingerprint(slide.path))
+    run = json.dumps(work.run.identity(), sort_keys=True, ensure_ascii=False)
+    return Plan(slide_id, hashlib.sha256(run.encode()).hexdigest(), mpp, source_fingerprint(slide.path))
 
 
 def _check_same(before: Plan | None, plan: Plan, folder: Path) -> None:
@@ -162,68 +130,57 @@ def _check_same(before: Plan | None, plan: Plan, folder: Path) -> None:
         raise made_otherwise(", ".join(what.get(key, key) for key in differing), folder, hint)
 
 
-def _predict(
-    slide: SlideInput,
-    slide_id: str,
-    folder: Path,
-    work: Work,
-    plan: Plan,
-    progress: Progress,
-    stack: ExitStack,
-) -> tuple[SlidePrediction, Callable[[], Tables]]:
-    """The network's prediction, and a function that writes its files; these stay open until ``stack`` closes."""
+def _predict(slide: SlideInput, plan: Plan, work: Work, progress: Progress, stack: ExitStack) -> PredictedSlide:
+    """The network's prediction, which takes over what ``stack`` holds."""
+    folder = work.out / plan.slide_id
     with closing(work.open_slide(slide.path, alone=slide.alone)) as reader:
         grid = SlideGrid(reader, work.model_mpp, slide.mpp)
         check_cost(reader.info, grid.source, work.model_mpp, slide.path.stat().st_size)
         options, config = work.options, work.predictor.config
-        overview = inspect_slide(grid, options, stack.enter_context(background_worker()))
+        overview = inspect_slide(grid, options)
         stained = _stained(overview, work)
         predictor = work.predictor
         if stained is not None and stained.matrix is not None:
             predictor = predictor.recolouring(stained.matrix)
-        bands = folder / HIDDEN / BANDS
-        names = (*MAPS, COARSE) if options.maps and work.predictor.has_coarse else MAPS
-        store = stack.enter_context(BandStore.opened(bands, grid.height, grid.width, asdict(plan), names=names))
-        tasks = stack.enter_context(background_worker(slide_threads()))
-        # Before the end of the tasks, some of which may wait for rows.
-        stack.callback(store.end)
-        children = work.children.for_mask(grid.height * grid.width)
-        files = SlideFiles(folder, slide_id, grid.record(), config.schema, work.run)
-        output = SlideOutput(files, overview, grid, options, tasks, stained=stained, children=children)
-        if work.works_ahead:
-            growing = {name: store.map(name, growing=True) for name in store.names}
-            output = replace(output, begun=begin_outputs(growing, output))
+        coarse = options.maps and work.predictor.has_coarse
+        maps = Maps.new(grid.height, grid.width, folder / HIDDEN / MAPS, coarse=coarse)
         schema, trained = config.schema, work.predictor.trains_edge_weights
         means = RelationsMean(schema.names, schema.background_index, edge_weights=trained)
         windows = overview.windows(grid, options, config.window)
         observer = None if work.reference is None else BlockRecorder(work.reference, schema, work.predictor.device)
-        probabilities = _probabilities(store.folder, grid, schema) if options.probabilities else None
-        rows = stream(
+        probabilities = None
+        if options.probabilities:
+            path = folder / HIDDEN / MAPS / PROBABILITIES_ZARR
+            probabilities = ProbabilityZarr(path, grid.height, grid.width, schema, grid.resolution)
+        rows = predict_maps(
             predictor,
             grid,
-            store,
+            maps,
             stitching=options.stitching(config.window),
             windows=windows,
-            sums=means,
-            observer=observer,
+            graphs=means.add_graphs,
+            observe=observer,
             sink=probabilities,
-            relabel=overview.without_marks(grid, schema, options),
         )
-        for _ in progress.track(rows, grid.height, slide_id):
+        for _ in progress.track(rows, grid.height, plan.slide_id):
             pass
+    overview.unmark(maps.labels, grid, schema, options)
     grid.forget()
     if grid.height * grid.width >= LARGE:
         give_back_freed_memory()
-    prediction = SlidePrediction({name: store.map(name) for name in store.names}, probabilities, means.result(windows))
-    if work.reference is not None and observer is not None:
-        blocks = SlideBlocks.of(windows, observer.state(), config.window)
-        output = replace(output, judge=_judge(blocks, work.reference, output))
-    smallest = options.min_area_um2 / grid.resolution.pixel_area_um2
-    return prediction, lambda: write_outputs(_tidied(prediction, store, smallest) if smallest else prediction, output)
-
-
-def _probabilities(folder: Path, grid: SlideGrid, schema: LabelSchema) -> ProbabilityZarr:
-    return ProbabilityZarr(folder / PROBABILITIES_ZARR, grid.height, grid.width, schema, grid.resolution)
+    return PredictedSlide(
+        slide=slide,
+        plan=plan,
+        files=SlideFiles(folder, plan.slide_id, grid.record(), schema, work.run),
+        overview=overview,
+        grid=grid,
+        maps=maps,
+        probabilities=probabilities,
+        relations=means.result(windows),
+        blocks=None if observer is None else SlideBlocks.of(windows, observer.recorded(), config.window),
+        stained=stained,
+        held=stack.pop_all(),
+    )
 
 
 def _stained(overview: SlideOverview, work: Work) -> StainNorm | None:
@@ -231,21 +188,3 @@ def _stained(overview: SlideOverview, work: Work) -> StainNorm | None:
     if method == AS_IT_IS:
         return None
     return normalise_stains(overview.picture, overview.tissue, wanted_stains(work.reference, method), method)
-
-
-def _judge(blocks: SlideBlocks, reference: Reference, output: SlideOutput) -> Judge:
-    """Compares the slide with the model's training sections once its regions are known."""
-
-    def judge(pieces: PieceMap, regions: Regions) -> SlideFamiliarity:
-        # A slide of crumbs alone, as a small tile is, is judged by them.
-        numbers = [piece.number for piece in pieces.pieces] or [NO_PIECE]
-        graphs = {number: tissue_graph_of(regions.table.of_piece(number), output.files.schema) for number in numbers}
-        return judge_slide(blocks, pieces, graphs, reference, output.files.schema, output.grid.resolution)
-
-    return judge
-
-
-def _tidied(prediction: SlidePrediction, store: BandStore, smallest: float) -> SlidePrediction:
-    """The prediction without regions of fewer than ``smallest`` pixels; an interrupted run makes it anew."""
-    removed = write_without_small_regions(store.path(TIDY), prediction.array(LABELS), smallest)
-    return replace(prediction, maps={**prediction.maps, LABELS: store.map(TIDY)}, removed=removed)

@@ -6,7 +6,6 @@ results. It is needed to propose what follows from a click; the corrected mask f
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from ntrm.data.tiles import Window
 from ntrm.results.documents import AGAIN, Summary, read_summary
 from ntrm.results.folder import SlideFolder
 from ntrm.results.mask_file import colours_in, labels_in, mask_sha256, opened_mask, schema_of, titles_in
-from ntrm.results.paths import HIDDEN, REGION_GRAPH, REGION_GRAPH_LOCK, REGION_GRAPH_SUMS
+from ntrm.results.paths import HIDDEN, REGION_GRAPH, REGION_GRAPH_LOCK
 from ntrm.results.slide_state import Plan, finished
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 
@@ -137,7 +136,6 @@ def make_region_graph(
         if graph is None:
             graph = _made(mask, slide, predictor, progress)
             graph.save(mask.folder / HIDDEN / REGION_GRAPH, mask.origin)
-            shutil.rmtree(mask.folder / HIDDEN / REGION_GRAPH_SUMS, ignore_errors=True)
         return graph
 
 
@@ -209,28 +207,16 @@ def _slide_grid(mask: SlideMask, slide: SlideInput, reader: Any) -> SlideGrid:
 def _pooled(
     mask: SlideMask, grid: SlideGrid, parts: Any, labels: Mask, predictor: Predictor, progress: Progress
 ) -> dict[str, Any]:
-    """What the network saw in each part; taken up where an interrupted run stopped."""
+    """What the network saw in each part."""
     from ntrm.correction.features import Pooling
-    from ntrm.inference.checkpoints import Checkpoint, Checkpoints
-    from ntrm.inference.mask_store import fingerprint
     from ntrm.inference.sliding_window import Stitching
     from ntrm.inference.wsi_inference import reading_ahead
 
     stitching = Stitching(predictor.config.window, int(mask.summary.options["overlap"]))
     windows, batch = _known(labels, stitching.windows(*mask.shape)), predictor.batch
-    plan = {**mask.origin, "parts": len(parts.table), "windows": len(windows), "batch": batch}
-    kept = Checkpoints(mask.folder / HIDDEN / REGION_GRAPH_SUMS, fingerprint(plan))
-    pooling, last = Pooling(predictor, parts, stitching), kept.load(len(windows))
-    begin = 0 if last is None else last.first
-    if last is not None:
-        pooling.restore(last.arrays)
-    with reading_ahead(grid, windows[begin:], batch) as read:
-        starts = range(0, len(windows), batch)
-        for start in progress.track(starts, len(starts), mask.folder.name):
-            if start < begin:
-                continue
-            if start > begin and kept.due():
-                kept.save(Checkpoint(start, start, pooling.state()))
+    pooling = Pooling(predictor, parts, stitching)
+    with reading_ahead(grid, windows, batch) as read:
+        for start in progress.track(range(0, len(windows), batch), -(-len(windows) // batch), mask.folder.name):
             these = windows[start : start + batch]
             pooling.add(these, read(these))
     return pooling.means()

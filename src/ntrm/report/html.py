@@ -77,12 +77,6 @@ def render(template: str, **content: object) -> str:
     return _environment().get_template(template).render(**content)
 
 
-def prepare(*templates: str) -> None:
-    """Have templates ready before something waits for a page: the first use of each takes a while."""
-    for template in templates:
-        _environment().get_template(template)
-
-
 def write_page(path: Path, template: str, **content: object) -> None:
     """Write one HTML file that needs nothing beside it."""
     write_text(path, render(template, **content) + "\n")

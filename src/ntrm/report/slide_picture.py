@@ -30,45 +30,31 @@ Labels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
-class StoredPictures:
-    """What the mask's file and the slide's picture have to show; it is known before anything is measured."""
+class SlidePictures:
+    """What the mask's file and the slide's picture have to show."""
 
     plain: bytes
     """The slide as JPEG."""
     labels: Labels
     """(H, W) class index + 1, 0 for nothing, at most ``SIDE`` long."""
-    colours: Sequence[RGB]
-    """Of the classes, by index; there may be more than classes."""
     seen: NDArray[np.float64]
     """(256, 3) mean colours of the slide where each label lies; white for those that are not there."""
-
-
-@dataclass(frozen=True, eq=False)
-class SlidePictures:
-    """The same with the classes that the slide's documents name."""
-
-    stored: StoredPictures
     schema: LabelSchema
+    """Of the classes that the slide's documents name."""
 
     def as_seen(self, palette: Sequence[RGB]) -> list[RGB]:
         """Colours of a palette, one for each class, as they look over the slide."""
-        seen = self.stored.seen[1 : len(self.schema) + 1]
+        seen = self.seen[1 : len(self.schema) + 1]
         mixed = np.rint((1 - OPACITY) * seen + OPACITY * np.array(palette, dtype=np.float64)).astype(int)
         return [rgb_of(colour) for colour in mixed]
 
 
-def stored_pictures(folder: Path, shape: tuple[int, int]) -> StoredPictures:
-    """Read mask, of ``shape``, and picture; whatever is damaged in them is this slide's error."""
-    labels, colours = _read_mask(folder, shape)
+def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
+    """What the slide's folder has to show; whatever is damaged in mask or picture is this slide's error."""
+    labels, colours = _read_mask(folder, (slide.grid.height, slide.grid.width))
     plain, pixels = _read_plain(folder, labels.shape[1], labels.shape[0])
-    seen = mean_colours(pixels, labels, 256)
-    return StoredPictures(plain, labels, colours, np.nan_to_num(seen, nan=255.0))
-
-
-def read_pictures(folder: Path, slide: Slide, stored: StoredPictures | None = None) -> SlidePictures:
-    """What the slide's folder has to show; ``stored`` where it was read already."""
-    stored = stored or stored_pictures(folder, (slide.grid.height, slide.grid.width))
-    return SlidePictures(stored, schema_of(folder, slide, stored.colours, slide.titles))
+    seen = np.nan_to_num(mean_colours(pixels, labels, 256), nan=255.0)
+    return SlidePictures(plain, labels, seen, schema_of(folder, slide, colours, slide.titles))
 
 
 def class_colours(folder: Path) -> list[RGB]:
@@ -111,7 +97,7 @@ def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
     clear = () if schema.background_index is None else (schema.background_index,)
     every = {"own": [tissue.rgb for tissue in schema.tissues], "safe": safe_palette(schema)}
     palettes = {name: palette for name, palette in every.items() if palette is not None}
-    layers = zip(palettes, layer_pngs(pictures.stored.labels, [*palettes.values()], clear), strict=True)
+    layers = zip(palettes, layer_pngs(pictures.labels, [*palettes.values()], clear), strict=True)
     height, width = slide.grid.height, slide.grid.width
     scale = UNITS / max(height, width)
     frame = Frame(width * scale, height * scale, scale, scale, 1.1 * font_size(UNITS, UNITS))
@@ -120,7 +106,7 @@ def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
         "slide_id": slide.slide_id,
         "width": width,
         "height": height,
-        "plain": data_uri(pictures.stored.plain, "jpeg"),
+        "plain": data_uri(pictures.plain, "jpeg"),
         "tints": {name: data_uri(layer, "png") for name, layer in layers},
         "frame": layout.frame,
         "bar_font": frame.font,

@@ -8,8 +8,8 @@ from typing import Any
 
 from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
 from ntrm.report.graph_layout import LEAST_SHOWN, Relation, graph_drawing, network_graph, strongest
-from ntrm.report.html import NONE, area_text, css_colours, data_uri, prepare, share_text, value_text, write_page
-from ntrm.report.slide_picture import SlidePictures, StoredPictures, read_pictures, stage
+from ntrm.report.html import NONE, area_text, css_colours, data_uri, share_text, value_text, write_page
+from ntrm.report.slide_picture import SlidePictures, read_pictures, stage
 from ntrm.results.cohort import MEASURES as LENGTHS
 from ntrm.results.documents import IN_CRUMBS, NOTHING_TO_MEASURE, Grid, PieceSummary, Slide, StainNorm, read_slide
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
@@ -41,19 +41,11 @@ Content = dict[str, Any]
 """What a template shows."""
 
 
-def prepare_report() -> None:
-    """Have the page's templates ready before its slide is measured."""
-    prepare("slide_report.html", "page.html", "parts.html", "graph.svg", "stage.html")
-
-
-def write_slide_report(folder: Path, stored: StoredPictures | None = None) -> Path:
-    """Write ``folder/report.html`` from the files of a finished slide; the same files give the same bytes.
-
-    ``stored`` is what the pictures among them show, where it was read already.
-    """
+def write_slide_report(folder: Path) -> Path:
+    """Write ``folder/report.html`` from the files of a finished slide; the same files give the same bytes."""
     slide, path = read_slide(folder), folder / REPORT
     familiarity = _familiarity(slide, SlideFolder(folder))
-    pictures = read_pictures(folder, slide, stored)
+    pictures = read_pictures(folder, slide)
     write_page(path, "slide_report.html", familiarity=familiarity, **_content(slide, pictures))
     return path
 

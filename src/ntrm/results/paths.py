@@ -24,7 +24,7 @@ CORRECTED = "corrected"
 # Of a slide, for the program alone: ``OUT/<slide id>/.ntrm/…``
 
 HIDDEN = ".ntrm"
-BANDS = "bands"
+MAPS = "maps"
 """Unfinished rows."""
 DONE, FAILED, LOCK = "done.json", "failed.json", "lock"
 REGION_GRAPH, REGION_GRAPH_LOCK, CORRECTIONS_LOCK = "region-graph.npz", "region-graph.lock", "corrections.lock"
@@ -34,7 +34,6 @@ PIECES = "pieces.npz"
 """Which pixel belongs to which piece."""
 CORRECTED_LOCK, CORRECTED_NEW, CORRECTED_OLD = "corrected.lock", "corrected-new", "corrected-old"
 """The corrected version while it is made, and the one before while it is replaced."""
-REGION_GRAPH_SUMS = "region-graph"
 """Unfinished sums of a region graph."""
 
 

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -210,8 +210,7 @@ def main() -> int:
         config = locate(settings.model) / CONFIG
         write_text(settings.hidden / model_info.FILE, config.read_text(encoding="utf-8"))
         _say({"ready": name, "devices": _devices(settings)})
-        with closing(segmenter):
-            _work(settings, segmenter, name, stop, wake)
+        _work(settings, segmenter, name, stop, wake)
     return 0
 
 

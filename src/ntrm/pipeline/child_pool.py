@@ -221,7 +221,7 @@ def _forked(pipes: Sequence[Connection]) -> int:
     import scipy.spatial  # noqa: F401
 
     import ntrm.pipeline.slide_files
-    import ntrm.report.overlay_drawing  # noqa: F401
+    import ntrm.report.overlay  # noqa: F401
     from ntrm.report.slide_report import prepare_report
 
     if find_spec("jinja2") is not None:

@@ -111,7 +111,7 @@ def write_overlays(
 
     ``resolution`` is the mask's µm/px, ``summary`` what was measured, and ``threads`` compress.
     """
-    from ntrm.report.overlay_drawing import annotated
+    from ntrm.report.overlay import annotated
 
     drawn = annotated(
         tinted.large,

@@ -11,8 +11,7 @@ from PIL import Image
 
 from ntrm.core.arrays import Floats, Ints
 from ntrm.core.labels import RGB
-from ntrm.report.overlay_drawing import Picture, with_legend
-from ntrm.report.overlay_layout import font_size
+from ntrm.report.overlay import Picture, font_size, with_legend
 
 BETWEEN_BELOW = 0.1
 """P-value below which a window is neither like nor unlike."""

@@ -15,7 +15,7 @@ from ntrm.core.labels import RGB, LabelSchema, rgb_of, safe_palette
 from ntrm.core.pixels import OPACITY, mean_colours, sampled, size_within
 from ntrm.core.png import palette_pngs
 from ntrm.report.html import data_uri
-from ntrm.report.overlay_layout import Frame, OverlayLayout, font_size, scale_bar, ticks
+from ntrm.report.overlay import Frame, drawing_of, font_size, scale_bar
 from ntrm.results.documents import Slide, unusable
 from ntrm.results.folder import SlideFolder
 from ntrm.results.mask_file import check_shape, colours_in, opened_mask, schema_of
@@ -115,17 +115,17 @@ def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
     height, width = slide.grid.height, slide.grid.width
     scale = UNITS / max(height, width)
     frame = Frame(width * scale, height * scale, scale, scale, 1.1 * font_size(UNITS, UNITS))
-    layout = OverlayLayout.of(slide.pieces, frame)
+    drawing = drawing_of(slide.pieces, frame)
     return {
         "slide_id": slide.slide_id,
         "width": width,
         "height": height,
         "plain": data_uri(pictures.stored.plain, "jpeg"),
         "tints": {name: data_uri(layer, "png") for name, layer in layers},
-        "frame": layout.frame,
+        "frame": drawing.frame,
         "bar_font": frame.font,
-        # A line too short to be seen has no ends, and is drawn as a ring.
-        "lines": [(mark, ticks(mark, 0.7 * layout.frame.font)) for mark in layout.marks],
-        "badges": layout.badges,
+        "lines": drawing.lines,
+        "badges": drawing.badges,
+        "radius": drawing.radius,
         "bar": scale_bar(frame, slide.grid.mpp[0]),
     }

@@ -122,11 +122,11 @@ def _free_place(text: str, start: Point, end: Point, frame: Frame, taken: list[B
     beyond = (end, right, down), (start, -right, -down)
     beside = (middle, down, -right), (middle, -down, right), (end, 0.0, -1.0), (end, 0.0, 1.0)
     for (x, y), dx, dy in (*beyond, *beside):
-        x, y = _inside((x + dx * (wide + gap), y + dy * (high + gap)), wide, high, frame)
-        box = x - wide, y - high, x + wide, y + high
+        at = _inside((x + dx * (wide + gap), y + dy * (high + gap)), wide, high, frame)
+        box = at[0] - wide, at[1] - high, at[0] + wide, at[1] + high
         if not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken):
             taken.append(box)
-            return x, y
+            return at
     return None
 
 

@@ -22,8 +22,8 @@ from ntrm.core.locks import holding
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import counted
-from ntrm.report.html import css_colours, data_uri, render, share_text
-from ntrm.report.slide_picture import class_colours
+from ntrm.report.html import css_colours, render, share_text
+from ntrm.report.slide_picture import class_colours, stored_jpeg
 from ntrm.report.slide_report import model_origin, write_slide_report
 from ntrm.results.cohort import MEASURES, Cohort, CohortSlide, read_cohort
 from ntrm.results.documents import NOTHING_TO_MEASURE
@@ -152,7 +152,7 @@ def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:
     return {
         "slide": slide,
         "link": f"{quote(slide.slide_id, safe='')}/{REPORT}" if (folder / REPORT).is_file() else "",
-        "thumbnail": _thumbnail(SlideFolder(folder)),
+        "thumbnail": stored_jpeg(SlideFolder(folder), THUMBNAIL, MOST_BYTES),
         "corrected": _corrected(slide, cohort.cancers, folder) if slide.corrected_parts else None,
         "mix": _stops(slide.fractions, cohort.tissues),
         "measures": [(slide.measures[key], _why(slide, key)) for key in MEASURES],
@@ -176,14 +176,6 @@ def _corrected(slide: CohortSlide, cancers: Sequence[str], folder: Path) -> Cont
         "cancers": cancers_in_words(found, cancers),
         "link": f"{quote(slide.slide_id, safe='')}/{CORRECTED}/{REPORT}" if there else "",
     }
-
-
-def _thumbnail(folder: SlideFolder) -> str:
-    try:
-        content = folder.read(THUMBNAIL, most=MOST_BYTES)
-    except OSError:
-        return ""
-    return data_uri(content, "jpeg") if content.startswith(b"\xff\xd8\xff") else ""
 
 
 def _tissue_colours(cohort: Cohort, out: Path) -> list[RGB]:

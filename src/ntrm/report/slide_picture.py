@@ -99,6 +99,15 @@ def _read_plain(folder: Path, width: int, height: int) -> tuple[bytes, NDArray[n
     return content, np.asarray(stored.convert("RGB").resize((width, height), Image.Resampling.NEAREST))
 
 
+def stored_jpeg(folder: SlideFolder, name: str, most: int) -> str:
+    """A small picture of the folder as part of a page; empty where there is none, or one larger than ``most`` bytes."""
+    try:
+        content = folder.read(name, most=most)
+    except OSError:
+        return ""
+    return data_uri(content, "jpeg") if content.startswith(b"\xff\xd8\xff") else ""
+
+
 def layer_pngs(labels: Labels, palettes: Sequence[Sequence[RGB]], clear: Sequence[int]) -> list[bytes]:
     """Labels (index + 1) in the colours of each palette; nothing and the classes ``clear`` are transparent."""
     alpha = bytes(0 if index < 0 or index in clear else 255 for index in range(-1, len(palettes[0])))

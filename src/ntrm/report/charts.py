@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats
-from ntrm.core.errors import DataError, UsageError, check_number
+from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import LabelSchema
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.report.drawing import (
@@ -302,11 +302,6 @@ class ResolutionRow:
     scores: Mapping[str, Estimate]
     costs: Mapping[str, float] = field(default_factory=dict)
     quoted: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_number("µm/px", self.mpp, 1e-6, 1e6)
-        for name, cost in self.costs.items():
-            check_number(f"cost ({name})", cost, 0, math.inf)
 
 
 def resolution_figure(rows: Sequence[ResolutionRow]) -> Figure:

@@ -202,7 +202,7 @@ def tissue_swatches(schema: LabelSchema, *masks: NDArray[np.integer]) -> list[Sw
 def draw_legend(figure: Figure, legend: Sequence[Swatch]) -> None:
     """Swatches below everything else, in as many columns as fit."""
     handles = [
-        Patch(facecolor=tuple(channel / 255 for channel in swatch.rgb), edgecolor=INK, lw=0.6, label=plain(swatch.text))
+        Patch(facecolor="#{:02x}{:02x}{:02x}".format(*swatch.rgb), edgecolor=INK, lw=0.6, label=plain(swatch.text))
         for swatch in legend
     ]
     # A letter of this size takes up about a fourteenth of an inch.

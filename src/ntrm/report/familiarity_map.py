@@ -34,12 +34,12 @@ def familiarity_map(picture: Picture, windows: Windows, mask_shape: tuple[int, i
     Where windows overlap, the geometric mean of their p-values counts.
     """
     p_values = window_values(windows, mask_shape, (picture.shape[0], picture.shape[1]))
-    shown = np.repeat(picture.mean(axis=2, keepdims=True), 3, axis=2)
-    lower = 0.0
-    for upper, colour, _ in STEPS:
-        here = (p_values >= lower) & (p_values < upper)
-        shown[here] = (1 - TINT) * shown[here] + TINT * np.array(colour)
-        lower = upper
+    # The step of each pixel; the last one, which leaves it grey, where no window lies.
+    step = np.where(np.isnan(p_values), len(STEPS), np.digitize(p_values, [upper for upper, _, _ in STEPS[:-1]]))
+    colours = TINT * np.array([*(colour for _, colour, _ in STEPS), (0, 0, 0)], dtype=np.float32)
+    weights = np.array([1 - TINT] * len(STEPS) + [1], dtype=np.float32)
+    red, green, blue = (picture[..., channel].astype(np.float32) for channel in range(3))
+    shown = (weights[step] * ((red + green + blue) / 3))[..., None] + colours[step]
     canvas = Image.fromarray(np.rint(shown).astype(np.uint8))
     entries = [(text, colour, colour) for _, colour, text in STEPS]
     return np.asarray(with_legend(canvas, entries, 1.7 * font_size(canvas.width, canvas.height)))

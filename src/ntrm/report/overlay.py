@@ -88,7 +88,12 @@ class Drawing:
 def drawing_of(pieces: Sequence[PieceSummary], frame: Frame) -> Drawing:
     """``frame`` has the usual letters; where there are many lines, they become smaller."""
     shown = [
-        (f"{LINES[key][0]} {measure.value:.2f} mm", LINES[key][1], *(frame.point(*end) for end in measure.line_px))
+        (
+            f"{LINES[key][0]} {measure.value:.2f} mm",
+            LINES[key][1],
+            frame.point(*measure.line_px[0]),
+            frame.point(*measure.line_px[1]),
+        )
         for piece in pieces
         for key, measure in piece.measurements.items()
         if key in LINES and measure.line_px is not None and measure.value is not None
@@ -103,7 +108,10 @@ def drawing_of(pieces: Sequence[PieceSummary], frame: Frame) -> Drawing:
     badges = [(str(piece.number), corner) for piece, corner in zip(pieces, corners, strict=True)]
     badges = badges if len(badges) > 1 else []
     taken = [(x - radius, y - radius, x + radius, y + radius) for _, (x, y) in badges]
-    lines = [Line(*line, _free_place(line[0], line[2], line[3], frame, taken)) for line in shown]
+    lines = [
+        Line(text, colour, start, end, _free_place(text, start, end, frame, taken))
+        for text, colour, start, end in shown
+    ]
     return Drawing(frame, lines, badges)
 
 

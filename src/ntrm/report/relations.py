@@ -166,7 +166,8 @@ def trm_figure(network: SegmentationModel, image: NDArray[np.uint8]) -> Figure:
     ]
     heights = [height for _, height in sections]
     figure = new_figure(12.4, sum(heights) + 0.9)
-    for part, (draw, _) in zip(figure.subfigures(4, 1, height_ratios=heights), sections, strict=True):
+    parts: Any = figure.subfigures(4, 1, height_ratios=heights)
+    for part, (draw, _) in zip(parts, sections, strict=True):
         stage, text = draw(part, trace)
         part.suptitle(stage, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
         part.supxlabel(textwrap.fill(plain(text), 160), x=0.01, ha="left", fontsize=9, color=FAINT)

@@ -13,7 +13,7 @@ from ntrm.data.dataset import Case
 from ntrm.data.image_files import write_image, write_rgb_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import DatasetStats, count_mask
-from ntrm.report.dataset_report import CELL, MARGIN, contact_sheet, stats_figure, thumbnail
+from ntrm.report.dataset_report import contact_sheet, stats_figure
 from ntrm.report.drawing import write_figure
 
 
@@ -29,10 +29,10 @@ def dataset(tmp_path, random):
 
 def test_image_stands_beside_mask_in_its_colours(dataset, tmp_path):
     assert contact_sheet(dataset, tmp_path / "sheet.png") == 5
-    sheet = np.asarray(Image.open(tmp_path / "sheet.png"))
-    middle = MARGIN + CELL // 2
-    assert tuple(sheet[middle, middle]) == (200, 200, 200)
-    assert tuple(sheet[middle, middle + CELL + 2]) == SKIN["BCC"].rgb
+    sheet = np.asarray(Image.open(tmp_path / "sheet.png").convert("RGB"))
+    images, masks = (np.argwhere((sheet == rgb).all(axis=2)) for rgb in ((200, 200, 200), SKIN["BCC"].rgb))
+    assert images[0][0] == pytest.approx(masks[0][0], abs=20)
+    assert images[:, 1].min() < masks[:, 1].min()
     for tissue in SKIN.tissues:
         assert (sheet == tissue.rgb).all(axis=2).any(), tissue.name
 
@@ -40,13 +40,6 @@ def test_image_stands_beside_mask_in_its_colours(dataset, tmp_path):
 def test_no_more_than_fit(dataset, tmp_path, monkeypatch):
     monkeypatch.setattr("ntrm.report.dataset_report.MOST", 3)
     assert contact_sheet(dataset, tmp_path / "sheet.png") == 3
-
-
-def test_masks_keep_their_exact_colours(random):
-    picture = SKIN.colourise(random.integers(12, size=(50, 30)))
-    small = np.asarray(thumbnail(picture, 20, smooth=False))
-    assert small.shape == (20, 12, 3)
-    assert SKIN.decode(small).strays == 0
 
 
 def test_nothing_to_show_is_an_error(dataset, tmp_path):

@@ -18,6 +18,7 @@ from ntrm.data.tiles import GLASS, Window, cut, tile_windows
 from ntrm.inference.predictor import Prediction, Predictor
 from ntrm.models.folders import WEIGHTS
 from ntrm.models.hub import load
+from ntrm.paper.architecture import architecture_figure
 from ntrm.paper.facts import Facts
 from ntrm.paper.learning import curves_of
 from ntrm.paper.outcomes import JobOutcome, PlanResults, Score
@@ -27,8 +28,8 @@ from ntrm.paper.result_tables import HEADLINE, Difference, ResultTable, headline
 from ntrm.report.charts import Estimate, ResolutionRow, ablation_figure, learning_figure, resolution_figure
 from ntrm.report.dataset_report import stats_figure
 from ntrm.report.drawing import write_figure
-from ntrm.report.network_figures import architecture_figure, pipeline_figure, trm_figure
 from ntrm.report.picture_grids import Example, improvement_figure, qualitative_figure
+from ntrm.report.relations import pipeline_figure, trm_figure
 
 VISIBLE = 0.005
 """Fraction of a window from which on a tissue counts as shown."""

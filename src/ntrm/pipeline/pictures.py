@@ -109,7 +109,7 @@ def write_overlays(folder: Path, tinted: TintedSlide, resolution: Resolution, su
 
     ``resolution`` is the mask's µm/px, ``summary`` what was measured.
     """
-    from ntrm.report.overlay_drawing import annotated
+    from ntrm.report.overlay import annotated
 
     drawn = annotated(
         tinted.large,

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats
-from ntrm.core.errors import DataError, UsageError, check_number
+from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import LabelSchema
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.report.drawing import (
@@ -65,7 +65,7 @@ _SCORES = (
 
 def curves_figure(rows: Sequence[LogRow]) -> Figure:
     """Losses, validation scores and learning rate over the steps of a log; a row may lack any value but ``step``."""
-    figure = new_figure(8.5, 8.2, constrained=True)
+    figure = new_figure(8.5, 8.2)
     losses, scores, rate = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 1.5))
     _draw_lines(losses, rows, _LOSSES)
     _draw_lines(scores, rows, _SCORES)
@@ -86,7 +86,7 @@ def learning_figure(curves: Mapping[str, Sequence[tuple[Floats, Floats]]], *, me
     The number beside its name is the mean of their last scores.
     """
     check_some([*curves], "systems")
-    figure = new_figure(8.5, 4.6, constrained=True)
+    figure = new_figure(8.5, 4.6)
     axes = figure.subplots()
     trim(axes)
     styles = cycle(product(("o-", "D--"), COLOURS))
@@ -180,7 +180,7 @@ def confusion_figure(counts: NDArray[np.integer], schema: LabelSchema) -> Figure
         raise DataError("the counts do not fit the classes", got=f"shape {counts.shape}", expected=f"({size}, {size})")
     totals = counts.sum(axis=1)
     side = _INCH_PER_CLASS * max(size, 5)
-    figure = new_figure(side + 2.4, side + 1.4, constrained=True)
+    figure = new_figure(side + 2.4, side + 1.4)
     axes: Any = figure.subplots()
     absent_rows, absent_columns = totals == 0, (totals == 0) & (counts.sum(axis=0) == 0)
     fractions, grey = counts / np.maximum(totals, 1)[:, None], absent_rows[:, None] | absent_columns[None, :]
@@ -204,7 +204,7 @@ def confusion_figure(counts: NDArray[np.integer], schema: LabelSchema) -> Figure
 
 def reliability_figure(before: CalibrationCounts, after: CalibrationCounts | None = None) -> Figure:
     """Accuracy against confidence, before and after calibration; below, the fraction of the pixels by confidence."""
-    figure = new_figure(6.4, 7.4, constrained=True)
+    figure = new_figure(6.4, 7.4)
     diagram, pixels = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1.3))
     for axes in (diagram, pixels):
         trim(axes)
@@ -269,7 +269,7 @@ def ablation_figure(
     if reference is not None and reference not in variants:
         raise UsageError("unknown reference", got=reference, expected=f"one of {', '.join(variants)}")
     labels = ["\n".join(textwrap.wrap(plain(name), 38)) for name in variants]
-    figure = new_figure(8.4, 1.3 + 0.4 * len(variants) + (0.25 if note else 0), constrained=True)
+    figure = new_figure(8.4, 1.3 + 0.4 * len(variants) + (0.25 if note else 0))
     axes = figure.subplots()
     above: dict[str, Any] = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center"}
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
@@ -303,18 +303,13 @@ class ResolutionRow:
     costs: Mapping[str, float] = field(default_factory=dict)
     quoted: Mapping[str, float] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        check_number("µm/px", self.mpp, 1e-6, 1e6)
-        for name, cost in self.costs.items():
-            check_number(f"cost ({name})", cost, 0, math.inf)
-
 
 def resolution_figure(rows: Sequence[ResolutionRow]) -> Figure:
     """Scores at the left, hollow as the paper states them; a panel for each cost at the right; coarse to fine."""
     check_some(rows, "resolutions")
     rows = sorted(rows, key=lambda row: -row.mpp)
     costs = list(dict.fromkeys(name for row in rows for name in row.costs))
-    figure = new_figure(4.9 + 2.5 * len(costs), 4.2, constrained=True)
+    figure = new_figure(4.9 + 2.5 * len(costs), 4.2)
     first, *others = figure.subplots(1, 1 + len(costs), squeeze=False, width_ratios=[1.9, *[1] * len(costs)])[0]
     _draw_scores(first, rows)
     for axes, name in zip(others, costs, strict=True):

@@ -11,7 +11,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -22,7 +22,7 @@ from ntrm.core.pixels import check_picture, sampled, size_within
 
 FORMATS = ("png", "svg", "pdf")
 DPI = 150
-INK, FAINT, PALE, FRAME = "#222222", "#666666", "#e4e4e8", "#b8b8be"
+INK, FAINT, PALE = "#222222", "#666666", "#e4e4e8"
 BLUE, ORANGE, GREEN, PINK = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 """Colours of Okabe and Ito, told apart by every kind of colour vision."""
 FEATURES = "cividis"
@@ -31,9 +31,6 @@ PIXELS = 512
 """Longest side in pixels to which a picture is shrunk."""
 IGNORED: RGB = (196, 196, 196)
 """Colour of pixels about which nothing is known."""
-
-MARGIN = 0.15
-_LEGEND_LINE, _SWATCH, _LETTER = 0.22, 0.15, 0.068
 
 Arguments = ParamSpec("Arguments")
 Picture = NDArray[np.uint8]
@@ -63,11 +60,10 @@ def write_figure(
         figure.savefig(partial, format=kind, dpi=DPI, metadata=undated.get(kind))
 
 
-def new_figure(width: float, height: float, *, constrained: bool = False) -> Figure:
-    """An empty white figure, measured in inches, that needs no display."""
+def new_figure(width: float, height: float) -> Figure:
+    """An empty white figure, measured in inches, that needs no display and finds room for its texts."""
     figure = Figure(figsize=(width, height), facecolor="white")
-    if constrained:
-        figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
+    figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
     FigureCanvasAgg(figure)
     return figure
 
@@ -127,33 +123,12 @@ def heat_map(
     axes.spines[:].set_visible(False)
 
 
-class Sheet:
-    """A figure laid out by hand, in inches from its upper left corner; nothing moves when texts grow."""
-
-    def __init__(self, width: float, height: float) -> None:
-        self.figure = new_figure(width, height)
-        self.width, self.height = width, height
-        self.paper = self.figure.add_axes((0, 0, 1, 1), label="paper")
-        """Axes over the whole sheet, for arrows, boxes and texts."""
-        self.paper.set_xlim(0, width)
-        self.paper.set_ylim(height, 0)
-        self.paper.set_axis_off()
-
-    def axes(self, left: float, top: float, width: float, height: float) -> Any:
-        """Axes in a box."""
-        box = (left / self.width, 1 - (top + height) / self.height, width / self.width, height / self.height)
-        return self.figure.add_axes(box)
-
-    def picture(self, left: float, top: float, side: float, values: NDArray[Any], **options: Any) -> Any:
-        """An image, mask or map in a square box, undistorted; returns what ``imshow`` gives."""
-        axes = self.axes(left, top, side, side)
-        axes.set(xticks=[], yticks=[])
-        axes.spines[:].set_color(FRAME)
-        return axes.imshow(values, interpolation="nearest", aspect="equal", **options)
-
-    def text(self, left: float, top: float, text: str, size: float = 9, **options: Any) -> None:
-        """Text whose upper edge is ``top``; centred or coloured by ``options``."""
-        self.paper.text(left, top, plain(text), **{"fontsize": size, "color": INK, "va": "top", **options})
+def show_picture(axes: Any, values: NDArray[Any], title: str = "", **options: Any) -> Any:
+    """An image, mask or map without ticks, undistorted; returns what ``imshow`` gives."""
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set(color="#b8b8be", linewidth=0.6)
+    axes.set_title(plain(title), loc="left", fontsize=8.5, color=INK, pad=4)
+    return axes.imshow(values, interpolation="nearest", aspect="equal", **options)
 
 
 def shrink_image(image: Picture, side: int = PIXELS) -> Picture:
@@ -224,34 +199,13 @@ def tissue_swatches(schema: LabelSchema, *masks: NDArray[np.integer]) -> list[Sw
     return swatches
 
 
-def draw_legend(figure: Figure, legend: Sequence[Swatch], *, bottom: float) -> None:
-    """Swatches in lines, filled from the left; ``bottom`` is the height in inches of the lowest line."""
-    if not legend:
-        return
-    width, height = figure.get_size_inches()
-    lines = _legend_lines(legend, width)
-    axes = figure.add_axes((0, bottom / height, 1, lines * _LEGEND_LINE / height), label="legend")
-    axes.set_xlim(0, width)
-    axes.set_ylim(0, lines * _LEGEND_LINE)
-    axes.set_axis_off()
-    across = -(-len(legend) // lines)
-    step = min((width - 2 * MARGIN) / across, _entry_width(legend))
-    for number, swatch in enumerate(legend):
-        x, y = MARGIN + number % across * step, (lines - number // across - 1) * _LEGEND_LINE + 0.03
-        colour = tuple(channel / 255 for channel in swatch.rgb)
-        axes.add_patch(Rectangle((x, y), _SWATCH, _SWATCH, facecolor=colour, edgecolor=INK, linewidth=0.6))
-        axes.text(x + _SWATCH + 0.06, y + _SWATCH / 2, plain(swatch.text), fontsize=8, color=INK, va="center")
-
-
-def legend_height(legend: Sequence[Swatch], width: float) -> float:
-    """Height in inches that a legend takes in a figure of that width."""
-    return _legend_lines(legend, width) * _LEGEND_LINE + 0.08 if legend else 0.0
-
-
-def _legend_lines(legend: Sequence[Swatch], width: float) -> int:
-    across = max(1, int((width - 2 * MARGIN) / _entry_width(legend)))
-    return -(-len(legend) // across)
-
-
-def _entry_width(legend: Sequence[Swatch]) -> float:
-    return _SWATCH + 0.25 + _LETTER * max(len(swatch.text) for swatch in legend)
+def draw_legend(figure: Figure, legend: Sequence[Swatch]) -> None:
+    """Swatches below everything else, in as many columns as fit."""
+    handles = [
+        Patch(facecolor="#{:02x}{:02x}{:02x}".format(*swatch.rgb), edgecolor=INK, lw=0.6, label=plain(swatch.text))
+        for swatch in legend
+    ]
+    # A letter of this size takes up about a fourteenth of an inch.
+    wide = 0.4 + max((len(swatch.text) for swatch in legend), default=0) / 14
+    columns = max(1, min(len(legend), int(figure.get_figwidth() / wide)))
+    figure.legend(handles=handles, loc="outside lower left", ncols=columns, fontsize=8, handlelength=1, frameon=False)

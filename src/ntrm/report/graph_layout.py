@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ntrm.report.html import area_text, share_text
@@ -26,37 +25,22 @@ Graph = dict[str, Any]
 """What ``graph.svg`` shows."""
 
 
-@dataclass(frozen=True)
-class Circle:
-    """A tissue of a drawn graph, with its name beside it."""
+def _circle(
+    name: str, centre: Point, radius: float, index: int | None, tooltip: str = "", suffix: str = ""
+) -> dict[str, object]:
+    """A tissue, and its name, which stands away from the middle, so that no line runs through it.
 
-    name: str
-    centre: Point
-    radius: float
-    index: int | None
-    """Of the class; None for the outside."""
-    tooltip: str = ""
-    suffix: str = ""
-    """What stands after the name."""
-
-    @property
-    def label(self) -> Point:
-        """Where the name stands: away from the middle, so that no line runs through it."""
-        (x, y), (right, down) = self.centre, self._outwards
-        if self.anchor != "middle":
-            return x + math.copysign(self.radius + 6, right), y + 4.5
+    ``index`` is its class's, None for the outside; ``suffix`` stands after the name.
+    """
+    x, y = centre
+    right, down = (x - WIDTH / 2) / REACH[0], (y - HEIGHT / 2) / REACH[1]
+    if abs(right) >= 0.3:
+        anchor, label = "start" if right > 0 else "end", (x + math.copysign(radius + 6, right), y + 4.5)
+    else:
         below = down > 0 or not (right or down)
-        return x, y + self.radius + 15 if below else y - self.radius - 6
-
-    @property
-    def anchor(self) -> str:
-        """Which end of the name stands there."""
-        right = self._outwards[0]
-        return "middle" if abs(right) < 0.3 else "start" if right > 0 else "end"
-
-    @property
-    def _outwards(self) -> Point:
-        return (self.centre[0] - WIDTH / 2) / REACH[0], (self.centre[1] - HEIGHT / 2) / REACH[1]
+        anchor, label = "middle", (x, y + radius + 15 if below else y - radius - 6)
+    node = {"name": name, "centre": centre, "radius": radius, "index": index, "tooltip": tooltip, "suffix": suffix}
+    return node | {"label": label, "anchor": anchor}
 
 
 def ellipse(names: Sequence[str]) -> dict[str, Point]:
@@ -82,7 +66,7 @@ def width_of(value: float, most: float) -> float:
     return THIN + (THICK - THIN) * (value / most if most > 0 else 0.0)
 
 
-def _graph(title: str, nodes: Sequence[Circle], **edges: Sequence[object]) -> Graph:
+def _graph(title: str, nodes: Sequence[object], **edges: Sequence[object]) -> Graph:
     return {"title": title, "width": WIDTH, "height": HEIGHT, "nodes": nodes, "lines": (), "arrows": (), **edges}
 
 
@@ -102,14 +86,14 @@ def graph_drawing(nodes: Sequence[Node], edges: Sequence[Edge], order: Sequence[
         }
         for edge in sorted(edges, key=lambda edge: -edge.boundary_mm)
     ]
-    circles = [Circle(OUTSIDE, at[OUTSIDE], SMALL + 3, None)] if OUTSIDE in at else []
+    circles = [_circle(OUTSIDE, at[OUTSIDE], SMALL + 3, None)] if OUTSIDE in at else []
     total, largest = sum(node.area_mm2 for node in nodes), max((node.area_mm2 for node in nodes), default=0.0) or 1.0
     for node in nodes:
         # A node's area grows with its tissue's.
         radius = SMALL + (LARGE - SMALL) * math.sqrt(node.area_mm2 / largest)
         tooltip = f"{node.name}, {node.title}: {area_text(node.area_mm2)} mm² in {node.regions} regions"
         fraction = share_text(node.area_mm2 / total if total else None)
-        circles.append(Circle(node.name, at[node.name], radius, order.index(node.name), tooltip, fraction))
+        circles.append(_circle(node.name, at[node.name], radius, order.index(node.name), tooltip, fraction))
     return _graph("Tissue graph", circles, lines=lines)
 
 
@@ -154,17 +138,12 @@ def network_graph(network: Network, order: Sequence[str]) -> Graph:
     shown = [relation for relation in relations if relation.attention >= LEAST_SHOWN * most]
     present = {name for relation in shown for name in (relation.sender, relation.receiver)}
     at = ellipse([name for name in order if name in present])
-    arrows = [
-        _arrow(at[each.sender], at[each.receiver], 0.45 * width_of(each.attention, most), _tooltip(each))
-        for each in shown
-    ]
-    circles = [Circle(name, centre, 9, order.index(name)) for name, centre in at.items()]
+    arrows = []
+    for one in shown:
+        told = f"{one.sender} → {one.receiver}: attention {one.attention:.3f} in {one.windows} windows"
+        arrows.append(_arrow(at[one.sender], at[one.receiver], 0.45 * width_of(one.attention, most), told))
+    circles = [_circle(name, centre, 9, order.index(name)) for name, centre in at.items()]
     return _graph("What the network used", circles, arrows=arrows)
-
-
-def _tooltip(relation: Relation) -> str:
-    between = f"{relation.sender} → {relation.receiver}"
-    return f"{between}: attention {relation.attention:.3f} in {relation.windows} windows"
 
 
 def _arrow(start: Point, end: Point, width: float, tooltip: str) -> dict[str, object]:

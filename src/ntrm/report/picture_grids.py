@@ -18,18 +18,16 @@ from ntrm.core.labels import LabelSchema
 from ntrm.report.drawing import (
     FAINT,
     FEATURES,
-    FRAME,
     INK,
-    MARGIN,
     Picture,
     Swatch,
     check_same_size,
     check_some,
     draw_legend,
     faded,
-    legend_height,
     new_figure,
     plain,
+    show_picture,
     shrink_image,
     shrink_map,
     shrink_mask,
@@ -42,11 +40,6 @@ WRONG = (190, 20, 30)
 """Colour of pixels that the network has wrong."""
 CORRECTED, BROKEN, STILL_WRONG = (40, 200, 110), WRONG, (120, 120, 120)
 """A light green, a dark red and grey: told apart without seeing red or green, too."""
-
-_CELL = 2.35
-"""Side in inches of the box that a picture stands in."""
-_GAP, _CAPTION, _HEADER = 0.08, 0.27, 0.2
-_HEADER_LETTERS = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,32 +154,23 @@ def _changes(truth: Mask, coarse: Mask, final: Mask, classes: int) -> tuple[NDAr
 
 
 def draw_grid(columns: Sequence[str], rows: Sequence[GridRow], legend: Sequence[Swatch]) -> Figure:
-    """Figure with a row of pictures below each caption; ``legend`` stands at the bottom."""
-    titles = ["\n".join(textwrap.wrap(title, _HEADER_LETTERS)) for title in columns]
-    width = 2 * MARGIN + len(columns) * (_CELL + _GAP) - _GAP
+    """Figure with a caption below each row of pictures; ``legend`` stands at the bottom."""
+    cell, width = 2.35, 0.3 + 2.43 * len(columns)
     # A row is as high as its highest picture: wide sections take low rows.
-    heights = [max(_CELL * min(1.0, p.shape[0] / p.shape[1]) for p in row.pictures) for row in rows]
-    header = _HEADER * (1 + max(title.count("\n") for title in titles)) + 0.1
-    foot = legend_height(legend, width)
-    height = MARGIN + header + sum(heights) + (_CAPTION + _GAP) * len(rows) + foot + MARGIN
-    figure = new_figure(width, height)
-    top = height - MARGIN - header
-    letters = int((width - 2 * MARGIN) / 0.078)
-    for number, (row, tall) in enumerate(zip(rows, heights, strict=True)):
-        caption = row.caption if len(row.caption) <= letters else row.caption[: letters - 1] + "…"
-        figure.text(MARGIN / width, (top - 0.19) / height, plain(caption), fontsize=8.5, color=FAINT, va="baseline")
-        top -= _CAPTION + tall
-        for column, picture in enumerate(row.pictures):
-            left = MARGIN + column * (_CELL + _GAP)
-            axes = figure.add_axes((left / width, top / height, _CELL / width, tall / height))
-            axes.set(xticks=[], yticks=[])
-            axes.spines[:].set(color=FRAME, linewidth=0.6)
-            axes.imshow(picture, interpolation="nearest", aspect="equal")
+    heights = [0.45 + max(cell * min(1.0, p.shape[0] / p.shape[1]) for p in row.pictures) for row in rows]
+    heights[0] += 0.35  # for the titles of the columns
+    figure = new_figure(width, sum(heights) + 0.3 + 0.06 * len(legend))
+    letters = int(width / 0.085)
+    parts = figure.subfigures(len(rows), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for number, (part, row) in enumerate(zip(parts, rows, strict=True)):
+        every = part.subplots(1, len(columns), squeeze=False)[0]
+        for axes, title, picture in zip(every, columns, row.pictures, strict=True):
+            show_picture(axes, picture)
             if number == 0:
-                x, y = (left + _CELL / 2) / width, (height - MARGIN - header + 0.06) / height
-                figure.text(x, y, plain(titles[column]), fontsize=10, fontweight="bold", color=INK, ha="center")
-        top -= _GAP
-    draw_legend(figure, legend, bottom=MARGIN)
+                axes.set_title("\n".join(textwrap.wrap(plain(title), 30)), fontsize=10, fontweight="bold", color=INK)
+        caption = textwrap.shorten(plain(row.caption), letters, placeholder=" …")
+        part.supxlabel(caption, x=0.01, ha="left", fontsize=8.5, color=FAINT)
+    draw_legend(figure, legend)
     return figure
 
 
@@ -200,31 +184,15 @@ def uncertainty_figure(
 ) -> Figure:
     """Image, predicted mask, confidence and entropy of one section, two by two; the last two run from 0 to 1."""
     check_same_size(name, image, mask, confidence, entropy)
-    legend, cell, bar = tissue_swatches(schema, mask), 3.4, 0.75
-    tall = cell * min(1.0, image.shape[0] / image.shape[1])
-    width = 2 * (cell + bar) + 0.3
-    foot = legend_height(legend, width) + 0.2
-    height = 2 * (tall + 0.36) + 0.3 + foot
-    figure = new_figure(width, height)
-    figure.text(0.15 / width, 1 - 0.12 / height, plain(name), fontsize=10.5, fontweight="bold", color=INK, va="top")
-    panels: list[tuple[str, NDArray[np.generic], str | None]] = [
-        ("image", shrink_image(image), None),
-        ("predicted tissue", shrink_mask(mask, schema), None),
-        (f"confidence (mean {_mean(confidence)})", shrink_map(confidence), FEATURES),
-        (f"entropy (mean {_mean(entropy)})", shrink_map(entropy), "magma"),
-    ]
-    for number, (title, values, colours) in enumerate(panels):
-        left, bottom = 0.15 + number % 2 * (cell + bar), foot + (1 - number // 2) * (tall + 0.36)
-        axes = figure.add_axes((left / width, bottom / height, cell / width, tall / height))
-        axes.set_title(title, loc="left", fontsize=9, color=INK, pad=4)
-        axes.set(xticks=[], yticks=[])
-        shown = axes.imshow(values, cmap=colours, vmin=0, vmax=1, interpolation="nearest")
-        if colours is not None:
-            scale = figure.add_axes(((left + cell + 0.08) / width, bottom / height, 0.12 / width, tall / height))
-            figure.colorbar(shown, cax=scale).ax.tick_params(labelsize=7.5)
-    draw_legend(figure, legend, bottom=0.12)
+    figure = new_figure(8.6, 1.6 + 7.2 * min(1.0, max(0.15, image.shape[0] / image.shape[1])))
+    every = figure.subplots(2, 2).ravel()
+    show_picture(every[0], shrink_image(image), "image")
+    show_picture(every[1], shrink_mask(mask, schema), "predicted tissue")
+    maps = (("confidence", confidence, FEATURES), ("entropy", entropy, "magma"))
+    for axes, (what, values, colours) in zip(every[2:], maps, strict=True):
+        title = f"{what} (mean {float(np.mean(values, dtype=np.float64)):.2f})"
+        shown = show_picture(axes, shrink_map(values), title, cmap=colours, vmin=0, vmax=1)
+        figure.colorbar(shown, ax=axes).ax.tick_params(labelsize=7.5)
+    figure.suptitle(plain(name), x=0.01, ha="left", fontsize=10.5, fontweight="bold", color=INK)
+    draw_legend(figure, tissue_swatches(schema, mask))
     return figure
-
-
-def _mean(values: NDArray[np.floating]) -> str:
-    return f"{float(np.mean(values, dtype=np.float64)):.2f}"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from ntrm.core.locks import holding
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import counted
-from ntrm.report.html import css_colours, data_uri, render, share_text
-from ntrm.report.slide_picture import class_colours
+from ntrm.report.html import css_colours, render, share_text
+from ntrm.report.slide_picture import class_colours, stored_jpeg
 from ntrm.report.slide_report import model_origin, write_slide_report
 from ntrm.results.cohort import MEASURES, Cohort, CohortSlide, read_cohort
 from ntrm.results.documents import NOTHING_TO_MEASURE
@@ -41,9 +41,6 @@ MOST_BARS = 150
 """More slides than this are shown in groups."""
 MOST_NAMED = 9
 """Bars that have their names below them."""
-WIDTH, HEIGHT = 1000.0, 240.0
-LEFT, RIGHT, BOTTOM, TOP = 44.0, 24.0, 26.0, 8.0
-SMALL = (480.0, 220.0)
 BINS = 16
 
 Content = dict[str, Any]
@@ -155,9 +152,9 @@ def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:
     return {
         "slide": slide,
         "link": f"{quote(slide.slide_id, safe='')}/{REPORT}" if (folder / REPORT).is_file() else "",
-        "thumbnail": _thumbnail(SlideFolder(folder)),
+        "thumbnail": stored_jpeg(SlideFolder(folder), THUMBNAIL, MOST_BYTES),
         "corrected": _corrected(slide, cohort.cancers, folder) if slide.corrected_parts else None,
-        "mix": _mix(slide, cohort),
+        "mix": _stops(slide.fractions, cohort.tissues),
         "measures": [(slide.measures[key], _why(slide, key)) for key in MEASURES],
     }
 
@@ -179,25 +176,6 @@ def _corrected(slide: CohortSlide, cancers: Sequence[str], folder: Path) -> Cont
         "cancers": cancers_in_words(found, cancers),
         "link": f"{quote(slide.slide_id, safe='')}/{CORRECTED}/{REPORT}" if there else "",
     }
-
-
-def _mix(slide: CohortSlide, cohort: Cohort) -> str:
-    """All tissues of a slide in one bar: the stops of a gradient."""
-    stops, start = [], 0.0
-    for index, name in enumerate(cohort.tissues):
-        fraction = slide.fractions.get(name, 0.0)
-        if fraction > 0:
-            stops.append(f"var(--t{index}) {100 * start:.1f}% {100 * (start + fraction):.1f}%")
-            start += fraction
-    return ",".join(stops)
-
-
-def _thumbnail(folder: SlideFolder) -> str:
-    try:
-        content = folder.read(THUMBNAIL, most=MOST_BYTES)
-    except OSError:
-        return ""
-    return data_uri(content, "jpeg") if content.startswith(b"\xff\xd8\xff") else ""
 
 
 def _tissue_colours(cohort: Cohort, out: Path) -> list[RGB]:
@@ -222,51 +200,6 @@ def _origin(cohort: Cohort) -> dict[str, str | list[str]]:
     }
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A bar, and the text that shows when one points at it."""
-
-    left: float
-    top: float
-    width: float
-    height: float
-    tooltip: str
-    index: int | None = None
-    """Of the tissue whose colour it has."""
-
-
-@dataclass(frozen=True)
-class Label:
-    """A text of a plot."""
-
-    x: float
-    y: float
-    text: str
-    anchor: str = "middle"
-    faint: bool = True
-
-
-@dataclass
-class Plot:
-    """Where everything of a plot goes."""
-
-    title: str
-    width: float = WIDTH
-    height: float = HEIGHT
-    left: float = LEFT
-    bars: list[Bar] = field(default_factory=list)
-    labels: list[Label] = field(default_factory=list)
-    grid: list[float] = field(default_factory=list)
-    caption: str = ""
-
-    def scale(self, ticks: Iterable[tuple[float, str]], high: float) -> None:
-        """Lines across, each at a fraction of the height."""
-        for fraction, text in ticks:
-            y = TOP + high * (1 - fraction)
-            self.grid.append(y)
-            self.labels.append(Label(LEFT - 6, y + 4, text, "end"))
-
-
 def _plots(cohort: Cohort) -> Content:
     slides = [slide for slide in cohort.assessed if slide.tissue_area_mm2]
     if not slides:
@@ -275,46 +208,39 @@ def _plots(cohort: Cohort) -> Content:
         title: [value for slide in slides if (value := slide.measures[key]) is not None]
         for key, title in MEASURES.items()
     }
-    tumour = [slide.tumour_fraction(cohort.cancers) for slide in slides]
-    bordering = any(sum(by_tissue.values()) for by_tissue in cohort.neighbours.values())
+    tumour = {"Cancer in tissue": [100 * slide.tumour_fraction(cohort.cancers) for slide in slides]}
     return {
         "composition": composition(slides, cohort.tissues, cohort.cancers),
         "distributions": [
-            *([histogram(tumour, "Cancer in tissue", "%")] if cohort.cancers else []),
-            *(histogram(known, title, "mm") for title, known in values.items()),
+            *((title, "%", histogram(shares)) for title, shares in tumour.items() if cohort.cancers),
+            *((title, "mm", histogram(known)) for title, known in values.items()),
         ],
         "missing": [f"{title.lower()} on {len(slides) - len(known):,}" for title, known in values.items()],
-        "borders": borders(cohort.neighbours, cohort.tissues) if bordering else None,
+        "borders": borders(cohort.neighbours, cohort.tissues),
     }
 
 
-def composition(slides: Sequence[CohortSlide], tissues: Sequence[str], cancers: Sequence[str]) -> Plot:
-    """A stacked bar for each slide, or for groups of slides, most cancer first."""
+def composition(slides: Sequence[CohortSlide], tissues: Sequence[str], cancers: Sequence[str]) -> Content:
+    """A stacked column for each slide, or for groups of slides, most cancer first."""
     order = sorted(slides, key=lambda slide: (-slide.tumour_fraction(cancers), slide.slide_id))
     groups = grouped(order, MOST_BARS)
-    first = ", most cancer first" if cancers else ""
-    plot = Plot("Tissue composition", caption=f"Each bar is a slide{first}.")
-    if len(groups) < len(order):
-        plot.caption = f"Each bar is the mean of about {len(order) / len(groups):.0f} slides{first}."
-    high = HEIGHT - TOP - BOTTOM
-    plot.scale([(fraction, f"{fraction:.0%}") for fraction in (0.0, 0.25, 0.5, 0.75, 1.0)], high)
-    stacked = sorted(tissues, key=lambda name: name not in cancers)
-    step = (WIDTH - LEFT) / max(len(groups), 1)
-    wide = min(step * 0.9, 60.0)
-    for number, group in enumerate(groups):
-        name = group[0].slide_id
-        who = name if len(group) == 1 else f"{len(group)} slides"
-        top = TOP + high
-        for tissue in stacked:
-            fraction = math.fsum(slide.fractions.get(tissue, 0.0) for slide in group) / len(group)
-            if fraction > 0:
-                top -= fraction * high
-                left, text = LEFT + number * step + (step - wide) / 2, f"{who}: {tissue} {share_text(fraction)}"
-                plot.bars.append(Bar(left, top, wide, fraction * high, text, tissues.index(tissue)))
-        if len(groups) <= MOST_NAMED:
-            short = name if len(name) <= 12 else f"{name[:11]}…"
-            plot.labels.append(Label(LEFT + (number + 0.5) * step, HEIGHT - 8, short))
-    return plot
+    columns = []
+    for group in groups:
+        means = {name: math.fsum(slide.fractions.get(name, 0.0) for slide in group) / len(group) for name in tissues}
+        # Cancers stand at the bottom.
+        stacked = dict(sorted(means.items(), key=lambda item: item[0] not in cancers))
+        columns.append((group[0].slide_id, _stops(stacked, tissues)))
+    return {"columns": columns, "named": len(groups) <= MOST_NAMED, "slides_each": len(order) / len(groups)}
+
+
+def _stops(fractions: Mapping[str, float], tissues: Sequence[str]) -> str:
+    """The tissues in one bar: the stops of a gradient."""
+    stops, start = [], 0.0
+    for name, fraction in fractions.items():
+        if fraction > 0:
+            stops.append(f"var(--t{tissues.index(name)}) {100 * start:.1f}% {100 * (start + fraction):.1f}%")
+            start += fraction
+    return ",".join(stops)
 
 
 def grouped(slides: Sequence[CohortSlide], most: int) -> list[Sequence[CohortSlide]]:
@@ -324,61 +250,31 @@ def grouped(slides: Sequence[CohortSlide], most: int) -> list[Sequence[CohortSli
     return [slides[start:end] for start, end in pairwise(cuts)]
 
 
-def nice_step(least: float) -> float:
-    """The smallest of 1, 2, 5, 10 … times a power of ten that is not below ``least``.
+def histogram(values: Sequence[float]) -> list[tuple[str, int, float]]:
+    """Where each bin begins, how many values are in it, and its height in percent of the highest one.
 
-    >>> nice_step(0.03), nice_step(7)
-    (0.05, 10.0)
+    Bins have a width of 1, 2, 5, 10 …; a value on a border belongs to the bin above.
+
+    >>> histogram([0.1, 0.1, 8.0])[:2], histogram([0.1, 0.1, 8.0])[-1], histogram([])
+    ([('0', 2, 100.0), ('0.5', 0, 0.0)], ('8', 1, 50.0), [])
     """
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(float(f"{step * power:.12g}") for step in (1, 2, 5, 10) if step * power >= least * (1 - 1e-9))
-
-
-def bins(values: Sequence[float]) -> tuple[float, list[int]]:
-    """Width of the bins, from 0, and how many values are in each; a value on a border belongs to the bin above.
-
-    >>> bins([0.0, 0.4, 1.0, 8.0])
-    (0.5, [2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1])
-    """
-    step = nice_step((max(values) or 1.0) / BINS)
-    counts = Counter(math.floor(value / step + 1e-9) for value in values)
-    return step, [counts[k] for k in range(max(counts) + 1)]
-
-
-def histogram(values: Sequence[float], title: str, unit: str) -> Plot:
-    """How many slides have which value; ``unit`` is ``mm`` or ``%``."""
     if not values:
-        return Plot(title, SMALL[0], 60, labels=[Label(0, 36, f"no slide has one: {title}", "start")])
-    plot = Plot(title, *SMALL)
-    step, counts = bins(values)
-    most, high = max(counts), plot.height - TOP - BOTTOM - 16
-    wide = (plot.width - LEFT - RIGHT) / len(counts)
-    edges = [f"{k * step * 100:g}" if unit == "%" else f"{k * step:g}" for k in range(len(counts) + 1)]
-    plot.scale([(count / most, str(count)) for count in sorted({0, most // 2, most})], high)
-    for k, count in enumerate(counts):
-        tall = high * count / most
-        text = f"{edges[k]} to {edges[k + 1]} {unit}: {count}"
-        plot.bars.append(Bar(LEFT + k * wide + 0.5, TOP + high - tall, max(wide - 1, 1), tall, text))
-    for k in range(0, len(counts) + 1, max(1, math.ceil(len(counts) / 6))):
-        plot.labels.append(Label(LEFT + k * wide, TOP + high + 17, edges[k]))
-    plot.labels.append(Label(LEFT + (plot.width - LEFT) / 2, plot.height - 6, f"{title}, {unit}", faint=False))
-    return plot
+        return []
+    least = (max(values) or 1.0) / BINS
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(step * power for step in (1, 2, 5, 10) if step * power >= least * (1 - 1e-9))
+    counts = Counter(math.floor(value / step + 1e-9) for value in values)
+    most = max(counts.values())
+    return [(f"{k * step:g}", counts[k], 100 * counts[k] / most) for k in range(max(counts) + 1)]
 
 
-def borders(neighbours: Mapping[str, Mapping[str, float]], tissues: Sequence[str]) -> Plot:
-    """For each cancer, the fractions of its boundary with other tissues."""
-    rows = [(cancer, lengths) for cancer, lengths in neighbours.items() if sum(lengths.values()) > 0]
-    line = 46.0
-    plot = Plot("What cancers border on", height=TOP + max(len(rows), 1) * line)
-    for number, (cancer, lengths) in enumerate(rows):
-        y, x, total = TOP + number * line, LEFT, sum(lengths.values())
-        plot.labels.append(Label(LEFT - 6, y + 19, cancer, "end", faint=False))
-        for name, length in sorted(lengths.items(), key=lambda item: -item[1]):
-            fraction = share_text(length / total)
-            wide = length / total * (WIDTH - LEFT)
-            text = f"{cancer} – {name}: {length:.2f} mm, {fraction}"
-            plot.bars.append(Bar(x, y, wide, 26, text, tissues.index(name)))
-            if wide > 74:
-                plot.labels.append(Label(x + wide / 2, y + 40, f"{name} {fraction}"))
-            x += wide
-    return plot
+def borders(neighbours: Mapping[str, Mapping[str, float]], tissues: Sequence[str]) -> list[tuple[str, str, list[str]]]:
+    """For each cancer its boundary with other tissues: the stops of a bar, and the shares in words, largest first."""
+    rows = []
+    for cancer, lengths in neighbours.items():
+        total = math.fsum(lengths.values())
+        shares = {name: length / total for name, length in sorted(lengths.items(), key=lambda item: -item[1]) if total}
+        if shares:
+            words = [f"{name} {share_text(share)}" for name, share in shares.items() if share > 0]
+            rows.append((cancer, _stops(shares, tissues), words))
+    return rows

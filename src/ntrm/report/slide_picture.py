@@ -15,7 +15,7 @@ from ntrm.core.labels import RGB, LabelSchema, rgb_of, safe_palette
 from ntrm.core.pixels import OPACITY, mean_colours, sampled, size_within
 from ntrm.core.png import palette_pngs
 from ntrm.report.html import data_uri
-from ntrm.report.overlay_layout import Frame, OverlayLayout, font_size, scale_bar, ticks
+from ntrm.report.overlay import Frame, drawing_of, font_size, scale_bar
 from ntrm.results.documents import Slide, unusable
 from ntrm.results.folder import SlideFolder
 from ntrm.results.mask_file import check_shape, colours_in, opened_mask, schema_of
@@ -85,6 +85,15 @@ def _read_plain(folder: Path, width: int, height: int) -> tuple[bytes, NDArray[n
     return content, np.asarray(stored.convert("RGB").resize((width, height), Image.Resampling.NEAREST))
 
 
+def stored_jpeg(folder: SlideFolder, name: str, most: int) -> str:
+    """A small picture of the folder as part of a page; empty where there is none, or one larger than ``most`` bytes."""
+    try:
+        content = folder.read(name, most=most)
+    except OSError:
+        return ""
+    return data_uri(content, "jpeg") if content.startswith(b"\xff\xd8\xff") else ""
+
+
 def layer_pngs(labels: Labels, palettes: Sequence[Sequence[RGB]], clear: Sequence[int]) -> list[bytes]:
     """Labels (index + 1) in the colours of each palette; nothing and the classes ``clear`` are transparent."""
     alpha = bytes(0 if index < 0 or index in clear else 255 for index in range(-1, len(palettes[0])))
@@ -101,17 +110,17 @@ def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
     height, width = slide.grid.height, slide.grid.width
     scale = UNITS / max(height, width)
     frame = Frame(width * scale, height * scale, scale, scale, 1.1 * font_size(UNITS, UNITS))
-    layout = OverlayLayout.of(slide.pieces, frame)
+    drawing = drawing_of(slide.pieces, frame)
     return {
         "slide_id": slide.slide_id,
         "width": width,
         "height": height,
         "plain": data_uri(pictures.plain, "jpeg"),
         "tints": {name: data_uri(layer, "png") for name, layer in layers},
-        "frame": layout.frame,
+        "frame": drawing.frame,
         "bar_font": frame.font,
-        # A line too short to be seen has no ends, and is drawn as a ring.
-        "lines": [(mark, ticks(mark, 0.7 * layout.frame.font)) for mark in layout.marks],
-        "badges": layout.badges,
+        "lines": drawing.lines,
+        "badges": drawing.badges,
+        "radius": drawing.radius,
         "bar": scale_bar(frame, slide.grid.mpp[0]),
     }

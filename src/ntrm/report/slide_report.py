@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
-from ntrm.report.graph_layout import LEAST_SHOWN, Relation, graph_drawing, network_graph, strongest
-from ntrm.report.html import NONE, area_text, css_colours, data_uri, share_text, value_text, write_page
-from ntrm.report.slide_picture import SlidePictures, read_pictures, stage
+from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, strongest
+from ntrm.report.html import NONE, area_text, css_colours, share_text, value_text, write_page
+from ntrm.report.slide_picture import SlidePictures, read_pictures, stage, stored_jpeg
 from ntrm.results.cohort import MEASURES as LENGTHS
-from ntrm.results.documents import IN_CRUMBS, NOTHING_TO_MEASURE, Grid, PieceSummary, Slide, StainNorm, read_slide
+from ntrm.results.documents import IN_CRUMBS, NOTHING_TO_MEASURE, PieceSummary, Slide, read_slide
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
 from ntrm.results.folder import MB, SlideFolder
-from ntrm.results.graph_document import EdgeWindow, Network, PieceGraph
+from ntrm.results.graph_document import Network, PieceGraph
 from ntrm.results.paths import FAMILIARITY_MAP, REPORT
 
 VIEWS = {"own": "Dataset colours", "safe": "Colour-blind safe", "bare": "Slide alone"}
@@ -61,26 +61,17 @@ def _familiarity(slide: Slide, where: SlideFolder) -> Content:
         "unlike": [(name, rarity(of.p_value), of.reasons) for name, of in unlike],
         "pieces_only": judged.slide.assessed and bool(unfamiliar),
         "rows": [
-            (name, of.verdict, *(_p_text(p) for p in (of.p_value, *map(of.aspects.get, ASPECTS))))
+            (
+                name,
+                of.verdict,
+                *(NONE if p is None else f"{p:.2g}" for p in (of.p_value, *map(of.aspects.get, ASPECTS))),
+            )
             for name, of in (("Slide", judged.slide), *(pieces if len(pieces) > 1 else []))
         ],
         "columns": [(f"p of {name}", "n") for name in ASPECTS],
-        "map": _map(where),
+        "map": stored_jpeg(where, FAMILIARITY_MAP, 64 * MB),
         "next": WHAT_NEXT,
     }
-
-
-def _p_text(value: float | None) -> str:
-    return NONE if value is None else f"{value:.2g}"
-
-
-def _map(where: SlideFolder) -> str:
-    """As part of the page; empty where no window was judged."""
-    try:
-        content = where.read(FAMILIARITY_MAP, most=64 * MB)
-    except OSError:
-        return ""
-    return data_uri(content, "jpeg") if content.startswith(b"\xff\xd8\xff") else ""
 
 
 def rarity(p_value: float | None) -> str:
@@ -124,7 +115,7 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
         "pieces": [_piece(*each, slide, schema) for each in zip(slide.pieces, slide.graphs, strict=True)],
         "network": network,
         "network_graph": None if network is None else network_graph(network, schema.names),
-        "relations_used": None if network is None else _relations_used(network, RELATIONS),
+        "relations_used": None if network is None else _relations_used(network),
         "least": f"{LEAST_SHOWN:.0%}",
         "quality": [
             (FAULTS.get(key, key.replace("_", " ")), flag, slide.quality.get(f"{key}_score", 0.0))
@@ -237,62 +228,53 @@ def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSc
     }
 
 
-def _relations_used(network: Network, count: int) -> Content:
+def _relations_used(network: Network) -> Content:
     """Head and rows of the table, and what the page says about what is missing from it."""
     layers = len(network.attention) if 1 < len(network.attention) <= MOST_LAYERS else 0
+    weighted = network.edge_weight is not None
     where = {(edge.source, edge.target): edge.windows[0] for edge in network.strongest_windows if edge.windows}
-    columns = [("Relation", ""), ("attention", "n")]
-    columns += [(f"layer {number}", "n") for number in range(1, layers + 1)]
-    columns += [("windows", "n"), ("most, and where", "n")]
-    if network.edge_weight is not None:
-        columns.append(("edge weight", "n"))
-    rows = [
-        _relation_cells(relation, layers, where.get((relation.sender, relation.receiver)))
-        for relation in strongest(network, count)
-    ]
-    return {"columns": columns, "rows": rows, "notes": _missing_relations(network)}
-
-
-def _relation_cells(relation: Relation, layers: int, window: EdgeWindow | None) -> tuple[str, ...]:
-    cells = [f"{relation.sender} → {relation.receiver}", f"{relation.attention:.3f}"]
-    cells += [f"{value:.3f}" for value in relation.layers[:layers]]
-    cells += [f"{relation.windows:,}", NONE if window is None else _place(window)]
-    return (*cells, *([] if relation.weight is None else [f"{relation.weight:.3f}"]))
-
-
-def _place(window: EdgeWindow) -> str:
-    """Its attention and its middle."""
-    row, column = window.top + window.height // 2, window.left + window.width // 2
-    return f"{window.attention:.3f} at ({row}, {column})"
-
-
-def _missing_relations(network: Network) -> list[str]:
-    notes = [] if network.attention else ["Attention: not used by this model."]
-    return notes if network.edge_weight is not None else [*notes, "Edge weights: not used by this model."]
+    names = ["attention", *(f"layer {number}" for number in range(1, layers + 1)), "windows", "most, and where"]
+    rows = []
+    for relation in strongest(network, RELATIONS):
+        values = [f"{value:.3f}" for value in (relation.attention, *relation.layers[:layers])]
+        most = NONE
+        if window := where.get((relation.sender, relation.receiver)):
+            middle = window.top + window.height // 2, window.left + window.width // 2
+            most = f"{window.attention:.3f} at {middle}"
+        weight = [] if relation.weight is None else [f"{relation.weight:.3f}"]
+        rows.append((f"{relation.sender} → {relation.receiver}", *values, f"{relation.windows:,}", most, *weight))
+    return {
+        "columns": [("Relation", ""), *((name, "n") for name in [*names, *(["edge weight"] if weighted else [])])],
+        "rows": rows,
+        "notes": [
+            *([] if network.attention else ["Attention: not used by this model."]),
+            *([] if weighted else ["Edge weights: not used by this model."]),
+        ],
+    }
 
 
 def _origin(slide: Slide) -> dict[str, str | list[str]]:
     """Model, program, options and geometry; what is a list is shown as code."""
-    model, grid, program = slide.model, slide.grid, slide.program
+    model, grid, program, norm = slide.model, slide.grid, slide.program, slide.stain_norm
+    words = {True: "yes", False: "no", None: "none"}
+    options = {key: words[value] if isinstance(value, bool | None) else value for key, value in slide.options.items()}
+    read = "as it was given" if grid.slide_mpp_from == "given" else f"from {grid.slide_mpp_from}"
+    size = f"{grid.slide.get('width', NONE)} × {grid.slide.get('height', NONE)} px"
+    stains = {}
+    if norm is not None:
+        done = f"brought to those of the training sections for the network ({norm.method}); pictures show the slide"
+        stains["Stains"] = f"left as they were: {norm.reason}" if norm.matrix is None else done
     return {
         **model_origin(model),
         "Network": f"{model.get('arch')}, windows of {model.get('window')} px at {model.get('mpp')} µm/px",
         "Temperature": str(model.get("temperature") or "not calibrated"),
         "Program": f"{program.get('name')} {program.get('version')}",
-        "Options": [f"{key}={_plain(value)}" for key, value in slide.options.items()],
-        **_stains(slide.stain_norm),
-        "Slide": _scan(grid),
+        "Options": [f"{key}={value}" for key, value in options.items()],
+        **stains,
+        "Slide": f"{size}, {_by(grid.slide_mpp)} µm/px ({read}), read with {grid.slide.get('reader', NONE)}",
         "Mask": f"{grid.width} × {grid.height} px, {_by(grid.mpp)} µm/px",
         "Mask to slide pixels": "x → {0:.9g} x + {2:.9g}, y → {1:.9g} y + {3:.9g}".format(*grid.to_level0),
     }
-
-
-def _stains(norm: StainNorm | None) -> dict[str, str | list[str]]:
-    """What the network saw, where that was not the slide as it is."""
-    if norm is None:
-        return {}
-    done = f"brought to those of the training sections for the network ({norm.method}); pictures show the slide"
-    return {"Stains": f"left as they were: {norm.reason}" if norm.matrix is None else done}
 
 
 def model_origin(model: Mapping[str, Any]) -> dict[str, str | list[str]]:
@@ -301,18 +283,6 @@ def model_origin(model: Mapping[str, Any]) -> dict[str, str | list[str]]:
         "Model": f"{model.get('name') or model.get('arch')}, version {model.get('version') or NONE}",
         "Weights (SHA-256)": [str(model.get("sha256") or NONE)],
     }
-
-
-def _scan(grid: Grid) -> str:
-    size = f"{grid.slide.get('width', NONE)} × {grid.slide.get('height', NONE)} px"
-    origin = "as it was given" if grid.slide_mpp_from == "given" else f"from {grid.slide_mpp_from}"
-    return f"{size}, {_by(grid.slide_mpp)} µm/px ({origin}), read with {grid.slide.get('reader', NONE)}"
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "none" if value is None else str(value)
 
 
 def _by(values: Sequence[float]) -> str:

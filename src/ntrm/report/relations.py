@@ -1,0 +1,296 @@
+"""The tissue relation module at work on one window: its stages, and the network around it, from a real forward pass."""
+
+from __future__ import annotations
+
+import copy
+import math
+import textwrap
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ntrm.core.arrays import Singles
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import LabelSchema
+from ntrm.core.pixels import sampled
+from ntrm.inference.predictor import Predictor, TissueRelations
+from ntrm.models.base import SegmentationModel
+from ntrm.models.ntrm import NTRM
+from ntrm.models.trm import RelationConfig, TissueRelation
+from ntrm.report.drawing import (
+    FAINT,
+    FEATURES,
+    INK,
+    draw_legend,
+    faded,
+    heat_map,
+    new_figure,
+    plain,
+    show_message,
+    show_picture,
+    shrink_image,
+    shrink_mask,
+    tissue_swatches,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class RelationTrace:
+    """What went into the relation of tissues and what came out, on its own grid, padding cut off."""
+
+    image: NDArray[np.uint8]
+    schema: LabelSchema
+    config: RelationConfig
+    names: tuple[str, str]
+    """What the features are called before and after: D2 and D2' in NTRM."""
+    features: Singles
+    """(C, H2, W2)"""
+    probabilities: Singles
+    """(K, H2, W2) coarse prediction p."""
+    masks: Singles
+    """(K, H2, W2) Reg's masks as Proj uses them: 0 or 1, or probabilities in the soft variant."""
+    projected: Singles
+    """(C, H2, W2) S'."""
+    refined: Singles
+    """(C, H2, W2)"""
+    graph: TissueRelations
+    mask: NDArray[np.uint8]
+    """(H, W) final prediction."""
+
+    @property
+    def present(self) -> list[int]:
+        """Tissues whose mask is not empty."""
+        return [int(tissue) for tissue in np.flatnonzero(self.graph.presence)]
+
+    @property
+    def coarse(self) -> NDArray[np.uint8]:
+        """(H2, W2) most probable tissue of the coarse prediction."""
+        highest: NDArray[np.uint8] = self.probabilities.argmax(axis=0).astype(np.uint8)
+        return highest
+
+
+def trace_relation(network: SegmentationModel, image: NDArray[np.uint8]) -> RelationTrace:
+    """Run one RGB window through a network with a tissue relation module, as the predictor does."""
+    # A copy, because the predictor moves a network and puts it in evaluation mode.
+    network = copy.deepcopy(network)
+    relation = next((module for module in network.modules() if isinstance(module, TissueRelation)), None)
+    if relation is None:
+        raise UsageError(
+            "the network has no tissue relation module",
+            got=network.config.arch,
+            expected="ntrm-paper or mit-trm",
+            hint="draw this figure of one of those; ntrm, the default, is ntrm-paper",
+        )
+    caught: dict[str, Tensor] = {}
+
+    def keep_relation(_: object, inputs: tuple[Any, ...], output: Any) -> None:
+        caught.update(features=inputs[0], probabilities=inputs[1], refined=output[0])
+
+    def keep_projection(_: object, inputs: tuple[Any, ...], output: Any) -> None:
+        caught.update(masks=inputs[1], projected=output)
+
+    with ExitStack() as hooks:
+        hooks.callback(relation.register_forward_hook(keep_relation).remove)
+        hooks.callback(relation.projection.register_forward_hook(keep_projection).remove)
+        predicted = Predictor(network, device="cpu", precision="float32").predict(image, graph=True)
+    if predicted.graph is None:
+        raise UsageError("the network gave no tissue graph", got=network.config.arch)
+    stride = -(-image.shape[0] // network.multiple) * network.multiple // caught["features"].shape[2]
+    high, wide = (-(-side // stride) for side in image.shape[:2])
+    maps = {name: tensor[0, :, :high, :wide].float().numpy() for name, tensor in caught.items()}
+    names = ("D2", "D2'") if isinstance(network, NTRM) else ("features", "refined")
+    schema, config = network.config.schema, relation.config
+    return RelationTrace(image, schema, config, names, graph=predicted.graph, mask=predicted.mask, **maps)
+
+
+def norm(features: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Length of the vector at every pixel: (C, H, W) → (H, W)."""
+    length: NDArray[np.float64] = np.sqrt(np.square(features, dtype=np.float64).sum(axis=0))
+    return length
+
+
+def robust_top(*maps: NDArray[np.float64]) -> float:
+    """Upper end of a scale: the 99th percentile, so that one bright pixel does not darken all the others."""
+    top = float(np.percentile(np.concatenate([values.ravel() for values in maps]), 99))
+    return top if top > 0 else 1.0
+
+
+def pipeline_figure(network: SegmentationModel, image: NDArray[np.uint8]) -> Figure:
+    """Window → features → coarse prediction → tissue graph → refined features → final mask."""
+    trace = trace_relation(network, image)
+    (before, after), features, refined = trace.names, norm(trace.features), norm(trace.refined)
+    shape, edges = " × ".join(map(str, trace.features.shape)), int(trace.graph.adjacency.sum())
+    scale = {"cmap": FEATURES, "vmin": 0, "vmax": robust_top(features, refined)}
+    steps: list[tuple[str, str, Any, dict[str, Any]]] = [
+        ("window", "{} × {} pixels".format(*image.shape[:2]), shrink_image(image), {}),
+        ("features", f"{before}, {shape}\nbrightness: norm over the channels", features, scale),
+        ("coarse prediction", "most probable tissue", trace.schema.colourise(trace.coarse), {}),
+        ("tissue graph", f"{len(trace.present)} of {len(trace.schema)} tissues, {edges} edges", None, {}),
+        ("refined features", f"{after} = {before} + S', {shape}\non the same scale", refined, scale),
+        ("final mask", "most probable tissue of every pixel", shrink_mask(trace.mask, trace.schema), {}),
+    ]
+    figure = new_figure(15.9, 4.2)
+    for number, (axes, (title, note, values, options)) in enumerate(
+        zip(figure.subplots(1, len(steps)), steps, strict=True)
+    ):
+        if values is None:
+            draw_graph(axes, trace.graph, trace.schema, size=7)
+        else:
+            show_picture(axes, values, **options)
+        axes.set_title(("→  " if number else "") + title, fontsize=10, fontweight="bold", color=INK)
+        axes.annotate(
+            note, (0.5, -0.05), xycoords="axes fraction", ha="center", va="top", fontsize=8, color=FAINT
+        ).set_in_layout(False)
+    title = plain(f"{network.config.name or network.config.arch}: one window")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
+    draw_legend(figure, tissue_swatches(trace.schema))
+    return figure
+
+
+def trm_figure(network: SegmentationModel, image: NDArray[np.uint8]) -> Figure:
+    """The stages of the tissue relation module for one RGB window: Reg; Node, Adj, Bnd; Attn or Sum; Proj."""
+    trace = trace_relation(network, image)
+    layers, tile_rows = len(trace.graph.attention), -(-(len(trace.present) + 2) // 8)
+    sections: list[tuple[Callable[[Any, RelationTrace], tuple[str, str]], float]] = [
+        (_draw_regions, 0.8 + 1.75 * tile_rows),
+        (_draw_graph, 4.6),
+        (_draw_layers, 0.6 + 3.9 * -(-layers // 3)),
+        (_draw_projection, 3.3),
+    ]
+    heights = [height for _, height in sections]
+    figure = new_figure(12.4, sum(heights) + 0.9)
+    parts: Any = figure.subfigures(4, 1, height_ratios=heights)
+    for part, (draw, _) in zip(parts, sections, strict=True):
+        stage, text = draw(part, trace)
+        part.suptitle(stage, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
+        part.supxlabel(textwrap.fill(plain(text), 160), x=0.01, ha="left", fontsize=9, color=FAINT)
+    draw_legend(figure, tissue_swatches(trace.schema))
+    return figure
+
+
+def _draw_regions(part: Any, trace: RelationTrace) -> tuple[str, str]:
+    pictures = [("window", shrink_image(trace.image)), ("coarse prediction", trace.schema.colourise(trace.coarse))]
+    for tissue in trace.present:
+        # A region in its tissue's colour over the grey window, dark enough for tissues that are nearly white.
+        weight = trace.masks[tissue][..., None]
+        ground = 0.65 * sampled(faded(trace.image), weight.shape[:2])
+        mixed = (weight * trace.schema.palette[tissue] + (1 - weight) * ground).round().astype(np.uint8)
+        pictures.append((f"{trace.schema.names[tissue]} ({trace.graph.area[tissue]:,.0f} places)", mixed))
+    rows = -(-len(pictures) // 8)
+    every = part.subplots(rows, -(-len(pictures) // rows), squeeze=False).ravel()
+    for axes, (title, picture) in zip(every, pictures, strict=False):
+        show_picture(axes, picture, title)
+    for axes in every[len(pictures) :]:
+        axes.set_axis_off()
+    tau = f"exceeds τ = {trace.config.tau:g}"
+    kinds = {
+        "hard": f"where the largest p within 3 × 3 places {tau}",
+        "plain": f"where p {tau}",
+        "soft": f"p itself; present where the largest p within 3 × 3 places {tau}",
+    }
+    return "Reg", f"A mask for each tissue, {kinds[trace.config.masks]}; masks may overlap."
+
+
+def _draw_graph(part: Any, trace: RelationTrace) -> tuple[str, str]:
+    graph, tables = trace.graph, {"Bnd: share of the row that touches the column": trace.graph.boundary}
+    if graph.edge_weights is not None:
+        tables["Weight of the edge from row to column"] = graph.edge_weights
+    first, *others = part.subplots(1, 1 + len(tables))
+    draw_graph(first, graph, trace.schema)
+    for axes, (title, values) in zip(others, tables.items(), strict=True):
+        _heat(axes, trace, values, title)
+    kinds = {
+        "adjacency": "an edge where two tissues touch",
+        "complete": "an edge between all tissues that are present",
+        "none": "no edges in this variant",
+    }
+    absent = ", ".join(n for n, present in zip(trace.schema.names, graph.presence, strict=True) if not present)
+    words = [f"A node for each tissue, its features averaged over its mask; {kinds[trace.config.graph]}"]
+    words += ["absent tissues send to all present ones"] if trace.config.absent == "linked" else []
+    words += [f"absent: {absent}" if absent else "every tissue is present"]
+    if graph.edge_weights is None and trace.config.graph != "none":
+        words.append("edge weights: not used by this model")
+    return "Node · Adj · Bnd", "; ".join(words) + ". Width of an arrow: share of the sender that touches the receiver."
+
+
+def _draw_layers(part: Any, trace: RelationTrace) -> tuple[str, str]:
+    config, attention = trace.config, trace.graph.attention
+    if config.graph == "none":
+        return "No messages", "In this variant the nodes are projected as they were pooled."
+    if config.layer == "sum":
+        weight = "its edge weight" if config.edge_weight else "1"
+        return "Sum", f"{config.layers} layers without attention: every message counts {weight}."
+    every = part.subplots(-(-len(attention) // 3), 3, squeeze=False).ravel()
+    for axes in every[len(attention) :]:
+        axes.set_axis_off()
+    for layer, (axes, values) in enumerate(zip(every, attention, strict=False)):
+        _heat(axes, trace, values, f"layer {layer + 1}")
+    return "Attn", "Who listens to whom: the attention of a column’s tissue sums to 1 over the rows."
+
+
+def _heat(axes: Any, trace: RelationTrace, values: NDArray[np.float32], title: str) -> None:
+    """Sender → receiver; cells of absent tissues without an edge are greyed."""
+    graph = trace.graph
+    meaning = graph.adjacency | (graph.presence[:, None] & graph.presence[None, :])
+    np.fill_diagonal(meaning, False)
+    heat_map(axes, np.asarray(values, dtype=np.float64), trace.schema.names, grey=~meaning, size=5.5, aspect="equal")
+    axes.set_title(title, loc="left", fontsize=9, pad=5)
+
+
+def _draw_projection(part: Any, trace: RelationTrace) -> tuple[str, str]:
+    before, after = trace.names
+    features, projected, refined = norm(trace.features), norm(trace.projected), norm(trace.refined)
+    shared = robust_top(features, refined)
+    *every, last = part.subplots(1, 4)
+    maps = ((before, features, shared), ("S'", projected, robust_top(projected)), (after, refined, shared))
+    for axes, (name, values, most) in zip(every, maps, strict=True):
+        shown = show_picture(axes, values, f"norm of {name}", cmap=FEATURES, vmin=0, vmax=most)
+        part.colorbar(shown, ax=axes, extend="max", shrink=0.8).ax.tick_params(labelsize=7)
+    show_picture(last, shrink_mask(trace.mask, trace.schema), "final mask")
+    return "Proj", f"Nodes back onto the places of their masks: {after} = {before} + S'; norm over the channels."
+
+
+def draw_graph(axes: Any, graph: TissueRelations, schema: LabelSchema, *, size: float = 9) -> None:
+    """Nodes in their tissues' colours, larger for larger areas, hollow where absent; arrows from sender to receiver.
+
+    Present tissues are shown, and absent ones that have an edge, clockwise from the top. The width of an arrow, 0.5 to
+    5 points, grows with the fraction of the sender's pixels that touch the receiver. ``size`` of the names in points.
+    """
+    axes.set(xlim=(-1.5, 1.5), ylim=(-1.4, 1.4), aspect="equal")
+    axes.set_axis_off()
+    linked = graph.adjacency.any(axis=0) | graph.adjacency.any(axis=1)
+    tissues = np.flatnonzero(graph.presence | linked).tolist()
+    if not tissues:
+        show_message(axes, "no tissue was proposed")
+        return
+    angles = [math.pi / 2 - 2 * math.pi * k / len(tissues) for k in range(len(tissues))]
+    reach = 1.0 if len(tissues) > 1 else 0.0
+    points = {t: (reach * math.cos(a), reach * math.sin(a)) for t, a in zip(tissues, angles, strict=True)}
+    largest = max(float(graph.area.max()), 1.0)
+    radii = {t: size / 9 * (6 + 9 * math.sqrt(float(graph.area[t]) / largest)) for t in tissues}
+    # The bend takes the arrows there and back to different sides.
+    style: dict[str, Any] = {"connectionstyle": "arc3,rad=0.13", "arrowstyle": "-|>", "mutation_scale": 8}
+    for source, target in np.argwhere(graph.adjacency).tolist():
+        style.update(shrinkA=radii[source], shrinkB=radii[target] + 1, color=FAINT)
+        arrow = FancyArrowPatch(points[source], points[target], **style)
+        width = 0.5 + 4.5 * min(float(graph.boundary[source, target]), 1.0)
+        arrow.set(lw=width, alpha=0.65, gid=f"edge {source} {target}")
+        axes.add_patch(arrow)
+    for tissue in tissues:
+        present, radius = bool(graph.presence[tissue]), radii[tissue]
+        fill = schema.palette[tissue] / 255.0 if present else "white"
+        axes.plot(*points[tissue], "o", ms=2 * radius, mfc=fill, mec=INK, mew=0.9, gid=f"node {tissue}")
+        x, y = points[tissue] if reach else (0.0, 1.0)
+        across = "center" if abs(x) < 0.2 else ("left" if x > 0 else "right")
+        along = "center" if abs(y) < 0.9 else ("bottom" if y > 0 else "top")
+        name = plain(schema.names[tissue])
+        offset = {"xytext": ((radius + 3) * x, (radius + 3) * y), "textcoords": "offset points"}
+        text = name if present else f"({name})"
+        axes.annotate(text, points[tissue], fontsize=size, color=INK, ha=across, va=along, **offset)

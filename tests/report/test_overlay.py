@@ -1,0 +1,147 @@
+"""Where lines, labels, numbers and scale bars stand on a slide's picture, and the pixels that they have."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ntrm.core.labels import SKIN
+from ntrm.report.overlay import Frame, annotated, drawing_of, font_size, scale_bar
+from ntrm.results import documents
+from ntrm.results.documents import Measure
+
+GREY = 128
+
+
+def measured(key, line, value=1.0):
+    return key, Measure(value, "mm", "", line)
+
+
+def piece(number, line, value=1.0, box=(0, 0, 10, 10)):
+    measurements = dict([measured("deep_clearance", line, value)])
+    return SimpleNamespace(number=number, mask_box_px=documents.Box(*box), measurements=measurements)
+
+
+def lines_of(measures, frame):
+    found = piece(1, None)
+    found.measurements = dict(measures)
+    return drawing_of([found], frame).lines
+
+
+def test_scale_bars_are_round_and_true(random):
+    for _ in range(200):
+        across, mpp = 10 ** random.uniform(-2, 1), 10 ** random.uniform(-1, 2)
+        frame = Frame(float(random.uniform(50, 5000)), 100.0, across, across, 10.0)
+        text, length = scale_bar(frame, mpp)
+        # Of 1, 2, 5, 10 … the next is at most 2.5 times as long.
+        assert frame.width / 10 * (1 - 1e-6) <= length <= frame.width / 4 * (1 + 1e-6)
+        number, unit = text.split()
+        assert length == pytest.approx(float(number) * {"mm": 1000, "µm": 1}[unit] / mpp * across)
+        assert number.strip("0.") in ("1", "2", "5")
+
+
+def test_lines_lie_where_they_were_measured(random):
+    frame = Frame(400.0, 300.0, 2.0, 1.5, 12.0)
+    (r0, c0), (r1, c1) = ends = tuple((float(random.integers(200)), float(random.integers(200))) for _ in range(2))
+    (line,) = lines_of([measured("deep_clearance", ends, 3.44)], frame)
+    assert line.start == pytest.approx(((c0 + 0.5) * 2, (r0 + 0.5) * 1.5))
+    assert line.end == pytest.approx(((c1 + 0.5) * 2, (r1 + 0.5) * 1.5))
+    assert line.text == "deep 3.44 mm"
+
+
+def test_what_has_no_value_no_line_or_no_length_is_not_drawn():
+    frame = Frame(100.0, 100.0, 1.0, 1.0, 10.0)
+    absent = ("deep_clearance", Measure(None, "mm", "fragmented", None))
+    pointless = ("lateral_clearance", Measure(1.0, "mm", "", None))
+    assert lines_of([absent, pointless, measured("orientation", ((1.0, 2.0), (3.0, 4.0)))], frame) == []
+
+
+def test_texts_stay_in_the_picture_and_never_cover_each_other(random):
+    frame = Frame(1000.0, 700.0, 1.0, 1.0, 16.0)
+    for count in (1, 3, 200):
+        ends = random.uniform((0, 0), (700, 1000), (count, 2, 2)).tolist()
+        pieces = [piece(n, line, box=(*map(int, line[0]), 9, 9)) for n, line in enumerate(ends)]
+        drawing = drawing_of(pieces, frame)
+        labels = [line.label for line in drawing.lines if line.label is not None]
+        assert len(drawing.lines) == count
+        assert len(labels) >= min(count, 3)
+        # DejaVu's letters are at most so wide on average, and so high.
+        wide, high = 0.6 * drawing.frame.font * len("deep 1.00 mm") / 2, 0.5 * drawing.frame.font
+        for at, (x, y) in enumerate(labels):
+            assert wide <= x <= 1000 - wide
+            assert high <= y <= 700 - high
+            assert all(abs(x - a) >= 2 * wide or abs(y - b) >= 2 * high for a, b in labels[:at])
+            assert all(
+                abs(x - a) >= wide + drawing.radius or abs(y - b) >= high + drawing.radius
+                for _, (a, b) in drawing.badges
+            )
+
+
+def test_numbers_of_pieces_only_where_there_are_several_and_always_in_sight(random):
+    frame = Frame(200.0, 100.0, 1.0, 1.0, 10.0)
+    pieces = [piece(number, None, box=(*random.integers(-20, 400, 2), 1, 1)) for number in range(1, 6)]
+    assert drawing_of(pieces[:1], frame).badges == []
+    drawing = drawing_of(pieces, frame)
+    assert [text for text, _ in drawing.badges] == ["1", "2", "3", "4", "5"]
+    for _, (x, y) in drawing.badges:
+        assert drawing.radius <= x <= 200 - drawing.radius
+        assert drawing.radius <= y <= 100 - drawing.radius
+
+
+def plain(height=600, width=900):
+    return np.full((height, width, 3), GREY, dtype=np.uint8)
+
+
+def drawn(picture, shape=None, mpp=10.0, pieces=(), fractions=None):
+    shape = shape or picture.shape[:2]
+    return annotated(picture, SKIN, shape, mpp, pieces=pieces, fractions=fractions or {})
+
+
+def test_a_line_is_drawn_where_it_was_measured(random):
+    start, end = (100, 150), (500, int(random.integers(300, 800)))
+    shown = drawn(plain(), (300, 450), pieces=[piece(1, [[r / 2, c / 2] for r, c in (start, end)])])
+    steps = np.linspace(0.05, 0.95, 40)
+    points = [(round(start[0] + (end[0] - start[0]) * s), round(start[1] + (end[1] - start[1]) * s)) for s in steps]
+    blue = np.array([0, 0x53, 0xA6])
+    for row, column in points:
+        assert np.abs(shown[row - 2 : row + 5, column - 2 : column + 5].astype(int) - blue).sum(axis=2).min() < 30
+
+
+def test_a_line_without_length_is_a_dot_and_one_beyond_the_picture_harmless():
+    dot = drawn(plain(), pieces=[piece(1, [[300, 400], [300, 400]], 0.0)])
+    assert tuple(dot[300, 400]) == (0, 0x53, 0xA6)
+    away = drawn(plain(), pieces=[piece(1, [[-9000, -9000], [-8000, -8000]])])
+    np.testing.assert_array_equal(away[100:400, 300:], plain()[100:400, 300:])
+
+
+def test_the_rest_of_the_picture_stays_as_it_is():
+    picture = plain()
+    shown = drawn(picture)
+    assert shown.shape == picture.shape
+    np.testing.assert_array_equal(shown[:450], picture[:450])
+
+
+def test_the_scale_bar_has_the_length_it_says():
+    shown = drawn(plain(), mpp=10.0)  # 9 mm wide: a bar of 2 mm
+    size = font_size(900, 600)
+    row = shown[round(600 - size - 0.15 * size)]
+    dark = np.flatnonzero((row == (29, 29, 34)).all(axis=1))
+    assert dark.max() - dark.min() + 1 == pytest.approx(200, abs=2)
+
+
+def test_the_legend_names_tissues_that_are_there_in_their_colours():
+    shares = {"RET": 0.75, "BCC": 0.25, "EPI": 0.0, "SCC": None}
+    shown = drawn(plain(), fractions=shares)
+    below = shown[600:].reshape(-1, 3)
+    assert len(below) > 0
+    for name, present in (("RET", True), ("BCC", True), ("EPI", False), ("SCC", False)):
+        assert (below == SKIN[name].rgb).all(axis=1).any() == present, name
+    seen = annotated(plain(), SKIN, (600, 900), 10.0, fractions=shares, seen={"RET": (1, 2, 3)})
+    assert (seen[600:].reshape(-1, 3) == (1, 2, 3)).all(axis=1).any()
+
+
+def test_the_same_picture_every_time_and_also_of_a_sliver(random):
+    pieces = [piece(1, random.uniform(0, 500, (2, 2)).tolist())]
+    one, two = (drawn(plain(), pieces=pieces, fractions={"RET": 1.0}) for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+    assert drawn(plain(1200, 1), pieces=pieces, fractions={"RET": 1.0}).shape[1] > 100  # the legend

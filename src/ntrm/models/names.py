@@ -52,5 +52,5 @@ def refuse_moved(name: str) -> None:
             f"{name} is a research network, which is no longer part of the package",
             got=name,
             expected=f"one of {', '.join(sorted(NETWORKS))}",
-            hint="train or load it with research/ of the source repository: see research/README.md there",
+            hint="the history of the source repository has it: commit 7a2f76af, research/README.md",
         )

@@ -291,15 +291,6 @@ def test_a_recipe_that_left_fields_out_is_the_same_model_as_one_with_all(tmp_pat
     assert before.traits["recipe.augment.stain_scale"] == "0.25"
 
 
-def test_a_network_that_was_called_ntrm_is_the_papers(tmp_path, counts):
-    # Seeds of one model, evaluated before and after the default changed, stay one model.
-    before = read_evaluation(write_evaluation(tmp_path / "before", counts, arch="ntrm", name="mine"))
-    after = read_evaluation(write_evaluation(tmp_path / "after", counts, arch="ntrm-paper", name="mine", seed=1))
-    assert before.traits == after.traits
-    assert before.traits["arch"] == "ntrm-paper"
-    assert read_evaluation(write_evaluation(tmp_path / "nameless", counts, arch="ntrm")).name == "ntrm-paper"
-
-
 def test_a_folder_without_an_evaluation_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"holds no evaluation[\s\S]*ntrm evaluate"):
         read_evaluation(tmp_path)

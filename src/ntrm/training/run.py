@@ -26,7 +26,6 @@ from ntrm.core.locks import holding
 from ntrm.core.processes import HOME, child_environment
 from ntrm.core.wording import short_repr
 from ntrm.models.folders import CONFIG
-from ntrm.models.names import network_saved_as
 from ntrm.training.recipe import FIELDS, Recipe, completed, write_recipe
 from ntrm.version import __version__
 
@@ -255,7 +254,7 @@ def _read_provenance(out: Path) -> dict[str, Any] | None:
     document = read_json(path, hint="choose a new folder")
     if not isinstance(document, dict):
         raise DataError(f"{path} is not a provenance record", got=type(document).__name__, hint="choose a new folder")
-    return {**document, "arch": network_saved_as(str(document["arch"]))} if "arch" in document else document
+    return document
 
 
 # --- provenance ---

@@ -1,6 +1,6 @@
 """One worker and one slide after the other: seconds from the file to the last output, stage by stage.
 
-    python bench/one_slide.py --device cuda --batch 128 [--sizes 12288x12288,1810x1625] [--workers 8] [--out FILE]
+    python bench/one_slide.py --device cuda --batch 128 [--sizes 12288x12288,1810x1625] [--out FILE]
 
 Slides are sheets of drawn sections, uncompressed tiled TIFF at ``--mpp`` (by default the model's), read from memory
 rather than from a disk since they were just written; with ``--picture`` they are made of that picture and its mirror
@@ -11,7 +11,7 @@ overlap. *Thread* is the processor time of the thread that did it, without its h
 at its end.
 
 With ``--workers`` as many processes then segment slides of ``--side`` pixels at the same time
-(``bench/many_workers.py``), each with its share of the cores. Where Jinja2 is missing, no pages are written.
+(``bench/py``), each with its share of the cores. Where Jinja2 is missing, no pages are written.
 ``--switch`` is how long a thread of one worker may keep Python's lock while another wants it (Python: 5 ms).
 """
 
@@ -20,12 +20,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -37,15 +36,19 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench import many_workers, segment_speed
+from bench import segment_speed
 from ntrm.core.threads import most_threads
 from ntrm.data.image_files import read_image
 from ntrm.evaluation.loaded_model import open_subject
+from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.slides.inputs import SlideInput
 from ntrm.wsi.isolated import ReaderPool
 
+GLASS = 245
+GAP = 60
+"""Pixels of glass around each section."""
 STAGES = {
     "open": ("ntrm.wsi.isolated", "ReadingProcess.open"),
     "look": ("ntrm.pipeline.slide", "inspect_slide"),
@@ -132,13 +135,42 @@ def write_sheet(path: Path, pixels: np.ndarray, mpp: float) -> Path:
     return path
 
 
+def drawn_sections(folder: Path, seed: int) -> list[np.ndarray]:
+    """Four of different sizes."""
+    write_phantom(folder, PhantomOptions(4, seed), jobs=min(4, len(os.sched_getaffinity(0))))
+    return [read_image(path) for path in sorted((folder / "10x" / "Images").iterdir())]
+
+
+def sheet(sections: Sequence[np.ndarray], side: int, first: int) -> np.ndarray:
+    """(side, side, 3) sections in rows on glass, beginning with the one numbered ``first``."""
+    canvas = np.full((side, side, 3), GLASS, dtype=np.uint8)
+    number, top = first, GAP
+    while top < side - GAP:
+        left, row = GAP, 0
+        while left < side - GAP:
+            section = sections[number % len(sections)][: side - GAP - top, : side - GAP - left]
+            height, width = section.shape[:2]
+            canvas[top : top + height, left : left + width] = section
+            left, row, number = left + width + GAP, max(row, height), number + 1
+        top += row + GAP
+    return canvas
+
+
+def mirrored(picture: np.ndarray, height: int, width: int) -> np.ndarray:
+    """A picture as large as that: the small one and its mirror images again and again."""
+    wide = np.concatenate([picture, picture[:, ::-1]], axis=1)
+    whole = np.concatenate([wide, wide[::-1]])
+    times = [-(-size // side) for size, side in zip((height, width), whole.shape[:2], strict=True)]
+    return np.tile(whole, (*times, 1))[:height, :width]
+
+
 def sheet_of(asked: argparse.Namespace, folder: Path) -> Callable[[int, int], np.ndarray]:
     """A function that gives a picture of any size: drawn sections side by side, or a given picture and its mirrors."""
     if asked.picture is not None:
         picture = read_image(asked.picture)
-        return lambda height, width: many_workers.mirrored(picture, height, width)
-    sections = many_workers.drawn_sections(folder / "skin", asked.seed)
-    return lambda height, width: many_workers.sheet(sections, max(height, width), 0)[:height, :width]
+        return lambda height, width: mirrored(picture, height, width)
+    sections = drawn_sections(folder / "skin", asked.seed)
+    return lambda height, width: sheet(sections, max(height, width), 0)[:height, :width]
 
 
 def one(segmenter: Segmenter, readers: ReaderPool, slide: Path, slide_id: str) -> dict[str, Any]:
@@ -210,24 +242,6 @@ def table(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def several(asked: argparse.Namespace) -> None:
-    """Slides of ``--side`` pixels with several workers, each with its share of the cores."""
-    threads = max(1, len(os.sched_getaffinity(0)) // asked.workers)
-    words = [sys.executable, str(Path(__file__).with_name("many_workers.py")), "--each", "2"]
-    words += [
-        "--side",
-        str(asked.side),
-        "--workers",
-        f"{asked.workers}",
-        "--device",
-        asked.device,
-        "--batch",
-        str(asked.batch),
-    ]
-    words += [] if asked.picture is None else ["--picture", str(asked.picture)]
-    subprocess.run([*words, "--threads", str(threads), "--seconds", str(asked.seconds)], check=False)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="12288x12288,1810x1625", help="height and width, several with commas")
@@ -237,9 +251,6 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=3, help="of each size")
     parser.add_argument("--pause", type=float, default=3.0, help="seconds before each slide")
-    parser.add_argument("--workers", type=int, default=0, help="processes at the same time, afterwards")
-    parser.add_argument("--side", type=int, default=12288, help="pixels of their slides")
-    parser.add_argument("--seconds", type=float, default=280, help="which they may take")
     parser.add_argument("--picture", type=Path, default=None, help="a picture to make slides of, not drawn sections")
     parser.add_argument("--switch", type=float, default=5.0, help="ms for a thread to keep Python's lock")
     parser.add_argument("--seed", type=int, default=7)
@@ -249,8 +260,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         report = study(asked, Path(place))
     print(table(report), flush=True)
-    if asked.workers:
-        several(asked)
 
 
 if __name__ == "__main__":

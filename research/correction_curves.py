@@ -1,10 +1,14 @@
-"""What clicks are worth: simulated corrections of the sections that ``research/correction_sets.py`` kept.
+"""What clicks are worth: simulated corrections of sections that a model segments badly.
 
+    python research/correction_curves.py keep --sets choose,report,own --kept curves/v3
+    python research/correction_curves.py keep --sets skin-pas --from skin-pas --section A1-1 --kept curves/v3
+    python research/correction_curves.py keep --sets glas --from glas --kept curves/v3
     python research/correction_curves.py choose --kept curves/v3
     python research/correction_curves.py curves --kept curves/v3 --sets report,own,skin-pas-A1-1 --out tables
     python research/correction_curves.py review --kept curves/v3 --sets report,own,renders
     python research/correction_curves.py speed
 
+``keep`` segments a set and keeps each section as ``NAME.graph.npz`` and ``NAME.truth.npz``; what is there stays.
 ``review`` counts the regions that are mostly wrong among the first that a person steps to, by three orders.
 ``choose`` shows the sections for choosing by some settings. ``curves`` simulates clicks with every arm (see
 ``simulated_clicks``), prints a row for each arm and score, means over the sections, and writes everything as
@@ -18,8 +22,8 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +32,51 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import numpy as np
 from numpy.typing import NDArray
-from research.correction_sets import names_of
-from research.simulated_clicks import CLICKS, ORDERS, SCORES, Section, read_section, simulate
-from research.spread_arms import ARMS, names_after
+from research.simulated_clicks import (
+    ARMS,
+    CLICKS,
+    CORES,
+    CORES_AS_SKIN,
+    GLANDS,
+    GLANDS_AS_SKIN,
+    ORDERS,
+    SCORES,
+    SKIN_PAS,
+    Names,
+    Section,
+    names_after,
+    read_section,
+    simulate,
+)
+from research.skin_pas import lay
+from tests.reference.region_graph import region_graph
 
 from ntrm.core.io import write_json
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
-from ntrm.core.mpp import level_resolution
+from ntrm.core.mpp import Resolution, level_resolution
 from ntrm.correction.graph import RegionGraph
 from ntrm.correction.review import likely_errors, middle_parts
 from ntrm.correction.spread import Settings
+from ntrm.data.image_files import read_image, read_mask
+from ntrm.data.layouts import open_dataset
+from ntrm.data.resample import area_average, majority_vote
+from ntrm.evaluation.robustness import DEGRADATIONS
+from ntrm.inference.predictor import Predictor
+from ntrm.inference.sliding_window import stitch
+from ntrm.models.hub import load
 
+SEEDS = {"choose": 1901, "report": 1902, "own": 1902}
+"""Sets of phantom sections: to choose settings, for the figures, and the latter in their own stain."""
+SECTIONS, NORMAL, STAINS = 8, 0.25, 2
+"""Of each set; the share without a cancer; foreign stains of each section, the first of ``DEGRADATIONS``."""
+MOST_PIXELS = 900_000
+"""Larger sections are left out, for time."""
+CELL = 16
+"""Side of the cells that regions are divided by, in pixels."""
+CORE_MPP = 1.25
+"""Of both sets of glands: that of ``gleason2019``."""
+NAMES = {"skin-pas": (SKIN_PAS,), "glas": (GLANDS, GLANDS_AS_SKIN), "gleason": (CORES, CORES_AS_SKIN)}
+"""Sets whose truth has other words than the model: by model, the set's own tissues first."""
 REPEATS = 6
 """Simulations of a single section that differ in their random draws; of several sections, and without draws, one."""
 WIDTHS = (0.8, 1.0, 1.25)
@@ -50,6 +88,90 @@ MAIN = ("part", "looks", "looks and relations")
 PAIRS = (("looks", "part"), ("looks and relations", "part"), ("looks and relations", "looks"))
 
 Floats = NDArray[np.float64]
+Image = NDArray[np.uint8]
+Mask = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A section before it is segmented."""
+
+    name: str
+    image: Image
+    truth: Mask
+    mpp: Resolution
+    there: NDArray[np.bool_] | None = None
+    """(H, W) where there is an image at all."""
+
+
+def names_of(which: str, schema: LabelSchema) -> Names:
+    """The words of a set's truth, as far as the model has them."""
+    known = [
+        names for names in NAMES.get(which, ()) if {word for some in names.right for word in some} <= {*schema.names}
+    ]
+    return known[0] if known else Names.same(schema)
+
+
+def phantom(which: str) -> Iterator[Picture]:
+    """Phantom sections, each in two foreign stains or in its own."""
+    from ntrm.phantom.generate import plan_sections
+    from ntrm.phantom.layout import lay_slide
+    from ntrm.phantom.render import render
+
+    mpp, seed = level_resolution("10x"), SEEDS[which]
+    for planned in plan_sections(SECTIONS, seed, NORMAL):
+        slide = lay_slide(planned.seed, mpp.x, planned.cancer, 1)
+        if slide.mask.size <= MOST_PIXELS:
+            image = render(slide.fine, mpp.x, planned.seed, stain=planned.stain(seed))
+            for number in range(1 if which == "own" else STAINS):
+                seen = image if which == "own" else DEGRADATIONS[number](image)
+                yield Picture(f"{which}-{planned.name}-{number}", seen, slide.mask, mpp)
+
+
+def skin_pas(folder: Path, section: str) -> Iterator[Picture]:
+    """A section of ``skin-pas`` laid together."""
+    laid = lay(folder, section, level_resolution("10x").x)
+    yield Picture(f"skin-pas-{section}", laid.image, laid.truth, Resolution.square(laid.mpp), laid.there)
+
+
+def glands(which: str, folder: Path, most: int) -> Iterator[Picture]:
+    """Some images of the test part of GlaS or Gleason, evenly over it, at one resolution."""
+    for name, image, mask, mpp in sections(folder, most):
+        factor = CORE_MPP / mpp
+        smaller = area_average(image, factor, factor), majority_vote(mask, factor, factor, len(CORES.tissues))
+        yield Picture(f"{which}-{name}", *smaller, Resolution.square(CORE_MPP))
+
+
+def sections(folder: Path, most: int) -> Iterator[tuple[str, Image, Mask, float]]:
+    """Name, image, mask and µm/px of some sections of the test part of a dataset."""
+    dataset = open_dataset(folder)
+    cases = dataset.in_split("test").cases
+    for case in cases[:: max(1, len(cases) // most)]:
+        if case.image is not None and case.mask is not None and case.resolution is not None:
+            mask = read_mask(case.mask, dataset.schema).mask
+            yield case.name, read_image(case.image), mask, case.resolution.x
+
+
+def pictures(which: str, asked: argparse.Namespace) -> Iterator[Picture]:
+    """The sections of a set."""
+    if which in SEEDS:
+        return phantom(which)
+    return skin_pas(asked.source, asked.section) if which == "skin-pas" else glands(which, asked.source, asked.most)
+
+
+def keep(picture: Picture, predictor: Any, out: Path) -> None:
+    """Segment a section and write its graph and truth."""
+    graph, truth = out / f"{picture.name}.graph.npz", out / f"{picture.name}.truth.npz"
+    if truth.exists():
+        return
+    started = time.perf_counter()
+    mask = stitch(predictor, picture.image).mask
+    made = region_graph(predictor, picture.image, mask, picture.mpp, side=CELL)
+    made.save(graph)
+    there = {} if picture.there is None else {"there": picture.there}
+    np.savez_compressed(truth, truth=picture.truth, **there)
+    seconds = time.perf_counter() - started
+    print(f"{picture.name}: {len(made)} nodes, {len(made.edges)} edges, {seconds:.1f} s", flush=True)
 
 
 def sections_of(folder: Path, which: str, schema: LabelSchema) -> dict[str, Section]:
@@ -188,15 +310,25 @@ SIZES = {"related": 64, "last": 16, "colour": 6}
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("choose", "curves", "review", "speed"))
+    parser.add_argument("what", choices=("keep", "choose", "curves", "review", "speed"))
     parser.add_argument("--kept", type=Path, default=Path("curves"), help="folder with the graphs of a model")
     parser.add_argument("--sets", default="report", help="names of sets or sections, with commas between")
     parser.add_argument("--orders", default="largest", help=f"of clicks: {', '.join(ORDERS)}")
     parser.add_argument("--classes", type=Path, help="classes.csv of the model; default: those of skin")
     parser.add_argument("--out", type=Path, default=Path("tables"))
+    parser.add_argument("--from", type=Path, dest="source", help="keep: folder of the real images")
+    parser.add_argument("--section", default="A1-1", help="keep: of skin-pas")
+    parser.add_argument("--most", type=int, default=20, help="keep: images of glas and gleason, about")
+    parser.add_argument("--model", default="bundled", help="keep: what segments them")
     asked = parser.parse_args(arguments)
     schema = read_schema(asked.classes) if asked.classes else SKIN
-    if asked.what == "speed":
+    if asked.what == "keep":
+        asked.kept.mkdir(parents=True, exist_ok=True)
+        predictor = Predictor(load(asked.model), "cpu", batch=4)
+        for which in asked.sets.split(","):
+            for picture in pictures(which, asked):
+                keep(picture, predictor, asked.kept)
+    elif asked.what == "speed":
         speed()
     elif asked.what == "choose":
         choose(asked.kept, schema)

@@ -11,7 +11,7 @@ names are spread anew over the whole section. Which wrong pixel:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,14 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from research.skin_pas import LENIENT, TISSUES
-from research.spread_arms import names_after
 
 from ntrm.analysis.cancers import cancer_types
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.correction.graph import RegionGraph
-from ntrm.correction.spread import Settings
+from ntrm.correction.spread import DEFAULT, Settings, looks_alike, renamed, spread, walks
 from ntrm.metrics.graph_agreement import graph_agreement
 
+ARMS = ("part", "region", "looks", "relations", DEFAULT)
+"""Nothing follows; the connected region, of two clicks the nearer one; what looks alike; what touches; the product's,
+which without edges is ``looks``, its matched control."""
 CLICKS = (0, 1, 2, 4, 8, 15, 32)
 ORDERS = ("largest", "parts", "random", "mistaken")
 MISTAKES = 0.05
@@ -269,3 +271,30 @@ def simulate(section: Section, how: str, order: str, settings: Settings, seed: i
             clicks[click[0]] = click[1]
             tissue = names_after(section.graph, clicks, how, settings)
     return found
+
+
+def names_after(graph: RegionGraph, clicks: Mapping[int, int], how: str, settings: Settings | None = None) -> Ints:
+    """(N,) names of all nodes after ``clicks``, the class given to each clicked node."""
+    if how not in ARMS:
+        raise SystemExit(f"unknown arm {how}: one of {', '.join(ARMS)}")
+    settings, nodes = settings or Settings(), np.array(sorted(clicks), dtype=np.int64)
+    given = np.array([clicks[node] for node in nodes.tolist()], dtype=np.int64)
+    if how == DEFAULT:
+        return spread(graph, clicks, settings).tissue
+    if how == "part" or not len(nodes):
+        tissue = graph.tissue.copy()
+    elif how == "region":
+        tissue = _of_regions(graph, nodes, given)
+    else:
+        affinity = looks_alike(graph, nodes, settings) if how == "looks" else walks(graph, nodes, settings.steps)
+        tissue = renamed(graph, nodes, given, affinity, settings)
+    tissue[nodes] = given
+    return tissue
+
+
+def _of_regions(graph: RegionGraph, nodes: Ints, given: Ints) -> Ints:
+    """(N,) the name of the nearest click in a node's region, or its own."""
+    step = np.array([graph.resolution.y, graph.resolution.x])
+    away = np.linalg.norm((graph.centroid[:, None] - graph.centroid[nodes][None]) * step, axis=2)
+    away[graph.region[:, None] != graph.region[nodes][None]] = np.inf
+    return np.where(np.isfinite(away.min(axis=1)), given[away.argmin(axis=1)], graph.tissue)

@@ -81,8 +81,7 @@ def broken_plain(root):
     folder.add("good")
     expected = _broken_pairs(folder) | _broken_images(folder) | _broken_masks(folder) | _broken_rows(folder)
     folder.finish()
-    (root / "measurements.csv").write_text("name,clearance_um,depth_um\ngood,-3,\n")
-    return expected | {("bad-measurements", "measurements.csv")}
+    return expected
 
 
 def _broken_pairs(folder):

@@ -304,7 +304,6 @@ def test_tables_travel_along(tmp_path, seed):
     write_queensland(tmp_path / "in", seed, base="")
     tables = {
         "cases.csv": "name,group,split,mpp\nBCC_1,p,train,\nSCC_7,q,test,\n",
-        "measurements.csv": "name,clearance_um,depth_um\nBCC_1,100,20\n",
         "truth.json": "{}\n",
     }
     for name, text in tables.items():

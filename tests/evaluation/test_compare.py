@@ -1,7 +1,6 @@
 import csv
 import json
 import re
-from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from ntrm.evaluation.compare import compare, read_evaluation
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.metrics.overlap import pooled
 from ntrm.metrics.significance import Bootstrap, compare_confusions, macro_dice
-from ntrm.training.recipe import load_recipe
 
 DRAWS = 400
 
@@ -281,23 +279,6 @@ def test_it_is_read_as_it_was_written(out, counts):
     assert found.traits["width"] == "0.5"
     assert found.traits["recipe.augment.flip"] == "0.5"
     assert found.traits["stitching.window"] == "256"
-
-
-def test_a_recipe_that_left_fields_out_is_the_same_model_as_one_with_all(tmp_path, counts):
-    recipe = load_recipe("fast")
-    before = read_evaluation(write_evaluation(tmp_path / "before", counts, recipe=asdict(recipe)))
-    after = read_evaluation(write_evaluation(tmp_path / "after", counts, recipe=recipe.as_dict(), seed=1))
-    assert before.traits == after.traits
-    assert before.traits["recipe.augment.stain_scale"] == "0.25"
-
-
-def test_a_network_that_was_called_ntrm_is_the_papers(tmp_path, counts):
-    # Seeds of one model, evaluated before and after the default changed, stay one model.
-    before = read_evaluation(write_evaluation(tmp_path / "before", counts, arch="ntrm", name="mine"))
-    after = read_evaluation(write_evaluation(tmp_path / "after", counts, arch="ntrm-paper", name="mine", seed=1))
-    assert before.traits == after.traits
-    assert before.traits["arch"] == "ntrm-paper"
-    assert read_evaluation(write_evaluation(tmp_path / "nameless", counts, arch="ntrm")).name == "ntrm-paper"
 
 
 def test_a_folder_without_an_evaluation_is_refused(tmp_path):

@@ -11,7 +11,7 @@ from torch import nn
 
 from ntrm.core.errors import UsageError
 from ntrm.models import blocks
-from ntrm.models.blocks import Classifier, Upsampled, check_input, conv_bn_relu, initialise, scaled, upsample
+from ntrm.models.blocks import Upsampled, check_input, conv_bn_relu, initialise, scaled, upsample
 
 
 @pytest.mark.parametrize("kernel", [1, 3, 5])
@@ -143,12 +143,3 @@ def test_a_stem_over_blocks_of_pixels_is_the_same_convolution(size, random):
     x, weight = (torch.from_numpy(random.normal(size=shape)) for shape in ((2, 3, *size), (5, 3, 7, 7)))
     expected = torch.nn.functional.conv2d(x, weight, stride=2, padding=3)
     torch.testing.assert_close(blocks.conv7_by_blocks(x, weight), expected, atol=1e-12, rtol=0)
-
-
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize("shape", [(2, 32, 5, 7), (1, 8, 1, 1), (3, 1, 4, 2)])
-def test_the_compilers_spelling_of_the_classifier_is_the_same_convolution(shape, layout, random):
-    classify = Classifier(shape[1], 12).double()
-    torch.nn.init.normal_(classify.bias)
-    x = torch.from_numpy(random.normal(size=shape)).to(memory_format=layout)
-    torch.testing.assert_close(classify.product(x), classify(x), atol=1e-12, rtol=0)

@@ -374,14 +374,3 @@ def test_what_a_network_has_no_place_for_is_told(model, seed):
     (note,) = report.notes
     assert note.startswith(f"{len(relation)} tensors of ntrm-paper are dropped: {relation[0]}, ")
     assert note.endswith(" …")
-
-
-def test_a_model_saved_as_ntrm_is_the_papers_to_start_from(model, seed, tmp_path):
-    trained, folder = model
-    shutil.copytree(folder, tmp_path / "before")
-    document = json.loads((folder / "config.json").read_text())
-    (tmp_path / "before" / "config.json").write_text(json.dumps({**document, "arch": "ntrm"}))
-    schema = schema_of(("a", "b", "c"))
-    network, report = built("ntrm-paper", schema, options=THIN, recipe=PAPER, init=tmp_path / "before", seed=seed + 1)
-    assert same(trained.state_dict(), network.state_dict())
-    assert (report.transfer.left, report.notes, report.source["arch"]) == ((), (), "ntrm-paper")

@@ -195,7 +195,7 @@ def test_early_stopped_runs_are_finished_when_asked_again(train, tmp_path, monke
     assert (result.steps, result.best["step"]) == (4, 2)
 
 
-def test_a_run_of_the_default_before_goes_on_only_as_the_network_that_it_was(train, tmp_path):
+def test_a_run_of_another_network_does_not_go_on_as_the_default(train, tmp_path):
     settings = {"options": {"width": 0.125}, "changes": {"steps": 4}}
     with pytest.raises(InterruptedTrainingError):
         train(arch="ntrm-control", say=interrupt_after("step 2 ", signal.SIGTERM), **settings)
@@ -206,18 +206,6 @@ def test_a_run_of_the_default_before_goes_on_only_as_the_network_that_it_was(tra
     assert "--arch ntrm-control" in caught.value.hint
     assert said == ["ntrm is ntrm-paper in this version of ntrm"]
     assert files(tmp_path / "run") == before
-
-
-def test_a_run_saved_as_ntrm_goes_on_as_the_papers_network(train, tmp_path):
-    settings = {"options": SMALL, "changes": {"steps": 4}}
-    train("never", arch="ntrm-paper", **settings)
-    with pytest.raises(InterruptedTrainingError):
-        train(arch="ntrm-paper", say=interrupt_after("step 2 ", signal.SIGTERM), **settings)
-    path = tmp_path / "run" / "provenance.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "arch": "ntrm", "name": "ntrm"}))  # as it was written
-    result = train(arch="ntrm", resume=True, **settings)
-    assert (result.provenance["arch"], result.provenance["sessions"]) == ("ntrm-paper", 2)
-    assert weights(tmp_path / "run") == weights(tmp_path / "never")
 
 
 def test_a_run_of_the_default_is_one_of_its_network(train, tmp_path):

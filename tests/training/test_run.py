@@ -112,26 +112,6 @@ def test_differences_are_named(tmp_path, changes, named):
         run.check()
 
 
-@pytest.mark.parametrize(("value", "counts"), [(0, False), (None, False), (0.5, True)])
-def test_a_field_that_recipes_no_longer_have_counts_where_it_was_on(tmp_path, value, counts):
-    now = make_run(tmp_path).identity()
-    before = {**now, "recipe": {**now["recipe"], "bygone": value}}
-    assert differences(before, now) == ({"recipe.bygone": (value, None)} if counts else {})
-
-
-def test_a_run_from_before_a_field_was_there_goes_on_as_long_as_the_field_is_off(tmp_path):
-    now = make_run(tmp_path).identity()
-    before = {**now, "recipe": {key: value for key, value in now["recipe"].items() if key != "fill"}}
-    assert now["recipe"]["fill"] == 0
-    assert differences(before, now) == {}
-    augment = {key: value for key, value in now["recipe"]["augment"].items() if key != "stain_scale"}
-    assert differences({**now, "recipe": {**now["recipe"], "augment": augment}}, now) == {}
-    other = {**now, "recipe": {**now["recipe"], "augment": {**augment, "stain_scale": 0.5}}}
-    assert set(differences(now, other)) == {"recipe.augment"}
-    filled = {**now, "recipe": {**now["recipe"], "fill": 0.35}}
-    assert differences(before, filled) == {"recipe.fill": (0.0, 0.35)}
-
-
 def test_every_part_of_the_identity_counts(tmp_path):
     identity = make_run(tmp_path, sections=4, init="some/model", init_sha256="abc").identity()
     assert set(identity) == set(IDENTITY)

@@ -1,9 +1,9 @@
-"""Decode every file of a dataset and report every fault; read what pathologists measured."""
+"""Decode every file of a dataset and report every fault."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field, replace
@@ -19,11 +19,10 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution, level_factor
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.csv_tables import fault_of, number, one_spelling, read_table
 from ntrm.data.dataset import SPLITS, Case
 from ntrm.data.faults import KINDS, Fault, FaultError, fault, printable
 from ntrm.data.image_files import MAX_PIXELS, image_size, read_image, read_mask
-from ntrm.data.layouts import CASES, CLASSES, MEASUREMENTS, Survey, natural, patient_of, section_of, survey_dataset
+from ntrm.data.layouts import CASES, CLASSES, Survey, natural, patient_of, section_of, survey_dataset
 
 T = TypeVar("T")
 
@@ -111,84 +110,6 @@ def _are_exchanged(case: Case, schema: LabelSchema | None, faults: Sequence[Faul
     return True
 
 
-COLUMNS = ("name", "clearance_um", "depth_um")
-"""Of ``measurements.csv``, in µm; one of the two may be empty. Optional: ``reader`` (who measured) and ``note``."""
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What one reader measured on one section (tumour to margin, depth of invasion); None: not assessed."""
-
-    clearance_um: float | None
-    depth_um: float | None
-    reader: str = ""
-    note: str = ""
-
-
-Measurements = dict[str, tuple[Measurement, ...]]
-
-
-def read_measurements(root: Path) -> Measurements:
-    """Pathologists' own measurements by section name; empty where the dataset brings none."""
-    root = Path(root)
-    if not (root / MEASUREMENTS).exists():
-        return {}
-    measurements, faults = check_measurements(root, {case.name for case in survey_dataset(root).cases})
-    if faults:
-        first = faults[0]
-        raise DataError(
-            f"{root / MEASUREMENTS} cannot be used ({len(faults)} faults)",
-            got=first.found,
-            expected=first.expected,
-            hint=f"run `ntrm data check {root}` for all faults and how to fix them",
-        )
-    return measurements
-
-
-def check_measurements(root: Path, names: Collection[str]) -> tuple[Measurements, list[Fault]]:
-    """The sound rows, and every fault of the others."""
-    path = root / MEASUREMENTS
-    if not path.exists():
-        return {}, []
-    try:
-        table = read_table(path, COLUMNS)
-    except DataError as error:
-        return {}, [fault_of(error, "bad-measurements", path.name)]
-    sound: dict[str, list[Measurement]] = defaultdict(list)
-    faults = []
-    for line, cells in enumerate(table, start=2):
-        cells["name"] = one_spelling(cells["name"])
-        try:
-            measurement = _measurement(cells, names, sound[cells["name"]])
-        except DataError as error:
-            found = f"row {line} ({cells['name']}): {error.what}: {error.got}"
-            faults.append(fault("bad-measurements", path.name, found, expected=str(error.expected or "")))
-        else:
-            sound[cells["name"]].append(measurement)
-    return {name: tuple(rows) for name, rows in sound.items() if rows}, faults
-
-
-def _measurement(cells: dict[str, str], names: Collection[str], others: list[Measurement]) -> Measurement:
-    if cells["name"] not in names:
-        raise DataError("unknown section", got=repr(cells["name"]), expected="a section of the dataset")
-    reader = cells.get("reader", "")
-    if any(other.reader == reader for other in others):
-        raise DataError("a second row of one reader", got=repr(reader), expected="one row per section and reader")
-    clearance, depth = (_micrometres(column, cells[column]) for column in COLUMNS[1:])
-    if clearance is None and depth is None:
-        raise DataError("nothing measured", got="two empty cells", expected="clearance_um or depth_um")
-    return Measurement(clearance, depth, reader, cells.get("note", ""))
-
-
-def _micrometres(column: str, cell: str) -> float | None:
-    if not cell:
-        return None
-    value = number(cell)
-    if value < 0:
-        raise DataError(f"negative {column}", got=cell, expected="0 or more µm")
-    return value
-
-
 @dataclass(frozen=True)
 class Strays:
     """Pixels of RGB masks whose colour is in no palette, in masks that are used all the same."""
@@ -229,8 +150,6 @@ class CheckReport:
     """Sections per split."""
     levels: tuple[LevelSummary, ...]
     strays: Strays
-    measurements: int
-    """Sections that a pathologist has measured."""
     findings: tuple[Fault, ...]
     """Faults and notes, grouped by code."""
 
@@ -273,8 +192,7 @@ def check_dataset(
     tiles = survey.layout == "masks"
     inspect = Inspector(survey.root, survey.schema, tiles, max_pixels)
     outcomes = list(progress.track(_inspect_all(inspect, survey.cases, jobs), len(survey.cases), "checking"))
-    measurements, faults = check_measurements(survey.root, {case.name for case in survey.cases})
-    findings = [*survey.faults, *faults, *_level_faults(survey, outcomes), *_missing_splits(survey)]
+    findings = [*survey.faults, *_level_faults(survey, outcomes), *_missing_splits(survey)]
     findings += _binary_masks(survey, outcomes)
     findings += [finding for outcome in outcomes for finding in outcome.faults]
     return CheckReport(
@@ -286,7 +204,6 @@ def check_dataset(
         splits=_count_splits(survey),
         levels=_summarise_levels(survey, outcomes),
         strays=_sum_strays(outcomes),
-        measurements=len(measurements),
         findings=tuple(sorted(findings, key=lambda f: ([*KINDS].index(f.code), natural(f.file), natural(f.found)))),
     )
 

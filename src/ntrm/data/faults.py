@@ -100,9 +100,6 @@ KINDS: dict[str, Kind] = {
         "cases.csv does not fit", "columns name,group,split and one row per section", "correct cases.csv"
     ),
     "bad-classes": Kind("classes.csv does not fit", "columns index,name,r,g,b, numbered from 0", "correct classes.csv"),
-    "bad-measurements": Kind(
-        "measurements.csv does not fit", "columns name,clearance_um,depth_um", "correct measurements.csv"
-    ),
     "level-mismatch": Kind(
         "sizes of two resolutions disagree",
         "sizes in the ratio of the downsample factors, within a pixel or 1 %",

@@ -75,7 +75,7 @@ def _patient_by_section() -> dict[str, str]:
 
 ARCHIVES = frozenset({".zip", ".7z", ".tar", ".gz", ".tgz", ".rar"})
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff"})
-CLASSES, CASES, MEASUREMENTS = "classes.csv", "cases.csv", "measurements.csv"
+CLASSES, CASES = "classes.csv", "cases.csv"
 
 LEVEL = r"[1-9][0-9]{0,2}x"
 """Names of the folders of one resolution."""
@@ -237,7 +237,7 @@ def _odd_entry(survey: Survey, path: Path) -> list[Fault]:
     if path.name.startswith("."):
         return [fault("other-file", file, "a hidden file")]
     if path.suffix.lower() not in SUFFIXES or path.is_dir():
-        known = path.parent == survey.root and path.name in {CLASSES, CASES, MEASUREMENTS}
+        known = path.parent == survey.root and path.name in {CLASSES, CASES}
         return [] if known else [fault("other-file", file, "a folder" if path.is_dir() else f"a {path.suffix} file")]
     if not path.is_file():
         return [fault("unreadable", file, "a broken link" if path.is_symlink() else "no regular file")]

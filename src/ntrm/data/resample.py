@@ -26,7 +26,7 @@ from ntrm.data.area_mean import Boxes, Factor, Pixels, area_boxes, bands, box_me
 from ntrm.data.csv_tables import one_spelling, read_columns
 from ntrm.data.dataset import Case, Dataset, check_outside
 from ntrm.data.image_files import image_size, read_image, read_mask, write_image, write_indexed_mask, write_rgb_mask
-from ntrm.data.layouts import CASES, CLASSES, MEASUREMENTS, open_dataset
+from ntrm.data.layouts import CASES, CLASSES, open_dataset
 from ntrm.data.stats import pixel_counts
 
 
@@ -80,7 +80,7 @@ def _boxes(length: int, factor: Factor) -> Boxes:
     return area_boxes(range(shrunk_length(length, factor)), factor, length)
 
 
-SIDECARS = (CLASSES, CASES, MEASUREMENTS, "truth.json")
+SIDECARS = (CLASSES, CASES, "truth.json")
 """Files that hold at every resolution (lengths in them are µm) and are copied."""
 
 

@@ -23,8 +23,6 @@ from ntrm.core.io import read_arrays, read_json, read_object, rows_text, write_j
 from ntrm.core.wording import short_repr
 from ntrm.evaluation.result import CONFUSIONS, METRICS
 from ntrm.metrics.significance import Bootstrap, Comparison, compare_confusions, macro_dice, macro_iou, pixel_accuracy
-from ntrm.models.names import network_saved_as
-from ntrm.training.recipe import completed
 
 MEASURES = {
     "iou": ("Mean IoU", macro_iou),
@@ -326,10 +324,6 @@ def read_evaluation(folder: Path) -> Evaluated:
     arrays = _read_confusions(folder / CONFUSIONS)
     try:
         model, data = document["model"], document["data"]
-        recipe = model.get("recipe")
-        # Runs did not always write down every field.
-        recipe = completed(recipe) if isinstance(recipe, Mapping) else recipe
-        model = {**model, "arch": network_saved_as(str(model["arch"])), "recipe": recipe}
         evaluated = Evaluated(
             folder=folder,
             name=str(model.get("name") or model["arch"]),

@@ -144,17 +144,6 @@ class Classifier(nn.Conv2d):
         super().__init__(features, classes, kernel_size=1)
         initialise(self)
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name for it
-        """(B, features, H, W) → (B, K, H, W)."""
-        # 80 µs for a window in place of 85 (batch 128, NVIDIA H200); elsewhere the convolution is the faster one.
-        if input.is_cuda and torch.compiler.is_compiling() and not torch.is_grad_enabled():
-            return self.product(input)
-        return super().forward(input)
-
-    def product(self, x: Tensor) -> Tensor:
-        """The same sums as a matrix product."""
-        return F.linear(x.permute(0, 2, 3, 1), self.weight.flatten(1), self.bias).permute(0, 3, 1, 2)
-
 
 def initialise(module: nn.Module) -> None:
     """Kaiming normal (fan in) for convolutions, ones and zeros for norms; linear layers keep torch's default."""

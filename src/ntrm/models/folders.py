@@ -12,7 +12,6 @@ from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, pat
 from ntrm.core.io import read_json, sha256_of
 from ntrm.core.labels import SKIN, LabelSchema, Tissue, rgb_of
 from ntrm.models.config import ModelConfig
-from ntrm.models.names import network_saved_as
 from ntrm.version import __version__
 
 FORMAT = "ntrm-model/1"
@@ -165,7 +164,7 @@ def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
         texts: dict[str, Any] = {key: str(document[key]) for key in ("name", "version", "licence", "data")}
         colours: dict[str, Any] = {key: tuple(map(float, document[key])) for key in ("mean", "std")}
         return ModelConfig(
-            arch=network_saved_as(str(document["arch"])),
+            arch=str(document["arch"]),
             schema=LabelSchema(tissues, background=document["background"]),
             options=options,
             mpp=None if document["mpp"] is None else float(document["mpp"]),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ntrm.core.errors import UsageError
-
 NETWORKS = frozenset(
     {
         "ntrm-paper", "ntrm-control", "ntrm-released", "unet-resnet18", "unet-vgg16", "attention-unet",
@@ -18,14 +16,6 @@ DEFAULT = "ntrm"
 DEFAULT_NETWORK = "ntrm-paper"
 """What ``ntrm`` means now. Networks are saved under this name, so that another default leaves them what they are."""
 
-MOVED = ("ntrm-section", "mit-section")
-"""Networks of the relation study, which left the package."""
-
-# Until the default was a name of its own, `ntrm` was a second name of the paper's network, and models, runs and
-# evaluations were saved under it. None has been since, while the default was the control and after: a saved `ntrm` will
-# always be the paper's network, whatever the default is.
-_SAVED_AS_DEFAULT = "ntrm-paper"
-
 
 def network_named(name: str) -> str:
     """The network that a name given by a user means.
@@ -34,23 +24,3 @@ def network_named(name: str) -> str:
     ('ntrm-paper', 'ntrm-control')
     """
     return DEFAULT_NETWORK if name == DEFAULT else name
-
-
-def network_saved_as(name: str) -> str:
-    """The network that a name read from a file means: of a model, a run or an evaluation.
-
-    >>> network_saved_as("ntrm"), network_saved_as("ntrm-control")
-    ('ntrm-paper', 'ntrm-control')
-    """
-    return _SAVED_AS_DEFAULT if name == DEFAULT else name
-
-
-def refuse_moved(name: str) -> None:
-    """Say where a network went that the package had once; other names pass."""
-    if name in MOVED:
-        raise UsageError(
-            f"{name} is a research network, which is no longer part of the package",
-            got=name,
-            expected=f"one of {', '.join(sorted(NETWORKS))}",
-            hint="train or load it with research/ of the source repository: see research/README.md there",
-        )

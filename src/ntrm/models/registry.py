@@ -16,7 +16,7 @@ from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
 from ntrm.models.baselines import AttentionUNet, DeepLabV3Plus, ResNetUNet, VGGUNet
 from ntrm.models.config import ModelConfig, schema_for
-from ntrm.models.names import DEFAULT, network_named, refuse_moved
+from ntrm.models.names import DEFAULT, network_named
 from ntrm.models.ntrm import NTRM
 from ntrm.models.segformer import MiTTRM, SegFormer
 from ntrm.models.trm import RelationConfig
@@ -91,7 +91,6 @@ def create(
     if not isinstance(name, str):
         raise UsageError("the name of an architecture is text", got=repr(name), expected="one of ntrm.list_models()")
     arch = network_named(name)
-    refuse_moved(arch)
     if arch not in ARCHITECTURES:
         raise choices_error("unknown architecture", name, list_models())
     options = {key: plain_number(value) for key, value in options.items()}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ntrm.core.errors import UsageError, choices_error
 from ntrm.models.config import Option
-from ntrm.models.names import DEFAULT, DEFAULT_NETWORK, network_named, refuse_moved
+from ntrm.models.names import DEFAULT, DEFAULT_NETWORK, network_named
 from ntrm.models.registry import ARCHITECTURES, option_names
 from ntrm.paper.published import CONTROL, OURS, PRIMARY, TITLES
 from ntrm.training.recipe import Recipe
@@ -243,8 +243,6 @@ def _ablations(variant: Callable[..., Variant]) -> tuple[Ablated, ...]:
 def _usable(archs: Sequence[str]) -> tuple[list[str], list[str]]:
     """The architectures by their own names, without those whose library is missing, and notes about these."""
     names = list(dict.fromkeys(network_named(ALIASES.get(arch, arch)) for arch in archs))
-    for arch in names:
-        refuse_moved(arch)
     unknown = [arch for arch in names if arch not in ARCHITECTURES]
     if unknown or not names:
         raise choices_error("unknown architecture", ", ".join(unknown) or "none", [DEFAULT, *ARCHITECTURES, *ALIASES])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -118,11 +118,11 @@ class Recipe:
     """Whether the windows are held in the device's memory."""
     workers: int
     """Processes that read windows where they are not resident."""
-    balance: float = 1.0
+    balance: float
     """Power of the class weights: 1 as the paper has it, 0 for none."""
-    dice: float = 0.0
+    dice: float
     """Weight of the soft Dice loss."""
-    fill: float = 0.0
+    fill: float
     """Probability that the glass of a window is replaced by another window, tissues and all."""
 
     def __post_init__(self) -> None:
@@ -192,23 +192,10 @@ class Recipe:
 
     def as_dict(self) -> dict[str, Any]:
         """For ``recipe.yaml`` and JSON; every field in order, and every field of the augmentation."""
-        return completed(asdict(self))
+        return {**asdict(self), "augment": _with_lists(asdict(self.augmentation))}
 
 
 FIELDS = tuple(field.name for field in fields(Recipe))
-LATER = {field.name: field.default for field in fields(Recipe) if field.default is not MISSING}
-"""Fields that recipes written before them do not have, and what such a recipe means."""
-
-
-def completed(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe out of a record, with what it means where it does not list a field.
-
-    >>> completed({"name": "old", "augment": {"stain": 0.8}})["augment"]["stain_scale"]
-    0.25
-    """
-    listed = recipe.get("augment")
-    augment = {"augment": {**_with_lists(asdict(Augment())), **listed}} if isinstance(listed, Mapping) else {}
-    return {**recipe, **LATER, **recipe, **augment}
 
 
 def load_recipe(source: str | Path, overrides: Mapping[str, object] | None = None) -> Recipe:
@@ -229,7 +216,7 @@ def load_recipe(source: str | Path, overrides: Mapping[str, object] | None = Non
         _merge(values, {key: value for key, value in _read(base).items() if key != "name"}, f"recipe {base}")
     _merge(values, document, str(source))
     _merge(values, overrides or {}, "the changes to the recipe")
-    missing = [field for field in FIELDS if field not in values and field not in LATER]
+    missing = [field for field in FIELDS if field not in values]
     if missing:
         raise DataError(
             f"{source} is not a complete recipe",

@@ -26,8 +26,7 @@ from ntrm.core.locks import holding
 from ntrm.core.processes import HOME, child_environment
 from ntrm.core.wording import short_repr
 from ntrm.models.folders import CONFIG
-from ntrm.models.names import network_saved_as
-from ntrm.training.recipe import FIELDS, Recipe, completed, write_recipe
+from ntrm.training.recipe import Recipe, write_recipe
 from ntrm.version import __version__
 
 PROVENANCE, RECIPE, MODEL = "provenance.json", "recipe.yaml", "model"
@@ -232,17 +231,10 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
 def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
     """The identity of a run, as JSON would have it, with its recipe and options field by field."""
     plain = json.loads(json.dumps({name: document.get(name) for name in IDENTITY}, default=str))
-    if isinstance(plain["recipe"], dict):
-        plain["recipe"] = completed(plain["recipe"])
     flat: dict[str, Any] = {}
     for name, value in plain.items():
         if name in ("recipe", "options") and isinstance(value, dict):
-            # A field of a recipe that this version no longer has makes a difference only where it was on.
-            flat |= {
-                f"{name}.{key}": inner
-                for key, inner in value.items()
-                if key not in _FREE and (inner or name != "recipe" or key in FIELDS)
-            }
+            flat |= {f"{name}.{key}": inner for key, inner in value.items() if key not in _FREE}
         else:
             flat[name] = value
     return flat
@@ -255,7 +247,7 @@ def _read_provenance(out: Path) -> dict[str, Any] | None:
     document = read_json(path, hint="choose a new folder")
     if not isinstance(document, dict):
         raise DataError(f"{path} is not a provenance record", got=type(document).__name__, hint="choose a new folder")
-    return {**document, "arch": network_saved_as(str(document["arch"]))} if "arch" in document else document
+    return document
 
 
 # --- provenance ---

@@ -25,7 +25,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import CONFIG, WEIGHTS, locate, read_config
-from ntrm.models.names import DEFAULT, network_named, refuse_moved
+from ntrm.models.names import DEFAULT, network_named
 from ntrm.training.batches import StepPlan, WindowStore, absent_classes, class_pixels
 from ntrm.training.checkpoint import CheckpointFolder
 from ntrm.training.device import training_precision, tuned
@@ -321,7 +321,6 @@ def _chosen_network(
     if arch is None and start is not None:
         arch, options = start.arch, {**start.options, **(options or {})}
     asked = arch or DEFAULT
-    refuse_moved(asked)
     named = network_named(asked)
     if named != asked:
         say(f"{asked} is {named} in this version of ntrm")

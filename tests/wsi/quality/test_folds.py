@@ -97,7 +97,7 @@ def test_finds_most_folds_in_stained_sections(section_seed):
 
 
 def test_finds_folds_drawn_at_random(section_seed, random):
-    """Measured: 302 of 390, with no false alarm on 150; on whole sections see bench/slide_quality.py."""
+    """Measured: 302 of 390, with no false alarm on 150; on whole sections see docs/segment.md."""
     mask = skin_mask(220, 500)
     hits = alarms = 0
     for k in range(2):

@@ -2,7 +2,7 @@
 
 Blurring takes the finest detail first. With the deviations e₀ of what a Gaussian of 1 pixel removes from the density,
 and e₁ of what lies between 1 and 2 pixels, e₀ / e₁ was at least 1.02 in 505 sharp sections of skin, colon and prostate,
-and at most 0.82 once they were blurred by 1.2 pixels (``bench/slide_focus.py``). It depends on no stain's strength.
+and at most 0.82 once they were blurred by 1.2 pixels (docs/segment.md). It depends on no stain's strength.
 
 Pixels smaller than ``FINEST_UM`` are put together first: what is as fine as that shows how good the optics and the
 compression are, and hardly any tissue has it.

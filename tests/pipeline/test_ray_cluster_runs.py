@@ -146,7 +146,7 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 
 
 @pytest.mark.slow
-def test_an_interrupt_and_a_killed_worker_cost_a_band_and_the_same_command_goes_on(tmp_path, words):
+def test_an_interrupt_and_a_killed_worker_cost_their_slide_and_the_same_command_goes_on(tmp_path, words):
     # One test: to start Ray takes longer than the slides.
     out = tmp_path / "out"
     interrupt([*words, "--cluster", "ray", "--workers", "1"], out)

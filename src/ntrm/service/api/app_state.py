@@ -258,7 +258,7 @@ class AppState:
         _, corrections = self.corrections_at(slide, version)
         # 0 is nothing, and becomes 255.
         label = np.array([[network or 0]], dtype=np.uint8) - np.uint8(1)
-        return int(corrections.at(np.array([row]), np.array([column]), label)[0, 0] + np.uint8(1))
+        return (int(corrections.at(np.array([row]), np.array([column]), label)[0, 0]) + 1) % 256
 
     def corrected_regions(self, slide: Slide, version: int) -> RegionFinder | None:
         """The regions of the corrected mask of this version; None until its files are made."""

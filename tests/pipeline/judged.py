@@ -1,9 +1,6 @@
 """Slides whose familiarity a test decides."""
 
-from dataclasses import replace
-
-from ntrm.pipeline import slide as slide_module
-from ntrm.pipeline.outputs import write_outputs
+from ntrm.pipeline import outputs
 from ntrm.results.familiarity import FAMILIAR, TOO_SMALL, UNFAMILIAR, Familiarity, SlideFamiliarity
 
 WHY = "SCC borders on KER over 3.1 mm; in training never more than 0.2"
@@ -15,10 +12,5 @@ SMALL = Familiarity(TOO_SMALL, None, {}, ("0.2 mm² of tissue, and at least 1 is
 def judge_as(monkeypatch, slide, pieces=None, windows=()):
     """Have every slide judged like this from now on; pieces by number, else like their slide."""
 
-    def judge(_pieces_map, _regions):
-        return SlideFamiliarity(slide, pieces or {}, tuple(windows))
-
-    def write(prediction, to):
-        return write_outputs(prediction, replace(to, judge=judge))
-
-    monkeypatch.setattr(slide_module, "write_outputs", write)
+    judged = SlideFamiliarity(slide, pieces or {}, tuple(windows))
+    monkeypatch.setattr(outputs, "_judged", lambda *_: judged)

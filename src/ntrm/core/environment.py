@@ -39,6 +39,7 @@ EXTRAS = {
     "encoders": ("timm",),
     "mit": ("transformers",),
     "hub": ("huggingface_hub",),
+    "tensorboard": ("tensorboardX",),
 }
 """Optional dependencies and the modules behind them."""
 

@@ -13,8 +13,11 @@ from PIL import Image
 from safetensors.numpy import load
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?( ?UTC|Z|[+-]\d\d:\d\d)?")
-OF_THE_RUN = {"seconds", "waiting", "windows_per_second", "versions", "git", "platform"}
-"""Fields and columns that differ from run to run, or from machine to machine."""
+OF_THE_RUN = {
+    *("seconds", "seconds_predicting", "waiting", "windows_per_second", "versions", "git", "platform"),
+    *("log", "revision"),
+}
+"""Fields and columns that differ from run to run or from machine to machine; the last two are hashes of moments."""
 INSIDE = {".ntrm", ".service", "checkpoints", "tensorboard"}
 """Folders of the program's own state, which may change as long as what is made of it stays."""
 LONGEST = 60_000

@@ -17,8 +17,8 @@ from ntrm.core.threads import cores_given
 from ntrm.version import __version__
 
 CORE = (
-    *("imagecodecs", "jinja2", "matplotlib", "numpy", "openslide", "PIL", "rich", "safetensors", "scipy", "shapely"),
-    *("tifffile", "torch", "typer", "yaml", "zarr"),
+    *("filelock", "imagecodecs", "jinja2", "matplotlib", "numpy", "openslide", "PIL", "pydantic", "rich"),
+    *("safetensors", "scipy", "shapely", "tifffile", "torch", "typer", "yaml", "zarr"),
 )
 """Modules of the core install, by import name."""
 

@@ -54,9 +54,9 @@ from tests.reference.region_graph import region_graph
 from ntrm.core.io import write_json
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
 from ntrm.core.mpp import Resolution, level_resolution
-from ntrm.correction.graph import RegionGraph
-from ntrm.correction.review import likely_errors, middle_parts
-from ntrm.correction.spread import Settings
+from ntrm.correction.engine.graph import RegionGraph
+from ntrm.correction.engine.review import likely_errors, middle_parts
+from ntrm.correction.engine.spread import Settings
 from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.resample import area_average, majority_vote
@@ -294,8 +294,8 @@ def speed(nodes: int = 10_000, clicks: int = 32) -> None:
 
 def random_graph(random: Any, side: int) -> RegionGraph:
     """Side × side nodes of 16 × 16 pixels with random features of the bundled model's sizes."""
-    from ntrm.correction.graph import region_graph_of
-    from ntrm.correction.parts import parts_of
+    from ntrm.correction.engine.graph import region_graph_of
+    from ntrm.correction.engine.parts import parts_of
 
     mask = np.kron(random.integers(0, len(SKIN), (side, side)), np.ones((16, 16))).astype(np.uint8)
     parts = parts_of(mask, SKIN, level_resolution("10x"))

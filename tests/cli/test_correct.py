@@ -6,17 +6,17 @@ import shutil
 import numpy as np
 import pytest
 import tifffile
+from tests.correction.test_results import box, named
 from tests.evaluation.small import NAMES, ByColour
 from tests.pipeline.small import InProcess, fingerprints, paint, write_slide
-from tests.pipeline.test_corrected_outputs import box, named
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
+from ntrm.correction import corrector
 from ntrm.correction.log import read_log
+from ntrm.correction.slide import open_mask
 from ntrm.models.registry import ARCHITECTURES
-from ntrm.pipeline import corrector
 from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.slide_mask import open_mask
 from ntrm.results.documents import AGAIN
 from ntrm.results.tables import read_results
 from ntrm.wsi import isolated

@@ -11,13 +11,13 @@ from tests.pipeline.small import paint, write_slide
 
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
+from ntrm.correction.slide import open_mask, region_graph_in
 from ntrm.data.dataset import Case
 from ntrm.data.image_files import read_image
 from ntrm.demo import mistake
 from ntrm.demo.mistake import KEYS, find_mistake, key_of, mark_place, write_foreign
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.slide_mask import open_mask, region_graph_in
 
 __all__ = ["quick_readers"]
 KEYS_IN_PAGE = re.compile(r"^const KEYS = \[(.*?)\]", re.MULTILINE)

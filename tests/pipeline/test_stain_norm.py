@@ -11,13 +11,13 @@ from tests.pipeline.small import BKG, fail_at, fingerprints, paint
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
+from ntrm.correction import slide as slide_mask
+from ntrm.correction.slide import make_region_graph, open_mask
 from ntrm.data.split import open_splits
 from ntrm.data.stains import Stains
 from ntrm.familiarity.build import training_stains
 from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
-from ntrm.pipeline import slide_mask
-from ntrm.pipeline.slide_mask import make_region_graph, open_mask
 from ntrm.pipeline.stain_norm import normalise_stains
 from ntrm.results.documents import read_summary
 from ntrm.results.familiarity import UNFAMILIAR

@@ -1,10 +1,10 @@
-"""The region graph of an image in memory, as ``ntrm.pipeline.slide_mask`` makes that of a slide."""
+"""The region graph of an image in memory, as ``ntrm.correction.slide`` makes that of a slide."""
 
 import numpy as np
 
-from ntrm.correction.features import Pooling, smooth_density
-from ntrm.correction.graph import region_graph_of
-from ntrm.correction.parts import SIDE, parts_of
+from ntrm.correction.engine.graph import region_graph_of
+from ntrm.correction.engine.parts import SIDE, parts_of
+from ntrm.correction.engine.pool import Pooling, smooth_density
 from ntrm.data.tiles import GLASS, cut
 from ntrm.inference.sliding_window import Stitching
 

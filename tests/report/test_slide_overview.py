@@ -5,14 +5,14 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from lxml import html
-from tests.pipeline.test_corrected_outputs import box, named
+from tests.correction.test_results import box, named
 from tests.report.pages import HOSTILE, check_safe, rows, words
 from tests.results.test_cohort import leave_out_one, rewrite
 
 from ntrm.core.errors import DataError
 from ntrm.core.locks import is_held
-from ntrm.pipeline.corrected_outputs import write_corrected
-from ntrm.pipeline.slide_mask import open_mask
+from ntrm.correction.results import write_corrected
+from ntrm.correction.slide import open_mask
 from ntrm.report import slide_overview, slide_report
 from ntrm.report.html import area_text, confidence_text
 from ntrm.report.slide_overview import (

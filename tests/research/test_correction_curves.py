@@ -13,8 +13,8 @@ from research.simulated_clicks import (
     Truth,
     read_section,
 )
-from tests.correction.test_graph import made
-from tests.correction.test_parts import blocks
+from tests.correction.engine.test_graph import made
+from tests.correction.engine.test_parts import blocks
 
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution

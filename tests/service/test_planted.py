@@ -13,8 +13,8 @@ from tests.service.planted import BOMBS, PLANTS, SECRET, nobody_waits
 from tests.service.small import serving, settings_of
 
 from ntrm.core.errors import NtrmError
+from ntrm.correction.corrector import Corrector
 from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.corrector import Corrector
 from ntrm.pipeline.options import Options
 from ntrm.report.slide_overview import remake_reports
 from ntrm.results.tables import read_results

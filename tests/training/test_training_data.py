@@ -20,6 +20,7 @@ from ntrm.annotations.pairing import SlideFacts
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import IGNORE
+from ntrm.correction.dataset import CorrectedResults
 from ntrm.data.resample import resample_dataset
 from ntrm.data.split import image_hash, open_splits, short_hash, trained_on
 from ntrm.data.tensors import TileDataset
@@ -29,7 +30,7 @@ from ntrm.training.log import read_log
 from ntrm.training.loop import InterruptedTrainingError
 from ntrm.training.recipe import load_recipe
 from ntrm.training.train import train
-from ntrm.training.training_data import CorrectedResults, TrainingData, open_training_data
+from ntrm.training.training_data import TrainingData, open_training_data
 
 __all__ = ["quick_readers"]
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -70,9 +71,9 @@ def known(tmp_path, random):
     return write_dataset(tmp_path / "known", sections)
 
 
-def learn(slides, init, out, data=None, **settings):
-    settings = {"recipe": FINETUNE, "device": "cpu", "pictures": False, "trust": "hand", **settings}
-    return train(data, out, init=init, corrections=slides.results, slides=slides.slides, **settings)
+def learn(slides, init, out, data=None, trust="hand", **settings):
+    settings = {"recipe": FINETUNE, "device": "cpu", "pictures": False, **settings}
+    return train(data, out, init=init, corrections=CorrectedResults(slides.results, slides.slides, trust), **settings)
 
 
 def test_corrected_slides_alone_train_for_a_fixed_number_of_steps(slides, init, tmp_path):
@@ -96,8 +97,7 @@ def test_whole_corrected_masks_count_unless_told_otherwise(slides, init, tmp_pat
         None,
         tmp_path / "whole",
         init=init,
-        corrections=slides.results,
-        slides=slides.slides,
+        corrections=CorrectedResults(slides.results, slides.slides),
         recipe=FINETUNE,
         device="cpu",
         pictures=False,
@@ -306,7 +306,7 @@ def test_other_classes_and_other_resolutions_are_refused(slides, random, tmp_pat
 
 def test_corrections_need_a_model_and_a_recipe_of_a_fixed_length(slides, init, tmp_path):
     with pytest.raises(UsageError, match="too few corrections to train a network from scratch"):
-        train(None, tmp_path / "run", corrections=slides.results, slides=slides.slides, device="cpu")
+        train(None, tmp_path / "run", corrections=CorrectedResults(slides.results), device="cpu")
     with pytest.raises(UsageError, match="nothing to validate on"):
         learn(slides, init, tmp_path / "run", recipe="paper")
     with pytest.raises(UsageError, match="all corrected slides"):

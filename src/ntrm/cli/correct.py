@@ -18,7 +18,7 @@ from ntrm.core.wording import counted
 from ntrm.results.paths import CORRECTED
 
 if TYPE_CHECKING:
-    from ntrm.pipeline.corrector import Corrector, TakenStep
+    from ntrm.correction.corrector import Corrector, TakenStep
 
 CLICK, PARTS = "--click", ("SLIDE", "X", "Y", "TISSUE")
 TOLD = (
@@ -110,7 +110,7 @@ def correct(
 
     Example: ntrm correct results --click slide-1 410 230 BCC
     """
-    from ntrm.pipeline.corrector import CorrectionOptions, Corrector
+    from ntrm.correction.corrector import CorrectionOptions, Corrector
 
     asked = {CLICK: click, "--from": drawn, "--undo": undo, "--redo": redo, "--list": listed or None}
     chosen = [name for name, value in asked.items() if value]
@@ -159,7 +159,7 @@ def _click(text: str) -> tuple[str, int, int, str]:
 
 
 def _draw(corrector: Corrector, path: Path, slide: str | None) -> list[TakenStep]:
-    from ntrm.pipeline.corrector import slide_of
+    from ntrm.correction.corrector import slide_of
 
     return corrector.draw(slide or slide_of(path, corrector.slide_ids), path)
 

@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
+from ntrm.core.errors import UsageError
 from ntrm.core.wording import counted
 from ntrm.models.names import DEFAULT, DEFAULT_NETWORK
 
@@ -140,6 +141,18 @@ def train(
     from ntrm.training.train import default_recipe
     from ntrm.training.train import train as train_network
 
+    corrected = None
+    if corrections is not None:
+        from ntrm.correction.dataset import CorrectedResults
+
+        corrected = CorrectedResults(corrections, slides, trust)
+    elif slides is not None or trust != "all":
+        raise UsageError(
+            "this option needs corrected slides",
+            got=f"--trust {trust}" if slides is None else f"--slides {slides}",
+            expected="--corrections RESULTS beside it",
+            hint="name the results with the corrected slides, or leave it out",
+        )
     result = train_network(
         data,
         out,
@@ -149,9 +162,7 @@ def train(
         splits=splits,
         options=parse_overrides(option or []),
         init=init,
-        corrections=corrections,
-        slides=slides,
-        trust=trust,
+        corrections=corrected,
         sections=sections,
         seed=seed,
         device=device,

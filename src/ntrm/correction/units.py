@@ -14,7 +14,7 @@ from ntrm.analysis.runs import Runs, Where, distinct
 from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import UsageError
 from ntrm.core.mpp import Resolution
-from ntrm.correction.graph import RegionGraph
+from ntrm.correction.engine.graph import RegionGraph
 from ntrm.correction.log import Place
 from ntrm.correction.pixels import PixelSet
 

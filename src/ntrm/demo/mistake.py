@@ -17,9 +17,10 @@ from ntrm.core.errors import DataError
 from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.progress import SILENT, Progress
-from ntrm.correction.corrections import Corrections
-from ntrm.correction.graph import RegionGraph
-from ntrm.correction.proposals import Click, propose
+from ntrm.correction.engine.graph import RegionGraph
+from ntrm.correction.engine.propose import Click, propose
+from ntrm.correction.slide import SlideMask, make_region_graph, open_mask
+from ntrm.correction.state import Corrections
 from ntrm.data.dataset import Case
 from ntrm.data.image_files import read_image, write_image
 from ntrm.evaluation.robustness import DEGRADATIONS
@@ -28,7 +29,6 @@ from ntrm.metrics.confusion import confusion
 from ntrm.metrics.overlap import overlap
 from ntrm.models.folders import BUNDLED
 from ntrm.models.hub import load
-from ntrm.pipeline.slide_mask import SlideMask, make_region_graph, open_mask
 from ntrm.slides.inputs import SlideInput
 
 KEYS = "123456789qyhj"

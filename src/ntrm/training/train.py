@@ -16,7 +16,6 @@ from ntrm.core.errors import RefusedError, UsageError, check_seed, plain_number
 from ntrm.core.io import sha256_of
 from ntrm.core.progress import SILENT, Progress, as_progress
 from ntrm.core.wording import counted
-from ntrm.correction.log import ALL
 from ntrm.data.dataset import check_outside
 from ntrm.data.split import DatasetSplits
 from ntrm.data.tensors import TileDataset
@@ -35,7 +34,7 @@ from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
 from ntrm.training.recipe import FINETUNE, Recipe, check_start, load_recipe
 from ntrm.training.run import MODEL, RunResult, TrainingRun, claimed, read_result
-from ntrm.training.training_data import TrainingData, corrected_results, open_training_data, selection
+from ntrm.training.training_data import CorrectedSlides, TrainingData, open_training_data, selection
 from ntrm.version import __version__
 
 Say = Callable[[str], None]
@@ -55,9 +54,7 @@ def train(
     splits: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     init: str | Path | None = None,
-    corrections: str | Path | None = None,
-    slides: str | Path | None = None,
-    trust: str = ALL,
+    corrections: CorrectedSlides | None = None,
     sections: int | None = None,
     seed: int = 0,
     device: str | torch.device = "auto",
@@ -86,12 +83,10 @@ def train(
         splits: what ``ntrm data split`` wrote; by default the dataset's own splits.
         options: options of the architecture.
         init: a trained model to start from.
-        corrections: results with corrections to learn from, alone or beside ``data``. No weights are chosen by what a
-            person clicked on, since these are the places where the network was wrong: the last ones are kept, unless
-            the slides' table has put some into the split ``val``. Such a model has no reference.
-        slides: folder below which the files of these slides lie.
-        trust: what counts in them: ``all``, whole corrected masks; ``followed``, what a person named or drew and what
-            followed; ``hand``, without the latter.
+        corrections: corrected slides to learn from, alone or beside ``data``, such as ``CorrectedResults`` of
+            ``ntrm.correction.dataset``. No weights are chosen by what a person clicked on, since these are the places
+            where the network was wrong: the last ones are kept, unless the slides' table has put some into the split
+            ``val``. Such a model has no reference.
         sections: train on so many sections only.
         seed: of everything random but the split.
         device: by name.
@@ -108,7 +103,12 @@ def train(
     recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe or default_recipe(corrections))
     check_seed(seed)
     seed, sections = plain_number(seed), plain_number(sections)
-    corrected = corrected_results(corrections, slides, trust, init)
+    if corrections is not None and init is None:
+        raise UsageError(
+            "there are too few corrections to train a network from scratch",
+            expected="a trained model to start from",
+            hint="name the model that segmented the slides with --init",
+        )
     check_start(recipe, init)
     start, digest = (None, None) if init is None else read_config(locate(init) / CONFIG)
     launch = find_launch(str(device), num_devices)
@@ -124,7 +124,7 @@ def train(
             resolution=resolution,
             splits=None if splits is None else Path(splits),
             sections=sections,
-            corrections=corrected,
+            corrections=corrections,
             mpp=None if start is None else start.mpp,
             progress=progress,
         )
@@ -309,7 +309,7 @@ def _make_network(
     return network, init_report
 
 
-def default_recipe(corrections: str | Path | None) -> str:
+def default_recipe(corrections: object) -> str:
     """The recipe where none is named."""
     return "fast" if corrections is None else FINETUNE
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
-from ntrm.correction.log import ALL
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import DatasetSplits, few_sections, open_splits, section_hashes, trained_on
 from ntrm.data.split_file import Split, SplitRow
@@ -25,16 +25,15 @@ MOST_TIMES = 64
 """How often a window of a corrected slide may occur in an epoch."""
 
 
-@dataclass(frozen=True)
-class CorrectedResults:
-    """Corrected slides to train on."""
+class CorrectedSlides(Protocol):
+    """Corrected slides to train on, such as ``ntrm.correction.dataset.CorrectedResults``."""
 
-    results: Path
-    """What ``ntrm segment`` wrote, with corrections."""
-    slides: Path | None = None
-    """Folder below which the slides' files lie."""
-    trust: str = ALL
-    """What counts, see ``ntrm.correction.log.TRUSTS``."""
+    @property
+    def resolution(self) -> Resolution:
+        """µm/px of their masks."""
+
+    def write(self, out: Path, schema: LabelSchema | None, progress: Progress) -> dict[str, Any]:
+        """Write them as a dataset, with these classes; returns which versions of which corrections they are."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def open_training_data(
     resolution: str | None = None,
     splits: Path | None = None,
     sections: int | None = None,
-    corrections: CorrectedResults | None = None,
+    corrections: CorrectedSlides | None = None,
     mpp: float | None = None,
     progress: Progress = SILENT,
 ) -> TrainingData:
@@ -120,24 +119,17 @@ def open_training_data(
 
 
 def _with_corrections(
-    known: DatasetSplits | None, folder: Path, corrections: CorrectedResults, mpp: float | None, progress: Progress
+    known: DatasetSplits | None, folder: Path, corrections: CorrectedSlides, mpp: float | None, progress: Progress
 ) -> TrainingData:
-    # They read slides, which most trainings do not.
-    from ntrm.correction.corrected_dataset import corrected_slides, write_training_data
-
-    slides = corrected_slides(corrections.results)
     wanted = known.resolution if known is not None else None if mpp is None else Resolution.square(mpp)
-    if wanted is not None and not slides[0].resolution.same_as(wanted):
+    if wanted is not None and not corrections.resolution.same_as(wanted):
         raise RefusedError(
             "the corrected slides have other µm/px",
-            got=f"{slides[0].resolution} in {corrections.results}",
+            got=str(corrections.resolution),
             expected=f"{wanted}, as {'the dataset' if known is not None else 'the model to start from'}",
             hint="segment and correct the slides with the model that is to learn from them",
         )
-    schema = None if known is None else known.schema
-    record = write_training_data(
-        slides, corrections.slides, folder, trust=corrections.trust, schema=schema, progress=progress
-    )
+    record = corrections.write(folder, None if known is None else known.schema, progress)
     corrected = open_splits(folder)
     both = corrected if known is None else _joined(known, corrected)
     own = {case.split for case in corrected.dataset}
@@ -184,34 +176,11 @@ def _split(splits: DatasetSplits, split: str) -> Dataset:
     return splits[split]
 
 
-def corrected_results(
-    corrections: str | Path | None, slides: str | Path | None, trust: str, init: str | Path | None
-) -> CorrectedResults | None:
-    """The corrected slides to learn from, if any are named."""
-    if corrections is None:
-        needless = [f"--slides {slides}"] * (slides is not None) + [f"--trust {trust}"] * (trust != ALL)
-        if needless:
-            raise UsageError(
-                "this option needs corrected slides",
-                got=" ".join(needless),
-                expected="--corrections RESULTS beside it",
-                hint="name the results with the corrected slides, or leave it out",
-            )
-        return None
-    if init is None:
-        raise UsageError(
-            "there are too few corrections to train a network from scratch",
-            expected="a trained model to start from",
-            hint="name the model that segmented the slides with --init",
-        )
-    return CorrectedResults(Path(corrections), None if slides is None else Path(slides), trust)
-
-
 def selection(recipe: Recipe, given: TrainingData, start: ModelConfig | None, say: Callable[[str], None]) -> Recipe:
     """The recipe; without data to choose weights by, it keeps the last ones. Says what is doubtful about the choice."""
     if given.corrected is not None:
         say(given.corrected_pixels())
-        if (trust := (given.record or {}).get("trust")) != ALL:
+        if (trust := (given.record or {}).get("trust")) != "all":
             say(
                 f"--trust {trust} learns from corrected places alone, which made models worse than before when it "
                 "was measured; --trust all learns from whole corrected masks"

@@ -13,8 +13,8 @@ from tests.service.small import error_of, only_slide
 
 from ntrm.correction.log import read_log
 from ntrm.correction.pixels import PixelSet
+from ntrm.correction.slide import make_region_graph, open_mask
 from ntrm.inference.predictor import Predictor
-from ntrm.pipeline.slide_mask import make_region_graph, open_mask
 from ntrm.results.paths import CORRECTIONS
 from ntrm.service.core.settings import AUDIT
 from ntrm.slides.inputs import SlideInput

@@ -8,10 +8,10 @@ from tests.service.browser.driving import until, write_slide
 from tests.service.browser.looking import PANE, classes, difference, home_place
 from tests.service.running import Running
 
+from ntrm.correction.slide import make_region_graph, open_mask
 from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
 from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.slide_mask import make_region_graph, open_mask
 from ntrm.slides.inputs import SlideInput
 
 KEYS = dict(zip(("EPI", "GLD", "INF", "RET", "FOL", "PAP", "HYP", "KER", "BCC"), "123456789", strict=True)) | {

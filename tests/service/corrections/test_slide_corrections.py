@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from tests.evaluation.small import NAMES, schema_of
 
-from ntrm.correction.corrections import Corrections
 from ntrm.correction.log import REDO, UNDO, Step, append
 from ntrm.correction.pixels import PixelSet
-from ntrm.pipeline.slide_mask import open_mask
+from ntrm.correction.slide import open_mask
+from ntrm.correction.state import Corrections
 from ntrm.service.corrections.slide_corrections import CorrectionStore, KnownCorrections
 
 KEY = ("id", 1)

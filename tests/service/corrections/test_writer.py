@@ -15,7 +15,7 @@ from tests.service.small import only_slide, serving, settings_of
 
 from ntrm.core import processes
 from ntrm.correction.log import read_log
-from ntrm.pipeline.corrected_outputs import is_current
+from ntrm.correction.results import is_current
 from ntrm.service.core.watch import Watch
 from ntrm.service.corrections import writer
 from ntrm.service.corrections.writer import CorrectedWriter

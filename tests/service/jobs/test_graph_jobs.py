@@ -9,8 +9,8 @@ from tests.pipeline.small import paint, write_slide
 from tests.service.small import add_queued
 
 from ntrm.core.errors import DataError
+from ntrm.correction.slide import open_mask, region_graph_in
 from ntrm.pipeline.segmenter import Segmenter
-from ntrm.pipeline.slide_mask import open_mask, region_graph_in
 from ntrm.service.jobs import worker
 from ntrm.service.jobs.database import MOST_DEATHS
 from ntrm.service.jobs.graph_jobs import FAILED, MAKING, WAITING

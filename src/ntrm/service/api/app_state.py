@@ -19,9 +19,9 @@ import numpy as np
 from anyio import CapacityLimiter
 
 from ntrm.core.errors import NtrmError
-from ntrm.correction.corrections import Corrections
 from ntrm.correction.log import read_log
-from ntrm.pipeline.corrected_outputs import is_current
+from ntrm.correction.results import is_current
+from ntrm.correction.state import Corrections
 from ntrm.results.documents import read_summary
 from ntrm.results.folder import ResultsFolder, SlideFolder
 from ntrm.results.paths import CORRECTIONS, REGIONS, SUMMARY

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from ntrm.correction.graph import RegionGraph
+from ntrm.correction.engine.graph import RegionGraph
+from ntrm.correction.engine.propose import Proposal
+from ntrm.correction.engine.review import largest_first, likely_errors_first
 from ntrm.correction.log import Log, Step
-from ntrm.correction.proposals import Proposal
-from ntrm.correction.review import largest_first, likely_errors_first
 from ntrm.correction.units import Units, outlines
 from ntrm.service.corrections.changes import MOST_POINTS, areas_before
 from ntrm.service.corrections.slide_corrections import SlideCorrections

@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from ntrm.core.arrays import Floats
 from ntrm.core.errors import UsageError
 from ntrm.correction.drawing import area, split_by_line, stroke
+from ntrm.correction.engine.propose import Click, Proposal, check_tissue, drawn_step, propose, propose_regions
+from ntrm.correction.engine.spread import DEFAULT
 from ntrm.correction.log import INITIALS, Place, Step
 from ntrm.correction.pixels import PixelSet
-from ntrm.correction.proposals import Click, Proposal, check_tissue, drawn_step, propose, propose_regions
-from ntrm.correction.spread import DEFAULT
 from ntrm.correction.units import Units
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.corrections.slide_corrections import SlideCorrections

@@ -19,12 +19,12 @@ from ntrm.analysis.regions import Regions
 from ntrm.core.arrays import Ints
 from ntrm.core.errors import NtrmError
 from ntrm.core.labels import Mask
-from ntrm.correction.corrections import Corrections, corrections_of
-from ntrm.correction.graph import RegionGraph, is_kept
+from ntrm.correction.engine.graph import RegionGraph, is_kept
 from ntrm.correction.log import Log, Place, read_log
+from ntrm.correction.results import correction_in
+from ntrm.correction.slide import SlideMask, corrections_in, open_mask, region_graph_in
+from ntrm.correction.state import Corrections, corrections_of
 from ntrm.correction.units import Units
-from ntrm.pipeline.corrected_outputs import correction_in
-from ntrm.pipeline.slide_mask import SlideMask, corrections_in, open_mask, region_graph_in
 from ntrm.results.paths import CORRECTED, CORRECTIONS, HIDDEN, REGION_GRAPH, REGIONS, SUMMARY, table_file
 from ntrm.results.tables import FOOT, is_own_column, read_table
 from ntrm.service.tiles.caches import OpenPool

@@ -22,7 +22,7 @@ from pathlib import Path
 from ntrm.core.errors import NtrmError
 from ntrm.core.processes import HOME, close_pipes, end_with_parent, exit_code_of, start_module, tell
 from ntrm.correction.log import read_log
-from ntrm.pipeline.corrected_outputs import is_current
+from ntrm.correction.results import is_current
 from ntrm.results.paths import RUN
 from ntrm.service.core.problems import without_paths
 from ntrm.service.core.watch import Watch
@@ -200,8 +200,8 @@ def _told(folder: Path) -> None:
 
 
 def _write(folder: Path) -> None:
-    from ntrm.pipeline.corrected_outputs import write_corrected
-    from ntrm.pipeline.slide_mask import open_mask
+    from ntrm.correction.results import write_corrected
+    from ntrm.correction.slide import open_mask
     from ntrm.pipeline.tabulating import tabulate_again
 
     if (folder / RUN).is_file():

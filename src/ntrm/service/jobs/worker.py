@@ -26,10 +26,10 @@ from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import write_text
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
+from ntrm.correction.slide import make_region_graph, open_mask, same_model
 from ntrm.models.folders import CONFIG, SilentHubError, locate
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter, reason_of
-from ntrm.pipeline.slide_mask import make_region_graph, open_mask, same_model
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, GRAPH, MASK, OVERLAY, REGIONS, REPORT, SUMMARY
 from ntrm.results.run_record import read_run
 from ntrm.service.core import model_info

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
-from ntrm.correction.corrections import Corrections
+from ntrm.correction.state import Corrections
 from ntrm.data.image_files import BROKEN
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, MASK, TRUTH_MASK

@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
-from ntrm.correction.corrections import Corrections, corrections_of
 from ntrm.correction.log import ALL, FOLLOWED, TRUSTS, Log, check_mask, read_log
 from ntrm.correction.mask_grid import mask_grid
+from ntrm.correction.state import Corrections, corrections_of
 from ntrm.data.csv_tables import nearly
 from ntrm.data.dataset import SPLITS
 from ntrm.data.image_files import write_image, write_indexed_mask
@@ -90,6 +91,32 @@ class CorrectedSlide:
             "group": self.group,
             "split": self.split,
         }
+
+
+@dataclass(frozen=True)
+class CorrectedResults:
+    """The corrected slides of a folder of results, to train on."""
+
+    results: Path
+    """What ``ntrm segment`` wrote, with corrections."""
+    slides: Path | None = None
+    """Folder below which the slides' files lie."""
+    trust: str = ALL
+    """What counts, one of ``TRUSTS``."""
+
+    @cached_property
+    def corrected(self) -> tuple[CorrectedSlide, ...]:
+        """The slides, by name."""
+        return corrected_slides(self.results)
+
+    @property
+    def resolution(self) -> Resolution:
+        """µm/px of their masks."""
+        return self.corrected[0].resolution
+
+    def write(self, out: Path, schema: LabelSchema | None, progress: Progress) -> dict[str, Any]:
+        """Write them as a dataset, see ``write_training_data``."""
+        return write_training_data(self.corrected, self.slides, out, trust=self.trust, schema=schema, progress=progress)
 
 
 def corrected_slides(results: Path) -> tuple[CorrectedSlide, ...]:

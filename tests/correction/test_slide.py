@@ -12,11 +12,11 @@ from tests.reference.region_graph import region_graph
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import sha256_of
 from ntrm.core.mpp import Resolution
-from ntrm.correction.features import Pooling
+from ntrm.correction.engine.pool import Pooling
 from ntrm.correction.log import Step, append
+from ntrm.correction.slide import corrections_in, make_region_graph, open_mask, region_graph_in, same_model
 from ntrm.inference.predictor import Predictor
 from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.slide_mask import corrections_in, make_region_graph, open_mask, region_graph_in, same_model
 from ntrm.slides.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers")

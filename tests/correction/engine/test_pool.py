@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from tests.correction.test_parts import blocks
+from tests.correction.engine.test_parts import blocks
 from tests.reference.region_graph import pool, reader, region_graph
 
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.correction.features import DENSITY, features_of, smooth_density
-from ntrm.correction.parts import parts_of
+from ntrm.correction.engine.parts import parts_of
+from ntrm.correction.engine.pool import DENSITY, features_of, smooth_density
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching
 from ntrm.models.registry import create

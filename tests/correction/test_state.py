@@ -10,8 +10,8 @@ from tests.correction.steps import CLASSES, SHAPE, SIZE, logs, record
 
 from ntrm.core.errors import DataError
 from ntrm.core.labels import LabelSchema, Tissue
-from ntrm.correction.corrections import corrections_of
 from ntrm.correction.log import Log, Step
+from ntrm.correction.state import corrections_of
 
 SCHEMA = LabelSchema(tuple(Tissue(k, name, name, (k, k, k)) for k, name in enumerate(CLASSES)), background="BKG")
 

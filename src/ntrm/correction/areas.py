@@ -15,10 +15,10 @@ from ntrm.annotations.qupath import Annotation, count_clipped, read_annotations
 from ntrm.annotations.rasterise import AnnotationGrid, Painted, paint
 from ntrm.core.errors import DataError, choices_error
 from ntrm.core.polygons import Ring, fill
-from ntrm.correction.corrections import Corrections
+from ntrm.correction.results import exported_regions
+from ntrm.correction.slide import SlideMask
+from ntrm.correction.state import Corrections
 from ntrm.export.geojson import simplified
-from ntrm.pipeline.corrected_outputs import exported_regions
-from ntrm.pipeline.slide_mask import SlideMask
 
 ROUNDED = 0.02
 """Pixels of the slide by which programs move a point that they read and write."""

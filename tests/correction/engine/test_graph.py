@@ -4,14 +4,14 @@ import itertools
 
 import numpy as np
 import pytest
-from tests.correction.test_parts import MPP, blocks
+from tests.correction.engine.test_parts import MPP, blocks
 
 from ntrm.analysis.graph import tissue_graph
 from ntrm.core.errors import DataError
 from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.labels import SKIN, LabelSchema
-from ntrm.correction.graph import RegionGraph, is_kept, region_graph_of
-from ntrm.correction.parts import parts_of
+from ntrm.correction.engine.graph import RegionGraph, is_kept, region_graph_of
+from ntrm.correction.engine.parts import parts_of
 from ntrm.correction.units import Units
 
 RET, BKG, EPI = (SKIN.index(name) for name in ("RET", "BKG", "EPI"))

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ntrm.core.arrays import Floats
-from ntrm.correction.graph import Features
-from ntrm.correction.parts import Parts, Pixels
+from ntrm.correction.engine.graph import Features
+from ntrm.correction.engine.parts import Parts, Pixels
 from ntrm.data.tiles import Window
 from ntrm.inference.network_runner import Image, NetworkRunner
 from ntrm.inference.sliding_window import Stitching

@@ -26,7 +26,7 @@ from ntrm.core.errors import DataError
 from ntrm.core.io import write_arrays
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
-from ntrm.correction.parts import Parts
+from ntrm.correction.engine.parts import Parts
 from ntrm.results.folder import SlideFolder
 
 Features = NDArray[np.float32]

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tests.correction.test_graph import made
-from tests.correction.test_parts import blocks
+from tests.correction.engine.test_graph import made
+from tests.correction.engine.test_parts import blocks
 
 from ntrm.core.labels import SKIN
-from ntrm.correction.graph import RegionGraph
-from ntrm.correction.review import likely_errors, middle_parts, parts_to_review
+from ntrm.correction.engine.graph import RegionGraph
+from ntrm.correction.engine.review import likely_errors, middle_parts, parts_to_review
 
 
 def with_probabilities(graph, random):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ntrm.analysis.regions import Regions
 from ntrm.core.arrays import Floats, Ints
-from ntrm.correction.graph import RegionGraph
+from ntrm.correction.engine.graph import RegionGraph
 from ntrm.correction.units import Units
 
 Columns = tuple[Ints, Ints, Ints]

@@ -14,15 +14,14 @@ from ntrm.annotations.qupath import SUFFIXES, refuse_project
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error, did_you_mean
 from ntrm.core.io import sha256_of
 from ntrm.core.progress import SILENT, Progress
-from ntrm.correction.corrections import Corrections, corrections_of
-from ntrm.correction.graph import RegionGraph
+from ntrm.correction.areas import painted_areas, read_areas
+from ntrm.correction.engine.graph import RegionGraph
+from ntrm.correction.engine.propose import Click, check_tissue, drawn_step, propose, propose_elsewhere, propose_regions
+from ntrm.correction.engine.spread import DEFAULT
 from ntrm.correction.log import REDO, UNDO, Log, Step, append, completed
 from ntrm.correction.pixels import PixelSet
-from ntrm.correction.proposals import Click, check_tissue, drawn_step, propose, propose_elsewhere, propose_regions
-from ntrm.correction.spread import DEFAULT
-from ntrm.pipeline.corrected_outputs import write_corrected
-from ntrm.pipeline.drawn_areas import painted_areas, read_areas
-from ntrm.pipeline.slide_mask import (
+from ntrm.correction.results import write_corrected
+from ntrm.correction.slide import (
     SlideMask,
     corrections_in,
     make_region_graph,
@@ -30,6 +29,7 @@ from ntrm.pipeline.slide_mask import (
     region_graph_in,
     same_model,
 )
+from ntrm.correction.state import Corrections, corrections_of
 from ntrm.pipeline.tabulating import tabulate_again
 from ntrm.results.documents import AGAIN
 from ntrm.results.folder import ResultsFolder

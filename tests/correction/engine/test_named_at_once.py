@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tests.correction.test_spread import BCC, EPI, RET, chain
+from tests.correction.engine.test_spread import BCC, EPI, RET, chain
 
 from ntrm.core.labels import SKIN
-from ntrm.correction import proposals
-from ntrm.correction.corrections import Corrections
-from ntrm.correction.proposals import MOST_AT_ONCE, MOST_CLICKS, Click, propose
+from ntrm.correction.engine import propose as proposals
+from ntrm.correction.engine.propose import MOST_AT_ONCE, MOST_CLICKS, Click, propose
+from ntrm.correction.state import Corrections
 
 
 def place(node):

@@ -12,8 +12,8 @@ from tests.pipeline.small import write_slide
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE
-from ntrm.correction import corrected_dataset
-from ntrm.correction.corrected_dataset import _area_name, corrected_slides, write_training_data
+from ntrm.correction import dataset as corrected_dataset
+from ntrm.correction.dataset import _area_name, corrected_slides, write_training_data
 from ntrm.correction.log import Step
 from ntrm.data.check import check_dataset
 from ntrm.data.image_files import read_image, read_mask

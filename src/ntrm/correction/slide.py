@@ -18,9 +18,9 @@ from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
-from ntrm.correction.corrections import Corrections, corrections_of
-from ntrm.correction.graph import FORMAT, RegionGraph
+from ntrm.correction.engine.graph import FORMAT, RegionGraph
 from ntrm.correction.log import Log, MaskRecord, check_mask, read_log
+from ntrm.correction.state import Corrections, corrections_of
 from ntrm.data.tiles import Window
 from ntrm.results.documents import AGAIN, Summary, read_summary
 from ntrm.results.folder import SlideFolder
@@ -180,9 +180,9 @@ def _other_model(mask: SlideMask, got: str, expected: str) -> RefusedError:
 
 
 def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress) -> RegionGraph:
-    from ntrm.correction.features import smooth_density
-    from ntrm.correction.graph import region_graph_of
-    from ntrm.correction.parts import parts_of
+    from ntrm.correction.engine.graph import region_graph_of
+    from ntrm.correction.engine.parts import parts_of
+    from ntrm.correction.engine.pool import smooth_density
     from ntrm.inference.wsi_inference import read_tile
     from ntrm.wsi.isolated import open_in_children
 
@@ -208,7 +208,7 @@ def _pooled(
     mask: SlideMask, grid: SlideGrid, parts: Any, labels: Mask, predictor: Predictor, progress: Progress
 ) -> dict[str, Any]:
     """What the network saw in each part."""
-    from ntrm.correction.features import Pooling
+    from ntrm.correction.engine.pool import Pooling
     from ntrm.inference.sliding_window import Stitching
     from ntrm.inference.wsi_inference import reading_ahead
 

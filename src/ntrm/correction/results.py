@@ -23,14 +23,14 @@ from ntrm.core.errors import DataError
 from ntrm.core.io import writing
 from ntrm.core.labels import Mask
 from ntrm.core.locks import holding
-from ntrm.correction.corrections import Corrections
 from ntrm.correction.log import Log
 from ntrm.correction.pixels import union
+from ntrm.correction.slide import SlideMask, corrections_in
+from ntrm.correction.state import Corrections
 from ntrm.data.tiles import Window
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.pipeline.pictures import TintedSlide, write_overlays
 from ntrm.pipeline.slide_files import SlideFiles
-from ntrm.pipeline.slide_mask import SlideMask, corrections_in
 from ntrm.results.documents import AGAIN, Correction, crumb_warnings, read_summary
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import (

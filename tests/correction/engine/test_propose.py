@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.correction.test_spread import BCC, BKG, EPI, RET, chain
+from tests.correction.engine.test_spread import BCC, BKG, EPI, RET, chain
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
-from ntrm.correction.corrections import Corrections, corrections_of
+from ntrm.correction.engine.propose import Click, propose, propose_elsewhere
+from ntrm.correction.engine.spread import spread
 from ntrm.correction.log import Log, MaskRecord, Step
-from ntrm.correction.proposals import Click, propose, propose_elsewhere
-from ntrm.correction.spread import spread
+from ntrm.correction.state import Corrections, corrections_of
 
 TISSUES = [EPI, RET, BCC, BKG]
 

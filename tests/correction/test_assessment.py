@@ -11,9 +11,9 @@ from tests.pipeline.small import paint, write_slide
 
 from ntrm.correction.log import Step, append
 from ntrm.correction.pixels import PixelSet
+from ntrm.correction.results import write_corrected
+from ntrm.correction.slide import open_mask
 from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.corrected_outputs import write_corrected
-from ntrm.pipeline.slide_mask import open_mask
 from ntrm.pipeline.tabulating import tabulate_again
 from ntrm.results.tables import read_results
 

@@ -9,8 +9,8 @@ from ntrm.analysis.runs import runs_of
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.correction.graph import RegionGraph
-from ntrm.correction.spread import Reason, Settings, looks_alike, spread, standardised, walks
+from ntrm.correction.engine.graph import RegionGraph
+from ntrm.correction.engine.spread import Reason, Settings, looks_alike, spread, standardised, walks
 
 EPI, RET, BCC, BKG = (SKIN.index(name) for name in ("EPI", "RET", "BCC", "BKG"))
 K = len(SKIN)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import UsageError, check_number
-from ntrm.correction.graph import RegionGraph
+from ntrm.correction.engine.graph import RegionGraph
 
 DEFAULT = "looks and relations"
 """What logs call this way to carry names on."""

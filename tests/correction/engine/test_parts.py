@@ -9,7 +9,7 @@ from ntrm.analysis.graph import tissue_graph
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.correction.parts import MIXED, SLIVER, WHOLE, darker, parts_of
+from ntrm.correction.engine.parts import MIXED, SLIVER, WHOLE, darker, parts_of
 
 MPP = Resolution(x=4.0, y=10.0)
 

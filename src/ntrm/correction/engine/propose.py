@@ -17,11 +17,11 @@ from ntrm.core.arrays import Ints
 from ntrm.core.errors import UsageError, choices_error
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.correction.corrections import Corrections
-from ntrm.correction.graph import RegionGraph
+from ntrm.correction.engine.graph import RegionGraph
+from ntrm.correction.engine.spread import DEFAULT, Settings, Spread, spread
 from ntrm.correction.log import DRAW, NAME, Place, Step
 from ntrm.correction.pixels import PixelSet
-from ntrm.correction.spread import DEFAULT, Settings, Spread, spread
+from ntrm.correction.state import Corrections
 from ntrm.correction.units import Units
 
 MOST_CLICKS = 128

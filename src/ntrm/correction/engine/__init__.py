@@ -1,0 +1,1 @@
+"""What decides what follows when a person names something."""

@@ -10,6 +10,8 @@ from skimage import measure
 from tests.analysis.blocks import BCC, BKG, IEC, RET, SCC, block, far_apart, measured
 from tests.helpers import real_data
 
+from ntrm.analysis import cancer_rule
+from ntrm.analysis.cancer_rule import SMALLEST_REGION_MM2
 from ntrm.analysis.cancers import (
     NEST_UM,
     ONLY_STRAYS,
@@ -25,8 +27,7 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import read_mask
-from ntrm.metrics import cancer_rule
-from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2, score_cancers
+from ntrm.metrics.cancer_scores import score_cancers
 from ntrm.metrics.graph_agreement import interface_lengths
 
 MPP, OBLONG = Resolution.square(6.7), Resolution(x=5.0, y=8.0)

@@ -16,7 +16,7 @@ from ntrm.analysis.measure import measurement_sentences
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.results.documents import OUTSIDE, PURPOSE
+from ntrm.core.wording import OUTSIDE, PURPOSE
 
 MPP = Resolution(x=4.0, y=10.0)
 K = len(SKIN)

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage
 
+from ntrm.analysis.fill import fill
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
-from ntrm.core.polygons import fill
 from ntrm.correction import drawing
 from ntrm.correction.drawing import area, split_by_line, stroke
 

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tests.helpers import real_data
 
+from ntrm.analysis.counts import boundary_counts, boundary_share, pixel_counts
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.image_files import write_indexed_mask
 from ntrm.data.layouts import open_dataset
-from ntrm.data.stats import boundary_counts, boundary_share, dataset_stats, pixel_counts, tissues_per_tile
+from ntrm.data.stats import dataset_stats, tissues_per_tile
 
 K = 4
 MASKS = hnp.arrays(

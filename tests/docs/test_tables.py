@@ -11,6 +11,7 @@ from tests.docs.markdown import ROOT, table
 from tests.evaluation.small import ByColour, draw_sections, write_dataset
 from tests.report.segmented import made
 
+from ntrm.analysis import cancer_rule
 from ntrm.core.io import read_rows
 from ntrm.core.labels import CANCERS, SKIN, Tissue
 from ntrm.data.augment import Augment
@@ -20,7 +21,6 @@ from ntrm.data.stats import DatasetStats, count_mask
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.result import FILES, sections_table
 from ntrm.evaluation.robustness import DEGRADATIONS
-from ntrm.metrics import cancer_rule
 from ntrm.metrics.boundary import TOLERANCES_UM
 from ntrm.paper.plan import FACTORS
 from ntrm.paper.published import SYSTEMS

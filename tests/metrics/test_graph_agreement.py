@@ -8,10 +8,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from ntrm.analysis.counts import boundary_counts
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
-from ntrm.data.stats import boundary_counts
 from ntrm.metrics.graph_agreement import MIN_LENGTH_UM, GraphAgreement, graph_agreement, interface_lengths
 
 FOUR = LabelSchema(tuple(Tissue(i, name, "", (i, i, i)) for i, name in enumerate("ABCD")))

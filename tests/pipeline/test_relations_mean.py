@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from ntrm.analysis.graph import NOTE
 from ntrm.data.tiles import Window
 from ntrm.models.base import TissueGraph
 from ntrm.pipeline.relations_mean import KEPT, RelationsMean
@@ -66,15 +65,16 @@ def test_means_counts_and_strongest_windows_are_the_literal_ones(random, backgro
     assert mean.result(WINDOWS) is None
     add_in_parts(mean, graphs, (1, 7, 30, 60))
     found = mean.result(WINDOWS)
-    assert found.attention.shape == (2, 3, 3)
+    shares, weights = np.array(found.attention), np.array(found.edge_weight)
+    assert shares.shape == (2, 3, 3)
     assert found.windows == len(counted_windows(graphs, background))
     windows = {(edge.source, edge.target): edge.windows for edge in found.strongest_windows}
     for sender, one in enumerate(NAMES):
         for receiver, other in enumerate(NAMES):
             attention, count, weight, strongest = literal(graphs, background, sender, receiver)
-            np.testing.assert_allclose(found.attention[:, sender, receiver], attention, rtol=1e-12)
-            np.testing.assert_allclose(found.edge_weight[sender, receiver], weight, rtol=1e-12)
-            assert found.edge_windows[sender, receiver] == count
+            np.testing.assert_allclose(shares[:, sender, receiver], attention, atol=1e-6)
+            np.testing.assert_allclose(weights[sender, receiver], weight, atol=1e-6)
+            assert found.edge_windows[sender][receiver] == count
             kept = windows.get((one, other), ())
             assert [(w.top, w.left, w.height, w.width) for w in kept] == [
                 (w.top, w.left, w.height, w.width) for w, _ in strongest
@@ -82,24 +82,12 @@ def test_means_counts_and_strongest_windows_are_the_literal_ones(random, backgro
             np.testing.assert_allclose([w.attention for w in kept], [value for _, value in strongest], atol=1e-6)
 
 
-def test_the_document_says_what_was_not_trained_and_names_every_part(random):
-    mean = RelationsMean(NAMES)
-    mean.add_graphs(draw(random, 9), 0)
-    document = mean.result(WINDOWS).as_dict()
-    keys = ["names", "attention", "edge_windows", "edge_weight", "strongest_windows", "windows", "note"]
-    assert list(document) == keys
-    assert document["edge_weight"] is None
-    assert np.shape(document["attention"]) == (2, 3, 3)
-    assert set(document["strongest_windows"][0]["windows"][0]) == {"top", "left", "height", "width", "attention"}
-    assert document["note"] == NOTE
-
-
 def test_without_attention_layers_edges_are_counted_and_no_window_is_named(random):
     graphs = draw(random, 9, layers=0)
     mean = RelationsMean(NAMES)
     mean.add_graphs(graphs, 0)
     found = mean.result(WINDOWS)
-    assert (found.attention.shape, found.strongest_windows) == ((0, 3, 3), ())
+    assert (found.attention, found.edge_weight, found.strongest_windows) == ((), None, ())
     np.testing.assert_array_equal(found.edge_windows, graphs.adjacency.sum(dim=0))
 
 

@@ -8,7 +8,8 @@ from tests.report.pages import HOSTILE, cells, check_safe, rows, words
 from tests.report.segmented import change, document, judged, network_relations
 
 from ntrm.core.errors import DataError
-from ntrm.report.html import NOTICE, area_text, confidence_text, share_text, value_text
+from ntrm.core.wording import area_text
+from ntrm.report.html import NOTICE, confidence_text, share_text, value_text
 from ntrm.report.slide_report import rarity, write_slide_report
 from ntrm.results.documents import read_slide
 

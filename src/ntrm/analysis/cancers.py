@@ -1,4 +1,4 @@
-"""The cancers of a piece: which are present, by the rule of ``ntrm.metrics.cancer_rule``, and where the tumour ends.
+"""The cancers of a piece: which are present, by the rule of ``ntrm.analysis.cancer_rule``, and where the tumour ends.
 
 Clearance and depth are measured from the pixels at the tumour's rim. A region of a cancer is *firm* if it is not
 smaller than ``SMALLEST_REGION_MM2`` (a speck) and its cancer is present. What is not firm but lies within ``NEST_UM``
@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.analysis.cancer_rule import SMALLEST_REGION_MM2, CancerFinding, CancerRegions, finding_of
+from ntrm.analysis.counts import pixel_counts
 from ntrm.analysis.nearest import nearest_of
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import Regions, checked_confidence, scan_mask
@@ -22,8 +24,6 @@ from ntrm.analysis.runs import Runs, Where
 from ntrm.core.arrays import Ints, plain_array
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.data.stats import pixel_counts
-from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2, CancerFinding, CancerRegions, finding_of
 
 NEST_UM = 250.0
 CONFIRMED = 0.5

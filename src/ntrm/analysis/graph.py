@@ -23,11 +23,7 @@ from ntrm.core.arrays import Floats, Ints, plain_array
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, as_schema, no_class_error
 from ntrm.core.mpp import Resolution, stated_resolution
-from ntrm.core.wording import short_repr
-from ntrm.report.html import area_text
-from ntrm.results.documents import OUTSIDE, PURPOSE
-from ntrm.results.graph_document import StrongestWindows
-from ntrm.results.typed_json import as_document
+from ntrm.core.wording import OUTSIDE, PURPOSE, area_text, short_repr
 
 if TYPE_CHECKING:
     import networkx
@@ -35,39 +31,7 @@ if TYPE_CHECKING:
 DIGITS = 6
 """Decimals of mm and mm²: a pixel at 1x is 0.0000004 mm², but no mask is that exact."""
 
-NOTE = "what the network used, not biology"
 NO_TISSUE = "No tissue was found."
-
-
-@dataclass(frozen=True, eq=False)
-class NetworkRelations:
-    """Attention and edge weights of a network, as means over windows; the first index sends, the second receives."""
-
-    names: tuple[str, ...]
-    attention: Floats
-    """(L, K, K) by layer, mean over the windows that have the edge; 0 where none has. L is 0 without attention."""
-    edge_windows: Ints
-    """(K, K) how many windows have the edge."""
-    edge_weight: Floats | None
-    """(K, K) mean over the windows that have the edge; None for a network that does not train them."""
-    strongest_windows: tuple[StrongestWindows, ...]
-    """Of each edge that there is; none without attention."""
-    windows: int
-    """All that were counted."""
-
-    __repr__ = short_repr
-
-    def as_dict(self) -> dict[str, Any]:
-        """For ``graph.json``."""
-        return {
-            "names": list(self.names),
-            "attention": self.attention.round(DIGITS).tolist(),
-            "edge_windows": self.edge_windows.tolist(),
-            "edge_weight": None if self.edge_weight is None else self.edge_weight.round(DIGITS).tolist(),
-            "strongest_windows": as_document(self.strongest_windows),
-            "windows": self.windows,
-            "note": NOTE,
-        }
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import ndimage
 
+from ntrm.analysis.cancer_rule import SMALLEST_REGION_MM2
 from ntrm.analysis.cancers import NO_TUMOUR_CLASSES, Tumour, tumour_of
 from ntrm.analysis.nearest import closest, farthest, nearest_of
 from ntrm.analysis.outline import Outline, mean_directions
@@ -35,9 +36,7 @@ from ntrm.analysis.runs import Where
 from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, LabelSchema
-from ntrm.core.wording import whole_degrees
-from ntrm.metrics.cancer_rule import SMALLEST_REGION_MM2
-from ntrm.results.documents import NO_TUMOUR, NOTHING_INVADES, PURPOSE, Measure
+from ntrm.core.wording import NO_TUMOUR, NOTHING_INVADES, PURPOSE, whole_degrees
 
 UNITS = ("mm", "degrees")
 INVASIVE = ("BCC", "SCC")
@@ -87,10 +86,6 @@ class Measured:
         if self.value is None:
             return f"{self.name}: not assessed ({self.reason})"
         return f"{self.name}: {self.value:.2f} mm" if self.unit == "mm" else f"{self.name}: {whole_degrees(self.value)}"
-
-    def record(self) -> Measure:
-        """For ``summary.json``."""
-        return Measure(self.value, self.unit, self.reason, self.line)
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.analysis.fill import Ring
 from ntrm.core.errors import DataError, UsageError
-from ntrm.core.polygons import Ring
 from ntrm.core.processes import limit_memory, module_command, module_environment
 
 Polygons = Sequence[Sequence[Ring]]

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ntrm.analysis.fill import Ring, fill
 from ntrm.annotations.qupath import Annotation
 from ntrm.core.labels import IGNORE, Mask
-from ntrm.core.polygons import Ring, fill
 from ntrm.data.area_mean import Boxes, area_boxes, box_means
 from ntrm.wsi.readers.reader import Pixels, SlideReader
 

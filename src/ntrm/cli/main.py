@@ -33,7 +33,7 @@ def doctor(*, console: Console) -> None:
 
     Example: ntrm doctor --json
     """
-    from ntrm.core.environment import examine
+    from ntrm.cli.doctor import examine
 
     report = examine()
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them, the same on every page, in every table and sentence."""
+"""Numbers and phrases as people read them, the same on every page, in every table and sentence."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from dataclasses import fields
 from typing import Any
 
 MINUS = "−"
+OUTSIDE = "outside"
+"""What tissue meets at its surface and at a margin, as graphs and tables call it."""
+PURPOSE = "for research, not for diagnosis"
+NO_TUMOUR, NOTHING_INVADES = "no tumour in the piece", "no invasive tumour in the piece"
+"""Why a piece has no clearance or depth where nothing is left open by that."""
 SHORT = 60
 """Characters of a value that ``short_repr`` shows as it is."""
 
@@ -31,6 +36,15 @@ def counted(number: int, thing: str) -> str:
     ('1 section', '1,200 sections')
     """
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def area_text(mm2: float) -> str:
+    """Area in mm², without the unit.
+
+    >>> area_text(2.057), area_text(0.0004), area_text(0)
+    ('2.06', '<0.01', '0.00')
+    """
+    return "<0.01" if 0 < mm2 < 0.005 else f"{mm2:.2f}"
 
 
 def whole_degrees(value: float) -> str:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ntrm.analysis.fill import Ring, fill
 from ntrm.analysis.polygons import outlines_of
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Runs
 from ntrm.annotations.qupath import Annotation, count_clipped, read_annotations
 from ntrm.annotations.rasterise import AnnotationGrid, Painted, paint
 from ntrm.core.errors import DataError, choices_error
-from ntrm.core.polygons import Ring, fill
 from ntrm.correction.results import exported_regions
 from ntrm.correction.slide import SlideMask
 from ntrm.correction.state import Corrections

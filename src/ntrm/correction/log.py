@@ -21,7 +21,7 @@ from typing import Any
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import open_for_update, writing
 from ntrm.core.locks import holding
-from ntrm.results.documents import PURPOSE
+from ntrm.core.wording import PURPOSE
 from ntrm.results.folder import SlideFolder
 from ntrm.results.mask_file import mask_sha256
 from ntrm.results.paths import CORRECTIONS, CORRECTIONS_LOCK, HIDDEN, MASK

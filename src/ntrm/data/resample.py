@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ntrm.analysis.counts import pixel_counts
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import read_object, remove_partials, rows_text, sha256_of, write_bytes, write_json
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
@@ -27,7 +28,6 @@ from ntrm.data.csv_tables import one_spelling, read_columns
 from ntrm.data.dataset import Case, Dataset, check_outside
 from ntrm.data.image_files import image_size, read_image, read_mask, write_image, write_indexed_mask, write_rgb_mask
 from ntrm.data.layouts import CASES, CLASSES, open_dataset
-from ntrm.data.stats import pixel_counts
 
 
 def shrunk_length(length: int, factor: Factor) -> int:

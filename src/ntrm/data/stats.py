@@ -13,58 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.analysis.counts import Counts, IndexMask, boundary_counts, boundary_share, pixel_counts
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.labels import IGNORE, LabelSchema, no_class_error
+from ntrm.core.labels import LabelSchema
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import SPLITS, Case, Dataset
 from ntrm.data.image_files import read_mask
 from ntrm.data.layouts import section_of
 from ntrm.data.tiles import TILE_SIZE, tile_windows
-
-Counts = NDArray[np.int64]
-IndexMask = NDArray[np.integer[Any]]
-
-
-def pixel_counts(mask: IndexMask, classes: int) -> Counts:
-    """Pixels per class, and as the last entry those that are ignored.
-
-    >>> pixel_counts(np.array([[0, 1, 1, 255]]), classes=3).tolist()
-    [1, 2, 0, 1]
-    """
-    mask = np.asarray(mask)
-    strange: list[Any] = [] if np.issubdtype(mask.dtype, np.integer) else [mask.dtype]
-    if not strange and mask.size:
-        strange = [value for value in (mask.min(), mask.max()) if not 0 <= value <= IGNORE]
-    counts = np.bincount(mask.ravel() if not strange else [], minlength=IGNORE + 1).astype(np.int64)
-    strange += [value for value in np.flatnonzero(counts) if classes <= value != IGNORE]
-    if strange:
-        raise no_class_error(strange, classes)
-    return np.append(counts[:classes], counts[IGNORE])
-
-
-def boundary_counts(mask: IndexMask, classes: int) -> Counts:
-    """How often each pair of classes meets: all 4-neighbour pixel pairs with different labels, ignore left out.
-
-    Returns a symmetric (K, K) array with an empty diagonal; a pair of pixels counts once in ``[a, b]`` and
-    once in ``[b, a]``, so that a row holds everything its class borders on.
-
-    >>> boundary_counts(np.array([[0, 0, 1], [0, 2, 255]]), classes=3).tolist()
-    [[0, 1, 2], [1, 0, 0], [2, 0, 0]]
-    """
-    beside, below = neighbour_counts(mask, classes)
-    counts = beside + below
-    return counts + counts.T
-
-
-def neighbour_counts(mask: IndexMask, classes: int) -> tuple[Counts, Counts]:
-    """(K, K) each: pairs of pixels of different classes, left and right, then above and below; ignore left out."""
-    counts = []
-    for here, there in ((mask[:, :-1], mask[:, 1:]), (mask[:-1], mask[1:])):
-        border = (here != there) & (here < classes) & (there < classes)
-        code = here[border].astype(np.int64) * classes + there[border]
-        counts.append(np.bincount(code, minlength=classes * classes).reshape(classes, classes))
-    return counts[0], counts[1]
 
 
 def tissues_per_tile(mask: IndexMask, classes: int, size: int = TILE_SIZE) -> Counts:
@@ -77,15 +34,6 @@ def tissues_per_tile(mask: IndexMask, classes: int, size: int = TILE_SIZE) -> Co
     windows = tile_windows(height, width, size)
     present = [np.count_nonzero(pixel_counts(mask[window.slices], classes)[:-1]) for window in windows]
     return np.bincount(present, minlength=classes + 1).astype(np.int64)
-
-
-def boundary_share(pairs: Counts) -> NDArray[np.float64]:
-    """Row-normalised boundary counts; the row of a class without any boundary is all 0.
-
-    >>> boundary_share(np.array([[0, 1, 3], [1, 0, 0], [3, 0, 0]])).tolist()
-    [[0.0, 0.25, 0.75], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
-    """
-    return np.asarray(pairs / np.maximum(pairs.sum(axis=1, keepdims=True), 1))
 
 
 @dataclass(frozen=True, eq=False)

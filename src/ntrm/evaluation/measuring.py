@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.analysis.cancer_rule import CancerFinding
 from ntrm.analysis.cancers import cancer_types
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
@@ -23,7 +24,6 @@ from ntrm.core.processes import worker_pool
 from ntrm.data.cache import CachedSection
 from ntrm.evaluation.interfaces import InterfaceCounts, interface_counts
 from ntrm.metrics.boundary import BoundaryAgreement, boundary_agreement
-from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
 
 Item = TypeVar("Item")

@@ -36,7 +36,7 @@ from ntrm.evaluation.sections import BINS, PredictedSection, SectionResult
 from ntrm.inference.sliding_window import Stitching
 from ntrm.metrics.boundary import BoundaryAgreement, mean_of
 from ntrm.metrics.calibration import CalibrationCounts
-from ntrm.metrics.cancer_rule import score_cancers
+from ntrm.metrics.cancer_scores import score_cancers
 from ntrm.metrics.confusion import Counts
 from ntrm.metrics.graph_agreement import GraphAgreement
 from ntrm.metrics.overlap import Overlap, overlap, per_section, pooled

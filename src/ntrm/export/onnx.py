@@ -19,7 +19,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ntrm.core.environment import EXTRAS
 from ntrm.core.errors import RefusedError, UsageError, check_seed
 from ntrm.core.io import whole_file
 from ntrm.models.base import SegmentationModel, check_described
@@ -75,7 +74,7 @@ def export_onnx(
     if Path(path).suffix != ".onnx":
         raise UsageError("cannot write the network there", got=path, expected="a file that ends in .onnx")
     try:
-        for module in EXTRAS["export"]:
+        for module in ("onnx", "onnxruntime", "onnxscript"):
             importlib.import_module(module)
     except ImportError as error:
         raise UsageError("ONNX export needs an extra", got=error, hint='pip install "ntrm[export]"') from error

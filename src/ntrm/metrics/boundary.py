@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
+from ntrm.analysis.counts import pixel_counts
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.data.stats import pixel_counts
 
 TOLERANCES_UM = (10.0, 25.0, 50.0)
 """Default tolerances: one pixel, diagonals included, at 10x (6.7 µm/px), and about four and seven."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ntrm.analysis.cancer_rule import CancerFinding
 from ntrm.analysis.cancers import cancers_of, confirmed_regions
 from ntrm.analysis.measure import Measured, sentences_of
 from ntrm.analysis.region_table import RegionTable
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import CANCERS, LabelSchema
-from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.pipeline.measurements import MEASUREMENTS, PieceFindings, fractions, tissue_area
-from ntrm.results.documents import IN_CRUMBS, NAMED_IN_CRUMBS, Box, Cancer, PieceCancer, PieceSummary
+from ntrm.results.documents import IN_CRUMBS, NAMED_IN_CRUMBS, Box, Cancer, Measure, PieceCancer, PieceSummary
 from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, Familiarity, SlideFamiliarity
 from ntrm.wsi.pieces import LEAST_MM2
 
@@ -50,7 +50,10 @@ def piece_summary(findings: PieceFindings, schema: LabelSchema, familiarity: Sli
         tissue_area_mm2=tissue_area(findings.areas_mm2, schema),
         areas_mm2=findings.areas_mm2,
         tissue_fractions=fractions(findings.areas_mm2, schema),
-        measurements={name: each.record() for name, each in _measured(findings, ruling).items()},
+        measurements={
+            name: Measure(each.value, each.unit, each.reason, each.line)
+            for name, each in _measured(findings, ruling).items()
+        },
         cancers=_piece_cancers(findings, ruling),
         text=_piece_text(findings, ruling),
         familiarity=familiarity.of_piece(number),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ntrm.analysis.cancer_rule import CancerFinding
 from ntrm.analysis.cancers import cancers_of, confirmed_regions, is_tumour_confirmed
 from ntrm.analysis.graph import TissueGraph, tissue_graph_of
 from ntrm.analysis.measure import Measured, measure_piece, measurement_sentences
@@ -24,7 +25,6 @@ from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
 from ntrm.data.tiles import Window
 from ntrm.inference.maps import FULL
-from ntrm.metrics.cancer_rule import CancerFinding
 from ntrm.results.documents import Grid
 from ntrm.results.slide_state import Row
 from ntrm.results.tables import COLUMNS

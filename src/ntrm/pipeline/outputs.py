@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from ntrm.analysis.graph import NetworkRelations, tissue_graph_of
+from ntrm.analysis.graph import tissue_graph_of
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import RemovedRegions
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
@@ -35,6 +35,7 @@ from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import StainNorm, Summary
 from ntrm.results.familiarity import WITHOUT_REFERENCE, SlideFamiliarity
+from ntrm.results.graph_document import Network
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, HIDDEN, LABELS_ZARR, PIECES, PROBABILITIES_ZARR
 from ntrm.results.slide_state import Plan, Tables
 from ntrm.slides.inputs import SlideInput
@@ -60,7 +61,7 @@ class PredictedSlide:
     held: ExitStack
     """The slide's lock, and files of large maps. Until it is closed, no other process can take the slide."""
     probabilities: ProbabilityZarr | None = None
-    relations: NetworkRelations | None = None
+    relations: Network | None = None
     """The network's relations of tissues; None for networks that have none."""
     blocks: SlideBlocks | None = None
     """What its windows look like; None where the model has no reference to compare them with."""
@@ -98,8 +99,7 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
         summary = _summarise(found, regions, pieces, familiarity)
         written.append(pool.submit(write_overlays, folder, tinted.result(), resolution, summary))
         summary.write(folder)
-        relations = None if found.relations is None else found.relations.as_dict()
-        files.write_graph(regions, pieces, familiarity, relations)
+        files.write_graph(regions, pieces, familiarity, found.relations)
         tables = files.tables(summary, regions, pieces)
         for future in written:
             future.result()

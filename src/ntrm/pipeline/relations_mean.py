@@ -8,11 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ntrm.analysis.graph import NetworkRelations
 from ntrm.core.arrays import Floats
 from ntrm.data.tiles import Window
 from ntrm.models.base import TissueGraph
-from ntrm.results.graph_document import EdgeWindow, StrongestWindows
+from ntrm.results.graph_document import EdgeWindow, Matrix, Network, StrongestWindows
 
 KEPT = 10
 """Windows that are remembered of each edge."""
@@ -73,7 +72,7 @@ class RelationsMean:
             entries = entries.gather(2, order.expand_as(entries))
         self._strongest = entries[..., :KEPT].contiguous()
 
-    def result(self, windows: Sequence[Window]) -> NetworkRelations | None:
+    def result(self, windows: Sequence[Window]) -> Network | None:
         """The means; None before the first window. ``windows`` are those of the run, by their numbers."""
         if self._sums is None or self._strongest is None or not (count := int(self._sums[-1])):
             return None
@@ -82,11 +81,11 @@ class RelationsMean:
         edges = sums[-1]
         means = np.divide(sums[:-1], edges, out=np.zeros_like(sums[:-1]), where=edges > 0)
         strongest = self._strongest.cpu().numpy() if len(means) > 1 else np.zeros((3, 0, 0))
-        return NetworkRelations(
+        return Network(
             self.names,
-            attention=means[:-1],
-            edge_windows=edges.astype(np.int64),
-            edge_weight=means[-1] if self._edge_weights else None,
+            attention=tuple(map(_rows, means[:-1])),
+            edge_windows=tuple(map(tuple, edges.astype(np.int64).tolist())),
+            edge_weight=_rows(means[-1]) if self._edge_weights else None,
             strongest_windows=tuple(self._edge_windows(strongest, windows)),
             windows=count,
         )
@@ -101,3 +100,7 @@ class RelationsMean:
             if boxes:
                 found.append(StrongestWindows(sender, receiver, boxes))
         return found
+
+
+def _rows(matrix: Floats) -> Matrix:
+    return tuple(map(tuple, matrix.round(6).tolist()))

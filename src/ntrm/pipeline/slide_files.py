@@ -24,7 +24,7 @@ from ntrm.pipeline.measurements import (
 )
 from ntrm.results.documents import Correction, Grid, StainNorm, Summary, crumb_warnings
 from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, SlideFamiliarity
-from ntrm.results.graph_document import write_graph
+from ntrm.results.graph_document import Network, write_graph
 from ntrm.results.paths import MASK, REGIONS
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Tables
@@ -103,7 +103,7 @@ class SlideFiles:
         regions: Regions,
         pieces: Sequence[PieceFindings],
         familiarity: SlideFamiliarity,
-        network: Document | None = None,
+        network: Network | None = None,
     ) -> None:
         """Write ``graph.json``; ``network`` is what the network itself used."""
         ruled = [(each.piece.number, each, familiarity.ruling(each.piece.number)) for each in pieces]

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ntrm.report.html import area_text, share_text
-from ntrm.results.documents import OUTSIDE
+from ntrm.core.wording import OUTSIDE, area_text
+from ntrm.report.html import share_text
 from ntrm.results.graph_document import Edge, Network, Node
 
 WIDTH, HEIGHT = 580.0, 430.0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ntrm.core.errors import NtrmError
 from ntrm.core.io import write_text
 from ntrm.core.labels import RGB
-from ntrm.core.wording import MINUS, counted, whole_degrees
+from ntrm.core.wording import MINUS, area_text, counted, whole_degrees
 from ntrm.version import __version__
 
 if TYPE_CHECKING:
@@ -28,15 +28,6 @@ NOTICE = "Research use only. Not a medical device; not for diagnosis."
 
 Column = tuple[str, str]
 """Name of a column and its class in the style: ``n`` for numbers, or none."""
-
-
-def area_text(mm2: float) -> str:
-    """Area in mm², without the unit.
-
-    >>> area_text(2.057), area_text(0.0004), area_text(0)
-    ('2.06', '<0.01', '0.00')
-    """
-    return "<0.01" if 0 < mm2 < 0.005 else f"{mm2:.2f}"
 
 
 def share_text(fraction: float | None) -> str:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
+from ntrm.core.wording import area_text
 from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, strongest
-from ntrm.report.html import NONE, area_text, css_colours, share_text, value_text, write_page
+from ntrm.report.html import NONE, css_colours, share_text, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage, stored_jpeg
 from ntrm.results.cohort import MEASURES as LENGTHS
 from ntrm.results.documents import IN_CRUMBS, NOTHING_TO_MEASURE, PieceSummary, Slide, read_slide

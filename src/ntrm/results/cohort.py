@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import by_column
+from ntrm.core.wording import OUTSIDE
 from ntrm.data.csv_tables import stream_rows
-from ntrm.results.documents import OUTSIDE
 from ntrm.results.familiarity import NOT_ASSESSED, UNFAMILIAR
 from ntrm.results.folder import opened_table
 from ntrm.results.paths import table_file

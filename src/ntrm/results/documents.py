@@ -13,16 +13,13 @@ from pathlib import Path
 from ntrm.core.errors import DataError
 from ntrm.core.io import write_json
 from ntrm.core.mpp import Resolution
-from ntrm.core.wording import counted
+from ntrm.core.wording import NO_TUMOUR, NOTHING_INVADES, PURPOSE, counted
 from ntrm.results.familiarity import NOT_ASSESSED, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
 from ntrm.results.folder import SlideFolder
 from ntrm.results.graph_document import Network, Node, PieceGraph, read_graph, read_network, weighted_mean
 from ntrm.results.paths import CORRECTED, DONE, GRAPH, HIDDEN, SUMMARY
 from ntrm.results.typed_json import DAMAGES, Document, as_document, not_a_number, read_as
 
-OUTSIDE = "outside"
-PURPOSE = "for research, not for diagnosis"
-NO_TUMOUR, NOTHING_INVADES = "no tumour in the piece", "no invasive tumour in the piece"
 NOTHING_TO_MEASURE = (NO_TUMOUR, NOTHING_INVADES)
 """Why a piece has no clearance or depth where nothing is left open by that."""
 IN_CRUMBS = f"{NOT_ASSESSED}: tumour in crumbs outside all pieces"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ntrm.core.io import write_json
 from ntrm.results.paths import GRAPH
-from ntrm.results.typed_json import Document, number, read_as
+from ntrm.results.typed_json import Document, as_document, number, read_as
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -83,7 +83,8 @@ class Network:
     """None for a network that does not train them."""
     strongest_windows: tuple[StrongestWindows, ...]
     windows: int
-    note: str
+    """All that were counted."""
+    note: str = "what the network used, not biology"
 
     @property
     def mean_attention(self) -> Matrix:
@@ -95,14 +96,14 @@ class Network:
 def write_graph(
     folder: Path,
     about: Document,
-    network: Document | None,
+    network: Network | None,
     pieces: Mapping[int, tuple[Sequence[str], Document]],
     outside: Document | None,
 ) -> None:
     """Write ``graph.json``: by the number of a piece its sentences and its node-link graph, then that of the rest."""
     graphs = [{"piece": number, "text": [*text], "graph": graph} for number, (text, graph) in pieces.items()]
     rest = None if outside is None else {"piece": 0, "graph": outside}
-    write_json(folder / GRAPH, {**about, "network": network, "pieces": graphs, "outside_pieces": rest})
+    write_json(folder / GRAPH, {**about, "network": as_document(network), "pieces": graphs, "outside_pieces": rest})
 
 
 def read_graph(piece: Document) -> PieceGraph:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ntrm.core.errors import DataError, RefusedError, UsageError, path_error
 from ntrm.core.io import remove_partials, write_json
-from ntrm.results.documents import PURPOSE
+from ntrm.core.wording import PURPOSE
 from ntrm.results.folder import MB, ResultsFolder
 from ntrm.results.paths import RUN
 from ntrm.results.typed_json import DAMAGES, Document, read_as

@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
+from ntrm.analysis.counts import pixel_counts
 from ntrm.core.errors import UsageError, check_number, check_seed
 from ntrm.core.processes import begin_worker
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.threads import cores_given
-from ntrm.data.stats import pixel_counts
 from ntrm.data.tensors import LoadedTiles, Tile, TileDataset
 from ntrm.data.tiles import TILE_SIZE
 

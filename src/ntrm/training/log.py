@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ntrm.analysis.counts import pixel_counts
 from ntrm.core.errors import NtrmError
 from ntrm.core.io import read_rows, rows_text, write_text
 from ntrm.core.progress import Progress
-from ntrm.data.stats import pixel_counts
 from ntrm.data.tensors import TileDataset
 from ntrm.training.checkpoint import CheckpointFolder, State, on_host
 from ntrm.training.losses import Loss

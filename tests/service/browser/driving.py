@@ -15,13 +15,12 @@ import tifffile
 from PIL import Image
 from tests.helpers import wait_for
 
-from ntrm.analysis.graph import NetworkRelations
 from ntrm.core.labels import SKIN
 from ntrm.phantom.layout import layout
 from ntrm.phantom.render import render
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
-from ntrm.results.graph_document import EdgeWindow, StrongestWindows
+from ntrm.results.graph_document import EdgeWindow, Network, StrongestWindows
 
 MPP = 3.35
 """Of the slide; half of the model's, so that mask and slide differ in their pixels."""
@@ -70,10 +69,10 @@ def drawn_relations(grid):
     pairs = itertools.permutations(SKIN.names, 2)
     tops, lefts = (random.integers(0, grid[side] - 64, 3).tolist() for side in ("height", "width"))
     windows = tuple(EdgeWindow(*at, 64, 64, share) for *at, share in zip(tops, lefts, (0.9, 0.8, 0.7), strict=True))
-    return NetworkRelations(
+    return Network(
         SKIN.names,
-        attention=random.random((3, len(SKIN), len(SKIN))),
-        edge_windows=random.integers(1, 99, (len(SKIN), len(SKIN))),
+        attention=tuple(tuple(map(tuple, layer)) for layer in random.random((3, len(SKIN), len(SKIN))).tolist()),
+        edge_windows=tuple(map(tuple, random.integers(1, 99, (len(SKIN), len(SKIN))).tolist())),
         edge_weight=None,
         strongest_windows=tuple(StrongestWindows(one, other, windows) for one, other in pairs),
         windows=123,

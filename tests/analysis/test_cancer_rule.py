@@ -3,10 +3,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from ntrm.analysis import cancer_rule
+from ntrm.analysis.cancer_rule import CancerFinding, presence_confidence
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS
-from ntrm.metrics import cancer_rule
-from ntrm.metrics.cancer_rule import CancerFinding, presence_confidence, score_cancers
+from ntrm.metrics.cancer_scores import score_cancers
 
 
 def test_presence_is_what_the_rule_says(random):

@@ -25,7 +25,6 @@ leaves out an IEC of 0.001 and 0.006 mm².
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -33,7 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats
-from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, LabelSchema
 
 SMALLEST_REGION_MM2 = 0.002
@@ -155,52 +153,3 @@ def _amount(area_mm2: float, count: int) -> str:
     """Area in mm² with two significant digits or two decimals, and the number of regions."""
     decimals = 2 if area_mm2 >= 0.1 else min(6, 1 - math.floor(math.log10(area_mm2)))
     return f"{area_mm2:.{decimals}f} mm² in {count} region{'' if count == 1 else 's'}"
-
-
-def score_cancers(
-    predicted: Sequence[Sequence[CancerFinding]], true: Sequence[Sequence[CancerFinding]]
-) -> dict[str, Any]:
-    """Compare the cancers of predicted masks with those of true masks, section by section, as a JSON document.
-
-    Counted are each cancer (``found`` in both, ``missed``, ``invented``, ``excluded`` from both) and the sections whose
-    set of cancers is exactly right. A fraction of no section is None.
-    """
-    names = {tuple(finding.name for finding in findings) for findings in (*predicted, *true)}
-    if len(predicted) != len(true) or len(names) > 1:
-        raise UsageError(
-            "findings that cannot be compared",
-            got=f"{len(predicted)} predicted and {len(true)} true sections, cancers {sorted(names)}",
-            expected="the same sections and one schema",
-        )
-    pairs = list(zip(map(_present, predicted), map(_present, true), strict=True))
-    exact = sum(found == expected for found, expected in pairs)
-    return {
-        "sections": len(pairs),
-        "exact_sets": exact,
-        "exact_set_accuracy": _fraction(exact, len(pairs)),
-        "cancers": {name: _score(name, pairs) for name in next(iter(names), ())},
-    }
-
-
-def _present(findings: Sequence[CancerFinding]) -> frozenset[str]:
-    return frozenset(finding.name for finding in findings if finding.present)
-
-
-def _score(name: str, pairs: Sequence[tuple[frozenset[str], frozenset[str]]]) -> dict[str, Any]:
-    calls = [(name in predicted, name in true) for predicted, true in pairs]
-    outcomes = ((True, True), (False, True), (True, False), (False, False))
-    found, missed, invented, excluded = map(calls.count, outcomes)
-    return {
-        "name": name,
-        "found": found,
-        "missed": missed,
-        "invented": invented,
-        "excluded": excluded,
-        "sensitivity": _fraction(found, found + missed),
-        "specificity": _fraction(excluded, excluded + invented),
-        "accuracy": _fraction(found + excluded, len(calls)),
-    }
-
-
-def _fraction(count: int, total: int) -> float | None:
-    return count / total if total else None

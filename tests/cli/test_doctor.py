@@ -5,8 +5,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ntrm.core import environment
-from ntrm.core.environment import CORE, EXTRAS, MAY_LACK, examine, version_of
+from ntrm.cli import doctor as environment
+from ntrm.cli.doctor import CORE, EXTRAS, MAY_LACK, examine, version_of
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from scipy.spatial import Delaunay
 from tests.helpers import star
 
-from ntrm.core import polygons
-from ntrm.core.polygons import fill
+from ntrm.analysis import fill as polygons
+from ntrm.analysis.fill import fill
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -1,0 +1,58 @@
+"""How often the cancers of predicted masks are those of the true ones, section by section."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ntrm.analysis.cancer_rule import CancerFinding
+from ntrm.core.errors import UsageError
+
+
+def score_cancers(
+    predicted: Sequence[Sequence[CancerFinding]], true: Sequence[Sequence[CancerFinding]]
+) -> dict[str, Any]:
+    """Compare the cancers of predicted masks with those of true masks, section by section, as a JSON document.
+
+    Counted are each cancer (``found`` in both, ``missed``, ``invented``, ``excluded`` from both) and the sections whose
+    set of cancers is exactly right. A fraction of no section is None.
+    """
+    names = {tuple(finding.name for finding in findings) for findings in (*predicted, *true)}
+    if len(predicted) != len(true) or len(names) > 1:
+        raise UsageError(
+            "findings that cannot be compared",
+            got=f"{len(predicted)} predicted and {len(true)} true sections, cancers {sorted(names)}",
+            expected="the same sections and one schema",
+        )
+    pairs = list(zip(map(_present, predicted), map(_present, true), strict=True))
+    exact = sum(found == expected for found, expected in pairs)
+    return {
+        "sections": len(pairs),
+        "exact_sets": exact,
+        "exact_set_accuracy": _fraction(exact, len(pairs)),
+        "cancers": {name: _score(name, pairs) for name in next(iter(names), ())},
+    }
+
+
+def _present(findings: Sequence[CancerFinding]) -> frozenset[str]:
+    return frozenset(finding.name for finding in findings if finding.present)
+
+
+def _score(name: str, pairs: Sequence[tuple[frozenset[str], frozenset[str]]]) -> dict[str, Any]:
+    calls = [(name in predicted, name in true) for predicted, true in pairs]
+    outcomes = ((True, True), (False, True), (True, False), (False, False))
+    found, missed, invented, excluded = map(calls.count, outcomes)
+    return {
+        "name": name,
+        "found": found,
+        "missed": missed,
+        "invented": invented,
+        "excluded": excluded,
+        "sensitivity": _fraction(found, found + missed),
+        "specificity": _fraction(excluded, excluded + invented),
+        "accuracy": _fraction(found + excluded, len(calls)),
+    }
+
+
+def _fraction(count: int, total: int) -> float | None:
+    return count / total if total else None

@@ -13,7 +13,10 @@ SECONDS ?= 600
 TORCH_INDEX ?=
 PIP    := $(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo test lint types unit fuzz reproduce-small docs audit bench clean help
+# Tests that `make test` leaves to `make test-all`: those that take ten seconds or more.
+TESTS  ?= not slow
+
+.PHONY: demo test test-all lint types unit fuzz reproduce-small docs audit bench clean help
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -23,8 +26,11 @@ demo: $(VENV)/.core  ## the whole tour on embedded defaults; writes $(DEMO)/inde
 	$(BIN)/ntrm demo --out $(DEMO)
 
 # mypy is one process, and tests wait for files and for each other at times: side by side both are done sooner.
-test: lint  ## the whole check: ruff, mypy, doctests, tests
+test: lint  ## ruff, mypy, doctests, and every test but the slow ones
 	@$(MAKE) --no-print-directory --jobs=2 types unit
+
+test-all: lint  ## the whole check, with the slow tests: kills, several processes, Ray, the browser, commands of the docs
+	@$(MAKE) --no-print-directory --jobs=2 types unit TESTS=
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -41,7 +47,7 @@ unit: export MIMALLOC_PURGE_DELAY = 1000
 
 # pytest keeps what it makes of the tests as bytecode: to make it anew takes each of its processes ten seconds.
 unit: $(VENV)/.dev
-	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) --dist worksteal
+	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(TESTS)"
 
 fuzz: $(VENV)/.dev  ## the tests with random inputs, drawn anew for $(SECONDS) seconds
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.fuzz --seconds $(SECONDS) --workers $(WORKERS)

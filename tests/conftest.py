@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-LONGEST = (
+SLOW = (
     "docs/test_commands.py",
     "docs/test_notebook.py",
     "paper/test_reproduce.py",
@@ -29,7 +29,7 @@ LONGEST = (
     "training/test_resume.py",
     "cli/test_demo.py",
 )
-"""Files with a test that takes ten seconds or more."""
+"""Files with a test that takes ten seconds or more: they begin first, and only `make test-all` runs them."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -45,7 +45,10 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest tests come first: at the end, short ones are left for the processes to share. Files stay whole."""
-    first = [Path(__file__).parent / name for name in LONGEST]
+    first = [Path(__file__).parent / name for name in SLOW]
+    for item in items:
+        if item.path in first:
+            item.add_marker("slow")
     items.sort(key=lambda item: first.index(item.path) if item.path in first else len(first))
 
 

@@ -3,31 +3,34 @@
 python bench/files_passed.py    # counts functions that are called in this process, all its threads included
 """
 
+from __future__ import annotations
+
 import argparse
 import subprocess
 import sys
 import tempfile
 import threading
 from pathlib import Path
+from types import FrameType
 
 import ntrm
 from ntrm.cli.main import app
 
 PACKAGE = str(Path(ntrm.__file__).parent)
 SECTIONS = "phantom data --sections 3 --seed 1"
-SMALL = "--option width=0.125 --option dim=32 --set steps=3 --set validate_every=3 --set batch=2 --set window=64 --set overlap=0"
+SMALL = "--option width=0.125 --option dim=32 --set steps=3 --set validate_every=3 --set batch=2 --set window=64"
 TASKS = {
     "one small image": "segment data/10x/Images/BCC_1.tif --out out --device cpu",
-    "a training of three steps": f"train --data data --out run --device cpu {SMALL} --set workers=0",
+    "a training of three steps": f"train --data data --out run --device cpu {SMALL} --set overlap=0 --set workers=0",
     "a click to its files": "correct out --click BCC_1 300 200 SCC --device cpu",
 }
 
 
-def files_of(command):
+def files_of(command: str) -> set[str]:
     """Files of the package with a function that the command calls."""
-    seen = set()
+    seen = set[str]()
 
-    def note(frame, event, _):
+    def note(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE) and frame.f_code.co_name != "<module>":
             seen.add(frame.f_code.co_filename)
 
@@ -41,13 +44,13 @@ def files_of(command):
     return seen
 
 
-def main():
+def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "ntrm", *SECTIONS.split()], cwd=folder, check=True)
         for name, command in TASKS.items():
-            words = [f"{folder}/{word}" if word.startswith(("data", "out", "run")) else word for word in command.split()]
-            print(f"{name}: {len(files_of(' '.join(words)))} files")
+            there = [f"{folder}/{word}" if word.startswith(("data", "out", "run")) else word for word in command.split()]
+            print(f"{name}: {len(files_of(' '.join(there)))} files")
 
 
 if __name__ == "__main__":

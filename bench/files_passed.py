@@ -6,6 +6,7 @@ python bench/files_passed.py    # counts functions that are called in this proce
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -48,9 +49,10 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "ntrm", *SECTIONS.split()], cwd=folder, check=True)
+        os.chdir(folder)
         for name, command in TASKS.items():
-            there = [f"{folder}/{word}" if word.startswith(("data", "out", "run")) else word for word in command.split()]
-            print(f"{name}: {len(files_of(' '.join(there)))} files")
+            print(f"{name}: {len(files_of(command))} files")
+        os.chdir("/")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ntrm.core.io import rows_text, write_text
+from ntrm.core.csv_text import rows_text
+from ntrm.core.io import write_text
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import level_resolution
 from ntrm.data.image_files import write_image, write_rgb_mask

@@ -25,7 +25,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import torch
 
-from ntrm.core.io import rows_text, write_text
+from ntrm.core.csv_text import rows_text
+from ntrm.core.io import write_text
 from ntrm.evaluation.calibrate import calibrate
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.models.hub import load

@@ -12,7 +12,7 @@ from tests.evaluation.small import ByColour, draw_sections, write_dataset
 from tests.report.segmented import made
 
 from ntrm.analysis import cancer_rule
-from ntrm.core.io import read_rows
+from ntrm.core.csv_text import read_rows
 from ntrm.core.labels import CANCERS, SKIN, Tissue
 from ntrm.data.augment import Augment
 from ntrm.data.dataset import Case

@@ -5,11 +5,9 @@ import numpy as np
 from PIL import Image
 from scipy import ndimage
 
-from ntrm.core.io import write_bytes
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY
-from ntrm.core.png import photo_png
 from ntrm.pipeline.pictures import (
     SMALLEST_SIDE,
     THUMBNAIL_BYTES,
@@ -33,16 +31,6 @@ def test_tissues_are_tinted_and_the_rest_stays(random):
         (1 - OPACITY) * was + OPACITY * colour for was, colour in zip(picture[0, 0], (127, 255, 255), strict=True)
     ]
     np.testing.assert_allclose(shown[0, 0], tinted, atol=0.51)
-
-
-def test_pictures_are_the_same_file_every_time_and_hold_pixels_only(tmp_path, random):
-    picture = random.integers(0, 256, (5, 7, 3), dtype=np.uint8)
-    for name in ("a.png", "b.png"):
-        write_bytes(tmp_path / name, photo_png(picture))
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-    with Image.open(tmp_path / "a.png") as stored:
-        np.testing.assert_array_equal(np.asarray(stored), picture)
-        assert stored.info == {}
 
 
 def test_large_pictures_are_mixed_in_bands_as_if_at_once(random):

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.annotations.pairing import FACTS, Pair, SlideFacts, class_index
+from ntrm.core.csv_text import rows_text
 from ntrm.core.errors import DataError, RefusedError, UsageError, some
-from ntrm.core.io import PARTIAL, remove_partials, rows_text, sha256_of, whole_file, write_json, write_text
+from ntrm.core.io import PARTIAL, remove_partials, sha256_of, whole_file, write_json, write_text
 from ntrm.core.labels import LabelSchema
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution

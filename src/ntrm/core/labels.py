@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.csv_text import by_column, read_rows, write_rows
 from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, columns_hint, plain_number
-from ntrm.core.io import by_column, read_rows, write_rows
 
 IGNORE = 255
 """Mask value of pixels about which nothing is known; never a class."""

@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.io import open_for_update
+from ntrm.core.io import check_plain
 
 
 @contextmanager
 def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock file ``path``; where another process has it, wait for it or refuse."""
-    while True:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise UsageError("the output is not a folder", got=path.parent, hint="choose another --out") from error
-        with open_for_update(path) as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError as error:
-                hint = "wait until it ends, or choose another --out"
-                raise RefusedError(
-                    f"another process works in {path.parent}", got=f"{path.name} is held", hint=hint
-                ) from error
-            # A lock on a file that its last holder deleted keeps nobody out.
-            if _is_at(path, stream.fileno()):
-                yield
-                return
+    from filelock import FileLock, Timeout
 
-
-def _is_at(path: Path, handle: int) -> bool:
-    with suppress(FileNotFoundError):
-        return os.path.samestat(path.stat(), os.fstat(handle))
-    return False
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError("the output is not a folder", got=path.parent, hint="choose another --out") from error
+    check_plain(path)
+    # A slide's lock is released by another thread than took it.
+    lock = FileLock(path, timeout=-1 if wait else 0, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        hint = "wait until it ends, or choose another --out"
+        raise RefusedError(f"another process works in {path.parent}", got=f"{path.name} is held", hint=hint) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def is_held(path: Path) -> bool:

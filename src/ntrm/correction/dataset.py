@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from ntrm.core.csv_text import rows_text
 from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error
-from ntrm.core.io import read_object, rows_text, sha256_of, whole_file, write_json, write_text
+from ntrm.core.io import read_object, sha256_of, whole_file, write_json, write_text
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
+from ntrm.core.csv_text import by_column, read_rows
 from ntrm.core.errors import PATIENT, DataError, NtrmError, columns_hint
-from ntrm.core.io import by_column, read_rows
 from ntrm.core.mpp import Resolution
 from ntrm.data.dataset import SPLITS, Case
 from ntrm.data.faults import Fault, fault

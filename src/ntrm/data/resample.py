@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ntrm.analysis.counts import pixel_counts
+from ntrm.core.csv_text import rows_text
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.io import read_object, remove_partials, rows_text, sha256_of, write_bytes, write_json
+from ntrm.core.io import read_object, remove_partials, sha256_of, write_bytes, write_json
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import PLAUSIBLE_MPP, Resolution, level_factor, parse_levels
 from ntrm.core.processes import parallel_map

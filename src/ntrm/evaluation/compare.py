@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.csv_text import rows_text
 from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, path_error, some
-from ntrm.core.io import read_arrays, read_json, read_object, rows_text, write_json, write_text
+from ntrm.core.io import read_arrays, read_json, read_object, write_json, write_text
 from ntrm.core.wording import short_repr
 from ntrm.evaluation.result import CONFUSIONS, METRICS
 from ntrm.metrics.significance import Bootstrap, Comparison, compare_confusions, macro_dice, macro_iou, pixel_accuracy

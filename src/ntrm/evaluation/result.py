@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import ndimage
 
+from ntrm.core.csv_text import rows_text
 from ntrm.core.io import (
     PARTIAL,
     check_folder,
@@ -21,7 +22,6 @@ from ntrm.core.io import (
     foreign_files,
     read_object,
     remove_partials,
-    rows_text,
     write_arrays,
     write_json,
     write_text,

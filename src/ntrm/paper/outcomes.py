@@ -17,8 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.csv_text import read_rows
 from ntrm.core.errors import DataError
-from ntrm.core.io import read_arrays, read_object, read_rows
+from ntrm.core.io import read_arrays, read_object
 from ntrm.core.wording import with_minus
 from ntrm.evaluation.result import CONFUSIONS, INTERFACE_COUNTS, INTERFACES, METRICS, SECTIONS
 from ntrm.metrics import significance

@@ -11,7 +11,8 @@ from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
-from ntrm.core.io import rows_text, write_text
+from ntrm.core.csv_text import rows_text
+from ntrm.core.io import write_text
 from ntrm.core.wording import MINUS, signed, with_minus
 from ntrm.metrics.significance import Comparison
 from ntrm.paper.facts import Facts

@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ntrm.core.csv_text import rows_text
 from ntrm.core.errors import RefusedError, UsageError, check_seed, plain_fields
-from ntrm.core.io import check_folder, foreign_files, remove_partials, rows_text, write_json, write_text
+from ntrm.core.io import check_folder, foreign_files, remove_partials, write_json, write_text
 from ntrm.core.labels import CANCERS, SKIN
 from ntrm.core.mpp import LEVELS, level_resolution
 from ntrm.core.processes import parallel_map

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.io import write_bytes
+from ntrm.core.io import whole_file, write_bytes
 from ntrm.core.labels import IGNORE, RGB, LabelSchema, rgb_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY, mean_colours, sampled
-from ntrm.core.png import photo_png
 from ntrm.core.threads import thread_map
 from ntrm.results.documents import Summary
 from ntrm.results.familiarity import SlideFamiliarity
@@ -109,6 +108,8 @@ def write_overlays(folder: Path, tinted: TintedSlide, resolution: Resolution, su
 
     ``resolution`` is the mask's µm/px, ``summary`` what was measured.
     """
+    from PIL import Image as Pillow
+
     from ntrm.report.overlay import annotated
 
     drawn = annotated(
@@ -121,7 +122,8 @@ def write_overlays(folder: Path, tinted: TintedSlide, resolution: Resolution, su
         seen=tinted.seen,
         note="" if summary.corrected is None else summary.corrected.text,
     )
-    write_bytes(folder / OVERLAY, photo_png(drawn))
+    with whole_file(folder / OVERLAY) as partial:
+        Pillow.fromarray(drawn).save(partial, format="PNG", compress_level=1)
     write_bytes(folder / THUMBNAIL, small_jpeg(tinted.small, THUMBNAIL_BYTES))
 
 

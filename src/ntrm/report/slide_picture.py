@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from PIL import Image
 
 from ntrm.core.labels import RGB, LabelSchema, rgb_of, safe_palette
 from ntrm.core.pixels import OPACITY, mean_colours, sampled, size_within
-from ntrm.core.png import palette_pngs
 from ntrm.report.html import data_uri
 from ntrm.report.overlay import Frame, drawing_of, font_size, scale_bar
 from ntrm.results.documents import Slide, unusable
@@ -97,7 +97,13 @@ def stored_jpeg(folder: SlideFolder, name: str, most: int) -> str:
 def layer_pngs(labels: Labels, palettes: Sequence[Sequence[RGB]], clear: Sequence[int]) -> list[bytes]:
     """Labels (index + 1) in the colours of each palette; nothing and the classes ``clear`` are transparent."""
     alpha = bytes(0 if index < 0 or index in clear else 255 for index in range(-1, len(palettes[0])))
-    return palette_pngs(labels, [((0, 0, 0), *palette) for palette in palettes], alpha)
+    pictures = []
+    for palette in palettes:
+        picture, stream = Image.fromarray(labels), BytesIO()
+        picture.putpalette([channel for colour in ((0, 0, 0), *palette) for channel in colour])
+        picture.save(stream, format="PNG", transparency=alpha)
+        pictures.append(stream.getvalue())
+    return pictures
 
 
 def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:

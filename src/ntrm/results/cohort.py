@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 
+from ntrm.core.csv_text import by_column
 from ntrm.core.errors import DataError
-from ntrm.core.io import by_column
 from ntrm.core.wording import OUTSIDE
 from ntrm.data.csv_tables import stream_rows
 from ntrm.results.familiarity import NOT_ASSESSED, UNFAMILIAR

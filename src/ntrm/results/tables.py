@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ntrm.core.csv_text import write_rows
 from ntrm.core.errors import RefusedError, choices_error
-from ntrm.core.io import whole_file, write_columns, write_rows
+from ntrm.core.io import whole_file
 from ntrm.core.wording import short_repr
 from ntrm.data.csv_tables import read_columns
 from ntrm.results.documents import Cancer, PieceCancer, PieceSummary, Summary
@@ -60,8 +61,6 @@ CORRECTED_TOO = ("tissue_area_mm2", "deep_clearance_mm", "lateral_clearance_mm",
 
 DIGITS = 9
 """They hold every figure that an image can give, and the text is the same on every machine."""
-TOGETHER = 1 << 12
-"""Rows that are written together, column by column."""
 
 Cell = str | int | float | bool | None
 Row = Mapping[str, Cell]
@@ -218,22 +217,10 @@ def write_tables(out: Path, documents: Sequence[Mapping[str, Sequence[Row]]], co
         columns = (*first, *(column for column in known if BY_CLASS.fullmatch(column)), *covariates, *FOOT)
         with whole_file(out / table_file(name)) as partial, partial.open("w", newline="", encoding="utf-8") as stream:
             write_rows(stream, [columns])
-            for begin in range(0, len(rows), TOGETHER):
-                some = rows[begin : begin + TOGETHER]
-                write_columns(stream, [_texts([row.get(column) for row in some]) for column in columns])
-
-
-def _texts(cells: Sequence[Cell]) -> Sequence[str]:
-    """The cells of a column, most of which are of one kind."""
-    kinds = {*map(type, cells)}
-    if kinds == {float}:
-        return [f"{cell:.{DIGITS}g}" for cell in cells]
-    return [*map(str, cells)] if kinds <= {int, str} else [*map(_text, cells)]
+            write_rows(stream, ([_text(row.get(column)) for column in columns] for row in rows))
 
 
 def _text(cell: Cell) -> str:
-    if isinstance(cell, str):
-        return cell
     if isinstance(cell, float):
         return f"{cell:.{DIGITS}g}"
     if isinstance(cell, bool):

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from ntrm.core.csv_text import rows_text
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import rows_text, write_text
+from ntrm.core.io import write_text
 from ntrm.core.locks import holding
 from ntrm.core.wording import counted
 from ntrm.data.csv_tables import one_spelling, read_table

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from ntrm.analysis.counts import pixel_counts
+from ntrm.core.csv_text import read_rows, rows_text
 from ntrm.core.errors import NtrmError
-from ntrm.core.io import read_rows, rows_text, write_text
+from ntrm.core.io import write_text
 from ntrm.core.progress import Progress
 from ntrm.data.tensors import TileDataset
 from ntrm.training.checkpoint import CheckpointFolder, State, on_host

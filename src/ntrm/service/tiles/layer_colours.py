@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass
+from io import BytesIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.labels import RGB
-from ntrm.core.png import PALETTE, png_file
 from ntrm.service.core.model_info import ModelFacts
 from ntrm.service.core.problems import ProblemError, busy
 
@@ -114,12 +114,17 @@ def _confidence_colours(*, grey: bool) -> Table:
 
 
 def packed(pixels: NDArray[np.uint8]) -> bytes:
-    """(H, W) as height, width and the content of a PNG's IDAT chunk."""
-    rows = np.pad(pixels, ((0, 0), (1, 0)))  # the first byte of a row: no filter
-    return struct.pack(">II", *pixels.shape) + zlib.compress(rows.tobytes())
+    """(H, W) as height, width and the compressed pixels."""
+    return struct.pack(">II", *pixels.shape) + zlib.compress(pixels.tobytes())
 
 
 def indexed_png(content: bytes, colours: Table, alpha: Table) -> bytes:
     """A PNG file: packed pixels with a palette (N, 3) and its opacities (N,)."""
-    shape = struct.unpack(">II", content[:8])
-    return png_file(shape, PALETTE, content[8:], PLTE=colours.tobytes(), tRNS=alpha.tobytes())
+    from PIL import Image
+
+    height, width = struct.unpack(">II", content[:8])
+    rows = np.frombuffer(zlib.decompress(content[8:]), np.uint8).reshape(height, width)
+    picture, stream = Image.fromarray(rows), BytesIO()
+    picture.putpalette(colours.tobytes())
+    picture.save(stream, format="PNG", compress_level=1, transparency=alpha.tobytes())
+    return stream.getvalue()

@@ -1,0 +1,96 @@
+"""Tables as CSV text that no spreadsheet runs as a formula."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+_FORMULA = "=+-@\t\r\n＝＋－＠"
+"""First characters that make a spreadsheet compute a cell; some systems take the wide forms for the narrow ones."""
+_SUSPECT = frozenset((*_FORMULA, "'"))
+"""A cell that begins otherwise is what it says."""
+_HARMLESS = re.compile(r"[+-]?[0-9.,]+([eE][+-]?[0-9]+)?|[+-]+")
+"""Numbers, and grades such as ``++``, in which there is nothing to compute."""
+
+
+def guarded(text: str) -> str:
+    """A cell for ``text``: with an apostrophe before what a spreadsheet would compute; ``original`` removes it.
+
+    A text that begins with apostrophes and then such a formula gets one more, too.
+
+    >>> [guarded(text) for text in ("=1+1", "-1.5", "++", "BCC", "'=1+1", "'tis")]
+    ["'=1+1", '-1.5', '++', 'BCC', "''=1+1", "'tis"]
+    """
+    # Nearly all cells begin with something else, and a table may have millions.
+    return f"'{text}" if text[:1] in _SUSPECT and _computes(text.lstrip("'")) else text
+
+
+def original(cell: str) -> str:
+    """The text that ``guarded`` made ``cell`` of.
+
+    >>> [original(cell) for cell in ("'=1+1", "-1.5", "''=1+1", "'tis")]
+    ['=1+1', '-1.5', "'=1+1", "'tis"]
+    """
+    return cell[1:] if cell[:1] == "'" and _computes(cell.lstrip("'")) else cell
+
+
+def _computes(text: str) -> bool:
+    return text != "" and text[0] in _FORMULA and _HARMLESS.fullmatch(text) is None
+
+
+class _Lines:
+    """Ends every row with a line feed alone.
+
+    The csv writer quotes cells with characters of its line end: it must have both, or a carriage return in a cell
+    would end the row.
+    """
+
+    def __init__(self, stream: SupportsWrite[str]) -> None:
+        self.stream = stream
+
+    def write(self, line: str, /) -> object:
+        return self.stream.write(line.removesuffix("\r\n") + "\n")
+
+
+def write_rows(stream: SupportsWrite[str], rows: Iterable[Iterable[object]]) -> None:
+    """Write rows, the header first. Texts are guarded; numbers stay as they are, and None is an empty cell."""
+    writer = csv.writer(_Lines(stream), lineterminator="\r\n")
+    writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+
+
+def rows_text(rows: Iterable[Iterable[object]]) -> str:
+    r"""Rows as ``write_rows`` writes them.
+
+    >>> rows_text([("slide", "grade", "shift"), ("a", "@home", -2)])
+    "slide,grade,shift\na,'@home,-2\n"
+    """
+    stream = io.StringIO()
+    write_rows(stream, rows)
+    return stream.getvalue()
+
+
+def read_rows(stream: Iterable[str], *, strip: bool = False) -> Iterator[list[str]]:
+    """Rows, the header first, without blank lines; ``strip`` removes the blanks around a cell.
+
+    The stream must have been opened with ``newline=""``.
+    """
+    for row in csv.reader(stream):
+        cells = [cell.strip() for cell in row] if strip else row
+        if cells:
+            yield [original(cell) if cell[:1] == "'" else cell for cell in cells]
+
+
+def by_column(columns: Sequence[str], row: Iterable[str]) -> dict[str, str]:
+    """The cells of a row by column; cells that are missing at its end are empty.
+
+    >>> by_column(["name", "split"], ["a"])
+    {'name': 'a', 'split': ''}
+    """
+    return dict(zip(columns, chain(row, repeat("")), strict=False))

@@ -199,7 +199,9 @@ def after_segment(work):
     yield "killed and started again, files", work.same("killed", "results/plain")
     said = work.ntrm("segment slides/BCC_1.tif --out secret --pseudonymise key.csv --device cpu")
     work.names += [(path.name, "(pseudonym)") for path in (work.folder / "secret").iterdir() if path.is_dir()]
-    yield "pseudonyms", {"said": plain(said, work.names), "files": work.files("secret")}
+    files = work.files("secret")
+    told = {name: each for name, each in files.items() if name.endswith((".csv", "summary.json", "slide.jpg"))}
+    yield "pseudonyms", {"said": plain(said, work.names), "files": sorted(files), "told": told}
     work.copy("results/plain", "reported")
     for page in list((work.folder / "reported").rglob("*.html")):
         page.unlink()

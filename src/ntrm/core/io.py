@@ -59,7 +59,8 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
                     os.fsync(stream.fileno())
                 partial.replace(path)
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            partial.unlink()
 
 
 @contextmanager

@@ -98,7 +98,7 @@ def test_results_that_cannot_be_written_to_are_told(tmp_path, client, url, resul
     (tmp_path / "out" / "a" / ".ntrm" / "corrections.lock").mkdir(parents=True)
     answer = client.post(url, json=click(middle_of(results[1], SCC), whole_regions=True))
     assert error_of(answer) == (422, "unreadable")
-    assert answer.json()["error"]["what"] == "cannot write the corrections"
+    assert answer.json()["error"]["what"] == "corrections.lock is a link or no plain file"
     assert str(tmp_path) not in answer.text
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def write_results(path, out):
     shutil.copy(lost / "mask.ome.tif", lost / "truth.ome.tif")
     graph = json.loads((lost / "graph.json").read_text())
     (out / path.stem / "graph.json").write_text(json.dumps({**graph, "network": None}))
-    graph["network"] = drawn_relations(graph["grid"]).as_dict()
+    graph["network"] = asdict(drawn_relations(graph["grid"]))
     (lost / "graph.json").write_text(json.dumps(graph))
     record = lost / ".ntrm" / "done.json"
     document = json.loads(record.read_text())

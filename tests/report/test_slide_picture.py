@@ -149,6 +149,6 @@ def test_a_mask_of_another_size_or_of_other_classes_is_refused(results):
         read_pictures(folder, slide)
     height, width = tifffile.imread(folder / "mask.ome.tif", key=0).shape
     grid = replace(slide.grid, height=height, width=width)
-    slide = replace(slide, classes=tuple(f"T{k}" for k in range(300)), grid=grid)
+    slide = replace(slide, classes=tuple(f"T{k}" for k in range(300)), tissue_fractions={}, grid=grid)
     with pytest.raises(DataError, match="other classes"):
         read_pictures(folder, slide)

@@ -97,7 +97,7 @@ def test_the_stage_shows_lines_with_their_lengths(results):
     assert all(source.startswith("data:image/") for source in page.xpath("//img/@src"))
 
 
-def test_labels_of_many_pieces_are_smaller_and_the_scale_bar_is_not(results):
+def test_numbers_of_many_pieces_are_smaller_and_the_scale_bar_is_not(results):
     slide = read_slide(results / "two")
     crowd = replace(slide, pieces=slide.pieces * 50)
 

@@ -4,8 +4,7 @@ Labels stand in ``labels/tissue`` with colours and class names; a pixel is class
 picture in the file: its root shows the labels themselves, so that viewers that start at the root open it, too.
 
 Probabilities are (K, H, W) bytes, 255 = 1, because four digits of a probability are noise and a slide has billions of
-them. They are written while a slide is being predicted, a row of shards at a time. Shards of nothing but 0 are not
-there, as zarr has it.
+them. Shards of nothing but 0 are not there, as zarr has it.
 """
 
 from __future__ import annotations
@@ -62,9 +61,8 @@ def write_labels_zarr(
     path: Path, mask: Bytes, schema: LabelSchema, resolution: Resolution, *, metadata: Mapping[str, str] | None = None
 ) -> None:
     """Write a mask (H, W) to a new folder ``path``; one that is there is replaced."""
-    zarr = zarr_library()
     check_mask(mask, schema)
-    levels = pyramid(mask, halve, path.parent)
+    zarr, levels = zarr_library(), pyramid(mask, halve, path.parent)
     with _whole_folder(path) as partial:
         about = {"program": "ntrm", "version": __version__, "pixel values": MEANING, **(metadata or {})}
         scales = multiscale(len(levels), resolution, f"labels/{NAME}/")
@@ -115,80 +113,57 @@ def _whole_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-class ProbabilityZarr:
-    """Takes blocks of probabilities from the top down, in a row of blocks from the left; a folder at the end."""
+def write_probabilities_zarr(
+    path: Path,
+    probabilities: Bytes,
+    schema: LabelSchema,
+    resolution: Resolution,
+    *,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write (K, H, W) probabilities, which may lie on disk, to a new folder ``path``; one that is there is replaced."""
+    zarr = zarr_library()
+    with _whole_folder(path) as partial:
+        group = _group(zarr, partial, {})
+        levels, level = 1, _write_shards(group, 0, probabilities, 1)
+        while max(level.shape[1:]) > SMALLEST:
+            levels, level = levels + 1, _write_shards(group, levels, level, 2)
+        group.attrs.update(_about_probabilities(levels, schema, resolution, metadata or {}))
 
-    def __init__(self, path: Path, height: int, width: int, schema: LabelSchema, resolution: Resolution) -> None:
-        self._path, self._schema, self._resolution = path, schema, resolution
-        self._bands: dict[int, Bytes] = {}
-        """Rows of shards under way, by their first row."""
-        with writing(path.name):
-            self._group = _group(zarr_library(), path, {})
-            self._array = self._create(0, (len(schema), height, width))
 
-    def put(self, top: int, left: int, height: int, width: int, values: Bytes | None) -> None:
-        """Take a block in, (K, height, width); None where there is nothing."""
-        classes, slide_height, slide_width = self._array.shape
-        for first in range(top // ROWS * ROWS, top + height, ROWS):
-            last = min(first + ROWS, slide_height)
-            if first not in self._bands:
-                self._bands[first] = np.zeros((classes, last - first, slide_width), dtype=np.uint8)
-            if values is not None:
-                upper, lower = max(first, top), min(last, top + height)
-                rows = values[:, upper - top : lower - top]
-                self._bands[first][:, upper - first : lower - first, left : left + width] = rows
-            if top + height >= last and left + width == slide_width:
-                self._flush(first)
+def _write_shards(group: Any, number: int, finer: Any, factor: int) -> Any:
+    """A level, shard by shard, of pixels or of the means of 2 × 2; zarr leaves out shards of nothing but 0."""
+    classes, height, width = finer.shape
+    array = group.create_array(
+        str(number),
+        shape=(classes, -(-height // factor), -(-width // factor)),
+        shards=(classes, ROWS, COLUMNS),
+        chunks=(1, SHARD_CHUNK, SHARD_CHUNK),
+        dtype="uint8",
+        dimension_names=("c", "y", "x"),
+    )
+    for top, left in product(range(0, array.shape[1], ROWS), range(0, array.shape[2], COLUMNS)):
+        values = finer[:, factor * top : factor * (top + ROWS), factor * left : factor * (left + COLUMNS)]
+        values = values if factor == 1 else np.stack([halve_mean(plane) for plane in values])
+        array[:, top : top + ROWS, left : left + COLUMNS] = values
+    return array
 
-    def _flush(self, first: int) -> None:
-        with writing(self._path.name):
-            band = self._bands.pop(first)
-            self._array[:, first : first + band.shape[1]] = band
 
-    def complete(self, goal: Path, metadata: Mapping[str, str]) -> None:
-        """Add the coarser levels and the metadata, and rename the folder to ``goal``."""
-        for first in sorted(self._bands):
-            self._flush(first)
-        with writing(goal.name):
-            levels, finer = 1, self._array
-            while max(finer.shape[1:]) > SMALLEST:
-                finer, levels = self._coarser(levels, finer), levels + 1
-            self._group.attrs.update(self._attributes(levels, metadata))
-            shutil.rmtree(goal, ignore_errors=True)
-            self._path.rename(goal)
-
-    def _create(self, number: int, shape: tuple[int, ...]) -> Any:
-        return self._group.create_array(
-            str(number),
-            shape=shape,
-            shards=(shape[0], ROWS, COLUMNS),
-            chunks=(1, SHARD_CHUNK, SHARD_CHUNK),
-            dtype="uint8",
-            dimension_names=("c", "y", "x"),
-            overwrite=True,
-        )
-
-    def _coarser(self, number: int, finer: Any) -> Any:
-        """Level ``number`` from the one before, shard by shard."""
-        classes, height, width = finer.shape
-        array = self._create(number, (classes, -(-height // 2), -(-width // 2)))
-        for top, left in product(range(0, array.shape[1], ROWS), range(0, array.shape[2], COLUMNS)):
-            below = finer[:, 2 * top : 2 * (top + ROWS), 2 * left : 2 * (left + COLUMNS)]
-            array[:, top : top + ROWS, left : left + COLUMNS] = np.stack([halve_mean(plane) for plane in below])
-        return array
-
-    def _attributes(self, levels: int, metadata: Mapping[str, str]) -> dict[str, Any]:
-        scales = multiscale(levels, self._resolution)
-        for dataset in scales["datasets"]:
-            for transform, first in zip(dataset["coordinateTransformations"], (1.0, 0.0), strict=True):
-                transform[transform["type"]].insert(0, first)
-        scales["axes"].insert(0, {"name": "c", "type": "channel"})
-        scales |= {"name": "probabilities", "type": "mean"}
-        window = {"min": 0, "max": 255, "start": 0, "end": 255}
-        channels = [
-            {"label": t.name, "color": "{:02X}{:02X}{:02X}".format(*t.rgb), "window": window, "active": True}
-            for t in self._schema.tissues
-        ]
-        about: dict[str, Any] = {"program": "ntrm", "version": __version__, "pixel values": PROBABILITY_MEANING}
-        about |= {**metadata, "classes": [*self._schema.names], "titles": [t.title for t in self._schema.tissues]}
-        return {"ome": {"version": VERSION, "multiscales": [scales], "omero": {"channels": channels}}, "ntrm": about}
+def _about_probabilities(
+    levels: int, schema: LabelSchema, resolution: Resolution, metadata: Mapping[str, str]
+) -> dict[str, Any]:
+    """The attributes of the folder."""
+    scales = multiscale(levels, resolution)
+    for dataset in scales["datasets"]:
+        for transform, first in zip(dataset["coordinateTransformations"], (1.0, 0.0), strict=True):
+            transform[transform["type"]].insert(0, first)
+    scales["axes"].insert(0, {"name": "c", "type": "channel"})
+    scales |= {"name": "probabilities", "type": "mean"}
+    window = {"min": 0, "max": 255, "start": 0, "end": 255}
+    channels = [
+        {"label": t.name, "color": "{:02X}{:02X}{:02X}".format(*t.rgb), "window": window, "active": True}
+        for t in schema.tissues
+    ]
+    about: dict[str, Any] = {"program": "ntrm", "version": __version__, "pixel values": PROBABILITY_MEANING}
+    about |= {**metadata, "classes": [*schema.names], "titles": [t.title for t in schema.tissues]}
+    return {"ome": {"version": VERSION, "multiscales": [scales], "omero": {"channels": channels}}, "ntrm": about}

@@ -63,7 +63,7 @@ class Placement:
 
     def to_qupath(self, ring: NDArray[Any]) -> list[list[float]]:
         """Points (n, 2) of mask pixels, x and y, in QuPath's coordinates."""
-        scales, shifts = np.array(self.to_level0).reshape(2, 2)
+        scales, shifts = np.array(self.to_level0, dtype=np.float64).reshape(2, 2)
         placed = (ring * scales + (shifts - self.offset)).round(DECIMALS)
         # Whole numbers are shorter.
         return [[int(x) if x.is_integer() else x, int(y) if y.is_integer() else y] for x, y in placed.tolist()]

@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench import segment_speed
 from ntrm.core.threads import most_threads
 from ntrm.data.image_files import read_image
-from ntrm.evaluation.loaded_model import open_subject
+from ntrm.familiarity.loaded_model import open_subject
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Segmenter

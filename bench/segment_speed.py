@@ -44,7 +44,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from ntrm.evaluation.loaded_model import LoadedModel, open_subject
+from ntrm.familiarity.loaded_model import LoadedModel, open_subject
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.wsi_inference import read_tile
 from ntrm.models.base import Segmentation, SegmentationModel

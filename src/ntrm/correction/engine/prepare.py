@@ -109,8 +109,8 @@ def _other_model(mask: SlideMask, got: str, expected: str) -> RefusedError:
 def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress) -> RegionGraph:
     from ntrm.correction.engine.parts import parts_of
     from ntrm.correction.engine.pool import Pooling, smooth_density
+    from ntrm.inference.predict import read_tile, tiles_ahead
     from ntrm.inference.sliding_window import Stitching
-    from ntrm.inference.wsi_inference import read_tile, reading_ahead
     from ntrm.wsi.isolated import open_in_children
 
     labels, stated = mask.labels(), segmented(mask.folder)[1].mpp
@@ -122,10 +122,8 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
         grid = mask_grid(reader, mask.summary, mpp, hint="give the µm/px that the slide was segmented with")
         density = smooth_density(lambda window: read_tile(grid, window), *mask.shape)
         parts = parts_of(labels, mask.schema, mask.resolution, density)
-        pooling, batch = Pooling(predictor, parts, stitching), predictor.batch
-        with reading_ahead(grid, windows, batch) as read:
-            for start in progress.track(range(0, len(windows), batch), -(-len(windows) // batch), mask.folder.name):
-                these = windows[start : start + batch]
-                pooling.add(these, read(these))
+        pooling, batches = Pooling(predictor, parts, stitching), -(-len(windows) // predictor.batch)
+        for these, tiles in progress.track(tiles_ahead(grid, windows, predictor.batch), batches, mask.folder.name):
+            pooling.add(these, tiles)
     pooled = pooling.means()
     return region_graph_of(parts, mask.schema, pooled.pop("probabilities"), pooled)

@@ -9,9 +9,9 @@ from tests.paper.synthetic import read, tiny_plan, write_all
 
 from ntrm.metrics.significance import Bootstrap, compare_confusions, macro_dice, macro_iou
 from ntrm.paper import result_tables
-from ntrm.paper.facts import Facts
 from ntrm.paper.outcomes import Score
 from ntrm.paper.published import TABLE_1
+from ntrm.paper.request import Facts
 from ntrm.paper.result_tables import Difference, ResultTable
 
 

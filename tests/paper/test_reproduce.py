@@ -270,8 +270,8 @@ def test_a_run_in_other_hands_is_no_failure(stripes, tmp_path, monkeypatch):
     monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
     request = Request(stripes, tmp_path / "out", ("unet-resnet18",), ("10x",), (0,), options={"width": 0.125})
     (job,) = request.plan().jobs
+    request.claim()
     with holding(tmp_path / "out" / "jobs" / f"{job.key}.lock"):
-        request.claim()
         result = reproduce(request, device="cpu")
     assert (result.ran, result.failures, result.as_dict()["done"]) == (0, {}, 0)
     (row,) = read_csv(tmp_path / "out" / "tables" / "runs.csv")

@@ -1,33 +1,21 @@
-import os
-import signal
-from contextlib import closing
-
 import numpy as np
 import pytest
 import torch
 from tests.inference.test_sliding_window import Constant, Position
-from tests.wsi import making
 
 from ntrm.core.errors import DataError, NtrmError
-from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window, cut
 from ntrm.inference import maps as maps_module
-from ntrm.inference import wsi_inference
 from ntrm.inference.maps import Maps
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
-from ntrm.inference.wsi_inference import predict_maps, read_tile, reading_ahead, reading_blocks
-from ntrm.wsi import grid as grid_module
-from ntrm.wsi.grid import SlideGrid
-from ntrm.wsi.isolated import ReadingGroup, ReadingProcess, open_isolated
+from ntrm.inference.wsi_inference import predict_maps, read_tile, reading_ahead
 
 STITCHING = Stitching(64, 16)
 
 
 class ArrayGrid:
     """An image in memory in place of a slide; ``fail_at`` makes that read fail."""
-
-    at_once = 1
 
     def __init__(self, image, fail_at=None):
         self.image, self.reads, self.fail_at = image, [], fail_at
@@ -127,51 +115,6 @@ def test_values_that_are_not_finite_are_never_written(tmp_path, image):
         run(tmp_path, Predictor(network, device="cpu", batch=2), ArrayGrid(image))
 
 
-@pytest.fixture
-def slide(tmp_path, random):
-    return making.write_ome(tmp_path / "a.ome.tif", making.tissue(random, 700, 900), compression="zlib")
-
-
-@pytest.fixture
-def small_blocks(monkeypatch):
-    """A grid in many small blocks, few of which fit into its cache."""
-    monkeypatch.setattr(grid_module, "MAX_BLOCK", 32)
-    for module in (grid_module, wsi_inference):
-        monkeypatch.setattr(module, "CACHE_BYTES", 40 * 3 * 32 * 32)
-
-
-def in_children(slide, count):
-    first, *others = (ReadingProcess() for _ in range(count))
-    return ReadingGroup(open_isolated(slide, process=first), others, slide, alone=False)
-
-
-def test_a_slide_read_by_one_and_by_three_children_has_the_same_maps(tmp_path, slide, predictor, small_blocks):
-    windows = [window for number, window in enumerate(STITCHING.windows(700, 900)) if number % 5]
-    found = []
-    for count in (1, 3):
-        with closing(in_children(slide, count)) as reader:
-            grid = SlideGrid(reader, 1.0, Resolution.square(1.0))
-            assert grid.at_once == count
-            found.append(run(tmp_path / str(count), predictor, grid, windows))
-    np.testing.assert_array_equal(*found)
-
-
-def test_a_child_that_dies_while_the_network_works_is_the_slides_error(tmp_path, slide, predictor, small_blocks):
-    with closing(in_children(slide, 3)) as reader:
-        grid = SlideGrid(reader, 1.0, Resolution.square(1.0))
-        read, count = reader.children[0].read, [0]
-
-        def dying(*region):
-            count[0] += 1
-            if count[0] == 5:
-                os.kill(reader.children[0]._child.pid, signal.SIGKILL)
-            return read(*region)
-
-        reader.children[0].read = dying
-        with pytest.raises(DataError, match="reading the slide failed"):
-            run(tmp_path, predictor, grid)
-
-
 @pytest.mark.parametrize("sizes", [(4, 4, 4, 1), (3, 1, 5, 4), (13,), (1,) * 13])
 def test_tiles_come_in_their_order_however_many_are_asked_for(image, sizes):
     windows = STITCHING.windows(*image.shape[:2]) * 2
@@ -181,28 +124,3 @@ def test_tiles_come_in_their_order_however_many_are_asked_for(image, sizes):
             asked = windows[start : start + size]
             start += size
             np.testing.assert_array_equal(read(asked), np.stack([cut(image, window, fill=255) for window in asked]))
-
-
-def test_what_is_read_ahead_takes_no_more_than_its_part_of_the_cache(slide, small_blocks):
-    windows = STITCHING.windows(700, 900)
-    most = 10  # a quarter of the 40 blocks that are cached
-    with closing(in_children(slide, 3)) as reader:
-        grid = SlideGrid(reader, 1.0, Resolution.square(1.0))
-        begun, needed, largest = set(), set(), 0
-        block = grid.block
-
-        def counted(row, column):
-            begun.add((row, column))
-            return block(row, column)
-
-        grid.block = counted
-        with reading_blocks(grid, windows) as go_on:
-            # One row of windows: later ones need blocks again that were dropped meanwhile.
-            for number, window in enumerate(windows[: 900 // 48]):
-                go_on(number)
-                under = grid.blocks_under(window.top, window.left, window.top + 64, window.left + 64)
-                needed.update(under)
-                largest = max(largest, len(begun - needed))
-                np.testing.assert_array_equal(read_tile(grid, window), reader.read(window.left, window.top, 64, 64, 0))
-        assert 0 < largest <= most
-        assert grid._blocks.nbytes <= grid_module.CACHE_BYTES

@@ -184,10 +184,10 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
     from ntrm.correction.engine.parts import parts_of
     from ntrm.correction.engine.pool import smooth_density
     from ntrm.inference.wsi_inference import read_tile
-    from ntrm.wsi.isolated import open_in_children
+    from ntrm.wsi.isolated import open_isolated
 
     labels = mask.labels()
-    with closing(open_in_children(slide.path, alone=slide.alone)) as reader:
+    with closing(open_isolated(slide.path, alone=slide.alone)) as reader:
         grid = _slide_grid(mask, slide, reader)
         density = smooth_density(lambda window: read_tile(grid, window), *mask.shape)
         parts = parts_of(labels, mask.schema, mask.resolution, density)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from itertools import groupby
-from typing import Any, Protocol
+from contextlib import contextmanager
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from ntrm.inference.maps import FULL, Maps
 from ntrm.inference.network_runner import GLASS, Image, NetworkRunner
 from ntrm.inference.sliding_window import Observe, Stitching, blended_blocks, most_probable, strongest
 from ntrm.models.base import TissueGraph
-from ntrm.wsi.grid import CACHE_BYTES, SlideGrid
+from ntrm.wsi.grid import SlideGrid
 
 BATCHES_AHEAD = 2
 """Batches of tiles that wait for the network."""
@@ -95,81 +94,32 @@ def reading_ahead(
 ) -> Iterator[Callable[[Sequence[Window]], Image]]:
     """A function that returns the tiles (B, S, S, 3) of the next windows, read ahead by a thread.
 
-    It is quickest for ``batch`` windows each time. Where several threads can read the slide, they read the blocks of
-    which the tiles are made.
+    It is quickest for ``batch`` windows each time.
     """
     waiting: deque[Future[Image]] = deque()
     starts, held = iter(range(0, len(windows), batch)), [np.empty((0, 0, 0, 3), dtype=np.uint8)]
-    with ExitStack() as stack:
-        blocks = stack.enter_context(reading_blocks(grid, windows)) if grid.at_once > 1 else None
-        pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="ntrm-read"))
+    pool = ThreadPoolExecutor(1, thread_name_prefix="ntrm-read")
 
-        def read(start: int) -> Image:
-            return np.stack([tile(start + number) for number in range(len(windows[start : start + batch]))])
+    def read(start: int) -> Image:
+        return np.stack([read_tile(grid, window) for window in windows[start : start + batch]])
 
-        def tile(number: int) -> Image:
-            if blocks is not None:
-                blocks(number)
-            return read_tile(grid, windows[number])
+    def following() -> Image:
+        while len(waiting) <= BATCHES_AHEAD and (start := next(starts, None)) is not None:
+            waiting.append(pool.submit(read, start))
+        return waiting.popleft().result()
 
-        def following() -> Image:
-            while len(waiting) <= BATCHES_AHEAD and (start := next(starts, None)) is not None:
-                waiting.append(pool.submit(read, start))
-            return waiting.popleft().result()
+    def take(asked: Sequence[Window]) -> Image:
+        tiles = held.pop()
+        while len(tiles) < len(asked):
+            more = following()
+            tiles = np.concatenate([tiles, more]) if len(tiles) else more
+        held.append(tiles[len(asked) :])
+        return tiles[: len(asked)]
 
-        def take(asked: Sequence[Window]) -> Image:
-            tiles = held.pop()
-            while len(tiles) < len(asked):
-                more = following()
-                tiles = np.concatenate([tiles, more]) if len(tiles) else more
-            held.append(tiles[len(asked) :])
-            return tiles[: len(asked)]
-
-        try:
-            yield take
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def reading_blocks(grid: SlideGrid, windows: Sequence[Window]) -> Iterator[Callable[[int], None]]:
-    """A function to be called before each window is read: has the blocks of those that follow read by threads.
-
-    Blocks wait in the grid's cache, of which they take a quarter at most: what is still needed must stay in it.
-    """
-    most = max(1, CACHE_BYTES // 4 // grid.block_bytes)
-    needed, ahead = _blocks_needed(grid, windows), deque[int]()
-    reading: deque[Future[Any]] = deque()
-    with ThreadPoolExecutor(grid.at_once, thread_name_prefix="ntrm-block") as pool:
-
-        def go_on(number: int) -> None:
-            while reading and reading[0].done():
-                reading.popleft().result()
-            while ahead and ahead[0] <= number:
-                ahead.popleft()
-            while len(ahead) < most and (following := next(needed, None)) is not None:
-                first, block = following
-                if not grid.has_block(*block):
-                    ahead.append(first)
-                    reading.append(pool.submit(grid.block, *block))
-
-        try:
-            yield go_on
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _blocks_needed(grid: SlideGrid, windows: Sequence[Window]) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Blocks in the order in which the windows need them, once for each row of windows, with the window's number."""
-    numbered = enumerate(windows)
-    for _, row in groupby(numbered, key=lambda item: item[1].top):
-        seen: set[tuple[int, int]] = set()
-        for number, window in row:
-            under = (window.top, window.left, window.top + window.height, window.left + window.width)
-            for block in grid.blocks_under(*under):
-                if block not in seen:
-                    seen.add(block)
-                    yield number, block
+    try:
+        yield take
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def read_tile(grid: SlideGrid, window: Window) -> Image:

@@ -122,16 +122,6 @@ class SlideGrid:
         return same_pixels and 3 * self.height * self.width <= CACHE_BYTES
 
     @property
-    def at_once(self) -> int:
-        """Threads that can read at the same time; more would wait for each other."""
-        return int(getattr(self.reader, "at_once", 1))
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of a block."""
-        return 3 * self._block[0] * self._block[1]
-
-    @property
     def block_rows(self) -> int:
         """Rows of a block: what is read in bands of so many is read once."""
         return self._block[0]

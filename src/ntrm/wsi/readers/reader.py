@@ -72,7 +72,7 @@ class SlideInfo:
     """Metadata of a slide; numbers and fixed words only."""
 
     reader: str
-    """``openslide``, ``openslide+tifffile``, ``tifffile`` or ``pillow``."""
+    """``openslide``, ``tifffile`` or ``pillow``."""
     vendor: str
     levels: tuple[SlideLevel, ...]
     """From the full resolution to the coarsest."""

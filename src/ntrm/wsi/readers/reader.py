@@ -251,11 +251,6 @@ class ArrayCache:
         self._making: dict[Hashable, Event] = {}
         self._lock = Lock()
 
-    def __contains__(self, key: Hashable) -> bool:
-        """Whether it is held, or being made."""
-        with self._lock:
-            return key in self._arrays or key in self._making
-
     def get(self, key: Hashable, make: Callable[[], Pixels]) -> Pixels:
         """The array of ``key``, made if it is not held; nobody may write into it.
 

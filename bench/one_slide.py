@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench import segment_speed
 from ntrm.core.threads import most_threads
 from ntrm.data.image_files import read_image
-from ntrm.evaluation.loaded_model import open_subject
+from ntrm.familiarity.loaded_model import open_subject
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Segmenter
@@ -58,9 +58,9 @@ STAGES = {
     "quality": ("ntrm.pipeline.overview", "assess_quality"),
     "stream": ("ntrm.pipeline.slide", "predict_maps"),
     "network's calls": ("ntrm.inference.predictor", "Predictor.probabilities"),
-    "reading": ("ntrm.inference.wsi_inference", "read_tile"),
-    "blending": ("ntrm.inference.blending", "Blender.add_all"),
-    "blocks kept": ("ntrm.inference.wsi_inference", "_fill"),
+    "reading": ("ntrm.inference.predict", "read_tile"),
+    "blending": ("ntrm.inference.sliding_window", "blended"),
+    "rows kept": ("ntrm.inference.predict", "Maps.fill"),
     "relations": ("ntrm.pipeline.relations_mean", "RelationsMean.add_graphs"),
     "familiarity, windows": ("ntrm.familiarity.recorder", "BlockRecorder.__call__"),
     "pieces": ("ntrm.wsi.pieces", "PieceMap.of"),

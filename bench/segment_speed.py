@@ -44,9 +44,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from ntrm.evaluation.loaded_model import LoadedModel, open_subject
+from ntrm.familiarity.loaded_model import LoadedModel, open_subject
+from ntrm.inference.predict import read_tile
 from ntrm.inference.predictor import Predictor
-from ntrm.inference.wsi_inference import read_tile
 from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.names import network_named
 from ntrm.models.registry import create
@@ -64,8 +64,8 @@ STAGES = {
     "look": ("ntrm.pipeline.slide", "inspect_slide"),
     "stream": ("ntrm.pipeline.slide", "predict_maps"),
     "network": ("ntrm.inference.predictor", "Predictor.probabilities"),
-    "read (beside)": ("ntrm.inference.wsi_inference", "read_tile"),
-    "blocks kept (in stream)": ("ntrm.inference.wsi_inference", "_fill"),
+    "read (beside)": ("ntrm.inference.predict", "read_tile"),
+    "rows kept (in stream)": ("ntrm.inference.predict", "Maps.fill"),
     "files": ("ntrm.pipeline.slide", "write_outputs"),
     "regions (in files)": ("ntrm.pipeline.outputs", "scan_slide"),
     "measure (in files)": ("ntrm.pipeline.outputs", "measure_pieces"),

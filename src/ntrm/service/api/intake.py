@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from anyio.to_thread import run_sync
 
 from ntrm.core.errors import NtrmError
-from ntrm.core.io import sha256_of
 from ntrm.core.mpp import Resolution
 from ntrm.service.api.app_state import AppState
 from ntrm.service.core.disk import disk_full, write_all
@@ -88,43 +87,21 @@ def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | N
     try:
         info = inspect(app_state, path, alone=True)
         problem = _mpp_problem(info, mpp)
-        waiting = waiting_for_mpp(app_state)
-        fingerprint = source_fingerprint(path) if problem or waiting else None
-        same = [slide for slide in waiting if slide.fingerprint == fingerprint and _is_same(slide, path)]
         slide = _new_slide(key, path, UPLOAD, info, name, mpp, slide_id)
-        slide = replace(slide, fingerprint=fingerprint)
         if problem is not None:
             error = document_of(problem)["error"]
             slide = replace(slide, status=FAILED, finished=slide.created, error=error)
-        # The same file sent again, now with its µm/px, replaces the one that waits for them.
-        slide = _add(app_state, slide, info, slide_id, replaced=same)
+        slide = _add(app_state, slide, info, slide_id)
     except BaseException:
         app_state.readers.forget(path)
         path.unlink(missing_ok=True)
         raise
-    for each in same:
-        app_state.audit.note("delete", each.slide_id)
-    app_state.purge()
     app_state.audit.note("upload", slide.slide_id, "kept" if problem else "queued")
     if problem is not None:
         problem.more["slide"] = slide.id
         raise problem
     app_state.supervisor.wake()
     return slide
-
-
-def waiting_for_mpp(app_state: AppState) -> list[Slide]:
-    """Uploads that are kept until somebody tells their µm/px."""
-    failed = (slide for slide in app_state.store.every(FAILED) if slide.origin == UPLOAD)
-    return [slide for slide in failed if (slide.error or {}).get("code") == MPP_MISSING]
-
-
-def _is_same(slide: Slide, path: Path) -> bool:
-    """Whether an upload has these very bytes: files of one size may differ in the middle alone."""
-    try:
-        return slide.source is not None and sha256_of(slide.source) == sha256_of(path)
-    except FileNotFoundError:  # deleted meanwhile
-        return False
 
 
 def submit_path(app_state: AppState, path: Path, mpp: float | None, slide_id: str | None) -> Slide:
@@ -173,18 +150,16 @@ def _new_slide(
     )
 
 
-def _add(
-    app_state: AppState, slide: Slide, info: SlideInfo, slide_id: str | None, replaced: Sequence[Slide] = ()
-) -> Slide:
+def _add(app_state: AppState, slide: Slide, info: SlideInfo, slide_id: str | None) -> Slide:
     """Add it under the name that was asked for, or under a free one; refuses at once what a worker would refuse."""
     model, mpp = app_state.model, info.resolution if slide.mpp is None else Resolution(*slide.mpp)
     if slide.source is not None and model is not None and model.mpp is not None and mpp is not None:
         check_cost(info, mpp, model.mpp, slide.source.stat().st_size)
     # One at a time: files of one name may come in together.
     with app_state.naming:
-        check_name(app_state, slide_id, replaced)
-        named = slide if slide_id else replace(slide, slide_id=_free_name(app_state, slide.slide_id, replaced))
-        return app_state.store.add(named, app_state.settings.limits.queue, [each.id for each in replaced])
+        check_name(app_state, slide_id)
+        named = slide if slide_id else replace(slide, slide_id=_free_name(app_state, slide.slide_id))
+        return app_state.store.add(named, app_state.settings.limits.queue)
 
 
 def _mpp_problem(info: SlideInfo, mpp: float | None) -> ProblemError | None:
@@ -199,23 +174,19 @@ def _mpp_problem(info: SlideInfo, mpp: float | None) -> ProblemError | None:
     return None
 
 
-def check_name(app_state: AppState, name: str | None, replaced: Sequence[Slide] = ()) -> None:
-    """Refuse a name that was asked for but is not safe, or taken by a slide that is not to be replaced."""
+def check_name(app_state: AppState, name: str | None) -> None:
+    """Refuse a name that was asked for but is not safe, or taken."""
     if name is None:
         return
     if safe_name(name) != name:
         expected = "1 to 100 of A-Z a-z 0-9 . _ -, and not the name of a file of the results"
         raise ProblemError(422, "usage", "a slide_id that is not a safe name", got=name, expected=expected)
-    if _is_taken(app_state, name, _taken_names(app_state, replaced)):
+    if _is_taken(app_state, name, app_state.store.taken_names()):
         raise conflict("the name is taken", got=name, hint="choose another slide_id")
 
 
-def _taken_names(app_state: AppState, replaced: Sequence[Slide]) -> set[str]:
-    return app_state.store.taken_names() - {slide.slide_id.lower() for slide in replaced}
-
-
-def _free_name(app_state: AppState, name: str, replaced: Sequence[Slide]) -> str:
-    taken = _taken_names(app_state, replaced)
+def _free_name(app_state: AppState, name: str) -> str:
+    taken = app_state.store.taken_names()
     names = chain([name], (f"{name[:90]}-{number}" for number in count(2)))
     return next(free for free in names if not _is_taken(app_state, free, taken))
 

@@ -20,7 +20,6 @@ from ntrm.service.api.intake import (
     steadily,
     submit_path,
     submit_upload,
-    waiting_for_mpp,
 )
 from ntrm.service.api.schemas import ErrorDocument, PathRequest, RetryRequest, SlideDocument, SlideList, slide_document
 from ntrm.service.core.problems import ProblemError
@@ -104,8 +103,7 @@ async def add_slide(
         raise ProblemError(415, "media_type", "unknown kind of body", got=kind, expected=f"application/json or {RAW}")
     # Before gigabytes are sent in vain.
     check_file_name(name)
-    # One that waits for its µm/px may hold the name: whether it is this file is known once that is here.
-    await run_sync(lambda: check_name(app_state, slide_id, waiting_for_mpp(app_state)))
+    await run_sync(check_name, app_state, slide_id)
     await run_sync(app_state.store.check_room, app_state.settings.limits.queue)
     length = request.headers.get("content-length", "")
     with _counted_upload(app_state):
@@ -131,7 +129,7 @@ def delete_slide(app_state: Shared, slide: Requested) -> Response:
 @router.post("/{id}/cancel", responses=problems(404, 409))
 def cancel_slide(app_state: Shared, slide: Requested) -> SlideDocument:
     """Take it out of the queue, or end its job at the next band."""
-    slide = app_state.reserve.spend(lambda: app_state.store.cancel(slide.id))
+    slide = app_state.store.cancel(slide.id)
     app_state.audit.note("cancel", slide.slide_id)
     return _document(app_state, slide)
 

@@ -1,31 +1,30 @@
+import resource
+
 import numpy as np
 import pytest
 import torch
 from tests.inference.test_sliding_window import Constant, Position
 
 from ntrm.core.errors import DataError, NtrmError
-from ntrm.data.tiles import Window, cut
-from ntrm.inference import maps as maps_module
-from ntrm.inference.maps import Maps
+from ntrm.inference import predict
+from ntrm.inference.predict import Maps, new_map, predict_maps
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
-from ntrm.inference.wsi_inference import predict_maps, read_tile, reading_ahead
 
 STITCHING = Stitching(64, 16)
 
 
 class ArrayGrid:
-    """An image in memory in place of a slide; ``fail_at`` makes that read fail."""
+    """An image in memory in place of a slide."""
 
-    def __init__(self, image, fail_at=None):
-        self.image, self.reads, self.fail_at = image, [], fail_at
+    def __init__(self, image):
+        self.image, self.reads = image, []
         self.height, self.width = image.shape[:2]
 
     def read(self, top, left, height, width):
         self.reads.append((top, left))
-        if len(self.reads) == self.fail_at:
-            raise DataError("cannot read the slide")
-        return self.image[top : top + height, left : left + width]
+        pixels = self.image[top : top + height, left : left + width]
+        return np.pad(pixels, ((0, height - len(pixels)), (0, width - pixels.shape[1]), (0, 0)), constant_values=255)
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def run(folder, predictor, grid, windows=None, *, coarse=False, **more):
 
 @pytest.mark.parametrize("in_memory", [1 << 29, 0])
 def test_maps_are_those_of_the_section_in_memory(tmp_path, predictor, image, monkeypatch, in_memory):
-    monkeypatch.setattr(maps_module, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(predict, "IN_MEMORY", in_memory)
     labels, confidence = run(tmp_path, predictor, ArrayGrid(image))
     whole = stitch(predictor, image, stitching=STITCHING)
     np.testing.assert_array_equal(labels, whole.mask)
@@ -65,24 +64,12 @@ def test_the_coarse_head_has_its_own_map(tmp_path, predictor, image):
     assert not Predictor(Position(), device="cpu").has_coarse
 
 
-class Canvas:
-    """Takes blocks of probabilities, in memory."""
-
-    def __init__(self, shape):
-        self.values, self.seen = np.zeros(shape, np.uint8), np.zeros(shape[1:], int)
-
-    def put(self, top, left, height, width, values):
-        place = slice(top, top + height), slice(left, left + width)
-        self.seen[place] += 1
-        self.values[:, *place] = 0 if values is None else values
-
-
-def test_probabilities_come_block_by_block_and_once(tmp_path, predictor, image):
-    canvas = Canvas((3, *image.shape[:2]))
-    run(tmp_path, predictor, ArrayGrid(image), sink=canvas)
-    assert (canvas.seen == 1).all()
+def test_probabilities_are_those_of_the_section_in_memory(tmp_path, predictor, image):
+    maps = Maps.new(*image.shape[:2], tmp_path, classes=3)
+    for _ in predict_maps(predictor, ArrayGrid(image), maps, stitching=STITCHING, windows=STITCHING.windows(170, 130)):
+        pass
     whole = stitch(predictor, image, stitching=STITCHING, probabilities=True)
-    np.testing.assert_allclose(canvas.values, whole.probabilities * 255, atol=0.501)
+    np.testing.assert_allclose(maps.probabilities, whole.probabilities * 255, atol=0.501)
 
 
 def test_where_no_window_was_there_is_nothing(tmp_path, predictor, image):
@@ -102,10 +89,6 @@ def test_a_slide_smaller_than_a_window(tmp_path, predictor, image):
     small = image[:40, :50]
     labels, _ = run(tmp_path, predictor, ArrayGrid(small))
     np.testing.assert_array_equal(labels, stitch(predictor, small, stitching=STITCHING).mask)
-    tile = read_tile(ArrayGrid(small), Window(0, 0, 40, 50, 24, 14))
-    np.testing.assert_array_equal(tile[:40, :50], small)
-    assert (tile[40:] == 255).all()
-    assert (tile[:, 50:] == 255).all()
 
 
 def test_values_that_are_not_finite_are_never_written(tmp_path, image):
@@ -115,12 +98,34 @@ def test_values_that_are_not_finite_are_never_written(tmp_path, image):
         run(tmp_path, Predictor(network, device="cpu", batch=2), ArrayGrid(image))
 
 
-@pytest.mark.parametrize("sizes", [(4, 4, 4, 1), (3, 1, 5, 4), (13,), (1,) * 13])
-def test_tiles_come_in_their_order_however_many_are_asked_for(image, sizes):
-    windows = STITCHING.windows(*image.shape[:2]) * 2
-    with reading_ahead(ArrayGrid(image), windows, 4) as read:
-        start = 0
-        for size in sizes:
-            asked = windows[start : start + size]
-            start += size
-            np.testing.assert_array_equal(read(asked), np.stack([cut(image, window, fill=255) for window in asked]))
+@pytest.mark.parametrize("in_memory", [0, 2 * 30 * 40 - 1, 2 * 30 * 40])
+def test_large_maps_lie_on_disk_and_say_nothing_at_first(tmp_path, monkeypatch, in_memory):
+    monkeypatch.setattr(predict, "IN_MEMORY", in_memory)
+    found = Maps.new(30, 40, tmp_path / "maps", coarse=False)
+    files = sorted(path.name for path in tmp_path.rglob("maps/*"))
+    assert files == ([] if in_memory == 2 * 30 * 40 else ["confidence", "labels"])
+    assert found.coarse is None
+    assert (found.labels == 255).all()
+    assert not found.confidence.any()
+    found.labels[3, 4] = 7
+    if files:
+        assert np.fromfile(tmp_path / "maps" / "labels", np.uint8)[3 * 40 + 4] == 7
+
+
+def test_a_file_that_is_there_is_never_written_to(tmp_path):
+    (tmp_path / "mine.u8").write_text("mine")
+    (tmp_path / "link.u8").symlink_to(tmp_path / "mine.u8")
+    for name in ("mine.u8", "link.u8"):
+        with pytest.raises(DataError, match="cannot write"):
+            new_map((2, 2), 0, tmp_path / name)
+    assert (tmp_path / "mine.u8").read_text() == "mine"
+
+
+def test_all_room_is_taken_at_once(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(DataError, match="cannot write"):
+            new_map((10, 101), 0, tmp_path / "a.u8")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -26,7 +26,8 @@ from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import write_text
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
-from ntrm.correction.slide import make_region_graph, open_mask, same_model
+from ntrm.correction.engine.prepare import make_region_graph, same_model
+from ntrm.correction.mask import open_mask
 from ntrm.models.folders import CONFIG, SilentHubError, locate
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter, reason_of

@@ -8,7 +8,6 @@ from tests.annotations.small import annotate, box, drawn, import_annotations, ro
 from tests.helpers import real_data
 
 from ntrm.annotations import importing
-from ntrm.annotations.pairing import SlideFacts
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import IGNORE, SKIN
@@ -71,23 +70,6 @@ def test_the_image_is_averaged_and_the_mask_fits_it(folders, pixels):
     expected = pixels[30:100, 30:110].reshape(35, 2, 40, 2, 3).mean(axis=(1, 3))
     assert np.abs(image - expected).max() <= 0.5
     assert read_mask(out / "Masks" / "a.png", SKIN).mask.shape == image.shape[:2]
-
-
-def test_patients_splits_and_resolutions_come_from_a_table(folders):
-    slides, marks, out = folders
-    facts = {"a": SlideFacts("P1", "train", 0.25), "b": SlideFacts("P1", "train", 0.5)}
-    import_annotations(slides, marks, out, facts=facts)
-    assert [tuple(row.values())[:4] for row in rows(out / "cases.csv")] == [
-        ("a", "P1", "train", "0.25"),
-        ("b", "P1", "train", "0.5"),
-    ]
-
-
-def test_a_table_that_does_not_fit_the_slides_stops_before_anything_is_written(folders):
-    slides, marks, out = folders
-    with pytest.raises(DataError, match="match no slide"):
-        import_annotations(slides, marks, out, mpp=0.5, facts={"a": SlideFacts("P1"), "bb": SlideFacts("P1")})
-    assert not out.exists()
 
 
 def test_one_failure_does_not_stop_the_others(folders):

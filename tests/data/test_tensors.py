@@ -89,6 +89,7 @@ def test_a_warm_cache_costs_no_decode(tiles, dataset_and_pixels, cache, monkeypa
     def refuse(*_args, **_kwargs):
         raise AssertionError("decoded again")
 
+    monkeypatch.setattr(cache_module, "SETTLED_NS", -1)
     monkeypatch.setattr(cache_module, "read_image", refuse)
     monkeypatch.setattr(cache_module, "read_mask", refuse)
     cache_module._mapped.cache_clear()
@@ -120,15 +121,6 @@ def test_a_dataset_without_tiles_is_refused(dataset_and_pixels, cache):
     dataset, _ = dataset_and_pixels
     with pytest.raises(DataError, match="no tiles"):
         TileDataset(replace(dataset, cases=()), cache=cache)
-
-
-def test_many_sections_keep_few_files_open(tmp_path, cache, monkeypatch, random):
-    dataset, _ = write_dataset(tmp_path / "many", random, *[(8, 8)] * 6)
-    few = cache_module.lru_cache(maxsize=3)(cache_module._mapped.__wrapped__)
-    monkeypatch.setattr(cache_module, "_mapped", few)
-    tiles = TileDataset(dataset, size=8, cache=cache)
-    assert len(list(tiles)) == 6
-    assert few.cache_info().currsize == 3
 
 
 def test_another_order_of_the_classes_is_remapped_by_name(tiles, dataset_and_pixels, cache, random):

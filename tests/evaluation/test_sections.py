@@ -48,22 +48,6 @@ def test_accelerators_sum_by_bin_like_the_cpu(random):
     np.testing.assert_allclose(sections._sum_on_accelerator(bins, values), expected, rtol=1e-12)
 
 
-def test_only_ignored_pixels_count_nothing():
-    counted = SectionAccumulator(np.full((4, 5), IGNORE, dtype=np.uint8), 3)
-    counted(Rows(0, torch.full((3, 4, 5), 1 / 3), None))
-    assert counted.final.sum() == 0
-    assert counted.coarse is None
-    assert counted.calibration.total == 0
-    assert counted.calibration.expected_error is None
-
-
-def test_certain_pixels_fall_into_the_last_bin():
-    counted = SectionAccumulator(np.zeros((1, 2), dtype=np.uint8), 2)
-    counted(Rows(0, torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), None))
-    assert counted.calibration.pixels.tolist() == [0] * 14 + [2]
-    assert counted.calibration.brier == pytest.approx(1.0)
-
-
 def test_a_section_is_predicted_in_the_networks_classes(tmp_path, random):
     drawn = draw_sections(random, (70, 90))
     other = schema_of(("SCC", "BKG", "EPI", "RET"))

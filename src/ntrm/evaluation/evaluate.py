@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ntrm.core.counts import Counts
 from ntrm.core.progress import Progress, as_progress
 from ntrm.data.dataset import Case, Dataset, check_outside
 from ntrm.data.split import DatasetSplits, open_splits, trained_on
@@ -23,7 +24,6 @@ from ntrm.evaluation.sections import PredictedSection, SectionCounts, SectionRes
 from ntrm.familiarity.loaded_model import open_subject
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import A_QUARTER, Stitching
-from ntrm.metrics.confusion import Counts
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
 

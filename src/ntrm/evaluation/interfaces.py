@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import ndimage
 
+from ntrm.core.counts import Counts, IndexMask
 from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.metrics.boundary import check_alike, check_masks
@@ -24,9 +23,6 @@ REACH = 3
 
 CLAIMED = (("BCC", "RET"), ("RET", "HYP"), ("EPI", "KER"))
 """The interfaces at which the paper claims corrections; reported even where they do not occur."""
-
-Mask = NDArray[np.integer[Any]]
-Counts = NDArray[np.int64]
 
 
 def interface_name(one: str, other: str, schema: LabelSchema) -> str:
@@ -90,7 +86,9 @@ class InterfaceCounts:
         return {interface_name(*pair, self.schema): self.of(*pair) for pair in self.pairs}
 
 
-def interface_counts(truth: Mask, final: Mask, coarse: Mask | None, schema: LabelSchema) -> InterfaceCounts:
+def interface_counts(
+    truth: IndexMask, final: IndexMask, coarse: IndexMask | None, schema: LabelSchema
+) -> InterfaceCounts:
     """Count one section; ``coarse`` is the coarse head's prediction, None without one.
 
     >>> from ntrm.core.labels import SKIN

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ntrm.core.counts import Counts
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.data.cache import CachedSection, SectionCache
@@ -18,7 +19,7 @@ from ntrm.inference.network_runner import Image
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Rows, Stitched, Stitching, most_probable, stitch
 from ntrm.metrics.calibration import CalibrationCounts
-from ntrm.metrics.confusion import Counts, confusion_tensor
+from ntrm.metrics.confusion import confusion_tensor
 
 BINS = 15
 """Bins of confidence."""

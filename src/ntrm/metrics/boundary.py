@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from ntrm.core.counts import pixel_counts
+from ntrm.core.counts import Counts, IndexMask, pixel_counts
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
@@ -38,9 +38,7 @@ TOLERANCES_UM = (10.0, 25.0, 50.0)
 ROUNDING = 1 + 1e-9
 """Three pixels of 6.7 µm lie within 20.1 µm, whatever the last bit says."""
 
-IndexMask = NDArray[np.integer[Any]]
 Points = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

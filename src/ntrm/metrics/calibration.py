@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from ntrm.core.arrays import Floats
+from ntrm.core.counts import Counts
 from ntrm.core.errors import DataError, check_number
 from ntrm.core.wording import short_repr
-from ntrm.metrics.overlap import Counts
 
 TEMPERATURES = (0.05, 20.0)
 """Range in which a temperature is sought; at its ends the logits are of little use as they are."""

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.counts import neighbour_counts
+from ntrm.core.counts import IndexMask, neighbour_counts
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.metrics.boundary import check_alike, check_masks, harmonic_mean
@@ -33,7 +33,6 @@ MIN_LENGTH_UM = 50.0
 In real skin masks at 10x they are 5 % of the contacts in a tile, and 0.1 % of the boundary.
 """
 
-IndexMask = NDArray[np.integer[Any]]
 Lengths = NDArray[np.float64]
 
 

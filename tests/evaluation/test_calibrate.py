@@ -135,15 +135,6 @@ def test_the_card_tells_the_temperature_and_keeps_what_was_written_in_it(save, d
     ]
 
 
-def test_a_lost_card_is_written_anew(save, data):
-    folder = save(2.0)
-    (folder / "README.md").unlink()
-    found = run(folder, data)
-    card = (folder / "README.md").read_text()
-    assert f"| temperature | {found.temperature:g} |" in card
-    assert hash_of(folder / "model.safetensors") in card
-
-
 def test_a_card_without_a_table_gets_one():
     assert card_with_temperature("# Mine\n", 2.0).endswith("| | |\n|---|---|\n| temperature | 2 |\n")
     assert card_with_temperature(card_with_temperature("# Mine\n", 2.0), 3.0).count("| temperature | 3 |") == 1

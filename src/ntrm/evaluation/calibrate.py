@@ -40,7 +40,7 @@ from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Rows, Stitching, normalised_entropy, stitch
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 from ntrm.models.base import SegmentationModel
-from ntrm.models.folders import BUNDLED, CARD, CONFIG, WEIGHTS, model_card
+from ntrm.models.folders import BUNDLED, CARD, CONFIG, WEIGHTS
 from ntrm.models.hub import load
 from ntrm.version import __version__
 
@@ -243,16 +243,10 @@ def count_calibration(
 
 def store_temperature(folder: Path, network: SegmentationModel) -> None:
     """Write the network's temperature into the card and the config of its folder; the weights are not touched."""
-    path = folder / CONFIG
-    document = json.loads(path.read_text(encoding="utf-8"))
-    card = folder / CARD
+    temperature, card, config = network.config.temperature, folder / CARD, folder / CONFIG
     if card.is_file():
-        text = card.read_text(encoding="utf-8")
-    else:
-        parameters = sum(parameter.numel() for parameter in network.parameters())
-        text = model_card(network.config, parameters, document["weights_sha256"])
-    write_text(card, card_with_temperature(text, network.config.temperature))
-    write_json(path, {**document, "temperature": network.config.temperature})
+        write_text(card, card_with_temperature(card.read_text(encoding="utf-8"), temperature))
+    write_json(config, {**json.loads(config.read_text(encoding="utf-8")), "temperature": temperature})
 
 
 def card_with_temperature(card: str, temperature: float) -> str:

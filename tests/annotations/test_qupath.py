@@ -128,12 +128,6 @@ def test_overlapping_polygons_of_one_annotation_are_one_area(tmp_path):
     assert region(annotation).area == 150
 
 
-def test_a_bow_tie_keeps_both_wings(tmp_path):
-    found = read(tmp_path, feature([[[0, 0], [10, 10], [10, 0], [0, 10], [0, 0]]]))
-    assert found.counts["repaired"] == 1
-    assert found.annotations[0].area == pytest.approx(50)
-
-
 def test_a_hole_that_sticks_out_adds_nothing(tmp_path):
     (annotation,) = read(tmp_path, feature([SQUARE, [[5, 5], [20, 5], [20, 8], [5, 8], [5, 5]]])).annotations
     assert annotation.area == pytest.approx(100 - 15)
@@ -204,11 +198,6 @@ def test_a_small_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch)
     path.write_bytes(gzip.compress(b" " * 2000))
     with pytest.raises(DataError, match="too large"):
         read_annotations(path)
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(DataError, match="cannot read"):
-        read_annotations(tmp_path / "none.geojson")
 
 
 numbers = st.floats(allow_nan=False, width=32) | st.integers(-20, 20)

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, default_collate
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.data import cache as cache_module
 from ntrm.data.cache import SectionCache
@@ -152,12 +152,3 @@ def test_tiles_of_two_datasets_are_joined_each_as_often_as_asked(tmp_path, rando
     assert both.sources == one.sources + 3 * two.sources
     assert torch.equal(both[len(both) - 1].image, two[len(two) - 1].image)
     assert len(one) == len(both) - 3 * len(two)
-
-
-def test_tiles_of_another_size_or_other_classes_are_not_joined(dataset_and_pixels, cache):
-    dataset, _ = dataset_and_pixels
-    tiles = TileDataset(dataset, size=SIZE, cache=cache)
-    fewer = LabelSchema(SKIN.tissues[:9], background="BKG")
-    for other in ({"size": SIZE // 2}, {"size": SIZE, "schema": fewer, "names": dict.fromkeys(CANCERS, "")}):
-        with pytest.raises(UsageError, match="cannot be joined"):
-            tiles.joined(TileDataset(dataset, cache=cache, **other))

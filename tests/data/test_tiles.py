@@ -91,10 +91,3 @@ def test_a_window_is_known_by_a_single_pixel():
 def test_impossible_grids_are_refused(length, size, overlap):
     with pytest.raises(UsageError, match=r"tile|overlap"):
         grid_positions(length, size, overlap)
-
-
-def test_impossible_windows_are_refused():
-    with pytest.raises(UsageError, match="impossible window"):
-        Window(-1, 0, 4, 4)
-    with pytest.raises(UsageError, match="outside the section"):
-        cut(np.zeros((4, 4)), Window(1, 0, 4, 4), fill=0)

@@ -4,7 +4,6 @@ import torch
 from tests.evaluation.small import ByColour, draw_mask, draw_sections, schema_of, write_dataset
 from tests.reference.calibration_counts import calibration_counts
 
-from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE
 from ntrm.data.split import open_splits
 from ntrm.evaluation import sections
@@ -73,5 +72,3 @@ def test_confusions_alone(random):
     predictor = Predictor(ByColour(coarse=False), "cpu")
     found = confusion_of(predictor, image, truth, stitching=Stitching(64))
     assert np.array_equal(found, literal_confusion(truth, predictor.predict(image).mask, 4))
-    with pytest.raises(DataError, match="differ in size"):
-        confusion_of(predictor, image[1:], truth, stitching=Stitching(64))

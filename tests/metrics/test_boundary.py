@@ -151,12 +151,8 @@ def test_what_cannot_be_compared_is_refused(truth, prediction, tolerances, error
         boundary_agreement(truth, prediction, THREE, Resolution(1, 1), tolerances_um=tolerances)
 
 
-def test_unknown_tolerance_and_mixed_parts_are_refused():
+def test_an_unknown_tolerance_is_refused():
     mask = np.zeros((3, 3), int)
     one = boundary_agreement(mask, mask, THREE, Resolution(1, 1), tolerances_um=[5])
-    other = boundary_agreement(mask, mask, THREE, Resolution(1, 1), tolerances_um=[6])
     with pytest.raises(UsageError, match="5 µm"):
         one.surface_dice(7)
-    for parts in ([], [one, other]):
-        with pytest.raises(UsageError):
-            BoundaryAgreement.total(parts)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import optimize, special
 from tests.reference.calibration_counts import calibration_counts
 
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 
 
@@ -142,9 +142,6 @@ def test_the_temperature_stays_in_its_range(random):
 @pytest.mark.parametrize(
     ("logits", "labels", "message"),
     [
-        (np.zeros((2, 3)), np.zeros(2), "do not fit"),
-        (np.zeros((2, 3, 3)), np.zeros((3, 3)), "do not fit"),
-        (np.zeros((2, 3)), np.full(3, 2), "no class"),
         (np.zeros((2, 0)), np.zeros(0), "no temperature"),
         (np.array([[math.inf], [0.0]]), np.zeros(1), "no temperature"),
         (np.array([[math.nan], [0.0]]), np.zeros(1), "no temperature"),
@@ -153,10 +150,3 @@ def test_the_temperature_stays_in_its_range(random):
 def test_a_sample_that_cannot_be_fitted_is_refused(logits, labels, message):
     with pytest.raises(DataError, match=message):
         fit_temperature(logits, labels)
-
-
-def test_bins_must_agree():
-    with pytest.raises(DataError, match="bins"):
-        CalibrationCounts.none(10) + CalibrationCounts.none(15)
-    with pytest.raises(UsageError, match="number of bins"):
-        CalibrationCounts.none(0)

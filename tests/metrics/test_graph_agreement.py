@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from ntrm.core.counts import boundary_counts
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.metrics.graph_agreement import MIN_LENGTH_UM, GraphAgreement, graph_agreement, interface_lengths
@@ -115,6 +115,3 @@ def test_what_cannot_be_compared_is_refused():
         graph_agreement(mask, mask[:2], FOUR, mpp)
     with pytest.raises(DataError):
         graph_agreement(mask, mask + 4, FOUR, mpp)
-    for sections in ([], [graph_agreement(mask, mask, schema, mpp) for schema in (FOUR, SKIN)]):
-        with pytest.raises(UsageError, match="added up"):
-            GraphAgreement.total(sections)

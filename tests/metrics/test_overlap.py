@@ -143,9 +143,3 @@ def test_nothing_known_is_undefined_and_still_json():
 def test_other_tables_are_refused(table):
     with pytest.raises(DataError, match="no table of confusion counts"):
         overlap(table, schema_of(3))
-
-
-@pytest.mark.parametrize("average", [pooled, per_section])
-def test_no_section_is_refused(average):
-    with pytest.raises(DataError, match="nothing to score"):
-        average([], SKIN)

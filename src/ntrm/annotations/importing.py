@@ -100,8 +100,8 @@ def import_annotations(
     check_facts(facts or {}, pairing)
     imported, reused, failures = [], [], []
     with ImportedDataset.opened(out, options) as dataset:
-        told, remembered = dataset.remember(facts or {}, [pair.name for pair in pairing.pairs])
-        kept = dataset.tell(told)
+        told, remembered = dataset.settle(facts or {}, [pair.name for pair in pairing.pairs])
+        kept = tuple(sorted(dataset.cases.keys() - told.keys()))
         for pair in progress.track(pairing.pairs, len(pairing.pairs), "importing"):
             try:
                 before = dataset.complete(pair, told[pair.name])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -118,16 +118,12 @@ class ImportedDataset:
             cls(out, options)  # refuses a folder of something else before anything is written there
         with holding(out / LOCK):
             dataset = cls(out, options)
-            dataset._prepare()
+            for folder in (out, dataset.image("").parent, dataset.mask("").parent):
+                folder.mkdir(parents=True, exist_ok=True)
+                remove_partials(folder)
+            with whole_file(out / "classes.csv") as partial:
+                options.schema.write_csv(partial)
             yield dataset
-
-    def _prepare(self) -> None:
-        out, options = self.out, self.options
-        for folder in (out, self.image("").parent, self.mask("").parent):
-            folder.mkdir(parents=True, exist_ok=True)
-            remove_partials(folder)
-        with whole_file(out / "classes.csv") as partial:
-            options.schema.write_csv(partial)
 
     def image(self, name: str) -> Path:
         """The image of a case."""
@@ -137,49 +133,43 @@ class ImportedDataset:
         """The mask of a case."""
         return self.out / "Masks" / f"{name}.png"
 
-    def remember(
-        self, facts: Mapping[str, SlideFacts], names: Iterable[str]
-    ) -> tuple[dict[str, SlideFacts], list[str]]:
-        """What is stated of these cases, else what an earlier import was told, and which cases have the latter."""
+    def settle(self, facts: Mapping[str, SlideFacts], names: Sequence[str]) -> tuple[dict[str, SlideFacts], list[str]]:
+        """What is stated of these cases, else what an earlier import was told, and which cases have the latter.
+
+        All cases get it at once: a run that stops later must not leave a patient in two splits.
+        """
         patients = {name: "" if case.group == name else case.group for name, case in self.cases.items()}
-        if any(patients.values()) and not any(fact.patient for fact in facts.values()):
-            unknown = sorted(set(names) - self.cases.keys())
-            if unknown:
-                raise DataError(
-                    f"{self.out}: the patients of some slides are known, those of others are not",
-                    got=f"no patient told of {some(unknown)}",
-                    expected="a row for every new slide, or a patient could be in two splits",
-                    hint="give --cases with a column patient, empty for a patient of its own",
-                )
-        full, kept = {}, []
+        unknown = sorted(set(names) - self.cases.keys())
+        if unknown and any(patients.values()) and not any(fact.patient for fact in facts.values()):
+            raise DataError(
+                f"{self.out}: the patients of some slides are known, those of others are not",
+                got=f"no patient told of {some(unknown)}",
+                expected="a row for every new slide, or a patient could be in two splits",
+                hint="give --cases with a column patient, empty for a patient of its own",
+            )
+        full, remembered = {}, []
         for name in names:
             new = full[name] = facts.get(name.lower(), SlideFacts())
             if case := self.cases.get(name):
                 patient, split = new.patient or patients[name], new.split or case.split
                 full[name] = SlideFacts(patient, split, case.given_mpp if new.mpp is None else new.mpp)
-                kept += [name] if full[name] != new else []
-        return full, sorted(kept)
-
-    def tell(self, facts: Mapping[str, SlideFacts]) -> tuple[str, ...]:
-        """Give the cases that ``facts`` names their patients and splits; returns the names of the others.
-
-        All at once: a run that stops later must not leave a patient in two splits.
-        """
-        told = {name: (fact.patient or name, fact.split) for name, fact in facts.items()}
-        others = {name: (case.group, case.split) for name, case in self.cases.items() if name not in facts}
-        rows = [(name, group, split or None) for name, (group, split) in (others | told).items()]
+                remembered += [name] if full[name] != new else []
+        told = {name: (fact.patient or name, fact.split) for name, fact in full.items()}
+        before = {name: (case.group, case.split) for name, case in self.cases.items()}
+        rows = [(name, group, split or None) for name, (group, split) in (before | told).items()]
         if torn := patient_faults("cases.csv", rows):
-            mend = f"import the slides of {some(sorted(others))} again" if others else "correct the table of slides"
+            others = some(sorted(before.keys() - told.keys()))
+            mend = f"import the slides of {others} again" if others else "correct the table of slides"
             raise RefusedError(
                 f"{self.out}: a patient would be in two splits",
                 got=torn[0].found,
                 expected=torn[0].expected,
                 hint=f"{mend}, or {ANOTHER_FOLDER}",
             )
-        for name in self.cases.keys() & told.keys():
+        for name in before.keys() & told.keys():
             group, split = told[name]
             self.cases[name] = replace(self.cases[name], group=group, split=split)
-        return tuple(sorted(others))
+        return full, sorted(remembered)
 
     def complete(self, pair: Pair, facts: SlideFacts) -> ImportedSlide | None:
         """The case that an earlier run made of the same inputs."""

@@ -14,9 +14,8 @@ import numpy as np
 from scipy import ndimage
 
 from ntrm.core.counts import Counts, IndexMask
-from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, LabelSchema
-from ntrm.metrics.boundary import check_alike, check_masks
+from ntrm.metrics.boundary import check_masks
 
 REACH = 3
 """Pixels from the boundary that still belong to it, the boundary's own among them."""
@@ -50,8 +49,6 @@ class InterfaceCounts:
     @classmethod
     def total(cls, sections: Sequence[InterfaceCounts]) -> InterfaceCounts:
         """Sections together."""
-        kinds = [(section.schema.fingerprint, section.corrected is None) for section in sections]
-        check_alike("counts of interfaces", kinds, "one schema and one network")
         counted = ("pixels", "wrong") if sections[0].corrected is None else ("pixels", "wrong", "corrected", "broken")
         tables = (np.sum([getattr(section, name) for section in sections], axis=0) for name in counted)
         return cls(sections[0].schema, *tables)
@@ -101,8 +98,6 @@ def interface_counts(
     right = final == truth
     counted = [np.ones(truth.shape, dtype=bool), ~right]
     if coarse is not None:
-        if np.shape(coarse) != truth.shape:
-            raise DataError("coarse and final masks differ in size", got=np.shape(coarse), expected=truth.shape)
         right_before = np.asarray(coarse) == truth
         counted += [right & ~right_before, right_before & ~right]
     tables = np.zeros((len(counted), len(schema), len(schema)), dtype=np.int64)

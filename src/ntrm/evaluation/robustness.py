@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ntrm.core.counts import Counts
-from ntrm.core.errors import DataError
 from ntrm.core.labels import LabelSchema
 from ntrm.data.transforms import compress, gaussian_blur, jitter_stains
 from ntrm.inference.network_runner import Image, check_image
@@ -89,13 +88,6 @@ class RobustnessRow:
 
 def robustness_rows(sections: Sequence[Sequence[Counts]], schema: LabelSchema) -> tuple[RobustnessRow, ...]:
     """The table, from the confusion counts of each section: as it is, then under each of ``DEGRADATIONS`` in order."""
-    expected = len(DEGRADATIONS) + 1
-    if not sections or any(len(counts) != expected for counts in sections):
-        raise DataError(
-            "counts that do not fit the degradations",
-            got=f"{sorted({len(counts) for counts in sections})} for each of {len(sections)} sections",
-            expected=f"{expected}: undegraded, then one for each degradation",
-        )
     scores = [pooled(counts, schema).as_dict() for counts in zip(*sections, strict=True)]
     kinds = [("as it is", "none"), *((degradation.name, degradation.kind) for degradation in DEGRADATIONS)]
     best = scores[0]["macro"]["iou"]

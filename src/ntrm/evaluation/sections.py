@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ntrm.core.counts import Counts
-from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.data.cache import CachedSection, SectionCache
 from ntrm.data.dataset import Case
@@ -156,8 +155,6 @@ def predict_section(
 
 def confusion_of(predictor: Predictor, image: Image, truth: Mask, *, stitching: Stitching) -> Counts:
     """Only the confusion counts of a section: for images that are degraded on purpose."""
-    if image.shape[:2] != truth.shape:
-        raise DataError("image and ground truth differ in size", got=image.shape[:2], expected=truth.shape)
     counted = SectionAccumulator(truth, predictor.config.classes, calibration=False)
     stitch(predictor, image, stitching=stitching, watch=counted)
     return counted.final

@@ -61,8 +61,6 @@ class BoundaryAgreement:
     @classmethod
     def total(cls, sections: Sequence[BoundaryAgreement]) -> BoundaryAgreement:
         """Sections together: pixels and hits are added, Hausdorff distances averaged over sections that have one."""
-        kinds = [(section.schema.fingerprint, section.tolerances_um) for section in sections]
-        check_alike("boundary scores", kinds, "one schema and one set of tolerances")
         counted = ("true_pixels", "predicted_pixels", "true_hits", "predicted_hits")
         return cls(
             schema=sections[0].schema,
@@ -207,16 +205,6 @@ def check_masks(truth: IndexMask, prediction: IndexMask, schema: LabelSchema) ->
         )
     for mask in (truth, prediction):
         pixel_counts(mask, len(schema))
-
-
-def check_alike(what: str, kinds: Sequence[object], expected: str) -> None:
-    """Refuse to add up no section at all, or sections of several kinds."""
-    if len(set(kinds)) != 1:
-        raise UsageError(
-            f"{what} that cannot be added up",
-            got=f"{len(kinds)} sections of {len(set(kinds))} kinds",
-            expected=f"at least one section, and {expected} for all",
-        )
 
 
 def _surfaces(mask: IndexMask, known: NDArray[np.bool_], classes: int, resolution: Resolution) -> list[Points]:

@@ -28,7 +28,7 @@ from ntrm.correction.state import Corrections, corrections_of
 from ntrm.correction.units import Units
 from ntrm.results.paths import CORRECTED, CORRECTIONS, HIDDEN, REGION_GRAPH, REGIONS, SUMMARY, table_file
 from ntrm.results.tables import FOOT, is_own_column, read_table
-from ntrm.service.tiles.caches import OpenPool
+from ntrm.service.corrections.open_pool import OpenPool
 from ntrm.service.tiles.region_finder import RegionFinder
 
 OPEN_MASKS = 16

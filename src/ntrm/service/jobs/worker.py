@@ -41,7 +41,7 @@ from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.graph_jobs import MAKING, GraphJob, GraphJobs
 from ntrm.service.jobs.slide_record import CANCELLED, DONE, FAILED, QUEUED, Slide, new_id
 from ntrm.slides.inputs import SlideInput, source_fingerprint
-from ntrm.wsi.isolated import open_in_children
+from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import Pixels, SlideReader
 
 _log = logging.getLogger(__name__)
@@ -166,7 +166,6 @@ class _CheckedReader:
 
     def __init__(self, slide: SlideReader, job: JobProgress) -> None:
         self.info, self.close = slide.info, slide.close
-        self.at_once = int(getattr(slide, "at_once", 1))
         self._slide, self._job = slide, job
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
@@ -314,7 +313,7 @@ def _segment(segmenter: Segmenter, slide: Slide, progress: JobProgress) -> Outco
     source = _input(slide)
 
     def open_checked(path: Path, *, alone: bool) -> SlideReader:
-        return _CheckedReader(open_in_children(path, alone=alone), progress)
+        return _CheckedReader(open_isolated(path, alone=alone), progress)
 
     until = time.monotonic() + BUSY_SECONDS
     while True:

@@ -4,60 +4,38 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console as RichConsole
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
-from ntrm.core.wording import counted
 
 if TYPE_CHECKING:
+    from ntrm.paper.plan import TrainingPlan
     from ntrm.paper.reproduce import Reproduction
-    from ntrm.paper.request import Outlook
 
 
 @command
 def reproduce(
     data: options.Data,
-    out: Annotated[Path, typer.Option("--out", metavar="OUT", help="Folder for runs, tables and index.html.")],
-    archs: Annotated[
-        str, typer.Option("--archs", metavar="A,B", help="Networks of Table 1; all six if not given.")
-    ] = "",
-    resolutions: Annotated[
-        str, typer.Option("--resolutions", metavar="10x,5x", help="Levels of Table 2; the paper's if not given.")
-    ] = "",
-    seeds: Annotated[str, typer.Option("--seeds", metavar="0,1,2", help="Training seeds of every network.")] = "0,1,2",
-    recipe: Annotated[str, typer.Option("--recipe", metavar="R", help="paper, fast or a YAML file.")] = "fast",
+    out: Path,
+    archs: str = "",
+    resolutions: str = "",
+    seeds: str = "0,1,2",
+    recipe: str = "fast",
     changes: options.Changes = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            metavar="KEY=VALUE",
-            help="Option of the architecture, for every network that has it; may be repeated.",
-        ),
-    ] = None,
-    ablation: Annotated[
-        bool,
-        typer.Option("--ablation/--no-ablation", help="Whether to train the variants of the relation module, too."),
-    ] = True,
+    option: list[str] | None = None,
+    ablation: bool = True,
     splits: options.Splits = None,
     boundaries: options.Boundaries = True,
     device: options.Device = "auto",
-    num_devices: Annotated[
-        int | None, typer.Option("--num-devices", metavar="N", min=1, help="GPUs to use; all if not given.")
-    ] = None,
-    per_device: Annotated[
-        int, typer.Option("--per-device", metavar="N", min=1, help="Number of runs at the same time on one GPU.")
-    ] = 1,
+    num_devices: options.CountOrNone = None,
+    per_device: options.Count = 1,
     jobs: options.Jobs = options.JOBS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
-    commands: Annotated[
-        bool,
-        typer.Option("--commands", help="Only print the commands of the runs that are not done, a line each."),
-    ] = False,
+    dry_run: bool = False,
+    commands: bool = False,
     *,
     console: Console,
 ) -> None:
@@ -72,6 +50,20 @@ def reproduce(
     Example: ntrm reproduce --data DIR --out OUT --recipe paper --seeds 0,1,2
 
     ntrm reproduce --data DIR --out OUT --archs ntrm-paper,unet-resnet18 --set steps=500 --no-ablation --dry-run
+
+    Args:
+        out (OUT): Folder for runs, tables and index.html.
+        archs (A,B): Networks of Table 1; all six if not given.
+        resolutions (10x,5x): Levels of Table 2; the paper's if not given.
+        seeds (0,1,2): Training seeds of every network.
+        recipe (R): paper, fast or a YAML file.
+        option (KEY=VALUE): Option of the architecture, for every network that has it; may be repeated.
+        ablation: Whether to train the variants of the relation module, too.
+        num_devices (N): GPUs to use; all if not given.
+        per_device (N): Number of runs at the same time on one GPU.
+        dry_run: Only show the plan.
+        commands: Only print the commands of the runs that are not done, a line each.
+
     """
     options.keep_freed_memory_on_arm()
     from ntrm.core.mpp import parse_levels
@@ -79,7 +71,6 @@ def reproduce(
     from ntrm.paper.published import SYSTEMS
     from ntrm.paper.reproduce import reproduce as run
     from ntrm.paper.request import Request, commands_left, parse_names, parse_seeds
-    from ntrm.paper.request import dry_run as show_plan
     from ntrm.training.recipe import parse_overrides
 
     request = Request(
@@ -93,15 +84,17 @@ def reproduce(
         options=parse_overrides(option or []),
         ablation=ablation,
         split_file=splits,
+        boundaries=boundaries,
     )
     if commands:
         lines = commands_left(request)
         console.result({"commands": lines}, lambda to: to.print("\n".join(lines), markup=False, soft_wrap=True))
         return
     if dry_run:
-        outlook = show_plan(request)
-        document = {**describe(outlook.plan), "done": sum(outlook.done.values())}
-        console.result(document, lambda to: _show_plan(outlook, to))
+        plan = request.plan()
+        done = {job.key: request.is_done(job) for job in plan.jobs}
+        document = {**describe(plan), "done": sum(done.values())}
+        console.result(document, lambda to: _show_plan(plan, done, to))
         return
     result = run(
         request,
@@ -109,7 +102,6 @@ def reproduce(
         num_devices=num_devices,
         per_device=per_device,
         jobs=jobs,
-        boundaries=boundaries,
         command=["ntrm", *sys.argv[1:]],
         progress=console.progress,
         say=console.note,
@@ -119,8 +111,7 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _show_plan(outlook: Outlook, out: RichConsole) -> None:
-    plan, done = outlook.plan, outlook.done
+def _show_plan(plan: TrainingPlan, done: dict[str, bool], out: RichConsole) -> None:
     for note in plan.notes:
         out.print(note, markup=False, soft_wrap=True)
     for job in plan.jobs:
@@ -132,11 +123,5 @@ def _show(result: Reproduction, out: RichConsole) -> None:
     for label in result.failures:
         out.print(f"failed: {label}", markup=False, soft_wrap=True)
     jobs = len(result.results.outcomes)
-    out.print(f"{jobs - len(result.results.failed)} of {jobs} runs have results.", markup=False)
-    if result.page is None:
-        others = counted(len(result.others), "run")
-        out.print(
-            f"Other commands are working on {others}; the last of them writes the page.", markup=False, soft_wrap=True
-        )
-    else:
-        out.print(f"open in a browser: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)
+    out.print(f"{jobs - len(result.results.lacking)} of {jobs} runs have results.", markup=False)
+    out.print(f"open in a browser: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)

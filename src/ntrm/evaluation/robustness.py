@@ -16,7 +16,7 @@ from torch import Tensor
 from ntrm.core.counts import Counts
 from ntrm.core.labels import LabelSchema
 from ntrm.data.transforms import compress, gaussian_blur, jitter_stains
-from ntrm.inference.network_runner import Image, check_image
+from ntrm.inference.sliding_window import Image, check_image
 from ntrm.metrics.overlap import pooled
 
 BLOCK = 1024

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -29,16 +29,14 @@ from ntrm.results.slide_state import BusyError, alone, finished
 from ntrm.service.api.access import Access
 from ntrm.service.api.schemas import SlideDocument, slide_document
 from ntrm.service.core.audit import Audit
-from ntrm.service.core.disk import Reserve, is_full
 from ntrm.service.core.model_info import ModelFacts, read_facts
-from ntrm.service.core.problems import ProblemError, conflict, missing
+from ntrm.service.core.problems import ProblemError, conflict, is_full, missing
 from ntrm.service.core.settings import (
     AUDIT,
     DATABASE,
     INCOMING,
     LOG,
     LOST,
-    RESERVE,
     SERVICE_FOLDER,
     THUMBNAILS,
     TRASH,
@@ -54,11 +52,12 @@ from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.graph_jobs import MAKING
 from ntrm.service.jobs.slide_record import DONE, FOUND, RUNNING, UPLOAD, Slide
 from ntrm.service.jobs.supervisor import Supervisor
-from ntrm.service.tiles.caches import OpenPool, TileStore
+from ntrm.service.tiles.caches import TileStore
 from ntrm.service.tiles.geometry import DeepZoom
 from ntrm.service.tiles.mask_tiles import FILES, MaskGrid, MaskLayers
+from ntrm.service.tiles.readers import Readers
 from ntrm.service.tiles.region_finder import RegionFinder
-from ntrm.service.tiles.slide_tiles import Readers, SlideTiles
+from ntrm.service.tiles.slide_tiles import SlideTiles
 from ntrm.slides.inputs import source_fingerprint
 from ntrm.wsi.isolated import ReadingLimits
 from ntrm.wsi.readers.reader import ArrayCache
@@ -106,10 +105,9 @@ class AppState:
         self._results_folder.own(SERVICE_FOLDER)
         for name in (UPLOADS, INCOMING, TRASH, THUMBNAILS):
             (hidden / name).mkdir(exist_ok=True, mode=0o700)
-        self.reserve = Reserve(hidden / RESERVE)
-        self.store = self.reserve.spend(lambda: JobStore(hidden / DATABASE))
+        self.store = JobStore(hidden / DATABASE)
         self.audit = Audit(hidden / AUDIT)
-        self.access = Access(settings, self.store)
+        self.access = Access(settings)
         self.readers = Readers(limits.open_slides, ReadingLimits(limits.read_memory_mb, limits.open_seconds))
         self.tiles = TileStore(limits)
         self.watch = Watch()
@@ -121,7 +119,7 @@ class AppState:
         self.heavy = CapacityLimiter(HEAVY)
         """For what takes a processor, and memory, for up to a second: few threads, so that others stay free."""
         self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
-        self._results: OpenPool[OpenResults] = OpenPool(OPEN_RESULTS, lambda results: results.layers.close())
+        self._results = lru_cache(OPEN_RESULTS)(self._opened)
         self._model: ModelFacts | None = None
         self._purging = threading.Lock()
         self.naming = threading.Lock()
@@ -140,14 +138,13 @@ class AppState:
             leftover.unlink(missing_ok=True)
         self.watch.run("emptying the trash", self._empty_trash)
         # Nothing begins before this is done.
-        self.reserve.spend(lambda: self.store.drop_bad(_shown, self._may_read))
+        self.store.drop_bad(_shown, self._may_read)
         try:
-            self.reserve.spend(self._take_stock)
+            self._take_stock()
         except sqlite3.Error as error:
             if not is_full(error):
                 raise
             _log.warning("the disk is full: delete slides, and start the service again")
-        self.reserve.fill()
         self._find_originals()
         threading.Thread(target=self.readers.warm_up, daemon=True).start()
         self.supervisor.start()
@@ -175,11 +172,12 @@ class AppState:
         self.supervisor.stop()
         self.tiles.close()
         self.readers.close()
-        self._results.close_unused()
+        self._results.cache_clear()
         if self.search is not None:
             self.search.join(SEARCH_SECONDS)
         self.audit.note_refusals()
         self.audit.note("stop")
+        self.audit.close()
         self.store.close()
 
     @property
@@ -214,10 +212,12 @@ class AppState:
                 key.append(stamp(slide))
         return hashlib.sha256(repr(key).encode()).hexdigest()[:16]
 
-    def results(self, slide: Slide) -> AbstractContextManager[OpenResults]:
-        """The results of a finished slide, open until the block ends."""
-        key = (slide.id, self.revision(slide))
-        return self._results.hold(key, lambda: OpenResults(self.folder(slide), self._pixels))
+    def results(self, slide: Slide) -> OpenResults:
+        """The results of a finished slide."""
+        return self._results(self.folder(slide), self.revision(slide))
+
+    def _opened(self, folder: Path, _revision: int) -> OpenResults:
+        return OpenResults(folder, self._pixels)
 
     def original(self, slide: Slide) -> tuple[Path, tuple[str, int, int]]:
         """The original's path, and a key that changes whenever the file does."""
@@ -298,17 +298,16 @@ class AppState:
     def delete(self, slide: Slide) -> None:
         """Remove a slide with its upload and its results, also on a full disk; a running job is ended first."""
         try:
-            self.reserve.spend(lambda: self._mark_deleted(slide))
+            self._mark_deleted(slide)
         except (sqlite3.Error, OSError) as error:
             if not is_full(error) or slide.status == RUNNING:
                 raise
-            # The reserve is used up: removing the slide's files first makes the room to record it.
+            # Removing the slide's files first makes the room to record it.
             with self._purging:
                 self._remove_files(slide)
             self._mark_deleted(slide)
         self.audit.note("delete", slide.slide_id)
-        left = self.reserve.spend(self.purge).get(slide.id)
-        self.reserve.fill()
+        left = self.purge().get(slide.id)
         if left is not None:
             hint = "look who may write to them; the service tries again from time to time"
             raise ProblemError(500, "not_removed", "not all files could be removed", got=left, hint=hint) from left
@@ -356,7 +355,7 @@ class AppState:
             upload.unlink(missing_ok=True)
         for picture in (hidden / THUMBNAILS).glob(f"{slide.id}*.jpg"):
             picture.unlink(missing_ok=True)
-        self._results.close_unused(which=lambda key: key[0] == slide.id)
+        self._results.cache_clear()
         self.corrections.forget(slide.id)
         self._empty_trash(f"{slide.slide_id}-*")
 
@@ -399,7 +398,7 @@ class AppState:
         if time.monotonic() < self._next_chore:
             return
         self._next_chore = time.monotonic() + CHORE_SECONDS
-        chores = (self._close_unused, self.audit.note_refusals, self.retire, self.reserve.fill, self._look_around)
+        chores = (self._close_unused, self.audit.note_refusals, self.retire, self._look_around)
         for chore in chores:
             self.watch.run(chore.__name__, chore)
 

@@ -35,10 +35,11 @@ from ntrm.service.corrections.changes import (
     no_region_graph,
 )
 from ntrm.service.corrections.slide_corrections import SlideCorrections
-from ntrm.service.jobs.graph_jobs import FAILED
-from ntrm.service.jobs.slide_record import Slide
+from ntrm.service.jobs.slide_record import CORRECT, FAILED, PREPARE, RUNNING, Slide
 
 router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"], responses=problems(404))
+REST_SECONDS = 2.0
+"""Without a further step, before the corrected files are made."""
 MOST_BYTES = 2**20
 """Of a body: some ten thousand points."""
 FILES = {
@@ -70,16 +71,15 @@ def make_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     if graph["graph"] == "impossible":
         raise ProblemError(409, "impossible", "the region graph cannot be made", got=graph["graph_reason"])
     if graph["graph"] == "missing":
-        app_state.store.graphs.ask(slide.id)
+        app_state.store.ask(slide.id, PREPARE)
         app_state.audit.note("region graph", slide.slide_id)
-        app_state.supervisor.wake()
     return _document(app_state, slide)
 
 
 @router.delete("/corrections/graph", status_code=202, responses=problems(503, 507))
 def cancel_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """End the making of the region graph; what is done of it is kept, and so is a graph that is there."""
-    app_state.store.graphs.drop(slide.id)
+    app_state.store.stop(slide.id, PREPARE)
     app_state.audit.note("cancel region graph", slide.slide_id)
     return _document(app_state, slide)
 
@@ -170,7 +170,7 @@ def corrected_file(app_state: Shared, slide: Requested, file: FileName, download
     current, (filename, kind) = app_state.corrections_of(slide), FILES[file]
     ready = app_state.is_corrected(slide, current)
     hint = "correct the slide first" if ready else "it is being made: ask again in a moment"
-    hint = app_state.corrected.failure(current.mask.folder) or hint
+    hint = app_state.corrected_failure(slide) or hint
     answer = slide_file(
         app_state.folder(slide) / CORRECTED,
         filename,
@@ -211,7 +211,7 @@ def _record_step(app_state: AppState, slide: Slide, current: SlideCorrections, s
     done = log.steps[-1]
     outcome = f"parts: {max(done.regions, 1)}" if done.of is None else f"step: {done.of}"
     app_state.audit.note(f"correct: {done.action}", slide.slide_id, outcome)
-    app_state.corrected.ask(current.mask.folder)
+    app_state.store.ask(slide.id, CORRECT, REST_SECONDS)
     return _document(app_state, slide)
 
 
@@ -235,7 +235,7 @@ def _document(app_state: AppState, slide: Slide) -> CorrectionsDocument:
             "regions": current.now.regions,
             "area_mm2": sum(pixels.pixels for pixels in current.now.tissue.values()) * current.pixel_mm2,
             "corrected": (ready := app_state.is_corrected(slide, current)),
-            "corrected_reason": None if ready else app_state.corrected.failure(current.mask.folder),
+            "corrected_reason": None if ready else app_state.corrected_failure(slide),
             **_graph_state(app_state, slide, current),
         }
     )
@@ -245,13 +245,17 @@ def _graph_state(app_state: AppState, slide: Slide, current: SlideCorrections) -
     """The state of the region graph, how far it is, and why there is none."""
     if app_state.has_region_graph(slide):
         return {"graph": "ready", "graph_progress": None, "graph_reason": None}
-    job, reason = app_state.store.graphs.get(slide.id), _impossible(app_state, slide, current)
+    job, reason = app_state.store.job(slide.id, PREPARE), _impossible(app_state, slide, current)
     if reason is not None:
         return {"graph": "impossible", "graph_progress": None, "graph_reason": reason}
     if job is None or job.status == FAILED:
         failure = None if job is None or job.error is None else job.error.get("got") or job.error.get("what")
         return {"graph": "missing", "graph_progress": None, "graph_reason": failure}
-    return {"graph": job.status, "graph_progress": round(job.progress, 4), "graph_reason": None}
+    return {
+        "graph": "making" if job.status == RUNNING else "waiting",
+        "graph_progress": round(job.progress, 4),
+        "graph_reason": None,
+    }
 
 
 def _impossible(app_state: AppState, slide: Slide, current: SlideCorrections) -> str | None:

@@ -13,7 +13,7 @@ from ntrm.correction.state import Corrections
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_results import is_known
 from ntrm.service.api.routes_slides import Requested, Shared, problems
-from ntrm.service.api.schemas import TileSource
+from ntrm.service.api.schemas import TileSource, known_mpp
 from ntrm.service.core.problems import missing
 from ntrm.service.jobs.slide_record import DONE, Slide
 from ntrm.service.tiles.geometry import TILE, DeepZoom
@@ -49,7 +49,7 @@ def tile_source(app_state: Shared, slide: Requested) -> TileSource:
         )
     else:
         raise missing("the slide's size is not known yet")
-    zoom, (mpp_x, mpp_y) = DeepZoom(width, height), slide.known_mpp
+    zoom, (mpp_x, mpp_y) = DeepZoom(width, height), known_mpp(slide, app_state.catalogue.facts(slide))
     return TileSource(
         width=width,
         height=height,

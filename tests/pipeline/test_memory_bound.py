@@ -14,7 +14,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.export import pyramid
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
-from ntrm.inference.maps import new_map
+from ntrm.inference.predict import new_map
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.pipeline.pictures import overlay
 from ntrm.wsi.pieces import PieceMap

@@ -24,7 +24,7 @@ from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
 from ntrm.data.tiles import Window
-from ntrm.inference.maps import FULL
+from ntrm.inference.predict import FULL
 from ntrm.results.documents import Grid
 from ntrm.results.slide_state import Row
 from ntrm.results.tables import COLUMNS

@@ -23,8 +23,7 @@ from ntrm.results.folder import ResultsFolder, SlideFolder
 from ntrm.results.paths import CORRECTIONS, FAMILIARITY_MAP, SUMMARY
 from ntrm.results.slide_state import BusyError, alone, finished
 from ntrm.service.api.schemas import slide_document
-from ntrm.service.core.disk import is_full
-from ntrm.service.core.problems import ProblemError, conflict
+from ntrm.service.core.problems import ProblemError, conflict, is_full
 from ntrm.service.core.settings import LOST, SERVICE_FOLDER, THUMBNAILS, TRASH, UPLOADS, ServiceSettings, upload_path
 from ntrm.service.jobs.database import UNUSABLE, JobStore
 from ntrm.service.jobs.slide_record import (

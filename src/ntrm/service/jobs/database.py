@@ -69,7 +69,6 @@ CREATE TABLE IF NOT EXISTS jobs (
   attempts INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0,
   started REAL, finished REAL, worker TEXT, cancel REAL, PRIMARY KEY (slide, kind)
 ) STRICT;
-CREATE TABLE IF NOT EXISTS sessions (digest TEXT PRIMARY KEY, token TEXT NOT NULL, expires REAL NOT NULL) STRICT;
 """
 _ENTRIES = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 _SLIDES = (
@@ -374,18 +373,6 @@ class JobStore:
                 died = f"{job.attempts} attempts, of which {deaths} ended the process that worked on it"
                 hint = "look into worker.log for the reason; less memory is used with a smaller --batch"
                 self.end(job, FAILED, DataError(GIVEN_UP[job.kind], got=died, hint=hint), died=True)
-
-    # Sessions of browsers, by the hash of their cookie
-
-    def add_session(self, digest: str, token: str, expires: float) -> None:
-        """Remember a browser; ``token`` is the hash of the token that let it in."""
-        self._do("DELETE FROM sessions WHERE expires < ?", time.time())
-        self._do("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", digest, token, expires)
-
-    def sessions(self, token: str) -> dict[str, float]:
-        """Those that this token let in, and when they end."""
-        rows = self._do("SELECT digest, expires FROM sessions WHERE token = ?", token)
-        return {row["digest"]: row["expires"] for row in rows}
 
 
 def _check_job(row: sqlite3.Row) -> None:

@@ -68,7 +68,7 @@ def stranger_rows(out: Path, outside: Path) -> None:
     """Jobs whose folders and sources lie outside."""
     from ntrm.service.jobs.database import JobStore
 
-    database = out / ".service" / "jobs.sqlite"
+    database = out / ".service" / "service.sqlite"
     JobStore(database).close()
     rows = [(str(outside), 1), (os.path.relpath(outside, out), 1), ("../outside/inner", 0), (".", 1), ("stranger", 0)]
     with contextlib.closing(sqlite3.connect(database)) as connection, connection:
@@ -118,7 +118,7 @@ def many_corrections(out: Path, _: Path) -> None:
 
 PLANTS: tuple[tuple[str, Callable[[Path, Path], None]], ...] = (
     ("rows of jobs", stranger_rows),
-    *((f"link {name}", linked(f".service/{name}")) for name in ("trash", "incoming", "uploads", "jobs.sqlite")),
+    *((f"link {name}", linked(f".service/{name}")) for name in ("trash", "incoming", "uploads", "service.sqlite")),
     ("link .service", linked(".service")),
     ("links as locks", linked(".lock", ".tables.lock", "slide/.ntrm/lock", "slide/.ntrm/corrections.lock")),
     ("link corrections.jsonl", linked("slide/corrections.jsonl")),

@@ -7,6 +7,9 @@ import pytest
 from tests.service.correcting import SCC, click, middle_of
 from tests.service.small import error_of, slide_bytes, upload
 
+from ntrm.service.jobs import catalogue
+from ntrm.service.jobs.slide_record import CANCELLED, NETWORK, PREPARE
+
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
 
@@ -142,15 +145,17 @@ def test_a_deleted_slide_takes_its_corrections_with_it(tmp_path, client, url, re
     assert error_of(client.get(url)) == (404, "not_found")
 
 
-def test_a_slide_whose_region_graph_is_being_made_is_deleted_once_its_worker_has_stopped(tmp_path, client, url):
+def test_a_slide_whose_region_graph_is_being_made_is_deleted_once_its_worker_has_stopped(
+    tmp_path, client, url, monkeypatch
+):
     store, key = client.app_state.store, url.split("/")[3]
-    store.graphs.ask(key)
-    assert store.graphs.claim("w") is not None
-    assert client.delete(url.removesuffix("/corrections")).status_code == 204
-    assert error_of(client.get(url)) == (404, "not_found")
-    client.app_state.purge()
+    # Its worker is one of another service, which this one does not end.
+    monkeypatch.setattr(catalogue, "DELETE_SECONDS", 0.1)
+    store.ask(key, PREPARE)
+    job = store.take("w", NETWORK)
+    assert error_of(client.delete(url.removesuffix("/corrections"))) == (409, "conflict")
     assert (tmp_path / "out" / "a").exists()
-    assert not store.graphs.beat(key, "w", 0.5, "making")
-    store.graphs.release(key, "w")
-    client.app_state.purge()
+    assert not store.beat(job, 0.5, "making")
+    store.end(job, CANCELLED)
+    assert client.delete(url.removesuffix("/corrections")).status_code == 204
     assert not (tmp_path / "out" / "a").exists()

@@ -4,7 +4,6 @@ import os
 import numpy as np
 import pytest
 import tifffile
-from ntrm.service.jobs.adoption import renew
 from PIL import Image
 from shapely.geometry import Polygon
 from tests.evaluation.small import MPP, NAMES
@@ -134,7 +133,7 @@ def test_the_thumbnail_of_results_made_anew_is_another_one(client, tmp_path):
     assert (first.headers["cache-control"], client.get(url, headers=known).status_code) == ("private, no-cache", 304)
     Image.new("RGB", (50, 40)).save(tmp_path / "out" / "a" / "slide.jpg")
     os.utime(tmp_path / "out" / "a" / "summary.json", (1, 1))
-    renew(tmp_path / "out", client.app_state.store)
+    client.app_state.catalogue.look_around()
     assert picture(client.get(url, headers=known)).size == (50, 40)
     assert len([*(client.app_state.settings.hidden / THUMBNAILS).iterdir()]) == 1
 

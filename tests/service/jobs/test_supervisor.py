@@ -13,7 +13,7 @@ from tests.service.small import add_queued, settings_of
 
 from ntrm.service.core.watch import Watch
 from ntrm.service.jobs import database, supervisor
-from ntrm.service.jobs.slide_record import CANCELLED, QUEUED, RUNNING
+from ntrm.service.jobs.slide_record import CANCELLED, CORRECT, DONE, LIGHT, NETWORK, PREPARE, QUEUED, RUNNING
 
 DEAF = 'print(\'{"ready": "w", "devices": 1}\', flush=True); import time; time.sleep(3600)'
 
@@ -28,7 +28,7 @@ def supervised(settings, store, monkeypatch, chores=lambda: None, first=DEAF):
     """A supervisor whose workers hear nothing, the first of which runs ``first``; gives those that were started."""
     started = []
 
-    def start(_):
+    def start(*_):
         pipe, code = subprocess.PIPE, DEAF if started else first
         started.append(subprocess.Popen([sys.executable, "-S", "-c", code], stdin=pipe, stdout=pipe))
         return started[-1]
@@ -59,7 +59,7 @@ def test_a_worker_that_does_not_hear_is_killed_and_the_next_one_begins_at_once(s
             # They did nothing wrong: no longer and longer waits before the next start.
             for number, slide in enumerate(slides[:4]):
                 wait_for("the next worker", lambda number=number: len(started) == number + 1)
-                assert store.claim("w").id == slide
+                assert store.take("w", NETWORK).slide == slide
                 store.cancel(slide)
                 wait_for("the end of the job", lambda slide=slide: store.get(slide).status == CANCELLED)
             left = store.get(slides[4])
@@ -75,7 +75,7 @@ def test_a_clock_that_jumps_saves_no_cancelled_job_and_ends_no_other(settings, s
     with supervised(settings, store, monkeypatch, ticks.release) as (made, started):
         wait_for("a worker", lambda: made.state == "ready")
         slide = add_queued(store, name="a").id
-        assert store.claim("w").id == slide
+        assert store.take("w", NETWORK).slide == slide
         monkeypatch.setattr(time, "time", lambda: now() + jump)
         for _ in range(10):
             assert ticks.acquire(timeout=60)
@@ -93,12 +93,23 @@ def test_a_region_graph_that_nobody_wants_any_more_ends_with_its_deaf_worker(set
     with supervised(settings, store, monkeypatch) as (made, started):
         wait_for("a worker", lambda: made.state == "ready")
         slide = add_queued(store, name="a").id
-        store.finish(slide, store.claim("w").worker, "done")
-        store.graphs.ask(slide)
-        assert store.graphs.claim("w").slide == slide
-        store.graphs.drop(slide)
-        wait_for("the end of the job", lambda: store.graphs.get(slide) is None)
+        store.end(store.take("w", NETWORK), DONE)
+        store.ask(slide, PREPARE)
+        assert store.take("w", NETWORK).kind == PREPARE
+        store.stop(slide, PREPARE)
+        wait_for("the end of the job", lambda: store.job(slide, PREPARE) is None)
         wait_for("the next worker", lambda: len(started) == 2)
+
+
+def test_light_work_has_a_worker_of_its_own_beside_one_that_does_not_hear(settings, store, monkeypatch):
+    with supervised(settings, store, monkeypatch) as (made, started):
+        wait_for("a worker", lambda: made.state == "ready")
+        slide = add_queued(store, name="a").id
+        store.take("w", NETWORK)
+        assert len(started) == 1
+        store.ask(slide, CORRECT)
+        wait_for("the light worker", lambda: len(started) == 2)
+        assert store.take("light", LIGHT).kind == CORRECT
 
 
 @pytest.mark.parametrize("passing", [True, False])
@@ -123,7 +134,7 @@ def test_a_slide_far_beyond_its_time_is_its_workers_fault(settings, store, monke
     with supervised(settings, store, monkeypatch) as (made, started):
         wait_for("a worker", lambda: made.state == "ready")
         slide = add_queued(store, name="long").id
-        store.claim("w")
+        store.take("w", NETWORK)
         monkeypatch.setattr(supervisor, "GRACE_SECONDS", -1e6)
         wait_for("the end of the worker", lambda: started[0].poll() is not None)
         monkeypatch.setattr(supervisor, "GRACE_SECONDS", 1.0)

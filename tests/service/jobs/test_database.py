@@ -29,7 +29,7 @@ from ntrm.service.jobs.slide_record import (
 
 def slide(number=0, **more):
     plain = {"id": new_id(), "slide_id": f"s{number}", "name": "n", "origin": PATH, "source": Path(f"/x/{number}")}
-    now = time.time() + number
+    now = time.time() - 1000 + number
     return Slide(**{**plain, "mpp": None, "status": QUEUED, "created": now, "queued": now, **more})
 
 

@@ -23,6 +23,7 @@ from ntrm.core.io import write_text
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
 from ntrm.results.paths import INDEX, SUMMARY, table_file
+from ntrm.results.paths import RUN as RUN_FILE
 from ntrm.results.run_record import read_run
 from ntrm.service.core import model_info
 from ntrm.service.core.problems import ProblemError, document_of
@@ -211,7 +212,7 @@ def tables(worker: Worker, _job: Job, _progress: JobProgress) -> None:
     from ntrm.pipeline.tabulating import tabulate
 
     out = worker.settings.out
-    with suppress(UsageError):  # no results yet
+    if (out / RUN_FILE).is_file():
         run = read_run(out)
         without = (out / table_file("slides")).is_file() and not (out / INDEX).is_file()
         tabulate(out, run, run.covariates, report=not without)

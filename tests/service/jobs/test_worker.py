@@ -10,7 +10,8 @@ from tests.pipeline.small import fingerprints, paint, write_slide
 from tests.service.small import add_queued, settings_of
 
 from ntrm.core.errors import RefusedError
-from ntrm.correction.slide import open_mask, region_graph_in
+from ntrm.correction.engine.prepare import region_graph_in
+from ntrm.correction.mask import open_mask
 from ntrm.pipeline import segmenter as pipeline
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.segmenter import Outcome, Segmenter

@@ -179,7 +179,8 @@ def segment(worker: Worker, job: Job, progress: JobProgress) -> float:
 
 def prepare(worker: Worker, job: Job, progress: JobProgress) -> None:
     """Make the region graph of a slide that is done."""
-    from ntrm.correction.slide import make_region_graph, open_mask, same_model
+    from ntrm.correction.engine.prepare import make_region_graph, same_model
+    from ntrm.correction.mask import open_mask
     from ntrm.pipeline.segmenter import reason_of
 
     slide, segmenter = worker.store.get(job.slide), worker.network
@@ -196,13 +197,11 @@ def prepare(worker: Worker, job: Job, progress: JobProgress) -> None:
 
 def correct(worker: Worker, job: Job, _: JobProgress) -> None:
     """Write the files of a slide's corrected mask, where they are not there already."""
-    from ntrm.correction.log import read_log
-    from ntrm.correction.results import is_current, write_corrected
-    from ntrm.correction.slide import open_mask
+    from ntrm.correction.slide import SlideCorrections
 
-    folder = worker.settings.out / worker.store.get(job.slide).slide_id
-    if not is_current(folder, read_log(folder)):
-        write_corrected(open_mask(folder))
+    corrections = SlideCorrections(worker.settings.out / worker.store.get(job.slide).slide_id)
+    if not corrections.is_written:
+        corrections.write()
         worker.store.ask("", TABLES, TABLES_SECONDS)
 
 

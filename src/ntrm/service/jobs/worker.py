@@ -247,9 +247,7 @@ def main() -> int:
                 segmenter = open_segmenter(settings)
                 _keep_config(settings)
         except NtrmError as error:
-            from ntrm.models.folders import SilentHubError
-
-            _say({"refused": document_of(error)["error"], "passing": isinstance(error, SilentHubError)})
+            _say({"refused": document_of(error)["error"]})
             return error.exit_code
         if segmenter is None or segmenter.run.options["device"] == "cpu":
             # The page comes first: whoever views slides must not wait for the next one.

@@ -263,34 +263,17 @@ def main() -> int:
 
 def open_segmenter(settings: ServiceSettings) -> Segmenter:
     """The network, with the options of results that are there already: those of one folder have the same options."""
-    before = _options_there(settings)
-    try:
-        return _open_segmenter(settings, before)
-    except RefusedError:
-        # ``ntrm segment`` may have begun there while the network was loaded.
-        now = _options_there(settings)
-        if now == before:
-            raise
-        return _open_segmenter(settings, now)
-
-
-def _options_there(settings: ServiceSettings) -> dict[str, Any] | None:
-    with suppress(DataError, UsageError):
-        return read_run(settings.out).options
-    return None
-
-
-def _open_segmenter(settings: ServiceSettings, before: dict[str, Any] | None) -> Segmenter:
     from ntrm.pipeline.options import Options
     from ntrm.pipeline.segmenter import Segmenter
 
-    options, batch, device = Options(maps=True), settings.batch, settings.device
-    if before is not None:
-        names = {field.name for field in dataclasses.fields(Options)}
-        options = Options(**{key: value for key, value in before.items() if key in names})
-        batch = int(before.get("batch", batch))
-        device = str(before.get("device", device)) if device == "auto" else device
-    segmenter = Segmenter(settings.model, settings.out, options, device=device, batch=batch)
+    before: dict[str, Any] = {"maps": True, "batch": settings.batch, "device": settings.device}
+    with suppress(DataError, UsageError):
+        before |= read_run(settings.out).options
+    options = Options(
+        **{field.name: before[field.name] for field in dataclasses.fields(Options) if field.name in before}
+    )
+    device = before["device"] if settings.device == "auto" else settings.device
+    segmenter = Segmenter(settings.model, settings.out, options, device=str(device), batch=int(before["batch"]))
     segmenter.claim()
     return segmenter
 

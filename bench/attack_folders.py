@@ -109,7 +109,7 @@ def unpacking_arrays() -> bytes:
 def many_corrections(out: Path, _: Path) -> None:
     """A sound log of as many steps as nobody clicks."""
     from ntrm.correction.log import DRAW, Step
-    from ntrm.correction.slide import open_mask
+    from ntrm.correction.mask import open_mask
 
     step = asdict(Step(action=DRAW, tissue="BCC", named="", origin="page", when="2026-01-01T00:00:00Z"))
     lines = [asdict(open_mask(out / "slide").record), *({**step, "number": number} for number in range(1, 300_001))]
@@ -194,9 +194,15 @@ def _served(target: Target, out: Path, here: Path, name: str, finding: Finding) 
         finding.check(not seen, f"{name}: the picture of {seen} is shown")
         for key in [slide["id"] for slide in slides] or ["0" * 24]:
             url = f"/v1/slides/{key}"
-            draw = {"version": 0, "kind": "area", "points": [[5, 5], [60, 5], [60, 60]], "tissue": "BCC"}
+            draw = {
+                "action": "draw",
+                "version": 0,
+                "kind": "area",
+                "points": [[5, 5], [60, 5], [60, 60]],
+                "tissue": "BCC",
+            }
             asked: list[tuple[str, str, Any]] = [("GET", url + more, None) for more in MORE]
-            asked += [("POST", f"{url}/corrections/draw", draw), ("POST", f"{url}/retry", {}), ("DELETE", url, None)]
+            asked += [("POST", f"{url}/corrections", draw), ("POST", f"{url}/retry", {}), ("DELETE", url, None)]
             for method, path, body in asked:
                 begun = time.monotonic()
                 status = other.ask(method, path, body, seconds=4 * SLOWEST).status

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ntrm.analysis.regions import scan_mask
-from ntrm.analysis.runs import runs_of
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
@@ -90,19 +89,3 @@ def test_a_lasso_picks_what_lies_in_it_for_the_most_part(units, rows, columns, g
     where[rows, columns] = True
     is_glass = units.tissue == (99 if glass is None else glass)
     assert {int(units.tissue[unit]) for unit in units.inside(set_of(where), is_glass)} == expected
-
-
-def test_parts_and_regions_of_a_graph():
-    class Graph:
-        runs = runs_of(np.array([[0, 0, 1, 1], [2, 2, -1, 1]]))
-        tissue = np.array([5, 5, 7])
-        region = np.array([0, 0, 1])
-
-        def __len__(self):
-            return 3
-
-    parts, regions = Units.parts(Graph()), Units.regions(Graph())
-    assert [parts.at(place) for place in ((0, 1), (0, 2), (1, 3), (1, 0))] == [0, 1, 1, 2]
-    assert [regions.at(place) for place in ((0, 1), (0, 2), (1, 3), (1, 0))] == [0, 0, 0, 1]
-    assert (parts.tissue.tolist(), regions.tissue.tolist()) == ([5, 5, 7], [5, 7])
-    assert [parts.place(unit) for unit in range(3)] == [(0, 0), (0, 2), (1, 0)]

@@ -16,7 +16,7 @@ from ntrm.service.jobs.slide_record import CORRECT
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 SCC = NAMES.index("SCC")
-AREA = {"kind": "area", "points": [[40, 100], [60, 100], [60, 120], [40, 120]], "tissue": "SCC"}
+AREA = {"action": "draw", "kind": "area", "points": [[40, 100], [60, 100], [60, 120], [40, 120]], "tissue": "SCC"}
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def settings(tmp_path, results, model):
 
 def draw(client, version=0):
     url = f"/v1/slides/{only_slide(client)['id']}"
-    answer = client.post(f"{url}/corrections/draw", json={**AREA, "version": version})
+    answer = client.post(f"{url}/corrections", json={**AREA, "version": version})
     assert answer.status_code == 201, answer.text
     return url
 
@@ -68,7 +68,7 @@ def test_files_of_the_corrected_mask_and_the_tables_follow_each_step(tmp_path, s
         np.testing.assert_array_equal(tifffile.imread(folder.parent / "mask.ome.tif"), mask + 1)
         table = tmp_path / "out" / "slides.csv"
         wait_for("the tables", lambda: "corrected_parts" in table.read_text())
-        client.post(f"{url}/corrections/undo", json={"version": 1})
+        client.post(f"{url}/corrections", json={"version": 1, "action": "undo"})
         wait_for("the files to go", lambda: not folder.exists())
         ready(client, url)
         answer = client.get(f"{url}/corrected/mask")

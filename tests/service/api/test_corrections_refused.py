@@ -66,9 +66,9 @@ def test_impossible_clicks_are_refused_and_nothing_is_written(client, url, resul
     ],
 )
 def test_impossible_drawings_are_refused_and_nothing_is_written(client, url, wrong, status):
-    plain = {"version": 0, "kind": "area", "points": [[5, 5], [30, 5], [30, 30]], "tissue": "SCC"}
+    plain = {"action": "draw", "version": 0, "kind": "area", "points": [[5, 5], [30, 5], [30, 30]], "tissue": "SCC"}
     body = json.dumps({**plain, **wrong})
-    answer = client.post(f"{url}/draw", content=body, headers={"Content-Type": "application/json"})
+    answer = client.post(url, content=body, headers={"Content-Type": "application/json"})
     assert error_of(answer) == (status, "usage"), answer.text
     assert client.get(url).json()["version"] == 0
 
@@ -76,7 +76,7 @@ def test_impossible_drawings_are_refused_and_nothing_is_written(client, url, wro
 def test_a_body_that_is_too_large_is_not_read_to_its_end(client, url):
     body = b'{"points": [' + b"[1,1]," * 300_000
     assert error_of(client.post(url, content=body)) == (413, "too_large")
-    assert error_of(client.post(f"{url}/undo", content=body)) == (413, "too_large")
+    assert error_of(client.post(f"{url}/preview", content=body)) == (413, "too_large")
     assert error_of(client.post(url, content=b"{" * 1000)) == (422, "usage")
 
 
@@ -90,10 +90,10 @@ def test_a_full_disk_is_told_and_the_log_stays_whole(tmp_path, client, url, resu
 
     with monkeypatch.context() as patched:
         patched.setattr("ntrm.correction.log.os.fsync", full)
-        assert error_of(client.post(f"{url}/undo", json={"version": 1})) == (507, "disk_full")
+        assert error_of(client.post(url, json={"version": 1, "action": "undo"})) == (507, "disk_full")
     assert (tmp_path / "out" / "a" / "corrections.jsonl").read_bytes() == before
     assert client.get(url).json()["version"] == 1
-    assert client.post(f"{url}/undo", json={"version": 1}).status_code == 201
+    assert client.post(url, json={"version": 1, "action": "undo"}).status_code == 201
 
 
 def test_results_that_cannot_be_written_to_are_told(tmp_path, client, url, results):
@@ -108,7 +108,7 @@ def test_results_that_cannot_be_written_to_are_told(tmp_path, client, url, resul
 def test_every_route_of_corrections_asks_who_is_there(client, url):
     described = client.get("/openapi.json").json()["paths"]
     routes = {path: methods for path, methods in described.items() if "correct" in path}
-    assert len(routes) == 9
+    assert len(routes) == 6
     for path, methods in routes.items():
         place = path.replace("{id}", url.split("/")[3]).replace("{file}", "mask")
         for method in methods:
@@ -119,7 +119,7 @@ def test_every_route_of_corrections_asks_who_is_there(client, url):
 def test_slides_without_results_have_no_corrections(client, random):
     key = upload(client, slide_bytes(random)).json()["id"]
     assert error_of(client.get(f"/v1/slides/{key}/corrections")) == (404, "not_found")
-    body = {"version": 0, "points": [[1, 1]], "tissue": "EPI"}
+    body = {"action": "name", "version": 0, "points": [[1, 1]], "tissue": "EPI"}
     assert error_of(client.post(f"/v1/slides/{key}/corrections", json=body)) == (404, "not_found")
     assert error_of(client.get(f"/v1/slides/{key}/corrected/mask")) == (404, "not_found")
     assert error_of(client.get(f"/v1/slides/{'0' * 24}/corrections")) == (404, "not_found")

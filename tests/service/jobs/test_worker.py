@@ -10,8 +10,8 @@ from tests.pipeline.small import fingerprints, paint, write_slide
 from tests.service.small import add_queued, settings_of
 
 from ntrm.core.errors import RefusedError
-from ntrm.correction.slide import open_mask, region_graph_in
-from ntrm.pipeline import segmenter as pipeline
+from ntrm.correction.engine.prepare import region_graph_in
+from ntrm.correction.mask import open_mask
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.results.slide_state import alone
@@ -168,19 +168,6 @@ def test_new_slides_take_the_options_of_those_that_are_there(tmp_path, model):
     }
     with pytest.raises(RefusedError, match="another run"):
         worker.open_segmenter(settings_of(tmp_path / "out", model))
-
-
-def test_options_of_a_run_that_begins_while_the_network_is_loaded_are_taken(tmp_path, model, random, monkeypatch):
-    slide = write_slide(tmp_path / "a.tif", paint(random))
-
-    def slow(*given, **more):
-        monkeypatch.setattr(pipeline, "Segmenter", Segmenter)
-        segment_slides(slide, out=tmp_path / "out", model=model, device="cpu", batch=2, maps=False)
-        return Segmenter(*given, **more)
-
-    monkeypatch.setattr(pipeline, "Segmenter", slow)
-    options = worker.open_segmenter(settings_of(tmp_path / "out", model)).run.options
-    assert (options["maps"], options["batch"]) == (False, 2)
 
 
 def test_what_a_worker_is_told_holds_no_secret(tmp_path, model):

@@ -17,12 +17,15 @@ import numpy as np
 from anyio import CapacityLimiter
 
 from ntrm.core.errors import NtrmError
-from ntrm.correction.results import is_current
-from ntrm.correction.state import Corrections
+from ntrm.correction.log import Stamp, read_log, stamp_of
+from ntrm.correction.results import correction_in
+from ntrm.correction.slide import SlideCorrections
+from ntrm.correction.state import State
 from ntrm.results.documents import read_summary
 from ntrm.results.folder import ResultsFolder
-from ntrm.results.paths import REGIONS, SUMMARY
+from ntrm.results.paths import CORRECTED, CORRECTIONS, REGIONS, SUMMARY, table_file
 from ntrm.results.slide_state import finished
+from ntrm.results.tables import FOOT, is_own_column, read_table
 from ntrm.service.api.access import Access
 from ntrm.service.api.schemas import SlideDocument, slide_document
 from ntrm.service.core.audit import Audit
@@ -39,7 +42,6 @@ from ntrm.service.core.settings import (
     ServiceSettings,
 )
 from ntrm.service.core.watch import Watch
-from ntrm.service.corrections.slide_corrections import CorrectionStore, SlideCorrections
 from ntrm.service.jobs.catalogue import Catalogue
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.slide_record import CORRECT, DONE, Slide
@@ -62,8 +64,11 @@ SEARCH_SECONDS = 5.0
 OPEN_RESULTS = 32
 HEAVY = 2
 """Previews of corrections at a time."""
+OPEN_CORRECTIONS = 16
+MOST_TABLE = 2**28
+"""Bytes of the table of a slide's regions."""
 FINGERPRINTS = 4096
-"""Of originals, kept: each is two reads of the file."""
+"""Of originals, kept: each is two reads of the file; and numbers of corrections."""
 
 
 class OpenResults:
@@ -103,7 +108,6 @@ class AppState:
         """What fails of all that is done beside the requests."""
         self.catalogue = Catalogue(settings, self.store, self.audit.note)
         self.supervisor = Supervisor(settings, self.store, self._chores, self.watch)
-        self.corrections = CorrectionStore()
         self.heavy = CapacityLimiter(HEAVY)
         """For what takes a processor, and memory, for up to a second: few threads, so that others stay free."""
         self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
@@ -179,7 +183,7 @@ class AppState:
         except OSError:
             return made
 
-    def tile_revision(self, slide: Slide, corrections: Corrections | None = None) -> str:
+    def tile_revision(self, slide: Slide, corrections: State | None = None) -> str:
         """Short, and another one whenever tiles of the slide are: of its original, results or corrections."""
         key: list[object] = [] if corrections is None else [step.when for step in corrections.steps]
         for stamp in (self.original, self.revision):
@@ -214,17 +218,17 @@ class AppState:
 
     # Corrections
 
-    def corrections_of(self, slide: Slide, *, graph: bool = False) -> SlideCorrections:
-        """What people made of a slide's mask so far; on request with its region graph, if that is there."""
-        return self.corrections.of((slide.id, self.revision(slide)), self.folder(slide), graph=graph)
+    def corrections_of(self, slide: Slide) -> SlideCorrections:
+        """What people made of a slide's mask."""
+        return _corrections(self.folder(slide), self.revision(slide))
 
-    def corrections_at(self, slide: Slide, version: int | None) -> tuple[int, Corrections]:
+    def corrections_at(self, slide: Slide, version: int | None) -> tuple[int, State]:
         """The corrections after a step of the log, or after the last one, and its number."""
-        key = slide.id, self.revision(slide)
-        found = self.corrections.at_version(key, self.folder(slide), version)
-        if version is not None and version > found[0]:
-            raise missing("there is no such version", f"the newest is {found[0]}")
-        return found
+        current = self.corrections_of(slide)
+        newest = current.log.version
+        if version is not None and version > newest:
+            raise missing("there is no such version", f"the newest is {newest}")
+        return newest if version is None else version, current.state(version)
 
     def corrected_value(self, slide: Slide, version: int, row: int, column: int, network: int | None) -> int:
         """The value of the corrected mask at a pixel, where the network's is known: class + 1, 0 is nothing."""
@@ -234,20 +238,19 @@ class AppState:
         return (int(corrections.at(np.array([row]), np.array([column]), label)[0, 0]) + 1) % 256
 
     def corrected_regions(self, slide: Slide, version: int) -> RegionFinder | None:
-        """The regions of the corrected mask of this version; None until its files are made."""
-        return self.corrections.regions((slide.id, self.revision(slide)), self.folder(slide), version)
-
-    def has_region_graph(self, slide: Slide) -> bool:
-        """Whether parts can be named, and names carried on."""
-        return self.corrections.has_graph((slide.id, self.revision(slide)), self.folder(slide))
+        """The regions of the corrected mask of this version; None where its files are of another, or not there."""
+        steps, folder = self.corrections_of(slide).log.at(version).fingerprint, self.folder(slide)
+        return _corrected_regions(folder, steps, stamp_of(folder / CORRECTED / SUMMARY))
 
     def corrected_count(self, slide: Slide) -> int | None:
         """Corrections that count; None where they cannot be read."""
-        return self.corrections.count(self.folder(slide)) if slide.status == DONE else 0
+        folder = self.folder(slide)
+        stamp = stamp_of(folder / CORRECTIONS) if slide.status == DONE else None
+        return 0 if stamp is None else _count(folder, stamp)
 
     def is_corrected(self, slide: Slide, there: SlideCorrections) -> bool:
         """Whether the files of the corrected mask are up to date; if not, they are made soon."""
-        ready = is_current(self.folder(slide), there.log)
+        ready = there.is_written
         if not ready:
             self.store.ask_again(slide.id, CORRECT)
         return ready
@@ -262,7 +265,6 @@ class AppState:
         """Remove a slide with its upload and its results, also on a full disk; its jobs are ended first."""
         self.catalogue.delete(slide, self.readers.forget)
         self._results.close_unused(which=lambda key: key[0] == slide.id)
-        self.corrections.forget(slide.id)
 
     # From time to time
 
@@ -284,7 +286,6 @@ class AppState:
 
     def _close_unused(self) -> None:
         self.readers.close_unused(idle_seconds=IDLE_SECONDS)
-        self.corrections.close_unused(IDLE_SECONDS)
 
     def _look(self) -> None:
         if self.catalogue.look_around():
@@ -296,6 +297,31 @@ class AppState:
             # One on which somebody works is deleted later.
             with suppress(NtrmError):
                 self.delete(slide)
+
+
+@lru_cache(OPEN_CORRECTIONS)
+def _corrections(folder: Path, _revision: int) -> SlideCorrections:
+    """Another one when the mask is another; it follows its log by itself."""
+    return SlideCorrections(folder)
+
+
+@lru_cache(OPEN_CORRECTIONS)
+def _corrected_regions(folder: Path, steps: str, _made: Stamp) -> RegionFinder | None:
+    made = correction_in(folder)
+    if made is None or made.log != steps:
+        return None
+    table = read_table(folder / CORRECTED / table_file("regions"), most=MOST_TABLE)
+    rows = [{name: cell for name, cell in row.items() if is_own_column(name) and name not in FOOT} for row in table]
+    return RegionFinder(rows, folder / CORRECTED / REGIONS)
+
+
+@lru_cache(FINGERPRINTS)
+def _count(folder: Path, _changed: Stamp) -> int | None:
+    """The log is read again when it has changed."""
+    try:
+        return len(read_log(folder).active)
+    except NtrmError:
+        return None
 
 
 @lru_cache(FINGERPRINTS)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from ntrm.correction.state import Corrections
+from ntrm.correction.state import State
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_results import is_known
 from ntrm.service.api.routes_slides import Requested, Shared, problems
@@ -137,7 +137,7 @@ def _layer_tile(
     slide: Slide,
     look: LayerLook,
     position: tuple[int, int, int],
-    corrections: Corrections | None,
+    corrections: State | None,
 ) -> bytes:
     with app_state.results(slide) as results:
         layers = results.layers

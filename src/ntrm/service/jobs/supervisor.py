@@ -22,7 +22,7 @@ from ntrm.results.slide_state import alone
 from ntrm.service.core.settings import LOG, WORKERS, ServiceSettings, settings_to
 from ntrm.service.core.watch import Watch
 from ntrm.service.jobs.database import JobStore
-from ntrm.service.jobs.slide_record import LIGHT, NETWORK, SEGMENT, Job
+from ntrm.service.jobs.slide_record import LIGHT, NETWORK, SEGMENT
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
@@ -50,6 +50,10 @@ class _Slot:
     wait: float = 0.0
     """Seconds until the next start."""
     not_before: float = 0.0
+    seen: tuple[float | None, float | None] | None = None
+    """Start and cancelling of its job, ..."""
+    since: float = 0.0
+    """... and when these were first seen: unlike those of the record, this clock never jumps."""
 
 
 class Supervisor:
@@ -69,11 +73,7 @@ class Supervisor:
         ]
         self.refusal: dict[str, Any] | None = None
         """Why no worker can run: the model does not load, or the folder holds another model's results."""
-        self._passing = False
-        """Whether a later start may help against the refusal."""
         self._ready = False
-        self._since: dict[tuple[str, str, float], float] = {}
-        """When each start or cancelling of a job was first seen: unlike that of its record, this clock never jumps."""
 
     @property
     def state(self) -> str:
@@ -143,7 +143,7 @@ class Supervisor:
             slot.wait = low if now - slot.started > STEADY_SECONDS else min(high, max(low, 2 * slot.wait))
             slot.not_before = now + (slot.wait if process.returncode else 0.0)
             self._leave(slot, process, blame=True)
-        is_wanted = self._store.is_due(LIGHT) if slot is self._light else self.refusal is None or self._passing
+        is_wanted = self._store.is_due(LIGHT) if slot is self._light else self.refusal is None
         if now >= slot.not_before and is_wanted:
             self._begin(slot)
 
@@ -169,7 +169,6 @@ class Supervisor:
             return
         if "refused" in message:
             self.refusal = refusal = message["refused"]
-            self._passing = message["passing"]
             _log.error("no slide can be segmented: %s; got %s", refusal["what"], refusal["got"])
         elif "ready" in message:
             slot.name = message["ready"]
@@ -180,29 +179,20 @@ class Supervisor:
                 self._slots += [_Slot(f"cuda:{n}") for n in range(len(self._slots), int(message["devices"]))]
 
     def _end_overdue(self) -> None:
-        """Kill workers that do not react: in a long step, in a library's endless loop, or beyond a slide's time."""
+        """Kill workers that do not react: in a long step, in a library's endless loop, or beyond a job's time."""
+        now, most = time.monotonic(), self._settings.limits.slide_seconds + GRACE_SECONDS
+        jobs = {job.worker: job for job in self._store.running()}
         for slot in (*self._slots, self._light):
-            process = slot.process
-            late = None if process is None or slot.name is None else self._late(slot.name)
-            if process is not None and late is not None:
+            job, process = jobs.get(slot.name), slot.process
+            seen = None if job is None else (job.started, job.cancel)
+            if seen != slot.seen:
+                slot.seen, slot.since = seen, now
+            is_late = job is not None and now - slot.since > (most if job.cancel is None else GRACE_SECONDS)
+            if process is not None and job is not None and is_late:
                 process.kill()
                 process.wait()
                 # A cancelled job is not to blame: the next worker begins at once.
-                self._leave(slot, process, blame=late.cancel is None)
-
-    def _late(self, worker: str) -> Job | None:
-        """The job that a worker should have ended by now."""
-        now, most = time.monotonic(), self._settings.limits.slide_seconds + GRACE_SECONDS
-        before, self._since = self._since, {}
-        late = None
-        for job in self._store.running():
-            for event, when, limit in (("cancel", job.cancel, GRACE_SECONDS), ("start", job.started, most)):
-                if when is not None and job.worker is not None:
-                    key = job.worker, event, when
-                    self._since[key] = before.get(key, now)
-                    if job.worker == worker and now - self._since[key] > limit:
-                        late = job
-        return late
+                self._leave(slot, process, blame=job.cancel is None)
 
 
 def start_worker(settings: ServiceSettings, kinds: tuple[str, ...]) -> subprocess.Popen[bytes]:

@@ -180,7 +180,8 @@ def segment(worker: Worker, job: Job, progress: JobProgress) -> float:
 
 def prepare(worker: Worker, job: Job, progress: JobProgress) -> None:
     """Make the region graph of a slide that is done."""
-    from ntrm.correction.slide import make_region_graph, open_mask, same_model
+    from ntrm.correction.engine.prepare import make_region_graph, same_model
+    from ntrm.correction.mask import open_mask
     from ntrm.pipeline.segmenter import reason_of
 
     slide, segmenter = worker.store.get(job.slide), worker.network
@@ -197,13 +198,11 @@ def prepare(worker: Worker, job: Job, progress: JobProgress) -> None:
 
 def correct(worker: Worker, job: Job, _: JobProgress) -> None:
     """Write the files of a slide's corrected mask, where they are not there already."""
-    from ntrm.correction.log import read_log
-    from ntrm.correction.results import is_current, write_corrected
-    from ntrm.correction.slide import open_mask
+    from ntrm.correction.slide import SlideCorrections
 
-    folder = worker.settings.out / worker.store.get(job.slide).slide_id
-    if not is_current(folder, read_log(folder)):
-        write_corrected(open_mask(folder))
+    corrections = SlideCorrections(worker.settings.out / worker.store.get(job.slide).slide_id)
+    if not corrections.is_written:
+        corrections.write()
         worker.store.ask("", TABLES, TABLES_SECONDS)
 
 
@@ -249,9 +248,7 @@ def main() -> int:
                 segmenter = open_segmenter(settings)
                 _keep_config(settings)
         except NtrmError as error:
-            from ntrm.models.folders import SilentHubError
-
-            _say({"refused": document_of(error)["error"], "passing": isinstance(error, SilentHubError)})
+            _say({"refused": document_of(error)["error"]})
             return error.exit_code
         if segmenter is None or segmenter.run.options["device"] == "cpu":
             # The page comes first: whoever views slides must not wait for the next one.
@@ -267,34 +264,17 @@ def main() -> int:
 
 def open_segmenter(settings: ServiceSettings) -> Segmenter:
     """The network, with the options of results that are there already: those of one folder have the same options."""
-    before = _options_there(settings)
-    try:
-        return _open_segmenter(settings, before)
-    except RefusedError:
-        # ``ntrm segment`` may have begun there while the network was loaded.
-        now = _options_there(settings)
-        if now == before:
-            raise
-        return _open_segmenter(settings, now)
-
-
-def _options_there(settings: ServiceSettings) -> dict[str, Any] | None:
-    with suppress(DataError, UsageError):
-        return read_run(settings.out).options
-    return None
-
-
-def _open_segmenter(settings: ServiceSettings, before: dict[str, Any] | None) -> Segmenter:
     from ntrm.pipeline.options import Options
     from ntrm.pipeline.segmenter import Segmenter
 
-    options, batch, device = Options(maps=True), settings.batch, settings.device
-    if before is not None:
-        names = {field.name for field in dataclasses.fields(Options)}
-        options = Options(**{key: value for key, value in before.items() if key in names})
-        batch = int(before.get("batch", batch))
-        device = str(before.get("device", device)) if device == "auto" else device
-    segmenter = Segmenter(settings.model, settings.out, options, device=device, batch=batch)
+    before: dict[str, Any] = {"maps": True, "batch": settings.batch, "device": settings.device}
+    with suppress(DataError, UsageError):
+        before |= read_run(settings.out).options
+    options = Options(
+        **{field.name: before[field.name] for field in dataclasses.fields(Options) if field.name in before}
+    )
+    device = before["device"] if settings.device == "auto" else settings.device
+    segmenter = Segmenter(settings.model, settings.out, options, device=str(device), batch=int(before["batch"]))
     segmenter.claim()
     return segmenter
 

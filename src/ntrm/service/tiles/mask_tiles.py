@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import BROKEN, DataError
-from ntrm.correction.state import Corrections
+from ntrm.correction.state import State
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, MASK, TRUTH_MASK
 from ntrm.results.pyramid import Pyramid
@@ -128,7 +128,7 @@ class MaskLayers:
         level: int,
         box: Box,
         pair: tuple[int, int] | None = None,
-        corrections: Corrections | None = None,
+        corrections: State | None = None,
     ) -> Labels:
         """(height, width) indices into the layer's palette; borders on request with what people made of the tissue."""
         if layer not in self.names:
@@ -139,7 +139,7 @@ class MaskLayers:
             return self._improvement(level, box)
         return self._sampled(layer, level, box)
 
-    def corrected(self, corrections: Corrections, level: int, box: Box, margin: int = 0) -> Labels:
+    def corrected(self, corrections: State, level: int, box: Box, margin: int = 0) -> Labels:
         """The layer tissue with what people made of it, and so many pixels around the box."""
         labels, scale = self._sampled("tissue", level, box, margin), self.grid.zoom.scale(level)
         rows = _nearest(box.top - margin, box.height + 2 * margin, scale, self.grid.sy)
@@ -159,7 +159,7 @@ class MaskLayers:
         columns = _nearest(box.left - margin, box.width + 2 * margin, scale, self.grid.sx * 2**depth)
         return file.read(depth, rows, columns)
 
-    def _interface(self, level: int, box: Box, pair: tuple[int, int], corrections: Corrections | None = None) -> Labels:
+    def _interface(self, level: int, box: Box, pair: tuple[int, int], corrections: State | None = None) -> Labels:
         if corrections is None:
             labels = self._sampled("tissue", level, box, margin=BORDER)
         else:

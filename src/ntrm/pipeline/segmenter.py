@@ -31,7 +31,7 @@ from ntrm.results.run_record import check_out, claim
 from ntrm.results.slide_state import BusyError, MadeOtherwiseError, SlideState, remember_failure
 from ntrm.slides.inputs import SlideInput
 from ntrm.slides.slide_ids import without_name
-from ntrm.wsi.isolated import open_in_children
+from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import SlideReader
 
 LONGEST = 600
@@ -151,7 +151,7 @@ class Segmenter:
         *,
         device: str | torch.device = "auto",
         batch: int = 16,
-        open_slide: OpenSlide = open_in_children,
+        open_slide: OpenSlide = open_isolated,
         transfer: FileTransfer | None = None,
     ) -> None:
         subject = open_subject(model)

@@ -39,7 +39,7 @@ from ntrm.results.slide_state import (
 )
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.grid import SlideGrid
-from ntrm.wsi.isolated import open_in_children
+from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import SlideReader
 from ntrm.wsi.slide_cost import check_cost
 
@@ -58,7 +58,7 @@ class Work:
     run: Run
     reference: Reference | None = field(default=None, repr=False)
     """What the model's training sections are like; None where it does not say."""
-    open_slide: Callable[..., SlideReader] = field(default=open_in_children, repr=False)
+    open_slide: Callable[..., SlideReader] = field(default=open_isolated, repr=False)
     transfer: FileTransfer = field(default_factory=FileTransfer, repr=False)
     """Of slides and results at an address."""
 

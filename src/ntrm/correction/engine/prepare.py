@@ -111,13 +111,13 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
     from ntrm.correction.engine.pool import Pooling, smooth_density
     from ntrm.inference.predict import read_tile, tiles_ahead
     from ntrm.inference.sliding_window import Stitching
-    from ntrm.wsi.isolated import open_in_children
+    from ntrm.wsi.isolated import open_isolated
 
     labels, stated = mask.labels(), segmented(mask.folder)[1].mpp
     stitching = Stitching(predictor.config.window, int(mask.summary.options["overlap"]))
     # The network has seen windows all of whose pixels have a name.
     windows = [each for each in stitching.windows(*mask.shape) if not (labels[each.slices] == IGNORE).any()]
-    with closing(open_in_children(slide.path, alone=slide.alone)) as reader:
+    with closing(open_isolated(slide.path, alone=slide.alone)) as reader:
         mpp = slide.mpp or (None if stated is None else Resolution(*stated))
         grid = mask_grid(reader, mask.summary, mpp, hint="give the µm/px that the slide was segmented with")
         density = smooth_density(lambda window: read_tile(grid, window), *mask.shape)

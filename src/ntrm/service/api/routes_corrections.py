@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Response
@@ -15,7 +15,7 @@ from ntrm.correction.ask import Ask, Name
 from ntrm.correction.engine import NotReadyError
 from ntrm.correction.log import ConflictError
 from ntrm.correction.slide import SlideCorrections
-from ntrm.results.paths import CORRECTED, GRAPH, MASK, OVERLAY, REGIONS, REPORT, SUMMARY
+from ntrm.results.paths import CORRECTED, REPORT
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.correction_schemas import (
     CorrectionsDocument,
@@ -27,7 +27,7 @@ from ntrm.service.api.correction_schemas import (
     preview_document,
     review_document,
 )
-from ntrm.service.api.routes_results import REPORT_POLICY, Coordinate, SlideFile, slide_file
+from ntrm.service.api.routes_results import CONTENT, Coordinate, FileName, SlideFile, slide_file
 from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.jobs.slide_record import CORRECT, FAILED, PREPARE, RUNNING, Slide
@@ -36,18 +36,8 @@ router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"], responses=pro
 ORIGIN = "page"
 REST_SECONDS = 2.0
 """Without a further step, before the corrected files are made."""
-FILES = {
-    "summary": (SUMMARY, "application/json"),
-    "graph": (GRAPH, "application/json"),
-    "regions.geojson": (REGIONS, "application/geo+json"),
-    "mask": (MASK, "image/tiff"),
-    "report": (REPORT, "text/html"),
-    "overlay.png": (OVERLAY, "image/png"),
-}
 NETWORK_WORDS = "What the network said"
 NETWORK_LINK = f'<a href="../{REPORT}">{NETWORK_WORDS}</a>'.encode()
-DOWNLOADED = ("regions.geojson", "mask")
-FileName = Literal["summary", "graph", "regions.geojson", "mask", "report", "overlay.png"]
 WholeRegion = Annotated[bool, Query(description="the connected region around the part")]
 
 
@@ -139,36 +129,24 @@ def _conflict(code: str, error: ConflictError | NotReadyError) -> ProblemError:
     return ProblemError(409, code, error.what, got=error.got, expected=error.expected, hint=error.hint)
 
 
-_CONTENT: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "the file",
-        "content": {kind: {"schema": {"type": "string", "format": "binary"}} for _, kind in FILES.values()},
-    }
-}
-
-
-@router.get("/corrected/{file}", response_class=FileResponse, responses=_CONTENT)
+@router.get("/corrected/{file}", response_class=FileResponse, responses=CONTENT)
 def corrected_file(app_state: Shared, slide: Requested, file: FileName, download: bool = False) -> Response:
     """A file of the corrected mask, as those of the network's; made some seconds after the last step."""
-    current, (filename, kind) = app_state.corrections_of(slide), FILES[file]
+    current = app_state.corrections_of(slide)
     ready = app_state.is_corrected(slide, current)
     hint = "correct the slide first" if ready else "it is being made: ask again in a moment"
     hint = app_state.corrected_failure(slide) or hint
-    answer = slide_file(
-        app_state.folder(slide) / CORRECTED,
-        filename,
-        kind,
-        hint=hint,
-        download_as=f"{slide.slide_id}-corrected" if download or file in DOWNLOADED else None,
-    )
+    folder, begin = app_state.folder(slide) / CORRECTED, f"{slide.slide_id}-corrected"
+    answer = slide_file(folder, file, begin, hint=hint, download=download)
     return _without_link(answer) if file == "report" else answer
 
 
 def _without_link(report: SlideFile) -> Response:
     """The report for a browser: in its sandbox, or saved by itself, the link to the network's leads nowhere."""
     page = report.content().replace(NETWORK_LINK, f"{NETWORK_WORDS}: Download › Report".encode())
-    kept = {name: report.headers[name] for name in ("cache-control", "content-disposition") if name in report.headers}
-    return Response(page, media_type=report.media_type, headers={**kept, "content-security-policy": REPORT_POLICY})
+    names = ("cache-control", "content-disposition", "content-security-policy")
+    kept = {name: report.headers[name] for name in names if name in report.headers}
+    return Response(page, media_type=report.media_type, headers=kept)
 
 
 def _document(app_state: AppState, slide: Slide) -> CorrectionsDocument:

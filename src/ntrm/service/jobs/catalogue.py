@@ -62,10 +62,13 @@ class Catalogue:
         """Folders whose results cannot be shown, and why: each is logged once."""
         self._offset = _clock_offset()
 
+    def check(self) -> None:
+        """Drop what no service wrote."""
+        self._store.drop_bad(lambda slide: slide_document(slide, {}, [], None), self._may_read)
+
     def open(self) -> None:
         """Clean up after a service that was killed, and note what other programs did meanwhile."""
         hidden, store = self._settings.hidden, self._store
-        store.drop_bad(lambda slide: slide_document(slide, {}, [], None), self._may_read)
         self.look_around()
         for slide in store.every():
             if slide.origin == UPLOAD and slide.status != DONE and not slide.has_image:

@@ -70,12 +70,14 @@ def stranger_rows(out: Path, outside: Path) -> None:
 
     database = out / ".service" / "service.sqlite"
     JobStore(database).close()
-    rows = [(str(outside), 1), (os.path.relpath(outside, out), 1), ("../outside/inner", 0), (".", 1), ("stranger", 0)]
+    names = (str(outside), os.path.relpath(outside, out), "../outside/inner", ".", "stranger")
     with contextlib.closing(sqlite3.connect(database)) as connection, connection:
-        for number, (slide_id, deleted) in enumerate(rows):
-            cells = (f"{number:024x}", slide_id, os.fsencode(outside / "secret.jpg"), deleted)
-            query = "INSERT INTO slides (id, slide_id, name, origin, source, status, created, finished, deleted) "
-            connection.execute(f"{query} VALUES (?1, ?2, 'x', 'path', ?3, 'failed', 1, 1, ?4)", cells)
+        for number, slide_id in enumerate(names):
+            cells = (f"{number:024x}", slide_id, os.fsencode(outside / "secret.jpg"))
+            query = "INSERT INTO slides (id, slide_id, name, origin, source, created)"
+            connection.execute(f"{query} VALUES (?1, ?2, 'x', 'path', ?3, 1)", cells)
+            query = "INSERT INTO jobs (slide, kind, status, due, finished)"
+            connection.execute(f"{query} VALUES (?1, 'segment', 'failed', 1, 1)", cells[:1])
 
 
 def a_pipe(out: Path, _: Path) -> None:

@@ -71,10 +71,7 @@ CREATE TABLE IF NOT EXISTS jobs (
 ) STRICT;
 """
 _ENTRIES = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
-_SLIDES = (
-    "SELECT slides.*, jobs.*, due AS queued FROM slides JOIN jobs ON slide = id AND kind = 'segment' "
-    "WHERE id = coalesce(?, id) AND status = coalesce(?, status) ORDER BY created DESC, id"
-)
+_SLIDES = "SELECT slides.*, jobs.*, due AS queued FROM slides JOIN jobs ON slide = id AND kind = 'segment'"
 # A clock that was set back must not make anything wait for long.
 _DUE = (
     "status = 'queued' AND NOT (due > ? AND due <= ? + 120) AND kind IN (SELECT value FROM json_each(?)) "
@@ -144,8 +141,8 @@ class JobStore:
             one.execute("BEGIN IMMEDIATE")
             yield one
 
-    def _slides(self, key: str | None = None, status: str | None = None) -> list[Slide]:
-        return [Slide(**slide_cells(row, self._folder)) for row in self._do(_SLIDES, key, status)]
+    def _slides(self, which: str, *values: Any) -> list[Slide]:
+        return [Slide(**slide_cells(row, self._folder)) for row in self._do(f"{_SLIDES} {which}", *values)]
 
     def _jobs(self, which: str, *values: Any) -> list[Job]:
         return [Job(**job_cells(row)) for row in self._do(f"SELECT * FROM jobs WHERE {which}", *values)]
@@ -154,14 +151,14 @@ class JobStore:
 
     def get(self, key: str) -> Slide:
         """The slide, or 404."""
-        slides = self._slides(key)
+        slides = self._slides("WHERE id = ?", key)
         if not slides:
             raise missing("no such slide", "ask /v1/slides for those that are there")
         return slides[0]
 
     def every(self, status: str | None = None) -> list[Slide]:
         """All slides, or those of one status, the newest first."""
-        return self._slides(None, status)
+        return self._slides("WHERE status = coalesce(?, status) ORDER BY created DESC, id", status)
 
     def job(self, key: str, kind: str) -> Job | None:
         """The job of this kind, if there is one."""

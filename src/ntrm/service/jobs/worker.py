@@ -57,8 +57,8 @@ BUSY_SECONDS = 30.0
 """How long it waits for another process to leave a slide alone."""
 TABLES_SECONDS = 10.0
 """After the last change of a slide's results, before the tables of all slides are written."""
-IDLE_SECONDS, MOST_MEMORY = 60.0, 2**20
-"""A light worker ends when it had nothing to do for so long, or after a job that took it above so many KiB."""
+IDLE_SECONDS, MOST_MEMORY = 60.0, 2 ** (30 if sys.platform == "darwin" else 20)
+"""A light worker ends when it had nothing to do for so long, or after a job that took it above 1 GB."""
 NICE = 5
 READ, SEGMENTED = 0.03, 0.8
 """Progress at the end of these stages; the rest is measuring and writing."""

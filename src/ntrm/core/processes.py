@@ -9,12 +9,10 @@ user's whole environment; no service uses them, and they, too, read slides in ch
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -26,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-from ntrm.core.errors import DataError, NtrmError, UsageError
+from ntrm.core.errors import DataError, UsageError
 from ntrm.core.io import APPEND
 
 Item = TypeVar("Item")
@@ -162,37 +160,21 @@ def close_pipes(process: subprocess.Popen[bytes]) -> None:
 
 
 def limit_memory(more: int) -> None:
-    """Limit the memory that this process may reserve from now on, and forbid core files (they would hold pixels)."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    before = resource.getrlimit(resource.RLIMIT_AS)[1]
-    limit = pages * resource.getpagesize() + more
-    limit = limit if before == resource.RLIM_INFINITY else min(limit, before)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    """Limit the memory that this process may reserve from now on, and forbid core files (they would hold pixels).
+
+    Only Linux limits memory; Windows knows neither.
+    """
+    if sys.platform == "win32":
+        return
+    import resource
+
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        before = resource.getrlimit(resource.RLIMIT_AS)[1]
+        limit = pages * resource.getpagesize() + more
+        limit = limit if before == resource.RLIM_INFINITY else min(limit, before)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def exit_code_of(work: Callable[[], object]) -> int:
-    """Do the work of a child process; returns its exit code, and writes an error to its standard error."""
-    try:
-        work()
-    except NtrmError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    except Exception:  # noqa: BLE001 - the parent reports what ended its child, whatever it was
-        traceback.print_exc()
-        return 1
-    return 0
-
-
-def end_with_parent() -> None:
-    """End this process and all that it starts when its standard input closes: with its parent, however that ends."""
-
-    def wait() -> None:
-        while os.read(0, 1):
-            pass
-        os.killpg(os.getpgid(0), signal.SIGKILL)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 @contextmanager

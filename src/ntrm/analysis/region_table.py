@@ -201,24 +201,14 @@ def _contacts(
             sides[:, direction] += summed(high, length, count, which)
         nothing[:, direction] += summed(low, length, count, apart)
         border = np.flatnonzero(~apart & (low >= 0) & (low < high) & (length > 0))
-        code, shared = _by_pair(low.take(border), high.take(border), length.take(border), count)
+        code, index = np.unique(low.take(border).astype(np.int64) * count + high.take(border), return_inverse=True)
         codes.append(code)
         lengths.append(np.zeros((len(code), 2), dtype=np.int64))
-        lengths[-1][:, direction] = shared
+        lengths[-1][:, direction] = np.bincount(index, length.take(border), len(code))
     code, index = np.unique(np.concatenate(codes), return_inverse=True)
     together = np.zeros((len(code), 2), dtype=np.int64)
     np.add.at(together, index, np.concatenate(lengths))
     return background, nothing, np.stack(np.divmod(code, max(count, 1)), axis=1), together
-
-
-def _by_pair(low: NDArray[np.int32], high: NDArray[np.int32], length: NDArray[Any], count: int) -> tuple[Ints, Ints]:
-    """Each pair of regions once, as ``low`` · ``count`` + ``high``, and the sum of its lengths."""
-    from scipy.sparse import coo_array
-
-    # A matrix adds up equal places by counting, which is quicker than sorting the pairs.
-    matrix = coo_array((length.astype(np.int64), (low, high)), (count, count)).tocsr()
-    rows = np.repeat(np.arange(count), np.diff(matrix.indptr))
-    return rows * count + matrix.indices, matrix.data
 
 
 def _sides_between(runs: Runs, borders: NDArray[np.int32]) -> Iterator[tuple[Any, Any, NDArray[Any], int]]:

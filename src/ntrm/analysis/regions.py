@@ -237,16 +237,10 @@ def _read(
         starts.append(start + top * width)
         labels.append(strip.ravel().take(start))
         if confidence is not None:
-            sums.append(_sums(confidence[top : top + step], start))
+            values = np.ascontiguousarray(confidence[top : top + step]).ravel()
+            sums.append(np.add.reduceat(values, start, dtype=np.float64))
     runs = Runs((height, width), _joined(starts, np.int64), _joined(labels, np.uint8))
     return runs, None if confidence is None else _joined(sums, np.float64)
-
-
-def _sums(confidence: NDArray[np.number[Any]], start: Ints) -> Floats:
-    """Sums over the runs of a strip. Those of bytes along a row are whole numbers, which are quicker than floats."""
-    whole = confidence.dtype == np.uint8 and confidence.shape[1] < 1 << 24
-    values = np.ascontiguousarray(confidence).ravel()
-    return np.add.reduceat(values, start, dtype=np.uint32 if whole else np.float64).astype(np.float64, copy=False)
 
 
 def _joined(arrays: list[Any], dtype: Any) -> Any:

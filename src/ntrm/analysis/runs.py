@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats, Ints
-from ntrm.core.links import earliest_linked, followed, ranges
+from ntrm.core.links import ranges
 
 Where = NDArray[np.bool_]
 
@@ -194,27 +194,19 @@ def split_overlaps(runs: Runs, inside: Where) -> tuple[NDArray[np.int32], NDArra
 
 
 def connected(links: NDArray[np.int32], inside: Where) -> tuple[NDArray[np.int32], int]:
-    """``components`` given the links between runs.
+    """``components`` given the links between runs."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
 
-    Nearly every run has one link back at most. Following these leads to the first run of a stretch of rows, in steps
-    that double; only the other links, where two stretches join, need more than one round.
-    """
-    before, after = links
-    origin = np.arange(len(inside))
-    origin[after] = before
-    joining = np.flatnonzero(origin.take(after) != before)
-    origin = followed(origin)
-    roots = np.flatnonzero((origin == np.arange(len(inside))) & inside)
-    index = np.full(len(inside), -1, dtype=np.int32)
-    index[roots] = np.arange(len(roots))
-    one, other = (index.take(origin.take(end.take(joining))) for end in (before, after))
-    root = earliest_linked(one, other, len(roots))
-    # A region's first run is the root that the others go back to, so that their order is that of the regions.
-    first = root == np.arange(len(roots))
-    number = (np.cumsum(first) - 1).astype(np.int32).take(root)
-    # The last entry is for runs that are not inside.
-    found = np.append(number, np.int32(-1)).take(np.where(inside, index.take(origin), -1), mode="wrap")
-    return found, int(first.sum())
+    size, every = len(inside), np.arange(len(inside))
+    graph = coo_array((np.ones(links.shape[1], dtype=np.int8), (links[0], links[1])), (size, size))
+    count, label = connected_components(graph, directed=False)
+    # The first run of each; of several values for one index the last one stays.
+    first = np.zeros(count, dtype=np.int64)
+    first[label[::-1]] = every[::-1]
+    begins = inside & (first[label] == every)
+    number = (np.cumsum(begins) - 1).astype(np.int32)
+    return np.where(inside, number[first[label]], np.int32(-1)), int(begins.sum())
 
 
 def distinct(values: Ints) -> Ints:

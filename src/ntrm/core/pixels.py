@@ -13,8 +13,6 @@ OPACITY = 0.45
 """Of the tissue colours over the slide's own."""
 ROWS = 256
 """Looked at together: as indices, a picture takes eight times its memory."""
-FEW_ROWS, MOST_BETWEEN = 64, 8
-"""Rows of a map that are sampled together, and those from one to the next up to which all between are read as well."""
 
 
 def check_picture(picture: NDArray[np.uint8]) -> None:
@@ -43,17 +41,7 @@ def sampled(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         return np.asarray(values[:])
     sizes = zip(shape[:2], values.shape[:2], strict=True)
     rows, columns = (((np.arange(size) + 0.5) * full / size).astype(np.int64) for size, full in sizes)
-    parts = (rows[top : top + FEW_ROWS] for top in range(0, len(rows), FEW_ROWS))
-    return np.concatenate([_cells(values, part, columns) for part in parts])
-
-
-def _cells(values: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[Any]:
-    """Where these rows and columns of a map cross."""
-    first, last = int(rows[0]), int(rows[-1]) + 1
-    if last - first <= MOST_BETWEEN * len(rows):
-        return np.asarray(values[first:last]).take(rows - first, axis=0).take(columns, axis=1)
-    # Row by row, where hardly any row of a map that lies on disk need be read.
-    return np.stack([np.asarray(values[row]).take(columns, axis=0) for row in rows])
+    return np.asarray(values[np.ix_(rows, columns)])
 
 
 def block_means(values: NDArray[Any], factors: tuple[int, int]) -> NDArray[np.float32]:
@@ -80,14 +68,10 @@ def mean_colours(picture: NDArray[np.uint8], labels: NDArray[np.uint8], count: i
     """(count, 3) mean colours of the pixels of each label below ``count``; NaN where there are none."""
     sums, pixels = np.zeros((256, 3)), np.zeros(256)
     for top in range(0, len(labels), ROWS):
-        flat = labels[top : top + ROWS].ravel()
-        # Tissue has long stretches of one label: what each of them adds is a whole number.
-        start = np.append(0, np.flatnonzero(flat[1:] != flat[:-1]) + 1)
-        label = flat[start]
-        pixels += np.bincount(label, np.diff(start, append=len(flat)), 256)
+        part = labels[top : top + ROWS].ravel()
+        pixels += np.bincount(part, minlength=256)
         for k in range(3):
-            channel = np.ascontiguousarray(picture[top : top + ROWS, :, k]).ravel()
-            sums[:, k] += np.bincount(label, np.add.reduceat(channel, start, dtype=np.uint32), 256)
+            sums[:, k] += np.bincount(part, picture[top : top + ROWS, :, k].ravel(), 256)
     means, there = np.full((count, 3), np.nan), pixels[:count, None]
     np.divide(sums[:count], there, out=means, where=there > 0)
     return means

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import permutations
 from typing import Any, NamedTuple
 
 from ntrm.core.wording import OUTSIDE, area_text
@@ -20,41 +21,38 @@ THIN, THICK = 0.8, 16.0
 LEAST_SHOWN = 0.1
 """Of the strongest: weaker ones of the network's relations are left out of its drawing."""
 
-Point = tuple[float, float]
 Graph = dict[str, Any]
 """What ``graph.svg`` shows."""
 
 
 def _circle(
-    name: str, centre: Point, radius: float, index: int | None, tooltip: str = "", suffix: str = ""
+    name: str, centre: complex, radius: float, index: int | None, tooltip: str = "", suffix: str = ""
 ) -> dict[str, object]:
     """A tissue, and its name, which stands away from the middle, so that no line runs through it.
 
     ``index`` is its class's, None for the outside; ``suffix`` stands after the name.
     """
-    x, y = centre
+    x, y = centre.real, centre.imag
     right, down = (x - WIDTH / 2) / REACH[0], (y - HEIGHT / 2) / REACH[1]
     if abs(right) >= 0.3:
         anchor, label = "start" if right > 0 else "end", (x + math.copysign(radius + 6, right), y + 4.5)
     else:
         below = down > 0 or not (right or down)
         anchor, label = "middle", (x, y + radius + 15 if below else y - radius - 6)
-    node = {"name": name, "centre": centre, "radius": radius, "index": index, "tooltip": tooltip, "suffix": suffix}
+    node = {"name": name, "centre": (x, y), "radius": radius, "index": index, "tooltip": tooltip, "suffix": suffix}
     return node | {"label": label, "anchor": anchor}
 
 
-def ellipse(names: Sequence[str]) -> dict[str, Point]:
-    """Points on an ellipse, clockwise from the top; one alone in the middle.
+def ellipse(names: Sequence[str]) -> dict[str, complex]:
+    """Points on an ellipse (the imaginary part goes down), clockwise from the top; one alone in the middle.
 
     >>> ellipse(["EPI"])
-    {'EPI': (290.0, 215.0)}
+    {'EPI': (290+215j)}
     """
     across, down = REACH if len(names) > 1 else (0.0, 0.0)
-    angles = [2 * math.pi * k / len(names) for k in range(len(names))]
-    return {
-        name: (WIDTH / 2 + across * math.sin(angle), HEIGHT / 2 - down * math.cos(angle))
-        for name, angle in zip(names, angles, strict=True)
-    }
+    angles = (2 * math.pi * k / len(names) for k in range(len(names)))
+    middle = complex(WIDTH / 2, HEIGHT / 2)
+    return {n: middle + complex(across * math.sin(a), -down * math.cos(a)) for n, a in zip(names, angles, strict=True)}
 
 
 def width_of(value: float, most: float) -> float:
@@ -77,8 +75,8 @@ def graph_drawing(nodes: Sequence[Node], edges: Sequence[Edge], order: Sequence[
     longest = max((edge.boundary_mm for edge in edges), default=0.0)
     lines = [
         {
-            "start": at[edge.source],
-            "end": at[edge.target],
+            "start": _pair(at[edge.source]),
+            "end": _pair(at[edge.target]),
             "width": width_of(edge.boundary_mm, longest),
             "tooltip": f"{edge.source} – {edge.target}: {edge.boundary_mm:.2f} mm, "
             f"{share_text(edge.share_of_source)} of {edge.source}, {share_text(edge.share_of_target)} of {edge.target}",
@@ -114,20 +112,12 @@ class Relation(NamedTuple):
 
 def strongest(network: Network, count: int) -> list[Relation]:
     """Relations between two tissues, the strongest first."""
-    attention, windows, weight = network.mean_attention, network.edge_windows, network.edge_weight
-    relations = [
-        Relation(
-            sender,
-            receiver,
-            attention[i][j],
-            tuple(layer[i][j] for layer in network.attention),
-            windows[i][j],
-            None if weight is None else weight[i][j],
-        )
-        for i, sender in enumerate(network.names)
-        for j, receiver in enumerate(network.names)
-        if i != j and attention[i][j] > 0
-    ]
+    attention, weight, relations = network.mean_attention, network.edge_weight, []
+    for (i, sender), (j, receiver) in permutations(enumerate(network.names), 2):
+        if attention[i][j] > 0:
+            layers = tuple(layer[i][j] for layer in network.attention)
+            known = None if weight is None else weight[i][j]
+            relations.append(Relation(sender, receiver, attention[i][j], layers, network.edge_windows[i][j], known))
     return sorted(relations, key=lambda relation: -relation.attention)[:count]
 
 
@@ -137,24 +127,20 @@ def network_graph(network: Network, order: Sequence[str]) -> Graph:
     most = relations[0].attention if relations else 0.0
     shown = [relation for relation in relations if relation.attention >= LEAST_SHOWN * most]
     present = {name for relation in shown for name in (relation.sender, relation.receiver)}
-    at = ellipse([name for name in order if name in present])
-    arrows = []
+    at, arrows = ellipse([name for name in order if name in present]), []
     for one in shown:
+        start, end, width = at[one.sender], at[one.receiver], 0.45 * width_of(one.attention, most)
+        # Bent, so that the ways there and back are apart; the head is drawn by itself, since no marker scales well.
+        bend = (start + end) / 2 + 0.16j * (end - start)
+        way = (end - bend) / (abs(end - bend) or 1.0)
+        base, side = end - (16 + width) * way, 0.45j * (6 + width) * way
+        places = {"start": _pair(start), "bend": _pair(bend), "end": _pair(base)}
+        head = [_pair(point) for point in (end - 10 * way, base + side, base - side)]
         told = f"{one.sender} → {one.receiver}: attention {one.attention:.3f} in {one.windows} windows"
-        arrows.append(_arrow(at[one.sender], at[one.receiver], 0.45 * width_of(one.attention, most), told))
+        arrows.append({**places, "head": head, "width": width, "tooltip": told})
     circles = [_circle(name, centre, 9, order.index(name)) for name, centre in at.items()]
     return _graph("What the network used", circles, arrows=arrows)
 
 
-def _arrow(start: Point, end: Point, width: float, tooltip: str) -> dict[str, object]:
-    """Bent, so that the ways there and back are apart; the head is drawn by itself, since no marker scales well."""
-    dx, dy = end[0] - start[0], end[1] - start[1]
-    bend = ((start[0] + end[0]) / 2 - 0.16 * dy, (start[1] + end[1]) / 2 + 0.16 * dx)
-    length = math.dist(bend, end) or 1.0
-    ux, uy = (end[0] - bend[0]) / length, (end[1] - bend[1]) / length
-    size = 6 + width
-    tip = (end[0] - 10 * ux, end[1] - 10 * uy)
-    base = (tip[0] - size * ux, tip[1] - size * uy)
-    side = (-uy * size * 0.45, ux * size * 0.45)
-    head = (tip, (base[0] + side[0], base[1] + side[1]), (base[0] - side[0], base[1] - side[1]))
-    return {"start": start, "bend": bend, "end": base, "head": head, "width": width, "tooltip": tooltip}
+def _pair(point: complex) -> tuple[float, float]:
+    return point.real, point.imag

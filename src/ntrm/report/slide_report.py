@@ -129,13 +129,12 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
 
 def _colours(pictures: SlidePictures) -> str:
     """Both palettes, pure and as seen over the slide, as properties that the switch exchanges."""
-    own = [tissue.rgb for tissue in pictures.schema.tissues]
-    style = f":root {{ {css_colours(own, 'c')}{css_colours(pictures.as_seen(own), 'm')} }}"
-    safe = safe_palette(pictures.schema)
-    if safe is None:
-        return style
+    style, safe = "", safe_palette(pictures.schema)
     # No sign that HTML would escape: a page escapes whatever it is given.
-    return f"{style} #safe:checked ~ main {{ {css_colours(safe, 'c')}{css_colours(pictures.as_seen(safe), 'm')} }}"
+    for where, palette in ((":root", [t.rgb for t in pictures.schema.tissues]), ("#safe:checked ~ main", safe)):
+        if palette is not None:
+            style += f"{where} {{ {css_colours(palette, 'c')}{css_colours(pictures.as_seen(palette), 'm')} }} "
+    return style.strip()
 
 
 def _present(name: str, slide: Slide, schema: LabelSchema) -> Content:
@@ -152,28 +151,21 @@ def _key_figures(slide: Slide) -> list[tuple[str, str, str]]:
     figures = [("Tissue", f"{area_text(slide.tissue_area_mm2)} mm²", ""), ("Pieces", str(len(slide.pieces)), "")]
     for key, name in LENGTHS.items():
         word, choose = ("greatest", max) if key == "invasion_depth" else ("least", min)
-        measures = [piece.measurements[key] for piece in slide.pieces if key in piece.measurements]
-        values = [measure.value for measure in measures if measure.value is not None]
-        if values:
-            several = [f"{word} of {len(values)} pieces"] if len(values) > 1 else []
-            figures.append((name, value_text(choose(values), "mm"), "; ".join([*several, *_left_open(slide, key)])))
-        else:
-            reasons = "; ".join(dict.fromkeys(measure.reason for measure in measures)) or "no piece of tissue"
+        measures = {piece.number: piece.measurements[key] for piece in slide.pieces if key in piece.measurements}
+        values = [measure.value for measure in measures.values() if measure.value is not None]
+        if not values:
+            reasons = "; ".join(dict.fromkeys(measure.reason for measure in measures.values())) or "no piece of tissue"
             figures.append((name, NOT_ASSESSED, reasons))
+            continue
+        said = [f"{word} of {len(values)} pieces"] if len(values) > 1 else []
+        # Pieces that were not assessed although there may be something to measure.
+        left = {number: measure.reason for number, measure in measures.items() if measure.value is None}
+        for reason in dict.fromkeys(reason for reason in left.values() if reason not in NOTHING_TO_MEASURE):
+            numbers = [number for number, why in left.items() if why == reason]
+            where = f"piece {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} pieces"
+            said.append(f"{NOT_ASSESSED} in {where}: {reason}")
+        figures.append((name, value_text(choose(values), "mm"), "; ".join(said)))
     return figures
-
-
-def _left_open(slide: Slide, key: str) -> list[str]:
-    """By reason, the pieces in which a length could not be assessed although there may be something to measure."""
-    pieces: dict[str, list[int]] = {}
-    for piece in slide.pieces:
-        measure = piece.measurements.get(key)
-        if measure is not None and measure.value is None and measure.reason not in NOTHING_TO_MEASURE:
-            pieces.setdefault(measure.reason, []).append(piece.number)
-    return [
-        f"{NOT_ASSESSED} in {f'piece {numbers[0]}' if len(numbers) == 1 else f'{len(numbers)} pieces'}: {reason}"
-        for reason, numbers in pieces.items()
-    ]
 
 
 def _tissues(

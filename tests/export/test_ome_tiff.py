@@ -7,7 +7,6 @@ import tifffile
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.export import ome_tiff
 from ntrm.export.ome_tiff import SCHEMA, write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.export.pyramid import halve
 
@@ -73,21 +72,6 @@ def test_the_xml_follows_the_ome_schema(written):
 def test_the_same_mask_gives_the_same_bytes(written, block_mask, tmp_path):
     write_mask_ome_tiff(tmp_path / "b.ome.tif", block_mask, SKIN, MPP, metadata={"a": "<b"})
     assert (tmp_path / "b.ome.tif").read_bytes() == written.read_bytes()
-
-
-def test_tiles_of_one_value_are_compressed_once_and_the_bytes_are_the_librarys(tmp_path, random, monkeypatch):
-    mask = np.full((1400, 2600), IGNORE, dtype=np.uint8)
-    mask[:600, :1100], mask[900:1000, 1300:1500] = 3, random.integers(0, 12, (100, 200))
-    write_mask_ome_tiff(tmp_path / "ours.tif", mask, SKIN, MPP)
-    compressed, compressor = [], ome_tiff._Compressor()
-    compressor._encode = lambda tile: compressed.append(np.unique(tile).tolist()) or b"packed"
-    for value in (0, 4, 0, 4, 4):
-        compressor(np.full((512, 512), value, dtype=np.uint8))
-    assert compressed == [[0], [4]]
-    # Arrays instead of bytes are compressed by the library itself.
-    monkeypatch.setattr(ome_tiff, "thread_map", lambda _, tiles: tiles)
-    write_mask_ome_tiff(tmp_path / "library.tif", mask, SKIN, MPP)
-    assert (tmp_path / "ours.tif").read_bytes() == (tmp_path / "library.tif").read_bytes()
 
 
 def test_characters_that_xml_cannot_hold_do_not_spoil_the_file(tmp_path):

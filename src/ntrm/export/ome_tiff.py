@@ -23,7 +23,7 @@ from ntrm.core.arrays import Bytes
 from ntrm.core.io import whole_file
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.core.threads import thread_map
+from ntrm.core.threads import most_threads
 from ntrm.export.pyramid import MEANING, check_mask, halve, halve_mean, pyramid
 from ntrm.version import __version__
 
@@ -75,7 +75,6 @@ def _about(meaning: str, metadata: Mapping[str, str] | None) -> dict[str, str]:
 
 def _write(path: Path, levels: Sequence[Bytes], resolution: Resolution, xml: str, added: int, **kind: Any) -> None:
     """``added`` is what a pixel of the file is more than one of the map."""
-    compressed = _Compressor()
     with (
         whole_file(path) as partial,
         tifffile.TiffWriter(partial, bigtiff=sum(level.size for level in levels) > 1 << 31) as writer,
@@ -83,11 +82,12 @@ def _write(path: Path, levels: Sequence[Bytes], resolution: Resolution, xml: str
         for number, level in enumerate(levels):
             factor, first = 2**number, number == 0
             writer.write(
-                thread_map(compressed, _tiles(level, np.uint8(added))),
+                _tiles(level, np.uint8(added)),
                 shape=level.shape,
                 dtype=np.uint8,
                 tile=(TILE, TILE),
                 compression="zlib",
+                maxworkers=most_threads(),
                 # In pixels per centimetre.
                 resolution=(10_000 / (resolution.x * factor), 10_000 / (resolution.y * factor)),
                 resolutionunit="CENTIMETER",
@@ -98,22 +98,6 @@ def _write(path: Path, levels: Sequence[Bytes], resolution: Resolution, xml: str
                 metadata=None,
                 **kind,
             )
-
-
-class _Compressor:
-    """Compresses tiles as the library does; those of one value once: most of a slide is glass."""
-
-    def __init__(self) -> None:
-        self._encode = tifffile.TIFF.COMPRESSORS[tifffile.COMPRESSION.ADOBE_DEFLATE]
-        self._uniform: dict[int, bytes] = {}
-
-    def __call__(self, tile: Bytes) -> bytes:
-        value = int(tile[0, 0])
-        if (tile != value).any():
-            return bytes(self._encode(tile))
-        if value not in self._uniform:
-            self._uniform[value] = bytes(self._encode(tile))
-        return self._uniform[value]
 
 
 def _tiles(level: Bytes, added: np.uint8) -> Iterator[Bytes]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,10 +25,7 @@ from ntrm.results.paths import HIDDEN, SOURCE
 from ntrm.results.slide_state import made_otherwise, source_version
 from ntrm.slides.addresses import Address
 from ntrm.slides.inputs import SlideInput
-from ntrm.slides.remote_slides import RemoteSlides
-from ntrm.slides.slide_cache import RemoteSlide, SlideCache
-
-GB = 10**9
+from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides, SlideCache
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Storage:
     cache: Path | None = None
     """Folder on this machine; by default one in that of ``NTRM_CACHE``."""
     cache_gb: float = 50.0
-    """Of slides in it: two of the largest must fit, one being read and the next being fetched."""
+    """Without effect: a slide lies there only while it is read or about to be."""
     out: Address | None = None
     """Of the results; None where they are in a folder."""
 
@@ -58,7 +55,7 @@ class Storage:
 
     def slides(self) -> SlideCache:
         """The slides that were fetched."""
-        return SlideCache(self.folder / "slides", int(self.cache_gb * GB))
+        return SlideCache(self.folder / "slides")
 
     def inputs(self) -> RemoteSlides:
         """Finds slides."""
@@ -80,7 +77,8 @@ class FileTransfer:
         self._storage = storage or Storage()
         self.results = self._storage.results()
         self._next: dict[Path, SlideInput] = {}
-        self._ahead: ThreadPoolExecutor | None = None
+        self._ahead = ThreadPoolExecutor(1, thread_name_prefix="ntrm-fetch")
+        self._fetched: dict[RemoteSlide, Future[ExitStack | None]] = {}
         self._stopped = threading.Event()
 
     @cached_property
@@ -105,21 +103,20 @@ class FileTransfer:
         """Have the slide's file where ``slide.path`` says, and begin to fetch the next one."""
         with ExitStack() as stack:
             if wanted and slide.remote is not None:
-                stack.enter_context(self._cache.holding(slide.remote))
+                fetched = self._fetched.pop(slide.remote, None)
+                held = None if fetched is None else fetched.result()
+                stack.enter_context(held or self._cache.holding(slide.remote))
             following = self._next.get(slide.path) if wanted else None
             if following is not None and following.remote is not None:
-                self._fetch_ahead(following.remote)
+                self._fetched[following.remote] = self._ahead.submit(self._fetch, following.remote)
             yield
 
-    def _fetch_ahead(self, slide: RemoteSlide) -> None:
-        if self._ahead is None:
-            self._ahead = ThreadPoolExecutor(1, thread_name_prefix="ntrm-fetch")
-        self._ahead.submit(self._fetch, slide)
-
-    def _fetch(self, slide: RemoteSlide) -> None:
-        # Whatever is wrong, or no room yet: it will be told when the slide is needed.
-        with suppress(NtrmError, OSError), self._cache.holding(slide, self._stopped.is_set):
-            pass
+    def _fetch(self, slide: RemoteSlide) -> ExitStack | None:
+        """Hold a slide; None where something is wrong, which will be told when the slide is needed."""
+        with suppress(NtrmError, OSError), ExitStack() as stack:
+            stack.enter_context(self._cache.holding(slide, self._stopped.is_set))
+            return stack.pop_all()
+        return None
 
     def deliver(self, slide_id: str) -> None:
         """Send the files of a finished slide. The caller holds the slide's lock."""
@@ -135,8 +132,11 @@ class FileTransfer:
     def close(self) -> None:
         """Stop fetching ahead."""
         self._stopped.set()
-        if self._ahead is not None:
-            self._ahead.shutdown(wait=True, cancel_futures=True)
+        self._ahead.shutdown(wait=True, cancel_futures=True)
+        for fetched in self._fetched.values():
+            if not fetched.cancelled() and (held := fetched.result()) is not None:
+                held.close()
+        self._fetched.clear()
 
 
 def remember_objects(folder: Path, slide: SlideInput) -> None:

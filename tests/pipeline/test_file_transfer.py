@@ -21,9 +21,7 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.processes import module_environment
 from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline import remote_results
-from ntrm.pipeline.file_transfer import Storage
 from ntrm.results.paths import SOURCE
-from ntrm.slides.addresses import Address
 from ntrm.slides.object_store import ObjectStore
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -120,32 +118,13 @@ def test_two_machines_may_begin_the_same_results_at_the_same_time(bucket, slides
         run(slides, f"s3://{bucket.name}/other")
 
 
-def test_a_state_that_another_process_takes_while_it_is_looked_up_is_looked_up_again(bucket, slides, monkeypatch):  # noqa: F811
-    out, write = f"s3://{bucket.name}/out", remote_results.write_bytes
-    run(slides, out)
-
-    def taken(path, content):
-        write(path, content)
-        if path.match(".states/a/done.json"):
-            monkeypatch.setattr(remote_results, "write_bytes", write)
-            assert statuses(run(slides, out)) == ["kept", "kept"]
-
-    monkeypatch.setattr(remote_results, "write_bytes", taken)
-    assert statuses(run(slides, out)) == ["kept", "kept"]
-    assert remote_results.write_bytes is write
-
-
-@pytest.mark.parametrize("looked_up", [False, True])
-def test_a_slide_deleted_at_the_address_is_made_anew_whatever_was_known_of_it(bucket, slides, tmp_path, looked_up):  # noqa: F811
+def test_a_slide_deleted_at_the_address_is_made_anew_whatever_was_known_of_it(bucket, slides, tmp_path):  # noqa: F811
     out = f"s3://{bucket.name}/out"
     run(slides, out)
     before = downloaded(bucket, tmp_path)
-    if looked_up:  # by a process that was killed before it came to the slides
-        Storage(out=Address.parse(out)).results().look_up(["a", "b"])
-    else:
-        refused = run(slides, out, mpp=3.0)
-        assert statuses(refused) == ["failed", "failed"]
-        assert "or delete a" in refused.slides[0].reason
+    refused = run(slides, out, mpp=3.0)
+    assert statuses(refused) == ["failed", "failed"]
+    assert "or delete a" in refused.slides[0].reason
     for key in bucket.keys("out/a"):
         bucket.delete(key)
     assert statuses(run(slides, out)) == ["done", "kept"]
@@ -248,13 +227,6 @@ def test_the_next_slide_is_fetched_meanwhile(bucket, slides, tmp_path, monkeypat
     run(slides, tmp_path / "out")
     assert held[:2] == [("a.tif", False), ("b.tif", True)]
     assert ("b.tif", False) in held
-
-
-def test_a_cache_for_one_slide_only_still_serves_all(bucket, slides, tmp_path):  # noqa: F811
-    largest = max(path.stat().st_size for path in (tmp_path / "slides").iterdir())
-    found = run(slides, tmp_path / "out", cache=tmp_path / "cache", cache_gb=1.05 * largest / 1e9)
-    assert statuses(found) == ["done", "done"]
-    assert len([path for path in (tmp_path / "cache" / "slides").iterdir() if path.is_dir()]) == 1
 
 
 KILLED = """

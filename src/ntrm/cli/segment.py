@@ -88,9 +88,6 @@ def segment(
     cache: Annotated[
         Path | None, typer.Option("--cache", metavar="DIR", help="Folder for slides from s3://…; default NTRM_CACHE.")
     ] = None,
-    cache_gb: Annotated[
-        float, typer.Option("--cache-gb", metavar="GB", min=0, help="Maximum size of this folder.")
-    ] = 50.0,
     *,
     console: Console,
 ) -> None:
@@ -132,7 +129,6 @@ def segment(
         cluster=cluster,
         workers=workers,
         cache=cache,
-        cache_gb=cache_gb,
         progress=console.progress,
     )
     document = result.as_dict()

@@ -23,8 +23,8 @@ from ntrm.models.folders import BUNDLED
 from ntrm.pipeline.file_transfer import FileTransfer, Storage
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import PredictedSlide
-from ntrm.pipeline.scheduler import SlideTask
 from ntrm.pipeline.segmenter import Outcome, Segmenter
+from ntrm.pipeline.slide import SlideTask
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.results.run_record import Run
@@ -85,7 +85,6 @@ def segment_slides(
     cluster: str | None = None,
     workers: int | None = None,
     cache: str | Path | None = None,
-    cache_gb: float = Storage.cache_gb,
     progress: Progress | bool = True,
     **choices: Any,
 ) -> Segmented:
@@ -106,7 +105,6 @@ def segment_slides(
         cluster: ``ray``: share the slides among workers, on this machine or on the cluster of ``RAY_ADDRESS``.
         workers: how many; by default one for each GPU, or one for two cores.
         cache: folder for slides from addresses and for results on the way to one; by default that of ``NTRM_CACHE``.
-        cache_gb: how much of these slides is kept there.
         progress: whether to show one bar for slides and one within, in a terminal or a notebook; or what shows them.
         choices: fields of ``options``.
 
@@ -114,7 +112,7 @@ def segment_slides(
     _check_cluster(cluster, workers, model)
     progress = as_progress(progress)
     stated = None if mpp is None else stated_resolution(mpp)
-    storage = _storage(out, pseudonymise, cache, cache_gb)
+    storage = _storage(out, pseudonymise, cache)
     folder = Path(out) if storage.out is None else storage.work_folder()
     several = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     left_out = LeftOut()
@@ -167,13 +165,13 @@ def _remember(folder: Path, tasks: Sequence[SlideTask], outcomes: Sequence[Outco
     remember_places(places)
 
 
-def _storage(out: str | Path, key: str | Path | None, cache: str | Path | None, cache_gb: float) -> Storage:
+def _storage(out: str | Path, key: str | Path | None, cache: str | Path | None) -> Storage:
     """Where slides and results are kept on this machine while they come from, or go to, an address."""
     for path in (key, cache):
         if path is not None and is_address(path):
             raise UsageError("this must be on a disk of this machine", got=path, expected="a path")
     address = Address.parse(str(out)) if is_address(out) else None
-    return Storage(None if cache is None else Path(cache), cache_gb, address)
+    return Storage(None if cache is None else Path(cache), address)
 
 
 def _tabulate(
@@ -185,7 +183,8 @@ def _tabulate(
     """
     if transfer.results is None:
         return tabulate(folder, run, covariates, report=report)
-    missing = transfer.results.missing(of_all)
+    known = transfer.results.outcomes(of_all)
+    missing = [slide_id for slide_id in of_all if slide_id not in known]
     if missing:
         return [f"no tables yet: {len(missing)} of {len(of_all)} slides are left to other shards"]
     return transfer.results.tabulate(run, covariates, report=report)

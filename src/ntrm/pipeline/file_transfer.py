@@ -1,9 +1,4 @@
-"""Slides and results at an address: fetched before the network works on a slide, sent when its files are finished.
-
-The results at the address are the truth. On this machine there is a folder for the slides that are not finished yet;
-once the files of a slide are sent, with ``done.json`` last, they are deleted here. So another machine with an empty
-disk sees which slides are done, and a process that is killed at any moment leaves nothing half that looks whole.
-"""
+"""Slides and results at an address: fetched before the network works on a slide, sent when its files are finished."""
 
 from __future__ import annotations
 
@@ -11,13 +6,13 @@ import hashlib
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from ntrm.core.errors import NtrmError, check_number
+from ntrm.core.errors import NtrmError
 from ntrm.core.io import write_text
 from ntrm.data.cache import default_folder
 from ntrm.pipeline.remote_results import RemoteResults
@@ -28,8 +23,6 @@ from ntrm.slides.inputs import SlideInput
 from ntrm.slides.remote_slides import RemoteSlides
 from ntrm.slides.slide_cache import RemoteSlide, SlideCache
 
-GB = 10**9
-
 
 @dataclass(frozen=True)
 class Storage:
@@ -37,13 +30,8 @@ class Storage:
 
     cache: Path | None = None
     """Folder on this machine; by default one in that of ``NTRM_CACHE``."""
-    cache_gb: float = 50.0
-    """Of slides in it: two of the largest must fit, one being read and the next being fetched."""
     out: Address | None = None
     """Of the results; None where they are in a folder."""
-
-    def __post_init__(self) -> None:
-        check_number("size of the cache in GB", self.cache_gb, 0, 1e6)
 
     @property
     def folder(self) -> Path:
@@ -58,7 +46,7 @@ class Storage:
 
     def slides(self) -> SlideCache:
         """The slides that were fetched."""
-        return SlideCache(self.folder / "slides", int(self.cache_gb * GB))
+        return SlideCache(self.folder / "slides", 50 * 10**9)
 
     def inputs(self) -> RemoteSlides:
         """Finds slides."""
@@ -80,7 +68,7 @@ class FileTransfer:
         self._storage = storage or Storage()
         self.results = self._storage.results()
         self._next: dict[Path, SlideInput] = {}
-        self._ahead: ThreadPoolExecutor | None = None
+        self._ahead = ThreadPoolExecutor(1, thread_name_prefix="ntrm-fetch")
         self._stopped = threading.Event()
 
     @cached_property
@@ -89,9 +77,7 @@ class FileTransfer:
 
     def expect(self, slides: Sequence[SlideInput], slide_ids: Sequence[str]) -> None:
         """Say which slides will be asked for, in which order: each is fetched while the one before is worked on."""
-        if self.results is not None:
-            self.results.look_up(slide_ids)
-        done = set() if self.results is None else {each for each in slide_ids if self.results.is_done(each)}
+        done = set() if self.results is None else self.results.finished(slide_ids)
         left = [slide for slide, slide_id in zip(slides, slide_ids, strict=True) if slide_id not in done]
         self._next = {slide.path: after for slide, after in pairwise(left)}
 
@@ -101,20 +87,13 @@ class FileTransfer:
             self.results.bring(slide_id)
 
     @contextmanager
-    def at_hand(self, slide: SlideInput, *, wanted: bool) -> Iterator[None]:
+    def at_hand(self, slide: SlideInput) -> Iterator[None]:
         """Have the slide's file where ``slide.path`` says, and begin to fetch the next one."""
-        with ExitStack() as stack:
-            if wanted and slide.remote is not None:
-                stack.enter_context(self._cache.holding(slide.remote))
-            following = self._next.get(slide.path) if wanted else None
+        with nullcontext() if slide.remote is None else self._cache.holding(slide.remote):
+            following = self._next.get(slide.path)
             if following is not None and following.remote is not None:
-                self._fetch_ahead(following.remote)
+                self._ahead.submit(self._fetch, following.remote)
             yield
-
-    def _fetch_ahead(self, slide: RemoteSlide) -> None:
-        if self._ahead is None:
-            self._ahead = ThreadPoolExecutor(1, thread_name_prefix="ntrm-fetch")
-        self._ahead.submit(self._fetch, slide)
 
     def _fetch(self, slide: RemoteSlide) -> None:
         # Whatever is wrong, or no room yet: it will be told when the slide is needed.
@@ -135,8 +114,7 @@ class FileTransfer:
     def close(self) -> None:
         """Stop fetching ahead."""
         self._stopped.set()
-        if self._ahead is not None:
-            self._ahead.shutdown(wait=True, cancel_futures=True)
+        self._ahead.shutdown(wait=True, cancel_futures=True)
 
 
 def remember_objects(folder: Path, slide: SlideInput) -> None:

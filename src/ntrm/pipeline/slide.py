@@ -48,6 +48,14 @@ LARGE = 1 << 25
 batches of the next."""
 
 
+@dataclass(frozen=True)
+class SlideTask:
+    """One slide and the name of its results."""
+
+    slide: SlideInput
+    slide_id: str
+
+
 @dataclass(frozen=True, eq=False)
 class Work:
     """What all slides of a run share."""
@@ -78,13 +86,12 @@ def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
         stack.callback(shutil.rmtree, folder / HIDDEN / MAPS, ignore_errors=True)
         work.transfer.bring(slide_id)
         before = finished(folder)
-        with work.transfer.at_hand(slide, wanted=before is None):
-            plan = _plan(slide, slide_id, work)
-            if before is not None:
-                _keep(before, plan, slide, folder)
-                work.transfer.deliver(slide_id)
-                return before
-            return _predict(slide, plan, work, progress, stack)
+        if before is not None:
+            _keep(before, _plan(slide, slide_id, work), slide, folder)
+            work.transfer.deliver(slide_id)
+            return before
+        with work.transfer.at_hand(slide):
+            return _predict(slide, _plan(slide, slide_id, work), work, progress, stack)
 
 
 def write_slide(found: PredictedSlide, work: Work) -> SlideState:

@@ -135,7 +135,6 @@ class Predictor:
         network = network.eval().to(self.device, memory_format=self._layout)  # type: ignore[call-overload]
         self._network = torch.compile(network) if compile else network
         self._uncompiled: SegmentationModel = getattr(network, "_orig_mod", network)
-        self._colours: tuple[ModelConfig, Tensor, Tensor] | None = None
         self.mixing: Tensor | None = None
         """Of the optical densities of an image before the network sees it, see ``recolouring``."""
 
@@ -381,13 +380,9 @@ class Predictor:
         first = None if out.coarse is None else out.coarse.float().softmax(dim=1)
         return Segmentation((out.final.float() / self.config.temperature).softmax(dim=1), first, out.graph)
 
-    def _mean_and_std(self) -> tuple[Tensor, Tensor]:
-        """Colours that the network expects, (1, 3, 1, 1) each, on the device: copied there when they change."""
-        config = self.config
-        if self._colours is None or self._colours[0] is not config:
-            rows = torch.tensor([config.mean, config.std], device=self.device).view(2, 1, 3, 1, 1)
-            self._colours = config, rows[0], rows[1]
-        return self._colours[1:]
+    def _mean_and_std(self) -> Tensor:
+        """Colours that the network expects, (2, 1, 3, 1, 1), on the device."""
+        return torch.tensor([self.config.mean, self.config.std], device=self.device).view(2, 1, 3, 1, 1)
 
     def broken_network(self) -> NtrmError:
         """The error for values that are not finite."""

@@ -21,9 +21,6 @@ from ntrm.results.paths import FAMILIARITY_MAP, OVERLAY, PICTURE, THUMBNAIL
 
 SMALLEST_SIDE, LARGEST_SIDE = 1200, 3000
 """Longer side of the overlay: letters need pixels, and people do not look at more."""
-PLAIN_SIDE = 1600
-SMALLEST_MAP, LARGEST_MAP = 500, 900
-"""Longer side of the map of windows, which are coarse."""
 THUMBNAIL_SIDE, THUMBNAIL_BYTES = 160, 6000
 """A page may show a thousand thumbnails."""
 ROWS = 256
@@ -37,46 +34,36 @@ Image = NDArray[np.uint8]
 def overlay(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> Image:
     """The slide's picture with the tissues' colours over it; background and unpredicted pixels stay as they are."""
     seen = sampled(labels, picture.shape).astype(np.uint8)
-    tables, mixed = _mixtures(schema), np.empty_like(picture)
+    colours, mixed = schema.colour_table(), picture.copy()
+    clear = [IGNORE] if schema.background_index is None else [IGNORE, schema.background_index]
 
     def mix(top: int) -> None:
         rows = slice(top, top + ROWS)
-        code = seen[rows].astype(np.intp) << 8
-        for channel, table in enumerate(tables):
-            mixed[rows, :, channel] = table[code + picture[rows, :, channel]]
+        tissue = ~np.isin(seen[rows], clear)
+        colour = colours[seen[rows][tissue]]
+        mixed[rows][tissue] = np.rint((1 - OPACITY) * picture[rows][tissue] + OPACITY * colour)
 
-    # In bands: as indices, a large picture takes eight times its memory.
+    # In bands: as numbers with a fraction, a large picture takes many times its memory.
     for _ in thread_map(mix, range(0, len(picture), ROWS)):
         pass
     return mixed
 
 
-def _mixtures(schema: LabelSchema) -> NDArray[np.uint8]:
-    """(3, 256 · 256) a channel's value under every label, by label · 256 + value."""
-    values = np.arange(256)[:, None]
-    mixed = (1 - OPACITY) * values + OPACITY * schema.colour_table()[:, None]  # (label, value, channel)
-    tables = np.rint(mixed).astype(np.uint8)
-    clear = [IGNORE] if schema.background_index is None else [IGNORE, schema.background_index]
-    tables[clear] = values
-    return np.ascontiguousarray(tables.transpose(2, 0, 1)).reshape(3, -1)
-
-
 def write_plain(folder: Path, picture: Image) -> None:
     """Write the slide alone."""
-    write_bytes(folder / PICTURE, jpeg(resized(picture, 1, PLAIN_SIDE), 88))
+    write_bytes(folder / PICTURE, jpeg(resized(picture, 1, 1600), 88))
 
 
 def write_familiarity_map(
-    folder: Path, picture: Image, familiarity: SlideFamiliarity, mask_shape: tuple[int, int]
+    folder: Path, picture: Image, familiarity: SlideFamiliarity, mask_shape: tuple[int, ...]
 ) -> None:
-    """Write where the slide is like and unlike what the model knows; nothing where no window was judged.
-
-    ``picture`` is the slide's, ``resized`` to the size of the map.
-    """
+    """Write where the slide is like and unlike what the model knows; nothing where no window was judged."""
     from ntrm.report.familiarity_map import familiarity_map
 
     if familiarity.windows:
-        write_bytes(folder / FAMILIARITY_MAP, jpeg(familiarity_map(picture, familiarity.windows, mask_shape), 85))
+        # Windows are coarse: a small map shows all of them.
+        small, shape = resized(picture, 500, 900), (mask_shape[0], mask_shape[1])
+        write_bytes(folder / FAMILIARITY_MAP, jpeg(familiarity_map(small, familiarity.windows, shape), 85))
 
 
 @dataclass(frozen=True, eq=False)

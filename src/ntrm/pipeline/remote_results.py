@@ -111,13 +111,16 @@ class RemoteResults:
     def bring(self, slide_id: str) -> None:
         """Have here what the address knows of a finished slide. The caller holds the slide's lock."""
         folder = self.work / slide_id
-        if self._store.stat(self.address / slide_id / HIDDEN / DONE) is not None:
+        if self._is_there(self.address / slide_id / HIDDEN / DONE):
             _empty(folder)
             self._fetch_state(slide_id, folder)
         elif not (folder / MASK).is_file():
             # Of a slide that was done at the address, then refused: no results that are still to be sent.
             for name in (DONE, SOURCE):
                 (folder / HIDDEN / name).unlink(missing_ok=True)
+
+    def _is_there(self, address: Address) -> bool:
+        return address.name in self._store.names_in(address.parent, folders=False)
 
     def _fetch_state(self, slide_id: str, folder: Path) -> None:
         for name in (FAILED, SOURCE, DONE):
@@ -132,8 +135,7 @@ class RemoteResults:
             if (folder / MASK).is_file():
                 self._send_files(folder, there)
             self._store.send(folder / HIDDEN / DONE, there / HIDDEN / DONE)
-        if self._store.stat(there / HIDDEN / FAILED) is not None:
-            self._store.remove(there / HIDDEN / FAILED)
+        self._store.remove(there / HIDDEN / FAILED)
         _empty(folder)
 
     def _send_files(self, folder: Path, there: Address) -> None:
@@ -201,7 +203,7 @@ class RemoteResults:
                 write_bytes(folder / name, content)
         for name in (paths.REPORT, f"{paths.CORRECTED}/{paths.REPORT}") if report else ():
             # The overview only asks whether it is there.
-            if (folder / name).parent.is_dir() and self._store.stat(there / name) is not None:
+            if (folder / name).parent.is_dir() and self._is_there(there / name):
                 write_bytes(folder / name, b"")
 
 

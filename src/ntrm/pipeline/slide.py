@@ -7,10 +7,9 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ntrm.analysis.small_regions import remove_small_regions
 from ntrm.core.devices import give_back_freed_memory
 from ntrm.core.progress import Progress
 from ntrm.data.stains import AS_IT_IS
@@ -21,25 +20,15 @@ from ntrm.inference.predictor import Predictor
 from ntrm.pipeline.file_transfer import FileTransfer, check_objects, remember_objects
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import PredictedSlide, write_outputs
-from ntrm.pipeline.overview import SlideOverview, inspect_slide
+from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.pipeline.stain_norm import normalise_stains, wanted_stains
-from ntrm.results.documents import StainNorm
 from ntrm.results.paths import HIDDEN, MAPS
 from ntrm.results.run_record import Run
-from ntrm.results.slide_state import (
-    Plan,
-    SlideState,
-    alone,
-    finished,
-    forget_failure,
-    made_otherwise,
-    remember,
-)
+from ntrm.results.slide_state import Plan, SlideState, alone, finished, forget_failure, made_otherwise, remember
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.grid import SlideGrid
-from ntrm.wsi.isolated import open_in_children
 from ntrm.wsi.readers.reader import SlideReader
 from ntrm.wsi.slide_cost import check_cost
 
@@ -61,19 +50,14 @@ class Work:
     """What all slides of a run share."""
 
     out: Path
-    predictor: Predictor = field(repr=False)
+    predictor: Predictor
     options: Options
     run: Run
-    reference: Reference | None = field(default=None, repr=False)
+    reference: Reference | None
     """What the model's training sections are like; None where it does not say."""
-    open_slide: Callable[..., SlideReader] = field(default=open_in_children, repr=False)
-    transfer: FileTransfer = field(default_factory=FileTransfer, repr=False)
+    open_slide: Callable[..., SlideReader]
+    transfer: FileTransfer
     """Of slides and results at an address."""
-
-    @property
-    def model_mpp(self) -> float:
-        """µm/px of the masks."""
-        return float(self.run.model["mpp"])
 
 
 def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progress) -> PredictedSlide | SlideState:
@@ -96,27 +80,13 @@ def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
 
 def write_slide(found: PredictedSlide, work: Work) -> SlideState:
     """Write all files of a slide and remember it as finished, in any thread."""
-    folder = found.files.folder
     with found.held:
-        smallest = work.options.min_area_um2 / found.grid.resolution.pixel_area_um2
-        removed = remove_small_regions(found.maps.labels, smallest) if smallest else None
-        tables = write_outputs(replace(found, removed=removed), work.options, work.reference)
+        tables = write_outputs(found, work.options, work.reference)
         state = SlideState(found.plan, found.slide.covariates, tables)
-        remember_objects(folder, found.slide)
-        remember(folder, state)
+        remember_objects(found.files.folder, found.slide)
+        remember(found.files.folder, state)
         work.transfer.deliver(found.files.slide_id)
     return state
-
-
-def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> None:
-    """Check that a finished slide is the one that is asked for, and take over what a table now says of it."""
-    _check_same(before.plan, plan, folder)
-    check_objects(folder, slide)
-    # An input without a table says nothing of what an earlier table said.
-    covariates = {**before.covariates, **slide.covariates}
-    if before.covariates != covariates:
-        remember(folder, replace(before, covariates=covariates))
-    forget_failure(folder)
 
 
 def _plan(slide: SlideInput, slide_id: str, work: Work) -> Plan:
@@ -125,43 +95,55 @@ def _plan(slide: SlideInput, slide_id: str, work: Work) -> Plan:
     return Plan(slide_id, hashlib.sha256(run.encode()).hexdigest(), mpp, source_fingerprint(slide.path))
 
 
-def _check_same(before: Plan | None, plan: Plan, folder: Path) -> None:
-    """A finished slide stays finished when its file is gone, but never stands for another file."""
-    old = {} if before is None else asdict(before)
+def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> None:
+    """Check that a finished slide is the one that is asked for, and take over what a table now says of it.
+
+    It stays finished when its file is gone, but never stands for another file.
+    """
+    old = {} if before.plan is None else asdict(before.plan)
     differing = [key for key, new in asdict(plan).items() if old.get(key) != new and (key, new) != ("source", None)]
     if differing:
         what = {"source": "another file", "mpp": "other µm/px", "run": "another model or other options"}
         hint = "state µm/px of single slides in a column mpp of a CSV; else " if "mpp" in differing else ""
         raise made_otherwise(", ".join(what.get(key, key) for key in differing), folder, hint)
+    check_objects(folder, slide)
+    # An input without a table says nothing of what an earlier table said.
+    covariates = {**before.covariates, **slide.covariates}
+    if before.covariates != covariates:
+        remember(folder, replace(before, covariates=covariates))
+    forget_failure(folder)
 
 
 def _predict(slide: SlideInput, plan: Plan, work: Work, progress: Progress, stack: ExitStack) -> PredictedSlide:
     """The network's prediction, which takes over what ``stack`` holds."""
-    folder = work.out / plan.slide_id
+    folder, predictor, options, reference = work.out / plan.slide_id, work.predictor, work.options, work.reference
+    config, schema = predictor.config, predictor.config.schema
     with closing(work.open_slide(slide.path, alone=slide.alone)) as reader:
-        grid = SlideGrid(reader, work.model_mpp, slide.mpp)
-        check_cost(reader.info, grid.source, work.model_mpp, slide.path.stat().st_size)
-        options, config = work.options, work.predictor.config
+        grid = SlideGrid(reader, float(work.run.model["mpp"]), slide.mpp)
+        check_cost(reader.info, grid.source, grid.model_mpp, slide.path.stat().st_size)
         overview = inspect_slide(grid, options)
-        stained = _stained(overview, work)
-        predictor = work.predictor
-        if stained is not None and stained.matrix is not None:
-            predictor = predictor.recolouring(stained.matrix)
-        coarse = options.maps and work.predictor.has_coarse
-        classes = config.classes if options.probabilities else 0
-        maps = Maps.new(grid.height, grid.width, folder / HIDDEN / MAPS, coarse=coarse, classes=classes)
-        schema, trained = config.schema, work.predictor.trains_edge_weights
-        means = RelationsMean(schema.names, schema.background_index, edge_weights=trained)
+        stained = None
+        if options.stain_norm != AS_IT_IS:
+            wanted = wanted_stains(reference, options.stain_norm)
+            stained = normalise_stains(overview.picture, overview.tissue, wanted, options.stain_norm)
+        maps = Maps.new(
+            grid.height,
+            grid.width,
+            folder / HIDDEN / MAPS,
+            coarse=options.maps and predictor.has_coarse,
+            classes=config.classes if options.probabilities else 0,
+        )
+        means = RelationsMean(schema.names, schema.background_index, edge_weights=predictor.trains_edge_weights)
         windows = overview.windows(grid, options, config.window)
-        observer = None if work.reference is None else BlockRecorder(work.reference, schema, work.predictor.device)
+        recorder = None if reference is None else BlockRecorder(reference, schema, predictor.device)
         rows = predict_maps(
-            predictor,
+            predictor.recolouring(stained.matrix) if stained is not None and stained.matrix is not None else predictor,
             grid,
             maps,
             stitching=options.stitching(config.window),
             windows=windows,
             graphs=means.add_graphs,
-            observe=observer,
+            observe=recorder,
         )
         for _ in progress.track(rows, grid.height, plan.slide_id):
             pass
@@ -177,14 +159,7 @@ def _predict(slide: SlideInput, plan: Plan, work: Work, progress: Progress, stac
         grid=grid,
         maps=maps,
         relations=means.result(windows),
-        blocks=None if observer is None else SlideBlocks.of(windows, observer.recorded(), config.window),
+        blocks=None if recorder is None else SlideBlocks.of(windows, recorder.recorded(), config.window),
         stained=stained,
         held=stack.pop_all(),
     )
-
-
-def _stained(overview: SlideOverview, work: Work) -> StainNorm | None:
-    method = work.options.stain_norm
-    if method == AS_IT_IS:
-        return None
-    return normalise_stains(overview.picture, overview.tissue, wanted_stains(work.reference, method), method)

@@ -25,8 +25,7 @@ def files(folder):
 @pytest.fixture
 def written(tmp_path, block_mask, monkeypatch):
     monkeypatch.setattr(ome_zarr, "CHUNK", 256)
-    bands = iter([block_mask[:100], block_mask[100:]])
-    write_labels_zarr(tmp_path / "labels.zarr", bands, SKIN, MPP, metadata={"model": "m"})
+    write_labels_zarr(tmp_path / "labels.zarr", block_mask, SKIN, MPP, metadata={"model": "m"})
     return tmp_path / "labels.zarr"
 
 

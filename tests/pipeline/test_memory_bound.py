@@ -27,7 +27,7 @@ SCHEMA, SQUARE = schema_of(), Resolution.square(MPP)
 @pytest.fixture(autouse=True)
 def small_bands(monkeypatch):
     monkeypatch.setattr(pyramid, "BAND_PIXELS", 1 << 18)
-    monkeypatch.setattr(pyramid, "MOST_AHEAD", 1 << 22)
+    monkeypatch.setattr(pyramid, "IN_MEMORY", 1 << 18)
     monkeypatch.setattr(regions, "STRIP_PIXELS", 1 << 18)
     monkeypatch.setattr(outline, "MOST_PIXELS", 1 << 18)
 

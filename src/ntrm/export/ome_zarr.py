@@ -10,8 +10,9 @@ them. Shards of nothing but 0 are not there, as zarr has it.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.core.io import writing
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.export.pyramid import MEANING, SMALLEST, Level, Rows, halve_mean, label_pyramid
+from ntrm.export.pyramid import MEANING, SMALLEST, check_mask, halve, halve_mean, pyramid
 from ntrm.version import __version__
 
 VERSION = "0.5"
@@ -57,11 +58,12 @@ def multiscale(levels: int, resolution: Resolution, below: str = "") -> dict[str
 
 
 def write_labels_zarr(
-    path: Path, rows: Rows, schema: LabelSchema, resolution: Resolution, *, metadata: Mapping[str, str] | None = None
+    path: Path, mask: Bytes, schema: LabelSchema, resolution: Resolution, *, metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write a mask, whole or in bands of rows, to a new folder ``path``; one that is there is replaced."""
-    zarr = zarr_library()
-    with label_pyramid(rows, schema, path.parent) as levels, _whole_folder(path) as partial:
+    """Write a mask (H, W) to a new folder ``path``; one that is there is replaced."""
+    check_mask(mask, schema)
+    zarr, levels = zarr_library(), pyramid(mask, halve, path.parent)
+    with _whole_folder(path) as partial:
         about = {"program": "ntrm", "version": __version__, "pixel values": MEANING, **(metadata or {})}
         scales = multiscale(len(levels), resolution, f"labels/{NAME}/")
         root = _group(zarr, partial, {"ome": {"version": VERSION, "multiscales": [scales]}, "ntrm": about})
@@ -83,11 +85,11 @@ def _classes(schema: LabelSchema) -> dict[str, Any]:
     return {"colors": colours, "properties": names, "source": {"image": "../../"}}
 
 
-def _write_level(group: Any, name: str, level: Level) -> None:
-    shape, axes = (level.height, level.width), ("y", "x")
-    array = group.create_array(name, shape=shape, chunks=(CHUNK, CHUNK), dtype="uint8", dimension_names=axes)
-    for top, band in level.bands(CHUNK):  # whole rows of chunks: none is ever read back
-        array[top : top + len(band)] = band
+def _write_level(group: Any, name: str, level: Bytes) -> None:
+    axes, chunks = ("y", "x"), (CHUNK, CHUNK)
+    array = group.create_array(name, shape=level.shape, chunks=chunks, dtype="uint8", dimension_names=axes)
+    for top in range(0, len(level), CHUNK):  # whole rows of chunks: none is ever read back
+        array[top : top + CHUNK] = level[top : top + CHUNK] + np.uint8(1)
 
 
 @contextmanager
@@ -120,45 +122,31 @@ def write_probabilities_zarr(
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write (K, H, W) probabilities, which may lie on disk, to a new folder ``path``; one that is there is replaced."""
-    levels = 1
-    while max(probabilities.shape[1:]) > SMALLEST * 2 ** (levels - 1):
-        levels += 1
     zarr = zarr_library()
     with _whole_folder(path) as partial:
         group = _group(zarr, partial, {})
-        _write_shards(group, 0, probabilities.shape, lambda rows, columns: probabilities[:, rows, columns])
-        for number in range(1, levels):
-            _write_coarser(group, number)
+        levels, level = 1, _write_shards(group, 0, probabilities, 1)
+        while max(level.shape[1:]) > SMALLEST:
+            levels, level = levels + 1, _write_shards(group, levels, level, 2)
         group.attrs.update(_about_probabilities(levels, schema, resolution, metadata or {}))
 
 
-def _write_shards(group: Any, number: int, shape: tuple[int, ...], read: Callable[[slice, slice], Bytes]) -> None:
-    """A level, shard by shard; those of nothing but 0 are not there."""
+def _write_shards(group: Any, number: int, finer: Any, factor: int) -> Any:
+    """A level, shard by shard, of pixels or of the means of 2 × 2; zarr leaves out shards of nothing but 0."""
+    classes, height, width = finer.shape
     array = group.create_array(
         str(number),
-        shape=shape,
-        shards=(shape[0], ROWS, COLUMNS),
+        shape=(classes, -(-height // factor), -(-width // factor)),
+        shards=(classes, ROWS, COLUMNS),
         chunks=(1, SHARD_CHUNK, SHARD_CHUNK),
         dtype="uint8",
         dimension_names=("c", "y", "x"),
     )
-    for top in range(0, shape[1], ROWS):
-        for left in range(0, shape[2], COLUMNS):
-            values = read(slice(top, top + ROWS), slice(left, left + COLUMNS))
-            if values.any():
-                array[:, top : top + values.shape[1], left : left + values.shape[2]] = values
-
-
-def _write_coarser(group: Any, number: int) -> None:
-    """Level ``number`` from the one before."""
-    finer = group[str(number - 1)]
-    classes, height, width = finer.shape
-
-    def halved(rows: slice, columns: slice) -> Bytes:
-        below = finer[:, 2 * rows.start : 2 * rows.stop, 2 * columns.start : 2 * columns.stop]
-        return np.stack([halve_mean(plane) for plane in below])
-
-    _write_shards(group, number, (classes, -(-height // 2), -(-width // 2)), halved)
+    for top, left in product(range(0, array.shape[1], ROWS), range(0, array.shape[2], COLUMNS)):
+        values = finer[:, factor * top : factor * (top + ROWS), factor * left : factor * (left + COLUMNS)]
+        values = values if factor == 1 else np.stack([halve_mean(plane) for plane in values])
+        array[:, top : top + ROWS, left : left + COLUMNS] = values
+    return array
 
 
 def _about_probabilities(

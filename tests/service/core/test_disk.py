@@ -10,8 +10,7 @@ from tests.service.small import BEARER, RAW, serving, settings_of
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import write_text
-from ntrm.service.core.disk import disk_state, is_full
-from ntrm.service.core.problems import missing
+from ntrm.service.core.problems import disk_state, is_full, missing
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

@@ -29,9 +29,8 @@ from ntrm.results.slide_state import BusyError, alone, finished
 from ntrm.service.api.access import Access
 from ntrm.service.api.schemas import SlideDocument, slide_document
 from ntrm.service.core.audit import Audit
-from ntrm.service.core.disk import is_full
 from ntrm.service.core.model_info import ModelFacts, read_facts
-from ntrm.service.core.problems import ProblemError, conflict, missing
+from ntrm.service.core.problems import ProblemError, conflict, is_full, missing
 from ntrm.service.core.settings import (
     AUDIT,
     DATABASE,
@@ -107,7 +106,7 @@ class AppState:
             (hidden / name).mkdir(exist_ok=True, mode=0o700)
         self.store = JobStore(hidden / DATABASE)
         self.audit = Audit(hidden / AUDIT)
-        self.access = Access(settings, self.store)
+        self.access = Access(settings)
         self.readers = Readers(limits.open_slides, ReadingLimits(limits.read_memory_mb, limits.open_seconds))
         self.tiles = TileStore(limits)
         self.watch = Watch()
@@ -177,6 +176,7 @@ class AppState:
             self.search.join(SEARCH_SECONDS)
         self.audit.note_refusals()
         self.audit.note("stop")
+        self.audit.close()
         self.store.close()
 
     @property

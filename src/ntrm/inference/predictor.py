@@ -168,16 +168,16 @@ class Predictor:
     @cached_property
     def has_coarse(self) -> bool:
         """Whether the network has a coarse head."""
-        return self.probabilities(self._glass, coarse=True).coarse is not None
+        return self._of_glass().coarse is not None
 
     @cached_property
     def has_graph(self) -> bool:
         """Whether the network has a relation module, and so a tissue graph."""
-        return self.probabilities(self._glass, graph=True).graph is not None
+        return self._of_glass().graph is not None
 
-    @property
-    def _glass(self) -> Image:
-        return np.full((1, self._multiple, self._multiple, 3), GLASS, dtype=np.uint8)
+    def _of_glass(self) -> Segmentation:
+        glass = np.full((1, self._multiple, self._multiple, 3), GLASS, dtype=np.uint8)
+        return self.probabilities(glass, coarse=True, graph=True)
 
     @torch.inference_mode()
     def probabilities(self, pixels: Tensor | Image, *, coarse: bool = False, graph: bool = False) -> Segmentation:
@@ -234,7 +234,7 @@ class Predictor:
             if graph:
                 self._check_graph(image)
         for index, image in enumerate(several):
-            if self._is_large(image):
+            if max(image.shape[:2]) > self.config.window:
                 done[index] = self._predict_large(image, coarse=coarse)
             else:
                 groups.setdefault(self._padded_size(*image.shape[:2]), []).append(index)
@@ -277,9 +277,6 @@ class Predictor:
                 )
             return grid.read(0, 0, grid.height, grid.width)
 
-    def _is_large(self, image: Image) -> bool:
-        return bool(max(image.shape[:2]) > self.config.window)
-
     def _predict_large(self, image: Image, *, coarse: bool) -> Prediction:
         """An image larger than the network's window, in windows; 4·K bytes a pixel."""
         height, width = image.shape[:2]
@@ -299,7 +296,7 @@ class Predictor:
         hint = "predict without graph=True; ntrm.tissue_graph(prediction.mask, mpp=…) gives the graph of the mask"
         if not self.has_graph:
             raise UsageError(f"{self.config.arch} has no relation module, so it uses no graph", hint=hint)
-        if self._is_large(image):
+        if max(image.shape[:2]) > self.config.window:
             raise UsageError(
                 "the network relates tissues window by window",
                 got=f"an image of {image.shape[0]} × {image.shape[1]} pixels",
@@ -315,7 +312,30 @@ class Predictor:
             padded = np.full((len(chunk), *size, 3), GLASS, dtype=np.uint8)
             for index, image in enumerate(chunk):
                 padded[index, : image.shape[0], : image.shape[1]] = image
-            yield from self._unpack(self.probabilities(padded, coarse=coarse, graph=graph), chunk)
+            out = self.probabilities(padded, coarse=coarse, graph=graph)
+            final, first = out.final.cpu().numpy(), None if out.coarse is None else out.coarse.cpu().numpy()
+            if not np.isfinite(final.sum()):
+                raise self.broken_network()
+            for index, image in enumerate(chunk):
+                inside = (index, slice(None), slice(image.shape[0]), slice(image.shape[1]))
+                probabilities = final[inside].copy()  # keeps no larger array alive
+                yield Prediction(
+                    probabilities,
+                    probabilities.argmax(axis=0).astype(np.uint8),
+                    self.config.schema,
+                    coarse=None if first is None else first[inside].copy(),
+                    graph=None if out.graph is None else self._relations(out.graph, index),
+                )
+
+    def _relations(self, graph: TissueGraph, index: int) -> TissueRelations:
+        arrays: dict[str, Any] = {}
+        for name, tensor in graph._asdict().items():
+            values = tensor[index]
+            # numpy does not know bfloat16.
+            arrays[name] = (values.float() if values.dtype == torch.bfloat16 else values).contiguous().cpu().numpy()
+        if not self.trains_edge_weights:
+            arrays["edge_weights"] = None
+        return TissueRelations(self.config.schema.names, **arrays)
 
     def _by_halves(self, images: Tensor, *, coarse: bool, graph: bool) -> Iterator[Segmentation]:
         """The network on batch after batch; one that does not fit is tried again by halves."""
@@ -340,28 +360,6 @@ class Predictor:
             self.batch = len(chunk) // 2
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-
-    def _unpack(self, output: Segmentation, images: Sequence[Image]) -> list[Prediction]:
-        final = _to_numpy(output.final)
-        if not np.isfinite(final.sum()):
-            raise self.broken_network()
-        arrays = {"probabilities": final, "mask": _to_numpy(output.final.argmax(dim=1).to(torch.uint8))}
-        if output.coarse is not None:
-            arrays["coarse"] = _to_numpy(output.coarse)
-        return [
-            Prediction(
-                **{name: _cropped(array[index], *image.shape[:2]) for name, array in arrays.items()},
-                schema=self.config.schema,
-                graph=None if output.graph is None else self._relations(output.graph, index),
-            )
-            for index, image in enumerate(images)
-        ]
-
-    def _relations(self, graph: TissueGraph, index: int) -> TissueRelations:
-        arrays: dict[str, Any] = {name: _to_numpy(tensor[index]) for name, tensor in graph._asdict().items()}
-        if not self.trains_edge_weights:
-            arrays["edge_weights"] = None
-        return TissueRelations(self.config.schema.names, **arrays)
 
     def _run(self, pixels: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """(B, H', W', 3) uint8 → probabilities in place of logits, in float32, on the device."""
@@ -427,15 +425,3 @@ def _on_white(image: Image) -> Image:
     """An RGBA image on white, as ``ntrm segment`` reads it; anything else as it is."""
     has_alpha = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 4
     return over_white(image) if has_alpha else image
-
-
-def _to_numpy(tensor: Tensor) -> NDArray[Any]:
-    if tensor.dtype == torch.bfloat16:  # which numpy does not know
-        tensor = tensor.float()
-    array: NDArray[Any] = tensor.contiguous().cpu().numpy()
-    return array
-
-
-def _cropped(array: NDArray[Any], height: int, width: int) -> NDArray[Any]:
-    """Without the padding; the result keeps no larger array alive."""
-    return array[..., :height, :width].copy()

@@ -1,4 +1,3 @@
-import functools
 import json
 
 import numpy as np
@@ -104,17 +103,6 @@ def test_neighbours_and_batch_size_change_nothing(thin, random):
         together = Predictor(thin, "cpu", batch=batch).predict(images)
         for one, other in zip(alone, together, strict=True):
             np.testing.assert_allclose(one.probabilities, other.probabilities, **CLOSE)
-
-
-def test_equal_padded_sizes_share_batches_and_keep_their_order(random):
-    network = Colours()
-    images = draw(random, (32, 32), (64, 32), (30, 20), (32, 31), (33, 1), (1, 1))
-    found = Predictor(network, "cpu", batch=3).predict(images)
-    assert sorted(network.batches) == [1, 2, 3]
-    for image, prediction in zip(images, found, strict=True):
-        assert prediction.probabilities.shape[1:] == image.shape[:2]
-        only = Predictor(Colours(), "cpu").predict(image)
-        assert np.array_equal(prediction.probabilities, only.probabilities)
 
 
 def test_a_stack_is_a_sequence_and_nothing_gives_nothing(random):
@@ -249,15 +237,6 @@ def test_a_network_in_training_predicts_in_evaluation_mode_and_stays_in_training
     assert [name for name, layer in network.named_modules() if not layer.training] == ["encoder.bn1"]
 
 
-def test_a_network_stays_in_training_where_prediction_fails(random):
-    network = Colours(error=ValueError("broken"), largest=0)
-    predictor = Predictor(network, "cpu")
-    network.train()
-    with pytest.raises(ValueError, match="broken"):
-        predictor.predict(*draw(random, (32, 32)))
-    assert network.training
-
-
 def test_what_a_network_is_described_as_later_counts(random):
     network, (image,) = Colours(), draw(random, (40, 40))
     predictor = Predictor(network, "cpu")
@@ -293,12 +272,6 @@ def test_compiled_networks_are_taken_and_parallel_ones_refused_with_a_hint(devic
     assert network.training
     with pytest.raises(UsageError, match=r"DataParallel(.|\n)*\.module"):
         Predictor(torch.nn.DataParallel(network), device)
-
-
-def test_results_do_not_share_memory(random):
-    first, second = Predictor(Colours(), "cpu").predict(draw(random, (32, 32), (32, 32)))
-    assert first.probabilities.base is None
-    assert not np.shares_memory(first.mask, second.mask)
 
 
 def test_a_picture_and_a_tensor_are_the_array(thin, random):
@@ -444,22 +417,6 @@ def test_half_precision_still_gives_float32_that_sums_to_one(thin, random, monke
     assert 0 < np.abs(rough.probabilities - exact.probabilities).mean() < 0.05
 
 
-@pytest.mark.slow
-# Of Python 3.13.0 alone.
-@pytest.mark.filterwarnings("ignore:Guards may run slower on Python:RuntimeWarning")
-@pytest.mark.usefixtures("shallow")
-def test_a_compiled_network_says_the_same(random, monkeypatch):
-    network = create("ntrm-control", 3, width=0.125)
-    images = draw(random, (32, 32), (20, 30))
-    eager = Predictor(network, "cpu").predict(images, coarse=True)
-    # The real back end needs a C++ compiler and a minute; what is shown here is that the call reaches it whole.
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager", fullgraph=True))
-    compiled = Predictor(network, "cpu", batch=2, compile=True).predict(images, coarse=True)
-    for one, other in zip(eager, compiled, strict=True):
-        np.testing.assert_allclose(one.probabilities, other.probabilities, **CLOSE)
-        np.testing.assert_allclose(one.coarse, other.coarse, **CLOSE)
-
-
 @cuda_only
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_the_gpu_agrees_with_the_cpu(compiled, random, monkeypatch):
@@ -500,17 +457,6 @@ def test_probabilities_stay_on_the_device_and_equal_what_predict_gives(thin, ran
         np.testing.assert_allclose(out.final[index], prediction.probabilities, **CLOSE)
         np.testing.assert_allclose(out.coarse[index], prediction.coarse, **CLOSE)
         np.testing.assert_allclose(out.graph.nodes[index], prediction.graph.nodes, **CLOSE)
-
-
-def test_probabilities_are_tried_by_halves_when_memory_runs_out(random):
-    network = Colours(largest=2)
-    images = np.stack(draw(random, *[(8, 8)] * 7))
-    predictor = Predictor(network, "cpu", batch=7)
-    out = predictor.probabilities(images)
-    assert network.batches == [7, 3, 1, 1, 1, 1, 1, 1, 1]
-    assert np.array_equal(out.final, np.stack([p.probabilities for p in Predictor(Colours(), "cpu").predict(images)]))
-    with pytest.raises(NtrmError, match="single image"):
-        Predictor(Colours(largest=0), "cpu").probabilities(images)
 
 
 @pytest.mark.parametrize("shape", [(4, 4, 3), (0, 4, 4, 3), (1, 3, 4, 4)], ids=["one image", "none", "channels first"])

@@ -19,7 +19,6 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.results.documents import read_summary
-from ntrm.results.slide_state import alone
 
 ROOT = Path(__file__).parents[2]
 EVERY = {"mask.ome.tif", "regions.geojson", "graph.json", "summary.json", "report.html"}
@@ -259,11 +258,6 @@ def test_inputs_and_results_stay_apart(tmp_path, slide):
         run([], tmp_path / "out")
 
 
-def test_holding_a_slide_twice_in_one_process_is_refused(tmp_path):
-    with alone(tmp_path), pytest.raises(RefusedError, match="another process"), alone(tmp_path):
-        pass
-
-
 def test_strict_refuses_what_otherwise_warns(tmp_path):
     glass = write_slide(tmp_path / "glass.tif", np.full((90, 100), BKG, dtype=np.uint8))
     warned, refused = (run(glass, tmp_path / str(strict), options=Options(strict=strict)) for strict in (False, True))
@@ -296,21 +290,6 @@ def test_files_on_request(tmp_path, slide, mask):
     assert len(document["features"]) == len(rows) == len(rows_of(tmp_path / "exact", "regions"))
     assert [int(row["region"]) for row in rows] == [*range(1, len(rows) + 1)]
     assert document["ntrm"]["model"]["sha256"] == found.identity["model"]["sha256"]
-
-
-def test_graph_table_and_polygons_hold_the_same_regions_under_the_same_numbers(tmp_path, slide):
-    run(slide, tmp_path / "out")
-    folder = tmp_path / "out" / "a"
-    features = json.loads((folder / "regions.geojson").read_text())["features"]
-    graph = json.loads((folder / "graph.json").read_text())
-    every = [*graph["pieces"], *filter(None, [graph["outside_pieces"]])]
-    nodes = [(piece["piece"], node) for piece in every for node in piece["graph"]["nodes"] if node["kind"] == "region"]
-    told = [each["properties"]["measurements"] for each in features]
-    rows = rows_of(tmp_path / "out", "regions")
-    expected = [(int(row["region"]), int(row["piece"]), round(float(row["area_mm2"]), 6)) for row in rows]
-    assert [(each["Region"], each["Piece"], round(each["Area mm^2"], 6)) for each in told] == expected
-    assert sorted((node["number"], piece, node["area_mm2"]) for piece, node in nodes) == expected
-    assert [each["properties"]["name"] for each in features] == [f"{row['tissue']} {row['region']}" for row in rows]
 
 
 def test_polygons_come_back_as_the_mask(tmp_path, slide, mask):

@@ -220,15 +220,6 @@ def test_a_worker_for_each_gpu_or_for_two_cores(resources, device, workers, expe
     assert divide_resources(resources, device, workers) == expected
 
 
-@pytest.mark.parametrize("gpus", [1, 2, 3, 4, 8])
-def test_all_workers_fit_on_the_gpus(gpus):
-    for workers in range(1, 30):
-        each = divide_resources([{"CPU": 99, "GPU": gpus}], "auto", workers)
-        on_one_gpu = int(1 / each.gpus + 1e-9)
-        assert on_one_gpu * gpus >= workers
-        assert each.cpus * on_one_gpu * gpus <= 99
-
-
 @pytest.mark.parametrize(
     ("resources", "device", "workers"),
     [

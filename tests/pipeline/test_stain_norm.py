@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.familiarity import small
 from tests.pipeline.painted import run, write
-from tests.pipeline.small import BKG, fail_at, fingerprints, paint
+from tests.pipeline.small import BKG, paint
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
@@ -80,15 +80,6 @@ def test_a_folder_of_results_has_one_way_only(tmp_path, foreign, painted_model):
         with pytest.raises(RefusedError, match="another run") as caught:
             run(foreign, tmp_path / "out", painted_model, stain_norm=other)
         assert "stain_norm 'strength'" in caught.value.got
-
-
-def test_interrupted_it_ends_with_the_same_bytes(tmp_path, foreign, painted_model, monkeypatch):
-    run(foreign, tmp_path / "whole", painted_model, stain_norm="macenko")
-    fail_at(monkeypatch, 2, KeyboardInterrupt)
-    with pytest.raises(KeyboardInterrupt):
-        run(foreign, tmp_path / "killed", painted_model, stain_norm="macenko")
-    run(foreign, tmp_path / "killed", painted_model, stain_norm="macenko")
-    assert fingerprints(tmp_path / "killed") == fingerprints(tmp_path / "whole")
 
 
 def test_a_slide_without_colour_is_left_as_it_is_and_says_so(tmp_path, mask, painted_model, random):

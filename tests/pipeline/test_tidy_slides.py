@@ -13,7 +13,6 @@ from tests.pipeline.small import BKG, fingerprints, paint, speckled, write_slide
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.pipeline import measurements, outputs
-from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 
@@ -110,14 +109,6 @@ def test_large_slides_and_many_give_the_same(tmp_path, random, monkeypatch):
     monkeypatch.setattr("ntrm.analysis.regions.STRIP_PIXELS", 1000)
     run(slides, tmp_path / "large", min_area_um2=LEAST)
     assert fingerprints(tmp_path / "large") == fingerprints(tmp_path / "whole")
-
-
-def test_off_it_costs_no_call(tmp_path, masks, monkeypatch):
-    def never(*_):
-        raise AssertionError("called")
-
-    monkeypatch.setattr(one_slide, "remove_small_regions", never)
-    assert (run(write_slide(tmp_path / "a.tif", masks[1]), tmp_path / "out") / "mask.ome.tif").exists()
 
 
 def test_another_least_area_is_another_run(tmp_path, masks):

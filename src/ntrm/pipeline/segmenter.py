@@ -8,7 +8,7 @@ import re
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.file_transfer import FileTransfer
 from ntrm.pipeline.options import Options, run_of
 from ntrm.pipeline.outputs import PredictedSlide
-from ntrm.pipeline.slide import Work, predict_slide, write_slide
+from ntrm.pipeline.slide import OpenSlide, SlideTask, predict_slide, write_slide
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NONE, NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
@@ -32,7 +32,6 @@ from ntrm.results.slide_state import BusyError, MadeOtherwiseError, SlideState, 
 from ntrm.slides.inputs import SlideInput
 from ntrm.slides.slide_ids import without_name
 from ntrm.wsi.isolated import open_in_children
-from ntrm.wsi.readers.reader import SlideReader
 
 LONGEST = 600
 """Characters of a reason: some libraries write pages."""
@@ -44,7 +43,6 @@ _QUOTED = re.compile(r"(?<!\w)(['\"`]).*?\1(?!\w)")
 _PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?(?:[/\\][^\s/\\'\":;,]+){2,}")
 _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-OpenSlide = Callable[..., SlideReader]
 
 
 def reason_of(error: Exception, slide: SlideInput, slide_id: str) -> str:
@@ -149,12 +147,12 @@ class Segmenter:
     ) -> None:
         subject = open_subject(model)
         subject.config.check_mpp()
-        options = options or Options()
-        self.out, self.predictor = out, subject.predictor(device, batch=batch)
-        self.run = run_of(subject, self.predictor, options)
+        self.out, self.options = out, options or Options()
+        self.predictor, self.reference = subject.predictor(device, batch=batch), subject.reference
+        """The network, and what the model's training sections are like; None where it does not say."""
+        self.run = run_of(subject, self.predictor, self.options)
         """Model, program and options."""
-        shared = (out, self.predictor, options, self.run)
-        self._work = Work(*shared, subject.reference, open_slide, transfer or FileTransfer())
+        self.open_slide, self.transfer = open_slide, transfer or FileTransfer()
 
     def claim(self, covariates: Sequence[str] = ()) -> None:
         """Make ``out`` a folder of this model's results; refuses one that holds others."""
@@ -164,7 +162,7 @@ class Segmenter:
             with holding(self.out / RUN_LOCK, wait=True):
                 claim(self.out, self.run, covariates)
 
-        results = self._work.transfer.results
+        results = self.transfer.results
         claim_folder() if results is None else results.claim(claim_folder)
 
     def segment(
@@ -177,20 +175,21 @@ class Segmenter:
         self, slide: SlideInput, slide_id: str, progress: Progress = SILENT, open_slide: OpenSlide | None = None
     ) -> PredictedSlide | Outcome:
         """Do what needs the network; what it gives must be written, or is the outcome already."""
-        work = self._work if open_slide is None else replace(self._work, open_slide=open_slide)
-        found = self._guarded(lambda: predict_slide(slide, slide_id, work, progress), slide, slide_id)
+        task = SlideTask(slide, slide_id)
+        found = self._guarded(lambda: predict_slide(task, self, progress, open_slide or self.open_slide), task)
         return Outcome(slide_id, "kept", row=found.row) if isinstance(found, SlideState) else found
 
     def write(self, found: PredictedSlide | Outcome) -> Outcome:
         """Write the files of a predicted slide, in any thread."""
         if isinstance(found, Outcome):
             return found
-        slide_id = found.files.slide_id
-        written = self._guarded(lambda: write_slide(found, self._work), found.slide, slide_id)
-        return written if isinstance(written, Outcome) else Outcome(slide_id, "done", row=written.row)
+        task = SlideTask(found.slide, found.files.slide_id)
+        written = self._guarded(lambda: write_slide(found, self), task)
+        return written if isinstance(written, Outcome) else Outcome(task.slide_id, "done", row=written.row)
 
-    def _guarded(self, work: Callable[[], Result], slide: SlideInput, slide_id: str) -> Result | Outcome:
+    def _guarded(self, work: Callable[[], Result], task: SlideTask) -> Result | Outcome:
         """The result of the work; an error is the slide's outcome."""
+        slide, slide_id = task.slide, task.slide_id
         try:
             return work()
         except Exception as error:  # noqa: BLE001 - a bug that one slide brings out must not cost all the others
@@ -212,9 +211,9 @@ class Segmenter:
             with suppress(RuntimeError):
                 torch.cuda.empty_cache()
         remember_failure(self.out / slide_id, slide_id, failure.reason, slide.covariates)
-        self._work.transfer.deliver_failure(slide_id)
+        self.transfer.deliver_failure(slide_id)
         return failure
 
     def tabulate(self, covariates: Sequence[str] = ()) -> None:
         """Write the tables of every slide in ``out``, also of those that other processes segmented."""
-        tabulate(self.out, self.run, covariates, report=self._work.options.report)
+        tabulate(self.out, self.run, covariates, report=self.options.report)

@@ -9,29 +9,30 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ntrm.core.devices import give_back_freed_memory
 from ntrm.core.progress import Progress
 from ntrm.data.stains import AS_IT_IS
 from ntrm.familiarity.recorder import BlockRecorder, SlideBlocks
-from ntrm.familiarity.reference import Reference
 from ntrm.inference.predict import Maps, predict_maps
-from ntrm.inference.predictor import Predictor
-from ntrm.pipeline.file_transfer import FileTransfer, check_objects, remember_objects
-from ntrm.pipeline.options import Options
+from ntrm.pipeline.file_transfer import check_objects, remember_objects
 from ntrm.pipeline.outputs import PredictedSlide, write_outputs
 from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.pipeline.stain_norm import normalise_stains, wanted_stains
 from ntrm.results.paths import HIDDEN, MAPS
-from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Plan, SlideState, alone, finished, forget_failure, made_otherwise, remember
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.readers.reader import SlideReader
 from ntrm.wsi.slide_cost import check_cost
 
+if TYPE_CHECKING:
+    from ntrm.pipeline.segmenter import Segmenter
+
+OpenSlide = Callable[..., SlideReader]
 LARGE = 1 << 25
 """Pixels of a slide from which on its files get the memory that the network has used; a smaller one leaves it to the
 batches of the next."""
@@ -45,24 +46,11 @@ class SlideTask:
     slide_id: str
 
 
-@dataclass(frozen=True, eq=False)
-class Work:
-    """What all slides of a run share."""
-
-    out: Path
-    predictor: Predictor
-    options: Options
-    run: Run
-    reference: Reference | None
-    """What the model's training sections are like; None where it does not say."""
-    open_slide: Callable[..., SlideReader]
-    transfer: FileTransfer
-    """Of slides and results at an address."""
-
-
-def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progress) -> PredictedSlide | SlideState:
+def predict_slide(
+    task: SlideTask, work: Segmenter, progress: Progress, open_slide: OpenSlide
+) -> PredictedSlide | SlideState:
     """Do what needs the network; of a slide that is finished already, give what is kept of it."""
-    folder = work.out / slide_id
+    slide, slide_id, folder = task.slide, task.slide_id, work.out / task.slide_id
     with ExitStack() as stack:
         stack.enter_context(alone(folder))
         # What a killed run left, and what this one will leave.
@@ -75,10 +63,12 @@ def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
             work.transfer.deliver(slide_id)
             return before
         with work.transfer.at_hand(slide):
-            return _predict(slide, _plan(slide, slide_id, work), work, progress, stack)
+            plan = _plan(slide, slide_id, work)
+            with closing(open_slide(slide.path, alone=slide.alone)) as reader:
+                return _predict(reader, slide, plan, work, progress, stack)
 
 
-def write_slide(found: PredictedSlide, work: Work) -> SlideState:
+def write_slide(found: PredictedSlide, work: Segmenter) -> SlideState:
     """Write all files of a slide and remember it as finished, in any thread."""
     with found.held:
         tables = write_outputs(found, work.options, work.reference)
@@ -89,7 +79,7 @@ def write_slide(found: PredictedSlide, work: Work) -> SlideState:
     return state
 
 
-def _plan(slide: SlideInput, slide_id: str, work: Work) -> Plan:
+def _plan(slide: SlideInput, slide_id: str, work: Segmenter) -> Plan:
     mpp = None if slide.mpp is None else (slide.mpp.x, slide.mpp.y)
     run = json.dumps(work.run.identity(), sort_keys=True, ensure_ascii=False)
     return Plan(slide_id, hashlib.sha256(run.encode()).hexdigest(), mpp, source_fingerprint(slide.path))
@@ -114,39 +104,40 @@ def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> No
     forget_failure(folder)
 
 
-def _predict(slide: SlideInput, plan: Plan, work: Work, progress: Progress, stack: ExitStack) -> PredictedSlide:
+def _predict(
+    reader: SlideReader, slide: SlideInput, plan: Plan, work: Segmenter, progress: Progress, stack: ExitStack
+) -> PredictedSlide:
     """The network's prediction, which takes over what ``stack`` holds."""
     folder, predictor, options, reference = work.out / plan.slide_id, work.predictor, work.options, work.reference
     config, schema = predictor.config, predictor.config.schema
-    with closing(work.open_slide(slide.path, alone=slide.alone)) as reader:
-        grid = SlideGrid(reader, float(work.run.model["mpp"]), slide.mpp)
-        check_cost(reader.info, grid.source, grid.model_mpp, slide.path.stat().st_size)
-        overview = inspect_slide(grid, options)
-        stained = None
-        if options.stain_norm != AS_IT_IS:
-            wanted = wanted_stains(reference, options.stain_norm)
-            stained = normalise_stains(overview.picture, overview.tissue, wanted, options.stain_norm)
-        maps = Maps.new(
-            grid.height,
-            grid.width,
-            folder / HIDDEN / MAPS,
-            coarse=options.maps and predictor.has_coarse,
-            classes=config.classes if options.probabilities else 0,
-        )
-        means = RelationsMean(schema.names, schema.background_index, edge_weights=predictor.trains_edge_weights)
-        windows = overview.windows(grid, options, config.window)
-        recorder = None if reference is None else BlockRecorder(reference, schema, predictor.device)
-        rows = predict_maps(
-            predictor.recolouring(stained.matrix) if stained is not None and stained.matrix is not None else predictor,
-            grid,
-            maps,
-            stitching=options.stitching(config.window),
-            windows=windows,
-            graphs=means.add_graphs,
-            observe=recorder,
-        )
-        for _ in progress.track(rows, grid.height, plan.slide_id):
-            pass
+    grid = SlideGrid(reader, float(work.run.model["mpp"]), slide.mpp)
+    check_cost(reader.info, grid.source, grid.model_mpp, slide.path.stat().st_size)
+    overview = inspect_slide(grid, options)
+    stained = None
+    if options.stain_norm != AS_IT_IS:
+        wanted = wanted_stains(reference, options.stain_norm)
+        stained = normalise_stains(overview.picture, overview.tissue, wanted, options.stain_norm)
+    maps = Maps.new(
+        grid.height,
+        grid.width,
+        folder / HIDDEN / MAPS,
+        coarse=options.maps and predictor.has_coarse,
+        classes=config.classes if options.probabilities else 0,
+    )
+    means = RelationsMean(schema.names, schema.background_index, edge_weights=predictor.trains_edge_weights)
+    windows = overview.windows(grid, options, config.window)
+    recorder = None if reference is None else BlockRecorder(reference, schema, predictor.device)
+    rows = predict_maps(
+        predictor.recolouring(stained.matrix) if stained is not None and stained.matrix is not None else predictor,
+        grid,
+        maps,
+        stitching=options.stitching(config.window),
+        windows=windows,
+        graphs=means.add_graphs,
+        observe=recorder,
+    )
+    for _ in progress.track(rows, grid.height, plan.slide_id):
+        pass
     overview.unmark(maps.labels, grid, schema, options)
     grid.forget()
     if grid.height * grid.width >= LARGE:

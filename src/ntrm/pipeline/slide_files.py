@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from ntrm.analysis.regions import Regions
 from ntrm.core.arrays import Bytes
@@ -57,7 +56,7 @@ class SlideFiles:
         """The origin of a file, for formats that take keys and texts only."""
         grid, run = self.grid, self.run
         made = self.corrected
-        words = "" if made is None else f"{made.text}, {made.area_mm2:.6g} mm², steps {made.log}"
+        words = {} if made is None else {"corrected": f"{made.text}, {made.area_mm2:.6g} mm², steps {made.log}"}
         return {
             "slide_id": self.slide_id,
             **{key: str(value) for key, value in run.cells().items() if key != "ntrm_version"},
@@ -65,18 +64,23 @@ class SlideFiles:
             "to level 0 (sx sy ox oy)": " ".join(f"{value:.9g}" for value in grid.to_level0),
             "options": " ".join(f"{key}={value}" for key, value in run.options.items()),
             "purpose": run.purpose,
-            **({"corrected": words} if words else {}),
+            **words,
         }
 
     def write_mask(self, labels: Bytes) -> None:
         """Write ``mask.ome.tif``."""
-        about: dict[str, Any] = {"name": self.slide_id, "metadata": self.metadata()}
-        write_mask_ome_tiff(self.folder / MASK, labels, self.schema, self.grid.resolution, **about)
+        path, resolution = self.folder / MASK, self.grid.resolution
+        write_mask_ome_tiff(path, labels, self.schema, resolution, name=self.slide_id, metadata=self.metadata())
 
-    def write_polygons(self, regions: Regions, familiarity: SlideFamiliarity | None) -> None:
+    def write_polygons(self, regions: Regions, familiarity: SlideFamiliarity) -> None:
         """The file for QuPath; of an unfamiliar slide, each annotation says that cancers are not assessed."""
-        warnings = [] if familiarity is None else [*familiarity.warnings]
-        options = self.run.options
+        options, note = self.run.options, {}
+        if not familiarity.slide.assessed:
+            but = "" if self.corrected is None else "; what a person named is their word"
+            note["cancers"] = f"{NOT_ASSESSED}: {UNLIKE}{but}"
+        if self.corrected is not None:
+            note["corrected"] = self.corrected.text
+        warnings = {"warnings": [*familiarity.warnings]} if familiarity.warnings else {}
         write_geojson(
             self.folder / REGIONS,
             regions,
@@ -85,18 +89,11 @@ class SlideFiles:
             bounds=self.grid.bounds,
             simplify_um=options["simplify_um"],
             gzip=options["gzip"],
-            metadata=self._note(familiarity),
-            document={**self.about, "warnings": warnings} if warnings else self.about,
+            metadata=note or None,
+            document={**self.about, **warnings},
             # Both versions of a slide may be opened in QuPath together.
             identity=self.slide_id if self.corrected is None else f"{self.slide_id}|corrected",
         )
-
-    def _note(self, familiarity: SlideFamiliarity | None) -> dict[str, str] | None:
-        """What each annotation says."""
-        unlike = familiarity is not None and not familiarity.slide.assessed
-        but = "" if self.corrected is None else "; what a person named is their word"
-        note = {"cancers": f"{NOT_ASSESSED}: {UNLIKE}{but}"} if unlike else {}
-        return note | ({} if self.corrected is None else {"corrected": self.corrected.text}) or None
 
     def write_graph(
         self,
@@ -106,8 +103,10 @@ class SlideFiles:
         network: Network | None = None,
     ) -> None:
         """Write ``graph.json``; ``network`` is what the network itself used."""
-        ruled = [(each.piece.number, each, familiarity.ruling(each.piece.number)) for each in pieces]
-        graphs = {number: (graph_text(each, ruling), each.graph.as_node_link()) for number, each, ruling in ruled}
+        graphs = {
+            each.piece.number: (graph_text(each, familiarity.ruling(each.piece.number)), each.graph.as_node_link())
+            for each in pieces
+        }
         write_graph(self.folder, self.about, network, graphs, rest_graph(regions.table, self.schema))
 
     def summary(

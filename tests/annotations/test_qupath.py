@@ -15,7 +15,7 @@ from ntrm.annotations import qupath
 from ntrm.annotations.pairing import pair_files
 from ntrm.annotations.qupath import AnnotationFile, read_annotations, repair
 from ntrm.core.errors import DataError, UsageError
-from ntrm.correction.corrector import slide_of
+from ntrm.correction.folder import slide_of
 
 SQUARE = [[0, 0], [10, 0], [10, 10], [0, 10], [0, 0]]
 HOLE = [[2, 2], [2, 4], [4, 4], [4, 2], [2, 2]]

@@ -11,7 +11,8 @@ from tests.pipeline.small import paint, write_slide
 
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.correction.slide import open_mask, region_graph_in
+from ntrm.correction.engine.prepare import region_graph_in
+from ntrm.correction.mask import open_mask
 from ntrm.data.dataset import Case
 from ntrm.data.image_files import read_image
 from ntrm.demo import mistake

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -98,7 +99,8 @@ def test_the_recipe_table_says_what_the_recipes_say():
     fields = [field for field in recipe.FIELDS if field not in ("name", "augment")]
     assert told == [[f"`{field}`", *(shown(getattr(each, field)) for each in RECIPES.values())] for field in fields]
     meanings = {cells[0].strip("`"): cells[-1] for cells in rows}
-    for field, choices in recipe.CHOICES.items():
+    for field, kind in get_type_hints(recipe.Recipe).items():
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
         missing = [choice for choice in choices if f"`{choice}`" not in meanings[field]]
         assert missing == [], f"{field} does not tell of these choices"
     assert [cells[0].strip("`") for cells in table(TRAIN, "recipe")] == list(recipe.RECIPES)

@@ -10,15 +10,14 @@ from ntrm.core.errors import DataError
 from ntrm.metrics.significance import compare_confusions, compare_scores, holm, pixel_accuracy
 from ntrm.paper.outcomes import (
     BOOTSTRAP,
-    CountsPair,
+    JobOutcome,
     Score,
-    compare_family,
+    compare_counts,
     compare_section_scores,
     compare_variants,
     dig,
     evaluation_of,
     false_positive_rate,
-    read_outcome,
 )
 
 
@@ -29,10 +28,10 @@ def plan():
 
 def test_a_run_is_done_when_its_metrics_are_there_and_whole(tmp_path, plan, random):
     job = plan.jobs[0]
-    assert read_outcome(job, tmp_path / "none").status == "not run"
-    assert read_outcome(job, tmp_path / "none", "killed").status == "failed"
+    assert JobOutcome.read(job, tmp_path / "none").status == "not run"
+    assert JobOutcome.read(job, tmp_path / "none", "killed").status == "failed"
     write_job(tmp_path / "run", job, confusions(random, 3, 0.5))
-    assert read_outcome(job, tmp_path / "run").status == "done"
+    assert JobOutcome.read(job, tmp_path / "run").status == "done"
     metrics = tmp_path / "run" / "evaluation" / "metrics.json"
     metrics.write_text(metrics.read_text()[:-20])
     assert evaluation_of(tmp_path / "run") is None
@@ -46,7 +45,7 @@ def test_seeds_are_stacked_and_missing_arrays_left_out(tmp_path, plan, random):
     stored = np.load(results.of(plan.ours)[1].folder / "evaluation" / "confusions.npz")["final"]
     np.testing.assert_array_equal(stack[1], stored)
     assert results.stack(plan.systems[1], "coarse") is None
-    assert results.sections(plan.systems) == ([f"S{k}" for k in range(4)], [f"P{k}" for k in range(4)])
+    assert results.patients_of(plan.systems) == [f"P{k}" for k in range(4)]
 
 
 def test_evaluations_of_other_sections_are_not_mixed(tmp_path, plan, random):
@@ -55,19 +54,19 @@ def test_evaluations_of_other_sections_are_not_mixed(tmp_path, plan, random):
     patients = dict.fromkeys([*map(str, range(len(plan.jobs))), "b", "c"], "patient")
     results = read(tmp_path, plan, patients=patients)
     with pytest.raises(DataError, match="not of the same sections"):
-        results.sections(plan.systems)
+        results.patients_of(plan.systems)
     (first, *_), seeds = plan.systems, plan.seeds
     alone = replace(results, plan=replace(plan, seeds=seeds[:1]))
-    assert alone.sections([first])[1] == ["patient"] * 3
+    assert alone.patients_of([first]) == ["patient"] * 3
     with pytest.raises(DataError, match="1 sections that the dataset does not have"):
-        replace(alone, patients={"b": "patient", "c": "patient"}).sections([first])
+        replace(alone, patients={"b": "patient", "c": "patient"}).patients_of([first])
 
 
 def test_patients_are_those_of_the_dataset_not_of_the_evaluation(tmp_path, plan, random):
     write_all(tmp_path, plan, random, sections=4)
     corrected = {"S0": "A", "S1": "A", "S2": "B", "S3": "B"}
     results = read(tmp_path, plan, patients=corrected)
-    assert results.sections(plan.systems) == ([*corrected], [*corrected.values()])
+    assert results.patients_of(plan.systems) == [*corrected.values()]
     (found,) = compare_variants(results, [plan.systems], pixel_accuracy).values()
     assert found.patients == 2
 
@@ -78,10 +77,9 @@ def test_damaged_files_are_named(tmp_path, plan, random, name):
     write_job(tmp_path, job, confusions(random, 3, 0.5))
     path = tmp_path / "evaluation" / name
     path.write_bytes(b"\xff\xfe" * 20)
-    outcome = read_outcome(job, tmp_path)
-    attribute = {"confusions.npz": "arrays", "interfaces.npz": "interfaces", "sections.csv": "sections"}[name]
+    outcome = JobOutcome.read(job, tmp_path)
     with pytest.raises(DataError, match=name):
-        getattr(outcome, attribute)
+        _ = outcome.section_scores("iou"), outcome.interfaces
 
 
 @pytest.mark.parametrize(
@@ -142,8 +140,8 @@ def test_false_positives_are_counted_among_the_pixels_of_other_classes(random):
 def test_a_family_is_corrected_together(random):
     accuracies = {"a": 0.6, "b": 0.62, "c": 0.7}
     counts = {name: confusions(random, SECTIONS, accuracy)[None] for name, accuracy in accuracies.items()}
-    pairs = {pair: CountsPair(*pair, counts[pair[0]], counts[pair[1]]) for pair in ("ab", "ac")}
-    found = compare_family(pairs, PATIENTS, pixel_accuracy)
+    pairs = {pair: {"first": counts[pair[0]], "second": counts[pair[1]]} for pair in ("ab", "ac")}
+    found = compare_counts(pairs, PATIENTS, pixel_accuracy)
     alone = []
     for first, second in pairs:
         (single,) = compare_confusions(
@@ -152,14 +150,12 @@ def test_a_family_is_corrected_together(random):
         alone.append(single)
     assert [each.p for each in found.values()] == [each.p for each in alone]
     assert [each.p_holm for each in found.values()] == list(holm([each.p for each in alone]))
-    assert [(each.first, each.second) for each in found.values()] == [("a", "b"), ("a", "c")]
 
 
 def test_a_statistic_that_is_nowhere_defined_is_left_out(random):
     counts = np.zeros((1, SECTIONS, 2, 2), dtype=np.int64)
     counts[..., 0, 0] = 5
-    pair = CountsPair("a", "b", counts, counts)
-    assert compare_family({"": pair}, PATIENTS, false_positive_rate(0)) == {}
+    assert compare_counts({"": {"first": counts, "second": counts}}, PATIENTS, false_positive_rate(0)) == {}
 
 
 def test_patients_in_whom_nothing_is_counted_establish_nothing():
@@ -171,13 +167,12 @@ def test_patients_in_whom_nothing_is_counted_establish_nothing():
         return tables
 
     final, coarse = right_and_wrong(60, 40), right_and_wrong(59, 41)
-    (alone,) = compare_family({"": CountsPair("final", "coarse", final, coarse)}, PATIENTS, pixel_accuracy).values()
+    pair = {"": {"first": final, "second": coarse}}
+    (alone,) = compare_counts(pair, PATIENTS, pixel_accuracy).values()
     assert (alone.patients, alone.p, alone.established) == (1, 1, False)
     for tables in (final, coarse):
         tables[0, 1:, 1, 1] = 100
-    (alone,) = compare_family(
-        {"": CountsPair("final", "coarse", final, coarse)}, PATIENTS, false_positive_rate(1)
-    ).values()
+    (alone,) = compare_counts(pair, PATIENTS, false_positive_rate(1)).values()
     assert (alone.patients, alone.p, alone.established) == (1, 1, False)
 
 

@@ -10,7 +10,7 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.models import weights
 from ntrm.models.encoders import ResNetEncoder
-from ntrm.paper.request import Request, commands_left, dry_run, encoder_init, parse_seeds
+from ntrm.paper.request import Request, commands_left, encoder_init, parse_seeds
 from ntrm.training.recipe import load_recipe
 
 
@@ -21,9 +21,10 @@ def request(data, out, **changes):
 
 
 def test_a_dry_run_plans_for_the_data_and_writes_nothing(stripes, tmp_path):
-    outlook = dry_run(request(stripes, tmp_path / "out"))
-    assert [variant.level for variant in outlook.plan.resolutions] == ["10x", "5x"]
-    assert outlook.done == dict.fromkeys([job.key for job in outlook.plan.jobs], False)
+    wanted = request(stripes, tmp_path / "out")
+    plan = wanted.plan()
+    assert [variant.level for variant in plan.resolutions] == ["10x", "5x"]
+    assert not any(wanted.is_done(job) for job in plan.jobs)
     assert not (tmp_path / "out").exists()
 
 
@@ -32,13 +33,13 @@ def test_levels_that_the_paper_does_not_have_are_left_out_with_a_note(stripes, t
     shutil.copytree(stripes, data)
     shutil.copytree(stripes / "5x", data / "1x")
     (data / "1x" / "Masks" / "BCC_1.png").unlink()  # nobody asks for it, so nobody is told
-    plan = dry_run(request(data, tmp_path / "out")).plan
+    plan = request(data, tmp_path / "out").plan()
     assert [variant.level for variant in plan.resolutions] == ["10x", "5x"]
     assert plan.notes == (
         "1x is left out: the paper has no results there (include it with --resolutions).",
         "Not in this dataset: 2x. ntrm data resample makes coarser levels from finer ones.",
     )
-    assert dry_run(request(data, tmp_path / "out", resolutions=("10x",))).plan.notes == ()
+    assert request(data, tmp_path / "out", resolutions=("10x",)).plan().notes == ()
 
 
 def test_a_split_that_nobody_gave_is_told(stripes, tmp_path):
@@ -46,20 +47,41 @@ def test_a_split_that_nobody_gave_is_told(stripes, tmp_path):
     shutil.copytree(stripes, data)
     (data / "cases.csv").unlink()
     said = "The dataset names no splits: it is divided by patient, 70, 15, 15 % (ntrm data split)."
-    assert dry_run(request(data, tmp_path / "out")).plan.notes[0] == said
+    assert request(data, tmp_path / "out").plan().notes[0] == said
 
 
-def test_keys_are_the_same_before_and_after_the_data_was_gathered(stripes, tmp_path):
+def test_facts_are_those_of_the_files(stripes, tmp_path):
     wanted = request(stripes, tmp_path / "out", resolutions=("10x",))
-    before = [job.key for job in dry_run(wanted).plan.jobs]
-    facts = wanted.gather()
-    assert [job.key for job in wanted.plan({"10x": facts["10x"].fingerprint}).jobs] == before
-    assert [job.key for job in dry_run(wanted).plan.jobs] == before
+    found = wanted.gather()["10x"]
+    assert found.sections == {"train": 2, "val": 1, "test": 2}
+    assert found.patients == {"train": 2, "val": 1, "test": 2}
+    assert found.pixels == {"train": 2 * 96 * 128, "val": 96 * 128, "test": 2 * 96 * 128}
+    # Windows of 64 cover 96 × 128 pixels two by two.
+    assert found.windows["train"] == 2 * 4
+    assert found.fingerprint == wanted.plan().fingerprints["10x"]
+    assert found.mpp == pytest.approx(6.7)
+    assert not found.phantom
+
+
+def test_levels_are_those_wanted_coarsest_first(stripes, tmp_path):
+    assert request(stripes, tmp_path).levels == ("10x", "5x")
+    assert request(stripes, tmp_path, resolutions=("5x",)).levels == ("5x",)
+    with pytest.raises(UsageError, match="no such resolution"):
+        _ = request(stripes, tmp_path, resolutions=("2x",)).levels
+
+
+def test_a_split_without_sections_is_refused(stripes, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(stripes, data)
+    cases = data / "cases.csv"
+    cases.write_text(cases.read_text().replace(",val,", ",train,"))
+    with pytest.raises(UsageError, match="an empty split"):
+        request(data, tmp_path / "out").plan()
 
 
 def test_options_must_be_plain(stripes, tmp_path):
-    with pytest.raises(UsageError, match="impossible value of the option width"):
-        dry_run(request(stripes, tmp_path, options={"width": [1]}))
+    with pytest.raises(UsageError, match="impossible width"):
+        request(stripes, tmp_path, options={"width": [1]}).plan()
 
 
 def test_encoders_start_from_imagenet_where_the_weights_are_there(tmp_path, monkeypatch):
@@ -109,7 +131,7 @@ def test_seeds_are_whole_numbers():
 
 def test_a_folder_without_data_is_refused(tmp_path):
     with pytest.raises(UsageError):
-        dry_run(request(tmp_path / "nothing", tmp_path / "out"))
+        request(tmp_path / "nothing", tmp_path / "out").plan()
 
 
 def test_networks_of_the_paper_are_not_fine_tuned(tmp_path):
@@ -139,31 +161,32 @@ def test_only_an_empty_folder_or_a_reproduction_is_written_to(tmp_path):
         Request(data, data / "out").claim()
 
 
-def test_a_task_says_everything_and_its_commands_do_the_same_by_hand(tmp_path):
+def test_commands_say_everything_that_decides_the_result(tmp_path):
     plan = tiny_plan(archs=("ntrm-paper",), options={"width": 0.125})
-    wanted = Request(tmp_path / "data", tmp_path, split_file=tmp_path / "splits.csv")
+    wanted = Request(tmp_path / "data", tmp_path, split_file=tmp_path / "splits.csv", boundaries=False)
     job = plan.job(next(row.variant for row in plan.ablation if row.factor.name == "boundary off"), 1)
-    task = wanted.task(job, boundaries=True, pictures=False)
-    assert load_recipe(task.document["recipe"]) == job.recipe
-    assert task.document["options"] == {"boundary": False, "width": 0.125}
-    train = get_command(app).commands["train"]
-    given = train.make_context("train", task.document["command"][2:]).params
+    train, evaluate = wanted.commands(job)
+    given = get_command(app).commands["train"].make_context("train", train[1:]).params
+    assert load_recipe(given["recipe"]) == job.recipe
     assert (given["arch"], given["seed"], str(given["resolution"])) == ("ntrm-paper", 1, "10x")
+    assert (given["name"], given["resume"], given["pictures"], given["reference"]) == (
+        *(job.variant.label, True, False, False),
+    )
     assert set(given["option"]) == {"boundary=false", "width=0.125"}
     assert given["out"] == wanted.run(job)
-    evaluate = get_command(app).commands["evaluate"]
-    given = evaluate.make_context("evaluate", task.document["evaluate_command"][2:]).params
+    given = get_command(app).commands["evaluate"].make_context("evaluate", evaluate[1:]).params
     assert given["splits"] == tmp_path / "splits.csv"
     assert given["model"] == str(wanted.run(job) / "model")
-    assert shlex.join(task.document["command"]).startswith("ntrm train --arch ntrm-paper")
+    assert (given["boundaries"], given["pictures"]) == (False, False)
+    assert "--no-pictures" not in wanted.commands(job, pictures=True)[0]
 
 
 def test_jobs_of_one_recipe_share_its_file(tmp_path):
     plan = tiny_plan(imagenet=("ntrm-paper",), ablation=False)
     wanted = Request(tmp_path / "data", tmp_path)
-    files = {(wanted.recipe_file(job), job.recipe.encoder_weights) for job in plan.jobs}
-    assert len(files) == 2
-    assert {weights for _, weights in files} == {"imagenet", "none"}
+    trainings = [(wanted.commands(job)[0], job.recipe.encoder_weights) for job in plan.jobs]
+    assert {weights for _, weights in trainings} == {"imagenet", "none"}
+    assert len({words[words.index("--recipe") + 1] for words, _ in trainings}) == 2
 
 
 def test_the_commands_that_are_left_are_lines_of_shell_that_name_files_that_are_there(stripes, tmp_path):

@@ -9,9 +9,9 @@ from tests.paper.synthetic import read, tiny_plan, write_all
 
 from ntrm.metrics.significance import Bootstrap, compare_confusions, macro_dice, macro_iou
 from ntrm.paper import result_tables
-from ntrm.paper.facts import Facts
 from ntrm.paper.outcomes import Score
 from ntrm.paper.published import TABLE_1
+from ntrm.paper.request import Facts
 from ntrm.paper.result_tables import Difference, ResultTable
 
 
@@ -102,7 +102,7 @@ def test_differences_are_the_paired_bootstraps(results):
     table = result_tables.differences_table(results)
     plan = results.plan
     stacks = {v: np.stack([o.arrays["final"] for o in results.of(v)]) for v in (plan.ours, plan.control)}
-    _, patients = results.sections([plan.ours])
+    patients = results.patients_of([plan.ours])
     models = {"a": stacks[plan.ours], "b": stacks[plan.control]}
     (expected,) = compare_confusions(models, patients, statistic=macro_iou, bootstrap=Bootstrap())
     row = dict(zip(table.header, table.rows[-1], strict=True))

@@ -11,8 +11,9 @@ from tests.pipeline.small import BKG, paint
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
-from ntrm.correction import slide as slide_mask
-from ntrm.correction.slide import make_region_graph, open_mask
+from ntrm.correction.engine import prepare
+from ntrm.correction.engine.prepare import make_region_graph
+from ntrm.correction.mask import open_mask
 from ntrm.data.split import open_splits
 from ntrm.data.stains import Stains
 from ntrm.familiarity.build import training_stains
@@ -154,8 +155,8 @@ def test_an_unknown_way_lists_the_known_ones(tmp_path, foreign, painted_model):
 def test_parts_to_correct_are_seen_as_the_network_saw_the_slide(tmp_path, foreign, painted_model, monkeypatch):
     run(foreign, tmp_path / "out", painted_model, stain_norm="strength")
     mask, seen = open_mask(tmp_path / "out" / "a"), []
-    made = slide_mask._made
-    monkeypatch.setattr(slide_mask, "_made", lambda *given: seen.append(given[2].mixing) or made(*given))
+    made = prepare._made
+    monkeypatch.setattr(prepare, "_made", lambda *given: seen.append(given[2].mixing) or made(*given))
     make_region_graph(mask, SlideInput(foreign, foreign.name), Predictor(load(painted_model), "cpu"))
     np.testing.assert_allclose(seen[0].numpy(), mask.summary.stain_norm.matrix, rtol=1e-6)
 

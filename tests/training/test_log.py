@@ -1,8 +1,6 @@
 import json
-import math
 import struct
 from dataclasses import replace
-from statistics import fmean
 
 import numpy as np
 import pytest
@@ -11,23 +9,19 @@ from PIL import Image
 from safetensors.torch import load_file
 from tests.training.small_data import weights, write_small
 
-from ntrm.core.errors import NtrmError
 from ntrm.core.progress import JsonProgress
 from ntrm.data.layouts import open_dataset
 from ntrm.data.tensors import TileDataset
 from ntrm.training import log, validation
 from ntrm.training.log import (
     COLUMNS,
-    LossBuffer,
     choose_examples,
     draw_curves,
     draw_examples,
-    means,
     read_log,
     ticking,
     write_log,
 )
-from ntrm.training.losses import Loss
 
 
 def make_rows(random, count):
@@ -61,69 +55,6 @@ def test_tensorboard_gets_the_rows_of_the_log(train):
         found += [(event.step, value.simple_value) for value in event.summary.value if value.tag == "val/loss"]
         place += 12 + length + 4
     assert found == [(row["step"], float(np.float32(row["val_loss"]))) for row in read_log(result.folder / "log.csv")]
-
-
-# --- losses of the steps ---
-
-
-def losses(random, count):
-    parts = torch.from_numpy(random.uniform(0, 3, (count, 2))).float()
-    return [Loss(final + 0.4 * coarse, final, coarse) for final, coarse in parts]
-
-
-def test_all_losses_arrive_in_order(random):
-    given = losses(random, int(random.integers(1, 80)))
-    watch = LossBuffer()
-    for loss in given:
-        watch.add(loss)
-    rows = [[float(part) for part in loss] for loss in given]
-    assert watch.collect() == rows
-    assert watch.collect() == rows  # nothing comes twice
-
-
-def test_the_mean_does_not_depend_on_where_a_round_was_interrupted(random):
-    given = losses(random, 50)
-    whole, first = LossBuffer(), LossBuffer()
-    for loss in given:
-        whole.add(loss)
-    cut = int(random.integers(1, 50))
-    for loss in given[:cut]:
-        first.add(loss)
-    second = LossBuffer(cut, first.collect())
-    for loss in given[cut:]:
-        second.add(loss)
-    assert means(second.collect()) == means(whole.collect())
-    assert means(whole.collect())[0] == pytest.approx(fmean(float(loss.total) for loss in given))
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_the_first_bad_step_is_named(random, bad):
-    start, place = 1000, int(random.integers(0, 60))
-    given = losses(random, 100)
-    for index in (place, place + 1, place + 30):  # those after it are bad as well
-        given[index] = Loss(torch.tensor(bad), torch.tensor(bad), torch.tensor(1.0))
-    watch = LossBuffer(start)
-    for loss in given:
-        watch.add(loss)
-    with pytest.raises(NtrmError) as caught:
-        watch.collect()
-    assert caught.value.what.endswith(f"at step {start + place + 1}")
-    assert "learning_rate" in caught.value.hint
-    assert str(bad) in str(caught.value.got)
-
-
-def test_without_a_coarse_head(random):
-    watch = LossBuffer()
-    for value in (1.0, 2.0):
-        watch.add(Loss(torch.tensor(value), torch.tensor(value)))
-    assert means(watch.collect()) == (1.5, 1.5, None)
-
-
-def test_gradients_are_not_held():
-    watch = LossBuffer()
-    value = torch.tensor(1.0, requires_grad=True) * 2
-    watch.add(Loss(value, value))
-    assert not watch._fresh[0].requires_grad
 
 
 # --- progress ---

@@ -314,4 +314,4 @@ def test_no_step_waits_for_the_gpu(seed, arch, resident, data_with_background):
             torch.cuda.set_sync_debug_mode("error" if step >= 2 else "default")
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert len(training.losses.collect()) == 40
+    assert len(training.round_losses()) == 40

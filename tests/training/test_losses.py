@@ -14,7 +14,6 @@ from tests.reference.loss_literal import weighted_cross_entropy as literal
 from torch import multiprocessing
 from torch.nn import functional as F
 
-from ntrm.core.errors import UsageError
 from ntrm.models.base import Segmentation
 from ntrm.training.losses import (
     RAREST,
@@ -268,38 +267,6 @@ def test_two_processes_have_the_gradient_of_the_joined_batch(random, tmp_path):
             for expected, found, twin in zip(gradients, averaged, same, strict=True):
                 torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-9)
                 assert torch.equal(found, twin)
-
-
-@pytest.mark.parametrize(
-    ("logits", "target"),
-    [
-        (torch.zeros(2, 3, 4, 4), torch.zeros(2, 4, 5, dtype=torch.uint8)),
-        (torch.zeros(2, 3, 4, 4), torch.zeros(1, 4, 4, dtype=torch.uint8)),
-        (torch.zeros(2, 3, 4, 4), torch.zeros(2, 4, 4)),
-        (torch.zeros(2, 3, 4, 4, dtype=torch.int64), torch.zeros(2, 4, 4, dtype=torch.uint8)),
-        (torch.zeros(2, 3, 4), torch.zeros(2, 4, dtype=torch.uint8)),
-    ],
-)
-def test_what_does_not_belong_together_is_refused(logits, target):
-    with pytest.raises(UsageError, match="do not belong together"):
-        weighted_cross_entropy(logits, target)
-
-
-def test_the_loss_is_checked_when_made():
-    with pytest.raises(UsageError, match="one of batch, running, dataset"):
-        SegmentationLoss(3, weighting="median")
-    for frequencies in (None, [1, 2], [1, 2, -1], [0, 0, 0], [1, 2, math.nan]):
-        with pytest.raises(UsageError, match="frequency of each class"):
-            SegmentationLoss(3, weighting="dataset", frequencies=frequencies)
-    with pytest.raises(UsageError, match="number of classes"):
-        SegmentationLoss(0)
-
-
-@pytest.mark.parametrize("value", [-0.1, 101, True, "much"])
-@pytest.mark.parametrize(("name", "words"), [("balance", "balance"), ("dice", "Dice"), ("coarse", "coarse head")])
-def test_an_impossible_weight_is_refused(name, words, value):
-    with pytest.raises(UsageError, match=words):
-        SegmentationLoss(3, **{name: value})
 
 
 # --- soft Dice ---

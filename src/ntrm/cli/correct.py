@@ -18,7 +18,7 @@ from ntrm.core.wording import counted
 from ntrm.results.paths import CORRECTED
 
 if TYPE_CHECKING:
-    from ntrm.correction.corrector import Corrector, TakenStep
+    from ntrm.correction.folder import Change, FolderCorrections
 
 CLICK, PARTS = "--click", ("SLIDE", "X", "Y", "TISSUE")
 TOLD = (
@@ -110,7 +110,7 @@ def correct(
 
     Example: ntrm correct results --click slide-1 410 230 BCC
     """
-    from ntrm.correction.corrector import CorrectionOptions, Corrector
+    from ntrm.correction.folder import FolderCorrections
 
     asked = {CLICK: click, "--from": drawn, "--undo": undo, "--redo": redo, "--list": listed or None}
     chosen = [name for name, value in asked.items() if value]
@@ -122,30 +122,28 @@ def correct(
         hint = f"leave out --slide and give the slide after {chosen[0]}"
         raise UsageError("--slide goes with --from or --list", got=f"--slide {slide} {chosen[0]}", hint=hint)
     clicks = [_click(text) for text in click or ()]
-    given = CorrectionOptions(tuple(slides or ()), model, device, batch, by, preview)
-    corrector = Corrector(out, given, console.progress)
+    corrections = FolderCorrections(out, slides or (), model, device, batch, by, preview, console.progress)
     if listed:
-        _list(corrector, slide, console)
+        _list(corrections, slide, console)
         return
-    changes: list[TakenStep] = []
     try:
         for words in clicks:
-            changes += corrector.click(
-                *words, spread=spread, reach=how_far, whole_region=whole_region, all_slides=all_slides
-            )
+            corrections.click(*words, spread=spread, reach=how_far, whole_region=whole_region, all_slides=all_slides)
         for path in drawn or ():
-            changes += _draw(corrector, path, slide)
-        changes += [corrector.undo(undo)] if undo else []
-        changes += [corrector.redo(redo)] if redo else []
+            corrections.draw(path, slide)
+        if undo:
+            corrections.undo(undo)
+        if redo:
+            corrections.redo(redo)
     except (NtrmError, OSError, KeyboardInterrupt):
-        if changes and not preview:
-            console.done["changes"] = [change.as_dict() for change in changes]
-            console.note(f"written before this error: {counted(len(changes), 'step')}")
+        if corrections.changes and not preview:
+            console.done["changes"] = [_document(change) for change in corrections.changes]
+            console.note(f"written before this error: {counted(len(corrections.changes), 'step')}")
         raise
     finally:
         # Steps that were taken before an error stay taken.
-        corrector.finish()
-    _show(corrector, changes, console)
+        corrections.finish()
+    _show(corrections, console)
 
 
 def _click(text: str) -> tuple[str, int, int, str]:
@@ -158,82 +156,76 @@ def _click(text: str) -> tuple[str, int, int, str]:
         raise UsageError("unreadable click", got=" ".join(words) or "nothing", expected=expected) from error
 
 
-def _draw(corrector: Corrector, path: Path, slide: str | None) -> list[TakenStep]:
-    from ntrm.correction.corrector import slide_of
-
-    return corrector.draw(slide or slide_of(path, corrector.slide_ids), path)
-
-
-def _show(corrector: Corrector, changes: list[TakenStep], console: Console) -> None:
-    preview = corrector.options.preview
-    document = {
-        "out": str(corrector.out),
-        "preview": preview,
-        "changes": [change.as_dict() for change in changes],
-        "areas": corrector.areas,
-        "failures": [{"slide_id": name, "reason": reason} for name, reason in corrector.failures.items()],
+def _document(change: Change) -> dict[str, Any]:
+    step = change.step
+    return {
+        "slide_id": change.slide_id,
+        "step": step.number,
+        **{key: getattr(step, key) for key in ("action", "tissue", "regions", "area_mm2")},
+        "followed_mm2": change.followed_mm2,
+        "of": step.of,
     }
+
+
+def _show(corrections: FolderCorrections, console: Console) -> None:
+    preview, changes = corrections.preview, [_document(change) for change in corrections.changes]
+    document = {
+        "out": str(corrections.out),
+        "preview": preview,
+        "changes": changes,
+        "areas": corrections.areas,
+        "failures": [{"slide_id": name, "reason": reason} for name, reason in corrections.failures.items()],
+    }
+
+    def row(change: dict[str, Any]) -> tuple[str, ...]:
+        followed = ", ".join(f"{name} {area:.3f} mm²" for name, area in change["followed_mm2"].items())
+        return (change["slide_id"], str(change["step"]), *_cells(change), followed or "–")
 
     def table(to: RichConsole) -> None:
         title = f"{counted(len(changes), 'step')}{', a preview' if preview else ''}"
         columns = ("slide", "step", "action", "tissue", "parts", "mm²", "of which followed")
-        to.print(make_table(title, columns, map(_row, changes), right=("step", "parts", "mm²")))
+        to.print(make_table(title, columns, map(row, changes), right=("step", "parts", "mm²")))
 
     console.result(document, table)
-    for name, reason in corrector.failures.items():
+    for name, reason in corrections.failures.items():
         console.failed(reason, name)
-    for counts in corrector.areas:
+    for counts in corrections.areas:
         if told := not_as_drawn(counts):
             console.note(f"{counts['slide_id']}: {told}")
     if preview:
         console.note("a preview: nothing was written")
     else:
-        for name in dict.fromkeys(change.slide_id for change in changes):
-            folder = corrector.out / name / CORRECTED
+        for name in dict.fromkeys(change["slide_id"] for change in changes):
+            folder = corrections.out / name / CORRECTED
             console.note(f"written: {folder}" if folder.is_dir() else f"{name} has no corrections left")
-    if corrector.failures:
+    if corrections.failures:
         raise typer.Exit(1)
 
 
-def _row(change: TakenStep) -> tuple[str, ...]:
-    what = change.action if change.of is None else f"{change.action} step {change.of}"
-    followed = ", ".join(f"{name} {area:.3f} mm²" for name, area in change.followed_mm2.items())
-    area = "" if change.of is not None else f"{change.area_mm2:.3f}"
-    regions = str(change.regions) if change.regions else ""
-    return change.slide_id, str(change.step), what, change.tissue or "", regions, area, followed or "–"
-
-
-def _list(corrector: Corrector, slide: str | None, console: Console) -> None:
+def _list(corrections: FolderCorrections, slide: str | None, console: Console) -> None:
     """The logs as one table."""
-    steps = [told for name in ([slide] if slide else corrector.slide_ids) for told in _steps(corrector, name)]
+    steps = []
+    for slide_id in [slide] if slide else corrections.slide_ids:
+        log = corrections.slide(slide_id).log
+        active = {step.number for step in log.active}
+        for step in log.steps:
+            told = {key: getattr(step, key) for key in TOLD}
+            steps.append({"slide_id": slide_id, "active": step.number in active, **told})
+
+    def row(step: dict[str, Any]) -> tuple[str, ...]:
+        undone = "undone" if step["of"] is None and not step["active"] else ""
+        told = (undone, step["origin"], step["by"] or "", step["when"])
+        return (step["slide_id"], str(step["number"]), *_cells(step), *told)
 
     def table(to: RichConsole) -> None:
         columns = ("slide", "step", "action", "tissue", "parts", "mm²", "", "from", "by", "when")
-        to.print(make_table(counted(len(steps), "step"), columns, map(_cells, steps), right=("step", "parts", "mm²")))
+        to.print(make_table(counted(len(steps), "step"), columns, map(row, steps), right=("step", "parts", "mm²")))
 
-    console.result({"out": str(corrector.out), "steps": steps}, table)
-
-
-def _steps(corrector: Corrector, slide_id: str) -> list[dict[str, Any]]:
-    log = corrector.slide(slide_id).log
-    active = {step.number for step in log.active}
-    return [
-        {"slide_id": slide_id, "active": step.number in active, **{key: getattr(step, key) for key in TOLD}}
-        for step in log.steps
-    ]
+    console.result({"out": str(corrections.out), "steps": steps}, table)
 
 
 def _cells(step: dict[str, Any]) -> tuple[str, ...]:
+    """Action, tissue, parts and mm²."""
     is_change = step["of"] is None
-    return (
-        step["slide_id"],
-        str(step["number"]),
-        step["action"] if is_change else f"{step['action']} step {step['of']}",
-        step["tissue"] or "",
-        str(step["regions"] or ""),
-        f"{step['area_mm2']:.3f}" if is_change else "",
-        "undone" if is_change and not step["active"] else "",
-        step["origin"],
-        step["by"] or "",
-        step["when"],
-    )
+    action = step["action"] if is_change else f"{step['action']} step {step['of']}"
+    return action, step["tissue"] or "", str(step["regions"] or ""), f"{step['area_mm2']:.3f}" if is_change else ""

@@ -11,11 +11,10 @@ from rich.console import Console as RichConsole
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
-from ntrm.core.wording import counted
 
 if TYPE_CHECKING:
+    from ntrm.paper.plan import TrainingPlan
     from ntrm.paper.reproduce import Reproduction
-    from ntrm.paper.request import Outlook
 
 
 @command
@@ -79,7 +78,6 @@ def reproduce(
     from ntrm.paper.published import SYSTEMS
     from ntrm.paper.reproduce import reproduce as run
     from ntrm.paper.request import Request, commands_left, parse_names, parse_seeds
-    from ntrm.paper.request import dry_run as show_plan
     from ntrm.training.recipe import parse_overrides
 
     request = Request(
@@ -93,15 +91,17 @@ def reproduce(
         options=parse_overrides(option or []),
         ablation=ablation,
         split_file=splits,
+        boundaries=boundaries,
     )
     if commands:
         lines = commands_left(request)
         console.result({"commands": lines}, lambda to: to.print("\n".join(lines), markup=False, soft_wrap=True))
         return
     if dry_run:
-        outlook = show_plan(request)
-        document = {**describe(outlook.plan), "done": sum(outlook.done.values())}
-        console.result(document, lambda to: _show_plan(outlook, to))
+        plan = request.plan()
+        done = {job.key: request.is_done(job) for job in plan.jobs}
+        document = {**describe(plan), "done": sum(done.values())}
+        console.result(document, lambda to: _show_plan(plan, done, to))
         return
     result = run(
         request,
@@ -109,7 +109,6 @@ def reproduce(
         num_devices=num_devices,
         per_device=per_device,
         jobs=jobs,
-        boundaries=boundaries,
         command=["ntrm", *sys.argv[1:]],
         progress=console.progress,
         say=console.note,
@@ -119,8 +118,7 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _show_plan(outlook: Outlook, out: RichConsole) -> None:
-    plan, done = outlook.plan, outlook.done
+def _show_plan(plan: TrainingPlan, done: dict[str, bool], out: RichConsole) -> None:
     for note in plan.notes:
         out.print(note, markup=False, soft_wrap=True)
     for job in plan.jobs:
@@ -132,11 +130,5 @@ def _show(result: Reproduction, out: RichConsole) -> None:
     for label in result.failures:
         out.print(f"failed: {label}", markup=False, soft_wrap=True)
     jobs = len(result.results.outcomes)
-    out.print(f"{jobs - len(result.results.failed)} of {jobs} runs have results.", markup=False)
-    if result.page is None:
-        others = counted(len(result.others), "run")
-        out.print(
-            f"Other commands are working on {others}; the last of them writes the page.", markup=False, soft_wrap=True
-        )
-    else:
-        out.print(f"open in a browser: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)
+    out.print(f"{jobs - len(result.results.lacking)} of {jobs} runs have results.", markup=False)
+    out.print(f"open in a browser: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)

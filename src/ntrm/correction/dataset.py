@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.log import ALL, FOLLOWED, TRUSTS, Log, check_mask, read_log
-from ntrm.correction.mask_grid import mask_grid
-from ntrm.correction.state import Corrections, corrections_of
+from ntrm.correction.mask import mask_grid
+from ntrm.correction.state import State, state_of
 from ntrm.data.csv_tables import nearly
 from ntrm.data.dataset import SPLITS
 from ntrm.data.image_files import write_image, write_indexed_mask
@@ -83,7 +83,7 @@ class CorrectedSlide:
 
     def record(self) -> dict[str, Any]:
         """What was trained on: which mask, and which version of its corrections."""
-        steps = json.dumps([asdict(step) for step in self.log.steps], ensure_ascii=False).encode()
+        steps = json.dumps([step.line() for step in self.log.steps], ensure_ascii=False).encode()
         return {
             "slide_id": self.summary.slide_id,
             "mask": "" if self.log.record is None else self.log.record.mask,
@@ -283,7 +283,7 @@ def _write_slide(
     """Write image and mask of each area in which something counts; their names, and the pixels of each class."""
     grid_record, names = slide.summary.grid, []
     shape = grid_record.height, grid_record.width
-    corrections = corrections_of(slide.log, schema, shape)
+    corrections = state_of(slide.log, schema, shape)
     with opened_mask(slide.folder) as stored:
         labels = labels_in(stored, shape)
     pixels = np.zeros(256, dtype=np.int64)
@@ -306,7 +306,7 @@ def _area_name(slide_id: str, area: Window, shape: tuple[int, int]) -> str:
     return f"{slide_id}_{area.top}_{area.left}" if placed else slide_id
 
 
-def known_areas(labels: Mask, corrections: Corrections, trust: str) -> Iterator[tuple[Window, Mask]]:
+def known_areas(labels: Mask, corrections: State, trust: str) -> Iterator[tuple[Window, Mask]]:
     """Windows around what counts, with surroundings, and their masks; every pixel counts in one of them."""
     height, width = labels.shape
     for top in range(0, height, BLOCK):
@@ -319,7 +319,7 @@ def known_areas(labels: Mask, corrections: Corrections, trust: str) -> Iterator[
                 yield _with_margin(block, top, left, bounds, labels.shape)
 
 
-def _targets(labels: Mask, corrections: Corrections, trust: str, top: int) -> Mask:
+def _targets(labels: Mask, corrections: State, trust: str, top: int) -> Mask:
     """Rows of the corrected mask (h, W), from row ``top`` on, ignored where nothing counts."""
     painted = corrections.paint(labels, top)
     if trust == ALL:

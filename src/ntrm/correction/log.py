@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import open_for_update, writing
@@ -41,6 +42,18 @@ SET_ASIDE = "move it away; the network's mask is as it was"
 
 Place = tuple[int, int]
 """Row and column in pixels of the mask."""
+
+
+Stamp = tuple[int, int, int] | None
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Changes whenever a file does; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 class ConflictError(RefusedError):
@@ -98,12 +111,18 @@ class Step:
     """UTC; set by ``append``."""
     version: str = __version__
     """Of the program."""
+    key: str | None = None
+    """Whoever sends a step twice under one key, since no answer came, takes it once."""
 
     def __post_init__(self) -> None:
         if self.action not in ACTIONS:
             raise ValueError(f"unknown action {self.action!r}")
         if self.by is not None and not (self.by.isprintable() and 0 < len(self.by) <= INITIALS):
             raise UsageError("impossible initials", got=self.by, expected=f"1 to {INITIALS} characters")
+
+    def line(self) -> dict[str, Any]:
+        """Its line of the file."""
+        return {key: value for key, value in asdict(self).items() if key != "key" or value is not None}
 
 
 @dataclass(frozen=True)
@@ -130,6 +149,10 @@ class Log:
     def at(self, version: int) -> Log:
         """As it was after this step."""
         return Log(self.record, self.steps[:version])
+
+    def with_key(self, key: str) -> Step | None:
+        """The step that was sent under this key."""
+        return next((step for step in self.steps if step.key == key), None)
 
     @property
     def active(self) -> tuple[Step, ...]:
@@ -232,7 +255,7 @@ def check_mask(folder: Path, record: MaskRecord) -> None:
 
 
 def append(folder: Path, record: MaskRecord, step: Step, *, after: int | None = None) -> Log:
-    """Write a step down, with number and time; on the disk when this returns.
+    """Write a step down, with number and time; on the disk when this returns. One whose key is known is not.
 
     ``after`` is the version that the person saw: if others were faster, ``ConflictError``, and nothing is written.
     """
@@ -243,30 +266,36 @@ def append(folder: Path, record: MaskRecord, step: Step, *, after: int | None = 
             raise RefusedError(
                 f"{folder.name}: the corrections are about another mask", got=record.mask, expected=log.record.mask
             )
-        if after is not None and after != log.version:
-            raise ConflictError(
-                "the slide was corrected elsewhere meanwhile",
-                got=f"version {after}",
-                expected=f"version {log.version}",
-                hint="look at the slide as it is now, and correct it again",
-            )
-        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        new = replace(completed(step, log), number=log.version + 1, when=when)
-        lines = [asdict(new)] if log.record is not None else [asdict(record), asdict(new)]
+        if step.key is not None and log.with_key(step.key) is not None:
+            return log
+        check_version(log, after)
+        new = numbered(log, record, replace(step, when=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())))
         if len(log.steps) >= MOST_STEPS:
             raise _full(folder)
+        lines = [new.steps[-1].line()] if log.record is not None else [asdict(record), new.steps[-1].line()]
         _write(folder, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
-        return Log(record, (*log.steps, new))
+        return new
 
 
-def completed(step: Step, log: Log) -> Step:
-    """An undo or redo with the step that it is about; any other step as it is."""
-    if step.action not in (UNDO, REDO):
-        return step
-    target = log.undoable if step.action == UNDO else log.redoable
-    if target is None:
-        raise UsageError(f"there is nothing to {step.action}", got=f"{len(log.active)} corrections")
-    return replace(step, of=target.number, tissue=target.tissue)
+def check_version(log: Log, seen: int | None) -> None:
+    """Refuse to correct another version than the one that a person saw."""
+    if seen is not None and seen != log.version:
+        raise ConflictError(
+            "the slide was corrected elsewhere meanwhile",
+            got=f"version {seen}",
+            expected=f"version {log.version}",
+            hint="look at the slide as it is now, and correct it again",
+        )
+
+
+def numbered(log: Log, record: MaskRecord, step: Step) -> Log:
+    """The log with one more step; an undo or redo gets the step that it is about."""
+    if step.action in (UNDO, REDO):
+        target = log.undoable if step.action == UNDO else log.redoable
+        if target is None:
+            raise UsageError(f"there is nothing to {step.action}", got=f"{len(log.active)} corrections")
+        step = replace(step, of=target.number, tissue=target.tissue)
+    return Log(record, (*log.steps, replace(step, number=log.version + 1)))
 
 
 def _write(folder: Path, text: bytes) -> None:

@@ -24,9 +24,9 @@ from ntrm.core.io import writing
 from ntrm.core.labels import Mask
 from ntrm.core.locks import holding
 from ntrm.correction.log import Log
+from ntrm.correction.mask import SlideMask, corrections_in
 from ntrm.correction.pixels import union
-from ntrm.correction.slide import SlideMask, corrections_in
-from ntrm.correction.state import Corrections
+from ntrm.correction.state import State
 from ntrm.data.tiles import Window
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.pipeline.pictures import TintedSlide, write_overlays
@@ -86,7 +86,7 @@ def is_current(folder: Path, log: Log) -> bool:
     return (None if found is None else found.log) == (log.fingerprint if log.active else None)
 
 
-def correction_of(mask: SlideMask, log: Log, corrections: Corrections) -> Correction:
+def correction_of(mask: SlideMask, log: Log, corrections: State) -> Correction:
     """What a person changed, in numbers; a place that was named twice counts once in the area."""
     changed = union([corrections.by_hand, corrections.followed])
     return Correction(
@@ -109,7 +109,7 @@ class _Network:
     state: SlideState
 
 
-def _write(mask: SlideMask, log: Log, corrections: Corrections, folder: Path) -> None:
+def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
     network, summary = _read_network(mask), mask.summary
     labels, pieces_map, regions = _scan(mask, network, corrections)
     regions = replace(regions, table=_with_origins(regions, network, corrections))
@@ -183,20 +183,20 @@ def _read_network(mask: SlideMask) -> _Network:
     return _Network(labels, regions, confidence, pieces, state)
 
 
-def _scan(mask: SlideMask, network: _Network, corrections: Corrections) -> tuple[Mask, PieceMap, Regions]:
+def _scan(mask: SlideMask, network: _Network, corrections: State) -> tuple[Mask, PieceMap, Regions]:
     """The corrected mask, its pieces and its regions."""
     labels = corrections.paint(network.labels)
     pieces = network.pieces.with_tissue(_new_tissue(corrections, network.pieces, mask))
     return labels, pieces, scan_slide(labels, None, pieces, schema=mask.schema, resolution=mask.resolution)
 
 
-def exported_regions(mask: SlideMask, corrections: Corrections) -> tuple[Regions, Regions]:
+def exported_regions(mask: SlideMask, corrections: State) -> tuple[Regions, Regions]:
     """The regions of the network's mask and of the corrected one, as the polygons of the slide have them."""
     network = _read_network(mask)
     return network.regions, _scan(mask, network, corrections)[-1] if corrections.steps else network.regions
 
 
-def _new_tissue(corrections: Corrections, pieces: PieceMap, mask: SlideMask) -> Where:
+def _new_tissue(corrections: State, pieces: PieceMap, mask: SlideMask) -> Where:
     """(H, W) on the grid of the pieces: where a person says that there is tissue."""
     found = np.zeros(pieces.numbers.shape, dtype=bool)
     named = [pixels for index, pixels in corrections.tissue.items() if index != mask.schema.background_index]
@@ -208,7 +208,7 @@ def _new_tissue(corrections: Corrections, pieces: PieceMap, mask: SlideMask) -> 
     return found
 
 
-def _with_origins(regions: Regions, network: _Network, corrections: Corrections) -> RegionTable:
+def _with_origins(regions: Regions, network: _Network, corrections: State) -> RegionTable:
     """The table of corrected regions with their origins: by hand, followed, and the network's confidence of the rest.
 
     Exact, from the stretches between all borders: those of both masks' runs and of the corrections.
@@ -230,7 +230,7 @@ def _with_origins(regions: Regions, network: _Network, corrections: Corrections)
     return replace(regions.table, confidence=mean, person=person)
 
 
-def _stretches(regions: Regions, network: Regions, corrections: Corrections) -> tuple[Ints, Floats]:
+def _stretches(regions: Regions, network: Regions, corrections: State) -> tuple[Ints, Floats]:
     """Starts and lengths of the stretches of the flattened mask between all borders."""
     size = regions.runs.shape[0] * regions.runs.shape[1]
     bounds = [edge for each in (corrections.by_hand, corrections.followed) for edge in (each.start, each.stop)]

@@ -17,10 +17,12 @@ from ntrm.core.errors import DataError
 from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.progress import SILENT, Progress
+from ntrm.correction.engine import Click
 from ntrm.correction.engine.graph import RegionGraph
-from ntrm.correction.engine.propose import Click, propose
-from ntrm.correction.slide import SlideMask, make_region_graph, open_mask
-from ntrm.correction.state import Corrections
+from ntrm.correction.engine.prepare import make_region_graph
+from ntrm.correction.engine.propose import propose
+from ntrm.correction.mask import SlideMask, open_mask
+from ntrm.correction.state import State
 from ntrm.data.dataset import Case
 from ntrm.data.image_files import read_image, write_image
 from ntrm.evaluation.robustness import DEGRADATIONS
@@ -136,7 +138,7 @@ def _clicked(mask: SlideMask, graph: RegionGraph, truth: Mask, region: BoolMask)
     row, column = _middle(region)
     labels, schema = mask.labels(), mask.schema
     right = schema.tissues[truth[row, column]]
-    corrections = Corrections(mask.shape, schema)
+    corrections = State(mask.shape, schema)
     proposal = propose(graph, corrections, Click(((row, column),), right.name))
     after = corrections.with_step(proposal.step("tour")).paint(labels)
     return Mistake(

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ntrm.core.wording import signed
 from ntrm.evaluation.interfaces import CLAIMED
 from ntrm.metrics.significance import Comparison
-from ntrm.paper.facts import Facts
 from ntrm.paper.outcomes import (
     STATISTICS,
     PlanResults,
-    coarse_and_final,
-    compare_family,
+    compare_counts,
     compare_section_scores,
     compare_variants,
     false_positive_rate,
-    interface_results,
 )
 from ntrm.paper.plan import Variant
-from ntrm.paper.published import PRIMARY, TITLES, dice_gains
+from ntrm.paper.published import PRIMARY, dice_gains
+from ntrm.paper.request import Facts
 from ntrm.paper.result_tables import Difference, ResultTable, seconds_per_section
 
 LEAST_SCORE = 0.01
@@ -52,7 +53,8 @@ def _judged(claim: str, measured: str, comparisons: Collection[Comparison], *, l
 
 def claims_table(results: PlanResults, facts: Mapping[str, Facts]) -> ResultTable | None:
     """Every claim of the paper that can be counted; None where NTRM was not trained."""
-    if results.plan.ours is None:
+    ours = results.plan.ours
+    if ours is None:
         return None
     note = (
         "“Held” and “not held” need a 95 % interval (paired bootstrap over the patients of the test part, 10,000 "
@@ -63,14 +65,14 @@ def claims_table(results: PlanResults, facts: Mapping[str, Facts]) -> ResultTabl
         "0.01 throughout."
     )
     header = ("claim", "verdict", "difference, points", "measured")
-    return ResultTable("claims", "What the paper claims, tested", header, tuple(find_claims(results, facts)), note)
+    return ResultTable(
+        "claims", "What the paper claims, tested", header, tuple(find_claims(results, facts, ours)), note
+    )
 
 
-def find_claims(results: PlanResults, facts: Mapping[str, Facts]) -> Iterator[Claim]:
-    """The claims in the order of the paper; none where NTRM was not trained."""
-    ours, names = results.plan.ours, results.classes
-    if ours is None:
-        return
+def find_claims(results: PlanResults, facts: Mapping[str, Facts], ours: Variant) -> Iterator[Claim]:
+    """The claims in the order of the paper."""
+    names = results.classes
     others = [variant for variant in results.plan.systems if variant != ours]
     if others:
         yield from _scores(results, ours, others)
@@ -101,16 +103,17 @@ def _scores(results: PlanResults, ours: Variant, others: list[Variant]) -> Itera
     least, *_, most = dice_gains()
     above = f"the highest Dice: {least:.1f} to {most:.2f} points above"
     for measure, title in (("iou", "the highest mean IoU"), ("dice", above)):
-        comparisons = compare_variants(results, [(ours, other) for other in others], STATISTICS[measure]).values()
+        compared = compare_variants(results, [(ours, other) for other in others], STATISTICS[measure])
+        comparisons = compared.values()
         if len(comparisons) < len(others):
             yield _left_out(title, "a run failed")
             continue
-        closest = min(comparisons, key=lambda comparison: comparison.difference)
+        _, closest = min(compared, key=lambda pair: compared[pair].difference)
         gains = sorted(100 * comparison.difference for comparison in comparisons)
         ahead = sum(comparison.established and comparison.difference > 0 for comparison in comparisons)
         spread = f"{signed(gains[0], 2)} to {signed(gains[-1], 2)} points{_percent(comparisons)}"
-        rival = TITLES.get(closest.second.split()[0], closest.second)
-        words = f"NTRM minus the others: {spread}; established over {ahead} of {len(others)}; shown: minus {rival}"
+        words = f"NTRM minus the others: {spread}; established over {ahead} of {len(others)}"
+        words += f"; shown: minus {closest.title}"
         yield _judged(title, words, comparisons)
 
 
@@ -126,8 +129,11 @@ def _percent(comparisons: Iterable[Comparison]) -> str:
 def _false_positives(results: PlanResults, ours: Variant, others: list[Variant], index: int) -> Iterator[Claim]:
     """Pixels called SCC that are not: final against coarse, against the control, against the other systems."""
     control, rate = results.plan.control, false_positive_rate(index)
-    pair, patients = coarse_and_final(results, ours)
-    within = compare_family({"": pair}, patients, rate).values() if pair else ()
+    final, coarse = results.stack(ours), results.stack(ours, "coarse")
+    within: Collection[Comparison] = ()
+    if final is not None and coarse is not None and final.shape == coarse.shape:
+        stacks = {"first": final, "second": coarse}
+        within = compare_counts({"": stacks}, results.patients_of([ours]), rate).values()
     compared: list[tuple[str, Collection[Comparison], str]] = [
         ("after the relation module", within, f"final minus coarse; {_counts(results, ours)}")
     ]
@@ -163,20 +169,39 @@ def _counts(results: PlanResults, variant: Variant) -> str:
 
 def _interface(results: PlanResults, ours: Variant, title: str, one: str, other: str) -> Iterator[Claim]:
     """Right pixels at the interface of two tissues: final against coarse prediction, and against the control."""
-    interface = interface_results(results, ours, results.plan.control, one, other)
-    if interface is None:
+    control = results.plan.control
+    counts, theirs = (results.interface(variant, one, other) for variant in (ours, control))
+    if counts is None or not counts["pixels"].any():
         yield _left_out(title, "the interface does not occur in the test part, or a run failed")
         return
-    corrected, broken, pixels = interface.changes
-    words = f"{corrected:,.0f} corrected, {broken:,.0f} broken of {pixels:,.0f} pixels within 3 pixels of it"
-    compared = [(title, interface.within, words)]
-    if interface.across is not None:
-        corrected, broken, _ = interface.control_changes
-        words = f"pixels right there, NTRM minus control (which corrects {corrected:,.0f} and breaks {broken:,.0f})"
-        compared.append((f"{title}, because of the relation module", interface.across, words))
-    for claim, pair, measured in compared:
-        comparison = compare_family({"": pair}, interface.patients, STATISTICS["accuracy"]).values()
+    right = _right_wrong(counts["pixels"], counts["wrong"])
+    before = _right_wrong(counts["pixels"], counts["wrong"] + counts["corrected"] - counts["broken"])
+    corrected, broken, pixels = (_mean_sum(counts[name]) for name in ("corrected", "broken", "pixels"))
+    words = f"{corrected} corrected, {broken} broken of {pixels} pixels within 3 pixels of it"
+    rivals = [(title, before, words)]
+    networks = [ours]
+    if control is not None and theirs is not None:
+        networks.append(control)
+        words = f"which corrects {_mean_sum(theirs['corrected'])} and breaks {_mean_sum(theirs['broken'])}"
+        words = f"pixels right there, NTRM minus control ({words})"
+        rivals.append(
+            (f"{title}, because of the relation module", _right_wrong(theirs["pixels"], theirs["wrong"]), words)
+        )
+    patients = results.patients_of(networks)
+    for claim, rival, measured in rivals:
+        stacks = {"first": right, "second": rival}
+        comparison = compare_counts({"": stacks}, patients, STATISTICS["accuracy"]).values()
         yield _judged(claim, measured, comparison) if comparison else _left_out(claim, "there is nothing to compare")
+
+
+def _right_wrong(pixels: NDArray[Any], wrong: NDArray[Any]) -> NDArray[Any]:
+    """(seeds, S, 2, 2) as if there were one class: right, wrong. Its accuracy is the fraction that is right."""
+    right = np.stack([pixels - wrong, wrong], axis=-1)
+    return np.stack([right, np.zeros_like(right)], axis=-2)
+
+
+def _mean_sum(counts: NDArray[Any]) -> str:
+    return f"{counts.sum(axis=1).mean():,.0f}"
 
 
 def _order(results: PlanResults, ours: Variant, others: list[Variant]) -> Iterator[Claim]:

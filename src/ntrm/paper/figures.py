@@ -19,11 +19,11 @@ from ntrm.inference.predictor import Prediction, Predictor
 from ntrm.models.folders import WEIGHTS
 from ntrm.models.hub import load
 from ntrm.paper.architecture import architecture_figure
-from ntrm.paper.facts import Facts
 from ntrm.paper.learning import curves_of
 from ntrm.paper.outcomes import JobOutcome, PlanResults, Score
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import FIGURES, TABLE_2
+from ntrm.paper.request import Facts
 from ntrm.paper.result_tables import HEADLINE, Difference, ResultTable, headline, seconds_per_section
 from ntrm.report.charts import Estimate, ResolutionRow, ablation_figure, learning_figure, resolution_figure
 from ntrm.report.dataset_report import stats_figure
@@ -49,53 +49,37 @@ class Shown:
     tissues: int
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    case: Case
-    window: Window
-    fractions: tuple[float, ...]
-    """Of the window, by class."""
-
-    @property
-    def tissues(self) -> int:
-        return sum(fraction >= VISIBLE for fraction in self.fractions)
-
-
 def choose_windows(splits: DatasetSplits, size: int) -> tuple[Shown, ...]:
     """One window each of BCC, SCC and IEC as far as the test split has them; else three of different sections."""
-    schema, candidates = splits.schema, _candidates(splits, size)
-    cancers = [name for name in CANCERS if name in schema.names]
-    if not cancers:
-        best: dict[str, _Candidate] = {}
-        for candidate in sorted(candidates, key=lambda one: (-one.tissues, one.case.name, one.window)):
-            best.setdefault(candidate.case.name, candidate)
-        return tuple(_show(splits, candidate, candidate.case.name) for candidate in [*best.values()][:ROWS])
+    schema, found = splits.schema, list[tuple[Case, Window, NDArray[np.bool_], NDArray[np.float64]]]()
+    for case in splits["test"]:
+        section = SectionCache().open(case, schema)
+        for window in tile_windows(*section.shape, size=size, overlap=size // 2):
+            counts = np.bincount(section.mask[window.slices].ravel(), minlength=IGNORE + 1)[: len(schema)]
+            # Of the entire window: one that lies half outside the section shows little.
+            fractions = counts / (size * size)
+            found.append((case, window, fractions >= VISIBLE, fractions))
+
+    def show(case: Case, window: Window, visible: NDArray[np.bool_], name: str) -> Shown:
+        section = SectionCache().open(case, schema)
+        image, truth = cut(section.image, window, fill=GLASS), cut(section.mask, window, fill=IGNORE)
+        return Shown(name, image, truth, int(visible.sum()))
+
     windows = []
+    cancers = [name for name in CANCERS if name in schema.names]
     for cancer in cancers:
         index = schema.index(cancer)
-        having = [candidate for candidate in candidates if candidate.fractions[index] >= VISIBLE]
+        having = [each for each in found if each[2][index]]
         if having:
-            chosen = max(having, key=lambda one: (one.tissues, one.fractions[index]))
-            windows.append(_show(splits, chosen, f"{cancer} ({chosen.case.name})"))
+            case, window, visible, _ = max(having, key=lambda each: (each[2].sum(), each[3][index]))
+            windows.append(show(case, window, visible, f"{cancer} ({case.name})"))
+    if not cancers:
+        best: dict[str, Shown] = {}
+        for case, window, visible, _ in sorted(found, key=lambda each: (-each[2].sum(), each[0].name, each[1])):
+            if case.name not in best and len(best) < ROWS:
+                best[case.name] = show(case, window, visible, case.name)
+        windows = [*best.values()]
     return tuple(windows)
-
-
-def _candidates(splits: DatasetSplits, size: int) -> list[_Candidate]:
-    candidates = []
-    for case in splits["test"]:
-        section = SectionCache().open(case, splits.schema)
-        for window in tile_windows(*section.shape, size=size, overlap=size // 2):
-            counts = np.bincount(section.mask[window.slices].ravel(), minlength=IGNORE + 1)[: len(splits.schema)]
-            # Of the entire window: one that lies half outside the section shows little.
-            candidates.append(_Candidate(case, window, tuple((counts / (size * size)).tolist())))
-    return candidates
-
-
-def _show(splits: DatasetSplits, candidate: _Candidate, name: str) -> Shown:
-    section = SectionCache().open(candidate.case, splits.schema)
-    image = cut(section.image, candidate.window, fill=GLASS)
-    truth = cut(section.mask, candidate.window, fill=IGNORE)
-    return Shown(name, image, truth, candidate.tissues)
 
 
 @dataclass(frozen=True)
@@ -220,16 +204,14 @@ def draw_resolutions(results: PlanResults, facts: Mapping[str, Facts], folder: P
         if seconds is not None:
             costs["seconds per section"] = seconds
         reported = TABLE_2.get(variant.level)
-        quoted = {} if reported is None else dict(zip(HEADLINE, reported, strict=True))
-        stated = {name: value for name, value in quoted.items() if value is not None}
+        stated = {name: value for name, value in zip(HEADLINE, reported or (), strict=False) if value is not None}
         rows.append(ResolutionRow(variant.level, facts[variant.level].mpp, known, costs, stated))
     if len(rows) < 2:
         return None
     path = folder / "resolutions.png"
     write_figure(path, resolution_figure, rows)
-    return FigureFile(
-        "resolutions", path, "NTRM by resolution: scores, with one standard deviation over seeds, and costs."
-    )
+    caption = "NTRM by resolution: scores, with one standard deviation over seeds, and costs."
+    return FigureFile("resolutions", path, caption)
 
 
 def first_trained(results: PlanResults, variant: Variant | None) -> JobOutcome | None:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +38,12 @@ STATISTICS: dict[str, Statistic] = {
     "dice": significance.macro_dice,
 }
 BOOTSTRAP = Bootstrap(draws=10_000, confidence=0.95, seed=0)
+START_AGAIN = "delete this folder `evaluation` and start again"
 
 Key = TypeVar("Key", bound=Hashable)
 Variants = tuple[Variant, Variant]
+Stacks = Mapping[str, NDArray[Any]]
+"""Values of the ``first`` and the ``second`` of a pair."""
 
 
 @dataclass(frozen=True)
@@ -96,17 +100,23 @@ class JobOutcome:
         """The trained network."""
         return self.folder / "model"
 
+    @classmethod
+    def read(cls, job: Job, folder: Path, failure: str = "") -> JobOutcome:
+        """State and results of a job, from its folder."""
+        metrics = evaluation_of(folder)
+        if metrics is None:
+            return cls(job, folder, FAILED if failure else MISSING, failure=failure)
+        return cls(job, folder, DONE, metrics, read_object(folder / "provenance.json"))
+
     @cached_property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """``confusions.npz``: names, patients, final (S, K, K), and coarse where the network has a coarse head."""
-        path = self.folder / EVALUATION / CONFUSIONS
-        return read_arrays(path, hint=_start_again(path))
+        return read_arrays(self.folder / EVALUATION / CONFUSIONS, hint=START_AGAIN)
 
     @cached_property
     def interfaces(self) -> dict[str, NDArray[Any]]:
         """``interfaces.npz``: pixels and wrong (S, K, K), and corrected and broken where there is a coarse head."""
-        path = self.folder / EVALUATION / INTERFACES
-        return read_arrays(path, hint=_start_again(path))
+        return read_arrays(self.folder / EVALUATION / INTERFACES, hint=START_AGAIN)
 
     @cached_property
     def log(self) -> list[dict[str, float | None]]:
@@ -117,9 +127,8 @@ class JobOutcome:
         except (OSError, ValueError, csv.Error) as error:
             raise DataError(f"cannot read {path}", got=error, hint="delete it: learning curves do without") from error
 
-    @cached_property
-    def sections(self) -> list[dict[str, str]]:
-        """``sections.csv``: a row for each section of ``confusions.npz``, in the same order."""
+    def section_scores(self, column: str) -> list[float]:
+        """A column of ``sections.csv`` in the order of ``confusions.npz``, NaN where a cell is empty."""
         path = self.folder / EVALUATION / SECTIONS
         names = [str(name) for name in self.arrays["names"]]
         try:
@@ -128,29 +137,15 @@ class JobOutcome:
             found = [dict(zip(columns, row, strict=True)) for row in rows]
             if [row["name"] for row in found] != names:
                 raise ValueError(f"{len(found)} rows, not those of the {len(names)} sections")
+            return [float(row[column] or "nan") for row in found]
         except (OSError, ValueError, KeyError, csv.Error) as error:
-            raise _unreadable(path, error) from error
-        return found
-
-    def section_scores(self, column: str) -> list[float]:
-        """A column of ``sections.csv``, NaN where a cell is empty."""
-        try:
-            return [float(row[column] or "nan") for row in self.sections]
-        except (KeyError, ValueError) as error:
-            raise _unreadable(self.folder / EVALUATION / SECTIONS, error) from error
+            got = f"{type(error).__name__}: {error}"
+            raise DataError(f"cannot read {path}", got=got, hint=START_AGAIN) from error
 
 
 def evaluation_of(folder: Path) -> Document | None:
     """``metrics.json`` of a run; it is written last, so that its presence means that the run is done."""
     return read_object(folder / EVALUATION / METRICS) or None
-
-
-def read_outcome(job: Job, folder: Path, failure: str = "") -> JobOutcome:
-    """State and results of a job, from its folder."""
-    metrics = evaluation_of(folder)
-    if metrics is None:
-        return JobOutcome(job, folder, FAILED if failure else MISSING, failure=failure)
-    return JobOutcome(job, folder, DONE, metrics, read_object(folder / "provenance.json"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +163,7 @@ class PlanResults:
         cls, plan: TrainingPlan, folder: Callable[[Job], Path], failures: Mapping[str, str], patients: Mapping[str, str]
     ) -> PlanResults:
         """Read every job's folder; ``failures`` has the reason of those that failed, by key."""
-        outcomes = {job.key: read_outcome(job, folder(job), failures.get(job.key, "")) for job in plan.jobs}
+        outcomes = {job.key: JobOutcome.read(job, folder(job), failures.get(job.key, "")) for job in plan.jobs}
         return cls(plan, outcomes, patients)
 
     @property
@@ -178,7 +173,7 @@ class PlanResults:
         return next((list(outcome.metrics["classes"]) for outcome in done), [])
 
     @property
-    def failed(self) -> tuple[JobOutcome, ...]:
+    def lacking(self) -> tuple[JobOutcome, ...]:
         """Jobs that have no result."""
         return tuple(outcome for outcome in self.outcomes.values() if outcome.status != DONE)
 
@@ -210,8 +205,16 @@ class PlanResults:
         seeds = [outcome.section_scores(column) for outcome in self.done(variant)]
         return np.array(seeds) if seeds else None
 
-    def sections(self, variants: Iterable[Variant]) -> tuple[list[str], list[str]]:
-        """Names and patients of the evaluated sections: the same for all networks."""
+    def interface(self, variant: Variant | None, one: str, other: str) -> dict[str, NDArray[Any]] | None:
+        """(seeds, S) counts at the interface of two tissues, both sides together; None where it was not counted."""
+        tables = [outcome.interfaces for outcome in self.done(variant)] if variant else []
+        if not tables or any(name not in table for table in tables for name in INTERFACE_COUNTS):
+            return None
+        i, j = (self.classes.index(name) for name in (one, other))
+        return {name: np.stack([t[name][:, i, j] + t[name][:, j, i] for t in tables]) for name in INTERFACE_COUNTS}
+
+    def patients_of(self, variants: Iterable[Variant]) -> list[str]:
+        """Patients of the evaluated sections, which are the same for all networks."""
         arrays = [outcome.arrays for variant in variants for outcome in self.done(variant)]
         lists = {tuple(map(str, stored["names"])) for stored in arrays}
         unknown = {name for names in lists for name in names} - self.patients.keys()
@@ -223,7 +226,7 @@ class PlanResults:
                 hint="delete the folders `evaluation` of the runs and start again",
             )
         (names,) = lists
-        return list(names), [self.patients[name] for name in names]
+        return [self.patients[name] for name in names]
 
 
 def dig(document: Document, path: Iterable[str]) -> float | None:
@@ -234,82 +237,50 @@ def dig(document: Document, path: Iterable[str]) -> float | None:
     return None if value is None or isinstance(value, Mapping) else float(value)
 
 
-def _unreadable(path: Path, error: Exception) -> DataError:
-    return DataError(f"cannot read {path}", got=f"{type(error).__name__}: {error}", hint=_start_again(path))
-
-
-def _start_again(path: Path) -> str:
-    return f"delete the folder {path.parent} and start again"
-
-
-class CountsPair(NamedTuple):
-    """Two models' counts on the same sections, (seeds, S, K, K) each; rows are the ground truth."""
-
-    first: str
-    second: str
-    first_counts: NDArray[Any]
-    second_counts: NDArray[Any]
-
-
-def compare_family(
-    pairs: Mapping[Key, CountsPair], patients: Sequence[str], statistic: Statistic
-) -> dict[Key, Comparison]:
-    """Compare every pair, and correct for their number. A pair whose statistic is not defined is left out."""
-
-    def compare(pair: CountsPair) -> Comparison:
-        # Names may be equal (a network's coarse and final prediction).
-        models = {"first": pair.first_counts, "second": pair.second_counts}
-        (result,) = compare_confusions(models, patients, statistic=statistic, bootstrap=BOOTSTRAP)
-        return replace(result, first=pair.first, second=pair.second)
-
-    return _corrected(pairs, lambda key: compare(pairs[key]))
-
-
-def _corrected(keys: Iterable[Key], compare: Callable[[Key], Comparison]) -> dict[Key, Comparison]:
-    """The comparisons that are defined, with Holm's correction over all of them."""
-    results: dict[Key, Comparison] = {}
-    for key in keys:
-        with suppress(DataError):
-            results[key] = compare(key)
-    corrected = holm([result.p for result in results.values()])
-    return {key: replace(result, p_holm=p) for (key, result), p in zip(results.items(), corrected, strict=True)}
+def compare_counts(pairs: Mapping[Key, Stacks], patients: Sequence[str], statistic: Statistic) -> dict[Key, Comparison]:
+    """First minus second of every pair of counts on the same sections, (seeds, S, K, K), corrected for their number."""
+    return _corrected(
+        pairs, lambda _, stacks: compare_confusions(stacks, patients, statistic=statistic, bootstrap=BOOTSTRAP)
+    )
 
 
 def compare_variants(
     results: PlanResults, pairs: Sequence[Variants], statistic: Statistic
 ) -> dict[Variants, Comparison]:
     """First minus second of every pair of networks that both have results."""
-    stacks = {variant: results.stack(variant) for pair in pairs for variant in pair}
-    ready: dict[Variants, CountsPair] = {}
-    for first, second in pairs:
-        one, other = stacks[first], stacks[second]
-        if one is not None and other is not None:
-            ready[first, second] = CountsPair(short_name(first), short_name(second), one, other)
-    if not ready:
-        return {}
-    _, patients = results.sections([variant for pair in ready for variant in pair])
-    return compare_family(ready, patients, statistic)
+    ready = _both_known(pairs, results.stack)
+    patients = results.patients_of(variant for pair in ready for variant in pair) if ready else []
+    return compare_counts(ready, patients, statistic)
 
 
 def compare_section_scores(results: PlanResults, pairs: Sequence[Variants], score: str) -> dict[Variants, Comparison]:
     """First minus second in the mean of a column of ``sections.csv``; networks may be of different resolutions."""
-    columns = {variant: results.section_scores(variant, score) for pair in pairs for variant in pair}
-    scores = {variant: column for variant, column in columns.items() if column is not None}
-
-    def compare(pair: Variants) -> Comparison:
-        _, patients = results.sections(pair)
-        models = {"first": scores[pair[0]], "second": scores[pair[1]]}
-        (result,) = compare_scores(models, patients, bootstrap=BOOTSTRAP)
-        return replace(result, first=short_name(pair[0]), second=short_name(pair[1]))
-
-    return _corrected([pair for pair in pairs if all(variant in scores for variant in pair)], compare)
-
-
-def short_name(variant: Variant) -> str:
-    """A network's name in a sentence."""
-    return " ".join(
-        [variant.arch, *(f"{key}={value}" for key, value in variant.options if key not in ("width", "dim"))]
+    return _corrected(
+        _both_known(pairs, lambda variant: results.section_scores(variant, score)),
+        lambda pair, stacks: compare_scores(stacks, results.patients_of(pair), bootstrap=BOOTSTRAP),
     )
+
+
+def _both_known(pairs: Sequence[Variants], values: Callable[[Variant], NDArray[Any] | None]) -> dict[Variants, Stacks]:
+    known = {variant: values(variant) for variant in dict.fromkeys(chain.from_iterable(pairs))}
+    stacks = {pair: (known[pair[0]], known[pair[1]]) for pair in pairs}
+    return {
+        pair: {"first": one, "second": other}
+        for pair, (one, other) in stacks.items()
+        if one is not None and other is not None
+    }
+
+
+def _corrected(
+    pairs: Mapping[Key, Stacks], compare: Callable[[Key, Stacks], tuple[Comparison, ...]]
+) -> dict[Key, Comparison]:
+    """The comparisons that are defined, with Holm's correction over all of them."""
+    results: dict[Key, Comparison] = {}
+    for key, stacks in pairs.items():
+        with suppress(DataError):
+            (results[key],) = compare(key, stacks)
+    corrected = holm([result.p for result in results.values()])
+    return {key: replace(result, p_holm=p) for (key, result), p in zip(results.items(), corrected, strict=True)}
 
 
 def false_positive_rate(index: int) -> Statistic:
@@ -326,68 +297,3 @@ def false_positive_rate(index: int) -> Statistic:
         return rates
 
     return rate
-
-
-def coarse_and_final(results: PlanResults, variant: Variant) -> tuple[CountsPair | None, list[str]]:
-    """A network's final prediction against its own coarse head's, and the patients; None without a coarse head."""
-    final, coarse = results.stack(variant), results.stack(variant, "coarse")
-    if final is None or coarse is None or final.shape != coarse.shape:
-        return None, []
-    name = short_name(variant)
-    return CountsPair(f"{name} final", f"{name} coarse", final, coarse), results.sections([variant])[1]
-
-
-@dataclass(frozen=True, eq=False)
-class InterfaceResults:
-    """Right and wrong pixels at an interface, of NTRM and of its control."""
-
-    patients: list[str]
-    within: CountsPair
-    """NTRM's final prediction against its coarse one."""
-    changes: tuple[float, float, float]
-    """Corrected, broken and all pixels; means over seeds."""
-    across: CountsPair | None = None
-    """NTRM's final prediction against the control's; None where that has no results."""
-    control_changes: tuple[float, float, float] = (0.0, 0.0, 0.0)
-
-
-def interface_results(
-    results: PlanResults, ours: Variant, control: Variant | None, one: str, other: str
-) -> InterfaceResults | None:
-    """What happened at the interface of two tissues; None where it does not occur or was not counted."""
-    mine = _interface_counts(results, ours, one, other)
-    if mine is None or not mine["pixels"].any():
-        return None
-    name, right = short_name(ours), _right_wrong(mine)
-    within = CountsPair(f"{name} final", f"{name} coarse", right, _right_wrong(mine, coarse=True))
-    theirs = _interface_counts(results, control, one, other) if control else None
-    if control is None or theirs is None:
-        return InterfaceResults(results.sections([ours])[1], within, _changes(mine))
-    across = CountsPair(name, short_name(control), right, _right_wrong(theirs))
-    _, patients = results.sections([ours, control])
-    return InterfaceResults(patients, within, _changes(mine), across, _changes(theirs))
-
-
-def _interface_counts(results: PlanResults, variant: Variant, one: str, other: str) -> dict[str, NDArray[Any]] | None:
-    """(seeds, S) counts at an interface, both sides of it together."""
-    done = results.done(variant)
-    if not done or any(name not in outcome.interfaces for outcome in done for name in INTERFACE_COUNTS):
-        return None
-    i, j = (results.classes.index(name) for name in (one, other))
-    return {
-        name: np.stack([table[:, i, j] + table[:, j, i] for table in (outcome.interfaces[name] for outcome in done)])
-        for name in INTERFACE_COUNTS
-    }
-
-
-def _right_wrong(counts: Mapping[str, NDArray[Any]], *, coarse: bool = False) -> NDArray[Any]:
-    """(seeds, S, 2, 2) as if there were one class: right, wrong. Its accuracy is the fraction that is right."""
-    wrong = counts["wrong"] + counts["corrected"] - counts["broken"] if coarse else counts["wrong"]
-    tables = np.zeros((*wrong.shape, 2, 2), dtype=np.int64)
-    tables[..., 0, 0], tables[..., 0, 1] = counts["pixels"] - wrong, wrong
-    return tables
-
-
-def _changes(counts: Mapping[str, NDArray[Any]]) -> tuple[float, float, float]:
-    corrected, broken, pixels = (float(counts[name].sum(axis=1).mean()) for name in ("corrected", "broken", "pixels"))
-    return corrected, broken, pixels

@@ -1,35 +1,52 @@
-"""What to reproduce, the folder it is made in, and the plan that follows from the data."""
+"""What to reproduce, what the data holds, and the commands that do it."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import DataError, RefusedError, UsageError, check_seed
+from ntrm.core.errors import DataError, RefusedError, UsageError, check_seed, choices_error
 from ntrm.core.io import PARTIAL, check_folder, foreign_files, write_json
 from ntrm.core.labels import LabelSchema
+from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
-from ntrm.data.dataset import check_outside
-from ntrm.data.layouts import survey_dataset
+from ntrm.data.cache import SectionCache
+from ntrm.data.dataset import SPLITS, Case, check_outside
+from ntrm.data.layouts import open_dataset, survey_dataset
 from ntrm.data.split import FRACTIONS, DatasetSplits, open_splits
+from ntrm.data.tiles import foreground_windows, tile_windows
 from ntrm.models.config import Option
 from ntrm.models.registry import encoder_name
 from ntrm.models.weights import find_weights
-from ntrm.paper.facts import Facts, check_splits, choose_levels, gather_facts, present_levels
 from ntrm.paper.outcomes import EVALUATION, evaluation_of
 from ntrm.paper.plan import IMAGENET, SCRATCH, Job, TrainingPlan, make_plan
 from ntrm.paper.published import SYSTEMS, TABLE_2
-from ntrm.paper.runner import Task
 from ntrm.training.initial_weights import build_network
 from ntrm.training.recipe import Recipe, check_start, load_recipe, write_recipe
 
 SEEDS = (0, 1, 2)
 MARK = "reproduction.json"
 LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A dataset at one resolution."""
+
+    mpp: float
+    fingerprint: str
+    sections: Mapping[str, int]
+    """By split, as are patients, pixels and windows."""
+    patients: Mapping[str, int]
+    pixels: Mapping[str, int]
+    windows: Mapping[str, int]
+    """Training windows, cut as the recipe says."""
+    phantom: bool
+    """Whether the sections are synthetic."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +65,14 @@ class Request:
     """By name or as a YAML file, the same for all networks."""
     overrides: Mapping[str, object] | None = None
     """Fields of the recipe to change."""
-    options: Mapping[str, object] | None = None
+    options: Mapping[str, Any] | None = None
     """Options of architectures, for each that takes them."""
     ablation: bool = True
     """Whether to train the variants of the relation module."""
     split_file: Path | None = None
     """What ``ntrm data split`` wrote; the dataset's own splits if not given."""
+    boundaries: bool = True
+    """Whether evaluations measure distances of boundaries, too."""
 
     @cached_property
     def resolved(self) -> Recipe:
@@ -64,12 +83,26 @@ class Request:
 
     @cached_property
     def levels(self) -> tuple[str, ...]:
-        """Levels to work at, coarsest first."""
-        return choose_levels(self.data, self.resolutions)
+        """Levels to work at, coarsest first: those wanted, or the paper's that are there, or whatever the data has."""
+        present = present_levels(self.data)
+        if self.resolutions and present == ("",):
+            got = ", ".join(self.resolutions)
+            raise UsageError("this dataset has no resolution levels", got=got, hint="leave them out")
+        if missing := [level for level in self.resolutions if level not in present]:
+            raise choices_error(f"no such resolution in {self.data}", ", ".join(missing), present)
+        chosen = self.resolutions or TABLE_2
+        return tuple(level for level in present if level in chosen) or present
 
     def splits(self, level: str) -> DatasetSplits:
-        """The data at one level."""
-        return open_splits(self.data, resolution=level or None, splits=self.split_file)
+        """The data at one level, with sections in each of the splits."""
+        splits = open_splits(self.data, resolution=level or None, splits=self.split_file)
+        if empty := [split for split in SPLITS if not any(case.split == split for case in splits.dataset)]:
+            raise UsageError(
+                f"{splits.dataset.root} has an empty split",
+                got=f"no section in {', '.join(empty)}",
+                hint="divide it with `ntrm data split` and give the file with --splits",
+            )
+        return splits
 
     @property
     def patients(self) -> dict[str, str]:
@@ -77,32 +110,40 @@ class Request:
         return {case.name: case.group for level in self.levels for case in self.splits(level).dataset}
 
     def gather(self, *, jobs: int = 1, progress: Progress = SILENT) -> dict[str, Facts]:
-        """Facts about the data at every level; every section is decoded into the cache on the way."""
-        return {
-            level: gather_facts(self.splits(level), level, self.resolved, jobs=jobs, progress=progress)
-            for level in self.levels
-        }
+        """Facts about the data at every level; every section is decoded into the cache, once for all runs."""
+        return {level: self._facts(level, jobs, progress) for level in self.levels}
 
-    def fingerprints(self) -> dict[str, str]:
-        """Of the data at every level; nothing is decoded."""
-        parts = {level: self.splits(level) for level in self.levels}
-        for part in parts.values():
-            check_splits(part)
-        return {level: part.fingerprint() for level, part in parts.items()}
+    def _facts(self, level: str, jobs: int, progress: Progress) -> Facts:
+        splits = self.splits(level)
+        cases = list(splits.dataset)
+        count = partial(_count, schema=splits.schema, recipe=self.resolved)
+        label = f"reading sections {level}".strip()
+        counts = list(progress.track(parallel_map(count, cases, jobs), len(cases), label))
+        of = {split: [k for k, case in enumerate(cases) if case.split == split] for split in SPLITS}
+        return Facts(
+            mpp=splits.resolution.mean,
+            fingerprint=splits.fingerprint(),
+            sections={split: len(members) for split, members in of.items()},
+            patients={split: len({cases[k].group for k in members}) for split, members in of.items()},
+            pixels={split: sum(counts[k][0] for k in members) for split, members in of.items()},
+            windows={split: sum(counts[k][1] for k in members) for split, members in of.items()},
+            phantom=(splits.dataset.root / "truth.json").is_file(),  # which `ntrm phantom` alone writes
+        )
 
-    def plan(self, fingerprints: Mapping[str, str]) -> TrainingPlan:
-        """The jobs, for the levels that ``fingerprints`` has."""
-        schema = self.splits(next(iter(fingerprints))).schema
+    def plan(self) -> TrainingPlan:
+        """The jobs for the data as it is; nothing is decoded."""
+        splits = {level: self.splits(level) for level in self.levels}
+        schema = next(iter(splits.values())).schema
         plan = make_plan(
-            fingerprints,
+            {level: part.fingerprint() for level, part in splits.items()},
             self.resolved,
             archs=self.archs,
             seeds=self.seeds,
             encoder_init=lambda arch, options, recipe: encoder_init(arch, options, recipe, schema),
-            options=_check_options(self.options or {}),
+            options=self.options or {},
             ablation=self.ablation,
         )
-        return replace(plan, notes=(*plan.notes, *self._notes(fingerprints)))
+        return replace(plan, notes=(*plan.notes, *self._notes(splits)))
 
     def _notes(self, levels: Collection[str]) -> list[str]:
         """Choices made by default: the split, and levels that are left out or lacking."""
@@ -119,14 +160,6 @@ class Request:
             notes.append(f"Not in this dataset: {lacking}. ntrm data resample makes coarser levels from finer ones.")
         return notes
 
-    def run(self, job: Job) -> Path:
-        """Folder of a job's training and evaluation."""
-        return self.out / "runs" / job.key
-
-    def recipe_file(self, job: Job) -> Path:
-        """The recipe of a job: one file for each start of encoders."""
-        return self.out / "recipes" / f"{job.variant.init}-{job.recipe_digest}.yaml"
-
     def claim(self, command: Sequence[str] = ()) -> None:
         """Refuse an output folder that holds something else, and mark it before anything is written there."""
         check_outside(self.out, self.data)
@@ -137,73 +170,58 @@ class Request:
         if not (self.out / MARK).is_file():
             if foreign:
                 raise foreign_files(self.out, "reproduction", foreign)
-            self.describe({"command": list(command)})
+            write_json(self.out / MARK, {"command": list(command)})
 
-    def describe(self, document: Mapping[str, Any]) -> None:
-        """Mark the output folder as a reproduction, and write what is done there."""
-        write_json(self.out / MARK, dict(document))
+    def run(self, job: Job) -> Path:
+        """Folder of a job's training and evaluation."""
+        return self.out / "runs" / job.key
 
-    def task(self, job: Job, *, boundaries: bool, pictures: bool) -> Task:
-        """A job as its process reads it, with the commands that do the same by hand."""
-        recipe, run, jobs = self.recipe_file(job), self.run(job), self.out / "jobs"
+    def is_done(self, job: Job) -> bool:
+        """Whether a job is trained and evaluated."""
+        return evaluation_of(self.run(job)) is not None
+
+    def commands(self, job: Job, *, pictures: bool = False) -> tuple[list[str], list[str]]:
+        """Words after ``ntrm`` that train a network and evaluate it; writes the recipe that they name."""
+        variant, run = job.variant, self.run(job)
+        recipe = self.out / "recipes" / f"{variant.init}-{job.recipe_digest}.yaml"
         if not recipe.exists():
             recipe.parent.mkdir(parents=True, exist_ok=True)
             write_recipe(job.recipe, recipe)
-        jobs.mkdir(parents=True, exist_ok=True)
-        document = {
-            "arch": job.variant.arch,
-            "options": dict(job.variant.options),
-            "data": str(self.data),
-            "level": job.variant.level,
-            "split_file": None if self.split_file is None else str(self.split_file),
-            "recipe": str(recipe),
-            "seed": job.seed,
-            "run": str(run),
-            "name": job.variant.label,
-            "pictures": pictures,
-            "boundaries": boundaries,
-            "command": self._train_command(job),
-            "evaluate_command": self._evaluate_command(job),
-        }
-        return Task(job.key, job.label, document, jobs)
-
-    def _train_command(self, job: Job) -> list[str]:
-        options = [word for key, value in job.variant.options for word in ("--option", f"{key}={_yaml(value)}")]
-        words = ["ntrm", "train", "--arch", job.variant.arch, *self._data(job), *options]
-        words += ["--recipe", str(self.recipe_file(job)), "--seed", str(job.seed), "--out", str(self.run(job))]
-        return [*words, "--resume", "--no-reference"]
-
-    def _evaluate_command(self, job: Job) -> list[str]:
-        run = self.run(job)
-        return ["ntrm", "evaluate", "--model", str(run / "model"), *self._data(job), "--out", str(run / EVALUATION)]
-
-    def _data(self, job: Job) -> list[str]:
-        level = ["--resolution", job.variant.level] if job.variant.level else []
-        return ["--data", str(self.data), *level, *(["--splits", str(self.split_file)] if self.split_file else [])]
+        options = [
+            f"{key}={str(value).lower() if value is True or value is False else value}"
+            for key, value in variant.options
+        ]
+        # Pictures of every run would take longer than the runs themselves.
+        shared = ["--data", str(self.data), *([] if pictures else ["--no-pictures"])]
+        shared += ["--resolution", variant.level] if variant.level else []
+        shared += ["--splits", str(self.split_file)] if self.split_file else []
+        train = ["train", *shared, "--arch", variant.arch, *(word for each in options for word in ("--option", each))]
+        train += ["--recipe", str(recipe), "--seed", str(job.seed), "--name", variant.label, "--out", str(run)]
+        evaluate = ["evaluate", *shared, "--model", str(run / "model"), "--out", str(run / EVALUATION)]
+        # The tables compare networks and judge no slide: a reference is of no use.
+        return [*train, "--resume", "--no-reference"], [*evaluate, *([] if self.boundaries else ["--no-boundaries"])]
 
 
-@dataclass(frozen=True)
-class Outlook:
-    """A plan before it is carried out."""
+def present_levels(data: Path) -> tuple[str, ...]:
+    """Levels that the dataset has, coarsest first; faults at levels that nobody asks for do not matter."""
+    return tuple(dict.fromkeys(case.level for case in survey_dataset(data).cases)) or open_dataset(data).levels
 
-    plan: TrainingPlan
-    done: Mapping[str, bool]
-    """By key of the job."""
+
+def _count(case: Case, schema: LabelSchema, recipe: Recipe) -> tuple[int, int]:
+    """Pixels and windows of a section."""
+    section = SectionCache().open(case, schema)
+    height, width = section.shape
+    windows = tile_windows(height, width, size=recipe.window, overlap=recipe.overlap)
+    if recipe.drop_background:
+        windows = foreground_windows(section.mask, windows, schema.background_index)
+    return height * width, len(windows)
 
 
 def commands_left(request: Request) -> list[str]:
     """A line of shell for each run that is not done, for the jobs of a cluster; writes the recipes that they name."""
     request.claim()
-    outlook = dry_run(request)
-    jobs = [job for job in outlook.plan.jobs if not outlook.done[job.key]]
-    left = [request.task(job, boundaries=True, pictures=False) for job in jobs]
-    return [" && ".join(shlex.join(task.document[name]) for name in ("command", "evaluate_command")) for task in left]
-
-
-def dry_run(request: Request) -> Outlook:
-    """What would be done and what is done already; nothing is written."""
-    plan = request.plan(request.fingerprints())
-    return Outlook(plan, {job.key: evaluation_of(request.run(job)) is not None for job in plan.jobs})
+    left = [request.commands(job) for job in request.plan().jobs if not request.is_done(job)]
+    return [" && ".join(shlex.join(["ntrm", *words]) for words in commands) for commands in left]
 
 
 def encoder_init(arch: str, options: Mapping[str, Option], recipe: Recipe, schema: LabelSchema) -> str:
@@ -242,16 +260,3 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     for seed in seeds:
         check_seed(seed)
     return seeds
-
-
-def _check_options(options: Mapping[str, object]) -> dict[str, Option]:
-    plain: dict[str, Option] = {}
-    for key, value in options.items():
-        if not isinstance(value, str | int | float | bool | None):
-            raise UsageError(f"impossible value of the option {key}", got=repr(value), expected="text or a number")
-        plain[key] = value
-    return plain
-
-
-def _yaml(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -5,20 +5,20 @@ A page shows cells as text, a CSV file as plain numbers with spreads and interva
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 from ntrm.core.csv_text import rows_text
 from ntrm.core.io import write_text
 from ntrm.core.wording import MINUS, signed, with_minus
 from ntrm.metrics.significance import Comparison
-from ntrm.paper.facts import Facts
 from ntrm.paper.outcomes import FAILED, STATISTICS, JobOutcome, PlanResults, Score, compare_variants, dig
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import CONTROL, QUOTED_MIT, TABLE_1, TABLE_2, Reported
+from ntrm.paper.request import Facts
 from ntrm.report.html import NONE, Column, columns
 
 ACCURACY, IOU, DICE = ("pooled", "pixel_accuracy"), ("pooled", "macro", "iou"), ("pooled", "macro", "dice")
@@ -36,11 +36,10 @@ HOW = (
 )
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """A difference with its interval, in the unit of the table; a star says that it is established.
 
-    >>> print(Difference(1.25, -0.5, 3.0, established=False), Difference(2, 1, 3, established=True))
+    >>> print(Difference(1.25, -0.5, 3.0, False), Difference(2, 1, 3, True))
     +1.25 (−0.50 to +3.00) +2.00 (+1.00 to +3.00) *
     """
 
@@ -50,18 +49,17 @@ class Difference:
     established: bool
 
     @classmethod
-    def of(cls, comparison: Comparison, scale: float = 100.0) -> Difference:
-        """A comparison's difference; by default in points of a score that runs to 1."""
-        ends = comparison.difference * scale, comparison.low * scale, comparison.high * scale
-        return cls(*ends, established=comparison.established)
+    def of(cls, comparison: Comparison) -> Difference:
+        """A comparison's difference in points of a score that runs to 1."""
+        value, low, high = (100 * end for end in (comparison.difference, comparison.low, comparison.high))
+        return cls(value, low, high, comparison.established)
 
     def __str__(self) -> str:
-        value, low, high = (signed(number, 2) for number in (self.value, self.low, self.high))
+        value, low, high = (signed(number, 2) for number in self[:3])
         return f"{value} ({low} to {high}){' *' * self.established}"
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """The ends of an interval alone.
 
     >>> print(Interval(-4.81, 5.8))
@@ -75,7 +73,19 @@ class Interval:
         return f"{signed(self.low, 1)} to {signed(self.high, 1)}"
 
 
+class RunFolder(str):
+    """Name of a run's folder. A page shows its unique end alone: the row says the rest already."""
+
+    __slots__ = ()
+
+
 Cell = str | int | float | Score | Difference | Interval | None
+ENDS: dict[type, tuple[str, ...]] = {
+    Score: ("", "sd", "seeds", "failed"),
+    Difference: ("", "low", "high", "established"),
+    Interval: ("low", "high"),
+}
+"""How the columns of a CSV file end that a column becomes, by the kind of its cells."""
 
 
 @dataclass(frozen=True)
@@ -100,29 +110,16 @@ class ResultTable:
 
     def write_csv(self, folder: Path) -> Path:
         """Write ``NAME.csv``; spreads and ends of intervals have columns of their own."""
-        ends = [_ends(row[k] for row in self.rows) for k in range(len(self.header))]
-        groups = [[f"{title} {end}".rstrip() for end in each] for title, each in zip(self.header, ends, strict=True)]
-        rows = [
-            [value for cell, names in zip(row, groups, strict=True) for value in _values(cell, len(names))]
-            for row in self.rows
-        ]
+        ends = [next((ENDS[type(row[k])] for row in self.rows if type(row[k]) in ENDS), ("",)) for k in self._places]
+        titles = [f"{self.header[k]} {end}".rstrip() for k in self._places for end in ends[k]]
+        rows = [[value for k in self._places for value in _values(row[k], len(ends[k]))] for row in self.rows]
         path = folder / f"{self.name}.csv"
-        write_text(path, rows_text([chain.from_iterable(groups), *rows]))
+        write_text(path, rows_text([titles, *rows]))
         return path
 
-
-ENDS = {
-    Score: ("", "sd", "seeds", "failed"),
-    Difference: ("", "low", "high", "established"),
-    Interval: ("low", "high"),
-}
-"""How the columns of a CSV file end that a column becomes, by the kind of its cells."""
-
-
-class RunFolder(str):
-    """Name of a run's folder. A page shows its unique end alone: the row says the rest already."""
-
-    __slots__ = ()
+    @property
+    def _places(self) -> range:
+        return range(len(self.header))
 
 
 def _text(cell: Cell) -> str:
@@ -135,18 +132,12 @@ def _text(cell: Cell) -> str:
     return with_minus(f"{cell:.4f}") if isinstance(cell, float) else str(cell)
 
 
-def _ends(cells: Iterable[Cell]) -> tuple[str, ...]:
-    return next((ENDS[type(cell)] for cell in cells if isinstance(cell, Score | Difference | Interval)), ("",))
-
-
 def _values(cell: Cell, count: int) -> list[object]:
     """A cell as ``count`` plain cells."""
     if isinstance(cell, Score):
         return [cell.mean, cell.spread, len(cell.values), cell.failed]
-    if isinstance(cell, Difference):
-        return [cell.value, cell.low, cell.high, cell.established]
-    if isinstance(cell, Interval):
-        return [cell.low, cell.high]
+    if isinstance(cell, Difference | Interval):
+        return [*cell]
     # Programs read a hyphen only.
     plain = cell.replace(MINUS, "-") if isinstance(cell, str) else cell
     return [plain, *[None] * (count - 1)]
@@ -179,26 +170,25 @@ def table_2(results: PlanResults, facts: Mapping[str, Facts]) -> ResultTable | N
     """NTRM at every resolution, with what each costs."""
     if not results.plan.resolutions:
         return None
-    rows = tuple(_resolution(results, variant, facts[variant.level]) for variant in results.plan.resolutions)
-    costs = ("training windows", "test pixels (million)", "seconds per section", "training seconds")
+    rows: list[tuple[Cell, ...]] = []
+    for variant in results.plan.resolutions:
+        known = facts[variant.level]
+        costs = (
+            known.windows["train"],
+            f"{known.pixels['test'] / 1e6:.2f}",
+            results.score(variant, seconds_per_section, digits=2),
+            results.score(variant, lambda outcome: dig(outcome.provenance, ("seconds",)), digits=1),
+        )
+        where = (variant.level or "as it is", f"{known.mpp:g}")
+        rows.append((*where, *headline(results, variant), *TABLE_2.get(variant.level, NO_NUMBERS), *costs))
+    titles = ("training windows", "test pixels (million)", "seconds per section", "training seconds")
     note = (
         "The names are downsample factors of 0.67 µm/px: 10x is the coarsest and cheapest, and 2x has 25 times its "
         "pixels. Seconds per section: prediction of a test section on the device of the runs. Training seconds follow "
         "the recipe, which gives every resolution the same number of steps, or of passes over its windows."
     )
-    header = ("resolution", "µm/px", *HEADLINE, *PAPER, *costs)
-    return ResultTable("table2", "Table 2: NTRM across resolutions, and what each costs", header, rows, note)
-
-
-def _resolution(results: PlanResults, variant: Variant, facts: Facts) -> tuple[Cell, ...]:
-    reported = TABLE_2.get(variant.level, NO_NUMBERS)
-    costs = (
-        facts.windows["train"],
-        f"{facts.pixels['test'] / 1e6:.2f}",
-        results.score(variant, seconds_per_section, digits=2),
-        results.score(variant, lambda outcome: dig(outcome.provenance, ("seconds",)), digits=1),
-    )
-    return (variant.level or "as it is", f"{facts.mpp:g}", *headline(results, variant), *reported, *costs)
+    header = ("resolution", "µm/px", *HEADLINE, *PAPER, *titles)
+    return ResultTable("table2", "Table 2: NTRM across resolutions, and what each costs", header, tuple(rows), note)
 
 
 def seconds_per_section(outcome: JobOutcome) -> float | None:
@@ -231,8 +221,7 @@ def differences_table(results: PlanResults) -> ResultTable | None:
     rows: list[tuple[Cell, ...]] = []
     for pair in pairs:
         cells = [points(compared[measure].get(pair)) for measure in STATISTICS]
-        dice = compared["dice"].get(pair)
-        rows.append((pair[1].title, *cells, _relative(dice), _over_trainings(dice), _verdict(dice)))
+        rows.append((pair[1].title, *cells, *_further(compared["dice"].get(pair))))
     measures = ("accuracy, points", "IoU, points", "Dice, points", "Dice, relative %", "Dice over seeds, points")
     header = ("NTRM minus", *measures, "verdict (Dice)")
     note = (
@@ -244,22 +233,16 @@ def differences_table(results: PlanResults) -> ResultTable | None:
     return ResultTable("differences", "Is NTRM better?", header, tuple(rows), note)
 
 
-def _relative(comparison: Comparison | None) -> str | None:
-    second = fmean(comparison.second_by_seed) if comparison else 0.0
-    return signed(100 * comparison.difference / second, 1) if comparison and second else None
-
-
-def _over_trainings(comparison: Comparison | None) -> Interval | None:
-    ends = comparison.over_trainings if comparison else None
-    return Interval(100 * ends[0], 100 * ends[1]) if ends else None
-
-
-def _verdict(comparison: Comparison | None) -> str:
-    if comparison is None:
-        return FAILED
-    direction = "NTRM higher" if comparison.difference > 0 else "NTRM lower"
-    verdict = f"{direction if comparison.established else 'not established'} (p = {comparison.p_holm:.2g})"
-    return f"{verdict}; other trainings may differ" if comparison.may_turn else verdict
+def _further(dice: Comparison | None) -> tuple[Cell, Cell, str]:
+    """The relative difference in percent, the interval over trainings in points, and the verdict."""
+    if dice is None:
+        return None, None, FAILED
+    second, ends = fmean(dice.second_by_seed), dice.over_trainings
+    relative = signed(100 * dice.difference / second, 1) if second else None
+    direction = "NTRM higher" if dice.difference > 0 else "NTRM lower"
+    verdict = f"{direction if dice.established else 'not established'} (p = {dice.p_holm:.2g})"
+    verdict += "; other trainings may differ" if dice.may_turn else ""
+    return relative, Interval(100 * ends[0], 100 * ends[1]) if ends else None, verdict
 
 
 def points(comparison: Comparison | None) -> Cell:

@@ -203,7 +203,7 @@ def _tabulate(
     try:
         if transfer.results is None:
             return tabulate(folder, run, covariates, report=report)
-        known = transfer.results.outcomes(of_all) if of_all else {}
+        known = transfer.results.outcomes() if of_all else {}
         if missing := [slide_id for slide_id in of_all if slide_id not in known]:
             return [f"no tables yet: {len(missing)} of {len(of_all)} slides are left to other shards"]
         return transfer.results.tabulate(run, covariates, report=report)

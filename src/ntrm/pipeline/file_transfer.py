@@ -16,7 +16,7 @@ from ntrm.core.errors import NtrmError
 from ntrm.core.io import write_text
 from ntrm.data.cache import default_folder
 from ntrm.pipeline.remote_results import RemoteResults
-from ntrm.results.paths import HIDDEN, SOURCE
+from ntrm.results.paths import DONE, HIDDEN, SOURCE
 from ntrm.results.slide_state import made_otherwise, source_version
 from ntrm.slides.addresses import Address
 from ntrm.slides.inputs import SlideInput
@@ -77,8 +77,8 @@ class FileTransfer:
 
     def expect(self, slides: Sequence[SlideInput], slide_ids: Sequence[str]) -> None:
         """Say which slides will be asked for, in which order: each is fetched while the one before is worked on."""
-        done = set() if self.results is None else self.results.finished(slide_ids)
-        left = [slide for slide, slide_id in zip(slides, slide_ids, strict=True) if slide_id not in done]
+        known = {} if self.results is None else self.results.outcomes()
+        left = [slide for slide, name in zip(slides, slide_ids, strict=True) if DONE not in known.get(name, ())]
         self._next = {slide.path: after for slide, after in pairwise(left)}
 
     def bring(self, slide_id: str) -> None:

@@ -12,9 +12,8 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import TypeVar
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import PARTIAL, write_bytes
@@ -25,14 +24,13 @@ from ntrm.results.paths import DONE, FAILED, HIDDEN, INDEX, LOCK, MASK, RUN, SOU
 from ntrm.results.run_record import Run
 from ntrm.results.tables import COLUMNS
 from ntrm.slides.addresses import Address
-from ntrm.slides.object_store import ObjectStore, RemoteFile
+from ntrm.slides.object_store import NoSuchObjectError, ObjectStore, RemoteFile
 
 AT_A_TIME = 16
 """Small objects that are read or sent side by side: each costs a journey, and hardly any bytes."""
 ROUNDS = 5
 """How often tables are made anew because outcomes came meanwhile. Whoever sends an outcome makes the tables after it,
 so that nobody has to go on until the last machine is through."""
-Result = TypeVar("Result")
 TABLES = ".tables"
 """Folder, in that of the results on this machine, where tables are made."""
 
@@ -81,25 +79,24 @@ class RemoteResults:
             )
         return record
 
-    def outcomes(self, slide_ids: Collection[str] | None = None) -> dict[str, list[RemoteFile]]:
-        """The outcomes at the address, in the version they have now, by slide: all, or those of these slides."""
-        # A slide that is being sent has a folder already.
-        names = [name for name in self._store.names_in(self.address, folders=True) if not name.startswith(".")]
-        names = [name for name in names if slide_ids is None or name in slide_ids]
+    def _listed(self) -> dict[PurePosixPath, RemoteFile]:
+        """Every object at the address, by its name below it."""
+        try:
+            return {PurePosixPath(file.name): file for file in self._store.files_under(self.address)}
+        except NoSuchObjectError:
+            return {}
 
-        def outcome(slide_id: str) -> list[RemoteFile]:
-            files = self._store.files_under(self.address / slide_id / HIDDEN)
-            return [file for file in files if file.name in (DONE, FAILED)]
-
-        return {name: files for name, files in zip(names, _all(outcome, names), strict=True) if files}
+    def outcomes(self) -> dict[str, dict[str, RemoteFile]]:
+        """By slide, the records of its outcomes at the address in the version they have now, by their names."""
+        found: dict[str, dict[str, RemoteFile]] = {}
+        for name, file in self._listed().items():
+            if name.parts[1:] in ((HIDDEN, DONE), (HIDDEN, FAILED)) and not name.parts[0].startswith("."):
+                found.setdefault(name.parts[0], {})[name.name] = file
+        return found
 
     def others(self, slide_ids: Collection[str]) -> list[str]:
         """Ids of slides that have an outcome at the address, besides these."""
         return [name for name in self.outcomes() if name not in slide_ids]
-
-    def finished(self, slide_ids: Collection[str]) -> set[str]:
-        """Those of these slides that are done at the address."""
-        return {name for name, files in self.outcomes(slide_ids).items() if DONE in {file.name for file in files}}
 
     @contextmanager
     def state_folder(self, slide_id: str) -> Iterator[Path]:
@@ -169,22 +166,32 @@ class RemoteResults:
         with holding(self.work / f"{TABLES}.lock", wait=True):
             now = self.outcomes()
             for _ in range(ROUNDS):
-                before, notes = now, self._tabulate([*now], run, covariates, report=report)
+                before, notes = now, self._tabulate(now, run, covariates, report=report)
                 now = self.outcomes()
                 if now == before:
                     break
         return notes
 
-    def _tabulate(self, names: Sequence[str], run: Run, covariates: Sequence[str], *, report: bool) -> list[str]:
-        """The same once, of these slides."""
+    def _tabulate(self, names: Collection[str], run: Run, covariates: Sequence[str], *, report: bool) -> list[str]:
+        """The same once, of these slides: what tables and overview say of them is fetched."""
         folder = self.work / TABLES
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, mode=0o700)
-        _all(lambda name: self._fetch_row(folder / name, self.address / name, report=report), names)
-        # The overview has the colours of the first mask.
-        first = next((name for name in names if (folder / name / HIDDEN / DONE).is_file()), None)
-        if first is not None:
-            self._store.fetch(self.address / first / MASK, folder / first / MASK)
+        seen = [paths.THUMBNAIL, paths.REPORT, f"{paths.CORRECTED}/{paths.REPORT}"] if report else []
+        wanted = [f"{HIDDEN}/{DONE}", f"{HIDDEN}/{FAILED}", f"{paths.CORRECTED}/{paths.SUMMARY}", *seen]
+        there = [str(name) for name in self._listed() if name.parts[0] in names]
+
+        def fetch(name: str) -> None:
+            # Of a report it is only asked whether it is there.
+            content = b"" if name.endswith(paths.REPORT) else self._store.read(self.address / name)
+            if content is not None:
+                write_bytes(folder / name, content)
+
+        _all(fetch, [name for name in there if name.partition("/")[2] in wanted])
+        for name in [name for name in there if name.partition("/")[2] == MASK][:1]:
+            # The overview has the colours of the first mask.
+            (folder / name).parent.mkdir(exist_ok=True)
+            self._store.fetch(self.address / name, folder / name)
         before = self._store.read(self.address / RUN)
         (folder / RUN).write_bytes(before or (self.work / RUN).read_bytes())
         notes = tabulate(folder, run, covariates, report=report)
@@ -194,22 +201,11 @@ class RemoteResults:
         shutil.rmtree(folder, ignore_errors=True)
         return notes
 
-    def _fetch_row(self, folder: Path, there: Address, *, report: bool) -> None:
-        """What the tables and the overview say of a slide."""
-        wanted = [f"{HIDDEN}/{DONE}", f"{HIDDEN}/{FAILED}", f"{paths.CORRECTED}/{paths.SUMMARY}"]
-        for name in [*wanted, *([paths.THUMBNAIL] if report else [])]:
-            content = self._store.read(there / name)
-            if content is not None:
-                write_bytes(folder / name, content)
-        for name in (paths.REPORT, f"{paths.CORRECTED}/{paths.REPORT}") if report else ():
-            # The overview only asks whether it is there.
-            if (folder / name).parent.is_dir() and self._is_there(there / name):
-                write_bytes(folder / name, b"")
 
-
-def _all(work: Callable[[str], Result], names: Sequence[str]) -> list[Result]:
+def _all(work: Callable[[str], None], names: Sequence[str]) -> None:
     with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="ntrm-objects") as pool:
-        return [*pool.map(work, names)]
+        for _ in pool.map(work, names):
+            pass
 
 
 def _is_sent(name: Path) -> bool:

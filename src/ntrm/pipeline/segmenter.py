@@ -31,7 +31,12 @@ from ntrm.results.run_record import check_out, claim
 from ntrm.results.slide_state import BusyError, MadeOtherwiseError, SlideState, remember_failure
 from ntrm.slides.inputs import SlideInput
 from ntrm.slides.slide_ids import without_name
+<<<<<<< HEAD
 from ntrm.wsi.isolated import open_in_children
+=======
+from ntrm.wsi.isolated import open_isolated
+from ntrm.wsi.readers.reader import SlideReader
+>>>>>>> 4605f667078a7b67d38e9f5c9c55a00212ef8665
 
 LONGEST = 600
 """Characters of a reason: some libraries write pages."""
@@ -142,7 +147,7 @@ class Segmenter:
         *,
         device: str | torch.device = "auto",
         batch: int = 16,
-        open_slide: OpenSlide = open_in_children,
+        open_slide: OpenSlide = open_isolated,
         transfer: FileTransfer | None = None,
     ) -> None:
         subject = open_subject(model)

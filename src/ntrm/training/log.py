@@ -1,4 +1,4 @@
-"""What a training writes while it runs: losses, log, checkpoints, best weights, pictures.
+"""What a training writes while it runs: log, checkpoints, best weights, pictures.
 
 One process writes for all of them.
 """
@@ -19,12 +19,10 @@ from torch import Tensor
 
 from ntrm.core.counts import pixel_counts
 from ntrm.core.csv_text import read_rows, rows_text
-from ntrm.core.errors import NtrmError
 from ntrm.core.io import write_text
 from ntrm.core.progress import Progress
 from ntrm.data.tensors import TileDataset
 from ntrm.training.checkpoint import CheckpointFolder, State, on_host
-from ntrm.training.losses import Loss
 from ntrm.training.schedule import is_better
 from ntrm.training.validation import Scores
 
@@ -49,48 +47,10 @@ Row = list[float]
 """Total, final and coarse loss of a step; the last is NaN for a network without a coarse head."""
 
 
-class LossBuffer:
-    """Losses of one round from ``step`` on: they stay on the device, so that no step waits, until they are collected.
-
-    ``rows`` are the first losses of a round that was interrupted.
-    """
-
-    def __init__(self, step: int = 0, rows: list[Row] | None = None) -> None:
-        self._rows = list(rows or [])
-        self._fresh: list[Tensor] = []
-        self._next = step
-
-    def add(self, loss: Loss) -> None:
-        """The loss of the next step."""
-        coarse = torch.full_like(loss.final, math.nan) if loss.coarse is None else loss.coarse
-        self._fresh.append(torch.stack([loss.total, loss.final, coarse]).detach())
-
-    def collect(self) -> list[Row]:
-        """Losses of all steps of the round so far; waits for the device, and refuses what is no number."""
-        fresh: list[Row] = torch.stack(self._fresh).tolist() if self._fresh else []
-        self._fresh = []
-        for row in fresh:
-            self._next += 1
-            if not math.isfinite(row[0]):
-                raise _not_finite(self._next, row)
-        self._rows += fresh
-        return self._rows
-
-
 def means(rows: list[Row]) -> tuple[float, float, float | None]:
     """Mean total, final and coarse loss; summed exactly, so that it does not matter where a round was interrupted."""
     total, final, coarse = (math.fsum(column) / len(rows) for column in zip(*rows, strict=True))
     return total, final, None if math.isnan(coarse) else coarse
-
-
-def _not_finite(step: int, row: Row) -> NtrmError:
-    total, final, coarse = row
-    return NtrmError(
-        f"the loss is not a number at step {step}",
-        got=f"total {total}, final {final}" + ("" if math.isnan(coarse) else f", coarse {coarse}"),
-        expected="a finite number, as at every step before",
-        hint="train again in a new folder with a lower learning_rate, gradient_clip=1 or precision=float32",
-    )
 
 
 @contextmanager
@@ -110,9 +70,7 @@ def ticking(progress: Progress, total: int, label: str) -> Iterator[Callable[[],
     try:
         yield tick
     finally:
-        close = getattr(track, "close", None)  # a generator has it, another iterator need not
-        if close is not None:
-            close()
+        getattr(track, "close", lambda: None)()  # a generator has it, another iterator need not
 
 
 class Recorder:
@@ -248,8 +206,8 @@ def choose_examples(tiles: TileDataset, count: int = EXAMPLES_SHOWN) -> list[int
         ranked.append((-int(tissues), index, case.name))
     ranked.sort()
     best = {name: index for _, index, name in reversed(ranked)}  # of each section the window that is ranked first
-    first = [index for _, index, name in ranked if best[name] == index][:count]
-    return [*first, *(index for _, index, _ in ranked if index not in first)][:count]
+    first = [index for _, index, name in ranked if best[name] == index]
+    return [*dict.fromkeys([*first, *(index for _, index, _ in ranked)])][:count]
 
 
 def draw_curves(rows: Sequence[LogRow], path: Path) -> None:

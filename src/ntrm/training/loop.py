@@ -6,6 +6,7 @@ or Ctrl-C the training stops after the current step, where all processes agree.
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -27,7 +28,7 @@ from ntrm.models.base import SegmentationModel, evaluating
 from ntrm.training.batches import StepBatches, StepPlan, WindowStore, validation_batches
 from ntrm.training.device import Forward, autocast, recorded, training_precision
 from ntrm.training.distributed import share_batch_norm, share_gradients, summed, world_size
-from ntrm.training.log import LossBuffer, Recorder, Row, ticking
+from ntrm.training.log import Recorder, Row, ticking
 from ntrm.training.losses import Loss, SegmentationLoss
 from ntrm.training.recipe import Recipe
 from ntrm.training.schedule import Course, Rounds, learning_rate
@@ -49,7 +50,7 @@ class Training:
         plan: StepPlan,
         device: torch.device,
         *,
-        frequencies: Sequence[float] | None = None,
+        frequencies: Sequence[float] = (),
     ) -> None:
         keep_freed_memory(device)
         self.network = network.train()
@@ -79,7 +80,9 @@ class Training:
         self._recorded = False
         self.steps_done = 0
         self.course = Course()
-        self.losses = LossBuffer()
+        self.rows: list[Row] = []
+        """Losses of the steps of this round, as far as they were read."""
+        self._fresh: list[Tensor] = []  # they stay on the device, so that no step waits
 
     def _prepare_network(self) -> None:
         """Bring the network to the device, and freeze what is not learned."""
@@ -125,7 +128,8 @@ class Training:
             group["lr"] = self.rate(number)
         self.scaler.step(self.optimiser)
         self.scaler.update()
-        self.losses.add(loss)
+        coarse = torch.full_like(loss.final, math.nan) if loss.coarse is None else loss.coarse
+        self._fresh.append(torch.stack([loss.total, loss.final, coarse]).detach())
         self.steps_done = number + 1
         return loss
 
@@ -201,10 +205,21 @@ class Training:
 
     def round_losses(self) -> list[Row]:
         """Losses of the steps of this round, each the mean over processes; waits for the device."""
-        rows = self.losses.collect()
+        fresh: list[Row] = torch.stack(self._fresh).tolist() if self._fresh else []
+        self._fresh = []
+        for step, (total, final, coarse) in enumerate(fresh, start=self.steps_done - len(fresh) + 1):
+            if not math.isfinite(total):
+                raise NtrmError(
+                    f"the loss is not a number at step {step}",
+                    got=f"total {total}, final {final}" + ("" if math.isnan(coarse) else f", coarse {coarse}"),
+                    expected="a finite number, as at every step before",
+                    hint="train again in a new folder with a lower learning_rate, gradient_clip=1 or precision=float32",
+                )
+        self.rows += fresh
         if world_size() == 1:
-            return rows
-        mean: list[Row] = (summed(torch.tensor(rows, dtype=torch.float64, device=self.device)) / world_size()).tolist()
+            return self.rows
+        rows = torch.tensor(self.rows, dtype=torch.float64, device=self.device)
+        mean: list[Row] = (summed(rows) / world_size()).tolist()
         return mean
 
     def state(self, rows: list[Row]) -> dict[str, Any]:
@@ -223,7 +238,7 @@ class Training:
             if states[name]:  # that of a scaler is empty where the precision needed none
                 component.load_state_dict(states[name])
         self.course = Course(**state["course"])
-        self.losses = LossBuffer(self.steps_done, [list(row) for row in state["rows"]])
+        self.rows = [list(row) for row in state["rows"]]
 
 
 class InterruptedTrainingError(NtrmError):
@@ -314,7 +329,7 @@ def run_rounds(
             rate = training.rate(end - 1)
             if scores.loss is not None:
                 training.course = training.course.after(scores.loss, training.recipe)
-            training.losses = LossBuffer(end)
+            training.rows = []
             recorder.record(training, scores, losses, rate, speed)
             if not training.finished and interruption.agreed(0):
                 recorder.folder.wait()

@@ -9,7 +9,6 @@ of the gradients. Every process must therefore compute as many losses as the oth
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -17,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ntrm.core.errors import UsageError, check_number, choices_error
 from ntrm.core.labels import IGNORE
 from ntrm.models.base import Segmentation
 from ntrm.training.distributed import summed, world_size
@@ -55,13 +53,6 @@ def weighted_cross_entropy(logits: Tensor, target: Tensor, weights: Tensor, coun
 
     Logits (B, K, H, W) of any precision, target (B, H, W) of whole numbers, weights (K,) and joined counts (K,).
     """
-    fits = logits.ndim == 4 and target.shape == (logits.shape[0], *logits.shape[2:])
-    if not fits or target.is_floating_point() or not logits.is_floating_point():
-        raise UsageError(
-            "logits and target do not belong together",
-            got=f"logits {logits.dtype} {tuple(logits.shape)}, target {target.dtype} {tuple(target.shape)}",
-            expected="logits (B, K, H, W) and whole numbers (B, H, W)",
-        )
     logits = by_pixel(logits)
     # Summed outside, because torch's own sum adds in no fixed order on a GPU.
     nll = F.cross_entropy(logits, target.flatten().long(), weights.to(logits), ignore_index=IGNORE, reduction="none")
@@ -157,17 +148,9 @@ class DatasetWeights(nn.Module):
 
     shares: Tensor
 
-    def __init__(self, classes: int, frequencies: Sequence[float] | None) -> None:
+    def __init__(self, frequencies: Sequence[float]) -> None:
         super().__init__()
-        values = [] if frequencies is None else [float(value) for value in frequencies]
-        if len(values) != classes or not all(0 <= value < math.inf for value in values) or sum(values) == 0:
-            raise UsageError(
-                "weighting by dataset needs the frequency of each class",
-                got=frequencies,
-                expected=f"{classes} numbers from 0, not all of them 0",
-                hint="count the pixels of the training split, or weight by batch",
-            )
-        fractions = torch.as_tensor(values, dtype=torch.float32)
+        fractions = torch.as_tensor(frequencies, dtype=torch.float32)
         self.register_buffer("shares", fractions / fractions.sum())
 
     def forward(self, counts: Tensor) -> Tensor:
@@ -180,10 +163,10 @@ def inverse_frequencies(fractions: Tensor) -> Tensor:
     return 1 / (len(fractions) * fractions.clamp(min=RAREST))
 
 
-WEIGHTINGS: dict[str, Callable[[int, Sequence[float] | None], nn.Module]] = {
+WEIGHTINGS: dict[str, Callable[[int, Sequence[float]], nn.Module]] = {
     "batch": lambda _classes, _frequencies: BatchWeights(),
     "running": lambda classes, _frequencies: RunningWeights(classes),
-    "dataset": DatasetWeights,
+    "dataset": lambda _classes, frequencies: DatasetWeights(frequencies),
 }
 """Where class weights come from, by name."""
 
@@ -202,18 +185,12 @@ class SegmentationLoss(nn.Module):
         classes: int,
         *,
         weighting: str = "batch",
-        frequencies: Sequence[float] | None = None,
+        frequencies: Sequence[float] = (),
         balance: float = 1.0,
         coarse: float = COARSE,
         dice: float = 0.0,
     ) -> None:
         super().__init__()
-        check_number("number of classes", classes, 1, IGNORE, whole=True)
-        check_number("balance of the classes", balance, 0, 1)
-        check_number("weight of the Dice loss", dice, 0, 100)
-        check_number("weight of the coarse head", coarse, 0, 100)
-        if weighting not in WEIGHTINGS:
-            raise choices_error("unknown class weighting", weighting, WEIGHTINGS)
         self.classes = classes
         self.balance = balance
         self.coarse = coarse

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import yaml
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
-from ntrm.core.errors import DataError, UsageError, check_number, choices_error, plain_fields, plain_number
+from ntrm.core.errors import DataError, UsageError, check_number, choices_error, did_you_mean, plain_number
 from ntrm.core.io import write_text
 from ntrm.data.augment import Augment
-from ntrm.training.losses import WEIGHTINGS
 
 MOST_CHARACTERS = 64_000
 """A recipe is a page of text; anything larger is not one."""
@@ -23,44 +24,18 @@ FINETUNE = "finetune"
 RECIPES = ("paper", "fast", "robust", FINETUNE)
 """Recipes that come with the package: files in ``training/recipes``."""
 
-CHOICES = {
-    "optimiser": ("adam", "adamw"),
-    "schedule": ("plateau", "cosine", "constant"),
-    "keep": ("loss", "iou", "last"),
-    "precision": ("auto", "float32", "bfloat16", "float16"),
-    "weighting": tuple(WEIGHTINGS),
-    "resident": ("auto", "yes", "no"),
-}
-SWITCHES = ("compile", "replay", "drop_background", "freeze_batch_norm")
-RANGES: dict[str, tuple[float, float]] = {
-    "epochs": (1, 100_000),
-    "steps": (1, 100_000_000),
-    "batch": (1, 65_536),
-    "plateau_patience": (1, 100_000),
-    "early_stopping": (1, 100_000),
-    "validate_every": (1, 100_000_000),
-    "window": (32, 8192),
-    "workers": (0, 256),
-    "learning_rate": (1e-9, 10.0),
-    "weight_decay": (0.0, 10.0),
-    "gradient_clip": (1e-9, 1e9),
-    "warmup": (0.0, 0.9),
-    "plateau_factor": (0.01, 0.99),
-    "coarse": (0.0, 100.0),
-    "balance": (0.0, 1.0),
-    "dice": (0.0, 100.0),
-    "fill": (0.0, 1.0),
-}
-"""Least and greatest value of a number; fields whose range is of whole numbers take only those."""
 AUGMENTATIONS = {"none": Augment.none, "paper": Augment.paper, "full": Augment.full, "strong": Augment.strong}
 """Names that ``augment`` may have instead of fields."""
 
 _LENGTH = ("epochs", "steps")
-_OPTIONAL = (*_LENGTH, "gradient_clip", "early_stopping", "validate_every")
-_PAIRS = ("blur_sigma", "jpeg_quality", "colour_gain")
+
+Number = int | float
+"""A whole number stays one: recipes are compared, and folders named, by their values as text."""
+Weight = Annotated[Number, Field(ge=0, le=100)]
+Share = Annotated[Number, Field(ge=0, le=1)]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, config=ConfigDict(strict=True, allow_inf_nan=False))
 class Recipe:
     """One way to train; the same whatever the architecture, the data and the seed.
 
@@ -68,90 +43,64 @@ class Recipe:
     (4, 8)
     """
 
-    name: str
-    epochs: int | None
+    name: Annotated[str, Field(pattern=r"^[\w][\w .+-]{0,63}$")]
+    epochs: Annotated[int, Field(ge=1, le=100_000)] | None
     """Length of the training in passes over the training windows; either this or ``steps``."""
-    steps: int | None
+    steps: Annotated[int, Field(ge=1, le=100_000_000)] | None
     """Length of the training in optimiser steps."""
-    batch: int
+    batch: Annotated[int, Field(ge=1, le=65_536)]
     """Windows per step, over all processes together."""
-    optimiser: str
-    learning_rate: float
-    weight_decay: float
-    gradient_clip: float | None
+    optimiser: Literal["adam", "adamw"]
+    learning_rate: Annotated[Number, Field(ge=1e-9, le=10)]
+    weight_decay: Annotated[Number, Field(ge=0, le=10)]
+    gradient_clip: Annotated[Number, Field(ge=1e-9, le=1e9)] | None
     """Maximum norm of the gradient of all parameters together."""
-    schedule: str
+    schedule: Literal["plateau", "cosine", "constant"]
     """``plateau``: lowered when the validation loss stalls · ``cosine``: to 0 at the end · ``constant``."""
-    warmup: float
+    warmup: Annotated[Number, Field(ge=0, le=0.9)]
     """Fraction of all steps over which the learning rate rises from 0."""
-    plateau_factor: float
-    plateau_patience: int
+    plateau_factor: Annotated[Number, Field(ge=0.01, le=0.99)]
+    plateau_patience: Annotated[int, Field(ge=1, le=100_000)]
     """Validations without better validation loss after which ``plateau_factor`` is applied."""
-    early_stopping: int | None
+    early_stopping: Annotated[int, Field(ge=1, le=100_000)] | None
     """Validations without better validation loss after which the training ends."""
-    validate_every: int | None
+    validate_every: Annotated[int, Field(ge=1, le=100_000_000)] | None
     """Steps between validations (and checkpoints); None for once an epoch."""
-    keep: str
+    keep: Literal["loss", "iou", "last"]
     """Which weights become the model: of the lowest validation ``loss``, of the highest ``iou``, or the ``last``."""
-    precision: str
+    precision: Literal["auto", "float32", "bfloat16", "float16"]
     compile: bool
     """Whether the network is compiled first; pays off in long trainings."""
     replay: bool
     """Whether forward and backward are recorded once and replayed as CUDA graphs; on one GPU, if not compiled."""
-    window: int
+    window: Annotated[int, Field(ge=32, le=8192, multiple_of=32)]
     """Side of a window in pixels."""
-    overlap: int
+    overlap: Annotated[int, Field(ge=0)]
     """Least overlap of neighbouring windows in pixels."""
     drop_background: bool
     """Whether windows without tissue are left out."""
-    augment: Mapping[str, Any]
+    augment: dict[str, Any]
     """Fields of ``Augment``, as they were given; the others are as they are without augmentation."""
-    weighting: str
+    weighting: Literal["batch", "running", "dataset"]
     """Where class weights come from."""
-    coarse: float
+    coarse: Weight
     """λ, the weight of the coarse head's loss."""
-    encoder_weights: str
+    encoder_weights: Annotated[str, Field(min_length=1)]
     """``auto`` · ``imagenet`` · ``none`` · a file."""
     freeze_batch_norm: bool
     """Whether running statistics and affine parameters of batch norm stay as they start."""
-    resident: str
+    resident: Literal["auto", "yes", "no"]
     """Whether the windows are held in the device's memory."""
-    workers: int
+    workers: Annotated[int, Field(ge=0, le=256)]
     """Processes that read windows where they are not resident."""
-    balance: float
+    balance: Share
     """Power of the class weights: 1 as the paper has it, 0 for none."""
-    dice: float
+    dice: Weight
     """Weight of the soft Dice loss."""
-    fill: float
+    fill: Share
     """Probability that the glass of a window is replaced by another window, tissues and all."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not re.fullmatch(r"[\w][\w .+-]{0,63}", self.name):
-            raise UsageError(
-                "unusable name of a recipe",
-                got=repr(self.name),
-                expected="1 to 64 letters and digits",
-                hint="rename the file, or add a line `name: …`",
-            )
-        for field, choices in CHOICES.items():
-            if getattr(self, field) not in choices:
-                raise choices_error(f"recipe: unknown {field}", str(getattr(self, field)), choices)
-        for field in SWITCHES:
-            if not isinstance(getattr(self, field), bool):
-                raise UsageError(
-                    f"recipe: {field} is a switch", got=repr(getattr(self, field)), expected="true or false"
-                )
-        if not isinstance(self.encoder_weights, str) or not self.encoder_weights:
-            raise UsageError(
-                "recipe: unknown encoder_weights",
-                got=repr(self.encoder_weights),
-                expected="auto, imagenet, none or a file",
-            )
-        self._check_numbers()
-        plain_fields(self)
-        object.__setattr__(self, "augment", _plain_augment(self.augment))
-
-    def _check_numbers(self) -> None:
         if (self.epochs is None) == (self.steps is None):
             raise UsageError(
                 "recipe: the length of the training is not clear",
@@ -159,14 +108,9 @@ class Recipe:
                 expected="exactly one of the two",
                 hint="leave the other null",
             )
-        for field, (low, high) in RANGES.items():
-            value = getattr(self, field)
-            if value is not None or field not in _OPTIONAL:
-                check_number(f"{field} of a recipe", value, low, high, whole=isinstance(low, int))
-        if self.window % 32:
-            raise UsageError("recipe: impossible window", got=self.window, expected="a multiple of 32")
-        self.check_batch_norm()
         check_number("overlap of a recipe", self.overlap, 0, self.window - 1, whole=True)
+        self.check_batch_norm()
+        object.__setattr__(self, "augment", _plain_augment(self.augment))
 
     def check_batch_norm(self, world: int = 1) -> None:
         """Refuse too small a batch where each of ``world`` processes takes its own statistics."""
@@ -223,7 +167,14 @@ def load_recipe(source: str | Path, overrides: Mapping[str, object] | None = Non
             got=f"nothing about {', '.join(missing)}",
             hint="add these fields, or a line `base: fast` to take them from there",
         )
-    return Recipe(**values)
+    try:
+        return Recipe(**{field: plain_number(value) for field, value in values.items()})
+    except ValidationError as error:
+        wrong = error.errors()[-1]
+        field, got = str(wrong["loc"][0]), wrong["input"]
+        expected = wrong["msg"].removeprefix("Input should be ")
+        hint = did_you_mean(str(got), re.findall(r"'(\w+)'", expected))
+        raise UsageError(f"recipe: impossible {field}", got=repr(got), expected=expected, hint=hint) from None
 
 
 def check_start(recipe: Recipe, init: object) -> None:
@@ -307,20 +258,18 @@ def _augment_fields(value: object) -> Mapping[str, Any]:
     return asdict(AUGMENTATIONS[value]())
 
 
-def _plain_augment(augment: object) -> dict[str, Any]:
+def _plain_augment(augment: Mapping[str, Any]) -> dict[str, Any]:
     """Checked fields of ``Augment`` in their order, ready for YAML and JSON."""
-    if not isinstance(augment, Mapping):
-        raise UsageError("recipe: augment must list fields", got=repr(augment), expected="for example {flip: 0.5}")
-    known = [field.name for field in fields(Augment)]
-    unknown = [str(key) for key in augment if key not in known]
-    if unknown:
+    known = {field.name: field.default for field in fields(Augment)}
+    if unknown := [str(key) for key in augment if key not in known]:
         raise choices_error("recipe: unknown field of augment", ", ".join(unknown), known)
     plain = _with_lists({key: plain_number(augment[key]) for key in known if key in augment})
     for key, value in plain.items():
-        numbers = value if key in _PAIRS and isinstance(value, list) and len(value) == 2 else [value]
+        pair = isinstance(known[key], tuple)
+        numbers = value if pair and isinstance(value, list) and len(value) == 2 else [value] * (1 + pair)
         for number in numbers:
             check_number(f"augment.{key} of a recipe", number, -1e9, 1e9)
-        if key in _PAIRS and len(numbers) != 2:
+        if pair and numbers is not value:
             raise UsageError(f"impossible augment.{key} of a recipe", got=value, expected="a range such as [0.3, 1.5]")
     _make_augment(plain)
     return plain

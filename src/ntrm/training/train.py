@@ -189,7 +189,7 @@ class _Session:
                 f"no training pixel of {', '.join(absent)}: the network learns nothing of it (255 in a mask is ignored)"
             )
         plan = self._plan(windows, validation_windows)
-        frequencies = class_pixels(windows.tiles) if recipe.weighting == "dataset" else None
+        frequencies = class_pixels(windows.tiles) if recipe.weighting == "dataset" else ()
         state = None
         if launch.leads:
             # Not sooner: a training that is stopped while it reads a large dataset leaves no empty run behind.

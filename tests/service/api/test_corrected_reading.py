@@ -9,8 +9,9 @@ from tests.service.api.test_routes_tiles import image_of
 from tests.service.correcting import BKG, EPI, RET, SCC, click, middle_of
 from tests.service.small import error_of
 
+from ntrm.correction.engine.prepare import make_region_graph
+from ntrm.correction.mask import open_mask
 from ntrm.correction.results import write_corrected
-from ntrm.correction.slide import make_region_graph, open_mask
 from ntrm.inference.predictor import Predictor
 from ntrm.service.tiles.mask_tiles import BORDER
 from ntrm.slides.inputs import SlideInput

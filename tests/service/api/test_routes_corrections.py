@@ -11,9 +11,10 @@ from tests.service.api.test_routes_tiles import image_of
 from tests.service.correcting import BKG, EPI, RET, SCC, click, middle_of
 from tests.service.small import error_of, only_slide
 
+from ntrm.correction.engine.prepare import make_region_graph
 from ntrm.correction.log import read_log
+from ntrm.correction.mask import open_mask
 from ntrm.correction.pixels import PixelSet
-from ntrm.correction.slide import make_region_graph, open_mask
 from ntrm.inference.predictor import Predictor
 from ntrm.results.paths import CORRECTIONS
 from ntrm.service.core.settings import AUDIT

@@ -5,8 +5,8 @@ import pytest
 from tests.evaluation.small import NAMES, schema_of
 
 from ntrm.correction.log import REDO, UNDO, Step, append
+from ntrm.correction.mask import open_mask
 from ntrm.correction.pixels import PixelSet
-from ntrm.correction.slide import open_mask
 from ntrm.correction.state import Corrections
 from ntrm.service.corrections.slide_corrections import CorrectionStore, KnownCorrections
 

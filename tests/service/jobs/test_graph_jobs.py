@@ -9,7 +9,8 @@ from tests.pipeline.small import paint, write_slide
 from tests.service.small import add_queued
 
 from ntrm.core.errors import DataError
-from ntrm.correction.slide import open_mask, region_graph_in
+from ntrm.correction.engine.prepare import region_graph_in
+from ntrm.correction.mask import open_mask
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.service.jobs import worker
 from ntrm.service.jobs.database import MOST_DEATHS

@@ -90,7 +90,7 @@ def test_a_slide_is_not_read_any_further_once_it_is_cancelled(tmp_path, store, s
             reads.append(place)
             return self._slide.read(*place)
 
-    monkeypatch.setattr(worker, "open_in_children", Reader)
+    monkeypatch.setattr(worker, "open_isolated", Reader)
     slide = add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
     claimed = store.claim("w")
     # While the slide is looked at from afar: nothing is counted yet.
@@ -132,7 +132,7 @@ def test_a_job_that_takes_too_long_fails(tmp_path, store, segmenter, random):
 def test_a_slide_that_would_take_minutes_for_nothing_is_refused_before_it_is_read(
     tmp_path, store, segmenter, monkeypatch
 ):
-    monkeypatch.setattr(worker, "open_in_children", lambda path, **_: open_slide(path))
+    monkeypatch.setattr(worker, "open_isolated", lambda path, **_: open_slide(path))
     monkeypatch.setattr(TiffReader, "read", lambda *_: pytest.fail("it was read"))
     (tmp_path / "a.tif").write_bytes(sparse_slide())
     add_queued(store, tmp_path / "a.tif")

@@ -27,6 +27,7 @@ from ntrm.core.io import write_arrays
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.correction.engine.parts import Parts
+from ntrm.correction.units import Units
 from ntrm.results.folder import SlideFolder
 
 Features = NDArray[np.float32]
@@ -71,6 +72,18 @@ class RegionGraph:
         """(H, W) with these classes of the nodes, or their own; ignored where there is no node."""
         labels = np.append(self.tissue if tissue is None else tissue, IGNORE).astype(np.uint8)
         return np.asarray(Runs(self.runs.shape, self.runs.start, labels[self.runs.value]).dense())
+
+    @cached_property
+    def parts(self) -> Units:
+        """Its nodes."""
+        return Units(self.runs, self.runs.value, self.tissue)
+
+    @cached_property
+    def regions(self) -> Units:
+        """Its undivided regions."""
+        tissue = np.zeros(int(self.region.max(initial=-1)) + 1, dtype=np.int64)
+        tissue[self.region] = self.tissue
+        return Units(self.runs, np.append(self.region, -1)[self.runs.value], tissue)
 
     def save(self, path: Path, origin: Mapping[str, str] | None = None) -> None:
         """Keep it as arrays; ``read`` gives it back. ``origin`` says what it was made of."""

@@ -32,8 +32,6 @@ from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import UsageError, check_number
 from ntrm.correction.engine.graph import RegionGraph
 
-DEFAULT = "looks and relations"
-"""What logs call this way to carry names on."""
 PROBABILITIES = "probabilities"
 
 

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -52,11 +52,12 @@ from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.graph_jobs import MAKING
 from ntrm.service.jobs.slide_record import DONE, FOUND, RUNNING, UPLOAD, Slide
 from ntrm.service.jobs.supervisor import Supervisor
-from ntrm.service.tiles.caches import OpenPool, TileStore
+from ntrm.service.tiles.caches import TileStore
 from ntrm.service.tiles.geometry import DeepZoom
 from ntrm.service.tiles.mask_tiles import FILES, MaskGrid, MaskLayers
+from ntrm.service.tiles.readers import Readers
 from ntrm.service.tiles.region_finder import RegionFinder
-from ntrm.service.tiles.slide_tiles import Readers, SlideTiles
+from ntrm.service.tiles.slide_tiles import SlideTiles
 from ntrm.slides.inputs import source_fingerprint
 from ntrm.wsi.isolated import ReadingLimits
 from ntrm.wsi.readers.reader import ArrayCache
@@ -118,7 +119,7 @@ class AppState:
         self.heavy = CapacityLimiter(HEAVY)
         """For what takes a processor, and memory, for up to a second: few threads, so that others stay free."""
         self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
-        self._results: OpenPool[OpenResults] = OpenPool(OPEN_RESULTS, lambda results: results.layers.close())
+        self._results = lru_cache(OPEN_RESULTS)(self._opened)
         self._model: ModelFacts | None = None
         self._purging = threading.Lock()
         self.naming = threading.Lock()
@@ -171,7 +172,7 @@ class AppState:
         self.supervisor.stop()
         self.tiles.close()
         self.readers.close()
-        self._results.close_unused()
+        self._results.cache_clear()
         if self.search is not None:
             self.search.join(SEARCH_SECONDS)
         self.audit.note_refusals()
@@ -211,10 +212,12 @@ class AppState:
                 key.append(stamp(slide))
         return hashlib.sha256(repr(key).encode()).hexdigest()[:16]
 
-    def results(self, slide: Slide) -> AbstractContextManager[OpenResults]:
-        """The results of a finished slide, open until the block ends."""
-        key = (slide.id, self.revision(slide))
-        return self._results.hold(key, lambda: OpenResults(self.folder(slide), self._pixels))
+    def results(self, slide: Slide) -> OpenResults:
+        """The results of a finished slide."""
+        return self._results(self.folder(slide), self.revision(slide))
+
+    def _opened(self, folder: Path, _revision: int) -> OpenResults:
+        return OpenResults(folder, self._pixels)
 
     def original(self, slide: Slide) -> tuple[Path, tuple[str, int, int]]:
         """The original's path, and a key that changes whenever the file does."""
@@ -352,7 +355,7 @@ class AppState:
             upload.unlink(missing_ok=True)
         for picture in (hidden / THUMBNAILS).glob(f"{slide.id}*.jpg"):
             picture.unlink(missing_ok=True)
-        self._results.close_unused(which=lambda key: key[0] == slide.id)
+        self._results.cache_clear()
         self.corrections.forget(slide.id)
         self._empty_trash(f"{slide.slide_id}-*")
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
+from ntrm.correction.engine import Proposal
 from ntrm.correction.engine.graph import RegionGraph
-from ntrm.correction.engine.propose import Proposal
 from ntrm.correction.engine.review import largest_first, likely_errors_first
 from ntrm.correction.log import Log, Step
 from ntrm.correction.units import Units, outlines
@@ -179,7 +179,7 @@ def review_document(current: SlideCorrections) -> ReviewDocument:
     columns = (
         largest_first(current.opened.regions, schema.background_index) if graph is None else likely_errors_first(graph)
     )
-    first, tissue, pixels = (column[:MOST_REGIONS] for column in columns)
+    first, tissue, pixels = (column[:MOST_REGIONS] for column in (columns.first, columns.tissue, columns.pixels))
     named, regions = current.now.by_hand.holds(first), []
     for at, index, count, by_hand in zip(*map(np.ndarray.tolist, (first, tissue, pixels, named)), strict=True):
         x, y = current.point(divmod(at, current.mask.shape[1]))
@@ -207,7 +207,7 @@ def preview_document(current: SlideCorrections, proposal: Proposal) -> PreviewDo
 
 def _followed(current: SlideCorrections, proposal: Proposal, graph: RegionGraph) -> list[FollowedDocument]:
     """What would follow to each tissue."""
-    units, names, shown = Units.parts(graph), current.mask.schema.names, []
+    units, names, shown = graph.parts, current.mask.schema.names, []
     for index, pixels in sorted(proposal.followed.items()):
         rings = outlines(pixels, current.mask.shape, current.scale)
         content = {
@@ -223,8 +223,8 @@ def _followed(current: SlideCorrections, proposal: Proposal, graph: RegionGraph)
 
 def _followers(current: SlideCorrections, proposal: Proposal, graph: RegionGraph) -> list[FollowerDocument]:
     """The parts that would follow, the largest first."""
-    spread, names, shown = proposal.spread, current.mask.schema.names, []
-    units, order = Units.parts(graph), np.argsort(-graph.pixels[proposal.followers], kind="stable")[:MOST_PARTS]
+    names, shown = current.mask.schema.names, []
+    units, order = graph.parts, np.argsort(-graph.pixels[proposal.followers], kind="stable")[:MOST_PARTS]
     for node, tissue in zip(proposal.followers[order].tolist(), proposal.names[order].tolist(), strict=True):
         x, y = current.point(units.place(node))
         shown.append(
@@ -234,7 +234,7 @@ def _followers(current: SlideCorrections, proposal: Proposal, graph: RegionGraph
                 tissue=names[tissue],
                 network_tissue=names[int(graph.tissue[node])],
                 area_mm2=float(graph.area_mm2[node]),
-                why="" if spread is None else spread.why(node),
+                why=proposal.why(node),
             )
         )
     return shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Response
@@ -10,7 +10,7 @@ from fastapi.responses import FileResponse
 
 from ntrm.core.io import writing
 from ntrm.correction.log import REDO, UNDO, ConflictError, Step, append
-from ntrm.results.paths import CORRECTED, GRAPH, MASK, OVERLAY, REGIONS, REPORT, SUMMARY
+from ntrm.results.paths import CORRECTED, REPORT
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.correction_schemas import (
     CorrectionsDocument,
@@ -22,7 +22,7 @@ from ntrm.service.api.correction_schemas import (
     preview_document,
     review_document,
 )
-from ntrm.service.api.routes_results import REPORT_POLICY, Coordinate, SlideFile, slide_file
+from ntrm.service.api.routes_results import CONTENT, Coordinate, FileName, SlideFile, slide_file
 from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.corrections.changes import (
@@ -39,18 +39,8 @@ from ntrm.service.jobs.graph_jobs import FAILED
 from ntrm.service.jobs.slide_record import Slide
 
 router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"], responses=problems(404))
-FILES = {
-    "summary": (SUMMARY, "application/json"),
-    "graph": (GRAPH, "application/json"),
-    "regions.geojson": (REGIONS, "application/geo+json"),
-    "mask": (MASK, "image/tiff"),
-    "report": (REPORT, "text/html"),
-    "overlay.png": (OVERLAY, "image/png"),
-}
 NETWORK_WORDS = "What the network said"
 NETWORK_LINK = f'<a href="../{REPORT}">{NETWORK_WORDS}</a>'.encode()
-DOWNLOADED = ("regions.geojson", "mask")
-FileName = Literal["summary", "graph", "regions.geojson", "mask", "report", "overlay.png"]
 WholeRegion = Annotated[bool, Query(description="the connected region around the part")]
 
 
@@ -149,36 +139,24 @@ async def redo(app_state: Shared, slide: Requested, wanted: UndoBody) -> Correct
     return await run_sync(_undo_or_redo, app_state, slide, wanted, REDO)
 
 
-_CONTENT: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "the file",
-        "content": {kind: {"schema": {"type": "string", "format": "binary"}} for _, kind in FILES.values()},
-    }
-}
-
-
-@router.get("/corrected/{file}", response_class=FileResponse, responses=_CONTENT)
+@router.get("/corrected/{file}", response_class=FileResponse, responses=CONTENT)
 def corrected_file(app_state: Shared, slide: Requested, file: FileName, download: bool = False) -> Response:
     """A file of the corrected mask, as those of the network's; made some seconds after the last step."""
-    current, (filename, kind) = app_state.corrections_of(slide), FILES[file]
+    current = app_state.corrections_of(slide)
     ready = app_state.is_corrected(slide, current)
     hint = "correct the slide first" if ready else "it is being made: ask again in a moment"
     hint = app_state.corrected.failure(current.mask.folder) or hint
-    answer = slide_file(
-        app_state.folder(slide) / CORRECTED,
-        filename,
-        kind,
-        hint=hint,
-        download_as=f"{slide.slide_id}-corrected" if download or file in DOWNLOADED else None,
-    )
+    folder, begin = app_state.folder(slide) / CORRECTED, f"{slide.slide_id}-corrected"
+    answer = slide_file(folder, file, begin, hint=hint, download=download)
     return _without_link(answer) if file == "report" else answer
 
 
 def _without_link(report: SlideFile) -> Response:
     """The report for a browser: in its sandbox, or saved by itself, the link to the network's leads nowhere."""
     page = report.content().replace(NETWORK_LINK, f"{NETWORK_WORDS}: Download › Report".encode())
-    kept = {name: report.headers[name] for name in ("cache-control", "content-disposition") if name in report.headers}
-    return Response(page, media_type=report.media_type, headers={**kept, "content-security-policy": REPORT_POLICY})
+    names = ("cache-control", "content-disposition", "content-security-policy")
+    kept = {name: report.headers[name] for name in names if name in report.headers}
+    return Response(page, media_type=report.media_type, headers=kept)
 
 
 def _current(app_state: AppState, slide: Slide, version: int, *, graph: bool = False) -> SlideCorrections:

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from ntrm.core.arrays import Floats
 from ntrm.core.errors import UsageError
 from ntrm.correction.drawing import area, split_by_line, stroke
-from ntrm.correction.engine.propose import Click, Proposal, check_tissue, drawn_step, propose, propose_regions
-from ntrm.correction.engine.spread import DEFAULT
-from ntrm.correction.log import INITIALS, Place, Step
+from ntrm.correction.engine import DEFAULT, Click, Proposal
+from ntrm.correction.engine.propose import check_tissue, propose, propose_regions
+from ntrm.correction.log import DRAW, INITIALS, Place, Step
 from ntrm.correction.pixels import PixelSet
 from ntrm.correction.units import Units
 from ntrm.service.core.problems import ProblemError
@@ -116,7 +116,8 @@ def drawing_step(current: SlideCorrections, drawing: DrawBody) -> Step:
         named = split_by_line(current.labels(), points, current.place(drawing.side), mask.resolution)
     if not named:
         raise UsageError("nothing of the drawing lies on the section", hint="draw on the section")
-    return drawn_step(named, mask.resolution, drawing.tissue, ORIGIN, drawing.by)
+    mm2 = named.pixels * current.pixel_mm2
+    return Step(action=DRAW, tissue=drawing.tissue, named=named.text, area_mm2=mm2, origin=ORIGIN, by=drawing.by)
 
 
 def areas_before(current: SlideCorrections, pixels: PixelSet, units: Units) -> dict[int, float]:

@@ -20,14 +20,15 @@ from ntrm.core.arrays import Ints
 from ntrm.core.errors import NtrmError
 from ntrm.core.labels import Mask
 from ntrm.correction.engine.graph import RegionGraph, is_kept
+from ntrm.correction.engine.prepare import origin_of, region_graph_in
 from ntrm.correction.log import Log, Place, read_log
+from ntrm.correction.mask import SlideMask, open_mask, read_mask_log
 from ntrm.correction.results import correction_in
-from ntrm.correction.slide import SlideMask, corrections_in, open_mask, region_graph_in
 from ntrm.correction.state import Corrections, corrections_of
 from ntrm.correction.units import Units
 from ntrm.results.paths import CORRECTED, CORRECTIONS, HIDDEN, REGION_GRAPH, REGIONS, SUMMARY, table_file
 from ntrm.results.tables import FOOT, is_own_column, read_table
-from ntrm.service.tiles.caches import OpenPool
+from ntrm.service.corrections.open_pool import OpenPool
 from ntrm.service.tiles.region_finder import RegionFinder
 
 OPEN_MASKS = 16
@@ -137,7 +138,7 @@ class SlideCorrections:
     def units(self, *, whole_regions: bool) -> Units | None:
         """Regions, or the parts; None where these are not known."""
         if self.graph is not None:
-            return Units.regions(self.graph) if whole_regions else Units.parts(self.graph)
+            return self.graph.regions if whole_regions else self.graph.parts
         return Units.in_mask(self.opened.regions) if whole_regions else None
 
     def labels(self) -> Mask:
@@ -194,7 +195,7 @@ class CorrectionStore:
     def has_graph(self, key: Key, folder: Path) -> bool:
         """Whether the region graph is there; it is read when it is needed."""
         path = folder / HIDDEN / REGION_GRAPH
-        return (*key, stamp_of(path)) not in self._damaged and is_kept(path, self._opened(key, folder).mask.origin)
+        return (*key, stamp_of(path)) not in self._damaged and is_kept(path, origin_of(self._opened(key, folder).mask))
 
     def count(self, folder: Path) -> int | None:
         """Corrections of a slide that were not undone; None where the log cannot be read."""
@@ -226,7 +227,8 @@ class CorrectionStore:
             return graph
 
     def _read(self, key: Key, mask: SlideMask) -> tuple[Log, Corrections]:
-        log, now = corrections_in(mask, self._known.of(key))
+        log = read_mask_log(mask)
+        now = corrections_of(log, mask.schema, mask.shape, self._known.of(key))
         self._known.keep(key, now)
         return log, now
 

@@ -200,8 +200,8 @@ def _told(folder: Path) -> None:
 
 
 def _write(folder: Path) -> None:
+    from ntrm.correction.mask import open_mask
     from ntrm.correction.results import write_corrected
-    from ntrm.correction.slide import open_mask
     from ntrm.pipeline.tabulating import tabulate_again
 
     if (folder / RUN).is_file():

@@ -26,7 +26,8 @@ from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import write_text
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
-from ntrm.correction.slide import make_region_graph, open_mask, same_model
+from ntrm.correction.engine.prepare import make_region_graph, same_model
+from ntrm.correction.mask import open_mask
 from ntrm.models.folders import CONFIG, SilentHubError, locate
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter, reason_of
@@ -40,7 +41,7 @@ from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.graph_jobs import MAKING, GraphJob, GraphJobs
 from ntrm.service.jobs.slide_record import CANCELLED, DONE, FAILED, QUEUED, Slide, new_id
 from ntrm.slides.inputs import SlideInput, source_fingerprint
-from ntrm.wsi.isolated import open_in_children
+from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import Pixels, SlideReader
 
 _log = logging.getLogger(__name__)
@@ -165,7 +166,6 @@ class _CheckedReader:
 
     def __init__(self, slide: SlideReader, job: JobProgress) -> None:
         self.info, self.close = slide.info, slide.close
-        self.at_once = int(getattr(slide, "at_once", 1))
         self._slide, self._job = slide, job
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
@@ -313,7 +313,7 @@ def _segment(segmenter: Segmenter, slide: Slide, progress: JobProgress) -> Outco
     source = _input(slide)
 
     def open_checked(path: Path, *, alone: bool) -> SlideReader:
-        return _CheckedReader(open_in_children(path, alone=alone), progress)
+        return _CheckedReader(open_isolated(path, alone=alone), progress)
 
     until = time.monotonic() + BUSY_SECONDS
     while True:

@@ -1,0 +1,149 @@
+"""Runs as commands, several at a time on every device; one that fails is reported, and the others go on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from typing import BinaryIO
+
+import torch
+
+from ntrm.core.devices import choose_device
+from ntrm.core.errors import RefusedError, UsageError, check_number
+from ntrm.core.locks import holding
+from ntrm.core.threads import cores_given
+from ntrm.paper.plan import Job
+
+INTERRUPTED = 130
+TAIL = 20
+"""Lines of a failed run's log that are shown."""
+NTRM = (sys.executable, "-m", "ntrm")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Trains one network at a time."""
+
+    device: str
+    """As the process sees it."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    threads: int = 1
+    """Cores that the process may use."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that has ended; its ``code`` is None where another command has done it, or works on it."""
+
+    job: Job
+    log: Path
+    """Everything its two commands have printed."""
+    code: int | None
+    seconds: float = 0.0
+
+    @property
+    def reason(self) -> str:
+        """Why it has no result: the last lines of its log. Empty where nothing failed."""
+        if not self.code:
+            return ""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        how = f"killed by signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
+        return "\n".join([how, *lines[-TAIL:]])
+
+
+def make_slots(device: str, *, num_devices: int | None = None, per_device: int = 1, jobs: int = 1) -> tuple[Slot, ...]:
+    """Slots on every GPU, ``per_device`` on each; without GPUs ``jobs`` slots on the processor."""
+    check_number("number of jobs per device", per_device, 1, 64, whole=True)
+    check_number("number of jobs", jobs, 1, 1024, whole=True)
+    chosen = choose_device(device)
+    cards = _gpus(chosen.index, num_devices) if chosen.type == "cuda" else []
+    count = jobs if chosen.type == "cpu" else per_device * max(len(cards), 1)
+    threads = max(1, cores_given() // count)
+    environment = {"OMP_NUM_THREADS": str(threads)}
+    if not cards:
+        return (Slot(chosen.type, environment, threads),) * count
+    return tuple(Slot("cuda", {"CUDA_VISIBLE_DEVICES": card, **environment}, threads) for card in cards * per_device)
+
+
+def _gpus(index: int | None, count: int | None) -> list[str]:
+    """Names of the GPUs as the environment knows them: this process may itself see only some."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    seen = torch.cuda.device_count()
+    gpus = [name.strip() for name in visible.split(",")][:seen] if visible else [*map(str, range(seen))]
+    if index is not None:
+        return [gpus[index]]
+    if count is not None and not 1 <= count <= len(gpus):
+        raise UsageError("wrong number of devices", got=count, expected=f"1 to {len(gpus)}")
+    return gpus[:count]
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    slots: Sequence[Slot],
+    commands: Callable[[Job], tuple[Sequence[str], Sequence[str]]],
+    logs: Path,
+    is_done: Callable[[Job], bool],
+) -> Generator[Ended, None, None]:
+    """Train and evaluate by ``commands``, words after ``ntrm``, as many jobs at a time as there are slots.
+
+    Yields each as it ends; one that another reproduction works on is left to it. When the caller stops or is
+    interrupted, running trainings are told to stop, and write a checkpoint.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    running, stopping = set[subprocess.Popen[bytes]](), threading.Event()
+    free: SimpleQueue[Slot] = SimpleQueue()
+    for slot in slots:
+        free.put(slot)
+
+    def call(words: Sequence[str], slot: Slot, output: BinaryIO) -> int:
+        process = subprocess.Popen(  # noqa: S603 - our own program
+            [*NTRM, *words, "--device", slot.device, "--progress", "none"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **slot.environment},
+            # An interrupt from the terminal reaches this process alone: a training takes a second one for haste.
+            start_new_session=True,
+        )
+        running.add(process)
+        if stopping.is_set():
+            process.terminate()
+        code = process.wait()
+        running.discard(process)
+        return code
+
+    def run(job: Job) -> Ended:
+        slot, begun, log = free.get(), time.monotonic(), logs / f"{job.key}.log"
+        try:
+            with holding(log.with_suffix(".lock")):
+                if is_done(job) or stopping.is_set():
+                    return Ended(job, log, None)
+                with log.open("wb") as output:
+                    train, evaluate = commands(job)
+                    code = call(train, slot, output) or call([*evaluate, "--jobs", f"{slot.threads}"], slot, output)
+                return Ended(job, log, code, time.monotonic() - begun)
+        except RefusedError:
+            return Ended(job, log, None)
+        finally:
+            free.put(slot)
+
+    with ThreadPoolExecutor(len(slots)) as pool:
+        try:
+            for each in as_completed([pool.submit(run, job) for job in jobs]):
+                if each.result().code == INTERRUPTED:
+                    # Someone has interrupted the run itself, and means the reproduction.
+                    raise KeyboardInterrupt
+                yield each.result()
+        finally:
+            stopping.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in [*running]:
+                process.terminate()

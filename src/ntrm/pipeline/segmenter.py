@@ -31,12 +31,7 @@ from ntrm.results.run_record import check_out, claim
 from ntrm.results.slide_state import BusyError, MadeOtherwiseError, SlideState, remember_failure
 from ntrm.slides.inputs import SlideInput
 from ntrm.slides.slide_ids import without_name
-<<<<<<< HEAD
-from ntrm.wsi.isolated import open_in_children
-=======
 from ntrm.wsi.isolated import open_isolated
-from ntrm.wsi.readers.reader import SlideReader
->>>>>>> 4605f667078a7b67d38e9f5c9c55a00212ef8665
 
 LONGEST = 600
 """Characters of a reason: some libraries write pages."""

@@ -26,10 +26,6 @@ from ntrm.results.paths import HIDDEN, MAPS
 from ntrm.results.slide_state import Plan, SlideState, alone, finished, forget_failure, made_otherwise, remember
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.grid import SlideGrid
-<<<<<<< HEAD
-=======
-from ntrm.wsi.isolated import open_isolated
->>>>>>> 4605f667078a7b67d38e9f5c9c55a00212ef8665
 from ntrm.wsi.readers.reader import SlideReader
 from ntrm.wsi.slide_cost import check_cost
 
@@ -46,25 +42,8 @@ batches of the next."""
 class SlideTask:
     """One slide and the name of its results."""
 
-<<<<<<< HEAD
     slide: SlideInput
     slide_id: str
-=======
-    out: Path
-    predictor: Predictor = field(repr=False)
-    options: Options
-    run: Run
-    reference: Reference | None = field(default=None, repr=False)
-    """What the model's training sections are like; None where it does not say."""
-    open_slide: Callable[..., SlideReader] = field(default=open_isolated, repr=False)
-    transfer: FileTransfer = field(default_factory=FileTransfer, repr=False)
-    """Of slides and results at an address."""
-
-    @property
-    def model_mpp(self) -> float:
-        """µm/px of the masks."""
-        return float(self.run.model["mpp"])
->>>>>>> 4605f667078a7b67d38e9f5c9c55a00212ef8665
 
 
 def predict_slide(

@@ -10,7 +10,6 @@ from ntrm.core.pixels import OPACITY
 from ntrm.pipeline.pictures import (
     SMALLEST_SIDE,
     THUMBNAIL_BYTES,
-    TintedSlide,
     jpeg,
     overlay,
     resized,
@@ -65,7 +64,7 @@ def test_all_pictures_of_a_slide_are_written_and_the_same_every_time(tmp_path, r
     summary = SimpleNamespace(pieces=(), tissue_fractions=shares, corrected=None)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        write_overlays(tmp_path / name, TintedSlide.of(picture, labels, SKIN), Resolution.square(10.0), summary)
+        write_overlays(tmp_path / name, picture, labels, SKIN, Resolution.square(10.0), summary)
         write_plain(tmp_path / name, picture)
     for name in (OVERLAY, PICTURE, THUMBNAIL):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()

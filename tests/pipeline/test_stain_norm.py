@@ -19,7 +19,7 @@ from ntrm.data.stains import Stains
 from ntrm.familiarity.build import training_stains
 from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
-from ntrm.pipeline.stain_norm import normalise_stains
+from ntrm.pipeline.slide import normalise_stains
 from ntrm.results.documents import read_summary
 from ntrm.results.familiarity import UNFAMILIAR
 from ntrm.results.mask_file import labels_in, opened_mask

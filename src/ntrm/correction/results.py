@@ -29,7 +29,7 @@ from ntrm.correction.pixels import union
 from ntrm.correction.state import State
 from ntrm.data.tiles import Window
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
-from ntrm.pipeline.pictures import TintedSlide, write_overlays
+from ntrm.pipeline.pictures import write_overlays
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.results.documents import AGAIN, Correction, crumb_warnings, read_summary
 from ntrm.results.folder import SlideFolder
@@ -137,7 +137,7 @@ def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
     for name in (PICTURE, FAMILIARITY_MAP):
         if SlideFolder(mask.folder).has(name):
             shutil.copyfile(mask.folder / name, folder / name)
-    write_overlays(folder, TintedSlide.of(_picture(mask), labels, mask.schema), mask.resolution, found)
+    write_overlays(folder, _picture(mask), labels, mask.schema, mask.resolution, found)
     if (mask.folder / REPORT).is_file():
         from ntrm.report.slide_report import write_slide_report
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ntrm.core.errors import UsageError, check_number, choices_error, plain_fields, plain_number
-from ntrm.data.stains import AS_IT_IS, STAIN_NORMS
+from ntrm.core.errors import RefusedError, UsageError, check_number, choices_error, plain_fields, plain_number
+from ntrm.data.stains import AS_IT_IS, MACENKO, STAIN_NORMS, Stains
 from ntrm.familiarity.loaded_model import LoadedModel
+from ntrm.familiarity.reference import Reference
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching
-from ntrm.pipeline.stain_norm import wanted_stains
 from ntrm.results.run_record import Run
 
 
@@ -67,6 +67,20 @@ class Options:
     def stitching(self, window: int) -> Stitching:
         """Windows of the network's own size."""
         return Stitching(window) if self.overlap is None else Stitching(window, self.overlap)
+
+
+def wanted_stains(reference: Reference | None, method: str) -> Stains:
+    """The stains of the training sections; refuses a model that does not tell them, since they are never guessed."""
+    stains = None if reference is None else reference.stains
+    if stains is None or (method == MACENKO and stains.vectors is None):
+        got = "no reference" if reference is None else "a reference without stains" if stains is None else "one stain"
+        raise RefusedError(
+            "the model does not say how its training sections are stained",
+            got=got,
+            expected="the stains of its training sections, in its reference",
+            hint="make the reference with `ntrm calibrate --model M --data DATA`, or segment without --stain-norm",
+        )
+    return stains
 
 
 def run_of(subject: LoadedModel, predictor: Predictor, options: Options) -> Run:

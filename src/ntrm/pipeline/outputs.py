@@ -22,7 +22,7 @@ from ntrm.pipeline.assessment import refuse_unfamiliar
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.overview import SlideOverview
-from ntrm.pipeline.pictures import TintedSlide, write_familiarity_map, write_overlays, write_plain
+from ntrm.pipeline.pictures import write_familiarity_map, write_overlays, write_plain
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import StainNorm
@@ -77,7 +77,6 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
     familiarity = _judged(found, pieces_map, regions, reference)
     refuse_unfamiliar(familiarity, options)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="ntrm-files") as pool:
-        tinted = pool.submit(TintedSlide.of, overview.picture, labels, schema)
         written = [
             pool.submit(files.write_mask, labels),
             pool.submit(write_plain, folder, overview.picture),
@@ -98,7 +97,7 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
             and {"regions": removed.regions, "area_mm2": removed.pixels * resolution.pixel_area_um2 / 1e6},
             stain_norm=stained,
         )
-        written.append(pool.submit(write_overlays, folder, tinted.result(), resolution, summary))
+        written.append(pool.submit(write_overlays, folder, overview.picture, labels, schema, resolution, summary))
         summary.write(folder)
         files.write_graph(regions, pieces, familiarity, found.relations)
         tables = files.tables(summary, regions, pieces)

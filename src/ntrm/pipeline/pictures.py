@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.io import whole_file, write_bytes
-from ntrm.core.labels import IGNORE, RGB, LabelSchema, rgb_of
+from ntrm.core.labels import IGNORE, LabelSchema, rgb_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY, mean_colours, sampled
 from ntrm.core.threads import thread_map
@@ -66,52 +64,36 @@ def write_familiarity_map(
         write_bytes(folder / FAMILIARITY_MAP, jpeg(familiarity_map(small, familiarity.windows, shape), 85))
 
 
-@dataclass(frozen=True, eq=False)
-class TintedSlide:
-    """A slide with the tissues' colours over it: all of an overlay that needs no measurement."""
-
-    large: Image
-    small: Image
-    schema: LabelSchema
-    mask_shape: tuple[int, int]
-    seen: Mapping[str, RGB]
-    """Mean colours of the tissues that are there."""
-
-    @classmethod
-    def of(cls, picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> TintedSlide:
-        """``labels`` are the whole mask, which may lie on disk."""
-        large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
-        # Read from disk once; the smaller picture is sampled from this.
-        labels_seen = sampled(labels, large.shape).astype(np.uint8)
-        mixed = overlay(large, labels_seen, schema)
-        means = dict(zip(schema.names, mean_colours(mixed, labels_seen, len(schema)), strict=True))
-        seen = {name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()}
-        small = overlay(resized(picture, 1, THUMBNAIL_SIDE), labels_seen, schema)
-        return cls(mixed, small, schema, (labels.shape[0], labels.shape[1]), seen)
-
-
-def write_overlays(folder: Path, tinted: TintedSlide, resolution: Resolution, summary: Summary) -> None:
+def write_overlays(
+    folder: Path, picture: Image, labels: Image, schema: LabelSchema, resolution: Resolution, summary: Summary
+) -> None:
     """Write the overlay with legend, scale bar and measured lines, and a small overlay for lists.
 
-    ``resolution`` is the mask's µm/px, ``summary`` what was measured.
+    ``labels`` are the whole mask, which may lie on disk, ``resolution`` its µm/px, ``summary`` what was measured.
     """
     from PIL import Image as Pillow
 
     from ntrm.report.overlay import annotated
 
+    large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
+    # Read from disk once; the smaller picture is sampled from this.
+    seen = sampled(labels, large.shape).astype(np.uint8)
+    tinted = overlay(large, seen, schema)
+    means = dict(zip(schema.names, mean_colours(tinted, seen, len(schema)), strict=True))
     drawn = annotated(
-        tinted.large,
-        tinted.schema,
-        tinted.mask_shape,
+        tinted,
+        schema,
+        (labels.shape[0], labels.shape[1]),
         resolution.x,
         pieces=summary.pieces,
         fractions=summary.tissue_fractions,
-        seen=tinted.seen,
+        seen={name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()},
         note="" if summary.corrected is None else summary.corrected.text,
     )
     with whole_file(folder / OVERLAY) as partial:
         Pillow.fromarray(drawn).save(partial, format="PNG", compress_level=1)
-    write_bytes(folder / THUMBNAIL, small_jpeg(tinted.small, THUMBNAIL_BYTES))
+    small = overlay(resized(picture, 1, THUMBNAIL_SIDE), seen, schema)
+    write_bytes(folder / THUMBNAIL, small_jpeg(small, THUMBNAIL_BYTES))
 
 
 def resized(picture: Image, smallest: int, largest: int) -> Image:

@@ -11,17 +11,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ntrm.core.arrays import BoolMask, Bytes
 from ntrm.core.devices import give_back_freed_memory
 from ntrm.core.progress import Progress
-from ntrm.data.stains import AS_IT_IS
+from ntrm.data.stains import AS_IT_IS, StainError, Stains, estimate_stains, exchange, tissue_densities
 from ntrm.familiarity.recorder import BlockRecorder, SlideBlocks
 from ntrm.inference.predict import Maps, predict_maps
 from ntrm.pipeline.file_transfer import check_objects, remember_objects
+from ntrm.pipeline.options import wanted_stains
 from ntrm.pipeline.outputs import PredictedSlide, write_outputs
 from ntrm.pipeline.overview import inspect_slide
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.pipeline.slide_files import SlideFiles
-from ntrm.pipeline.stain_norm import normalise_stains, wanted_stains
+from ntrm.results.documents import StainNorm
 from ntrm.results.paths import HIDDEN, MAPS
 from ntrm.results.slide_state import Plan, SlideState, alone, finished, forget_failure, made_otherwise, remember
 from ntrm.slides.inputs import SlideInput, source_fingerprint
@@ -154,3 +156,11 @@ def _predict(
         stained=stained,
         held=stack.pop_all(),
     )
+
+
+def normalise_stains(picture: Bytes, tissue: BoolMask, wanted: Stains, method: str) -> StainNorm:
+    """How to change the stains of a slide with this thumbnail; not at all where they cannot be estimated."""
+    try:
+        return StainNorm(method, exchange(estimate_stains(tissue_densities(picture, tissue)), wanted, method))
+    except StainError as error:
+        return StainNorm(method, None, error.what)

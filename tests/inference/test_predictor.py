@@ -165,24 +165,6 @@ def test_temperature_softens_without_changing_the_mask(random):
     np.testing.assert_allclose(odds[0], 4 * odds[1], atol=1e-4)
 
 
-def test_names_travel_with_mask_and_graph(thin, random):
-    found = Predictor(thin, "cpu").predict(draw(random, (64, 64))[0], graph=True)
-    assert found.schema == SKIN
-    assert found.graph.names == SKIN.names
-    document = json.loads(json.dumps(found.graph.as_dict()))
-    assert document["names"][9] == "BCC"
-    assert document.keys() == {"names", *thin(torch.zeros(1, 3, 32, 32), graph=True).graph._fields}
-    assert np.shape(document["attention"]) == (3, 12, 12)
-    assert np.array_equal(document["adjacency"], found.graph.adjacency)
-
-
-def test_only_what_was_asked_for_and_what_there_is(thin, random):
-    (image,) = draw(random, (32, 32))
-    bare = Predictor(thin, "cpu").predict(image)
-    assert bare.coarse is bare.graph is bare.coarse_mask is None
-    assert Predictor(Colours(), "cpu").predict(image, coarse=True).coarse is None
-
-
 def test_a_graph_that_the_network_does_not_use_is_refused(thin, random):
     (image,) = draw(random, (32, 32))
     with pytest.raises(UsageError, match="colours has no relation module") as caught:
@@ -215,14 +197,6 @@ def test_what_is_transparent_is_white(thin, random):
     predictor = Predictor(thin, "cpu")
     found = predictor.predict(np.dstack([image, alpha])).probabilities
     assert np.array_equal(found, predictor.predict(white).probabilities)
-
-
-def test_the_network_is_put_in_evaluation_mode(thin, random):
-    (image,) = draw(random, (32, 32))
-    thin.train()
-    before = Predictor(thin, "cpu").predict(image).probabilities
-    assert not thin.training
-    assert np.array_equal(before, Predictor(thin, "cpu").predict(image).probabilities)
 
 
 def test_a_network_in_training_predicts_in_evaluation_mode_and_stays_in_training(random):
@@ -400,13 +374,6 @@ def test_devices_and_precisions_by_name(monkeypatch):
     assert choose_precision("float16", torch.device("cpu")) == torch.float16
 
 
-def test_a_processor_without_bfloat16_takes_float32(monkeypatch):
-    for present, taken in ((True, torch.bfloat16), (False, torch.float32)):
-        monkeypatch.setattr("ntrm.core.devices.cpu_has_bfloat16", lambda present=present: present)
-        assert choose_precision("bfloat16", torch.device("cpu")) == taken
-        assert choose_precision("bfloat16", torch.device("cuda")) == torch.bfloat16
-
-
 def test_half_precision_still_gives_float32_that_sums_to_one(thin, random, monkeypatch):
     monkeypatch.setattr("ntrm.core.devices.cpu_has_bfloat16", lambda: True)  # imitated where it is not so
     (image,) = draw(random, (64, 64))
@@ -429,21 +396,6 @@ def test_the_gpu_agrees_with_the_cpu(compiled, random, monkeypatch):
     for cpu, full, auto in zip(exact, close, quick, strict=True):
         np.testing.assert_allclose(full.probabilities, cpu.probabilities, atol=5e-3)
         assert np.abs(auto.probabilities - cpu.probabilities).mean() < 0.02
-
-
-@cuda_only
-def test_a_gpu_that_runs_full_takes_smaller_batches(random):
-    network = create("ntrm-control", 5, width=0.25)
-    images = draw(random, *[(1024, 1024)] * 8)
-    torch.cuda.empty_cache()
-    allowed = torch.cuda.memory_reserved() + 1.5 * 2**30  # other tests may still hold something
-    torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.get_device_properties(0).total_memory)
-    try:
-        predictor = Predictor(network, "cuda", batch=64, precision="float32")
-        assert len(predictor.predict(images)) == 8
-        assert predictor.batch < 8
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
 
 
 def test_probabilities_stay_on_the_device_and_equal_what_predict_gives(thin, random):

@@ -158,15 +158,6 @@ def test_damage_is_mended_as_the_hint_says_and_corrections_stay(tmp_path, slide,
     )
 
 
-@pytest.mark.parametrize("wrong", ["0.5", "abc", True, (0.5, 0.5)])
-def test_what_is_no_resolution_is_refused_before_any_work(tmp_path, slide, wrong):
-    with pytest.raises(UsageError, match="impossible µm per pixel") as refused:
-        run(slide, tmp_path / "out", mpp=wrong)
-    assert refused.value.got == repr(wrong)
-    assert not (tmp_path / "out").exists()
-    assert run(slide, tmp_path / "out", mpp=np.float32(MPP)).exit_code == 0
-
-
 def test_other_options_another_model_or_another_file_do_not_mix(tmp_path, slide, random):
     run(slide, tmp_path / "out")
     before = fingerprints(tmp_path / "out")

@@ -131,13 +131,6 @@ def test_a_slide_deleted_at_the_address_is_made_anew_whatever_was_known_of_it(bu
     assert downloaded(bucket, tmp_path, "again") == before
 
 
-def test_an_address_of_something_else_is_left_alone(bucket, slides):  # noqa: F811
-    bucket.put("mine/notes.txt", b"mine")
-    with pytest.raises(RefusedError, match="holds no results"):
-        run(slides, f"s3://{bucket.name}/mine")
-    assert bucket.keys("mine") == ["mine/notes.txt"]
-
-
 def test_what_cannot_be_fetched_is_told_and_the_others_go_on(bucket, slides, tmp_path):  # noqa: F811
     table = tmp_path / "list.csv"
     table.write_text(f"slide,slide_id\n{slides}/a.tif,a\n{slides}/Jane Doe.tif,n\n")
@@ -198,19 +191,6 @@ def test_the_tables_that_are_sent_last_tell_every_slide(bucket, slides, tmp_path
     run(f"{slides}/a.tif", out, cache=tmp_path / "one")
     run(tmp_path / "slides", tmp_path / "local")
     assert downloaded(bucket, tmp_path) == fingerprints(tmp_path / "local")
-
-
-def test_nobody_makes_tables_for_ever_while_outcomes_keep_coming(bucket, slides, monkeypatch):  # noqa: F811
-    tabulate, times = remote_results.tabulate, []
-
-    def disturbed(*given, **more):
-        times.append(1)
-        bucket.put("out/c/.ntrm/failed.json", b"x" * len(times))
-        return tabulate(*given, **more)
-
-    monkeypatch.setattr(remote_results, "tabulate", disturbed)
-    run(f"{slides}/a.tif", f"s3://{bucket.name}/out")
-    assert len(times) == remote_results.ROUNDS
 
 
 def test_the_next_slide_is_fetched_meanwhile(bucket, slides, tmp_path, monkeypatch):  # noqa: F811

@@ -265,38 +265,6 @@ def test_a_slide_that_was_busy_is_looked_at_once_more(tmp_path, random, monkeypa
     assert found.exit_code == 0
 
 
-def test_tables_are_whole_whoever_writes_them_and_whenever(tmp_path, random):
-    """Readers never see half a table, while several processes' worth of threads write failures and tables."""
-    slide = write_slide(tmp_path / "a.tif", paint(random))
-    run(slide, tmp_path / "out")
-    made = Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2)
-    bad = [SlideInput(tmp_path / f"none{n}.tif", f"none{n}.tif") for n in range(4)]
-    end = threading.Event()
-    seen = []
-
-    def read():
-        while not end.is_set():
-            rows = rows_of(tmp_path / "out")
-            assert rows["a"]["status"] == "done"
-            seen.append(len(rows))
-
-    def write(part):
-        made.segment(bad[part], f"none{part}")
-        for _ in range(5):
-            made.tabulate()
-
-    with ThreadPoolExecutor(5) as pool:
-        reader = pool.submit(read)
-        writers = [pool.submit(write, part) for part in range(4)]
-        for each in writers:
-            each.result()
-        end.set()
-        reader.result()
-    assert seen[0] >= 1
-    assert set(rows_of(tmp_path / "out")) == {"a", "none0", "none1", "none2", "none3"}
-    assert not list((tmp_path / "out").glob(".partial-*"))
-
-
 SLIDE = SlideInput(Path("/archive/Doe, Jane/Jane Doe 1950.svs"), "Jane Doe 1950.svs")
 
 

@@ -9,7 +9,7 @@ from tests.familiarity import small
 from tests.pipeline.painted import run, write
 from tests.pipeline.small import BKG, paint
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import RefusedError
 from ntrm.core.mpp import Resolution
 from ntrm.correction.engine import prepare
 from ntrm.correction.engine.prepare import make_region_graph
@@ -102,16 +102,6 @@ def labels(folder, shape):
         return labels_in(stored, shape)
 
 
-@pytest.mark.parametrize("matrix", ["x", [[1, 2], [3, 4]], [[1, 0, 0], [0, 1, 0], [0, 0, None]]])
-def test_a_damaged_matrix_is_told(tmp_path, foreign, painted_model, matrix):
-    run(foreign, tmp_path / "out", painted_model, stain_norm="strength")
-    path = tmp_path / "out" / "a" / "summary.json"
-    document = json.loads(path.read_text())
-    path.write_text(json.dumps({**document, "stain_norm": {**document["stain_norm"], "matrix": matrix}}))
-    with pytest.raises(DataError):
-        read_summary(tmp_path / "out" / "a")
-
-
 def test_a_single_stain_is_not_exchanged(random):
     wanted = Stains((0.2, 0.5, 0.3), ((0.65, 0.7, 0.29), (0.07, 0.99, 0.11)), (1.0, 1.0))
     amounts = random.uniform(0.2, 1, (60, 60, 1))
@@ -130,26 +120,6 @@ def test_a_model_that_does_not_tell_its_stains_is_refused(tmp_path, foreign, pai
     assert (caught.value.got, caught.value.exit_code) == ("no reference", 3)
     assert "ntrm calibrate" in caught.value.hint
     assert not (tmp_path / "out").exists()
-
-
-def test_a_reference_from_before_stains_were_kept_is_refused_for_this_alone(tmp_path, foreign, painted_model):
-    old = tmp_path / "old"
-    old.mkdir()
-    for path in painted_model.iterdir():
-        (old / path.name).write_bytes(path.read_bytes())
-    document = json.loads((old / "reference.json").read_text())
-    del document["stains"]
-    (old / "reference.json").write_text(json.dumps(document))
-    with pytest.raises(RefusedError, match="does not say how") as caught:
-        run(foreign, tmp_path / "out", old, stain_norm="macenko")
-    assert caught.value.got == "a reference without stains"
-    assert not run(foreign, tmp_path / "plain", old).failed
-
-
-def test_an_unknown_way_lists_the_known_ones(tmp_path, foreign, painted_model):
-    with pytest.raises(UsageError, match="stain normalisation") as caught:
-        run(foreign, tmp_path / "out", painted_model, stain_norm="reinhard")
-    assert "none, macenko, strength" in caught.value.expected
 
 
 def test_parts_to_correct_are_seen_as_the_network_saw_the_slide(tmp_path, foreign, painted_model, monkeypatch):

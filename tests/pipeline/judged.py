@@ -1,6 +1,5 @@
 """Slides whose familiarity a test decides."""
 
-from ntrm.pipeline import outputs
 from ntrm.results.familiarity import FAMILIAR, TOO_SMALL, UNFAMILIAR, Familiarity, SlideFamiliarity
 
 WHY = "SCC borders on KER over 3.1 mm; in training never more than 0.2"
@@ -13,4 +12,4 @@ def judge_as(monkeypatch, slide, pieces=None, windows=()):
     """Have every slide judged like this from now on; pieces by number, else like their slide."""
 
     judged = SlideFamiliarity(slide, pieces or {}, tuple(windows))
-    monkeypatch.setattr(outputs, "_judged", lambda *_: judged)
+    monkeypatch.setattr(slide, "_judged", lambda *_: judged)

@@ -20,7 +20,7 @@ from ntrm.cli.main import app
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.processes import module_environment
 from ntrm.models.registry import ARCHITECTURES
-from ntrm.pipeline import remote_results
+from ntrm.pipeline import file_transfer
 from ntrm.results.paths import SOURCE
 from ntrm.slides.object_store import ObjectStore
 
@@ -179,15 +179,15 @@ def test_only_the_last_shard_writes_the_tables(bucket, slides, tmp_path):  # noq
 
 def test_the_tables_that_are_sent_last_tell_every_slide(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
     """Another machine sends a slide, and the tables with it, while tables without it are made."""
-    out, tabulate = f"s3://{bucket.name}/out", remote_results.tabulate
+    out, tabulate = f"s3://{bucket.name}/out", file_transfer.tabulate
 
     def slow(*given, **more):
-        monkeypatch.setattr(remote_results, "tabulate", tabulate)
+        monkeypatch.setattr(file_transfer, "tabulate", tabulate)
         notes = tabulate(*given, **more)
         assert statuses(run(f"{slides}/b.tif", out, cache=tmp_path / "two")) == ["done"]
         return notes
 
-    monkeypatch.setattr(remote_results, "tabulate", slow)
+    monkeypatch.setattr(file_transfer, "tabulate", slow)
     run(f"{slides}/a.tif", out, cache=tmp_path / "one")
     run(tmp_path / "slides", tmp_path / "local")
     assert downloaded(bucket, tmp_path) == fingerprints(tmp_path / "local")

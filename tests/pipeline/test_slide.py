@@ -8,8 +8,8 @@ from tests.evaluation.small import ByColour
 from tests.pipeline.small import fail_at, fingerprints, paint, run, write_slide
 
 from ntrm.core.errors import DataError
-from ntrm.pipeline import outputs, slide_files
 from ntrm.pipeline import slide as one_slide
+from ntrm.pipeline import slide_files
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.results.slide_state import alone
 from ntrm.slides.inputs import SlideInput
@@ -106,7 +106,7 @@ def test_an_error_of_either_thread_is_the_slides(tmp_path, slides, monkeypatch):
         raise DataError("no room")
 
     common = ((slide_files, "write_mask_ome_tiff"), (slide_files, "write_geojson"))
-    for module, function in (*common, (outputs, "write_slide_report"), (outputs, "write_overlays")):
+    for module, function in (*common, (one_slide, "write_slide_report"), (one_slide, "write_overlays")):
         with monkeypatch.context() as patched:
             patched.setattr(module, function, fails)
             found = run(slides[:1], tmp_path / "out")

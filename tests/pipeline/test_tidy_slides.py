@@ -12,7 +12,8 @@ from tests.evaluation.small import MPP, ByColour
 from tests.pipeline.small import BKG, fingerprints, paint, speckled, write_slide
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.pipeline import measurements, outputs
+from ntrm.pipeline import measurements
+from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 
@@ -105,7 +106,7 @@ def test_large_slides_and_many_give_the_same(tmp_path, random, monkeypatch):
     slides = [write_slide(tmp_path / f"{name}.tif", speckled(random, paint(random))) for name in "ab"]
     run(slides, tmp_path / "whole", min_area_um2=LEAST)
     monkeypatch.setattr(measurements, "TOGETHER", 0)
-    monkeypatch.setattr(outputs, "BEHIND", 0)
+    monkeypatch.setattr(one_slide, "BEHIND", 0)
     monkeypatch.setattr("ntrm.analysis.regions.STRIP_PIXELS", 1000)
     run(slides, tmp_path / "large", min_area_um2=LEAST)
     assert fingerprints(tmp_path / "large") == fingerprints(tmp_path / "whole")

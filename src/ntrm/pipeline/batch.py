@@ -22,9 +22,8 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED
 from ntrm.pipeline.file_transfer import FileTransfer, Storage
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.outputs import PredictedSlide
 from ntrm.pipeline.segmenter import Outcome, Segmenter
-from ntrm.pipeline.slide import SlideTask
+from ntrm.pipeline.slide import PredictedSlide, SlideTask
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.results.run_record import Run

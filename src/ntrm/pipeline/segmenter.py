@@ -22,8 +22,7 @@ from ntrm.familiarity.loaded_model import open_subject
 from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.file_transfer import FileTransfer
 from ntrm.pipeline.options import Options, run_of
-from ntrm.pipeline.outputs import PredictedSlide
-from ntrm.pipeline.slide import OpenSlide, SlideTask, predict_slide, write_slide
+from ntrm.pipeline.slide import OpenSlide, PredictedSlide, SlideTask, predict_slide, write_slide
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NONE, NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK

@@ -1,4 +1,7 @@
-"""One slide from its file to its folder of results."""
+"""One slide from its file to its folder of results: mask, polygons, graph, summary, pictures, report.
+
+No clock, no names: the same slide gives the same bytes, so that it does not matter when a run was killed.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,150 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ntrm.analysis.graph import tissue_graph_of
+from ntrm.analysis.regions import Regions
+from ntrm.analysis.small_regions import remove_small_regions
 from ntrm.core.arrays import BoolMask, Bytes
 from ntrm.core.devices import give_back_freed_memory
+from ntrm.core.errors import RefusedError
 from ntrm.core.progress import Progress
 from ntrm.data.stains import AS_IT_IS, StainError, Stains, estimate_stains, exchange, tissue_densities
-from ntrm.familiarity.recorder import BlockRecorder, SlideBlocks
+from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
+from ntrm.export.ome_zarr import write_labels_zarr, write_probabilities_zarr
+from ntrm.familiarity.recorder import BlockRecorder, SlideBlocks, judge_slide
+from ntrm.familiarity.reference import Reference
 from ntrm.inference.predict import Maps, predict_maps
 from ntrm.pipeline.file_transfer import check_objects, remember_objects
-from ntrm.pipeline.options import wanted_stains
-from ntrm.pipeline.outputs import PredictedSlide, write_outputs
-from ntrm.pipeline.overview import inspect_slide
+from ntrm.pipeline.measurements import measure_pieces, scan_slide
+from ntrm.pipeline.options import Options, wanted_stains
+from ntrm.pipeline.overview import SlideOverview, inspect_slide
+from ntrm.pipeline.pictures import write_familiarity_map, write_overlays, write_plain
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.pipeline.slide_files import SlideFiles
+from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import StainNorm
-from ntrm.results.paths import HIDDEN, MAPS
-from ntrm.results.slide_state import Plan, SlideState, alone, finished, forget_failure, made_otherwise, remember
+from ntrm.results.familiarity import UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
+from ntrm.results.graph_document import Network
+from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, HIDDEN, LABELS_ZARR, MAPS, PIECES, PROBABILITIES_ZARR
+from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, forget_failure, made_otherwise, remember
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.grid import SlideGrid
+from ntrm.wsi.pieces import NO_PIECE, PieceMap
 from ntrm.wsi.readers.reader import SlideReader
 from ntrm.wsi.slide_cost import check_cost
+
+THREADS = 3
+"""That write files of one slide at the same time, beside the one that measures."""
+BEHIND = 1 << 28
+"""Pixels of a slide up to which its files are written while the network works on the next: they take memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedSlide:
+    """What the network says about a slide, and what its files say about slide and run."""
+
+    slide: SlideInput
+    plan: Plan
+    files: SlideFiles
+    overview: SlideOverview
+    grid: SlideGrid
+    maps: Maps
+    held: ExitStack
+    """The slide's lock, and files of large maps. Until it is closed, no other process can take the slide."""
+    relations: Network | None
+    """The network's relations of tissues; None for networks that have none."""
+    blocks: SlideBlocks | None
+    """What its windows look like; None where the model has no reference to compare them with."""
+    stained: StainNorm | None
+    """What was done to the slide's stains; None where nobody asked for that."""
+
+    @property
+    def large(self) -> bool:
+        """Whether its files are written before the network works on the next slide: they take memory."""
+        return self.grid.height * self.grid.width > BEHIND
+
+
+def write_outputs(found: PredictedSlide, options: Options, reference: Reference | None) -> Tables:
+    """Find the regions of a slide, judge and measure it, and write its files; returns the rows of the tables."""
+    files, overview, resolution = found.files, found.overview, found.grid.resolution
+    folder, schema, labels = files.folder, files.schema, found.maps.labels
+    smallest = options.min_area_um2 / resolution.pixel_area_um2
+    removed = remove_small_regions(labels, smallest) if smallest else None
+    pieces_map = PieceMap.of(overview.tissue_of(labels, schema, options), overview.resolution)
+    regions = scan_slide(labels, found.maps.confidence, pieces_map, schema=schema, resolution=resolution)
+    # Before all that says whether cancers are assessed, so that it is written once.
+    familiarity = _judged(found, pieces_map, regions, reference)
+    if options.strict and not familiarity.slide.assessed:
+        raise RefusedError(
+            f"the slide is {UNLIKE}",
+            got=f"p = {familiarity.slide.p_value:.2g}: {'; '.join(familiarity.slide.reasons)}",
+            hint="train or fine-tune on slides like this one, or run without --strict",
+        )
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="ntrm-files") as pool:
+        written = [
+            pool.submit(files.write_mask, labels),
+            pool.submit(write_plain, folder, overview.picture),
+            pool.submit(write_familiarity_map, folder, overview.picture, familiarity, labels.shape),
+            pool.submit(_write_more, found, pieces_map, options),
+        ]
+        pieces = measure_pieces(regions, pieces_map, schema=schema)
+        # Not beside measuring: both take memory by the regions.
+        written.append(pool.submit(files.write_polygons, regions, familiarity))
+        quality, stained = overview.quality, found.stained
+        summary = files.summary(
+            regions,
+            pieces,
+            familiarity,
+            quality={name: float(v) if name.endswith("_score") else bool(v) for name, v in quality.columns.items()},
+            quality_warnings=(*found.grid.warnings, *quality.warnings, *(() if stained is None else stained.warnings)),
+            small_regions=removed
+            and {"regions": removed.regions, "area_mm2": removed.pixels * resolution.pixel_area_um2 / 1e6},
+            stain_norm=stained,
+        )
+        written.append(pool.submit(write_overlays, folder, overview.picture, labels, schema, resolution, summary))
+        summary.write(folder)
+        files.write_graph(regions, pieces, familiarity, found.relations)
+        tables = files.tables(summary, regions, pieces)
+        for future in written:
+            future.result()
+    if options.report:
+        write_slide_report(folder)
+    return tables
+
+
+def _judged(found: PredictedSlide, pieces: PieceMap, regions: Regions, reference: Reference | None) -> SlideFamiliarity:
+    """Compare the slide and its pieces with what the model was trained on."""
+    if reference is None or found.blocks is None:
+        return SlideFamiliarity(WITHOUT_REFERENCE, {})
+    schema = found.files.schema
+    # A slide of crumbs alone, as a small tile is, is judged by them.
+    numbers = [piece.number for piece in pieces.pieces] or [NO_PIECE]
+    graphs = {number: tissue_graph_of(regions.table.of_piece(number), schema) for number in numbers}
+    return judge_slide(found.blocks, pieces, graphs, reference, schema, found.grid.resolution)
+
+
+def _write_more(found: PredictedSlide, pieces: PieceMap, options: Options) -> None:
+    """Write the pieces, for corrections, and the optional files."""
+    files, maps = found.files, found.maps
+    folder, schema, resolution, metadata = files.folder, files.schema, files.grid.resolution, files.metadata()
+    named: dict[str, Any] = {"name": files.slide_id, "metadata": metadata}
+    pieces.save(folder / HIDDEN / PIECES)
+    if options.zarr:
+        write_labels_zarr(folder / LABELS_ZARR, maps.labels, schema, resolution, metadata=metadata)
+    if options.maps:
+        write_confidence_ome_tiff(folder / CONFIDENCE_MAP, maps.confidence, resolution, **named)
+    if maps.coarse is not None:
+        write_mask_ome_tiff(folder / COARSE_MASK, maps.coarse, schema, resolution, **named)
+    if maps.probabilities is not None:
+        path = folder / PROBABILITIES_ZARR
+        write_probabilities_zarr(path, maps.probabilities, schema, resolution, metadata=metadata)
+
 
 if TYPE_CHECKING:
     from ntrm.pipeline.segmenter import Segmenter

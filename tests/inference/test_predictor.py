@@ -411,12 +411,6 @@ def test_probabilities_stay_on_the_device_and_equal_what_predict_gives(thin, ran
         np.testing.assert_allclose(out.graph.nodes[index], prediction.graph.nodes, **CLOSE)
 
 
-@pytest.mark.parametrize("shape", [(4, 4, 3), (0, 4, 4, 3), (1, 3, 4, 4)], ids=["one image", "none", "channels first"])
-def test_what_is_no_batch_is_refused(shape):
-    with pytest.raises(UsageError, match="batch of RGB"):
-        Predictor(Colours(), "cpu").probabilities(np.zeros(shape, dtype=np.uint8))
-
-
 def test_a_recolouring_predictor_sees_other_colours_and_the_one_it_came_from_does_not(random):
     predictor = Predictor(ByColour(), "cpu")
     image = random.integers(0, 256, (40, 60, 3), dtype=np.uint8)

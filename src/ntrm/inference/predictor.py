@@ -188,7 +188,6 @@ class Predictor:
         white glass on the right and at the bottom to the size the network needs, and the result is cut to theirs.
         """
         batch = _as_tensor(pixels) if isinstance(pixels, np.ndarray) else pixels
-        _check_batch(batch)
         height, width = batch.shape[1:3]
         tall, wide = self._padded_size(height, width)
         if (tall, wide) != (height, width):
@@ -394,18 +393,6 @@ class Predictor:
 def _as_tensor(pixels: Image) -> Tensor:
     # A memory map may be read-only, which torch cannot represent.
     return torch.from_numpy(np.require(pixels, requirements=("C", "W")))
-
-
-def _check_batch(batch: object) -> None:
-    if (
-        not isinstance(batch, Tensor)
-        or batch.dtype != torch.uint8
-        or batch.ndim != 4
-        or batch.shape[3] != 3
-        or not batch.numel()
-    ):
-        got = f"{batch.dtype} of shape {tuple(batch.shape)}" if isinstance(batch, Tensor) else type(batch).__name__
-        raise UsageError("not a batch of RGB images", got=got, expected="uint8 of shape (B, H, W, 3), at least one")
 
 
 def _joined(batches: Sequence[Segmentation]) -> Segmentation:

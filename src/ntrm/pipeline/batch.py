@@ -156,10 +156,11 @@ def segment_slides(
                 # Those of lost workers were noted here.
                 transfer.deliver_failure(outcome.slide_id)
         untold = _tabulate(transfer, folder, run, covariates, ids if shard else [], outcomes, report=chosen.report)
+    notes = left_out.notes(names=key_file is None)
     if key_file is None:
         _remember(folder, tasks, outcomes)
-    notes = [*_notes(slides, ids, names=key_file is None), *left_out.notes(names=key_file is None)]
-    notes += [*_not_judged(outcomes), *untold]
+        notes = [*(f"{name} is {path}" for name, path in distinguishing_paths(slides, ids).items()), *notes]
+    notes = [*notes, *_notes(slides, outcomes), *untold]
     return Segmented(folder, tuple(outcomes), run.identity(), tuple(notes), None if address is None else str(address))
 
 
@@ -227,17 +228,10 @@ def _remember(folder: Path, tasks: Sequence[SlideTask], outcomes: Sequence[Outco
     remember_places(places)
 
 
-def _notes(slides: Sequence[SlideInput], ids: Sequence[str], *, names: bool) -> list[str]:
+def _notes(slides: Sequence[SlideInput], outcomes: Sequence[Outcome]) -> list[str]:
+    """What was given twice, and why slides were not compared with what the model knows: a line for each verdict."""
     often = sum(slide.times > 1 for slide in slides)
     notes = [f"given more than once, segmented once: {often} slide{'' if often == 1 else 's'}"] if often else []
-    if names:
-        notes += [f"{slide_id} is {path}" for slide_id, path in distinguishing_paths(slides, ids).items()]
-    return notes
-
-
-def _not_judged(outcomes: Sequence[Outcome]) -> list[str]:
-    """Why slides were not compared with what the model knows; one line for a verdict, however many slides have it."""
-    notes = []
     for verdict in NOT_JUDGED:
         reasons = Counter(outcome.row["familiarity_reason"] for outcome in outcomes if outcome.familiarity == verdict)
         if reasons:

@@ -12,4 +12,4 @@ def judge_as(monkeypatch, slide, pieces=None, windows=()):
     """Have every slide judged like this from now on; pieces by number, else like their slide."""
 
     judged = SlideFamiliarity(slide, pieces or {}, tuple(windows))
-    monkeypatch.setattr(slide, "_judged", lambda *_: judged)
+    monkeypatch.setattr(one_slide, "_judged", lambda *_: judged)

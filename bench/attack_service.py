@@ -5,7 +5,7 @@
 The program starts services of its own on loopback, on free ports, in a temporary folder, and ends by itself. Everything
 random comes from the seed. It prints a table: attack, tries, what must hold, what was seen; and ends with 1 where
 anything did not hold or there was no time left to try it. A full disk is tried on a small disk in memory, where the
-system lets the program mount one. What needs minutes (bytes that drip) is begun early and checked late.
+system lets the program mount one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,11 @@ import contextlib
 import http.client
 import json
 import os
-import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -40,37 +37,9 @@ from bench.hostile import hostile_files, malformed_requests, path_tricks, pictur
 from bench.serving import TOKEN, Service, write_large
 
 DESCRIPTORS = 1024
-UNFINISHED = 1150
 CANCELLED = 2.5
 """Seconds until a job is over, with what asking for it takes."""
 DISK_MB = 48
-
-
-def unfinished_headers(target: Target, finding: Finding) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = UNFINISHED + 200
-    room = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, room), hard))
-    count, open_ones, worst = min(UNFINISHED, room - 200), [], 0.0
-    try:
-        for _ in range(count):
-            connection = socket.create_connection(("127.0.0.1", target.port), PATIENCE)
-            open_ones.append(connection)
-            connection.sendall(b"GET / HTTP/1.1\r\n")
-        finding.tries = count
-        for _ in range(5):
-            begun = time.monotonic()
-            finding.check(target.is_well(), "/healthz did not answer")
-            worst = max(worst, time.monotonic() - begun)
-        held = target.service.descriptors()["socket"]
-        finding.check(held <= DESCRIPTORS * 3 // 4, f"{held} connections are held")
-        finding.seen = f"/healthz within {worst:.2f} s, {held} sockets held"
-    except OSError as error:
-        finding.faults.append(f"no further connection: {error}")
-    finally:
-        for connection in open_ones:
-            connection.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def malformed(target: Target, finding: Finding) -> None:
@@ -326,64 +295,7 @@ def _fill_and_empty(target: Target, disk: Path, finding: Finding) -> None:
     finding.seen = f"DELETE {removed}, thumbnail {thumbnail}, the link worked once, /healthz tells"
 
 
-class Drips:
-    """Connections that send a byte now and then, begun early and checked late."""
-
-    def __init__(self, target: Target) -> None:
-        head = f"Host: 127.0.0.1:{target.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
-        post = f"POST /v1/slides HTTP/1.1\r\n{head}Content-Length: 90000000\r\nContent-Type: "
-        self._starts = {
-            "headers": b"GET / HTTP/1.1\r\nX-Slow: ",
-            "upload": f"{post}application/octet-stream\r\n\r\n".encode(),
-            "document": f"{post}application/json\r\n\r\n".encode(),
-            "refused body": f"{post}text/plain\r\n\r\n".encode(),
-        }
-        self.ends: dict[str, tuple[float, bytes]] = {}
-        self._threads = [
-            threading.Thread(target=self._drip, args=(target.port, name), daemon=True) for name in self._starts
-        ]
-        self.begun = time.monotonic()
-        for thread in self._threads:
-            thread.start()
-
-    def _drip(self, port: int, name: str) -> None:
-        received = b""
-        with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
-            connection.settimeout(1.0)
-            try:
-                connection.sendall(self._starts[name])
-                while True:
-                    connection.sendall(b" ")
-                    with contextlib.suppress(TimeoutError):
-                        piece = connection.recv(2**16)
-                        received += piece
-                        if not piece or (received and not name.startswith("refused")):
-                            break
-            except OSError:
-                pass
-        self.ends[name] = time.monotonic() - self.begun, received
-
-    def check(self, target: Target, finding: Finding) -> None:
-        """All are over by now."""
-        until = max(time.monotonic() + 5, self.begun + 150)
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
-        finding.tries = len(self._starts)
-        for name in self._starts:
-            finding.check(name in self.ends, f"{name}: still open after {time.monotonic() - self.begun:.0f} s")
-        answer = self.ends.get("upload", (0, b" 408 "))[1][:40]
-        finding.check(b" 408 " in answer, f"upload: {answer!r}")
-        finding.check(not target.files("incoming"), "a part of the upload was left")
-        finding.seen = "given up: " + _seconds({name: took for name, (took, _) in self.ends.items()})
-
-
-def dripping(target: Target, finding: Finding) -> None:
-    """Before the service is killed, which would end them."""
-    (target.drips or Drips(target)).check(target, finding)
-
-
 ATTACKS: tuple[tuple[str, str, Callable[[Target, Finding], None]], ...] = (
-    ("unfinished headers", "others come in meanwhile; connections stay below the descriptors", unfinished_headers),
     ("malformed requests", "an answer, never an internal error", malformed),
     ("strangers: host, origin, token", "nothing without the right ones", strangers),
     ("paths in every parameter", "nothing outside a root is read or written", paths),
@@ -394,7 +306,6 @@ ATTACKS: tuple[tuple[str, str, Callable[[Target, Finding], None]], ...] = (
     ("nonsense as corrections", "refused, nothing written, others do not wait", corrections),
     ("a cookie of 31,000 quotes", "nobody waits", quotes),
     ("cancelling a long job", "over within 2 s", cancelling),
-    ("bytes that drip: headers, bodies", "given up, and nothing left behind", dripping),
     ("kill -9, starts under other names", "every accepted upload stays", killing),
     ("full disk", "slides can be deleted, the link stays, no path in an answer", full_disk),
     ("folders from strangers", "nothing lost, nothing shown, nothing run, no waiting", folders),
@@ -412,9 +323,6 @@ def attack(target: Target, until: float, only: str | None, report: Callable[[str
             finding.faults.append(finding.skipped)
             continue
         run(target, finding)
-        if run is unfinished_headers and only is None:
-            # Not before: they would be the oldest, and make room.
-            target.drips = Drips(target)
         finding.check(target.service.process.poll() is None, "the service ended")
         report(f"{finding.attack}: {finding.verdict} [{time.monotonic() - begun:.1f} s]")
         for fault in finding.faults[1:]:

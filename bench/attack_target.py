@@ -69,7 +69,6 @@ class Target:
     folder: Path
     seed: int
     answers: list[tuple[str, bytes]] = field(default_factory=list)
-    drips: Any = None
     """Connections that were begun to be checked later."""
 
     @property

@@ -2,18 +2,13 @@
 
     python bench/network_speed.py --device cuda --out speed.json
     python bench/network_speed.py --device cpu --batches 4 --parts inference --out speed-cpu.json
-    python bench/network_speed.py --device cpu --parts layouts --widths 0.125,0.5 --others unet-vgg16,mit-b2
-    python bench/network_speed.py --device cuda --parts regions,graphs --regions 2,4,8,16 --out regions.json
 
 Parts: inference (compiled, lowest useful precision, channels-last), both (the same with the coarse head's logits
 returned too), eager (float32, as written), training (a full step: forward, loss, backward, Adam), replayed (the same
-step, forward and backward replayed as CUDA graphs), layouts (a step on the CPU in both layouts, and with gradients by
-torch's own code, in seconds of processor time), ceilings (what the machine can copy and multiply), floor (operations
-and bytes of a window against them), memory (peak of the relation module over four sizes), stages (time of each stage as
-K, N and d grow), regions (NTRM with regions as nodes, at most R of a tissue and K·R in all, beside NTRM with tissues as
-nodes and the control: inference, a training step, and the relation module alone on masks of few and of many regions),
-graphs (what adding up the graphs of a slide's windows takes beside the network). Times are medians; ratios pair two
-networks that were timed in turns.
+step, forward and backward replayed as CUDA graphs), ceilings (what the machine can copy and multiply, and the least
+time of a window there), memory (peak of the relation module over four sizes), stages (time of each stage as K, N and d
+grow). Times are medians; ratios pair two networks that were timed in turns. Regions as nodes, graphs that are added up
+and layouts on a CPU were measured by the script of commit 7a2f76af.
 """
 
 from __future__ import annotations
@@ -33,13 +28,9 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from ntrm.core.labels import SKIN
-from ntrm.inference.predictor import Predictor
 from ntrm.models.base import Segmentation
 from ntrm.models.registry import create
 from ntrm.models.trm import RelationConfig, TissueRelation, edges, nodes
-from ntrm.pipeline.relations_mean import RelationsMean
-from ntrm.training.losses import SegmentationLoss
 
 PAIR = ("ntrm-control", "ntrm-paper")
 WINDOW = 256
@@ -81,14 +72,6 @@ def network(name: str, device: str) -> nn.Module:
     return create(arch, **options).to(device).to(memory_format=torch.channels_last)
 
 
-def sure_network(name: str, device: str) -> nn.Module:
-    """Untrained, with a coarse head that commits itself: without regions there would be nothing to divide."""
-    net: Any = network(name, device)
-    with torch.no_grad():
-        net.coarse.classify.weight.mul_(1000)
-    return net
-
-
 def windows(batch: int, device: str) -> Tensor:
     return torch.randn(batch, 3, WINDOW, WINDOW, device=device).to(memory_format=torch.channels_last)
 
@@ -128,7 +111,6 @@ def inference(
     device: str,
     compiled: bool,
     coarse: bool = False,
-    make: Callable[[str, str], nn.Module] = network,
 ) -> list[dict[str, Any]]:
     """Without ``coarse`` the compiler drops the control's coarse head, which NTRM needs: the stricter ratio."""
     rows = []
@@ -137,7 +119,7 @@ def inference(
         x = windows(batch, device)
         works = {}
         for name in names:
-            net = make(name, device).eval()
+            net = network(name, device).eval()
             if compiled:
                 mode = "reduce-overhead" if device == "cuda" else "default"
                 net = torch.compile(net, fullgraph=True, mode=mode)
@@ -154,7 +136,6 @@ def training(
     device: str,
     compiled: bool,
     mode: str = "default",
-    make: Callable[[str, str], nn.Module] = network,
 ) -> list[dict[str, Any]]:
     """A whole step; with ``reduce-overhead`` forward and backward are replayed as CUDA graphs."""
     rows = []
@@ -163,46 +144,13 @@ def training(
         x, target = windows(batch, device), torch.randint(12, (batch, WINDOW, WINDOW), device=device)
         works = {}
         for name in names:
-            net = make(name, device).train()
+            net = network(name, device).train()
             optimiser = torch.optim.Adam(net.parameters(), lr=1e-4, fused=device == "cuda")
             forward = torch.compile(net, fullgraph=True, mode=mode) if compiled else net
 
             works[name] = partial(step, forward, optimiser, x, target, device if compiled else "cpu")
         times = in_turns(works, device, rounds=7, repeats=5 if device == "cuda" else 1)
         rows += rows_of(batch, times)
-    return rows
-
-
-LAYOUTS = {
-    "default": (torch.contiguous_format, True),
-    "channels-last": (torch.channels_last, True),
-    "and torch's own gradients": (torch.channels_last, False),
-}
-"""How weights and pictures lie, and whether oneDNN computes the gradients."""
-
-
-def layouts(names: list[str], widths: list[float], batch: int = 8, window: int = 128) -> list[dict[str, Any]]:
-    """Processor seconds of a whole step on the CPU, as ``ntrm train`` takes it, in each layout."""
-    x, target = torch.randn(batch, 3, window, window), torch.randint(12, (batch, window, window))
-    rows = []
-    for name in names:
-        for width in widths:
-            nets = {layout: create(name, width=width).to(memory_format=kind) for layout, (kind, _) in LAYOUTS.items()}
-            optimisers = {layout: torch.optim.Adam(net.parameters(), lr=1e-4) for layout, net in nets.items()}
-            seconds: dict[str, list[float]] = {layout: [] for layout in LAYOUTS}
-            for _ in range(4):
-                for layout, (kind, by_onednn) in LAYOUTS.items():
-                    begin = time.process_time()
-                    loss = SegmentationLoss(12)(nets[layout](x.contiguous(memory_format=kind)), target).total
-                    torch.backends.mkldnn.enabled = by_onednn
-                    loss.backward()
-                    torch.backends.mkldnn.enabled = True
-                    optimisers[layout].step()
-                    optimisers[layout].zero_grad(set_to_none=True)
-                    seconds[layout].append(time.process_time() - begin)
-            row = {layout: statistics.median(values[1:]) for layout, values in seconds.items()}
-            print(name, width, row, flush=True)
-            rows.append({"network": name, "width": width, "seconds": row})
     return rows
 
 
@@ -309,71 +257,12 @@ def stages(device: str) -> list[dict[str, Any]]:
     return [{**sizes, "us_per_image": stage_times(device, **sizes)} for sizes in grid]
 
 
-def region_costs(regions: list[int], batches: list[int], device: str) -> dict[str, Any]:
-    """Regions as nodes, at most R of each tissue, beside tissues as nodes and beside no module."""
-    names = [*PAIR, *(f"{PAIR[1]} nodes=region regions={most}" for most in regions)]
-    small = [batch for batch in batches if batch <= 64] or batches
-    return {
-        "module": [
-            {"masks": kind, "regions": most, "us_per_image": relation_time(device, kind, most)}
-            for kind in ("few", "many")
-            for most in (0, *regions)
-        ],
-        "eager": inference(names, small, device, compiled=False, make=sure_network),
-        "inference": inference(names, batches, device, compiled=True, make=sure_network),
-        "training": training(names, small, device, compiled=True, make=sure_network),
-    }
-
-
-def relation_time(device: str, kind: str, most: int, batch: int = 16, side: int = 32) -> float:
-    """Microseconds per image of the relation module, uncompiled: few large regions, or every position by chance.
-
-    With ``most`` 0 tissues are its nodes. Uncompiled, it stops looking once all regions are found.
-    """
-    torch.manual_seed(0)
-    config = RelationConfig(nodes="region", regions=most) if most else RelationConfig()
-    module = TissueRelation(128, 12, config).to(device).eval()
-    features = torch.randn(batch, 128, side, side, device=device)
-    coarser = side if kind == "many" else side // 8
-    logits = nn.functional.interpolate(torch.randn(batch, 12, coarser, coarser, device=device), size=side)
-    probabilities = logits.mul(6).softmax(1)
-    with torch.inference_mode():
-        works = {"module": lambda: module(features, probabilities)}
-        return in_turns(works, device, rounds=7, repeats=5 if device == "cuda" else 1)["module"] / batch * 1e3
-
-
-def graph_costs(batches: list[int], device: str) -> list[dict[str, Any]]:
-    """Milliseconds of a batch of windows: the network, with its graphs, and with these added up as for a slide."""
-    rows = []
-    for batch in batches:
-        predictor = Predictor(sure_network(PAIR[1], device), device, batch=batch)  # type: ignore[arg-type]
-        sums = RelationsMean(SKIN.names, SKIN.background_index)
-        tiles = torch.randint(256, (batch, WINDOW, WINDOW, 3), dtype=torch.uint8, device=device)
-        works = {
-            "network": partial(predictor.probabilities, tiles),
-            "with graphs": partial(predictor.probabilities, tiles, graph=True),
-            "added up": partial(_add_up, predictor, sums, tiles),
-        }
-        times = in_turns(works, device, rounds=9, repeats=5 if device == "cuda" else 1)
-        rows.append({"batch": batch, **times, "over_network": times["added up"] / times["network"]})
-        print(rows[-1], flush=True)
-    return rows
-
-
-def _add_up(predictor: Predictor, sums: RelationsMean, tiles: Tensor) -> None:
-    graph = predictor.probabilities(tiles, graph=True).graph
-    if graph is not None:
-        sums.add_graphs(graph, 0)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--parts", default="ceilings,memory,stages,eager,inference,training,replayed,both")
     parser.add_argument("--batches", default="4,32,128")
-    parser.add_argument("--widths", default="0.125,0.25,0.5", help="of the networks whose layouts are compared")
     parser.add_argument("--others", default="unet-resnet18", help="further networks to time")
-    parser.add_argument("--regions", default="2,4,8,16", help="most regions of a tissue that are nodes of their own")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     device, parts = args.device, args.parts.split(",")
@@ -395,9 +284,6 @@ def main() -> None:
         },
         "memory": lambda: relation_memory(device) if device == "cuda" else None,
         "stages": lambda: stages(device),
-        "regions": lambda: region_costs([int(most) for most in args.regions.split(",")], batches, device),
-        "graphs": lambda: graph_costs(batches, device),
-        "layouts": lambda: layouts(names, [float(width) for width in args.widths.split(",")]),
     }
     if "ceilings" in parts:
         report["ceilings"] = ceilings(device)

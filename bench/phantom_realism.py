@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.counts import boundary_counts, boundary_share, pixel_counts
+from ntrm.core.counts import boundary_counts, boundary_share, pixel_counts
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN, Mask
 

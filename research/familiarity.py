@@ -35,10 +35,10 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.cache import SectionCache
 from ntrm.data.resample import area_average
 from ntrm.data.split import open_splits
-from ntrm.evaluation.loaded_model import open_subject
 from ntrm.familiarity.build import observe, random_crops, unit_of
 from ntrm.familiarity.cells import LEAST_DENSITY, ClassStatistics
 from ntrm.familiarity.judge import WEIGHTS, Unit, judge, p_values, scores
+from ntrm.familiarity.loaded_model import open_subject
 from ntrm.familiarity.reference import Reference
 from ntrm.inference.predictor import Predictor
 from ntrm.results.familiarity import ASPECTS, TOO_SMALL, UNFAMILIAR, UNFAMILIAR_BELOW

@@ -11,7 +11,7 @@ from tests.training.small_data import SETTINGS, Tiny, write_small
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.evaluation.loaded_model import open_subject
+from ntrm.familiarity.loaded_model import open_subject
 from ntrm.models.hub import load
 from ntrm.models.registry import ARCHITECTURES, create
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tests.helpers import real_data
 
-from ntrm.analysis.counts import boundary_counts, boundary_share, pixel_counts
+from ntrm.core.counts import boundary_counts, boundary_share, pixel_counts
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution

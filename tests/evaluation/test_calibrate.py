@@ -21,8 +21,8 @@ from ntrm.data.split import open_splits
 from ntrm.data.tiles import cut, tile_windows
 from ntrm.evaluation import calibrate as module
 from ntrm.evaluation.calibrate import calibrate, card_with_temperature, sample_pixels
-from ntrm.evaluation.loaded_model import open_subject
 from ntrm.familiarity import build
+from ntrm.familiarity.loaded_model import open_subject
 from ntrm.inference.predictor import Predictor
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.models.hub import load

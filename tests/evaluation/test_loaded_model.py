@@ -13,7 +13,7 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.data.split import image_hash, open_splits, trained_on
 from ntrm.evaluation.calibrate import calibrate
 from ntrm.evaluation.evaluate import evaluate
-from ntrm.evaluation.loaded_model import open_subject
+from ntrm.familiarity.loaded_model import open_subject
 from ntrm.models.registry import ARCHITECTURES
 
 

@@ -16,8 +16,8 @@ MPP = Resolution(6.7, 6.5)
 
 @pytest.fixture
 def written(tmp_path, block_mask):
-    path, bands = tmp_path / "mask.ome.tif", (block_mask[top : top + 100] for top in range(0, len(block_mask), 100))
-    write_mask_ome_tiff(path, bands, SKIN, MPP, metadata={"a": "<b"})
+    path = tmp_path / "mask.ome.tif"
+    write_mask_ome_tiff(path, block_mask, SKIN, MPP, metadata={"a": "<b"})
     return path
 
 
@@ -108,7 +108,7 @@ def test_a_mask_of_one_pixel(tmp_path):
 def test_a_failure_in_the_middle_leaves_the_old_file_alone(written, block_mask, tmp_path):
     before = written.read_bytes()
     with pytest.raises(DataError, match="schema does not know"):
-        write_mask_ome_tiff(written, iter([block_mask, np.full_like(block_mask, 77)]), SKIN, MPP)
+        write_mask_ome_tiff(written, np.full_like(block_mask, 77), SKIN, MPP)
     assert written.read_bytes() == before
     assert list(tmp_path.iterdir()) == [written]
 

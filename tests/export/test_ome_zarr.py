@@ -1,5 +1,4 @@
 import sys
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.export import ome_zarr
-from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
+from ntrm.export.ome_zarr import write_labels_zarr, write_probabilities_zarr
 from ntrm.export.pyramid import halve
 
 zarr = pytest.importorskip("zarr")
@@ -26,8 +25,7 @@ def files(folder):
 @pytest.fixture
 def written(tmp_path, block_mask, monkeypatch):
     monkeypatch.setattr(ome_zarr, "CHUNK", 256)
-    bands = iter([block_mask[:100], block_mask[100:]])
-    write_labels_zarr(tmp_path / "labels.zarr", bands, SKIN, MPP, metadata={"model": "m"})
+    write_labels_zarr(tmp_path / "labels.zarr", block_mask, SKIN, MPP, metadata={"model": "m"})
     return tmp_path / "labels.zarr"
 
 
@@ -114,42 +112,19 @@ def probabilities(random, monkeypatch):
     return values
 
 
-def cuts(random, length, count):
-    inner = random.choice(np.arange(1, length), count, replace=False)
-    return [0, *sorted(int(n) for n in inner), length]
-
-
-def blocks_of(random, probabilities):
-    """Row by row, in a row from the left; some without values where there are none."""
-    rows = cuts(random, SHAPE[1], 8)
-    for top, bottom in pairwise(rows):
-        columns = cuts(random, SHAPE[2], 3)
-        for left, right in pairwise(columns):
-            block = probabilities[:, top:bottom, left:right]
-            yield top, left, bottom - top, right - left, block if block.any() else None
-
-
-def opened(folder):
-    return ProbabilityZarr(folder, *SHAPE[1:], SCHEMA, MPP)
-
-
 def mean_of_four(values):
     """Pixel by pixel in whole numbers."""
     even = np.pad(values, ((0, 0), (0, values.shape[1] % 2), (0, values.shape[2] % 2)), mode="edge").astype(int)
     return (even[:, ::2, ::2] + even[:, 1::2, ::2] + even[:, ::2, 1::2] + even[:, 1::2, 1::2] + 2) // 4
 
 
-def write(folder, goal, random, probabilities):
-    sink = opened(folder)
-    for block in blocks_of(random, probabilities):
-        sink.put(*block)
-    sink.complete(goal, {"model": "m"})
-    return sink
+def write(folder, probabilities):
+    write_probabilities_zarr(folder, probabilities, SCHEMA, MPP, metadata={"model": "m"})
 
 
-def test_every_level_of_probabilities_is_there_however_blocks_are_cut(tmp_path, random, probabilities):
+def test_every_level_of_probabilities_is_there(tmp_path, probabilities):
     for name in "ab":
-        write(tmp_path / "work", tmp_path / name, random, probabilities)
+        write(tmp_path / name, probabilities)
     assert files(tmp_path / "a") == files(tmp_path / "b")
     group = zarr.open_group(tmp_path / "a", mode="r")
     level = probabilities
@@ -157,14 +132,13 @@ def test_every_level_of_probabilities_is_there_however_blocks_are_cut(tmp_path, 
         np.testing.assert_array_equal(group[str(number)][:], level)
         level = mean_of_four(level)
     assert sorted(group.array_keys()) == ["0", "1", "2"]
-    assert not (tmp_path / "work").exists()
     # Shards of nothing are not there.
     assert not (tmp_path / "a" / "0" / "c" / "0" / "3").exists()
 
 
-def test_the_metadata_of_probabilities_is_valid_ngff_and_names_the_classes(tmp_path, random, probabilities):
+def test_the_metadata_of_probabilities_is_valid_ngff_and_names_the_classes(tmp_path, probabilities):
     models = pytest.importorskip("ome_zarr_models.v05")
-    write(tmp_path / "work", tmp_path / "a", random, probabilities)
+    write(tmp_path / "a", probabilities)
     group = zarr.open_group(tmp_path / "a", mode="r")
     (image,) = models.Image.from_zarr(group).ome_attributes.multiscales
     assert [axis.name for axis in image.axes] == ["c", "y", "x"]
@@ -177,19 +151,3 @@ def test_the_metadata_of_probabilities_is_valid_ngff_and_names_the_classes(tmp_p
     assert attributes["ntrm"]["classes"] == list(SCHEMA.names)
     assert attributes["ntrm"]["model"] == "m"
     assert "255 = probability 1" in attributes["ntrm"]["pixel values"]
-
-
-def test_only_the_shards_under_way_are_held(tmp_path, random, probabilities):
-    sink = opened(tmp_path / "work")
-    for block in blocks_of(random, np.maximum(probabilities, 1)):
-        sink.put(*block)
-        assert len(sink._pending) <= 2 * -(-SHAPE[2] // 64) * (1 + block[2] // 32)
-        if block[1] + block[3] == SHAPE[2]:
-            assert len(sink._pending) <= -(-SHAPE[2] // 64)
-
-
-def test_what_the_disk_refuses_is_an_error_of_ours(tmp_path, probabilities):
-    sink = opened(tmp_path / "work")
-    (tmp_path / "work" / "0" / "c").write_text("where chunks should lie")
-    with pytest.raises(DataError, match="cannot write"):
-        sink.put(0, 0, *SHAPE[1:], probabilities)

@@ -6,7 +6,7 @@ import pytest
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.export import pyramid
-from ntrm.export.pyramid import halve, label_pyramid
+from ntrm.export.pyramid import check_mask, halve
 
 
 def most_frequent(labels):
@@ -26,31 +26,28 @@ def test_a_coarser_pixel_is_the_most_frequent_of_its_four(random):
         assert np.array_equal(halve(labels), most_frequent(labels))
 
 
-@pytest.mark.parametrize("band", [2, 6, 512])
-def test_levels_are_the_same_however_rows_come_and_bands_are_cut(random, tmp_path, monkeypatch, band):
-    monkeypatch.setattr(pyramid, "BAND", band)
+@pytest.mark.parametrize("pixels", [2, 200, 1 << 20])
+@pytest.mark.parametrize("in_memory", [0, 1 << 20])
+def test_levels_are_the_same_in_memory_and_on_disk(random, tmp_path, monkeypatch, pixels, in_memory):
+    monkeypatch.setattr(pyramid, "BAND_PIXELS", pixels)
+    monkeypatch.setattr(pyramid, "IN_MEMORY", in_memory)
     monkeypatch.setattr(pyramid, "SMALLEST", 8)
     mask = random.integers(0, 13, (53, 38)).astype(np.uint8)
-    mask[mask == 12] = IGNORE
-    expected = [np.where(mask == IGNORE, 0, mask + 1.0).astype(np.uint8)]
+    expected = [mask]
     while max(expected[-1].shape) > 8:
         expected.append(most_frequent(expected[-1]))
-    cuts = np.split(mask, sorted(random.choice(np.arange(1, 53), 4, replace=False)))
-    for rows in (mask, iter(cuts)):
-        with label_pyramid(rows, SKIN, tmp_path) as levels:
-            assert len(levels) == len(expected)
-            for level, wanted in zip(levels, expected, strict=True):
-                assert np.array_equal(np.concatenate([part for _, part in level.bands(7)]), wanted)
+    levels = pyramid.pyramid(mask, halve, tmp_path)
+    assert [level.tolist() for level in levels] == [level.tolist() for level in expected]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_unusable_rows_are_refused_and_leave_nothing(tmp_path):
-    wrong = {
-        "unusable rows": [np.zeros((2, 3), np.uint8), np.zeros((2, 4), np.uint8)],
-        "schema does not know": [np.full((2, 3), 12, np.uint8)],
-        "empty mask": [],
-    }
-    for message, rows in wrong.items():
-        with pytest.raises(DataError, match=message), label_pyramid(rows, SKIN, tmp_path):
-            pass
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 3, 1)])
+def test_what_is_no_map_is_refused(tmp_path, shape):
+    with pytest.raises(DataError, match="cannot be written"):
+        pyramid.pyramid(np.zeros(shape, np.uint8), halve, tmp_path)
+
+
+def test_classes_that_the_schema_lacks_are_refused():
+    check_mask(np.array([[0, 11, IGNORE]], np.uint8), SKIN)
+    with pytest.raises(DataError, match="schema does not know"):
+        check_mask(np.full((600, 3), 12, np.uint8), SKIN)

@@ -157,7 +157,7 @@ def test_the_batch_is_halved_when_memory_runs_out_and_stays_so(error, random):
 
 
 def test_a_single_image_too_large_says_what_to_lower(random):
-    with pytest.raises(NtrmError, match=r"(?s)single image.*9 × 7 pixels.*windows of 256") as caught:
+    with pytest.raises(NtrmError, match=r"(?s)single image.*32 × 32 pixels.*windows of 256") as caught:
         Predictor(Colours(largest=0), "cpu").predict(draw(random, (9, 7), (9, 7)))
     assert isinstance(caught.value.__cause__, torch.OutOfMemoryError)
 

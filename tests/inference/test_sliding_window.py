@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.data.tiles import cut
-from ntrm.inference.blending import Blender, Block
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import (
     Stitching,
-    blended_blocks,
+    blended,
     blended_rows,
+    image_tiles,
     most_probable,
     normalised_entropy,
     stitch,
@@ -81,11 +81,6 @@ def literal(network, image, stitching, head="probabilities"):
                 total[:, window.top + y, window.left + x] += along[y] * along[x] * values[:, y, x]
                 divisor[window.top + y, window.left + x] += along[y] * along[x]
     return total / divisor
-
-
-def tiles_of(image):
-    """Reads windows of an image in memory."""
-    return lambda windows: np.stack([cut(image, window, fill=255) for window in windows])
 
 
 def draw(random, height, width):
@@ -160,44 +155,40 @@ def test_a_section_of_one_window_is_just_predicted(random):
 
 def test_rows_come_out_as_soon_as_no_later_window_can_touch_them(random):
     image, stitching = draw(random, 200, 100), Stitching(64, 16)
-    predictor = Predictor(Position(), "cpu", batch=2)
-    tops = sorted({window.top for window in stitching.windows(200, 100)})
-    read = []
+    windows = stitching.windows(200, 100)
+    tops, read, seen = sorted({window.top for window in windows}), [], []
 
-    def reading(window):
-        read.append(window.top)
-        return cut(image, window, fill=255)
+    def reading():
+        for batch, tiles in image_tiles(image, windows, 2):
+            read.extend(window.top for window in batch)
+            yield batch, tiles
 
-    seen = []
-    for rows in blended_rows(predictor, 200, 100, reading, stitching=stitching):
+    for rows in blended_rows(Predictor(Position(), "cpu"), reading(), 100, stitching):
         seen.append((rows.top, rows.final.shape[1]))
         assert max(read) <= tops[min(len(seen), len(tops) - 1)], "windows were read long before they were needed"
     assert seen == [(top, after - top) for top, after in zip(tops, [*tops[1:], 200], strict=True)]
 
 
-def test_windows_left_out_leave_nothing_and_touch_nothing_else(random):
-    image, stitching = draw(random, 300, 100), Stitching(64, 16)
-    predictor = Predictor(Position(), "cpu", batch=3)
-    every = stitching.windows(300, 100)
-    middle = sorted({window.top for window in every})[2]
-
-    def read(batch):
-        return np.stack([cut(image, window, fill=255) for window in batch])
-
-    def sums(windows):
-        """Of the probabilities (300, 100), block by block; NaN where no block came."""
-        canvas = np.full((300, 100), np.nan)
-        for block in blended_blocks(predictor, 300, 100, read, windows=windows):
-            if isinstance(block, Block):
-                place = np.s_[block.top : block.top + block.height, block.left : block.left + block.width]
-                assert np.isnan(canvas[place]).all()
-                canvas[place] = 0 if block.values is None else block.values.sum(dim=0).numpy()
-        return canvas
-
-    expected = np.zeros((300, 100))
-    expected[middle : middle + 64] = 1
-    np.testing.assert_allclose(sums([window for window in every if window.top == middle]), expected, atol=1e-5)
-    assert (sums([]) == 0).all()
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
+def test_rows_are_the_sums_over_the_whole_section_to_the_last_bit(random, share):
+    """Window after window over the whole section, whichever windows there are."""
+    for _ in range(15):
+        height, width = (int(n) for n in random.integers(1, 400, 2))
+        stitching = Stitching(64, int(random.integers(0, 64)) if height * width < 40_000 else 16)
+        every, weights = stitching.windows(height, width), stitching.weights()
+        windows = [window for window in every if random.random() < share] or [every[0]]
+        values = torch.from_numpy(random.random((len(windows), 2, 64, 64), dtype=np.float32))
+        total, divisor = torch.zeros(2, height, width), torch.zeros(height, width)
+        for window, value in zip(windows, values, strict=True):
+            part = weights[: window.height, : window.width]
+            total[:, *window.slices] += value[:, : window.height, : window.width] * part
+            divisor[window.slices] += part
+        found, last = torch.zeros(2, height, width), 0
+        for top, rows in blended([(windows[:3], values[:3]), (windows[3:], values[3:])], weights, width):
+            assert top >= last
+            last = top + rows.shape[1]
+            found[:, top:last] = rows
+        assert torch.equal(found, total / torch.where(divisor > 0, divisor, 1))
 
 
 def test_watching_sees_every_row_once_and_what_is_returned(random):
@@ -247,17 +238,6 @@ def test_impossible_windows_are_refused(options):
         Stitching(*options)
 
 
-def test_blocks_beside_each_other_are_the_rows(random, monkeypatch):
-    """A section wider than a block: the same numbers, to the last bit, as if it were one block."""
-    image = draw(random, 150, 290)
-    predictor = Predictor(Position(coarse=True), "cpu", batch=3)
-    once = stitch(predictor, image, coarse=True, probabilities=True)
-    monkeypatch.setattr(Blender.__init__, "__kwdefaults__", {"block": 64})
-    again = stitch(predictor, image, coarse=True, probabilities=True)
-    assert np.array_equal(once.probabilities, again.probabilities)
-    assert np.array_equal(once.coarse_mask, again.coarse_mask)
-
-
 @pytest.mark.parametrize("batch", [1, 3, 4, 7])
 def test_graphs_come_batch_by_batch(random, batch):
     torch.manual_seed(1)
@@ -270,14 +250,14 @@ def test_graphs_come_batch_by_batch(random, batch):
         seen.append(graphs)
         numbers.extend(range(first, first + len(graphs.area)))
 
-    list(blended_blocks(predictor, 150, 120, tiles_of(image), graphs=note))
+    list(blended_rows(predictor, image_tiles(image, windows, batch), 120, Stitching(64), graphs=note))
     assert numbers == [*range(len(windows))]
     together = TissueGraph(*(torch.cat(parts) for parts in zip(*seen, strict=True)))
     alone = [predictor.predict(cut(image, window, fill=255), graph=True).graph for window in windows]
     np.testing.assert_array_equal(together.presence.numpy(), [graph.presence for graph in alone])
     np.testing.assert_allclose(together.attention.numpy(), [graph.attention for graph in alone], atol=1e-4)
     bare = Predictor(Position(), "cpu")
-    list(blended_blocks(bare, 150, 120, tiles_of(image), graphs=note))
+    list(blended_rows(bare, image_tiles(image, windows, batch), 120, Stitching(64), graphs=note))
     assert len(numbers) == len(windows)
 
 

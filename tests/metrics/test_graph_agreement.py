@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from ntrm.analysis.counts import boundary_counts
+from ntrm.core.counts import boundary_counts
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution

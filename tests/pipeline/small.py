@@ -9,7 +9,7 @@ from tests.evaluation.small import COLOURS, MPP, NAMES, ByColour
 
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
-from ntrm.inference import wsi_inference
+from ntrm.inference.predict import Maps
 from ntrm.pipeline.batch import segment_slides
 from ntrm.wsi.readers.formats import open_slide
 
@@ -83,12 +83,12 @@ class InProcess:
 
 
 def fail_at(monkeypatch, number, error):
-    """Raise an error in place of keeping the predicted block of this number, once."""
-    fill, calls = wsi_inference._fill, iter(range(99))
+    """Raise an error in place of keeping the predicted rows of this number, once."""
+    fill, calls = Maps.fill, iter(range(99))
 
     def failing(*arguments):
         if next(calls) == number:
             raise error
         fill(*arguments)
 
-    monkeypatch.setattr(wsi_inference, "_fill", failing)
+    monkeypatch.setattr(Maps, "fill", failing)

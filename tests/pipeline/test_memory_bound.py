@@ -14,7 +14,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.export import pyramid
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
-from ntrm.inference.maps import new_map
+from ntrm.inference.predict import new_map
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.pipeline.pictures import overlay
 from ntrm.wsi.pieces import PieceMap
@@ -27,7 +27,7 @@ SCHEMA, SQUARE = schema_of(), Resolution.square(MPP)
 @pytest.fixture(autouse=True)
 def small_bands(monkeypatch):
     monkeypatch.setattr(pyramid, "BAND_PIXELS", 1 << 18)
-    monkeypatch.setattr(pyramid, "MOST_AHEAD", 1 << 22)
+    monkeypatch.setattr(pyramid, "IN_MEMORY", 1 << 18)
     monkeypatch.setattr(regions, "STRIP_PIXELS", 1 << 18)
     monkeypatch.setattr(outline, "MOST_PIXELS", 1 << 18)
 

@@ -1,4 +1,4 @@
-"""Where lines, labels, numbers and scale bars stand on a slide's picture, and the pixels that they have."""
+"""Where lines, numbers and scale bars stand on a slide's picture, and the pixels that they have."""
 
 from types import SimpleNamespace
 
@@ -56,25 +56,13 @@ def test_what_has_no_value_no_line_or_no_length_is_not_drawn():
     assert lines_of([absent, pointless, measured("orientation", ((1.0, 2.0), (3.0, 4.0)))], frame) == []
 
 
-def test_texts_stay_in_the_picture_and_never_cover_each_other(random):
+def test_the_legend_has_the_lengths_of_few_lines_and_explains_many():
     frame = Frame(1000.0, 700.0, 1.0, 1.0, 16.0)
-    for count in (1, 3, 200):
-        ends = random.uniform((0, 0), (700, 1000), (count, 2, 2)).tolist()
-        pieces = [piece(n, line, box=(*map(int, line[0]), 9, 9)) for n, line in enumerate(ends)]
-        drawing = drawing_of(pieces, frame)
-        labels = [line.label for line in drawing.lines if line.label is not None]
-        assert len(drawing.lines) == count
-        assert len(labels) >= min(count, 3)
-        # DejaVu's letters are at most so wide on average, and so high.
-        wide, high = 0.6 * drawing.frame.font * len("deep 1.00 mm") / 2, 0.5 * drawing.frame.font
-        for at, (x, y) in enumerate(labels):
-            assert wide <= x <= 1000 - wide
-            assert high <= y <= 700 - high
-            assert all(abs(x - a) >= 2 * wide or abs(y - b) >= 2 * high for a, b in labels[:at])
-            assert all(
-                abs(x - a) >= wide + drawing.radius or abs(y - b) >= high + drawing.radius
-                for _, (a, b) in drawing.badges
-            )
+    pieces = [piece(number, ((1.0, 2.0), (3.0, 4.0)), value=number) for number in range(1, 20)]
+    assert [text for text, _ in drawing_of(pieces[:1], frame).legend] == ["deep 1.00 mm"]
+    assert [text for text, _ in drawing_of(pieces[:2], frame).legend] == ["1: deep 1.00 mm", "2: deep 2.00 mm"]
+    assert [text for text, _ in drawing_of(pieces, frame).legend] == ["deep"]
+    assert drawing_of([], frame).legend == []
 
 
 def test_numbers_of_pieces_only_where_there_are_several_and_always_in_sight(random):
@@ -84,8 +72,8 @@ def test_numbers_of_pieces_only_where_there_are_several_and_always_in_sight(rand
     drawing = drawing_of(pieces, frame)
     assert [text for text, _ in drawing.badges] == ["1", "2", "3", "4", "5"]
     for _, (x, y) in drawing.badges:
-        assert drawing.radius <= x <= 200 - drawing.radius
-        assert drawing.radius <= y <= 100 - drawing.radius
+        assert drawing.font <= x <= 200 - drawing.font
+        assert drawing.font <= y <= 100 - drawing.font
 
 
 def plain(height=600, width=900):

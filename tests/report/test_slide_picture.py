@@ -97,7 +97,7 @@ def test_the_stage_shows_lines_with_their_lengths(results):
     assert all(source.startswith("data:image/") for source in page.xpath("//img/@src"))
 
 
-def test_labels_of_many_pieces_are_smaller_and_the_scale_bar_is_not(results):
+def test_numbers_of_many_pieces_are_smaller_and_the_scale_bar_is_not(results):
     slide = read_slide(results / "two")
     crowd = replace(slide, pieces=slide.pieces * 50)
 
@@ -149,6 +149,6 @@ def test_a_mask_of_another_size_or_of_other_classes_is_refused(results):
         read_pictures(folder, slide)
     height, width = tifffile.imread(folder / "mask.ome.tif", key=0).shape
     grid = replace(slide.grid, height=height, width=width)
-    slide = replace(slide, classes=tuple(f"T{k}" for k in range(300)), grid=grid)
+    slide = replace(slide, classes=tuple(f"T{k}" for k in range(300)), tissue_fractions={}, grid=grid)
     with pytest.raises(DataError, match="other classes"):
         read_pictures(folder, slide)

@@ -80,7 +80,7 @@ def test_damaged_relations_are_refused(results, damage):
     relations = network_relations(document(folder / "summary.json")["classes"])
     damage(relations)
     change(folder / "graph.json", lambda it: it.update(network=relations))
-    with pytest.raises(DataError, match=r"graph.json is not what ntrm segment writes"):
+    with pytest.raises(DataError, match=r"cannot read graph.json"):
         read_slide(folder)
 
 
@@ -93,7 +93,7 @@ def test_missing_and_damaged_files_are_told_with_what_to_do(results, random, nam
         read_slide(results / "one")
     assert "run the same ntrm segment again" in found.value.hint
     path.write_text("[]")
-    with pytest.raises(DataError, match="is no document"):
+    with pytest.raises(DataError, match="cannot read"):
         read_slide(results / "one")
     path.write_text("[" * 100_000)
     with pytest.raises(DataError, match="cannot read"):
@@ -148,7 +148,7 @@ def test_files_of_two_slides_do_not_mix(results):
 
 def test_results_without_a_verdict_are_told_what_to_do(results):
     change(results / "two" / "summary.json", lambda it: it["pieces"][1].pop("familiarity"))
-    with pytest.raises(DataError, match=r"summary.json is not what ntrm segment writes") as found:
+    with pytest.raises(DataError, match=r"cannot read summary.json") as found:
         read_slide(results / "two")
     assert found.value.hint == AGAIN
 
@@ -165,5 +165,5 @@ def test_results_without_a_verdict_are_told_what_to_do(results):
 )
 def test_a_damaged_familiarity_is_refused(results, wrong):
     change(results / "one" / "summary.json", lambda it: it["pieces"][0]["familiarity"].update(wrong))
-    with pytest.raises(DataError, match=r"summary.json is not what ntrm segment writes"):
+    with pytest.raises(DataError, match=r"cannot read summary.json"):
         read_slide(results / "one")

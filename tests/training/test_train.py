@@ -15,8 +15,8 @@ from tests.training.small_data import CLASSES, ROWS, Tiny, small_recipe, train_s
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.data.split import image_hash, open_splits
-from ntrm.evaluation.loaded_model import open_subject
 from ntrm.familiarity import build
+from ntrm.familiarity.loaded_model import open_subject
 from ntrm.models.hub import load
 from ntrm.training.log import read_log
 from ntrm.training.loop import InterruptedTrainingError, Training

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.cancer_rule import SMALLEST_REGION_MM2, CancerFinding, CancerRegions, finding_of
-from ntrm.analysis.counts import pixel_counts
 from ntrm.analysis.nearest import nearest_of
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import Regions, checked_confidence, scan_mask
 from ntrm.analysis.runs import Runs, Where
 from ntrm.core.arrays import Ints, plain_array
+from ntrm.core.counts import pixel_counts
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.core.mpp import Resolution
 

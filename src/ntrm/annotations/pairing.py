@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ntrm.annotations import qupath
+from ntrm.core.csv_text import read_columns, read_table
 from ntrm.core.errors import DataError, UsageError, choices_error, some
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.data.csv_tables import nearly, number, one_spelling, patient_faults, read_columns, read_table
+from ntrm.data.csv_tables import nearly, number, one_spelling, patient_faults
 from ntrm.data.dataset import SPLITS
 from ntrm.slides.slide_names import SUFFIXES
 

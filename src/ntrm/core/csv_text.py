@@ -1,13 +1,16 @@
-"""Tables as CSV text that no spreadsheet runs as a formula."""
+"""Tables as CSV: text that no spreadsheet runs as a formula, and files read row by row."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from ntrm.core.errors import DataError, columns_hint
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -18,6 +21,8 @@ _SUSPECT = frozenset((*_FORMULA, "'"))
 """A cell that begins otherwise is what it says."""
 _HARMLESS = re.compile(r"[+-]?[0-9.,]+([eE][+-]?[0-9]+)?|[+-]+")
 """Numbers, and grades such as ``++``, in which there is nothing to compute."""
+
+Open = Callable[[Path], BinaryIO]
 
 
 def guarded(text: str) -> str:
@@ -94,3 +99,48 @@ def by_column(columns: Sequence[str], row: Iterable[str]) -> dict[str, str]:
     {'name': 'a', 'split': ''}
     """
     return dict(zip(columns, chain(row, repeat("")), strict=False))
+
+
+def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
+    """Rows of a CSV file with a header, cells stripped; raises where a needed column is missing."""
+    return read_columns(path, needed)[1]
+
+
+def read_columns(
+    path: Path, needed: tuple[str, ...], *, strip: bool = True, open_file: Open | None = None
+) -> tuple[tuple[str, ...], list[dict[str, str]]]:
+    """The names of the columns, and the rows by them."""
+    columns, *rows = stream_rows(path, needed, strip=strip, open_file=open_file)
+    return tuple(columns), [by_column(columns, row) for row in rows]
+
+
+def stream_rows(
+    path: Path,
+    needed: Sequence[str],
+    *,
+    strip: bool = False,
+    hint: str | None = None,
+    open_file: Open | None = None,
+) -> Iterator[list[str]]:
+    """The names of the columns, then row after row; ``hint`` says what to do where our own tables are damaged."""
+    try:
+        with io.TextIOWrapper(
+            open_file(path) if open_file else path.open("rb"), encoding="utf-8-sig", newline=""
+        ) as stream:
+            rows = read_rows(stream, strip=strip)
+            columns = next(rows, [])
+            if not set(needed) <= set(columns) or "" in columns or len(set(columns)) < len(columns):
+                raise DataError(
+                    f"{path.name} has the wrong columns",
+                    got=", ".join(columns) or "an empty file",
+                    expected=f"columns {','.join(needed)}, each once, none without a name",
+                    hint=hint or columns_hint(columns, needed),
+                )
+            yield columns
+            for line, row in enumerate(rows, start=2):
+                if len(row) > len(columns) and any(row[len(columns) :]):
+                    what = f"{path.name} has a row with too many cells"
+                    raise DataError(what, got=f"row {line}", hint=hint or "quote cells with commas")
+                yield row
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"cannot read {path.name}", got=error, hint=hint or "save it as CSV in UTF-8") from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import struct
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
@@ -189,3 +191,10 @@ def columns_hint(columns: Sequence[str], needed: Sequence[str]) -> str:
         if meant := column.lower() if column.lower() in missing else which.get(column.lower()):
             return f"rename the column {column} to {meant}"
     return "correct the first line"
+
+
+BROKEN = (
+    *(OSError, ValueError, TypeError, LookupError, ArithmeticError, RuntimeError, AttributeError, SyntaxError),
+    *(EOFError, MemoryError, struct.error, zlib.error),
+)
+"""What the decoders are known to raise on damaged files; none of it may reach a user as a traceback."""

@@ -16,16 +16,15 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import open_for_update, writing
 from ntrm.core.locks import holding
 from ntrm.core.wording import PURPOSE
 from ntrm.results.folder import SlideFolder
+from ntrm.results.json_files import STRICT, parsed
 from ntrm.results.mask_file import mask_sha256
 from ntrm.results.paths import CORRECTIONS, CORRECTIONS_LOCK, HIDDEN, MASK
-from ntrm.results.typed_json import DAMAGES, read_as
 from ntrm.version import __version__
 
 FORMAT = "ntrm-corrections/1"
@@ -52,6 +51,7 @@ class ConflictError(RefusedError):
 class MaskRecord:
     """The mask that the steps are about: the first line of the file."""
 
+    __pydantic_config__ = STRICT
     format: str = FORMAT
     slide_id: str
     mask: str
@@ -66,6 +66,7 @@ class MaskRecord:
 class Step:
     """One thing that a person did. The fields are the keys of a line."""
 
+    __pydantic_config__ = STRICT
     number: int = 0
     """From 1; set by ``append``."""
     action: str
@@ -185,12 +186,11 @@ def _parse(folder: Path, content: bytes) -> Log:
         )
     for number, line in enumerate(lines):
         try:
-            document = json.loads(line)
             if number == 0:
-                record = _read_record(document)
+                record = _read_record(line)
             else:
-                steps.append(_read_step(document, number))
-        except (UsageError, *DAMAGES) as error:
+                steps.append(_read_step(line, number))
+        except (UsageError, ValueError) as error:
             raise DataError(
                 f"{folder.name}: {CORRECTIONS} is damaged in line {number + 1}", got=error, hint=SET_ASIDE
             ) from error
@@ -202,15 +202,15 @@ def _parse(folder: Path, content: bytes) -> Log:
     return log
 
 
-def _read_record(document: dict[str, Any]) -> MaskRecord:
-    if document["format"] != FORMAT:
-        raise ValueError(f"format {document['format']!r}, not {FORMAT!r}")
-    record: MaskRecord = read_as(MaskRecord, document)
+def _read_record(line: bytes) -> MaskRecord:
+    record = parsed(MaskRecord, line)
+    if record.format != FORMAT:
+        raise ValueError(f"format {record.format!r}, not {FORMAT!r}")
     return record
 
 
-def _read_step(document: dict[str, Any], number: int) -> Step:
-    step: Step = read_as(Step, document)
+def _read_step(line: bytes, number: int) -> Step:
+    step = parsed(Step, line)
     if step.number != number:
         raise ValueError(f"step {step.number}, not {number}")
     return step

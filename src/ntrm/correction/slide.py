@@ -183,7 +183,7 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
     from ntrm.correction.engine.graph import region_graph_of
     from ntrm.correction.engine.parts import parts_of
     from ntrm.correction.engine.pool import smooth_density
-    from ntrm.inference.wsi_inference import read_tile
+    from ntrm.inference.predict import read_tile
     from ntrm.wsi.isolated import open_in_children
 
     labels = mask.labels()
@@ -209,16 +209,14 @@ def _pooled(
 ) -> dict[str, Any]:
     """What the network saw in each part."""
     from ntrm.correction.engine.pool import Pooling
+    from ntrm.inference.predict import tiles_ahead
     from ntrm.inference.sliding_window import Stitching
-    from ntrm.inference.wsi_inference import reading_ahead
 
     stitching = Stitching(predictor.config.window, int(mask.summary.options["overlap"]))
     windows, batch = _known(labels, stitching.windows(*mask.shape)), predictor.batch
     pooling = Pooling(predictor, parts, stitching)
-    with reading_ahead(grid, windows, batch) as read:
-        for start in progress.track(range(0, len(windows), batch), -(-len(windows) // batch), mask.folder.name):
-            these = windows[start : start + batch]
-            pooling.add(these, read(these))
+    for these, tiles in progress.track(tiles_ahead(grid, windows, batch), -(-len(windows) // batch), mask.folder.name):
+        pooling.add(these, tiles)
     return pooling.means()
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 
-from ntrm.core.csv_text import by_column, read_rows
-from ntrm.core.errors import PATIENT, DataError, NtrmError, columns_hint
+from ntrm.core.csv_text import read_table
+from ntrm.core.errors import PATIENT, DataError, NtrmError
 from ntrm.core.mpp import Resolution
 from ntrm.data.dataset import SPLITS, Case
 from ntrm.data.faults import Fault, fault
@@ -39,56 +36,6 @@ def is_good_name(name: str) -> bool:
 def one_spelling(name: str) -> str:
     """A name with each letter with a mark as one character: some systems store it as two, and tables have either."""
     return unicodedata.normalize("NFC", name)
-
-
-Open = Callable[[Path], BinaryIO]
-
-
-def _open_file(path: Path) -> BinaryIO:
-    return path.open("rb")
-
-
-def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
-    """Rows of a CSV file with a header, cells stripped; raises where a needed column is missing."""
-    return read_columns(path, needed)[1]
-
-
-def read_columns(
-    path: Path, needed: tuple[str, ...], *, strip: bool = True, open_file: Open = _open_file
-) -> tuple[tuple[str, ...], list[dict[str, str]]]:
-    """The names of the columns, and the rows by them."""
-    columns, *rows = stream_rows(path, needed, strip=strip, open_file=open_file)
-    return tuple(columns), [by_column(columns, row) for row in rows]
-
-
-def stream_rows(
-    path: Path,
-    needed: Sequence[str],
-    *,
-    strip: bool = False,
-    hint: str | None = None,
-    open_file: Open = _open_file,
-) -> Iterator[list[str]]:
-    """The names of the columns, then row after row; ``hint`` says what to do where our own tables are damaged."""
-    try:
-        with io.TextIOWrapper(open_file(path), encoding="utf-8-sig", newline="") as stream:
-            rows = read_rows(stream, strip=strip)
-            columns = next(rows, [])
-            if not set(needed) <= set(columns) or "" in columns or len(set(columns)) < len(columns):
-                raise DataError(
-                    f"{path.name} has the wrong columns",
-                    got=", ".join(columns) or "an empty file",
-                    expected=f"columns {','.join(needed)}, each once, none without a name",
-                    hint=hint or columns_hint(columns, needed),
-                )
-            yield columns
-            for line, row in enumerate(rows, start=2):
-                if len(row) > len(columns) and any(row[len(columns) :]):
-                    what = f"{path.name} has a row with too many cells"
-                    raise DataError(what, got=f"row {line}", hint=hint or "quote cells with commas")
-                yield row
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"cannot read {path.name}", got=error, hint=hint or "save it as CSV in UTF-8") from error
 
 
 def nearly(columns: Iterable[str], known: Collection[str]) -> dict[str, str]:

@@ -28,6 +28,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 
+from ntrm.core.errors import BROKEN
 from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE, RGB, DecodedMask, LabelSchema, Mask, rgb_of
 from ntrm.core.mpp import Resolution
@@ -44,12 +45,6 @@ MAGIC = {
 _PNG_COLOURS = {0: "grey", 2: "RGB", 3: PALETTE, 4: "grey with alpha", 6: "RGB with alpha"}
 _JPEG_MODES = {"L": GREY8, "RGB": RGB8, "CMYK": "8-bit CMYK"}
 _FLOAT = 3  # TIFF SampleFormat
-
-BROKEN = (
-    *(OSError, ValueError, TypeError, LookupError, ArithmeticError, RuntimeError, AttributeError, SyntaxError),
-    *(EOFError, MemoryError, struct.error, zlib.error),
-)
-"""What the decoders are known to raise on damaged files; none of it may reach a user as a traceback."""
 
 MAX_PIXELS = 400_000_000
 """Largest image that is decoded: a small file may claim any size, and decoding costs up to 10 bytes per pixel."""

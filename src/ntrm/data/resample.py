@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ntrm.analysis.counts import pixel_counts
-from ntrm.core.csv_text import rows_text
+from ntrm.core.counts import pixel_counts
+from ntrm.core.csv_text import read_columns, rows_text
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import read_object, remove_partials, sha256_of, write_bytes, write_json
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
@@ -25,7 +25,7 @@ from ntrm.core.mpp import PLAUSIBLE_MPP, Resolution, level_factor, parse_levels
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.area_mean import Boxes, Factor, Pixels, area_boxes, bands, box_means, exact, weighted_sums
-from ntrm.data.csv_tables import one_spelling, read_columns
+from ntrm.data.csv_tables import one_spelling
 from ntrm.data.dataset import Case, Dataset, check_outside
 from ntrm.data.image_files import image_size, read_image, read_mask, write_image, write_indexed_mask, write_rgb_mask
 from ntrm.data.layouts import CASES, CLASSES, open_dataset

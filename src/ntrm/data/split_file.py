@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.csv_text import rows_text
+from ntrm.core.csv_text import read_table, rows_text
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, some
 from ntrm.core.io import write_text
-from ntrm.data.csv_tables import one_spelling, read_table
+from ntrm.data.csv_tables import one_spelling
 from ntrm.data.dataset import SPLITS, Dataset
 
 COLUMNS = ("name", "group", "split", "cancer")

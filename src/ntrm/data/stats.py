@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.counts import Counts, IndexMask, boundary_counts, boundary_share, pixel_counts
+from ntrm.core.counts import Counts, IndexMask, boundary_counts, boundary_share, pixel_counts
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import LabelSchema
 from ntrm.core.processes import parallel_map

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from ntrm.core.progress import Progress, as_progress
 from ntrm.data.dataset import Case, Dataset, check_outside
 from ntrm.data.split import DatasetSplits, open_splits, trained_on
-from ntrm.evaluation.loaded_model import class_table, describe_data, open_subject
+from ntrm.evaluation.data import class_table, describe_data
 from ntrm.evaluation.measuring import MasksToMeasure, measure, stream_map
 from ntrm.evaluation.result import Evaluation, Gallery, claim_folder, write_evaluation
 from ntrm.evaluation.robustness import DEGRADATIONS, Degradation, robustness_rows
 from ntrm.evaluation.sections import PredictedSection, SectionCounts, SectionResult, confusion_of, predict_section
+from ntrm.familiarity.loaded_model import open_subject
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import A_QUARTER, Stitching
 from ntrm.metrics.confusion import Counts

@@ -17,7 +17,7 @@ from torch import Tensor
 from ntrm.core.errors import DataError
 from ntrm.core.labels import LabelSchema
 from ntrm.data.transforms import compress, gaussian_blur, jitter_stains
-from ntrm.inference.network_runner import Image, check_image
+from ntrm.inference.sliding_window import Image, check_image
 from ntrm.metrics.confusion import Counts
 from ntrm.metrics.overlap import pooled
 

@@ -14,9 +14,8 @@ from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.data.cache import CachedSection, SectionCache
 from ntrm.data.dataset import Case
 from ntrm.evaluation.measuring import Measures
-from ntrm.inference.network_runner import Image
 from ntrm.inference.predictor import Predictor
-from ntrm.inference.sliding_window import Rows, Stitched, Stitching, most_probable, stitch
+from ntrm.inference.sliding_window import Image, Rows, Stitched, Stitching, most_probable, stitch
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.metrics.confusion import Counts, confusion_tensor
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -18,11 +19,12 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import Bytes
 from ntrm.core.io import whole_file
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import thread_map
-from ntrm.export.pyramid import MEANING, Level, Rows, byte_pyramid, label_pyramid
+from ntrm.export.pyramid import MEANING, check_mask, halve, halve_mean, pyramid
 from ntrm.version import __version__
 
 TILE = 512
@@ -34,62 +36,64 @@ NAMESPACE = uuid.UUID("1b9d4f0e-6a57-5c0b-9d1e-7f4f2a3c8e55")
 
 def write_mask_ome_tiff(
     path: Path,
-    rows: Rows,
+    mask: Bytes,
     schema: LabelSchema,
     resolution: Resolution,
     *,
     name: str = "tissue",
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a mask, whole or in bands of rows, as a pyramid; ``metadata`` is kept in the file, too."""
+    """Write a mask (H, W) as a pyramid; ``metadata`` is kept in the file, too."""
     maps = {
         "classes": {str(tissue.index + 1): tissue.name for tissue in schema.tissues},
         "titles": {tissue.name: tissue.title for tissue in schema.tissues},
         "colours": {tissue.name: "#{:02x}{:02x}{:02x}".format(*tissue.rgb) for tissue in schema.tissues},
         "about": _about(MEANING, metadata),
     }
-    with label_pyramid(rows, schema, path.parent) as levels:
-        xml = ome_xml(levels[0].height, levels[0].width, resolution, name, "tissue", maps)
-        _write(path, levels, resolution, xml, photometric="palette", colormap=_colour_map(schema))
+    check_mask(mask, schema)
+    xml = ome_xml(mask.shape, resolution, name, "tissue", maps)
+    levels, shown = pyramid(mask, halve, path.parent), {"photometric": "palette", "colormap": _colour_map(schema)}
+    _write(path, levels, resolution, xml, 1, **shown)
 
 
 def write_confidence_ome_tiff(
     path: Path,
-    rows: Rows,
+    values: Bytes,
     resolution: Resolution,
     *,
     name: str = "confidence",
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write confidences in bytes, 255 for certainty 1, as a pyramid of means."""
-    with byte_pyramid(rows, path.parent) as levels:
-        maps = {"about": _about(CONFIDENCE_MEANING, metadata)}
-        xml = ome_xml(levels[0].height, levels[0].width, resolution, name, "confidence", maps)
-        _write(path, levels, resolution, xml, photometric="minisblack")
+    xml = ome_xml(values.shape, resolution, name, "confidence", {"about": _about(CONFIDENCE_MEANING, metadata)})
+    _write(path, pyramid(values, halve_mean, path.parent), resolution, xml, 0, photometric="minisblack")
 
 
 def _about(meaning: str, metadata: Mapping[str, str] | None) -> dict[str, str]:
     return {"program": "ntrm", "version": __version__, "pixel values": meaning, **(metadata or {})}
 
 
-def _write(path: Path, levels: Sequence[Level], resolution: Resolution, xml: str, **kind: Any) -> None:
-    large = sum(level.height * level.width for level in levels) > 1 << 31
+def _write(path: Path, levels: Sequence[Bytes], resolution: Resolution, xml: str, added: int, **kind: Any) -> None:
+    """``added`` is what a pixel of the file is more than one of the map."""
     compressed = _Compressor()
-    with whole_file(path) as partial, tifffile.TiffWriter(partial, bigtiff=large) as writer:
+    with (
+        whole_file(path) as partial,
+        tifffile.TiffWriter(partial, bigtiff=sum(level.size for level in levels) > 1 << 31) as writer,
+    ):
         for number, level in enumerate(levels):
-            factor = 2**number
+            factor, first = 2**number, number == 0
             writer.write(
-                thread_map(compressed, _tiles(level)),
-                shape=(level.height, level.width),
+                thread_map(compressed, _tiles(level, np.uint8(added))),
+                shape=level.shape,
                 dtype=np.uint8,
                 tile=(TILE, TILE),
                 compression="zlib",
                 # In pixels per centimetre.
                 resolution=(10_000 / (resolution.x * factor), 10_000 / (resolution.y * factor)),
                 resolutionunit="CENTIMETER",
-                description=xml.encode() if number == 0 else None,
-                subfiletype=0 if number == 0 else 1,
-                subifds=len(levels) - 1 if number == 0 else 0,
+                description=xml.encode() if first else None,
+                subfiletype=0 if first else 1,
+                subifds=len(levels) - 1 if first else 0,
                 software=False,
                 metadata=None,
                 **kind,
@@ -103,7 +107,7 @@ class _Compressor:
         self._encode = tifffile.TIFF.COMPRESSORS[tifffile.COMPRESSION.ADOBE_DEFLATE]
         self._uniform: dict[int, bytes] = {}
 
-    def __call__(self, tile: NDArray[np.uint8]) -> bytes:
+    def __call__(self, tile: Bytes) -> bytes:
         value = int(tile[0, 0])
         if (tile != value).any():
             return bytes(self._encode(tile))
@@ -112,13 +116,14 @@ class _Compressor:
         return self._uniform[value]
 
 
-def _tiles(level: Level) -> Iterator[NDArray[np.uint8]]:
+def _tiles(level: Bytes, added: np.uint8) -> Iterator[Bytes]:
     """Tiles from left to right, top to bottom; those at the border filled with nothing."""
-    for _, band in level.bands(TILE):
-        for left in range(0, level.width, TILE):
-            tile = band[:, left : left + TILE]
-            missing = [(0, TILE - size) for size in tile.shape]
-            yield np.pad(tile, missing) if tile.shape != (TILE, TILE) else np.ascontiguousarray(tile)
+    for top, left in product(range(0, level.shape[0], TILE), range(0, level.shape[1], TILE)):
+        tile = np.zeros((TILE, TILE), dtype=np.uint8)
+        part = level[top : top + TILE, left : left + TILE]
+        # 255 + 1 is 0: nothing.
+        tile[: part.shape[0], : part.shape[1]] = part + added
+        yield tile
 
 
 def _colour_map(schema: LabelSchema) -> NDArray[np.uint16]:
@@ -130,9 +135,10 @@ def _colour_map(schema: LabelSchema) -> NDArray[np.uint16]:
 
 
 def ome_xml(
-    height: int, width: int, resolution: Resolution, name: str, channel: str, maps: Mapping[str, Mapping[str, str]]
+    shape: tuple[int, ...], resolution: Resolution, name: str, channel: str, maps: Mapping[str, Mapping[str, str]]
 ) -> str:
     """The OME-XML of an image of one channel: µm/px, and ``maps`` as annotations."""
+    height, width = shape
     annotations = "".join(_map_annotation(number, key, values) for number, (key, values) in enumerate(maps.items()))
     references = "".join(f'<AnnotationRef ID="Annotation:{number}"/>' for number in range(len(maps)))
     identity = uuid.uuid5(NAMESPACE, f"{name}|{height}|{width}|{resolution}|{annotations}")

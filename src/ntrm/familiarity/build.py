@@ -33,7 +33,7 @@ from ntrm.data.tiles import Window
 from ntrm.familiarity.cells import ClassStatistics, cell_statistics
 from ntrm.familiarity.judge import LEAST_CELLS, Unit, scores
 from ntrm.familiarity.reference import COLOURS, LEVELS, STATISTICS, Reference, ReferenceNumbers
-from ntrm.inference.network_runner import NetworkRunner
+from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
 
 MOST_SECTIONS = 60
@@ -95,7 +95,7 @@ class CellCollector:
         return torch.cat(self.values).numpy(), torch.cat(self.classes).numpy()
 
 
-def observe(predictor: NetworkRunner, image: Image, section: int = 0) -> Observation:
+def observe(predictor: Predictor, image: Image, section: int = 0) -> Observation:
     """Predict an image, and keep its cells and its tissue graph."""
     config = predictor.config
     collector = CellCollector(config.schema.background_index)
@@ -105,7 +105,7 @@ def observe(predictor: NetworkRunner, image: Image, section: int = 0) -> Observa
 
 
 def build_reference(
-    predictor: NetworkRunner,
+    predictor: Predictor,
     splits: DatasetSplits,
     *,
     held_out: str = "val",
@@ -171,7 +171,7 @@ def _described(sections: Dataset) -> dict[str, int]:
 
 
 def _observations(
-    predictor: NetworkRunner, sections: Dataset, schema: LabelSchema, seed: int, progress: Progress, label: str
+    predictor: Predictor, sections: Dataset, schema: LabelSchema, seed: int, progress: Progress, label: str
 ) -> Iterator[Observation]:
     cache, background = SectionCache(), IGNORE if schema.background_index is None else schema.background_index
     for number, case in enumerate(progress.track(sections, total=len(sections), label=label)):

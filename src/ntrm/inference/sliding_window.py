@@ -14,23 +14,23 @@ Windows are predicted row by row, from left to right, so that only what can stil
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ntrm.core.arrays import Singles
-from ntrm.core.errors import check_number, plain_fields
+from ntrm.core.arrays import Bytes, Singles
+from ntrm.core.errors import UsageError, check_number, plain_fields
 from ntrm.core.labels import IGNORE
 from ntrm.data.tiles import GLASS, Window, cut, tile_windows
-from ntrm.inference.blending import Blender, Block
-from ntrm.inference.network_runner import Image, NetworkRunner, check_image
 from ntrm.models.base import TissueGraph
+
+if TYPE_CHECKING:
+    from ntrm.inference.predictor import Predictor
 
 A_QUARTER = -1
 """Overlap to mean a quarter of the window."""
@@ -77,6 +77,10 @@ class Stitching:
         return {"window": self.window, "overlap": self.overlap}
 
 
+Image = Bytes
+"""(H, W, 3) RGB, or the mask of one."""
+Graphs = Callable[[TissueGraph, int], None]
+"""The tissue graphs of some windows, on the device, and the number of the first of them."""
 Observe = Callable[[Sequence[Window], Tensor, Tensor], None]
 """Windows, their pixels (B, S, S, 3) uint8 and their probabilities (B, K, S, S), both on the device."""
 
@@ -96,97 +100,103 @@ class Rows(NamedTuple):
         return slice(self.top, self.top + self.final.shape[1])
 
 
-def blended_blocks(
-    predictor: NetworkRunner,
-    height: int,
+def blended_rows(
+    predictor: Predictor,
+    tiles: Iterable[tuple[Sequence[Window], Image]],
     width: int,
-    read: Callable[[Sequence[Window]], Image],
+    stitching: Stitching,
     *,
-    stitching: Stitching | None = None,
-    windows: Sequence[Window] | None = None,
     coarse: bool = False,
-    graphs: Callable[[TissueGraph, int], None] | None = None,
+    graphs: Graphs | None = None,
     observe: Observe | None = None,
-) -> Iterator[Block]:
-    """Predict a section window by window; yield its finished blocks row by row.
+) -> Iterator[Rows]:
+    """Predict a section window by window; yield its finished rows. Values that are not finite are refused.
 
     Args:
-        predictor: the network; its ``batch`` is how many windows are predicted at a time.
-        height: of the section.
+        predictor: the network.
+        tiles: windows, some of ``stitching.windows(height, width)`` in their order, with their tiles (B, S, S, 3).
+            Rows without any window are left out.
         width: of the section.
-        read: returns the tiles (B, S, S, 3) under windows, with glass beyond the section.
-        stitching: default: windows of the network's own size that overlap by a quarter.
-        windows: some of ``stitching.windows(height, width)`` in their order, to leave out glass; default: all.
-        coarse: also blend the coarse head's probabilities, as further channels.
-        graphs: called with the tissue graphs of each batch, on the device, and the number of the first of its windows.
+        stitching: how the windows were placed.
+        coarse: also blend the coarse head's probabilities.
+        graphs: called with the tissue graphs of each batch and the number of the first of its windows.
         observe: called with the same windows, their pixels and their probabilities.
 
     """
-    stitching = stitching or Stitching(predictor.config.window)
-    todo = stitching.windows(height, width) if windows is None else windows
-    tops = sorted({window.top for window in todo})
-    blender: Blender | None = None
+    classes, weights = predictor.config.classes, stitching.weights().to(predictor.device)
 
-    def blend(channels: int) -> Blender:
-        return Blender(channels, height, width, stitching.weights(), tops, predictor.device)
+    def predicted() -> Iterator[tuple[Sequence[Window], Tensor]]:
+        first = 0
+        for windows, images in tiles:
+            pixels = predictor.on_device(images)
+            out = predictor.probabilities(pixels, coarse=coarse, graph=graphs is not None)
+            if graphs is not None and out.graph is not None:
+                graphs(out.graph, first)
+            if observe is not None:
+                observe(windows, pixels, out.final)
+            yield windows, out.final if out.coarse is None else torch.cat([out.final, out.coarse], dim=1)
+            first += len(windows)
 
-    for first in range(0, len(todo), predictor.batch):
-        batch = todo[first : first + predictor.batch]
-        tiles = predictor.on_device(read(batch))
-        out = predictor.probabilities(tiles, coarse=coarse, graph=graphs is not None)
-        if graphs is not None and out.graph is not None:
-            graphs(out.graph, first)
-        if observe is not None:
-            observe(batch, tiles, out.final)
-        maps = out.final if out.coarse is None else torch.cat([out.final, out.coarse], dim=1)  # (B, K or 2K, S, S)
-        blender = blender or blend(maps.shape[1])
-        for row in _by_row(batch):
-            yield from blender.add_all(batch[row], maps[row])
-    yield from (blender or blend(predictor.config.classes)).finish()
+    for top, values in blended(predicted(), weights, width):
+        if not bool(torch.isfinite(values[:classes].sum())):
+            raise predictor.broken_network()
+        yield Rows(top, values[:classes], values[classes:] if len(values) > classes else None)
 
 
-def _by_row(windows: Sequence[Window]) -> Iterator[slice]:
-    """The slice of each row of windows."""
-    start = 0
-    for _, row in groupby(windows, key=lambda window: window.top):
-        stop = start + len([*row])
-        yield slice(start, stop)
-        start = stop
+def blended(
+    batches: Iterable[tuple[Sequence[Window], Tensor]], weights: Tensor, width: int
+) -> Iterator[tuple[int, Tensor]]:
+    """Blend windows with their values (B, C, S, S); yields rows (C, rows, W) from a top on when they are finished.
 
-
-def blended_rows(
-    predictor: NetworkRunner,
-    height: int,
-    width: int,
-    read: Callable[[Window], Image],
-    *,
-    stitching: Stitching | None = None,
-    coarse: bool = False,
-    observe: Observe | None = None,
-) -> Iterator[Rows]:
-    """As ``blended_blocks``, over the whole width at a time: for sections that fit into the memory.
-
-    ``read`` returns the tile (S, S, 3) under a window.
+    Windows come row by row. What is held are the rows that the current row of windows covers.
     """
-    row: list[Block] = []
+    side = len(weights)
+    top, height, sums = 0, 0, torch.empty(0)
+    for windows, values in batches:
+        for window, value in zip(windows, values, strict=True):
+            if not height:
+                sums, top = value.new_zeros(len(value) + 1, side, width), window.top
+            elif window.top != top:
+                ready = min(window.top - top, height)
+                yield top, _divided(sums[:, :ready])
+                sums = torch.cat([sums[:, ready:], torch.zeros_like(sums[:, :ready])], dim=1)
+                top = window.top
+            height, inside = window.height, (..., slice(window.height), slice(window.width))
+            place = sums[:, : window.height, window.left : window.left + window.width]
+            # Not in one step with the sum: a fused one may round differently elsewhere.
+            place[:-1] += value[inside] * weights[inside]
+            place[-1] += weights[inside]
+    if height:
+        yield top, _divided(sums[:, :height])
 
-    def read_all(batch: Sequence[Window]) -> Image:
-        return np.stack([read(window) for window in batch])
 
-    for block in blended_blocks(
-        predictor, height, width, read_all, stitching=stitching, coarse=coarse, observe=observe
-    ):
-        row.append(block)
-        if block.left + block.width == width:
-            yield _joined(row, predictor.config.classes)
-            row = []
+def _divided(sums: Tensor) -> Tensor:
+    """Without any window both sum and divisor are 0, and 0 is what stays."""
+    return sums[:-1] / torch.where(sums[-1] > 0, sums[-1], 1)
 
 
-def _joined(blocks: Sequence[Block], classes: int) -> Rows:
-    """Adjacent blocks as rows."""
-    values = [block.values for block in blocks if block.values is not None]
-    row = values[0] if len(values) == 1 else torch.cat(values, dim=2)
-    return Rows(blocks[0].top, row[:classes], row[classes:] if len(row) > classes else None)
+def check_image(image: object) -> None:
+    """Refuse what is no (H, W, 3) RGB array of bytes."""
+    if not isinstance(image, np.ndarray):
+        raise UsageError(
+            "not an image",
+            got=f"{image.dtype} tensor" if isinstance(image, Tensor) else type(image).__name__,
+            expected="a uint8 array (H, W, 3), a uint8 tensor (3, H, W), a Pillow image, a path, or a list of these",
+        )
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
+        raise UsageError(
+            "not an RGB image",
+            got=f"{image.dtype} of shape {image.shape}",
+            expected="uint8 of shape (H, W, 3), at least one pixel",
+            hint="convert it to 8-bit RGB: repeat grey three times, scale floats to 0 … 255",
+        )
+
+
+def image_tiles(image: Image, windows: Sequence[Window], batch: int) -> Iterator[tuple[Sequence[Window], Image]]:
+    """Windows of an image in memory with their tiles."""
+    for start in range(0, len(windows), batch):
+        chunk = windows[start : start + batch]
+        yield chunk, np.stack([cut(image, window, fill=GLASS) for window in chunk])
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +214,7 @@ class Stitched:
 
 
 def stitch(
-    predictor: NetworkRunner,
+    predictor: Predictor,
     image: Image,
     *,
     stitching: Stitching | None = None,
@@ -221,21 +231,21 @@ def stitch(
     """
     check_image(image)
     height, width = image.shape[:2]
-    canvas: dict[str, NDArray[Any]] = {}
-
-    def read(window: Window) -> Image:
-        return cut(image, window, fill=GLASS)
-
-    for rows in blended_rows(predictor, height, width, read, stitching=stitching, coarse=coarse, observe=observe):
-        for name, band in _leave_device(rows, probabilities=probabilities).items():
-            if name not in canvas:
-                canvas[name] = np.empty((*band.shape[:-2], height, width), dtype=band.dtype)
-            canvas[name][..., rows.slice, :] = band
-        if not np.isfinite(canvas["confidence"][rows.slice]).all():
-            raise predictor.broken_network()
+    stitching = stitching or Stitching(predictor.config.window)
+    tiles = image_tiles(image, stitching.windows(height, width), predictor.batch)
+    bands: dict[str, list[NDArray[Any]]] = {}
+    for rows in blended_rows(predictor, tiles, width, stitching, coarse=coarse, observe=observe):
+        highest, mask = strongest(rows.final)
+        maps = {"mask": mask, "confidence": highest.clamp(max=1)}
+        if rows.coarse is not None:
+            maps["coarse_mask"] = most_probable(rows.coarse)
+        if probabilities:
+            maps["probabilities"] = rows.final
+        for name, tensor in maps.items():
+            bands.setdefault(name, []).append(tensor.cpu().numpy())
         if watch is not None:
             watch(rows)
-    return Stitched(**canvas)
+    return Stitched(**{name: np.concatenate(each, axis=-2) for name, each in bands.items()})
 
 
 def strongest(probabilities: Tensor) -> tuple[Tensor, Tensor]:
@@ -244,26 +254,13 @@ def strongest(probabilities: Tensor) -> tuple[Tensor, Tensor]:
     >>> strongest(torch.tensor([[[0.2, 0.0]], [[0.8, 0.0]]]))[1].tolist()
     [[1, 255]]
     """
-    on_cpu = probabilities.device.type == "cpu"
-    highest, chosen = _running_maximum(probabilities) if on_cpu else probabilities.max(dim=0)
+    highest, chosen = probabilities.max(dim=0)
     return highest, torch.where(highest > 0, chosen, IGNORE).to(torch.uint8)
 
 
 def most_probable(probabilities: Tensor) -> Tensor:
     """(K, H, W) → (H, W) uint8 class indices; ignore where all probabilities are 0."""
     return strongest(probabilities)[1]
-
-
-def _running_maximum(values: Tensor) -> tuple[Tensor, Tensor]:
-    """``values.max(dim=0)``, the first of equals, in a third of its time on CPUs."""
-    highest = values[0].clone()
-    chosen = torch.zeros(highest.shape, dtype=torch.uint8)
-    for number, value in enumerate(values[1:], start=1):
-        # Numbers rise, so that the largest of those that surpassed all before is the last of them.
-        surpassed = (value > highest).view(torch.uint8)
-        torch.maximum(chosen, surpassed.mul_(number), out=chosen)
-        torch.maximum(highest, value, out=highest)
-    return highest, chosen
 
 
 def normalised_entropy(probabilities: Tensor) -> Tensor:
@@ -275,14 +272,3 @@ def normalised_entropy(probabilities: Tensor) -> Tensor:
     largest = math.log(max(len(probabilities), 2))
     entropy: Tensor = torch.special.entr(probabilities).sum(dim=0) / largest
     return entropy.clamp(0, 1)
-
-
-def _leave_device(rows: Rows, *, probabilities: bool) -> dict[str, NDArray[Any]]:
-    """The maps of ``Stitched`` for some rows, as arrays."""
-    highest, mask = strongest(rows.final)
-    maps = {"mask": mask, "confidence": highest.clamp(max=1)}
-    if rows.coarse is not None:
-        maps["coarse_mask"] = most_probable(rows.coarse)
-    if probabilities:
-        maps["probabilities"] = rows.final
-    return {name: tensor.cpu().numpy() for name, tensor in maps.items()}

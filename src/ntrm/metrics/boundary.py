@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from ntrm.analysis.counts import pixel_counts
+from ntrm.core.counts import pixel_counts
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.counts import neighbour_counts
+from ntrm.core.counts import neighbour_counts
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.metrics.boundary import check_alike, check_masks, harmonic_mean

@@ -24,11 +24,11 @@ from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
 from ntrm.data.tiles import Window
-from ntrm.inference.maps import FULL
+from ntrm.inference.predict import FULL
 from ntrm.results.documents import Grid
+from ntrm.results.json_files import Document
 from ntrm.results.slide_state import Row
 from ntrm.results.tables import COLUMNS
-from ntrm.results.typed_json import Document
 from ntrm.wsi.pieces import Piece, PieceMap
 
 EDGE_UM = 20.0

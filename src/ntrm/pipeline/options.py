@@ -9,7 +9,7 @@ import numpy as np
 
 from ntrm.core.errors import UsageError, check_number, choices_error, plain_fields, plain_number
 from ntrm.data.stains import AS_IT_IS, STAIN_NORMS
-from ntrm.evaluation.loaded_model import LoadedModel
+from ntrm.familiarity.loaded_model import LoadedModel
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching
 from ntrm.pipeline.stain_norm import wanted_stains

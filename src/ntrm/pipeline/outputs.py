@@ -14,10 +14,10 @@ from ntrm.analysis.graph import tissue_graph_of
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import RemovedRegions
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
-from ntrm.export.ome_zarr import ProbabilityZarr, write_labels_zarr
+from ntrm.export.ome_zarr import write_labels_zarr, write_probabilities_zarr
 from ntrm.familiarity.recorder import SlideBlocks, judge_slide
 from ntrm.familiarity.reference import Reference
-from ntrm.inference.maps import Maps
+from ntrm.inference.predict import Maps
 from ntrm.pipeline.assessment import refuse_unfamiliar
 from ntrm.pipeline.measurements import PieceFindings, measure_pieces, scan_slide
 from ntrm.pipeline.options import Options
@@ -60,7 +60,6 @@ class PredictedSlide:
     maps: Maps
     held: ExitStack
     """The slide's lock, and files of large maps. Until it is closed, no other process can take the slide."""
-    probabilities: ProbabilityZarr | None = None
     relations: Network | None = None
     """The network's relations of tissues; None for networks that have none."""
     blocks: SlideBlocks | None = None
@@ -154,5 +153,6 @@ def _write_more(found: PredictedSlide, pieces: PieceMap, options: Options) -> No
         write_confidence_ome_tiff(folder / CONFIDENCE_MAP, found.maps.confidence, resolution, **named)
     if found.maps.coarse is not None:
         write_mask_ome_tiff(folder / COARSE_MASK, found.maps.coarse, schema, resolution, **named)
-    if found.probabilities is not None:
-        found.probabilities.complete(folder / PROBABILITIES_ZARR, metadata)
+    if found.maps.probabilities is not None:
+        path, values = folder / PROBABILITIES_ZARR, found.maps.probabilities
+        write_probabilities_zarr(path, values, schema, resolution, metadata=metadata)

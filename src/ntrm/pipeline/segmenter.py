@@ -18,7 +18,7 @@ from ntrm.core.errors import NtrmError, RefusedError
 from ntrm.core.locks import holding
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import short_repr
-from ntrm.evaluation.loaded_model import open_subject
+from ntrm.familiarity.loaded_model import open_subject
 from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.file_transfer import FileTransfer
 from ntrm.pipeline.options import Options, run_of

@@ -14,12 +14,10 @@ from ntrm.analysis.small_regions import remove_small_regions
 from ntrm.core.devices import give_back_freed_memory
 from ntrm.core.progress import Progress
 from ntrm.data.stains import AS_IT_IS
-from ntrm.export.ome_zarr import ProbabilityZarr
 from ntrm.familiarity.recorder import BlockRecorder, SlideBlocks
 from ntrm.familiarity.reference import Reference
-from ntrm.inference.maps import Maps
+from ntrm.inference.predict import Maps, predict_maps
 from ntrm.inference.predictor import Predictor
-from ntrm.inference.wsi_inference import predict_maps
 from ntrm.pipeline.file_transfer import FileTransfer, check_objects, remember_objects
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.outputs import PredictedSlide, write_outputs
@@ -28,7 +26,7 @@ from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.pipeline.stain_norm import normalise_stains, wanted_stains
 from ntrm.results.documents import StainNorm
-from ntrm.results.paths import HIDDEN, MAPS, PROBABILITIES_ZARR
+from ntrm.results.paths import HIDDEN, MAPS
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import (
     Plan,
@@ -143,15 +141,12 @@ def _predict(slide: SlideInput, plan: Plan, work: Work, progress: Progress, stac
         if stained is not None and stained.matrix is not None:
             predictor = predictor.recolouring(stained.matrix)
         coarse = options.maps and work.predictor.has_coarse
-        maps = Maps.new(grid.height, grid.width, folder / HIDDEN / MAPS, coarse=coarse)
+        classes = config.classes if options.probabilities else 0
+        maps = Maps.new(grid.height, grid.width, folder / HIDDEN / MAPS, coarse=coarse, classes=classes)
         schema, trained = config.schema, work.predictor.trains_edge_weights
         means = RelationsMean(schema.names, schema.background_index, edge_weights=trained)
         windows = overview.windows(grid, options, config.window)
         observer = None if work.reference is None else BlockRecorder(work.reference, schema, work.predictor.device)
-        probabilities = None
-        if options.probabilities:
-            path = folder / HIDDEN / MAPS / PROBABILITIES_ZARR
-            probabilities = ProbabilityZarr(path, grid.height, grid.width, schema, grid.resolution)
         rows = predict_maps(
             predictor,
             grid,
@@ -160,7 +155,6 @@ def _predict(slide: SlideInput, plan: Plan, work: Work, progress: Progress, stac
             windows=windows,
             graphs=means.add_graphs,
             observe=observer,
-            sink=probabilities,
         )
         for _ in progress.track(rows, grid.height, plan.slide_id):
             pass
@@ -175,7 +169,6 @@ def _predict(slide: SlideInput, plan: Plan, work: Work, progress: Progress, stac
         overview=overview,
         grid=grid,
         maps=maps,
-        probabilities=probabilities,
         relations=means.result(windows),
         blocks=None if observer is None else SlideBlocks.of(windows, observer.recorded(), config.window),
         stained=stained,

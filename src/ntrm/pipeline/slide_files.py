@@ -25,11 +25,11 @@ from ntrm.pipeline.measurements import (
 from ntrm.results.documents import Correction, Grid, StainNorm, Summary, crumb_warnings
 from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, SlideFamiliarity
 from ntrm.results.graph_document import Network, write_graph
+from ntrm.results.json_files import Document
 from ntrm.results.paths import MASK, REGIONS
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Tables
 from ntrm.results.tables import piece_row, slide_row
-from ntrm.results.typed_json import Document
 from ntrm.wsi.pieces import NO_PIECE
 
 

@@ -1,4 +1,4 @@
-"""What was measured, drawn over a slide's picture: lines with lengths, numbers of pieces, a scale bar, a legend.
+"""What was measured, drawn over a slide's picture: lines, numbers of pieces, a scale bar, and a legend with lengths.
 
 The page draws the same ``Drawing`` by ``stage.html`` as the picture file does here.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import distribution
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from ntrm.core.labels import RGB, LabelSchema
 from ntrm.report.html import share_text
@@ -25,11 +25,11 @@ LINES = {
 }
 """What is drawn of the measurements: a short name, and a colour that stands out from white and from tissue."""
 INK, PAPER = "#1d1d22", "#ffffff"
+MOST_LENGTHS = 12
+"""In the legend; of more lines it explains the colours, and the table has the lengths."""
 
 Point = tuple[float, float]
 """x and y."""
-Box = tuple[float, float, float, float]
-"""Left, top, right, bottom."""
 Picture = NDArray[np.uint8]
 
 
@@ -66,76 +66,44 @@ class Line:
     colour: str
     start: Point
     end: Point
-    label: Point | None
-    """Middle of its text; None where it would cover another one."""
 
 
 @dataclass(frozen=True)
 class Drawing:
     """All that is drawn of the pieces."""
 
-    frame: Frame
     lines: Sequence[Line]
     badges: Sequence[tuple[str, Point]]
-    """Numbers of the pieces, where there are several."""
+    """Numbers of the pieces, where there are several, and where they stand."""
+    font: float
+    """Size of their letters: where there are many lines, they become smaller."""
 
     @property
-    def radius(self) -> float:
-        """Of the badges."""
-        return 0.85 * self.frame.font
+    def legend(self) -> list[tuple[str, str]]:
+        """Texts and colours of the lines."""
+        if len(self.lines) <= MOST_LENGTHS:
+            return [(line.text, line.colour) for line in self.lines]
+        return [(name, colour) for name, colour in LINES.values() if colour in {line.colour for line in self.lines}]
 
 
 def drawing_of(pieces: Sequence[PieceSummary], frame: Frame) -> Drawing:
-    """``frame`` has the usual letters; where there are many lines, they become smaller."""
-    shown = [
-        (
-            f"{LINES[key][0]} {measure.value:.2f} mm",
-            LINES[key][1],
-            frame.point(*measure.line_px[0]),
-            frame.point(*measure.line_px[1]),
-        )
-        for piece in pieces
-        for key, measure in piece.measurements.items()
-        if key in LINES and measure.line_px is not None and measure.value is not None
-    ]
-    frame = replace(frame, font=frame.font * max(0.4, min(1.0, math.sqrt(9 / max(len(shown), 1)))))
-    drawing = Drawing(frame, [], [])
-    radius = drawing.radius
-    corners = [
-        _inside((piece.mask_box_px.left * frame.across, piece.mask_box_px.top * frame.down), radius, radius, frame)
-        for piece in pieces
-    ]
-    badges = [(str(piece.number), corner) for piece, corner in zip(pieces, corners, strict=True)]
-    badges = badges if len(badges) > 1 else []
-    taken = [(x - radius, y - radius, x + radius, y + radius) for _, (x, y) in badges]
-    lines = [
-        Line(text, colour, start, end, _free_place(text, start, end, frame, taken))
-        for text, colour, start, end in shown
-    ]
-    return Drawing(frame, lines, badges)
-
-
-def _inside(point: Point, wide: float, high: float, frame: Frame) -> Point:
-    """The point, moved so that what reaches so far around it lies in the picture."""
-    (x, y), width, height = point, frame.width, frame.height
-    return max(min(x, width - wide), wide), max(min(y, height - high), high)
-
-
-def _free_place(text: str, start: Point, end: Point, frame: Frame, taken: list[Box]) -> Point | None:
-    """Beyond an end of a line or beside it, where no other text stands; what is found is added to ``taken``."""
-    length = math.dist(start, end)
-    right, down = ((end[0] - start[0]) / length, (end[1] - start[1]) / length) if length else (1.0, 0.0)
-    middle = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
-    wide, high, gap = 0.31 * frame.font * len(text), 0.6 * frame.font, 0.6 * frame.font
-    beyond = (end, right, down), (start, -right, -down)
-    beside = (middle, down, -right), (middle, -down, right), (end, 0.0, -1.0), (end, 0.0, 1.0)
-    for (x, y), dx, dy in (*beyond, *beside):
-        at = _inside((x + dx * (wide + gap), y + dy * (high + gap)), wide, high, frame)
-        box = at[0] - wide, at[1] - high, at[0] + wide, at[1] + high
-        if not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken):
-            taken.append(box)
-            return at
-    return None
+    """What is drawn of the pieces in this frame."""
+    lines = []
+    for piece in pieces:
+        before = f"{piece.number}: " if len(pieces) > 1 else ""
+        for key, measure in piece.measurements.items():
+            if key in LINES and measure.line_px is not None and measure.value is not None:
+                name, colour = LINES[key]
+                start, end = (frame.point(*point) for point in measure.line_px)
+                lines.append(Line(f"{before}{name} {measure.value:.2f} mm", colour, start, end))
+    font = frame.font * max(0.4, min(1.0, math.sqrt(9 / max(len(lines), 1))))
+    # Also of a piece at the border the number is inside the picture.
+    badges = []
+    for piece in pieces if len(pieces) > 1 else ():
+        box = piece.mask_box_px
+        x, y = max(min(box.left * frame.across, frame.width - font), font), max(box.top * frame.down, font)
+        badges.append((str(piece.number), (x, min(y, frame.height - font))))
+    return Drawing(lines, badges, font)
 
 
 def scale_bar(frame: Frame, mpp_x: float) -> tuple[str, float]:
@@ -173,27 +141,27 @@ def annotated(
     height, width = picture.shape[:2]
     size = font_size(width, height)
     frame = Frame(width, height, width / mask_shape[1], height / mask_shape[0], size)
-    drawing, canvas, font = drawing_of(pieces, frame), Image.fromarray(picture), _font(size)
-    small, radius, draw = _font(drawing.frame.font), drawing.radius, ImageDraw.Draw(canvas)
+    drawing, canvas = drawing_of(pieces, frame), Image.fromarray(picture)
+    font, draw = _font(size), ImageDraw.Draw(canvas)
     for line in drawing.lines:
-        _draw_line(canvas, line, drawing.frame.font)
+        _draw_line(canvas, line, drawing.font)
     for text, centre in drawing.badges:
-        draw.circle(centre, radius, fill=INK, outline=PAPER, width=max(1, int(radius / 8)))
-        draw.text(centre, text, font=small, fill=PAPER, anchor="mm")
-    for line in drawing.lines:
-        if line.label is not None:
-            _draw_text(draw, line.label, line.text, small, line.colour, "mm")
+        draw.circle(centre, 0.85 * drawing.font, fill=INK, outline=PAPER, width=max(1, int(drawing.font / 9)))
+        draw.text(centre, text, font=_font(drawing.font), fill=PAPER, anchor="mm")
     text, length = scale_bar(frame, mpp_x)
     left, top, bottom = size, height - 1.3 * size, height - size
     draw.rectangle((left - 2, top - 2, left + length + 2, bottom + 2), fill=PAPER)
     draw.rectangle((left, top, left + length, bottom), fill=INK)
-    _draw_text(draw, (left, top - 0.3 * size), text, font, INK, "ls")
-    if note:
-        _draw_text(draw, (size, size / 2), note, font, INK, "la")
-    shown = sorted((name for name, value in fractions.items() if value), key=lambda name: -(fractions[name] or 0))
-    texts = ("  ".join(filter(None, (n, schema[n].explanation, share_text(fractions[n])))) for n in shown)
-    colours = ((schema[name].rgb, (seen or {}).get(name, schema[name].rgb)) for name in shown)
-    return np.asarray(with_legend(canvas, [(text, *pair) for text, pair in zip(texts, colours, strict=True)], size))
+    for at, words, anchor in (((left, top - 0.3 * size), text, "ls"), ((size, size / 2), note, "la")):
+        draw.text(at, words, INK, font, anchor, stroke_width=max(1, round(size / 7)), stroke_fill=PAPER)
+    entries = []
+    for name in sorted((name for name, value in fractions.items() if value), key=lambda name: -(fractions[name] or 0)):
+        words = "  ".join(filter(None, (name, schema[name].explanation, share_text(fractions[name]))))
+        entries.append((words, schema[name].rgb, (seen or {}).get(name, schema[name].rgb)))
+    for words, colour in drawing.legend:
+        red, green, blue = ImageColor.getrgb(colour)[:3]
+        entries.append((words, (red, green, blue), (red, green, blue)))
+    return np.asarray(with_legend(canvas, entries, size))
 
 
 def _font(size: float) -> ImageFont.FreeTypeFont:
@@ -202,24 +170,14 @@ def _font(size: float) -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(str(path), size)
 
 
-def _draw_text(
-    draw: ImageDraw.ImageDraw, at: Point, text: str, font: ImageFont.FreeTypeFont, colour: str, anchor: str
-) -> None:
-    edge = max(1, round(font.size / 7))
-    draw.text(at, text, font=font, fill=colour, anchor=anchor, stroke_width=edge, stroke_fill=PAPER)
-
-
 def _draw_line(canvas: Image.Image, line: Line, size: float) -> None:
     """A line with dots at its ends, with white edges; drawn twice as large, because Pillow's edges are jagged."""
     ends = np.array([line.start, line.end])
     left, top = np.maximum(ends.min(axis=0) - size, 0).astype(int).tolist()
     right, bottom = np.minimum(ends.max(axis=0) + size, canvas.size).astype(int).tolist()
-    if right <= left or bottom <= top:
-        return
-    points = [tuple(end) for end in (2 * (ends - (left, top))).tolist()]
-    for colour, thick in ((PAPER, 0.30 * size), (line.colour, 0.13 * size)):
+    for colour, thick in ((PAPER, 0.30 * size), (line.colour, 0.13 * size)) if left < right and top < bottom else ():
         cover = Image.new("L", (2 * (right - left), 2 * (bottom - top)))
-        draw = ImageDraw.Draw(cover)
+        draw, points = ImageDraw.Draw(cover), [tuple(end) for end in (2 * (ends - (left, top))).tolist()]
         draw.line(points, fill=255, width=max(1, round(2 * thick)))
         for point in points:
             draw.circle(point, 2 * (0.18 * size + thick / 2), fill=255)

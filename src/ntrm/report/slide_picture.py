@@ -116,17 +116,13 @@ def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
     height, width = slide.grid.height, slide.grid.width
     scale = UNITS / max(height, width)
     frame = Frame(width * scale, height * scale, scale, scale, 1.1 * font_size(UNITS, UNITS))
-    drawing = drawing_of(slide.pieces, frame)
     return {
         "slide_id": slide.slide_id,
         "width": width,
         "height": height,
         "plain": data_uri(pictures.plain, "jpeg"),
         "tints": {name: data_uri(layer, "png") for name, layer in layers},
-        "frame": drawing.frame,
-        "bar_font": frame.font,
-        "lines": drawing.lines,
-        "badges": drawing.badges,
-        "radius": drawing.radius,
+        "frame": frame,
+        "drawing": drawing_of(slide.pieces, frame),
         "bar": scale_bar(frame, slide.grid.mpp[0]),
     }

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 
-from ntrm.core.csv_text import by_column
+from ntrm.core.csv_text import by_column, stream_rows
 from ntrm.core.errors import DataError
 from ntrm.core.wording import OUTSIDE
-from ntrm.data.csv_tables import stream_rows
 from ntrm.results.familiarity import NOT_ASSESSED, UNFAMILIAR
 from ntrm.results.folder import opened_table
 from ntrm.results.paths import table_file

@@ -5,7 +5,6 @@ The names of fields are the keys of the files, in their order. Whatever is damag
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,11 @@ from ntrm.core.errors import DataError
 from ntrm.core.io import write_json
 from ntrm.core.mpp import Resolution
 from ntrm.core.wording import NO_TUMOUR, NOTHING_INVADES, PURPOSE, counted
-from ntrm.results.familiarity import NOT_ASSESSED, UNFAMILIAR, VERDICTS, Familiarity, SlideFamiliarity
+from ntrm.results.familiarity import NOT_ASSESSED, Familiarity, SlideFamiliarity
 from ntrm.results.folder import SlideFolder
-from ntrm.results.graph_document import Network, Node, PieceGraph, read_graph, read_network, weighted_mean
+from ntrm.results.graph_document import GraphFile, Network, Node, PieceGraph, weighted_mean
+from ntrm.results.json_files import STRICT, Document, Kind, parsed
 from ntrm.results.paths import CORRECTED, DONE, GRAPH, HIDDEN, SUMMARY
-from ntrm.results.typed_json import DAMAGES, Document, as_document, not_a_number, read_as
 
 NOTHING_TO_MEASURE = (NO_TUMOUR, NOTHING_INVADES)
 """Why a piece has no clearance or depth where nothing is left open by that."""
@@ -124,6 +123,12 @@ class Grid:
     slide: Document
     """Reader, vendor, size and levels."""
 
+    def __post_init__(self) -> None:
+        size = self.bounds[2:] if self.bounds else (self.slide.get("width"), self.slide.get("height"))
+        scales = (*self.mpp, *self.slide_mpp, *self.to_level0[:2], *size)
+        if not all(isinstance(value, int | float) and value > 0 for value in scales):
+            raise ValueError("impossible scales")
+
     @property
     def resolution(self) -> Resolution:
         """Of the mask."""
@@ -177,6 +182,7 @@ class StainNorm:
 class Summary:
     """``summary.json``: the slide first, then its pieces."""
 
+    __pydantic_config__ = STRICT
     slide_id: str
     program: Document
     model: Document
@@ -198,10 +204,14 @@ class Summary:
     pieces: tuple[PieceSummary, ...]
     small_regions: Document | None
     """How many were relabelled as what lies around them, and how much area; None where nobody asked for that."""
-    stain_norm: StainNorm | None
+    stain_norm: StainNorm | None = None
     """What was done to the slide's stains before the network saw it; None, and no key, where nobody asked for that."""
-    corrected: Correction | None
+    corrected: Correction | None = None
     """None for what the network said; only the corrected version has the key."""
+
+    def __post_init__(self) -> None:
+        if not self.tissue_fractions.keys() <= {*self.classes} & self.areas_mm2.keys():
+            raise ValueError("fractions of unknown classes")
 
     @property
     def familiarities(self) -> SlideFamiliarity:
@@ -222,14 +232,12 @@ class Summary:
 
     def write(self, folder: Path) -> None:
         """Write ``summary.json``."""
-        document = as_document(self) | {"cancers_looked_for": [*self.cancers]}
-        for key in ("stain_norm", "corrected"):
-            if document[key] is None:
-                del document[key]
-        write_json(folder / SUMMARY, document)
+        unasked = {key for key in ("stain_norm", "corrected") if getattr(self, key) is None}
+        document = {key: value for key, value in vars(self).items() if key not in unasked}
+        write_json(folder / SUMMARY, document | {"cancers_looked_for": [*self.cancers]})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Slide(Summary):
     """Everything about one slide: its summary, the graph of each piece, and what the network used."""
 
@@ -269,48 +277,22 @@ def unusable(folder: Path, predicate: str, got: object = None) -> DataError:
 
 def read_summary(folder: Path) -> Summary:
     """Read ``summary.json`` of a slide, which is small, without the graph, which may be large."""
-    document = _read_document(folder, SUMMARY)
-    try:
-        # ``write`` leaves both out where there is nothing to say.
-        summary: Summary = read_as(Summary, {"stain_norm": None, "corrected": None, **document})
-        grid, fractions = summary.grid, summary.tissue_fractions.keys()
-        if min(*grid.mpp, *grid.slide_mpp, *grid.to_level0[:2], *grid.area[2:]) <= 0:
-            raise ValueError("impossible scales")
-        if not fractions <= {*summary.classes} & summary.areas_mm2.keys():
-            raise ValueError("fractions of unknown classes")
-        for each in (summary.familiarity, *(piece.familiarity for piece in summary.pieces)):
-            if each.verdict not in VERDICTS or (each.verdict == UNFAMILIAR and each.p_value is None):
-                raise ValueError(f"no familiarity: {each.verdict!r}")
-    except DAMAGES as error:
-        raise _not_ours(folder, SUMMARY, error) from error
-    return summary
+    return _read(folder, SUMMARY, Summary)
 
 
 def read_slide(folder: Path) -> Slide:
     """Read ``summary.json`` and ``graph.json`` of a slide that ``ntrm segment`` has finished."""
-    summary, graph = read_summary(folder), _read_document(folder, GRAPH)
-    try:
-        graphs = {piece["piece"]: read_graph(piece) for piece in graph["pieces"]}
-        network, slide_id = read_network(graph.get("network")), graph["slide_id"]
-    except DAMAGES as error:
-        raise _not_ours(folder, GRAPH, error) from error
-    if (slide_id, [*graphs]) != (summary.slide_id, [piece.number for piece in summary.pieces]):
+    summary, graph = read_summary(folder), _read(folder, GRAPH, GraphFile)
+    numbers = [piece.piece for piece in graph.pieces]
+    if (graph.slide_id, numbers) != (summary.slide_id, [piece.number for piece in summary.pieces]):
         raise unusable(folder, f": {SUMMARY} and {GRAPH} are not of one slide")
-    return Slide(**vars(summary), graphs=tuple(graphs.values()), network=network)
+    return Slide(**vars(summary), graphs=graph.pieces, network=graph.network)
 
 
-def _not_ours(folder: Path, name: str, error: Exception) -> DataError:
-    return unusable(folder, f": {name} is not what ntrm segment writes", f"{type(error).__name__}: {error}")
-
-
-def _read_document(folder: Path, name: str) -> Document:
-    """A JSON object from a file; NaN and infinities are refused."""
+def _read(folder: Path, name: str, kind: type[Kind]) -> Kind:
     try:
-        document = json.loads(SlideFolder(folder).read(name), parse_constant=not_a_number)
+        return parsed(kind, SlideFolder(folder).read(name))
     except FileNotFoundError as error:
         raise unusable(folder, f" has no {name}", "no such file") from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise unusable(folder, f": cannot read {name}", error) from error
-    if not isinstance(document, dict):
-        raise unusable(folder, f": {name} is no document of a slide")
-    return document

@@ -52,6 +52,10 @@ class Familiarity:
     reasons: tuple[str, ...]
     """In plain sentences: why it is unfamiliar, the strongest first, or why it was not judged."""
 
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS or (self.verdict == UNFAMILIAR and self.p_value is None):
+            raise ValueError(f"no familiarity: {self.verdict!r}")
+
     @property
     def assessed(self) -> bool:
         """Whether cancers may be read off the mask."""

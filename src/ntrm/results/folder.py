@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.errors import BROKEN, DataError, RefusedError
 from ntrm.core.io import NO_ARRAYS, arrays_in
-from ntrm.data.image_files import BROKEN
 from ntrm.results.paths import HIDDEN, INDEX, RUN, TABLES, table_file
 
 if TYPE_CHECKING:

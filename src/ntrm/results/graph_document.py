@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ntrm.core.io import write_json
+from ntrm.results.json_files import STRICT, Document
 from ntrm.results.paths import GRAPH
-from ntrm.results.typed_json import Document, as_document, number, read_as
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -30,24 +31,76 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """Two tissues that touch, or a tissue and the outside."""
+    """Two tissues that touch, or a tissue and the outside; in the file also two regions, with a boundary alone."""
 
     source: str
     target: str
     boundary_mm: float
-    share_of_source: float
-    share_of_target: float
-    contacts: int
+    share_of_source: float = 0.0
+    share_of_target: float = 0.0
+    contacts: int = 0
+    kind: str = "boundary"
+
+
+@dataclass(frozen=True)
+class Item:
+    """A node of the file: a tissue, a region of one, or the outside."""
+
+    id: str
+    kind: str
+    title: str = ""
+    tissue: str = ""
+    area_mm2: float = 0.0
+    regions: int = 0
+    confidence: float | None = None
+    by_hand: float | None = None
+    followed: float | None = None
+
+    @property
+    def by_person(self) -> float:
+        """Fraction of a region that a person named, or that followed."""
+        return (self.by_hand or 0.0) + (self.followed or 0.0)
+
+
+@dataclass(frozen=True)
+class NodeLink:
+    """A graph of the file."""
+
+    nodes: tuple[Item, ...]
+    edges: tuple[Edge, ...]
 
 
 @dataclass(frozen=True)
 class PieceGraph:
     """The tissue graph of one piece."""
 
+    piece: int
     text: tuple[str, ...]
     """In sentences."""
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
+    graph: NodeLink
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Of the tissues."""
+        regions = defaultdict[str, list[Item]](list)
+        for item in self.graph.nodes:
+            regions[item.tissue].append(item)
+        return tuple(_node(item, regions[item.id]) for item in self.graph.nodes if item.kind == "tissue")
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """Of the tissues."""
+        return tuple(edge for edge in self.graph.edges if edge.kind == "boundary")
+
+
+def _node(tissue: Item, regions: Sequence[Item]) -> Node:
+    """A tissue and the means of its regions; what a person named is no part of the network's confidence."""
+    known = [(r.confidence, r.area_mm2 * (1 - r.by_person)) for r in regions if r.confidence is not None]
+    by_person = None
+    if any(region.by_hand is not None for region in regions):
+        by_person = weighted_mean([(region.by_person, region.area_mm2) for region in regions])
+    title = tissue.title or tissue.id
+    return Node(tissue.id, title, tissue.area_mm2, tissue.regions, weighted_mean(known), by_person)
 
 
 @dataclass(frozen=True)
@@ -86,11 +139,28 @@ class Network:
     """All that were counted."""
     note: str = "what the network used, not biology"
 
+    def __post_init__(self) -> None:
+        matrices = (*self.attention, self.edge_windows, self.edge_weight)
+        if any({len(each), *map(len, each)} != {len(self.names)} for each in matrices if each is not None):
+            raise ValueError("relations of the network do not fit their names")
+        if not {name for edge in self.strongest_windows for name in (edge.source, edge.target)} <= {*self.names}:
+            raise ValueError("windows of unknown tissues")
+
     @property
     def mean_attention(self) -> Matrix:
         """Over the layers; 0 without any."""
         size, layers = range(len(self.names)), self.attention
         return tuple(tuple(sum(m[i][j] for m in layers) / max(len(layers), 1) for j in size) for i in size)
+
+
+@dataclass(frozen=True)
+class GraphFile:
+    """``graph.json``."""
+
+    __pydantic_config__ = STRICT
+    slide_id: str
+    pieces: tuple[PieceGraph, ...]
+    network: Network | None = None
 
 
 def write_graph(
@@ -103,52 +173,7 @@ def write_graph(
     """Write ``graph.json``: by the number of a piece its sentences and its node-link graph, then that of the rest."""
     graphs = [{"piece": number, "text": [*text], "graph": graph} for number, (text, graph) in pieces.items()]
     rest = None if outside is None else {"piece": 0, "graph": outside}
-    write_json(folder / GRAPH, {**about, "network": as_document(network), "pieces": graphs, "outside_pieces": rest})
-
-
-def read_graph(piece: Document) -> PieceGraph:
-    """Of a piece, from ``graph.json``."""
-    nodes, edges = piece["graph"]["nodes"], piece["graph"]["edges"]
-    regions = defaultdict[str, list[Document]](list)
-    for node in nodes:
-        if node["kind"] == "region":
-            regions[node["tissue"]].append(node)
-    return PieceGraph(
-        text=read_as(tuple[str, ...], piece["text"]),
-        nodes=tuple(_read_node(node, regions[node["id"]]) for node in nodes if node["kind"] == "tissue"),
-        edges=tuple(read_as(Edge, edge) for edge in edges if edge["kind"] == "boundary"),
-    )
-
-
-def _read_node(node: Document, regions: Sequence[Document]) -> Node:
-    names = {"name": node["id"], "title": node.get("title") or node["id"], **_means(regions)}
-    found: Node = read_as(Node, {**node, **names})
-    return found
-
-
-def _means(regions: Sequence[Document]) -> Document:
-    """Of a tissue, from its regions; what a person named is no part of the network's confidence."""
-    areas, person = [number(region["area_mm2"]) for region in regions], [0.0] * len(regions)
-    corrected = any("by_hand" in region for region in regions)
-    if corrected:
-        person = [number(region.get("by_hand", 0)) + number(region.get("followed", 0)) for region in regions]
-    rows = [*zip(regions, areas, person, strict=True)]
-    known = [(number(r["confidence"]), area * (1 - share)) for r, area, share in rows if "confidence" in r]
-    by_person = weighted_mean([*zip(person, areas, strict=True)]) if corrected else None
-    return {"confidence": weighted_mean(known), "by_person": by_person}
-
-
-def read_network(document: Document | None) -> Network | None:
-    """From ``graph.json``; None for a network without relations."""
-    if document is None:
-        return None
-    network: Network = read_as(Network, document)
-    matrices = (*network.attention, network.edge_windows, network.edge_weight)
-    if any({len(each), *map(len, each)} != {len(network.names)} for each in matrices if each is not None):
-        raise ValueError("relations of the network do not fit their names")
-    if not {name for edge in network.strongest_windows for name in (edge.source, edge.target)} <= {*network.names}:
-        raise ValueError("windows of unknown tissues")
-    return network
+    write_json(folder / GRAPH, {**about, "network": network, "pieces": graphs, "outside_pieces": rest})
 
 
 def weighted_mean(known: Sequence[tuple[float, float]]) -> float | None:

@@ -11,8 +11,8 @@ from ntrm.core.errors import DataError, RefusedError, UsageError, path_error
 from ntrm.core.io import remove_partials, write_json
 from ntrm.core.wording import PURPOSE
 from ntrm.results.folder import MB, ResultsFolder
+from ntrm.results.json_files import STRICT, Document, parsed
 from ntrm.results.paths import RUN
-from ntrm.results.typed_json import DAMAGES, Document, read_as
 from ntrm.version import __version__
 
 FORMAT = "ntrm-results/1"
@@ -22,6 +22,7 @@ FORMAT = "ntrm-results/1"
 class Run:
     """Model, program and options of results: all that decides their bytes. The fields are the keys of the file."""
 
+    __pydantic_config__ = STRICT
     format: str = FORMAT
     program: Document = field(default_factory=lambda: {"name": "ntrm", "version": __version__})
     model: Document
@@ -53,7 +54,7 @@ def read_run(out: Path) -> Run:
     """What the results in ``out`` were made with."""
     try:
         return _read(out)
-    except (OSError, *DAMAGES) as error:
+    except (OSError, ValueError) as error:
         expected = "a folder that ntrm segment wrote to"
         raise path_error(f"{out} holds no results", out, got=error, expected=expected) from error
 
@@ -74,16 +75,13 @@ def check_out(out: Path) -> Run | None:
         )
     except NotADirectoryError as error:
         raise UsageError("the output is not a folder", got=out, hint="choose another --out") from error
-    except (OSError, *DAMAGES) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"cannot read {out / RUN}", got=error, hint="choose another --out") from error
 
 
 def _read(out: Path) -> Run:
     with ResultsFolder(out).open(RUN, most=64 * MB) as stream:
-        document = json.load(stream)
-    if not isinstance(document, dict):
-        raise TypeError(f"{RUN} is no record of a run")
-    run: Run = read_as(Run, {"covariates": [], **document})
+        run = parsed(Run, stream.read())
     # These go into tables and pages.
     if not all(str(text).isprintable() for text in (*run.model.values(), *run.classes)):
         raise ValueError("control characters in the name of a model or a class")

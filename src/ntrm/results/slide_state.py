@@ -5,25 +5,22 @@ All of it lies in a hidden folder, ``.ntrm``: the lock, the unfinished rows, and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import remove_partials, whole_file, write_json
+from ntrm.core.io import remove_partials, write_json
 from ntrm.core.locks import holding
 from ntrm.results.folder import SlideFolder
+from ntrm.results.json_files import STRICT, parsed
 from ntrm.results.paths import CORRECTIONS, DONE, FAILED, HIDDEN, LOCK, SOURCE
-from ntrm.results.typed_json import DAMAGES, read_as
 
 Row = dict[str, Any]
 Tables = Mapping[str, tuple[Row, ...]]
 """Rows by the name of their table."""
-
-_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 class BusyError(RefusedError):
@@ -36,14 +33,12 @@ class MadeOtherwiseError(RefusedError):
 
 def made_otherwise(got: str, folder: Path, hint: str = "") -> MadeOtherwiseError:
     """The error for a finished slide that is asked for anew and not alike."""
-    corrected = (
-        f": with it goes what a person corrected ({CORRECTIONS})" if SlideFolder(folder).has(CORRECTIONS) else ""
-    )
+    also = f": with it goes what a person corrected ({CORRECTIONS})" if SlideFolder(folder).has(CORRECTIONS) else ""
     return MadeOtherwiseError(
         "results that were made differently already exist",
         got=got,
         expected="the same slide, model and options",
-        hint=f"{hint}choose another --out, or delete {folder.name}{corrected}",
+        hint=f"{hint}choose another --out, or delete {folder.name}{also}",
     )
 
 
@@ -64,6 +59,7 @@ class Plan:
 class SlideState:
     """What is kept of a slide. The fields are the keys of the file."""
 
+    __pydantic_config__ = STRICT
     plan: Plan | None
     """None where the slide failed."""
     covariates: Mapping[str, str]
@@ -98,21 +94,8 @@ def alone(folder: Path) -> Iterator[None]:
 
 def remember(folder: Path, state: SlideState) -> None:
     """Record that the slide is finished; written after all its other files."""
-    head = {"plan": state.plan and asdict(state.plan), "covariates": dict(state.covariates)}
-    path = folder / HIDDEN / DONE
-    with whole_file(path) as partial, partial.open("w", encoding="utf-8") as stream:
-        stream.writelines(_lines(head, state.tables))
+    write_json(folder / HIDDEN / DONE, state)
     forget_failure(folder)
-
-
-def _lines(head: Mapping[str, Any], tables: Tables) -> Iterator[str]:
-    """The record as JSON, a row on a line: a large slide has a hundred thousand, and none needs another."""
-    yield f'{_json(head)[:-1]}, "tables": {{'
-    for number, (name, rows) in enumerate(tables.items()):
-        yield f"{',' if number else ''}\n{_json(name)}: ["
-        yield from (f"{',' if place else ''}\n{_json(row)}" for place, row in enumerate(rows))
-        yield "]"
-    yield "}}\n"
 
 
 def forget_failure(folder: Path) -> None:
@@ -126,7 +109,7 @@ def remember_failure(folder: Path, slide_id: str, reason: str, covariates: Mappi
     # On a full disk this fails, too; the command still reports the failure. Where another process works on the slide by
     # now, it will record the outcome.
     with suppress(DataError, OSError, BusyError), alone(folder):
-        write_json(folder / HIDDEN / FAILED, {"covariates": dict(covariates), "tables": {"slides": [row]}})
+        write_json(folder / HIDDEN / FAILED, SlideState(None, covariates, {"slides": (row,)}))
 
 
 def source_version(folder: Path) -> str | None:
@@ -139,28 +122,23 @@ def source_version(folder: Path) -> str | None:
 
 def remembered(folder: Path) -> SlideState | None:
     """The failure, if the last attempt failed, else the results; None where there is neither."""
-    return _read(folder, FAILED, {"plan": None}) or finished(folder)
+    return _read(folder, FAILED) or finished(folder)
 
 
 def finished(folder: Path) -> SlideState | None:
     """The results of a slide that was finished."""
-    return _read(folder, DONE, {})
+    return _read(folder, DONE)
 
 
-def _read(folder: Path, name: str, missing: Mapping[str, Any]) -> SlideState | None:
-    said = f"{HIDDEN}/{name}"
-    # Not the slide's folder: what a person corrected lies there, too.
-    hint = f"delete {folder.name}/{said}, and run the same ntrm segment again"
+def _read(folder: Path, name: str) -> SlideState | None:
     try:
-        document = json.loads(SlideFolder(folder).read(HIDDEN, name))
+        state = parsed(SlideState, SlideFolder(folder).read(HIDDEN, name))
+        if not state.tables.get("slides"):
+            raise ValueError("no row of the table slides")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{folder.name}: cannot read {said}", got=error, hint=hint) from error
-    try:
-        state: SlideState = read_as(SlideState, {**missing, **document})
-        if not state.tables["slides"]:
-            raise ValueError("no row of the table slides")
-    except DAMAGES as error:
-        raise DataError(f"{folder.name}: {said} is no record of a slide", got=error, hint=hint) from error
+    except (OSError, ValueError) as error:
+        # Not the slide's folder: what a person corrected lies there, too.
+        hint = f"delete {folder.name}/{HIDDEN}/{name}, and run the same ntrm segment again"
+        raise DataError(f"{folder.name}: cannot read {HIDDEN}/{name}", got=error, hint=hint) from error
     return state

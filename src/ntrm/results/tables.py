@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.csv_text import write_rows
+from ntrm.core.csv_text import read_columns, write_rows
 from ntrm.core.errors import RefusedError, choices_error
 from ntrm.core.io import whole_file
 from ntrm.core.wording import short_repr
-from ntrm.data.csv_tables import read_columns
 from ntrm.results.documents import Cancer, PieceCancer, PieceSummary, Summary
 from ntrm.results.familiarity import ASPECTS, NONE, NOT_ASSESSED, Familiarity
 from ntrm.results.folder import opened_table

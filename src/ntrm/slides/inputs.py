@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ntrm.core.csv_text import read_table
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
-from ntrm.data.csv_tables import number, read_table
+from ntrm.data.csv_tables import number
 from ntrm.data.layouts import survey_dataset
 from ntrm.slides.addresses import Address, is_address
 from ntrm.slides.remote_slides import RemoteSlides

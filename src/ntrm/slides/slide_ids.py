@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from ntrm.core.csv_text import rows_text
+from ntrm.core.csv_text import read_table, rows_text
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import write_text
 from ntrm.core.locks import holding
 from ntrm.core.wording import counted
-from ntrm.data.csv_tables import one_spelling, read_table
+from ntrm.data.csv_tables import one_spelling
 from ntrm.results.folder import LONGEST, ResultsFolder, is_safe_name
 from ntrm.results.paths import DONE, FAILED, HIDDEN
 from ntrm.results.slide_state import finished, remembered, source_version

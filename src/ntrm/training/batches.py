@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from ntrm.analysis.counts import pixel_counts
+from ntrm.core.counts import pixel_counts
 from ntrm.core.errors import UsageError
 from ntrm.core.processes import begin_worker
 from ntrm.core.progress import SILENT, Progress

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ntrm.analysis.counts import pixel_counts
+from ntrm.core.counts import pixel_counts
 from ntrm.core.csv_text import read_rows, rows_text
 from ntrm.core.io import write_text
 from ntrm.core.progress import Progress

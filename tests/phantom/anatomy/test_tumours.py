@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ntrm.analysis.counts import boundary_counts, boundary_share
+from ntrm.core.counts import boundary_counts, boundary_share
 from ntrm.phantom.anatomy.frame import BCC, EPI, IEC, INF, KER, SCC, Axis
 from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin
 from ntrm.phantom.anatomy.section_plan import draw_plan

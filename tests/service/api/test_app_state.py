@@ -15,8 +15,7 @@ from ntrm.pipeline.batch import segment_slides
 from ntrm.results.paths import table_file
 from ntrm.results.slide_state import alone
 from ntrm.results.tables import COLUMNS
-from ntrm.service.core.disk import RESERVE_BYTES
-from ntrm.service.core.settings import AUDIT, DATABASE, LOST, RESERVE, THUMBNAILS, UPLOADS
+from ntrm.service.core.settings import AUDIT, DATABASE, LOST, THUMBNAILS, UPLOADS
 from ntrm.service.corrections import writer
 from ntrm.service.jobs.slide_record import DONE, UPLOAD, Slide
 
@@ -169,33 +168,7 @@ def test_another_file_in_the_place_of_an_original_is_not_shown_under_the_mask(tm
         assert client.get(tile).status_code == 200
 
 
-def test_a_full_disk_can_be_emptied_with_the_reserve(tmp_path, model, random, monkeypatch):
-    with serving(settings_of(tmp_path / "out", model)) as client:
-        key = uploaded(client, random)
-        reserve = client.app_state.settings.hidden / RESERVE
-        before = reserve.stat().st_size
-        assert before == RESERVE_BYTES
-
-        def with_room(work):
-            def only_with_room(*values):
-                if reserve.stat().st_size == before:
-                    raise full_database()
-                return work(*values)
-
-            return only_with_room
-
-        for name in ("mark_deleted", "cancel"):
-            monkeypatch.setattr(client.app_state.store, name, with_room(getattr(client.app_state.store, name)))
-        assert client.post(f"/v1/slides/{key}/cancel").json()["status"] == "cancelled"
-        client.app_state.reserve.fill()
-        assert client.delete(f"/v1/slides/{key}").status_code == 204
-        assert client.get("/v1/slides").json() == {"slides": []}
-        assert list((client.app_state.settings.hidden / UPLOADS).iterdir()) == []
-        # It is there again for the next time.
-        assert reserve.stat().st_size == before
-
-
-def test_a_slide_s_own_files_make_room_where_the_reserve_is_used_up(tmp_path, model, random, monkeypatch):
+def test_a_slide_s_own_files_make_room_on_a_full_disk(tmp_path, model, random, monkeypatch):
     with serving(settings_of(tmp_path / "out", model)) as client:
         key, other = uploaded(client, random), uploaded(client, random)
         uploads, mark = client.app_state.settings.hidden / UPLOADS, client.app_state.store.mark_deleted

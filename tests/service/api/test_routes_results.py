@@ -46,9 +46,8 @@ def test_files_are_handed_out_as_they_are(client, tmp_path):
     size = (folder / "mask.ome.tif").stat().st_size
     assert (part.status_code, part.content) == (206, (folder / "mask.ome.tif").read_bytes()[10:20])
     beyond = client.get(f"{url}/mask", headers={"Range": f"bytes={size}-"})
-    assert error_of(beyond) == (416, "range")
+    assert beyond.status_code == 416
     assert beyond.headers["content-range"] == f"bytes */{size}"
-    assert error_of(client.get(f"{url}/mask", headers={"Range": "lines=1-2"})) == (400, "range")
 
 
 def test_the_slide_document_agrees_with_the_results(client, results):

@@ -10,8 +10,7 @@ from tests.service.small import BEARER, RAW, serving, settings_of
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import write_text
-from ntrm.service.core.disk import RESERVE_BYTES, STEPS, Reserve, disk_state, is_full
-from ntrm.service.core.problems import missing
+from ntrm.service.core.problems import disk_state, is_full, missing
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -43,36 +42,6 @@ def test_a_full_disk_is_told_from_other_errors(tmp_path, monkeypatch):
     with pytest.raises(DataError) as caught:
         write_text(tmp_path / "a.txt", "x")
     assert is_full(caught.value)
-
-
-def test_the_reserve_is_given_away_in_steps_and_made_again(tmp_path, monkeypatch):
-    path = tmp_path / "reserve"
-    reserve, sizes = Reserve(path), []
-    reserve.fill()
-    assert path.stat().st_size == RESERVE_BYTES
-    assert path.stat().st_mode & 0o777 == 0o600
-
-    def greedy():
-        sizes.append(path.stat().st_size)
-        raise full_database()
-
-    with pytest.raises(sqlite3.OperationalError):
-        reserve.spend(greedy)
-    assert sizes == [RESERVE_BYTES * left // STEPS for left in range(STEPS, -1, -1)]
-    free(monkeypatch, RESERVE_BYTES)
-    reserve.fill()
-    assert path.stat().st_size == 0
-    monkeypatch.undo()
-    reserve.fill()
-    assert path.stat().st_size == RESERVE_BYTES
-
-
-def test_nothing_of_the_reserve_is_spent_on_other_errors(tmp_path):
-    reserve = Reserve(tmp_path / "reserve")
-    reserve.fill()
-    with pytest.raises(PermissionError):
-        reserve.spend(lambda: (_ for _ in ()).throw(PermissionError(errno.EACCES, "no")))
-    assert (tmp_path / "reserve").stat().st_size == RESERVE_BYTES
 
 
 def test_health_tells_the_disk(tmp_path, model, monkeypatch):

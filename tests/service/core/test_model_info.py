@@ -1,9 +1,7 @@
 """What a service is told of its model before it begins; a hub is a server of this machine, or not there at all."""
 
 import json
-import multiprocessing
 import shutil
-import socket
 import threading
 from importlib.util import find_spec
 
@@ -13,7 +11,7 @@ from tests.service.small import settings_of
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import UsageError
 from ntrm.models.folders import CONFIG
 from ntrm.service.core import model_info
 from ntrm.service.core.model_info import check_model
@@ -93,27 +91,3 @@ def test_a_hub_id_that_does_not_exist_ends_the_service(tmp_path, hub):
     assert error["got"].startswith("RepositoryNotFoundError")
     assert "check the name" in error["hint"]
     assert not (tmp_path / "out").exists()
-
-
-@with_client
-def test_without_a_network_what_was_fetched_before_is_judged_and_the_rest_refused(tmp_path, model, hub, monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        hub(nobody.getsockname()[1])
-    monkeypatch.setattr(model_info, "HUB_SECONDS", 300.0)
-    cached(model, tmp_path / "hub", "some/model")
-    cached(unknown(model, tmp_path / "strange"), tmp_path / "hub", "some/strange")
-    check_model(settings_of(tmp_path / "out", "some/model", workers=1))
-    with pytest.raises(UsageError, match="unknown architecture"):
-        check_model(settings_of(tmp_path / "out", "some/strange", workers=1))
-    with pytest.raises(RefusedError, match="cannot be fetched from the hub"):
-        check_model(settings_of(tmp_path / "out", "some/other", workers=1))
-
-
-@with_client
-def test_a_silent_hub_does_not_keep_the_service_from_starting(tmp_path, hub, monkeypatch):
-    monkeypatch.setattr(model_info, "HUB_SECONDS", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        hub(silent.getsockname()[1])
-        # It comes back, though the client alone would wait for many minutes, and leaves nobody waiting.
-        check_model(settings_of(tmp_path / "out", "some/model", workers=1))
-        assert multiprocessing.active_children() == []

@@ -40,7 +40,7 @@ BROKEN = [{"grid": {}}, {"classes": ["EPI"]}, {"cancers": []}, {"tissue_area_mm2
 def test_results_whose_summary_is_damaged_are_refused(tmp_path, broken):
     path = tmp_path / "out" / "a" / "summary.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | broken))
-    with pytest.raises(DataError, match=r"summary.json is not what ntrm segment writes"):
+    with pytest.raises(DataError, match=r"cannot read summary.json"):
         facts_of(path.parent)
 
 

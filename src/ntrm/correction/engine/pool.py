@@ -20,11 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ntrm.core.arrays import Bytes as Image
 from ntrm.core.arrays import Floats
 from ntrm.correction.engine.graph import Features
 from ntrm.correction.engine.parts import Parts, Pixels
 from ntrm.data.tiles import Window
-from ntrm.inference.network_runner import Image, NetworkRunner
+from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching
 
 Read = Callable[[Window], Image]
@@ -62,7 +63,7 @@ class Pooling:
     taken in batch by batch.
     """
 
-    def __init__(self, predictor: NetworkRunner, parts: Parts, stitching: Stitching) -> None:
+    def __init__(self, predictor: Predictor, parts: Parts, stitching: Stitching) -> None:
         self._predictor, self._parts = predictor, parts
         self._window_weights = stitching.weights().numpy().astype(np.float64)
         self._weight = np.zeros(len(parts.table))
@@ -124,7 +125,7 @@ def _with_deviations(means: dict[str, Floats], classes: int) -> dict[str, Featur
 
 
 @contextmanager
-def features_of(predictor: NetworkRunner) -> Iterator[Callable[[], dict[str, Tensor]]]:
+def features_of(predictor: Predictor) -> Iterator[Callable[[], dict[str, Tensor]]]:
     """Within the block, the function it yields returns the features of the latest batch, by group, (B, D, H', W') each.
 
     A network without a classifier of its own, or without D2, does not have that group.

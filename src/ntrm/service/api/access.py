@@ -1,31 +1,29 @@
 """Who is let in: a check of Host, Origin, and the token or cookie before every request; headers on every answer.
 
-Programs send a token; a browser opens a link that works once and gets a cookie. Only hashes of secrets are kept, and
-comparisons take the same time whatever differs.
+Programs send a token; a browser opens a link that works once and gets a cookie, which is signed with the token: nothing
+of it is kept. Comparisons take the same time whatever differs.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
-import logging
 import re
 import secrets
-import sqlite3
 import threading
 import time
 from pathlib import Path
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ntrm.service.core.problems import ProblemError, document_of
 from ntrm.service.core.settings import ServiceSettings, is_loopback
-from ntrm.service.jobs.database import JobStore
 
-_log = logging.getLogger(__name__)
 LINK_SECONDS = 15 * 60
 SESSION_SECONDS = 7 * 24 * 3600
 LONGEST_COOKIES = 32_768
@@ -46,6 +44,9 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
     "cache-control": "no-store",
 }
+UPLOAD_TYPE = "application/octet-stream"
+MOST_BODY = 2**20
+"""Bytes of a JSON document: some ten thousand points."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OPEN_PATHS = ("/healthz", "/open/", "/page/", "/favicon.ico")
 """Need no token: nothing there reveals anything about slides."""
@@ -54,14 +55,15 @@ OPEN_PATHS = ("/healthz", "/open/", "/page/", "/favicon.ico")
 class Access:
     """Token, links and sessions of a service."""
 
-    def __init__(self, settings: ServiceSettings, store: JobStore) -> None:
+    def __init__(self, settings: ServiceSettings) -> None:
         self.token = settings.token or secrets.token_urlsafe(32)
         # Browsers do not tell ports apart: each service has a name of its own for its cookie.
         self.cookie = f"ntrm_session_{settings.port}_{_digest(str(settings.out))[:8]}"
         self._digest = _digest(self.token)
-        self._store, self._settings = store, settings
+        self.settings = settings
+        # Slow: whoever has a cookie must not guess the token from it.
+        self._key = hashlib.scrypt(self.token.encode(), salt=self.cookie.encode(), n=2**14, r=8, p=1)
         self._links: dict[str, float] = {}
-        self._sessions = store.sessions(self._digest)
         self._lock = threading.Lock()
         self._public_scheme, self._public_host = _scheme_and_host((settings.public_url or "").rstrip("/"))
         self.secure = self._public_scheme == "https"
@@ -86,21 +88,17 @@ class Access:
             expires = self._links.pop(_digest(code), 0.0)
         if expires < time.time():
             return None
-        cookie, until = secrets.token_urlsafe(32), time.time() + SESSION_SECONDS
-        try:
-            self._store.add_session(_digest(cookie), self._digest, until)
-        except sqlite3.Error:
-            # A full disk, perhaps, which somebody signs in to empty.
-            _log.warning("a browser's session could not be stored: it ends with the service")
-        with self._lock:
-            self._sessions[_digest(cookie)] = until
-        return cookie
+        content = f"{time.time() + SESSION_SECONDS:.0f}.{secrets.token_urlsafe(32)}"
+        return f"{content}.{self._signature(content)}"
 
     def has_session(self, cookie: str) -> bool:
         """Whether a cookie belongs to a session that goes on."""
-        # Found by its hash: how long that takes says nothing about the cookie itself.
-        with self._lock:
-            return self._sessions.get(_digest(cookie), 0.0) > time.time()
+        content, _, signature = cookie.rpartition(".")
+        genuine = hmac.compare_digest(_digest(signature), _digest(self._signature(content)))
+        return genuine and int(content.partition(".")[0]) > time.time()
+
+    def _signature(self, content: str) -> str:
+        return hmac.new(self._key, content.encode("utf-8", "surrogateescape"), "sha256").hexdigest()
 
     def allows_host(self, host: str) -> bool:
         """Whether a Host header names this service, and no other site that points here."""
@@ -108,8 +106,8 @@ class Access:
         if (self._public_host and host.lower() == self._public_host) or is_loopback(name):
             return True
         # A site of an attacker can point a name at this service, never an address.
-        own = name == self._settings.host.lower() or _is_address(name)
-        return own and not self._settings.is_loopback
+        own = name == self.settings.host.lower() or _is_address(name)
+        return own and not self.settings.is_loopback
 
     def allows_origin(self, origin: str, host: str) -> bool:
         """Whether a request comes from this service's own page."""
@@ -168,21 +166,31 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        replaced = False
-
-        async def documented(message: Message) -> None:
-            nonlocal replaced
-            problem = _range_problem(message) if message["type"] == "http.response.start" else None
-            if problem is not None:
-                replaced = True
-                await JSONResponse(document_of(problem), problem.status, problem.headers)(scope, receive, with_headers)
-            elif not replaced:
-                await with_headers(message)
-
         answer = self._refusal(scope) or self._app
         # Nothing behind the guard wants cookies, and the library's way of parsing them takes seconds for some.
         plain = [header for header in scope["headers"] if header[0] != b"cookie"]
-        await answer({**scope, "headers": plain}, receive, documented)
+        await answer({**scope, "headers": plain}, self._bounded(scope, receive), with_headers)
+
+    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
+        """Give up a body of which nothing comes for a while, and one that is too large; a slide's has its own limit."""
+        is_upload = scope["path"] == "/v1/slides" and UPLOAD_TYPE in Headers(scope=scope).get("content-type", "")
+        received, more = 0, True
+
+        async def next_part() -> Message:
+            nonlocal received, more
+            # After the body the next message comes only when the client goes away.
+            seconds = self._access.settings.limits.idle_seconds if more else None
+            try:
+                async with asyncio.timeout(seconds):
+                    message = await receive()
+            except TimeoutError as error:
+                raise HTTPException(408, f"a part of it every {seconds} s") from error
+            received, more = received + len(message.get("body", b"")), message.get("more_body", False)
+            if received > MOST_BODY and not is_upload:
+                raise HTTPException(413, f"at most {MOST_BODY:,} bytes")
+            return message
+
+        return next_part
 
     def _refusal(self, scope: Scope) -> Response | None:
         problem = self._problem(scope)
@@ -224,15 +232,6 @@ class Guard:
             if name == self._access.cookie and self._access.has_session(value):
                 return "cookie"
         return None
-
-
-def _range_problem(start: Message) -> ProblemError | None:
-    """For what the framework answers by itself, in plain text, where a Range cannot be given; else None."""
-    headers = Headers(raw=start["headers"])
-    if start["status"] not in (400, 416) or not headers.get("content-type", "").startswith("text/plain"):
-        return None
-    size = {name: value for name, value in headers.items() if name == "content-range"}
-    return ProblemError(start["status"], "range", "the file has no such range", expected="bytes=0-99", headers=size)
 
 
 def _foreign(scope: Scope, headers: Headers) -> ProblemError | None:

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
@@ -23,19 +22,24 @@ from ntrm.service.api import routes_corrections, routes_results, routes_slides, 
 from ntrm.service.api.access import HEADERS, LINK_SECONDS, SESSION_SECONDS, Guard
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Shared, invalid, problems
-from ntrm.service.core.disk import disk_full, disk_state, is_full
 from ntrm.service.core.model_info import BUNDLED_NOTICE, NOTICE, ModelFacts
-from ntrm.service.core.problems import ProblemError, busy, document_of, missing, status_of
+from ntrm.service.core.problems import (
+    ProblemError,
+    busy,
+    disk_full,
+    disk_state,
+    document_of,
+    is_full,
+    missing,
+    status_of,
+)
 from ntrm.service.core.settings import ServiceSettings
-from ntrm.service.corrections.changes import ClickBody, DrawBody, UndoBody
 from ntrm.version import __version__
 
 PAGE = Path(__file__).parents[1] / "page"
 INDEX, LOCKED = "index.html", "locked.html"
 router = APIRouter(tags=["service"])
 ROUTES = (routes_slides, routes_results, routes_tiles, routes_corrections)
-BODIES: tuple[type[BaseModel], ...] = (schemas.PathRequest, schemas.RetryRequest, ClickBody, DrawBody, UndoBody)
-"""That are read by hand."""
 DESCRIPTION = "Tissue segmentation of H&E skin sections. For research, not for diagnosis."
 
 
@@ -165,7 +169,7 @@ class _Page(StaticFiles):
 
 
 def _describe(app: FastAPI, cookie: str) -> None:
-    """Add to the OpenAPI description what ``Guard`` requires, and the schemas of bodies that are read by hand."""
+    """Add to the OpenAPI description what ``Guard`` requires."""
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -176,9 +180,6 @@ def _describe(app: FastAPI, cookie: str) -> None:
                 "token": {"type": "http", "scheme": "bearer"},
                 "session": {"type": "apiKey", "in": "cookie", "name": cookie},
             }
-            for kind in BODIES:
-                schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
-                components["schemas"][kind.__name__] = schema
             described["security"] = [{"token": []}, {"session": []}]
             described["paths"]["/healthz"]["get"]["security"] = []
             app.openapi_schema = described
@@ -201,9 +202,15 @@ def _add_errors(app: FastAPI) -> None:
 
 
 def _http_problem(error: HTTPException) -> ProblemError:
-    known = {404: ("not_found", "there is nothing here"), 405: ("method", "this cannot be done here")}
+    known = {
+        404: ("not_found", "there is nothing here"),
+        405: ("method", "this cannot be done here"),
+        408: ("slow", "the request is too slow"),
+        413: ("too_large", "the request is too large"),
+    }
     code, what = known.get(error.status_code, ("http", str(error.detail)))
-    return ProblemError(error.status_code, code, what, headers=error.headers)
+    expected = error.detail if error.status_code in (408, 413) else None
+    return ProblemError(error.status_code, code, what, expected=expected, headers=error.headers)
 
 
 def _raise(error: Exception) -> NoReturn:

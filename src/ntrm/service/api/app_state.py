@@ -29,16 +29,14 @@ from ntrm.results.slide_state import BusyError, alone, finished
 from ntrm.service.api.access import Access
 from ntrm.service.api.schemas import SlideDocument, slide_document
 from ntrm.service.core.audit import Audit
-from ntrm.service.core.disk import Reserve, is_full
 from ntrm.service.core.model_info import ModelFacts, read_facts
-from ntrm.service.core.problems import ProblemError, conflict, missing
+from ntrm.service.core.problems import ProblemError, conflict, is_full, missing
 from ntrm.service.core.settings import (
     AUDIT,
     DATABASE,
     INCOMING,
     LOG,
     LOST,
-    RESERVE,
     SERVICE_FOLDER,
     THUMBNAILS,
     TRASH,
@@ -106,10 +104,9 @@ class AppState:
         self._results_folder.own(SERVICE_FOLDER)
         for name in (UPLOADS, INCOMING, TRASH, THUMBNAILS):
             (hidden / name).mkdir(exist_ok=True, mode=0o700)
-        self.reserve = Reserve(hidden / RESERVE)
-        self.store = self.reserve.spend(lambda: JobStore(hidden / DATABASE))
+        self.store = JobStore(hidden / DATABASE)
         self.audit = Audit(hidden / AUDIT)
-        self.access = Access(settings, self.store)
+        self.access = Access(settings)
         self.readers = Readers(limits.open_slides, ReadingLimits(limits.read_memory_mb, limits.open_seconds))
         self.tiles = TileStore(limits)
         self.watch = Watch()
@@ -140,14 +137,13 @@ class AppState:
             leftover.unlink(missing_ok=True)
         self.watch.run("emptying the trash", self._empty_trash)
         # Nothing begins before this is done.
-        self.reserve.spend(lambda: self.store.drop_bad(_shown, self._may_read))
+        self.store.drop_bad(_shown, self._may_read)
         try:
-            self.reserve.spend(self._take_stock)
+            self._take_stock()
         except sqlite3.Error as error:
             if not is_full(error):
                 raise
             _log.warning("the disk is full: delete slides, and start the service again")
-        self.reserve.fill()
         self._find_originals()
         threading.Thread(target=self.readers.warm_up, daemon=True).start()
         self.supervisor.start()
@@ -180,6 +176,7 @@ class AppState:
             self.search.join(SEARCH_SECONDS)
         self.audit.note_refusals()
         self.audit.note("stop")
+        self.audit.close()
         self.store.close()
 
     @property
@@ -298,17 +295,16 @@ class AppState:
     def delete(self, slide: Slide) -> None:
         """Remove a slide with its upload and its results, also on a full disk; a running job is ended first."""
         try:
-            self.reserve.spend(lambda: self._mark_deleted(slide))
+            self._mark_deleted(slide)
         except (sqlite3.Error, OSError) as error:
             if not is_full(error) or slide.status == RUNNING:
                 raise
-            # The reserve is used up: removing the slide's files first makes the room to record it.
+            # Removing the slide's files first makes the room to record it.
             with self._purging:
                 self._remove_files(slide)
             self._mark_deleted(slide)
         self.audit.note("delete", slide.slide_id)
-        left = self.reserve.spend(self.purge).get(slide.id)
-        self.reserve.fill()
+        left = self.purge().get(slide.id)
         if left is not None:
             hint = "look who may write to them; the service tries again from time to time"
             raise ProblemError(500, "not_removed", "not all files could be removed", got=left, hint=hint) from left
@@ -399,7 +395,7 @@ class AppState:
         if time.monotonic() < self._next_chore:
             return
         self._next_chore = time.monotonic() + CHORE_SECONDS
-        chores = (self._close_unused, self.audit.note_refusals, self.retire, self.reserve.fill, self._look_around)
+        chores = (self._close_unused, self.audit.note_refusals, self.retire, self._look_around)
         for chore in chores:
             self.watch.run(chore.__name__, chore)
 

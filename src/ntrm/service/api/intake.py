@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import time
@@ -12,15 +11,14 @@ from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path, PurePosixPath
 
+import anyio
 from anyio.to_thread import run_sync
 
 from ntrm.core.errors import NtrmError
-from ntrm.core.io import sha256_of
 from ntrm.core.mpp import Resolution
 from ntrm.service.api.app_state import AppState
-from ntrm.service.core.disk import disk_full, write_all
-from ntrm.service.core.problems import ProblemError, conflict, document_of
-from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, ServiceLimits, upload_path
+from ntrm.service.core.problems import ProblemError, conflict, disk_full, document_of
+from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, upload_path
 from ntrm.service.jobs.slide_record import FAILED, MPP_MISSING, PATH, QUEUED, UPLOAD, Slide, new_id
 from ntrm.slides.inputs import source_fingerprint
 from ntrm.slides.slide_ids import safe_name
@@ -29,7 +27,6 @@ from ntrm.wsi.grid import credible_resolution
 from ntrm.wsi.readers.reader import SlideInfo
 from ntrm.wsi.slide_cost import check_cost
 
-BUFFER = 2**20
 CHECK_BYTES = 64 * 2**20
 """The free space is checked again after so many bytes."""
 LONGEST_PATH = 4096
@@ -42,28 +39,23 @@ async def receive(app_state: AppState, chunks: AsyncIterator[bytes], declared: i
     _check_size(declared, limits.upload_bytes)
     path = app_state.settings.hidden / INCOMING / new_id()
     _check_space(path.parent, declared, limits.reserve_bytes)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    complete = False
+    written, unchecked = 0, 0
     try:
-        written, checked, buffer = 0, 0, bytearray()
-        async for chunk in steadily(chunks, limits):
-            buffer += chunk
-            _check_size(written + len(buffer), limits.upload_bytes)
-            if len(buffer) >= BUFFER:
-                written += await run_sync(write_all, descriptor, bytes(buffer))
-                buffer.clear()
-            if written - checked >= CHECK_BYTES:
-                checked = written
-                _check_space(path.parent, 0, limits.reserve_bytes)
-        written += await run_sync(write_all, descriptor, bytes(buffer))
-        await run_sync(os.fsync, descriptor)
+        async with await anyio.open_file(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            async for chunk in chunks:
+                written, unchecked = written + len(chunk), unchecked + len(chunk)
+                _check_size(written, limits.upload_bytes)
+                if unchecked >= CHECK_BYTES:
+                    unchecked = 0
+                    _check_space(path.parent, 0, limits.reserve_bytes)
+                await stream.write(chunk)
+            await stream.flush()
+            await run_sync(os.fsync, stream.wrapped.fileno())
         if written == 0:
             raise ProblemError(422, "unreadable", "the upload is empty", expected="the bytes of a slide")
-        complete = True
-    finally:
-        os.close(descriptor)
-        if not complete:
-            path.unlink(missing_ok=True)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
     return path
 
 
@@ -87,44 +79,22 @@ def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | N
     incoming.rename(path)
     try:
         info = inspect(app_state, path, alone=True)
-        problem = _mpp_problem(info, mpp)
-        waiting = waiting_for_mpp(app_state)
-        fingerprint = source_fingerprint(path) if problem or waiting else None
-        same = [slide for slide in waiting if slide.fingerprint == fingerprint and _is_same(slide, path)]
         slide = _new_slide(key, path, UPLOAD, info, name, mpp, slide_id)
-        slide = replace(slide, fingerprint=fingerprint)
+        problem = _mpp_problem(info, mpp)
         if problem is not None:
             error = document_of(problem)["error"]
             slide = replace(slide, status=FAILED, finished=slide.created, error=error)
-        # The same file sent again, now with its µm/px, replaces the one that waits for them.
-        slide = _add(app_state, slide, info, slide_id, replaced=same)
+        slide = _add(app_state, slide, info, slide_id)
     except BaseException:
         app_state.readers.forget(path)
         path.unlink(missing_ok=True)
         raise
-    for each in same:
-        app_state.audit.note("delete", each.slide_id)
-    app_state.purge()
     app_state.audit.note("upload", slide.slide_id, "kept" if problem else "queued")
     if problem is not None:
         problem.more["slide"] = slide.id
         raise problem
     app_state.supervisor.wake()
     return slide
-
-
-def waiting_for_mpp(app_state: AppState) -> list[Slide]:
-    """Uploads that are kept until somebody tells their µm/px."""
-    failed = (slide for slide in app_state.store.every(FAILED) if slide.origin == UPLOAD)
-    return [slide for slide in failed if (slide.error or {}).get("code") == MPP_MISSING]
-
-
-def _is_same(slide: Slide, path: Path) -> bool:
-    """Whether an upload has these very bytes: files of one size may differ in the middle alone."""
-    try:
-        return slide.source is not None and sha256_of(slide.source) == sha256_of(path)
-    except FileNotFoundError:  # deleted meanwhile
-        return False
 
 
 def submit_path(app_state: AppState, path: Path, mpp: float | None, slide_id: str | None) -> Slide:
@@ -173,18 +143,16 @@ def _new_slide(
     )
 
 
-def _add(
-    app_state: AppState, slide: Slide, info: SlideInfo, slide_id: str | None, replaced: Sequence[Slide] = ()
-) -> Slide:
+def _add(app_state: AppState, slide: Slide, info: SlideInfo, slide_id: str | None) -> Slide:
     """Add it under the name that was asked for, or under a free one; refuses at once what a worker would refuse."""
     model, mpp = app_state.model, info.resolution if slide.mpp is None else Resolution(*slide.mpp)
     if slide.source is not None and model is not None and model.mpp is not None and mpp is not None:
         check_cost(info, mpp, model.mpp, slide.source.stat().st_size)
     # One at a time: files of one name may come in together.
     with app_state.naming:
-        check_name(app_state, slide_id, replaced)
-        named = slide if slide_id else replace(slide, slide_id=_free_name(app_state, slide.slide_id, replaced))
-        return app_state.store.add(named, app_state.settings.limits.queue, [each.id for each in replaced])
+        check_name(app_state, slide_id)
+        named = slide if slide_id else replace(slide, slide_id=_free_name(app_state, slide.slide_id))
+        return app_state.store.add(named, app_state.settings.limits.queue)
 
 
 def _mpp_problem(info: SlideInfo, mpp: float | None) -> ProblemError | None:
@@ -199,30 +167,25 @@ def _mpp_problem(info: SlideInfo, mpp: float | None) -> ProblemError | None:
     return None
 
 
-def check_name(app_state: AppState, name: str | None, replaced: Sequence[Slide] = ()) -> None:
-    """Refuse a name that was asked for but is not safe, or taken by a slide that is not to be replaced."""
+def check_name(app_state: AppState, name: str | None) -> None:
+    """Refuse a name that was asked for but is not safe, or taken."""
     if name is None:
         return
     if safe_name(name) != name:
         expected = "1 to 100 of A-Z a-z 0-9 . _ -, and not the name of a file of the results"
         raise ProblemError(422, "usage", "a slide_id that is not a safe name", got=name, expected=expected)
-    if _is_taken(app_state, name, _taken_names(app_state, replaced)):
+    if _is_taken(app_state, name):
         raise conflict("the name is taken", got=name, hint="choose another slide_id")
 
 
-def _taken_names(app_state: AppState, replaced: Sequence[Slide]) -> set[str]:
-    return app_state.store.taken_names() - {slide.slide_id.lower() for slide in replaced}
-
-
-def _free_name(app_state: AppState, name: str, replaced: Sequence[Slide]) -> str:
-    taken = _taken_names(app_state, replaced)
+def _free_name(app_state: AppState, name: str) -> str:
     names = chain([name], (f"{name[:90]}-{number}" for number in count(2)))
-    return next(free for free in names if not _is_taken(app_state, free, taken))
+    return next(free for free in names if not _is_taken(app_state, free))
 
 
-def _is_taken(app_state: AppState, name: str, taken: set[str]) -> bool:
+def _is_taken(app_state: AppState, name: str) -> bool:
     # Also by files that are no slide, such as the tables.
-    return name.lower() in taken or (app_state.settings.out / name).exists()
+    return name.lower() in app_state.store.taken_names() or (app_state.settings.out / name).exists()
 
 
 def file_under(roots: Sequence[Path], text: str) -> Path:
@@ -265,32 +228,6 @@ def display_name(text: str) -> str:
     last = text.replace("\\", "/").rsplit("/", 1)[-1]
     shown = "".join(letter for letter in last if unicodedata.category(letter)[0] != "C")
     return " ".join(shown.split())[:LONGEST_NAME]
-
-
-async def steadily(chunks: AsyncIterator[bytes], limits: ServiceLimits) -> AsyncIterator[bytes]:
-    """Chunks, as long as they come fast enough."""
-    left, received = float(limits.idle_seconds), 0
-    while True:
-        begun = time.monotonic()
-        try:
-            async with asyncio.timeout(left):
-                chunk = await anext(chunks)
-        except StopAsyncIteration:
-            return
-        except TimeoutError as error:
-            raise ProblemError(
-                408,
-                "slow",
-                "the upload is too slow",
-                got=f"{received:,} bytes in {limits.idle_seconds} s",
-                expected=f"at least {limits.idle_bytes:,} bytes every {limits.idle_seconds} s",
-                hint="send it over a faster connection, or name it by path",
-            ) from error
-        # Only the waiting counts: a slow disk is not the sender's fault.
-        left, received = left - (time.monotonic() - begun), received + len(chunk)
-        if received >= limits.idle_bytes:
-            left, received = float(limits.idle_seconds), 0
-        yield chunk
 
 
 def _check_size(size: int, most: int) -> None:

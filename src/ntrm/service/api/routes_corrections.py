@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse
 
 from ntrm.core.io import writing
@@ -23,7 +23,7 @@ from ntrm.service.api.correction_schemas import (
     review_document,
 )
 from ntrm.service.api.routes_results import REPORT_POLICY, Coordinate, SlideFile, slide_file
-from ntrm.service.api.routes_slides import Requested, Shared, body, problems, takes
+from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.corrections.changes import (
     ORIGIN,
@@ -39,8 +39,6 @@ from ntrm.service.jobs.graph_jobs import FAILED
 from ntrm.service.jobs.slide_record import Slide
 
 router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"], responses=problems(404))
-MOST_BYTES = 2**20
-"""Of a body: some ten thousand points."""
 FILES = {
     "summary": (SUMMARY, "application/json"),
     "graph": (GRAPH, "application/json"),
@@ -102,10 +100,9 @@ def regions(app_state: Shared, slide: Requested) -> ReviewDocument:
     return review_document(app_state.corrections_of(slide, graph=True))
 
 
-@router.post("/corrections/preview", responses=problems(400, 408, 409, 413, 503), openapi_extra=takes(ClickBody))
-async def preview(request: Request, app_state: Shared, slide: Requested) -> PreviewDocument:
+@router.post("/corrections/preview", responses=problems(400, 408, 409, 413, 503))
+async def preview(app_state: Shared, slide: Requested, wanted: ClickBody) -> PreviewDocument:
     """What a click would change, and what would follow; nothing is written."""
-    wanted = await body(request, app_state, ClickBody, MOST_BYTES)
 
     def work() -> PreviewDocument:
         current = _current(app_state, slide, wanted.version, graph=True)
@@ -117,10 +114,9 @@ async def preview(request: Request, app_state: Shared, slide: Requested) -> Prev
 _WRITES = problems(400, 408, 409, 413, 503, 507)
 
 
-@router.post("/corrections", status_code=201, responses=_WRITES, openapi_extra=takes(ClickBody))
-async def name(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
+@router.post("/corrections", status_code=201, responses=_WRITES)
+async def name(app_state: Shared, slide: Requested, wanted: ClickBody) -> CorrectionsDocument:
     """Name parts or regions, and what follows from it."""
-    wanted = await body(request, app_state, ClickBody, MOST_BYTES)
 
     def work() -> CorrectionsDocument:
         current = _current(app_state, slide, wanted.version, graph=True)
@@ -130,10 +126,9 @@ async def name(request: Request, app_state: Shared, slide: Requested) -> Correct
     return await run_sync(work, limiter=app_state.heavy)
 
 
-@router.post("/corrections/draw", status_code=201, responses=_WRITES, openapi_extra=takes(DrawBody))
-async def draw(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
+@router.post("/corrections/draw", status_code=201, responses=_WRITES)
+async def draw(app_state: Shared, slide: Requested, wanted: DrawBody) -> CorrectionsDocument:
     """Name the pixels under a brush, within an area, or on one side of a line through a region."""
-    wanted = await body(request, app_state, DrawBody, MOST_BYTES)
 
     def work() -> CorrectionsDocument:
         current = _current(app_state, slide, wanted.version)
@@ -142,17 +137,15 @@ async def draw(request: Request, app_state: Shared, slide: Requested) -> Correct
     return await run_sync(work, limiter=app_state.heavy)
 
 
-@router.post("/corrections/undo", status_code=201, responses=_WRITES, openapi_extra=takes(UndoBody))
-async def undo(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
+@router.post("/corrections/undo", status_code=201, responses=_WRITES)
+async def undo(app_state: Shared, slide: Requested, wanted: UndoBody) -> CorrectionsDocument:
     """Undo the last step that counts."""
-    wanted = await body(request, app_state, UndoBody)
     return await run_sync(_undo_or_redo, app_state, slide, wanted, UNDO)
 
 
-@router.post("/corrections/redo", status_code=201, responses=_WRITES, openapi_extra=takes(UndoBody))
-async def redo(request: Request, app_state: Shared, slide: Requested) -> CorrectionsDocument:
+@router.post("/corrections/redo", status_code=201, responses=_WRITES)
+async def redo(app_state: Shared, slide: Requested, wanted: UndoBody) -> CorrectionsDocument:
     """Redo the step that was undone last."""
-    wanted = await body(request, app_state, UndoBody)
     return await run_sync(_undo_or_redo, app_state, slide, wanted, REDO)
 
 

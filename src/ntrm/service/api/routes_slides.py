@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from pydantic import BaseModel, ValidationError
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 
+from ntrm.service.api.access import UPLOAD_TYPE
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.intake import (
     check_file_name,
     check_name,
     file_under,
     receive,
-    steadily,
     submit_path,
     submit_upload,
-    waiting_for_mpp,
 )
 from ntrm.service.api.schemas import ErrorDocument, PathRequest, RetryRequest, SlideDocument, SlideList, slide_document
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.jobs.slide_record import Slide
 
-T = TypeVar("T", bound=BaseModel)
 router = APIRouter(prefix="/v1/slides", tags=["slides"])
 
-SMALL_BODY = 64 * 1024
-"""Bytes of a JSON document."""
-RAW = "application/octet-stream"
 
 SlideKey = Annotated[str, Path(pattern=r"^[0-9a-f]{24}$", description="id of a slide")]
 Mpp = Annotated[
@@ -67,12 +62,6 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorDocument} for status in statuses}
 
 
-def takes(kind: type[BaseModel], *, required: bool = True, also: dict[str, Any] | None = None) -> dict[str, Any]:
-    """For OpenAPI: a body that is read by hand; ``also`` are other kinds of body."""
-    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
-    return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}, **(also or {})}}}
-
-
 @router.get("")
 def list_slides(app_state: Shared, status: Status = None) -> SlideList:
     """Every slide, the newest first."""
@@ -81,10 +70,21 @@ def list_slides(app_state: Shared, status: Status = None) -> SlideList:
     return SlideList(slides=[slide_document(slide, waiting, app_state.corrected_count(slide)) for slide in slides])
 
 
-_BODY = takes(PathRequest, also={RAW: {"schema": {"type": "string", "format": "binary"}}})
+_BODY = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": PathRequest.model_json_schema()},
+        UPLOAD_TYPE: {"schema": {"type": "string", "format": "binary"}},
+    },
+}
 
 
-@router.post("", status_code=202, responses=problems(403, 408, 409, 413, 415, 429, 503, 507), openapi_extra=_BODY)
+@router.post(
+    "",
+    status_code=202,
+    responses=problems(403, 408, 409, 413, 415, 429, 503, 507),
+    openapi_extra={"requestBody": _BODY},
+)
 async def add_slide(
     request: Request, app_state: Shared, name: Name = "slide", mpp: Mpp = None, slide_id: SafeName = None
 ) -> SlideDocument:
@@ -96,16 +96,20 @@ async def add_slide(
     _check_worker(app_state)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
-        wanted = await body(request, app_state, PathRequest)
+        try:
+            wanted = PathRequest.model_validate_json(await request.body())
+        except ValidationError as error:
+            raise RequestValidationError(error.errors()) from error
         path = await run_sync(file_under, app_state.settings.roots, wanted.path)
         slide = await run_sync(submit_path, app_state, path, wanted.mpp, wanted.slide_id)
         return await run_sync(_document, app_state, slide)
-    if kind != RAW:
-        raise ProblemError(415, "media_type", "unknown kind of body", got=kind, expected=f"application/json or {RAW}")
+    if kind != UPLOAD_TYPE:
+        raise ProblemError(
+            415, "media_type", "unknown kind of body", got=kind, expected=f"application/json or {UPLOAD_TYPE}"
+        )
     # Before gigabytes are sent in vain.
     check_file_name(name)
-    # One that waits for its µm/px may hold the name: whether it is this file is known once that is here.
-    await run_sync(lambda: check_name(app_state, slide_id, waiting_for_mpp(app_state)))
+    await run_sync(check_name, app_state, slide_id)
     await run_sync(app_state.store.check_room, app_state.settings.limits.queue)
     length = request.headers.get("content-length", "")
     with _counted_upload(app_state):
@@ -131,24 +135,20 @@ def delete_slide(app_state: Shared, slide: Requested) -> Response:
 @router.post("/{id}/cancel", responses=problems(404, 409))
 def cancel_slide(app_state: Shared, slide: Requested) -> SlideDocument:
     """Take it out of the queue, or end its job at the next band."""
-    slide = app_state.reserve.spend(lambda: app_state.store.cancel(slide.id))
+    slide = app_state.store.cancel(slide.id)
     app_state.audit.note("cancel", slide.slide_id)
     return _document(app_state, slide)
 
 
-_RETRY = takes(RetryRequest, required=False)
-
-
-@router.post("/{id}/retry", responses=problems(404, 408, 409, 413, 429, 503), openapi_extra=_RETRY)
-async def retry_slide(request: Request, app_state: Shared, id: SlideKey) -> SlideDocument:  # noqa: A002
+@router.post("/{id}/retry", responses=problems(404, 408, 409, 413, 429, 503))
+def retry_slide(app_state: Shared, slide: Requested, wanted: RetryRequest | None = None) -> SlideDocument:
     """Queue it again, on request with its µm/px; it continues where it stopped."""
     _check_worker(app_state)
-    wanted = await body(request, app_state, RetryRequest)
-    mpp = None if wanted.mpp is None else (wanted.mpp, wanted.mpp)
-    slide = await run_sync(app_state.store.retry, id, mpp, app_state.settings.limits.queue)
+    mpp = None if wanted is None or wanted.mpp is None else (wanted.mpp, wanted.mpp)
+    slide = app_state.store.retry(slide.id, mpp, app_state.settings.limits.queue)
     app_state.audit.note("retry", slide.slide_id)
     app_state.supervisor.wake()
-    return await run_sync(_document, app_state, slide)
+    return _document(app_state, slide)
 
 
 def _document(app_state: AppState, slide: Slide) -> SlideDocument:
@@ -178,25 +178,10 @@ def _counted_upload(app_state: AppState) -> Iterator[None]:
         app_state.uploads -= 1
 
 
-async def body(request: Request, app_state: AppState, kind: type[T], most: int = SMALL_BODY) -> T:
-    """A JSON body of at most so many bytes; an empty one is an empty document."""
-    content = bytearray()
-    async for chunk in steadily(request.stream(), app_state.settings.limits):
-        content += chunk
-        if len(content) > most:
-            raise ProblemError(413, "too_large", "the document is too large", expected=f"at most {most:,} bytes")
-    try:
-        return kind.model_validate(json.loads(bytes(content) or b"{}"))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, ValidationError):
-            raise invalid(error.errors(include_url=False, include_context=False, include_input=False)) from error
-        raise ProblemError(422, "usage", "the body is no JSON document") from error
-
-
 def invalid(errors: Any) -> ProblemError:
     """What is wrong with a request, by its first error; quotes nothing of the request."""
     first = errors[0] if errors else {"loc": (), "msg": "unusable"}
-    where = ".".join(str(key) for key in first["loc"] if isinstance(key, str | int))
+    where = ".".join(str(key) for key in first["loc"] if isinstance(key, str | int)).removeprefix("body.")
     # Who has only the name of the results would search for the id in vain.
     hint = "GET /v1/slides lists the id of every slide" if where == "path.id" else ""
     what, expected = "the request cannot be understood", str(first["msg"])

@@ -1,4 +1,4 @@
-"""Log of what was done to slides, and when: only ever appended to. No names of files, no tokens, no addresses."""
+"""Log of what was done to slides, and when. No names of files, no tokens, no addresses."""
 
 from __future__ import annotations
 
@@ -7,46 +7,38 @@ import logging
 import os
 import threading
 from datetime import UTC, datetime
-from itertools import pairwise
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from ntrm.core.io import APPEND
-from ntrm.core.locks import holding
-from ntrm.service.core.disk import write_all
 
 _log = logging.getLogger(__name__)
-MOST_BYTES = 8 * 2**20
-KEPT = 9
-"""Older files."""
-MOST_WAITING = 10_000
-"""Lines kept in memory while the disk is full; beyond that, the oldest are dropped."""
+
+
+class _File(RotatingFileHandler):
+    """A file for nobody else, reached through no link."""
+
+    def _open(self) -> TextIOWrapper:
+        return os.fdopen(os.open(self.baseFilename, APPEND, 0o600), "a", encoding="utf-8")
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
+        _log.warning("a line of the audit log could not be written", exc_info=True)
 
 
 class Audit:
-    """A file of JSON lines; safe for several threads and processes.
+    """A file of JSON lines; a full one becomes ``audit.jsonl.1``, and so on, and the oldest of ten is dropped."""
 
-    A full one becomes ``audit.1.jsonl``, which becomes ``audit.2.jsonl``, and so on; the oldest is dropped.
-    """
-
-    def __init__(self, path: Path, most_bytes: int = MOST_BYTES, kept: int = KEPT) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._path, self._most_bytes, self._kept = path, most_bytes, kept
-        self._waiting: list[bytes] = []
+    def __init__(self, path: Path) -> None:
+        self._file = _File(path, maxBytes=8 * 2**20, backupCount=9, delay=True)
         self._refusals = 0
         self._lock = threading.Lock()
 
     def note(self, action: str, slide: str = "", outcome: str = "ok") -> None:
-        """Add a line, on disk before this returns; if the disk is full, it is written later."""
+        """Add a line; what does not fit on a full disk follows with the next one."""
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": time, "action": action, "slide": slide, "outcome": outcome}) + "\n"
-        with self._lock:
-            self._waiting = [*self._waiting[1 - MOST_WAITING :], line.encode()]
-            try:
-                self._write(b"".join(self._waiting))
-            except OSError as error:
-                _log.warning("%s lines of the audit log wait: %s", len(self._waiting), error.strerror)
-            else:
-                self._waiting = []
+        line = json.dumps({"time": time, "action": action, "slide": slide, "outcome": outcome})
+        self._file.handle(logging.makeLogRecord({"msg": line}))
 
     def count_refusal(self) -> None:
         """Count a refused sign-in: anybody can cause one, and must not fill the disk that way."""
@@ -60,29 +52,6 @@ class Audit:
         if count:
             self.note("open", outcome="refused" if count == 1 else f"refused {count} times")
 
-    def _write(self, content: bytes) -> None:
-        with holding(self._path.with_suffix(".lock"), wait=True):
-            if self._path.exists() and self._path.stat().st_size + len(content) > self._most_bytes:
-                self._rotate()
-            descriptor = os.open(self._path, APPEND, 0o600)
-            try:
-                _append(descriptor, content)
-            finally:
-                os.close(descriptor)
-
-    def _rotate(self) -> None:
-        names = [self._path, *(self._path.with_suffix(f".{number}.jsonl") for number in range(1, self._kept + 1))]
-        for newer, older in reversed([*pairwise(names)]):
-            if newer.exists():
-                newer.replace(older)
-
-
-def _append(descriptor: int, content: bytes) -> None:
-    """Write all or nothing: half a line would spoil the next one."""
-    size = os.fstat(descriptor).st_size
-    try:
-        write_all(descriptor, content)
-        os.fdatasync(descriptor)
-    except OSError:
-        os.ftruncate(descriptor, size)
-        raise
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

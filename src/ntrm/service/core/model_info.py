@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,6 @@ FILE = "model.json"
 """The model's config, copied by the worker for the web process into the service's own folder."""
 NOTICE = "For research, not for diagnosis."
 BUNDLED_NOTICE = "The bundled model has seen synthetic sections only: for trying the software, not for real slides."
-HUB_SECONDS = 20.0
-"""For a hub to answer. Weights that take longer are left to the worker, which reports a failed download."""
 
 
 @dataclass(frozen=True)
@@ -54,24 +51,13 @@ def read_facts(settings: ServiceSettings) -> ModelFacts | None:
 
 
 def check_model(settings: ServiceSettings) -> None:
-    """Refuse, before the service has an address, what ``ntrm segment`` would; without workers no network is needed."""
+    """Fetch a hub's model, and refuse what ``ntrm segment`` would; without workers no network is needed."""
     if settings.workers == 0:
         return
-    folder = local_folder(settings.model) or _fetch_in_time(settings.model)
-    if folder is not None:
-        config, _ = read_model(folder)
-        config.check_mpp()
-        if config.arch not in NETWORKS:  # rare: only then does the web process load torch
-            from ntrm.models.registry import create
+    config, _ = read_model(local_folder(settings.model) or locate(settings.model))
+    config.check_mpp()
+    if config.arch not in NETWORKS:  # rare: only then does the web process load torch
+        from ntrm.models.registry import create
 
-            options: dict[str, Any] = dict(config.options)
-            create(config.arch, config.schema, **options)
-
-
-def _fetch_in_time(source: str) -> Path | None:
-    """Folder of a hub's model; None where that takes long. In a process, which is killed at the end of the block."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        try:
-            return pool.apply_async(locate, (source,)).get(HUB_SECONDS)
-        except multiprocessing.TimeoutError:
-            return None
+        options: dict[str, Any] = dict(config.options)
+        create(config.arch, config.schema, **options)

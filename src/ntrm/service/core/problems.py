@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import shutil
+import sqlite3
 from collections.abc import Mapping
-from pathlib import PurePath
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, Literal
 
 from ntrm.core.errors import NtrmError, RefusedError, UsageError
 
 _QUOTED_PATH = re.compile(r"""(['"])/.*?\1""")
 _PATH = re.compile(r"""(?<![\w.…/])/(?!/|v1/)(?:[^\n'";]*/)?[^\s'":;,]+""")
 """Up to the last slash, since folders have names with spaces; not the addresses of a service."""
+
+
+_DATABASE_FULL = (
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE,
+    sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP, sqlite3.SQLITE_CANTOPEN,
+)  # fmt: skip
+"""SQLite reports a full disk, or that its log or its shared memory could not be written."""
+NEARLY_FULL = 4 * 2**20
+"""Free bytes with which nothing new can be written."""
 
 
 class ProblemError(NtrmError):
@@ -47,6 +59,32 @@ def conflict(what: str, *, got: object = None, expected: object = None, hint: st
 def busy(what: str, hint: str = "try again in a moment") -> ProblemError:
     """503, with the advice to come back."""
     return ProblemError(503, "busy", what, hint=hint, headers={"Retry-After": "2"})
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether an error means that the disk is full; our own errors are judged by their cause."""
+    if isinstance(error, NtrmError):
+        return is_full(error.__cause__)
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", None) in _DATABASE_FULL
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def disk_full() -> ProblemError:
+    """507."""
+    hint = "delete slides, or ask whoever runs the service"
+    return ProblemError(507, "disk_full", "the disk has no room for it", hint=hint)
+
+
+def disk_state(folder: Path, wanted_bytes: int) -> Literal["ok", "disk_low", "disk_full", "disk_missing"]:
+    """State of the disk that holds ``folder``; ``disk_low``: uploads are no longer accepted."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return "disk_missing"
+    if free < NEARLY_FULL:
+        return "disk_full"
+    return "disk_low" if free < wanted_bytes else "ok"
 
 
 def document_of(error: NtrmError, code: str | None = None) -> dict[str, Any]:

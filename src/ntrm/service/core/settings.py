@@ -13,7 +13,7 @@ from ntrm.core.errors import RefusedError, UsageError, check_number
 
 SERVICE_FOLDER = ".service"
 """Folder in the results that belongs to the service. In it:"""
-DATABASE, AUDIT, LOG, SERVER_LOCK, RESERVE = "jobs.sqlite", "audit.jsonl", "worker.log", "server.lock", "reserve"
+DATABASE, AUDIT, LOG, SERVER_LOCK = "jobs.sqlite", "audit.jsonl", "worker.log", "server.lock"
 UPLOADS, INCOMING, TRASH, WORKERS, THUMBNAILS = "uploads", "incoming", "trash", "workers", "thumbnails"
 LOST = "lost"
 """Uploads that belong to no slide."""
@@ -38,12 +38,7 @@ class ServiceLimits:
     reserve_bytes: int = 2 * 2**30
     """Space that uploads leave free on the disk."""
     idle_seconds: int = 60
-    """A body that does not bring ``idle_bytes`` in so long is given up, and so is a client that does not read."""
-    idle_bytes: int = 256 * 1024
-    header_seconds: int = 15
-    """For the headers of a request."""
-    connections: int = 512
-    """At a time, and never more than half of the descriptors that the process may have."""
+    """A body of which nothing comes for so long is given up."""
     open_seconds: int = 60
     """For opening a file, and for reading one region of it."""
     tile_seconds: int = 20

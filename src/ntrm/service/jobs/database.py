@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -161,34 +161,20 @@ class JobStore:
 
     # Requests
 
-    def add(self, slide: Slide, most_queued: int | None = None, replaced: Sequence[str] = ()) -> Slide:
-        """Add a new slide, and delete those that failed and that it replaces; refuses one too many and a taken name."""
+    def add(self, slide: Slide, most_queued: int | None = None) -> Slide:
+        """Add a new slide; refuses one too many and a taken name."""
+        cells, most = to_row(slide), most_queued if slide.status == QUEUED else None
         try:
-            added = self._insert(to_row(slide), most_queued if slide.status == QUEUED else None, replaced)
-        except sqlite3.IntegrityError as error:
-            raise conflict("the name is taken", got=slide.slide_id, hint="choose another slide_id") from error
-        if most_queued is not None and not added:
-            raise _queue_full(len(self.waiting()), most_queued)
-        return slide
-
-    def _insert(self, cells: dict[str, Any], most: int | None, replaced: Sequence[str]) -> bool:
-        # All or nothing: where the new one is refused, those that it would have replaced stay.
-        with self._lock, self._connection as one:
-            one.execute("BEGIN IMMEDIATE")
-            for key in replaced:
-                # Their name is free at once: the new slide may have it, and its results.
-                one.execute(
-                    "UPDATE slides SET deleted = 1, slide_id = id WHERE id = ? AND status = 'failed' AND NOT deleted",
-                    (key,),
-                )
-            added = one.execute(
+            added = self._do(
                 f"INSERT INTO slides ({','.join(cells)}) SELECT {','.join('?' * len(cells))} "  # noqa: S608
                 "WHERE ? IS NULL OR (SELECT count(*) FROM slides WHERE status = 'queued') < ? RETURNING id",
-                (*cells.values(), most, most),
-            ).fetchall()
-            if not added:
-                one.rollback()
-        return bool(added)
+                *cells.values(), most, most,
+            )  # fmt: skip
+        except sqlite3.IntegrityError as error:
+            raise conflict("the name is taken", got=slide.slide_id, hint="choose another slide_id") from error
+        if most is not None and not added:
+            raise _queue_full(len(self.waiting()), most)
+        return slide
 
     def check_room(self, most_queued: int) -> None:
         """Refuse where the queue is full."""

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError
+from ntrm.core.errors import BROKEN, DataError
 from ntrm.correction.state import Corrections
-from ntrm.data.image_files import BROKEN
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, MASK, TRUTH_MASK
 from ntrm.results.pyramid import Pyramid

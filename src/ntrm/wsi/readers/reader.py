@@ -22,10 +22,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError, check_number
+from ntrm.core.errors import BROKEN, DataError, check_number
 from ntrm.core.labels import WHITE
 from ntrm.core.mpp import PLAUSIBLE_MPP, Resolution
-from ntrm.data.image_files import BROKEN, quiet_decoders
+from ntrm.data.image_files import quiet_decoders
 
 Pixels = NDArray[np.uint8]
 

@@ -48,6 +48,10 @@ class WeightTransfer:
         """Whether nothing useful fits: biases and norms mean nothing without their weights."""
         return not any(value.ndim > 1 for value in (*self.copied.values(), *self.partly.values()))
 
+    def apply(self, network: SegmentationModel) -> None:
+        """Load the tensors into the network."""
+        network.load_state_dict({**self.copied, **self.partly}, strict=False)
+
 
 @dataclass(frozen=True)
 class InitReport:
@@ -143,7 +147,7 @@ def _copy_from(
             expected=f"tensors that fit {ours.arch} {dict(ours.options)}",
             hint="train the model's own architecture with its options, or leave --init out",
         )
-    network.load_state_dict({**transfer.copied, **transfer.partly}, strict=False)
+    transfer.apply(network)
     network.describe(trained_on=model.config.trained_on)
     # A network without an attribute ``encoder`` counts as one, apart from its classifiers.
     axes = class_axes(network)

@@ -13,6 +13,7 @@ from ntrm.core.progress import JsonProgress
 from ntrm.data.layouts import open_dataset
 from ntrm.data.tensors import TileDataset
 from ntrm.training import log, validation
+from ntrm.training.checkpoint import read_checkpoint
 from ntrm.training.log import (
     COLUMNS,
     choose_examples,
@@ -139,7 +140,8 @@ def test_the_model_has_the_weights_that_the_recipe_keeps(train, keep):
     }[keep]
     assert result.best["step"] == best["step"]
     assert (result.best["loss"], result.best["iou"]) == (best["val_loss"], best["val_iou"])
-    kept = load_file(result.folder / "checkpoints" / f"kept-{int(best['step']):08d}.safetensors")
+    last = read_checkpoint(result.folder / "checkpoints" / f"step-{result.steps:08d}.ckpt")
+    kept = last["kept"]["weights"]
     model = load_file(result.model / "model.safetensors")
     assert kept.keys() == model.keys()
     assert all(torch.equal(kept[key], model[key]) for key in kept)

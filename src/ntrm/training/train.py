@@ -257,11 +257,10 @@ class _Session:
         """Write the selected weights as the model."""
         run, network = self.run, training.network
         if self.launch.leads:
-            weights = recorder.folder.kept_weights(recorder.kept)
-            if weights is not None:
-                network.load_state_dict(weights)
-            if self.start is not None and recorder.kept is not None and recorder.kept["scores"]["step"] == 0:
-                _describe_as_start(network, self.start)
+            if recorder.kept is not None:
+                network.load_state_dict(recorder.kept["weights"])
+                if self.start is not None and recorder.kept["scores"]["step"] == 0:
+                    _describe_as_start(network, self.start)
             network.cpu().eval().save_pretrained(run.out / MODEL)
             if self.pictures:
                 network.to(self.launch.device)

@@ -120,7 +120,6 @@ def test_a_byte_order_mark_and_a_name_do_no_harm(tmp_path):
         ("[" * 5000, "cannot understand"),
         ("base: fast\nsteps: " + "9" * 5000, "cannot understand"),
         ("# " + "x" * MOST_CHARACTERS, "too long"),
-        ("# " + "x" * 5 * MOST_CHARACTERS, "not a recipe"),
     ],
 )
 def test_files_that_are_no_recipe_are_refused(text, words, tmp_path):

@@ -9,8 +9,6 @@ repeats, since others' work on the machine only adds. `--slides` adds real files
 
 `--threads` measures something else: JPEG 2000 by the clock, read by OpenSlide with one decoding thread and with two, in
 turns, beside the processor time of the same tiles in imagecodecs and Pillow, and by how much their pixels differ.
-`--children 1,2` reads the same file as `ntrm segment` does, by so many children in turns; each has decoding threads of
-its own, one for each core.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from io import BytesIO
 from pathlib import Path
@@ -33,7 +30,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 from tests.wsi import making
 
 from ntrm.core.errors import NtrmError
-from ntrm.wsi.isolated import ReadingGroup, ReadingProcess, open_isolated
+from ntrm.wsi.isolated import ReadingProcess
 from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.readers.openslide_reader import OpenSlideReader
 from ntrm.wsi.readers.reader import SlideInfo, SlideReader
@@ -171,33 +168,6 @@ def clock(path: Path, side: int, threads: int) -> tuple[float, np.ndarray]:
         return (time.perf_counter() - start) * 1e9 / side**2, found
 
 
-def through_children(path: Path, side: int, count: int) -> tuple[float, np.ndarray]:
-    """Milliseconds per megapixel by the clock, read by so many children at once, and the pixels."""
-    found = np.empty((side, side, 3), dtype=np.uint8)
-    first, others = open_isolated(path), [ReadingProcess() for _ in range(count - 1)]
-
-    def read(corner: tuple[int, int]) -> None:
-        x, y = corner
-        found[y : y + WINDOW, x : x + WINDOW] = slide.read(x, y, WINDOW, WINDOW, 0)
-
-    with closing(ReadingGroup(first, others, path, alone=False)) as slide, ThreadPoolExecutor(count) as threads:
-        for thread in slide._opening:
-            thread.join()  # all of them are there from the first window on
-        corners = [(x, y) for y in range(0, side, WINDOW) for x in range(0, side, WINDOW)]
-        start = time.perf_counter()
-        list(threads.map(read, corners))
-        return (time.perf_counter() - start) * 1e9 / side**2, found
-
-
-def compare_children(path: Path, side: int, repeats: int, counts: list[int]) -> None:
-    for _ in range(repeats):
-        costs, pictures = zip(*(through_children(path, side, count) for count in counts), strict=True)
-        same = all(np.array_equal(pictures[0], each) for each in pictures)
-        told = ", ".join(f"{count} children {cost:.0f}" for count, cost in zip(counts, costs, strict=True))
-        ratio = f"{costs[0] / costs[-1]:.2f}"
-        print(f"by the clock: {told} ms per megapixel, ratio {ratio}, {'the same' if same else 'OTHER'} pixels")
-
-
 def other_decoders(path: Path, side: int) -> Iterator[tuple[str, float, np.ndarray]]:
     """Name, processor milliseconds per megapixel and pixels of decoders that take a tile as it lies in the file."""
     import imagecodecs
@@ -236,15 +206,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--slides", type=Path, help="folder with real slides")
     parser.add_argument("--threads", action="store_true", help="JPEG 2000 alone, with one thread and with two")
-    parser.add_argument("--children", help="JPEG 2000 alone, by so many children: 1,2")
     args = parser.parse_args()
-    if args.threads or args.children:
+    if args.threads:
         with tempfile.TemporaryDirectory() as scratch:
             path = next(path for name, path in written(Path(scratch), args.side) if name == "SVS, JPEG 2000")
-            if args.threads:
-                compare_threads(path, args.side, args.repeats)
-            if args.children:
-                compare_children(path, args.side, args.repeats, [int(count) for count in args.children.split(",")])
+            compare_threads(path, args.side, args.repeats)
         return
     head = ["format", "reader", "read", "overlapping", "in a child", "OpenSlide itself"]
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))

@@ -166,7 +166,8 @@ def read_truth(out: Path, name: str) -> Mask:
 
 def click(out: Path, device: str) -> None:
     """Segment the slides and correct them, once by clicks and once by drawing everything."""
-    from ntrm.correction.slide import make_region_graph, open_mask
+    from ntrm.correction.engine.prepare import make_region_graph
+    from ntrm.correction.mask import open_mask
     from ntrm.inference.predictor import Predictor
     from ntrm.models.hub import load
     from ntrm.pipeline.batch import segment_slides
@@ -188,9 +189,10 @@ def click(out: Path, device: str) -> None:
 
 def click_through(mask: Any, graph: Any, truth: Mask, judged: Truth) -> list[float]:
     """Correct a slide by clicks; mean IoU before and after."""
-    from ntrm.correction.engine.propose import Click, propose
+    from ntrm.correction.engine import Click
+    from ntrm.correction.engine.propose import propose
     from ntrm.correction.log import append
-    from ntrm.correction.slide import corrections_in
+    from ntrm.correction.mask import corrections_in
 
     labels, scores = mask.labels(), []
     for number in range(CLICKS + 1):
@@ -306,7 +308,7 @@ def some_of(out: Path, arm: str, slides: int) -> Path:
 def confirm_a_pixel(slide: Path) -> None:
     """A person says that the first pixel is right, and nothing else."""
     from ntrm.correction.log import Step, append
-    from ntrm.correction.slide import open_mask
+    from ntrm.correction.mask import open_mask
 
     mask = open_mask(slide)
     labels = mask.labels().ravel()

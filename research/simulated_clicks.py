@@ -23,8 +23,9 @@ from research.skin_pas import LENIENT, TISSUES
 
 from ntrm.analysis.cancers import cancer_types
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
+from ntrm.correction.engine import DEFAULT
 from ntrm.correction.engine.graph import RegionGraph
-from ntrm.correction.engine.spread import DEFAULT, Settings, looks_alike, renamed, spread, walks
+from ntrm.correction.engine.spread import Settings, looks_alike, renamed, spread, walks
 from ntrm.metrics.graph_agreement import graph_agreement
 
 ARMS = ("part", "region", "looks", "relations", DEFAULT)

@@ -12,9 +12,9 @@ from tests.pipeline.small import InProcess, fingerprints, paint, write_slide
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.correction import corrector
+from ntrm.correction.engine import parts_engine
 from ntrm.correction.log import read_log
-from ntrm.correction.slide import open_mask
+from ntrm.correction.mask import open_mask
 from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline.batch import segment_slides
 from ntrm.results.documents import AGAIN
@@ -215,14 +215,14 @@ def test_a_slide_whose_file_is_gone_does_not_stop_the_others(out, correct, segme
 
 
 def test_a_slide_that_somebody_else_corrects_meanwhile_does_not_stop_the_others(out, correct, monkeypatch):
-    propose = corrector.propose_elsewhere
+    propose = parts_engine.propose_elsewhere
 
     def meanwhile(*given):
         second = open_mask(out / "second")
         named(second, box(second, 70, 40, 5, 5), "EPI")
         return propose(*given)
 
-    monkeypatch.setattr(corrector, "propose_elsewhere", meanwhile)
+    monkeypatch.setattr(parts_engine, "propose_elsewhere", meanwhile)
     found = correct("--click", "first", *middle(out, SCC), "EPI", "--all-slides", code=1)
     assert [change["slide_id"] for change in found["changes"]] == ["first"]
     assert [each["slide_id"] for each in found["failures"]] == ["second"]

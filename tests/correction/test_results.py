@@ -14,9 +14,9 @@ from tests.pipeline.small import BKG, fingerprints, paint, write_slide
 from ntrm.core.errors import DataError
 from ntrm.correction import results as corrected_outputs
 from ntrm.correction.log import Step, append, read_log
+from ntrm.correction.mask import open_mask
 from ntrm.correction.pixels import PixelSet
 from ntrm.correction.results import correction_in, is_current, write_corrected
-from ntrm.correction.slide import open_mask
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.tabulating import tabulate_again
 from ntrm.results.documents import AGAIN

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 from tests.evaluation.small import COLOURS, NAMES, ByColour, schema_of
 from tests.pipeline.small import paint, write_slide
 from tests.reference.region_graph import region_graph
@@ -12,9 +13,14 @@ from tests.reference.region_graph import region_graph
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import sha256_of
 from ntrm.core.mpp import Resolution
+from ntrm.core.progress import SILENT
+from ntrm.correction.ask import Ask
+from ntrm.correction.engine import NotReadyError
 from ntrm.correction.engine.pool import Pooling
-from ntrm.correction.log import Step, append
-from ntrm.correction.slide import corrections_in, make_region_graph, open_mask, region_graph_in, same_model
+from ntrm.correction.engine.prepare import make_region_graph, origin_of, region_graph_in, same_model
+from ntrm.correction.log import ConflictError, Step, append
+from ntrm.correction.mask import corrections_in, open_mask
+from ntrm.correction.slide import SlideCorrections
 from ntrm.inference.predictor import Predictor
 from ntrm.pipeline.batch import segment_slides
 from ntrm.slides.inputs import SlideInput
@@ -82,7 +88,7 @@ def test_a_damaged_or_foreign_region_graph_is_as_if_absent(mask, slide):
     for content in (b"", b"nothing", whole[: len(whole) // 2]):
         path.write_bytes(content)
         assert region_graph_in(mask) is None
-    for origin in (None, {**mask.origin, "mask": "0" * 64}, {**mask.origin, "model": "0" * 64}):
+    for origin in (None, {**origin_of(mask), "mask": "0" * 64}, {**origin_of(mask), "model": "0" * 64}):
         graph.save(path, origin)
         assert region_graph_in(mask) is None
     path.write_bytes(whole)
@@ -129,3 +135,63 @@ def test_a_folder_without_results_is_told_so(mask, tmp_path):
     (mask.folder / "mask.ome.tif").unlink()
     with pytest.raises(DataError, match=r"has no mask\.ome\.tif"):
         open_mask(mask.folder)
+
+
+def ask(slide, action, **fields):
+    return TypeAdapter(Ask).validate_python({"action": action, "version": slide.log.version, **fields})
+
+
+def square(slide):
+    """The corners of 10 × 10 pixels in the corner of the mask."""
+    return [tuple(side * at for side, at in zip(slide.scale, (x, y), strict=True)) for x, y in CORNERS]
+
+
+CORNERS = ((0, 0), (10, 0), (10, 10), (0, 10))
+
+
+def test_a_step_is_taken_undone_and_done_again(mask):
+    slide = SlideCorrections(mask.folder)
+    drawn = ask(slide, "draw", kind="area", points=square(slide), tissue="SCC", by="ab")
+    step = slide.take(drawn, origin="page")
+    assert (step.number, step.action, step.tissue, step.origin, step.by) == (1, "draw", "SCC", "page", "ab")
+    assert slide.state().by_hand.pixels == 100
+    assert slide.take(ask(slide, "undo"), origin="page").of == 1
+    assert (slide.state().by_hand.pixels, slide.state(1).by_hand.pixels) == (0, 100)
+    assert slide.take(ask(slide, "redo"), origin="page").of == 1
+    assert SlideCorrections(mask.folder).log == slide.log
+    with pytest.raises(ConflictError, match="meanwhile"):
+        slide.take(drawn, origin="page")
+
+
+def test_a_step_that_is_sent_twice_is_taken_once(mask):
+    slide, other = SlideCorrections(mask.folder), SlideCorrections(mask.folder)
+    drawn = ask(slide, "draw", kind="area", points=square(slide), tissue="SCC", key="a1")
+    first = slide.take(drawn, origin="page")
+    assert slide.take(ask(slide, "undo", key="a2"), origin="page").number == 2
+    assert slide.take(drawn, origin="page") == other.take(drawn, origin="page") == first
+    assert slide.log.version == 2
+
+
+def test_a_preview_is_followed_and_not_written(mask):
+    slide = SlideCorrections(mask.folder)
+    for number in (1, 2):
+        drawn = ask(slide, "draw", kind="area", points=square(slide), tissue="SCC")
+        assert slide.take(drawn, origin="command", preview=True).number == number
+    assert (slide.log.version, SlideCorrections(mask.folder).log.version) == (2, 0)
+
+
+def test_before_parts_are_known_only_whole_regions_are_named(mask, slide):
+    corrections = SlideCorrections(mask.folder)
+    there = {"points": [corrections.point((5, 5))], "tissue": "SCC"}
+    with pytest.raises(NotReadyError, match="not known yet"):
+        corrections.propose(ask(corrections, "name", **there, whole_regions=True))
+    named = corrections.propose(ask(corrections, "name", **there, whole_regions=True, spread=False)).named
+    assert corrections.review().order == "area"
+    corrections.engine.prepare(mask, slide, predictor(), SILENT)
+    assert corrections.is_ready
+    assert corrections.review().order == "likely errors"
+    same = corrections.propose(ask(corrections, "name", **there, whole_regions=True, spread=False)).named
+    assert same.text == named.text
+    part = corrections.part((0.0, 0.0), whole_region=False)
+    assert part.network == corrections.mask.labels()[0, 0]
+    assert not part.by_hand

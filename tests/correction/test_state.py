@@ -11,7 +11,7 @@ from tests.correction.steps import CLASSES, SHAPE, SIZE, logs, record
 from ntrm.core.errors import DataError
 from ntrm.core.labels import LabelSchema, Tissue
 from ntrm.correction.log import Log, Step
-from ntrm.correction.state import corrections_of
+from ntrm.correction.state import state_of
 
 SCHEMA = LabelSchema(tuple(Tissue(k, name, name, (k, k, k)) for k, name in enumerate(CLASSES)), background="BKG")
 
@@ -50,7 +50,7 @@ def literal(log):
 @given(logs(), st.randoms(use_true_random=False))
 def test_replaying_a_log_is_painting_its_steps_one_by_one(log, random):
     mask = np.array([random.randrange(len(CLASSES)) for _ in range(SIZE)], dtype=np.uint8).reshape(SHAPE)
-    found, (names, _, done) = corrections_of(log, SCHEMA, SHAPE), literal(log)
+    found, (names, _, done) = state_of(log, SCHEMA, SHAPE), literal(log)
     expected = mask.copy()
     for pixel, tissue in names.items():
         expected.flat[pixel] = tissue
@@ -64,7 +64,7 @@ def test_replaying_a_log_is_painting_its_steps_one_by_one(log, random):
 
 @given(logs())
 def test_what_is_by_hand_and_what_followed_are_told_apart(log):
-    found, (_, who, done) = corrections_of(log, SCHEMA, SHAPE), literal(log)
+    found, (_, who, done) = state_of(log, SCHEMA, SHAPE), literal(log)
     every = np.arange(SIZE)
     assert {*every[found.by_hand.holds(every)].tolist()} == {pixel for pixel, one in who.items() if one == "hand"}
     followed = {*every[found.followed.holds(every)].tolist()}
@@ -74,14 +74,14 @@ def test_what_is_by_hand_and_what_followed_are_told_apart(log):
 
 @given(logs())
 def test_a_pixel_has_one_name_at_most(log):
-    found = corrections_of(log, SCHEMA, SHAPE)
+    found = state_of(log, SCHEMA, SHAPE)
     counts = sum((each.holds(np.arange(SIZE)).astype(int) for each in found.tissue.values()), np.zeros(SIZE, int))
     assert counts.max() <= 1
 
 
 def test_places_outside_the_mask_are_left_as_they_are():
     log = Log(record(), (Step(number=1, action="draw", tissue="EPI", named=f"0+{SIZE}"),))
-    found = corrections_of(log, SCHEMA, SHAPE)
+    found = state_of(log, SCHEMA, SHAPE)
     seen = found.at(np.array([-1, 0]), np.array([0, SHAPE[1]]), np.full((2, 2), 2, dtype=np.uint8))
     assert seen.tolist() == [[2, 2], [0, 2]]
 
@@ -89,16 +89,16 @@ def test_places_outside_the_mask_are_left_as_they_are():
 def test_a_log_of_another_mask_or_with_an_unknown_tissue_is_refused():
     step = Step(number=1, action="draw", tissue="EPI", named="0+2")
     with pytest.raises(DataError, match="about another mask"):
-        corrections_of(Log(record(), (step,)), SCHEMA, (SHAPE[0] + 1, SHAPE[1]))
+        state_of(Log(record(), (step,)), SCHEMA, (SHAPE[0] + 1, SHAPE[1]))
     with pytest.raises(DataError, match="unknown tissue"):
-        corrections_of(Log(record(), (replace(step, tissue="BONE"),)), SCHEMA, SHAPE)
+        state_of(Log(record(), (replace(step, tissue="BONE"),)), SCHEMA, SHAPE)
 
 
 @given(logs(), st.data())
 def test_what_is_known_of_earlier_steps_does_not_change_what_a_log_comes_to(log, data):
     counts = data.draw(st.lists(st.integers(0, len(log.steps)), max_size=3))
-    known = [corrections_of(Log(log.record, log.steps[:count]), SCHEMA, SHAPE) for count in counts]
-    fresh, found = corrections_of(log, SCHEMA, SHAPE), corrections_of(log, SCHEMA, SHAPE, known)
+    known = [state_of(Log(log.record, log.steps[:count]), SCHEMA, SHAPE) for count in counts]
+    fresh, found = state_of(log, SCHEMA, SHAPE), state_of(log, SCHEMA, SHAPE, known)
     assert found.steps == fresh.steps
     assert {index: pixels.text for index, pixels in found.tissue.items()} == {
         index: pixels.text for index, pixels in fresh.tissue.items()

@@ -5,15 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from shapely.geometry import Point, Polygon
 
 from ntrm.analysis.regions import scan_mask
-from ntrm.analysis.runs import runs_of
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.correction.pixels import PixelSet
 from ntrm.correction.units import Units, outlines, pixels_before
-from ntrm.service.tiles.region_finder import holds
 
 SCHEMA = LabelSchema(tuple(Tissue(k, f"T{k}", f"T{k}", (k, 0, 0)) for k in range(3)))
 MASK = np.array(
@@ -48,7 +47,8 @@ def test_pixels_before_are_counted(where, at):
 def test_an_odd_number_of_outlines_lies_around_every_pixel_of_the_set_and_no_other(where):
     rings = outlines(set_of(where), where.shape, (2.0, 3.0))
     for row, column in np.ndindex(where.shape):
-        assert holds(rings, (column + 0.5) * 2, (row + 0.5) * 3) == where[row, column]
+        point = Point((column + 0.5) * 2, (row + 0.5) * 3)
+        assert sum(Polygon(ring).contains(point) for ring in rings) % 2 == where[row, column]
 
 
 def test_units_know_their_place_their_pixels_and_their_tissue(units):
@@ -90,19 +90,3 @@ def test_a_lasso_picks_what_lies_in_it_for_the_most_part(units, rows, columns, g
     where[rows, columns] = True
     is_glass = units.tissue == (99 if glass is None else glass)
     assert {int(units.tissue[unit]) for unit in units.inside(set_of(where), is_glass)} == expected
-
-
-def test_parts_and_regions_of_a_graph():
-    class Graph:
-        runs = runs_of(np.array([[0, 0, 1, 1], [2, 2, -1, 1]]))
-        tissue = np.array([5, 5, 7])
-        region = np.array([0, 0, 1])
-
-        def __len__(self):
-            return 3
-
-    parts, regions = Units.parts(Graph()), Units.regions(Graph())
-    assert [parts.at(place) for place in ((0, 1), (0, 2), (1, 3), (1, 0))] == [0, 1, 1, 2]
-    assert [regions.at(place) for place in ((0, 1), (0, 2), (1, 3), (1, 0))] == [0, 0, 0, 1]
-    assert (parts.tissue.tolist(), regions.tissue.tolist()) == ([5, 5, 7], [5, 7])
-    assert [parts.place(unit) for unit in range(3)] == [(0, 0), (0, 2), (1, 0)]

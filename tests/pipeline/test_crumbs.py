@@ -11,9 +11,9 @@ from tests.pipeline.judged import STRANGE, judge_as
 from tests.pipeline.small import BKG, write_slide
 
 from ntrm.correction.log import Step, append
+from ntrm.correction.mask import open_mask
 from ntrm.correction.pixels import PixelSet
 from ntrm.correction.results import write_corrected
-from ntrm.correction.slide import open_mask
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.tabulating import tabulate_again
 from ntrm.results.tables import read_results

@@ -12,8 +12,8 @@ from tests.results.test_cohort import leave_out_one, rewrite
 from ntrm.core.errors import DataError
 from ntrm.core.locks import is_held
 from ntrm.core.wording import area_text
+from ntrm.correction.mask import open_mask
 from ntrm.correction.results import write_corrected
-from ntrm.correction.slide import open_mask
 from ntrm.report import slide_overview, slide_report
 from ntrm.report.html import confidence_text
 from ntrm.report.slide_overview import (

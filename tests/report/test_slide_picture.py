@@ -80,18 +80,19 @@ def test_a_layer_shows_tissues_alone(random):
 def test_the_stage_shows_lines_with_their_lengths(results):
     folder = results / "two"
     slide = read_slide(folder)
-    page = html.fromstring(render("stage.html", stage=stage(slide, read_pictures(folder, slide))))
-    said = [element.text for element in page.iter("text")]
+    shown = stage(slide, read_pictures(folder, slide))
+    page = html.fromstring(render("stage.html", stage=shown))
     summary = document(folder / "summary.json")
     names = {"deep_clearance": "deep", "lateral_clearance": "lateral", "invasion_depth": "depth"}
     expected = [
-        f"{names[key]} {each['value']:.2f} mm"
+        f"{piece['number']}: {names[key]} {each['value']:.2f} mm"
         for piece in summary["pieces"]
         for key, each in piece["measurements"].items()
         if key in names and each["value"] is not None and each["line_px"]
     ]
-    assert [text for text in said if text.split()[0] in names.values()] == expected
-    assert [text for text in said if text in ("1", "2")] == ["1", "2"]
+    assert [text for text, _ in shown["drawing"].legend] == expected
+    assert len(page.xpath("//svg/g")) == 2 * len(expected)
+    assert [element.text for element in page.iter("text")][:2] == ["1", "2"]
     assert len(expected) > 0
     assert page.xpath("//img/@class") == ["plain", "tint own", "tint safe"]
     assert all(source.startswith("data:image/") for source in page.xpath("//img/@src"))

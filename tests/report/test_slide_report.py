@@ -260,7 +260,7 @@ def told(folder):
     return (
         words(banner[0]) if banner else "",
         words(headline[0]) if headline else "",
-        [words(line) for line in page.find_class("said")],
+        page.xpath("//*[@class='marks']/*[local-name()='g']")[::2],
     )
 
 

@@ -20,7 +20,8 @@ from tests.correction.engine.test_spread import BCC, EPI, LOOKS, RET, K, chain, 
 
 from ntrm.analysis.runs import runs_of
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
-from ntrm.correction.engine.spread import DEFAULT, Settings, spread
+from ntrm.correction.engine import DEFAULT
+from ntrm.correction.engine.spread import Settings, spread
 
 
 def test_a_click_goes_to_the_middle_of_the_largest_wrong_region():

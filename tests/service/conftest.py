@@ -7,7 +7,7 @@ from tests.service.small import only_slide, segmented, serving, settings_of, wri
 
 from ntrm.service.core.settings import DATABASE
 from ntrm.service.jobs.database import JobStore
-from ntrm.service.tiles import slide_tiles
+from ntrm.service.tiles import readers
 from ntrm.wsi import isolated
 
 
@@ -54,5 +54,5 @@ def store(tmp_path):
 @pytest.fixture
 def quick_readers(monkeypatch):
     """Slides read in this process: for tests of everything around the reading, since a process each takes long."""
-    for module in (isolated, slide_tiles):
+    for module in (isolated, readers):
         monkeypatch.setattr(module, "ReadingProcess", InProcess)

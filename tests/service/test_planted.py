@@ -13,7 +13,7 @@ from tests.service.planted import BOMBS, PLANTS, SECRET, nobody_waits
 from tests.service.small import serving, settings_of
 
 from ntrm.core.errors import NtrmError
-from ntrm.correction.corrector import Corrector
+from ntrm.correction.folder import FolderCorrections
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.report.slide_overview import remake_reports
@@ -95,6 +95,6 @@ def test_commands_read_a_planted_folder(planted, results):
     x, y = middle_of(mask, EPI)
     attempt(lambda: read_results(planted))
     attempt(lambda: remake_reports(planted))
-    attempt(lambda: Corrector(planted).click("a", int(x), int(y), NAMES[EPI], spread=False, whole_region=True))
+    attempt(lambda: FolderCorrections(planted).click("a", int(x), int(y), NAMES[EPI], spread=False, whole_region=True))
     options = Options(maps=True, tissue_mask=False)
     attempt(lambda: segment_slides(path, out=planted, model=ByColour(), device="cpu", batch=2, options=options))

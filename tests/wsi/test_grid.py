@@ -216,50 +216,12 @@ def test_thumbnails(tmp_path, random):
     assert (given.shape, resolution) == ((201, 300, 3), Resolution(10.0, 10.0))
 
 
-class Counting:
-    """Reads as another reader does, and remembers what it was asked for."""
-
-    def __init__(self, reader):
-        self.info, self.reader, self.asked = reader.info, reader, []
-
-    def read(self, x, y, width, height, level):
-        self.asked.append((level, width * height))
-        return self.reader.read(x, y, width, height, level)
-
-    def close(self):
-        self.reader.close()
-
-
-@pytest.mark.parametrize("write", [making.write_strips, making.write_tiled])
-def test_what_a_thumbnail_read_is_not_read_again(write, tmp_path, random):
-    image = making.tissue(random, 301, 403)
-    plain = open_slide(write(tmp_path / "a.tif", image, **({} if write is making.write_strips else {"levels": 1})))
-    slide = Counting(plain)
-    grid = SlideGrid(slide, 0.5)
-    assert grid.caches_level
-    small, resolution = thumbnail(grid, 1.3)
-    wanted, same = thumbnail(SlideGrid(plain, 0.7), 1.3)
-    np.testing.assert_array_equal(small, wanted)
-    assert resolution == same
-    assert sum(pixels for _, pixels in slide.asked) == 301 * 403
-    asked = list(slide.asked)
-    np.testing.assert_array_equal(whole(grid), image)
-    assert slide.asked == asked
-
-
 def test_a_thumbnail_of_the_scanned_part_alone(tmp_path, random):
     slide = open_slide(making.write_scn(tmp_path / "a.scn", making.tissue(random, 256, 384)))
     assert slide.info.bounds is not None
     wanted, _ = thumbnail(SlideGrid(slide, 0.7), 2.0)
     for model in (0.5, 1.0, 1.34):
         np.testing.assert_array_equal(thumbnail(SlideGrid(slide, model), 2.0)[0], wanted)
-
-
-def test_a_level_that_is_resampled_or_too_large_is_read_anew(tmp_path, random, monkeypatch):
-    slide = open_slide(making.write_strips(tmp_path / "a.tif", making.tissue(random, 60, 80)))
-    assert not SlideGrid(slide, 0.7).caches_level
-    monkeypatch.setattr(grid_module, "CACHE_BYTES", 60 * 80 * 3 - 1)
-    assert not SlideGrid(slide, 0.5).caches_level
 
 
 def test_what_is_forgotten_is_read_again(tmp_path, random):

@@ -20,7 +20,6 @@ from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window, tile_windows
 from ntrm.phantom.render import render
-from ntrm.wsi.quality import morphology
 from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
 from ntrm.wsi.tissue_mask import find_marks, find_tissue, windows_with_tissue
 
@@ -71,24 +70,6 @@ def test_tissue_under_pen_stays_tissue(section_seed, pen):
     assert found[60:120, stroke].mean() > 0.95
     assert found[:20, stroke].mean() < 0.05
     assert found[200:, stroke].mean() < 0.05
-
-
-@pytest.mark.parametrize("pen", [None, *PENS])
-def test_tissue_and_pen_do_not_depend_on_how_the_work_is_shared_out(section_seed, pen, monkeypatch):
-    picture = clean(section_seed)[:219, :327]
-    if pen is not None:
-        picture = marked(picture, slice(0, 190), slice(150, 185), pen)
-
-    def found():
-        seen = Thumbnail(picture, Resolution.square(MPP))
-        strokes = find_pen(seen)
-        tissue = find_tissue(seen, strokes)
-        return *seen.averaged, strokes, tissue, seen.downsampled(tissue)
-
-    whole = found()
-    monkeypatch.setattr(morphology, "BAND_PIXELS", 1)
-    for one, other in zip(whole, found(), strict=True):
-        assert one.tobytes() == other.tobytes()
 
 
 def test_dust_and_the_edge_of_the_coverslip_are_no_tissue(section_seed, random):

@@ -18,7 +18,7 @@ from ntrm.core.wording import counted
 from ntrm.results.paths import CORRECTED
 
 if TYPE_CHECKING:
-    from ntrm.correction.corrector import Corrector, TakenStep
+    from ntrm.correction.folder import FolderCorrections
 
 CLICK, PARTS = "--click", ("SLIDE", "X", "Y", "TISSUE")
 TOLD = (
@@ -48,55 +48,21 @@ class CorrectCommand(TyperCommand):
 
 @command
 def correct(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `ntrm segment` wrote to.")],
-    click: Annotated[
-        list[str] | None,
-        typer.Option(CLICK, metavar=" ".join(PARTS), help="Name the part at a pixel of mask.ome.tif; may be repeated."),
-    ] = None,
-    spread: Annotated[
-        bool, typer.Option("--spread/--no-spread", help="Whether to carry the name over to similar parts.")
-    ] = True,
-    how_far: Annotated[
-        float,
-        typer.Option(
-            "--how-far", metavar="R", min=0.25, max=4.0, help="How far the name is carried: 0.25 (little) to 4 (far)."
-        ),
-    ] = 1.0,
-    whole_region: Annotated[
-        bool,
-        typer.Option("--whole-region", help="Name the whole connected region around the pixel, not only its part."),
-    ] = False,
-    all_slides: Annotated[
-        bool, typer.Option("--all-slides", help="Carry the name over to all other slides of OUT, too.")
-    ] = False,
-    drawn: Annotated[
-        list[Path] | None,
-        typer.Option("--from", metavar="FILE.geojson", help="Name areas that were drawn in QuPath; may be repeated."),
-    ] = None,
-    slide: Annotated[
-        str | None,
-        typer.Option(
-            "--slide", metavar="SLIDE", help="Slide that FILE belongs to, if its name differs; or slide to --list."
-        ),
-    ] = None,
-    undo: Annotated[
-        str | None, typer.Option("--undo", metavar="SLIDE", help="Undo the last step of this slide.")
-    ] = None,
-    redo: Annotated[
-        str | None, typer.Option("--redo", metavar="SLIDE", help="Redo the step of this slide that was undone last.")
-    ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="Show all steps so far.")] = False,
-    preview: Annotated[bool, typer.Option("--preview", help="Show what would change, but write nothing.")] = False,
-    slides: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--slides", metavar="DIR", help="Folder of the slides, if moved since; read once each, to find the parts."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="M", help="Model that made the results; default bundled.")
-    ] = None,
-    by: Annotated[str | None, typer.Option("--by", metavar="INITIALS", help="Your initials, for the log.")] = None,
+    out: options.Results,
+    click: Annotated[list[str] | None, typer.Option(CLICK)] = None,
+    spread: bool = True,
+    how_far: Annotated[float, typer.Option(min=0.25, max=4.0)] = 1.0,
+    whole_region: bool = False,
+    all_slides: bool = False,
+    drawn: Annotated[list[Path] | None, typer.Option("--from")] = None,
+    slide: str | None = None,
+    undo: str | None = None,
+    redo: str | None = None,
+    listed: Annotated[bool, typer.Option("--list")] = False,
+    preview: bool = False,
+    slides: list[Path] | None = None,
+    model: str | None = None,
+    by: str | None = None,
     device: options.Device = "auto",
     batch: options.Batch = 16,
     *,
@@ -109,8 +75,25 @@ def correct(
     correct in the browser, use ntrm serve.
 
     Example: ntrm correct results --click slide-1 410 230 BCC
+
+    Args:
+        click (SLIDE X Y TISSUE): Name the part at a pixel of mask.ome.tif; may be repeated.
+        spread: Whether to carry the name over to similar parts.
+        how_far (R): How far the name is carried: 0.25 (little) to 4 (far).
+        whole_region: Name the whole connected region around the pixel, not only its part.
+        all_slides: Carry the name over to all other slides of OUT, too.
+        drawn (FILE.geojson): Name areas that were drawn in QuPath; may be repeated.
+        slide (SLIDE): Slide that FILE belongs to, if its name differs; or slide to --list.
+        undo (SLIDE): Undo the last step of this slide.
+        redo (SLIDE): Redo the step of this slide that was undone last.
+        listed: Show all steps so far.
+        preview: Show what would change, but write nothing.
+        slides (DIR): Folder of the slides, if moved since; read once each, to find the parts.
+        model (M): Model that made the results; default bundled.
+        by (INITIALS): Your initials, for the log.
+
     """
-    from ntrm.correction.corrector import CorrectionOptions, Corrector
+    from ntrm.correction.folder import FolderCorrections
 
     asked = {CLICK: click, "--from": drawn, "--undo": undo, "--redo": redo, "--list": listed or None}
     chosen = [name for name, value in asked.items() if value]
@@ -122,30 +105,28 @@ def correct(
         hint = f"leave out --slide and give the slide after {chosen[0]}"
         raise UsageError("--slide goes with --from or --list", got=f"--slide {slide} {chosen[0]}", hint=hint)
     clicks = [_click(text) for text in click or ()]
-    given = CorrectionOptions(tuple(slides or ()), model, device, batch, by, preview)
-    corrector = Corrector(out, given, console.progress)
+    corrections = FolderCorrections(out, slides or (), model, device, batch, by, preview, console.progress)
     if listed:
-        _list(corrector, slide, console)
+        _list(corrections, slide, console)
         return
-    changes: list[TakenStep] = []
     try:
         for words in clicks:
-            changes += corrector.click(
-                *words, spread=spread, reach=how_far, whole_region=whole_region, all_slides=all_slides
-            )
+            corrections.click(*words, spread=spread, reach=how_far, whole_region=whole_region, all_slides=all_slides)
         for path in drawn or ():
-            changes += _draw(corrector, path, slide)
-        changes += [corrector.undo(undo)] if undo else []
-        changes += [corrector.redo(redo)] if redo else []
+            corrections.draw(path, slide)
+        if undo:
+            corrections.undo(undo)
+        if redo:
+            corrections.redo(redo)
     except (NtrmError, OSError, KeyboardInterrupt):
-        if changes and not preview:
-            console.done["changes"] = [change.as_dict() for change in changes]
-            console.note(f"written before this error: {counted(len(changes), 'step')}")
+        if corrections.changes and not preview:
+            console.done["changes"] = corrections.changes
+            console.note(f"written before this error: {counted(len(corrections.changes), 'step')}")
         raise
     finally:
         # Steps that were taken before an error stay taken.
-        corrector.finish()
-    _show(corrector, changes, console)
+        corrections.finish()
+    _show(corrections, console)
 
 
 def _click(text: str) -> tuple[str, int, int, str]:
@@ -158,82 +139,65 @@ def _click(text: str) -> tuple[str, int, int, str]:
         raise UsageError("unreadable click", got=" ".join(words) or "nothing", expected=expected) from error
 
 
-def _draw(corrector: Corrector, path: Path, slide: str | None) -> list[TakenStep]:
-    from ntrm.correction.corrector import slide_of
-
-    return corrector.draw(slide or slide_of(path, corrector.slide_ids), path)
-
-
-def _show(corrector: Corrector, changes: list[TakenStep], console: Console) -> None:
-    preview = corrector.options.preview
+def _show(corrections: FolderCorrections, console: Console) -> None:
+    preview, changes = corrections.preview, corrections.changes
     document = {
-        "out": str(corrector.out),
+        "out": str(corrections.out),
         "preview": preview,
-        "changes": [change.as_dict() for change in changes],
-        "areas": corrector.areas,
-        "failures": [{"slide_id": name, "reason": reason} for name, reason in corrector.failures.items()],
+        "changes": changes,
+        "areas": corrections.areas,
+        "failures": [{"slide_id": name, "reason": reason} for name, reason in corrections.failures.items()],
     }
+
+    def row(change: dict[str, Any]) -> tuple[str, ...]:
+        followed = ", ".join(f"{name} {area:.3f} mm²" for name, area in change["followed_mm2"].items())
+        return (change["slide_id"], str(change["step"]), *_cells(change), followed or "–")
 
     def table(to: RichConsole) -> None:
         title = f"{counted(len(changes), 'step')}{', a preview' if preview else ''}"
         columns = ("slide", "step", "action", "tissue", "parts", "mm²", "of which followed")
-        to.print(make_table(title, columns, map(_row, changes), right=("step", "parts", "mm²")))
+        to.print(make_table(title, columns, map(row, changes), right=("step", "parts", "mm²")))
 
     console.result(document, table)
-    for name, reason in corrector.failures.items():
+    for name, reason in corrections.failures.items():
         console.failed(reason, name)
-    for counts in corrector.areas:
+    for counts in corrections.areas:
         if told := not_as_drawn(counts):
             console.note(f"{counts['slide_id']}: {told}")
     if preview:
         console.note("a preview: nothing was written")
     else:
-        for name in dict.fromkeys(change.slide_id for change in changes):
-            folder = corrector.out / name / CORRECTED
+        for name in dict.fromkeys(change["slide_id"] for change in changes):
+            folder = corrections.out / name / CORRECTED
             console.note(f"written: {folder}" if folder.is_dir() else f"{name} has no corrections left")
-    if corrector.failures:
+    if corrections.failures:
         raise typer.Exit(1)
 
 
-def _row(change: TakenStep) -> tuple[str, ...]:
-    what = change.action if change.of is None else f"{change.action} step {change.of}"
-    followed = ", ".join(f"{name} {area:.3f} mm²" for name, area in change.followed_mm2.items())
-    area = "" if change.of is not None else f"{change.area_mm2:.3f}"
-    regions = str(change.regions) if change.regions else ""
-    return change.slide_id, str(change.step), what, change.tissue or "", regions, area, followed or "–"
-
-
-def _list(corrector: Corrector, slide: str | None, console: Console) -> None:
+def _list(corrections: FolderCorrections, slide: str | None, console: Console) -> None:
     """The logs as one table."""
-    steps = [told for name in ([slide] if slide else corrector.slide_ids) for told in _steps(corrector, name)]
+    steps = []
+    for slide_id in [slide] if slide else corrections.slide_ids:
+        log = corrections.slide(slide_id).log
+        active = {step.number for step in log.active}
+        for step in log.steps:
+            told = {key: getattr(step, key) for key in TOLD}
+            steps.append({"slide_id": slide_id, "active": step.number in active, **told})
+
+    def row(step: dict[str, Any]) -> tuple[str, ...]:
+        undone = "undone" if step["of"] is None and not step["active"] else ""
+        told = (undone, step["origin"], step["by"] or "", step["when"])
+        return (step["slide_id"], str(step["number"]), *_cells(step), *told)
 
     def table(to: RichConsole) -> None:
         columns = ("slide", "step", "action", "tissue", "parts", "mm²", "", "from", "by", "when")
-        to.print(make_table(counted(len(steps), "step"), columns, map(_cells, steps), right=("step", "parts", "mm²")))
+        to.print(make_table(counted(len(steps), "step"), columns, map(row, steps), right=("step", "parts", "mm²")))
 
-    console.result({"out": str(corrector.out), "steps": steps}, table)
-
-
-def _steps(corrector: Corrector, slide_id: str) -> list[dict[str, Any]]:
-    log = corrector.slide(slide_id).log
-    active = {step.number for step in log.active}
-    return [
-        {"slide_id": slide_id, "active": step.number in active, **{key: getattr(step, key) for key in TOLD}}
-        for step in log.steps
-    ]
+    console.result({"out": str(corrections.out), "steps": steps}, table)
 
 
 def _cells(step: dict[str, Any]) -> tuple[str, ...]:
+    """Action, tissue, parts and mm²."""
     is_change = step["of"] is None
-    return (
-        step["slide_id"],
-        str(step["number"]),
-        step["action"] if is_change else f"{step['action']} step {step['of']}",
-        step["tissue"] or "",
-        str(step["regions"] or ""),
-        f"{step['area_mm2']:.3f}" if is_change else "",
-        "undone" if is_change and not step["active"] else "",
-        step["origin"],
-        step["by"] or "",
-        step["when"],
-    )
+    action = step["action"] if is_change else f"{step['action']} step {step['of']}"
+    return action, step["tissue"] or "", str(step["regions"] or ""), f"{step['area_mm2']:.3f}" if is_change else ""

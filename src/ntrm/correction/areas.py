@@ -15,9 +15,9 @@ from ntrm.analysis.runs import Runs
 from ntrm.annotations.qupath import Annotation, count_clipped, read_annotations
 from ntrm.annotations.rasterise import AnnotationGrid, Painted, paint
 from ntrm.core.errors import DataError, choices_error
+from ntrm.correction.mask import SlideMask
 from ntrm.correction.results import exported_regions
-from ntrm.correction.slide import SlideMask
-from ntrm.correction.state import Corrections
+from ntrm.correction.state import State
 from ntrm.export.geojson import simplified
 
 ROUNDED = 0.02
@@ -47,7 +47,7 @@ def read_areas(path: Path, mask: SlideMask) -> tuple[list[Annotation], dict[str,
     return found, {**file.counts, "unclassified": len(file.annotations) - len(found)}
 
 
-def painted_areas(mask: SlideMask, corrections: Corrections, areas: Sequence[Annotation]) -> Painted:
+def painted_areas(mask: SlideMask, corrections: State, areas: Sequence[Annotation]) -> Painted:
     """Classes of the areas on the mask; regions as network or corrected mask have them are left out.
 
     They must not shield what lies beneath: regions do not overlap, so that an area over one of them was drawn there. So

@@ -11,11 +11,12 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import open_for_update, writing
@@ -28,8 +29,7 @@ from ntrm.results.paths import CORRECTIONS, CORRECTIONS_LOCK, HIDDEN, MASK
 from ntrm.version import __version__
 
 FORMAT = "ntrm-corrections/1"
-NAME, DRAW, UNDO, REDO = "name", "draw", "undo", "redo"
-ACTIONS = (NAME, DRAW, UNDO, REDO)
+ACTIONS = NAME, DRAW, UNDO, REDO = ("name", "draw", "undo", "redo")
 HAND, FOLLOWED, ALL = "hand", "followed", "all"
 TRUSTS = (HAND, FOLLOWED, ALL)
 """What counts for training: what a person named or drew; also what followed from it; the whole corrected mask."""
@@ -41,6 +41,18 @@ SET_ASIDE = "move it away; the network's mask is as it was"
 
 Place = tuple[int, int]
 """Row and column in pixels of the mask."""
+
+
+Stamp = tuple[int, int, int] | None
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Changes whenever a file does; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 class ConflictError(RefusedError):
@@ -98,12 +110,18 @@ class Step:
     """UTC; set by ``append``."""
     version: str = __version__
     """Of the program."""
+    key: str | None = None
+    """Whoever sends a step twice under one key, since no answer came, takes it once."""
 
     def __post_init__(self) -> None:
         if self.action not in ACTIONS:
             raise ValueError(f"unknown action {self.action!r}")
         if self.by is not None and not (self.by.isprintable() and 0 < len(self.by) <= INITIALS):
             raise UsageError("impossible initials", got=self.by, expected=f"1 to {INITIALS} characters")
+
+    def line(self) -> dict[str, Any]:
+        """Its line of the file."""
+        return {key: value for key, value in asdict(self).items() if key != "key" or value is not None}
 
 
 @dataclass(frozen=True)
@@ -131,37 +149,39 @@ class Log:
         """As it was after this step."""
         return Log(self.record, self.steps[:version])
 
+    def with_key(self, key: str) -> Step | None:
+        """The step that was sent under this key."""
+        return next((step for step in self.steps if step.key == key), None)
+
     @property
     def active(self) -> tuple[Step, ...]:
         """Steps that were not undone, in their order."""
-        return tuple(_history(self.steps)[0])
+        return tuple(self._history[0])
 
     @property
     def undoable(self) -> Step | None:
         """The step that an undo would take back."""
-        done = _history(self.steps)[0]
-        return done[-1] if done else None
+        return next(reversed(self._history[0]), None)
 
     @property
     def redoable(self) -> Step | None:
         """The step that a redo would do again."""
-        undone = _history(self.steps)[1]
-        return undone[-1] if undone else None
+        return next(reversed(self._history[1]), None)
 
-
-def _history(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
-    """Steps that are done, and those that were undone and can be done again."""
-    done: list[Step] = []
-    undone: list[Step] = []
-    for step in steps:
-        if step.action == UNDO:
-            undone.append(done.pop())
-        elif step.action == REDO:
-            done.append(undone.pop())
-        else:
-            done.append(step)
-            undone.clear()
-    return done, undone
+    @cached_property
+    def _history(self) -> tuple[list[Step], list[Step]]:
+        """Steps that are done, and those that were undone and can be done again."""
+        done: list[Step] = []
+        undone: list[Step] = []
+        for step in self.steps:
+            if step.action == UNDO:
+                undone.append(done.pop())
+            elif step.action == REDO:
+                done.append(undone.pop())
+            else:
+                done.append(step)
+                undone.clear()
+        return done, undone
 
 
 def read_log(folder: Path) -> Log:
@@ -175,45 +195,27 @@ def read_log(folder: Path) -> Log:
         return Log(None)
     except OSError as error:
         raise DataError(f"cannot read {folder / CORRECTIONS}", got=error, hint=SET_ASIDE) from error
-    return _parse(folder, content[: content.rfind(b"\n") + 1])
-
-
-def _parse(folder: Path, content: bytes) -> Log:
-    record, steps, lines = None, [], content.splitlines()
+    lines, number, steps = content[: content.rfind(b"\n") + 1].splitlines(), 0, list[Step]()
     if len(lines) > MOST_STEPS + 1:
-        raise DataError(
-            f"{folder.name}: too many corrections", got=len(lines) - 1, expected=f"at most {MOST_STEPS}", hint=SET_ASIDE
-        )
-    for number, line in enumerate(lines):
-        try:
-            if number == 0:
-                record = _read_record(line)
-            else:
-                steps.append(_read_step(line, number))
-        except (UsageError, ValueError) as error:
-            raise DataError(
-                f"{folder.name}: {CORRECTIONS} is damaged in line {number + 1}", got=error, hint=SET_ASIDE
-            ) from error
+        got, expected = len(lines) - 1, f"at most {MOST_STEPS}"
+        raise DataError(f"{folder.name}: too many corrections", got=got, expected=expected, hint=SET_ASIDE)
+    try:
+        record = parsed(MaskRecord, lines[0]) if lines else None
+        if record is not None and record.format != FORMAT:
+            raise ValueError(f"format {record.format!r}, not {FORMAT!r}")
+        for number, line in enumerate(lines[1:], 1):
+            steps.append(parsed(Step, line))
+            if steps[-1].number != number:
+                raise ValueError(f"step {steps[-1].number}, not {number}")
+    except (UsageError, ValueError) as error:
+        what = f"{folder.name}: {CORRECTIONS} is damaged in line {number + 1}"
+        raise DataError(what, got=error, hint=SET_ASIDE) from error
     log = Log(record, tuple(steps))
     try:
-        _history(log.steps)
+        _ = log.active
     except IndexError as error:
         raise DataError(f"{folder.name}: {CORRECTIONS} undoes what was never done", hint=SET_ASIDE) from error
     return log
-
-
-def _read_record(line: bytes) -> MaskRecord:
-    record = parsed(MaskRecord, line)
-    if record.format != FORMAT:
-        raise ValueError(f"format {record.format!r}, not {FORMAT!r}")
-    return record
-
-
-def _read_step(line: bytes, number: int) -> Step:
-    step = parsed(Step, line)
-    if step.number != number:
-        raise ValueError(f"step {step.number}, not {number}")
-    return step
 
 
 def check_mask(folder: Path, record: MaskRecord) -> None:
@@ -232,7 +234,7 @@ def check_mask(folder: Path, record: MaskRecord) -> None:
 
 
 def append(folder: Path, record: MaskRecord, step: Step, *, after: int | None = None) -> Log:
-    """Write a step down, with number and time; on the disk when this returns.
+    """Write a step down, with number and time; on the disk when this returns. One whose key is known is not.
 
     ``after`` is the version that the person saw: if others were faster, ``ConflictError``, and nothing is written.
     """
@@ -243,38 +245,46 @@ def append(folder: Path, record: MaskRecord, step: Step, *, after: int | None = 
             raise RefusedError(
                 f"{folder.name}: the corrections are about another mask", got=record.mask, expected=log.record.mask
             )
-        if after is not None and after != log.version:
-            raise ConflictError(
-                "the slide was corrected elsewhere meanwhile",
-                got=f"version {after}",
-                expected=f"version {log.version}",
-                hint="look at the slide as it is now, and correct it again",
-            )
-        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        new = replace(completed(step, log), number=log.version + 1, when=when)
-        lines = [asdict(new)] if log.record is not None else [asdict(record), asdict(new)]
-        if len(log.steps) >= MOST_STEPS:
-            raise _full(folder)
-        _write(folder, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
-        return Log(record, (*log.steps, new))
+        if step.key is not None and log.with_key(step.key) is not None:
+            return log
+        check_version(log, after)
+        new = numbered(log, record, replace(step, when=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())))
+        lines = [new.steps[-1].line()] if log.record is not None else [asdict(record), new.steps[-1].line()]
+        _write(folder, new, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
+        return new
 
 
-def completed(step: Step, log: Log) -> Step:
-    """An undo or redo with the step that it is about; any other step as it is."""
-    if step.action not in (UNDO, REDO):
-        return step
-    target = log.undoable if step.action == UNDO else log.redoable
-    if target is None:
-        raise UsageError(f"there is nothing to {step.action}", got=f"{len(log.active)} corrections")
-    return replace(step, of=target.number, tissue=target.tissue)
+def check_version(log: Log, seen: int | None) -> None:
+    """Refuse to correct another version than the one that a person saw."""
+    if seen is not None and seen != log.version:
+        raise ConflictError(
+            "the slide was corrected elsewhere meanwhile",
+            got=f"version {seen}",
+            expected=f"version {log.version}",
+            hint="look at the slide as it is now, and correct it again",
+        )
 
 
-def _write(folder: Path, text: bytes) -> None:
+def numbered(log: Log, record: MaskRecord, step: Step) -> Log:
+    """The log with one more step; an undo or redo gets the step that it is about."""
+    if step.action in (UNDO, REDO):
+        target = log.undoable if step.action == UNDO else log.redoable
+        if target is None:
+            raise UsageError(f"there is nothing to {step.action}", got=f"{len(log.active)} corrections")
+        step = replace(step, of=target.number, tissue=target.tissue)
+    return Log(record, (*log.steps, replace(step, number=log.version + 1)))
+
+
+def _write(folder: Path, log: Log, text: bytes) -> None:
     """Append to the last whole line; on a full disk nothing is left of ``text``."""
     with writing(folder / CORRECTIONS), open_for_update(folder / CORRECTIONS) as stream:
         end = stream.read().rfind(b"\n") + 1
-        if end + len(text) > MOST_BYTES:
-            raise _full(folder)
+        if end + len(text) > MOST_BYTES or len(log.steps) > MOST_STEPS:  # it could not be read any more
+            raise RefusedError(
+                f"{folder.name}: no further correction fits into {CORRECTIONS}",
+                expected=f"at most {MOST_STEPS:,} steps and {MOST_BYTES >> 20} MB",
+                hint="train on what is corrected so far, keep a copy of the results, and move the file away",
+            )
         stream.truncate(end)
         stream.seek(end)
         try:
@@ -285,12 +295,3 @@ def _write(folder: Path, text: bytes) -> None:
             with suppress(OSError):
                 stream.truncate(end)
             raise
-
-
-def _full(folder: Path) -> RefusedError:
-    """Before a log is one that cannot be read any more."""
-    return RefusedError(
-        f"{folder.name}: no further correction fits into {CORRECTIONS}",
-        expected=f"at most {MOST_STEPS:,} steps and {MOST_BYTES >> 20} MB",
-        hint="train on what is corrected so far, keep a copy of the results, and move the file away",
-    )

@@ -1,225 +1,232 @@
-"""The mask of a segmented slide, ready to be corrected: the network's mask, the log of corrections, the region graph.
-
-The region graph is made from slide and model once, as long as the segmentation itself took, and kept beside the
-results. It is needed to propose what follows from a click; the corrected mask follows from mask and log alone.
-"""
+"""``SlideCorrections``: all that is known of a slide's corrections, for the service, the command and the tour."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
-from ntrm.analysis.regions import Regions, scan_mask
-from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.labels import IGNORE, LabelSchema, Mask
-from ntrm.core.locks import holding
-from ntrm.core.mpp import Resolution
-from ntrm.core.progress import SILENT, Progress
-from ntrm.correction.engine.graph import FORMAT, RegionGraph
-from ntrm.correction.log import Log, MaskRecord, check_mask, read_log
-from ntrm.correction.state import Corrections, corrections_of
-from ntrm.data.tiles import Window
-from ntrm.results.documents import AGAIN, Summary, read_summary
-from ntrm.results.folder import SlideFolder
-from ntrm.results.mask_file import colours_in, labels_in, mask_sha256, opened_mask, schema_of, titles_in
-from ntrm.results.paths import HIDDEN, REGION_GRAPH, REGION_GRAPH_LOCK
-from ntrm.results.slide_state import Plan, finished
-from ntrm.slides.inputs import SlideInput, source_fingerprint
+import numpy as np
 
-if TYPE_CHECKING:
-    from ntrm.inference.predictor import Predictor
-    from ntrm.wsi.grid import SlideGrid
+from ntrm.analysis.regions import Regions
+from ntrm.core.arrays import Floats
+from ntrm.core.errors import UsageError, choices_error
+from ntrm.core.labels import Mask
+from ntrm.correction.ask import Ask, Draw, Name
+from ntrm.correction.drawing import area, split_by_line, stroke
+from ntrm.correction.engine import DEFAULT, Click, Engine, Proposal, Review
+from ntrm.correction.engine.parts_engine import PARTS
+from ntrm.correction.engine.propose import propose_regions
+from ntrm.correction.engine.review import largest_first
+from ntrm.correction.log import DRAW, Log, Place, Stamp, Step, append, check_version, numbered, stamp_of
+from ntrm.correction.mask import open_mask, read_mask_log
+from ntrm.correction.pixels import PixelSet
+from ntrm.correction.results import is_current, write_corrected
+from ntrm.correction.state import State, state_of
+from ntrm.correction.units import Units
+from ntrm.results.paths import CORRECTIONS
 
-SAME_MODEL = ("name", "arch", "version", "mpp", "window", "temperature")
-"""What a network says of itself, and a run of its model."""
+KEPT_STATES = 16
+"""Of each slide, those after earlier steps too, so that an undo replays nothing."""
 
 
-@dataclass(frozen=True, eq=False)
-class SlideMask:
-    """The network's mask in a slide's folder of results."""
+class Part(NamedTuple):
+    """The part or region under a point."""
 
-    folder: Path
-    summary: Summary
-    schema: LabelSchema
-    record: MaskRecord
-    """What a log of corrections says about its mask."""
+    tissue: int
+    """What it is called now."""
+    network: int
+    by_hand: bool
+    pixels: PixelSet
+    place: Place
+
+
+class SlideCorrections:
+    """A slide's corrections: its mask, its log as it is now, what it comes to, and what an engine proposes.
+
+    The log is the only truth, and others write it, too: it is read again whenever its file has changed. Safe to use
+    from several threads.
+    """
+
+    def __init__(self, folder: Path, engine: Engine = PARTS) -> None:
+        self.mask, self.engine = open_mask(folder), engine
+        self._read: tuple[Stamp, Log] | None = None
+        self._states: list[State] = []
+        self._lock = threading.Lock()
+
+    # --- what is there ---
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Height and width in pixels."""
-        return self.summary.grid.height, self.summary.grid.width
+    def log(self) -> Log:
+        """The steps so far."""
+        stamp, read = stamp_of(self.mask.folder / CORRECTIONS), self._read
+        if read is None or read[0] != stamp:
+            self._read = read = (stamp, read_mask_log(self.mask))
+        return read[1]
+
+    def state(self, version: int | None = None) -> State:
+        """What the steps come to: all, or those up to a version."""
+        log = self.log
+        return self._state(log if version is None or version >= log.version else log.at(version))
+
+    def _state(self, log: Log) -> State:
+        with self._lock:
+            known = [*self._states]
+        state = state_of(log, self.mask.schema, self.mask.shape, known)
+        with self._lock:
+            self._states = [*(each for each in self._states if each.steps != state.steps), state][-KEPT_STATES:]
+        return state
+
+    @cached_property
+    def regions(self) -> Regions:
+        """Connected regions of the network's mask, glass included."""
+        return self.mask.regions()
 
     @property
-    def resolution(self) -> Resolution:
-        """µm/px."""
-        return Resolution(*self.summary.grid.mpp)
+    def is_ready(self) -> bool:
+        """Whether parts are known, so that names can be carried on."""
+        return self.engine.is_ready(self.mask)
 
     @property
-    def origin(self) -> dict[str, str]:
-        """What its region graph is made of."""
-        return {"mask": self.record.mask, "model": str(self.summary.model["sha256"]), "engine": str(FORMAT)}
+    def is_written(self) -> bool:
+        """Whether ``corrected/`` is made from the log as it is now."""
+        return is_current(self.mask.folder, self.log)
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Pixels of the full resolution along a pixel of the mask, as x and y."""
+        sx, sy = self.mask.summary.grid.to_level0[:2]
+        return sx, sy
+
+    @property
+    def pixel_mm2(self) -> float:
+        """Area of a pixel of the mask."""
+        return self.mask.resolution.pixel_area_um2 / 1e6
+
+    def place(self, point: tuple[float, float]) -> Place:
+        """The pixel of the mask under a point of the full resolution."""
+        (x, y), (sx, sy) = point, self.scale
+        return int(y // sy), int(x // sx)
+
+    def point(self, place: Place) -> tuple[float, float]:
+        """The middle of a pixel of the mask."""
+        (row, column), (sx, sy) = place, self.scale
+        return (column + 0.5) * sx, (row + 0.5) * sy
+
+    def units(self, *, whole_regions: bool) -> Units:
+        """Regions, or the parts; ``NotReadyError`` where these are not known."""
+        if whole_regions and not self.is_ready:
+            return Units.in_mask(self.regions)
+        return self.engine.units(self.mask, whole_regions=whole_regions)
+
+    def part(self, point: tuple[float, float], *, whole_region: bool) -> Part:
+        """The part under a point, or the region around it."""
+        units, place, state = self.units(whole_regions=whole_region), self.place(point), self.state()
+        unit = units.at(place)
+        at = np.array([place[0] * self.mask.shape[1] + place[1]])
+        now = state.names_at(at, units.tissue[[unit]])[0]
+        by_hand = bool(state.by_hand.holds(at)[0])
+        return Part(int(now), int(units.tissue[unit]), by_hand, units.pixels(np.array([unit])), units.place(unit))
+
+    def review(self) -> Review:
+        """Regions in the order in which a person looks at them."""
+        if self.is_ready:
+            return self.engine.order(self.mask, self.state())
+        return largest_first(self.regions, self.mask.schema.background_index)
+
+    def area_by_tissue(self, pixels: PixelSet, units: Units) -> dict[int, float]:
+        """mm² of pixels by the class that they have now, the largest first."""
+        count = units.by_tissue(pixels, len(self.mask.schema))
+        for tissue, called in self.state().tissue.items():
+            moved = pixels & called
+            count -= units.by_tissue(moved, len(count))
+            count[tissue] += moved.pixels
+        order = np.argsort(-count, kind="stable")
+        return {int(tissue): float(count[tissue]) * self.pixel_mm2 for tissue in order if count[tissue]}
+
+    # --- steps ---
+
+    def click(self, ask: Name) -> Click:
+        """What a person says about some parts, in pixels of the mask."""
+        self.check_tissue(ask.tissue)
+        units = self.units(whole_regions=ask.whole_regions)
+        if ask.lasso is None:
+            places = units.one_each([self.place(point) for point in ask.points])
+        else:
+            inside = area(self._in_mask(ask.lasso), self.mask.shape)
+            is_glass = self.state().names_at(units.first, units.tissue) == self.mask.schema.background_index
+            places = tuple(units.place(unit) for unit in units.inside(inside, is_glass).tolist())
+        how, left_out = DEFAULT if ask.spread else None, tuple(self.place(point) for point in ask.left_out)
+        return Click(places, ask.tissue, ask.whole_regions, how, ask.reach, left_out)
+
+    def propose(self, ask: Name) -> Proposal:
+        """What a click would change; needs a prepared engine unless whole regions alone are named."""
+        log = self.log
+        check_version(log, ask.version)
+        click = self.click(ask)
+        if ask.whole_regions and not ask.spread and not self.is_ready:
+            return propose_regions(self.regions, self.mask.schema, click)
+        return self.engine.propose(self.mask, self._state(log), click)
+
+    def take(self, ask: Ask, *, origin: str, preview: bool = False) -> Step:
+        """Do what a person asks for; the step is on the disk when this returns, or only followed with ``preview``.
+
+        A step whose key is known was taken before: it is that one that is returned.
+        """
+        if ask.key is not None and (known := self.log.with_key(ask.key)) is not None:
+            return known
+        if isinstance(ask, Name):
+            step = self.propose(ask).step(origin, ask.by, ask.key)
+        elif isinstance(ask, Draw):
+            step = replace(self._drawing(ask), origin=origin, by=ask.by, key=ask.key)
+        else:
+            step = Step(action=ask.action, origin=origin, by=ask.by, key=ask.key)
+        return self.record(step, after=ask.version, preview=preview)
+
+    def record(self, step: Step, *, after: int | None = None, preview: bool = False) -> Step:
+        """Write a step down; ``ConflictError`` where others were faster than who saw version ``after``."""
+        if preview:
+            log = self.log
+            self._read = (stamp_of(self.mask.folder / CORRECTIONS), numbered(log, self.mask.record, step))
+            return self.log.steps[-1]
+        log = append(self.mask.folder, self.mask.record, step, after=after)
+        return log.steps[-1] if step.key is None else log.with_key(step.key) or log.steps[-1]
+
+    def drawn(self, pixels: PixelSet, tissue: str) -> Step:
+        """Names pixels that a person has drawn."""
+        self.check_tissue(tissue)
+        return Step(action=DRAW, tissue=tissue, named=pixels.text, area_mm2=pixels.pixels * self.pixel_mm2)
+
+    def write(self) -> None:
+        """Make ``corrected/`` from the log, whole or not at all."""
+        write_corrected(self.mask)
+
+    def _drawing(self, ask: Draw) -> Step:
+        points, mask = self._in_mask(ask.points), self.mask
+        if ask.kind == "brush":
+            named = stroke(points, ask.width_um, mask.shape, mask.resolution)
+        elif ask.kind == "area":
+            named = area(points, mask.shape)
+        elif ask.side is None:
+            raise UsageError("the side of the line that gets the name is missing", expected="side: [x, y]")
+        else:
+            named = split_by_line(self.labels(), points, self.place(ask.side), mask.resolution)
+        if not named:
+            raise UsageError("nothing of the drawing lies on the section", hint="draw on the section")
+        return self.drawn(named, ask.tissue)
 
     def labels(self) -> Mask:
-        """(H, W) classes, 255 where nothing is known."""
-        with opened_mask(self.folder) as stored:
-            return labels_in(stored, self.shape)
+        """(H, W) classes as they are now."""
+        return self.state().paint(self.mask.labels())
 
-    def regions(self) -> Regions:
-        """Its connected regions, glass included."""
-        return scan_mask(self.labels(), replace(self.schema, background=None), self.resolution)
+    def check_tissue(self, tissue: str) -> None:
+        """Refuse a name that is no class."""
+        if tissue not in self.mask.schema.names:
+            raise choices_error("the model does not know this tissue", tissue, self.mask.schema.names)
 
-
-def open_mask(folder: Path) -> SlideMask:
-    """The mask of a slide's folder, which ``ntrm segment`` has finished."""
-    summary = read_summary(folder)
-    with opened_mask(folder) as stored:
-        schema = schema_of(folder, summary, colours_in(stored), titles_in(stored))
-        digest = mask_sha256(folder)
-    record = MaskRecord(
-        slide_id=summary.slide_id,
-        mask=digest,
-        height=summary.grid.height,
-        width=summary.grid.width,
-        classes=summary.classes,
-    )
-    return SlideMask(folder, summary, schema, record)
-
-
-def corrections_in(mask: SlideMask, known: Iterable[Corrections] = ()) -> tuple[Log, Corrections]:
-    """The log beside a mask, and its corrections; refuses a log about another mask.
-
-    Steps that ``known`` corrections cover are not replayed.
-    """
-    log = read_log(mask.folder)
-    if log.record is not None and log.record.mask != mask.record.mask:
-        check_mask(mask.folder, log.record)
-    return log, corrections_of(log, mask.schema, mask.shape, known)
-
-
-def region_graph_in(mask: SlideMask) -> RegionGraph | None:
-    """The region graph that was kept; None where there is none of this mask, model and version, or a damaged one."""
-    try:
-        graph = RegionGraph.read(mask.folder / HIDDEN / REGION_GRAPH, mask.schema, mask.origin)
-    except DataError:
-        return None
-    return graph if graph.runs.shape == mask.shape else None
-
-
-def make_region_graph(
-    mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress = SILENT
-) -> RegionGraph:
-    """Make the region graph and keep it; one that is there is taken as it is.
-
-    Interrupted, it goes on where it stopped. Memory is that of the mask, the sums over the parts and some windows.
-    Where another process makes it already, this waits for it.
-
-    Args:
-        mask: the slide's mask.
-        slide: the file that was segmented; another one is refused.
-        predictor: with the model of the results. That it says so of itself is checked, its weights are not: see
-            ``same_model``.
-        progress: over the windows.
-
-    """
-    check_source(mask, slide)
-    _check_model(mask, predictor)
-    # The network must see the slide as it did when it was segmented.
-    stained = mask.summary.stain_norm
-    if stained is not None and stained.matrix is not None:
-        predictor = predictor.recolouring(stained.matrix)
-    SlideFolder(mask.folder).check()
-    with holding(mask.folder / HIDDEN / REGION_GRAPH_LOCK, wait=True):
-        graph = region_graph_in(mask)
-        if graph is None:
-            graph = _made(mask, slide, predictor, progress)
-            graph.save(mask.folder / HIDDEN / REGION_GRAPH, mask.origin)
-        return graph
-
-
-def check_source(mask: SlideMask, slide: SlideInput) -> Plan:
-    """What the slide was segmented from; refuses another file."""
-    state = finished(mask.folder)
-    if state is None or state.plan is None:
-        raise DataError(f"{mask.folder.name} was not segmented completely", hint=AGAIN)
-    own = source_fingerprint(slide.path)
-    if own is None or own != state.plan.source:
-        raise RefusedError(
-            f"{mask.folder.name} was made from another file",
-            got="a slide that cannot be read" if own is None else f"a slide with other content ({own[:12]})",
-            expected=f"the slide that was segmented ({str(state.plan.source)[:12]})",
-            hint="give the slide as it was when it was segmented",
-        )
-    return state.plan
-
-
-def same_model(mask: SlideMask, sha256: str) -> None:
-    """Refuse weights that are not those of the results."""
-    if sha256 != mask.summary.model["sha256"]:
-        raise _other_model(mask, f"weights {sha256[:12]}", f"weights {str(mask.summary.model['sha256'])[:12]}")
-
-
-def _check_model(mask: SlideMask, predictor: Predictor) -> None:
-    """Refuse a network whose description or tissues differ from those of the results."""
-    config, model = predictor.config, mask.summary.model
-    differing = [key for key in SAME_MODEL if getattr(config, key) != model[key]]
-    if differing:
-        got = ", ".join(f"{key} {getattr(config, key)}" for key in differing)
-        raise _other_model(mask, got, ", ".join(f"{key} {model[key]}" for key in differing))
-    if config.schema.names != mask.schema.names:
-        raise _other_model(mask, ", ".join(config.schema.names), ", ".join(mask.schema.names))
-
-
-def _other_model(mask: SlideMask, got: str, expected: str) -> RefusedError:
-    model = mask.summary.model
-    known = f"named {model['name'] or model['arch']}, weights {str(model['sha256'])[:12]}"
-    hint = f"give the folder of the model that the results were made with: --model ({known})"
-    return RefusedError(f"{mask.folder.name} was made with another model", got=got, expected=expected, hint=hint)
-
-
-def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress) -> RegionGraph:
-    from ntrm.correction.engine.graph import region_graph_of
-    from ntrm.correction.engine.parts import parts_of
-    from ntrm.correction.engine.pool import smooth_density
-    from ntrm.inference.predict import read_tile
-    from ntrm.wsi.isolated import open_in_children
-
-    labels = mask.labels()
-    with closing(open_in_children(slide.path, alone=slide.alone)) as reader:
-        grid = _slide_grid(mask, slide, reader)
-        density = smooth_density(lambda window: read_tile(grid, window), *mask.shape)
-        parts = parts_of(labels, mask.schema, mask.resolution, density)
-        pooled = _pooled(mask, grid, parts, labels, predictor, progress)
-    return region_graph_of(parts, mask.schema, pooled.pop("probabilities"), pooled)
-
-
-def _slide_grid(mask: SlideMask, slide: SlideInput, reader: Any) -> SlideGrid:
-    """The slide on the grid of the mask."""
-    from ntrm.correction.mask_grid import mask_grid
-
-    stated = check_source(mask, slide).mpp
-    mpp = slide.mpp or (None if stated is None else Resolution(*stated))
-    return mask_grid(reader, mask.summary, mpp, hint="give the µm/px that the slide was segmented with")
-
-
-def _pooled(
-    mask: SlideMask, grid: SlideGrid, parts: Any, labels: Mask, predictor: Predictor, progress: Progress
-) -> dict[str, Any]:
-    """What the network saw in each part."""
-    from ntrm.correction.engine.pool import Pooling
-    from ntrm.inference.predict import tiles_ahead
-    from ntrm.inference.sliding_window import Stitching
-
-    stitching = Stitching(predictor.config.window, int(mask.summary.options["overlap"]))
-    windows, batch = _known(labels, stitching.windows(*mask.shape)), predictor.batch
-    pooling = Pooling(predictor, parts, stitching)
-    for these, tiles in progress.track(tiles_ahead(grid, windows, batch), -(-len(windows) // batch), mask.folder.name):
-        pooling.add(these, tiles)
-    return pooling.means()
-
-
-def _known(labels: Mask, windows: Sequence[Window]) -> list[Window]:
-    """Windows that the network has seen: all their pixels have a name."""
-    return [window for window in windows if not (labels[window.slices] == IGNORE).any()]
+    def _in_mask(self, points: Sequence[tuple[float, float]]) -> Floats:
+        """(n, 2) in pixels of the mask."""
+        return np.asarray(np.array(points, dtype=np.float64).reshape(-1, 2) / np.array(self.scale))

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import Ints
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import LabelSchema, Mask
 from ntrm.correction.log import NAME, SET_ASIDE, Log, Place, Step
@@ -18,7 +20,7 @@ from ntrm.correction.pixels import PixelSet
 
 
 @dataclass(frozen=True, eq=False)
-class Corrections:
+class State:
     """Corrected pixels by their present class, and how they got it."""
 
     shape: tuple[int, int]
@@ -56,7 +58,14 @@ class Corrections:
             out[inside & pixels.holds(flat)] = index
         return out
 
-    def with_step(self, step: Step) -> Corrections:
+    def names_at(self, first: Ints, network: Ints) -> Ints:
+        """(n,) classes at flattened pixels, of which the network said ``network``."""
+        names = network.copy()
+        for index, pixels in self.tissue.items():
+            names[pixels.holds(first)] = index
+        return names
+
+    def with_step(self, step: Step) -> State:
         """These corrections and one more step; not for undo and redo."""
         size = self.shape[0] * self.shape[1]
         given = self.schema.index(step.tissue or "")
@@ -69,7 +78,7 @@ class Corrections:
         for pixels in followed.values():
             all_followed = all_followed | (pixels - named)
         clicks = tuple((place, given) for place in step.places) if step.action == NAME else ()
-        return Corrections(
+        return State(
             shape=self.shape,
             schema=self.schema,
             tissue={index: pixels for index, pixels in tissue.items() if pixels},
@@ -81,9 +90,7 @@ class Corrections:
         )
 
 
-def corrections_of(
-    log: Log, schema: LabelSchema, shape: tuple[int, int], known: Iterable[Corrections] = ()
-) -> Corrections:
+def state_of(log: Log, schema: LabelSchema, shape: tuple[int, int], known: Iterable[State] = ()) -> State:
     """The corrections that the steps of a log add up to, on a mask of this shape and with these classes.
 
     Starts from the ``known`` corrections that cover the most steps.
@@ -96,7 +103,7 @@ def corrections_of(
             hint=SET_ASIDE,
         )
     active = log.active
-    before = [Corrections(shape, schema), *(each for each in known if active[: len(each.steps)] == each.steps)]
+    before = [State(shape, schema), *(each for each in known if active[: len(each.steps)] == each.steps)]
     corrections = max(before, key=lambda each: len(each.steps))
     for step in active[len(corrections.steps) :]:
         try:
@@ -104,3 +111,8 @@ def corrections_of(
         except UsageError as error:
             raise DataError(f"step {step.number} names an unknown tissue", got=error, hint=SET_ASIDE) from error
     return corrections
+
+
+Corrections: TypeAlias = State
+corrections_of = state_of
+"""As the service calls them still."""

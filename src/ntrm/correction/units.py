@@ -14,7 +14,6 @@ from ntrm.analysis.runs import Runs, Where, distinct
 from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import UsageError
 from ntrm.core.mpp import Resolution
-from ntrm.correction.engine.graph import RegionGraph
 from ntrm.correction.log import Place
 from ntrm.correction.pixels import PixelSet
 
@@ -31,18 +30,6 @@ class Units:
     """(n,) the unit of each run; negative where nothing is known."""
     tissue: Ints
     """(U,) what the network called each of them."""
-
-    @classmethod
-    def parts(cls, graph: RegionGraph) -> Units:
-        """The nodes of a region graph."""
-        return cls(graph.runs, graph.runs.value, graph.tissue)
-
-    @classmethod
-    def regions(cls, graph: RegionGraph) -> Units:
-        """The undivided regions of a region graph."""
-        tissue = np.zeros(int(graph.region.max(initial=-1)) + 1, dtype=np.int64)
-        tissue[graph.region] = graph.tissue
-        return cls(graph.runs, np.append(graph.region, -1)[graph.runs.value], tissue)
 
     @classmethod
     def in_mask(cls, regions: Regions) -> Units:

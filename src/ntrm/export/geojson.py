@@ -10,19 +10,18 @@ from __future__ import annotations
 import gzip as gzip_module
 import json
 import math
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from hashlib import sha1
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.polygons import Outlines, outlines_of
+from ntrm.analysis.polygons import outlines_of
+from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import CONNECTIVITY
 from ntrm.core.errors import UsageError, check_number
@@ -43,9 +42,6 @@ SIMPLIFIED = (
     f"a region that would break, or change by more than {MOST_CHANGE:.0%} of its area, keeps its exact outline"
 )
 
-_MARK = "\ufdd0"
-"""Stands for what is filled in: this is no character, so that no text holds it."""
-
 Transform = tuple[float, float, float, float]
 
 
@@ -65,29 +61,18 @@ class Placement:
         """What was taken off the file's own coordinates, as QuPath crops them."""
         return (0, 0) if self.bounds is None else (self.bounds[0], self.bounds[1])
 
-    @cached_property
-    def _steps(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(2,) factors and (2,) shifts."""
-        sx, sy, ox, oy = self.to_level0
-        shifts = [ox - self.offset[0], oy - self.offset[1]]
-        return np.array([sx, sy], dtype=np.float64), np.array(shifts, dtype=np.float64)
-
     def to_qupath(self, ring: NDArray[Any]) -> list[list[float]]:
-        """A ring of mask pixels in QuPath's coordinates."""
-        factors, shifts = self._steps
-        return [[_plain(x), _plain(y)] for x, y in (ring * factors + shifts).round(DECIMALS).tolist()]
+        """Points (n, 2) of mask pixels, x and y, in QuPath's coordinates."""
+        scales, shifts = np.array(self.to_level0, dtype=np.float64).reshape(2, 2)
+        placed = (ring * scales + (shifts - self.offset)).round(DECIMALS)
+        # Whole numbers are shorter.
+        return [[int(x) if x.is_integer() else x, int(y) if y.is_integer() else y] for x, y in placed.tolist()]
 
-    def texts(self, height: int, width: int) -> tuple[NDArray[np.bytes_], NDArray[np.bytes_]]:
-        """JSON for the x of every column edge of a mask and for the y of every row edge: half a point each.
-
-        An outline has its corners where edges cross: looking up their texts is far quicker than writing numbers.
-        """
-        columns, rows = (
-            (np.arange(size + 1) * factor + shift).round(DECIMALS).tolist()
-            for size, factor, shift in zip((width, height), *self._steps, strict=True)
-        )
-        across, down = [f"[{_plain(x)},".encode() for x in columns], [f"{_plain(y)}],".encode() for y in rows]
-        return np.array(across), np.array(down)
+    def edges(self, shape: tuple[int, int]) -> tuple[list[float], list[float]]:
+        """The x of every column edge of a mask, and the y of every row edge: outlines have no other coordinates."""
+        edges = np.arange(max(shape) + 1)
+        x, y = zip(*self.to_qupath(np.stack([edges, edges], axis=1)), strict=True)
+        return list(x), list(y)
 
 
 @dataclass(frozen=True)
@@ -130,78 +115,80 @@ def write_geojson(
     head |= {"simplification": SIMPLIFIED} if simplify_um else {}
     head |= {"connectivity": CONNECTIVITY, **(document or {})}
     check_classes(regions.table.tissue, schema)
-    features = _Features(regions, schema, placement, simplify_um, metadata, identity)
+    kept_exact = 0
     with _stream(path, gzip) as write:
         write(f'{{"type":"FeatureCollection","ntrm":{_json(head)},"features":['.encode())
-        for number, feature in enumerate(features):
-            write((b",\n" if number else b"\n") + feature)
+        tissues = [_properties(tissue, metadata) for tissue in schema.tissues]
+        for number, (feature, kept) in enumerate(_features(regions, placement, simplify_um, tissues, identity)):
+            write(((",\n" if number else "\n") + feature).encode())
+            kept_exact += kept
         write(b"\n]}\n")
     counts = np.bincount(regions.table.tissue, regions.table.pixels, len(schema)).astype(np.int64).tolist()
     pixels = {name: count for name, count in zip(schema.names, counts, strict=True) if count}
-    return WrittenRegions(path, len(regions.table), pixels, features.kept_exact)
+    return WrittenRegions(path, len(regions.table), pixels, kept_exact)
 
 
-@dataclass
-class _Features:
-    """The annotations of a file as JSON, one after the other."""
+def _features(
+    regions: Regions,
+    placement: Placement,
+    simplify_um: float | None,
+    tissues: Sequence[dict[str, Any]],
+    identity: str,
+) -> Iterator[tuple[str, bool]]:
+    """The annotations as JSON, each with whether its exact outline stands although simpler ones were asked for."""
+    from pydantic_core import to_json
 
-    regions: Regions
-    schema: LabelSchema
-    placement: Placement
-    simplify_um: float | None
-    metadata: Mapping[str, str] | None
-    identity: str
-    kept_exact: int = 0
-    """Regions that simplification would have changed too much, so far."""
+    table = regions.table
+    across, down = placement.edges(regions.runs.shape)
+    every = zip(table.number.tolist(), table.tissue.tolist(), _measurements(table), strict=True)
+    for outlines in outlines_of(regions):
+        corners = outlines.points.tolist()
+        for spans, (number, tissue, measurements) in zip(outlines.spans(), every, strict=False):
+            properties = tissues[tissue] | {"measurements": measurements}
+            name = f"{identity}|{properties['name']}|{number}|{_corner(*corners[spans[0][0]])}"
+            simpler = _simplified(outlines.points, spans, placement, table.resolution, simplify_um)
+            rings = simpler or [[[across[x], down[y]] for x, y in corners[begin:end]] for begin, end in spans]
+            properties["name"] = f"{properties['name']} {number}"
+            # The numbers of the corners are most of the file, and this writes them ten times as quickly.
+            geometry = f'{{"type":"Polygon","coordinates":{to_json(rings).decode()}}}'
+            feature = f'"id":"{uuid.uuid5(NAMESPACE, name)}","geometry":{geometry},"properties":{_json(properties)}'
+            yield f'{{"type":"Feature",{feature}}}', bool(simplify_um) and simpler is None
 
-    def __iter__(self) -> Iterator[bytes]:
-        written = _PointTexts(*self.placement.texts(*self.regions.runs.shape))
-        numbers, tissues = self.regions.table.number, self.regions.table.tissue
-        about, first = self._properties_by_tissue(), 0
-        for outlines in outlines_of(self.regions):
-            last, exact = first + len(outlines), written.rings(outlines)
-            corners = outlines.points[outlines.ring[outlines.region[:-1]]]
-            table = (column.tolist() for column in (numbers[first:last], tissues[first:last], corners))
-            for spans, measurements, number, tissue, corner in zip(
-                outlines.spans(), self._measurements(first, last), *table, strict=True
-            ):
-                rings = [next(exact) for _ in spans]
-                simpler = self._simplified(outlines.points, spans) if self.simplify_um else None
-                name, head, tail = about[tissue]
-                identity = _uuid(f"{self.identity}|{name}|{number}|{_corner(*corner)}")
-                before = f'{{"type":"Feature","id":"{identity}","geometry":{{"type":"Polygon","coordinates":['
-                behind = f']}},"properties":{head}{number}{tail[0]}{measurements}{tail[1]}}}'
-                yield b"".join((before.encode(), simpler or b",".join(rings), behind.encode()))
-            first = last
 
-    def _properties_by_tissue(self) -> list[tuple[str, str, list[str]]]:
-        """Name of each tissue, and the JSON of its properties before and after the number and the measurements."""
-        texts = [_json(_properties(tissue, _MARK, _MARK, self.metadata)) for tissue in self.schema.tissues]
-        # The measurements are an object, not a text.
-        cut = [text.replace(f'"{_MARK}"', _MARK).split(_MARK) for text in texts]
-        return [(tissue.name, head, tail) for tissue, (head, *tail) in zip(self.schema.tissues, cut, strict=True)]
+def _measurements(table: RegionTable) -> Iterator[dict[str, float]]:
+    """Of each region, of its exact outline: six significant digits of what is no whole number.
 
-    def _measurements(self, first: int, last: int) -> Iterator[str]:
-        """JSON of the measurements of some regions, of the exact outline, simplified or not."""
-        table = self.regions.table
-        columns = {"Region": table.number, "Piece": table.piece, "Area mm^2": table.area_mm2}
-        columns |= {"Perimeter mm": table.perimeter_mm}
-        columns |= {} if table.confidence is None else {"Mean confidence": table.confidence}
-        columns |= {} if table.person is None else {"By hand": table.person[:, 0], "Followed": table.person[:, 1]}
-        texts = (_cells(_json(name), column[first:last]) for name, column in columns.items())
-        return (f"{{{','.join(filter(None, row))}}}" for row in zip(*texts, strict=True))
+    What is NaN is left out: of a region that a person named as a whole, the network has no confidence.
+    """
+    columns = {"Region": table.number, "Piece": table.piece, "Area mm^2": table.area_mm2}
+    columns |= {"Perimeter mm": table.perimeter_mm}
+    columns |= {} if table.confidence is None else {"Mean confidence": table.confidence}
+    columns |= {} if table.person is None else {"By hand": table.person[:, 0], "Followed": table.person[:, 1]}
+    for row in zip(*(column.tolist() for column in columns.values()), strict=True):
+        cells = zip(columns, row, strict=True)
+        yield {name: v if isinstance(v, int) else float(f"{v:.6g}") for name, v in cells if not math.isnan(v)}
 
-    def _simplified(self, points: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> bytes | None:
-        """Outline and holes as JSON, simplified; None if the exact ones stand."""
-        import shapely
 
-        rings = simplified(points, spans, self.regions.table.resolution, self.simplify_um or 0.0)
-        placed = [self.placement.to_qupath(ring) for ring in rings or ()]
-        # Rounding may break what is valid.
-        if not placed or not shapely.Polygon(placed[0], placed[1:]).is_valid:
-            self.kept_exact += 1
-            return None
-        return ",".join(map(_json, placed)).encode()
+def _corner(x: int, y: int) -> str:
+    """The first corner as numpy writes it: ids are made from this text."""
+    wide = max(len(str(x)), len(str(y)))
+    return f"[{x:>{wide}} {y:>{wide}}]"
+
+
+def _simplified(
+    points: NDArray[np.int32],
+    spans: Sequence[tuple[int, int]],
+    placement: Placement,
+    resolution: Resolution,
+    simplify_um: float | None,
+) -> list[list[list[float]]] | None:
+    """Outline and holes, simplified, in QuPath's coordinates; None if the exact ones stand."""
+    import shapely
+
+    rings = simplified(points, spans, resolution, simplify_um) if simplify_um else None
+    placed = [placement.to_qupath(ring) for ring in rings or ()]
+    # Rounding may break what is valid.
+    return placed if placed and shapely.Polygon(placed[0], placed[1:]).is_valid else None
 
 
 def simplified(
@@ -224,53 +211,14 @@ def simplified(
     return [shapely.get_coordinates(ring) / scale for ring in (simpler.exterior, *simpler.interiors)]
 
 
-class _PointTexts:
-    """Rings of corners as JSON, by looking up the texts of their coordinates."""
-
-    def __init__(self, across: NDArray[np.bytes_], down: NDArray[np.bytes_]) -> None:
-        self.across, self.down = across, down
-        self.widths, self.heights = np.strings.str_len(across), np.strings.str_len(down)
-        self.point = np.dtype([("x", across.dtype), ("y", down.dtype)])
-
-    def rings(self, outlines: Outlines) -> Iterator[bytes]:
-        """Every ring of the outlines."""
-        x, y = outlines.points.T
-        points = np.empty(len(x), dtype=self.point)
-        points["x"], points["y"] = self.across.take(x), self.down.take(y)
-        # Texts shorter than the longest end with zeros, which no text has.
-        text = points.tobytes().translate(None, b"\0")
-        sizes = np.cumsum(self.widths.take(x) + self.heights.take(y))
-        ends = [0, *sizes[outlines.ring[1:] - 1].tolist()]
-        # Without the comma after the last point.
-        return (b"[%b]" % text[begin : end - 1] for begin, end in pairwise(ends))
-
-
-def _cells(name: str, values: NDArray[Any]) -> list[str]:
-    """Name and value of a measurement as JSON: six significant digits of what is no whole number.
-
-    Empty for NaN: of a region that a person named as a whole, the network has no confidence.
-    """
-    if values.dtype.kind in "iu":
-        return [f"{name}:{value}" for value in values.tolist()]
-    return [f"{name}:{float(f'{value:.6g}')!r}" if not math.isnan(value) else "" for value in values.tolist()]
-
-
-def _uuid(name: str) -> str:
-    """As ``uuid.uuid5`` in our namespace, without its objects, which take long for thousands of regions."""
-    digest = bytearray(sha1(NAMESPACE.bytes + name.encode(), usedforsecurity=False).digest()[:16])
-    digest[6], digest[8] = digest[6] & 0x0F | 0x50, digest[8] & 0x3F | 0x80
-    text = digest.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-def _properties(tissue: Tissue, number: str, measurements: str, metadata: Mapping[str, str] | None) -> dict[str, Any]:
-    """What QuPath shows of an annotation; locked, so that a click does not move it."""
+def _properties(tissue: Tissue, metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    """What QuPath shows of annotations of a tissue; locked, so that a click does not move them."""
     return {
         "objectType": "annotation",
-        "name": f"{tissue.name} {number}",
+        "name": tissue.name,
         "classification": {"name": tissue.name, "color": list(tissue.rgb)},
         "isLocked": True,
-        "measurements": measurements,
+        "measurements": {},
         **({"metadata": dict(metadata)} if metadata else {}),
     }
 
@@ -288,14 +236,3 @@ def _stream(path: Path, gzip: bool) -> Iterator[Callable[[bytes], object]]:
 
 
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-
-def _corner(x: int, y: int) -> str:
-    """The first corner as numpy writes it; ids are made from this text."""
-    wide = max(len(str(x)), len(str(y)))
-    return f"[{x:>{wide}} {y:>{wide}}]"
-
-
-def _plain(value: float) -> float:
-    """Whole numbers are shorter."""
-    return int(value) if value.is_integer() else value

@@ -11,7 +11,7 @@ cut, and overlapping windows are read once.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -93,7 +93,8 @@ class SlideGrid:
         _check_fine_enough(self.source, model, min(self._fx, self._fy))
         self.width, self.height = shrunk_length(wide, self._fx), shrunk_length(tall, self._fy)
         self.level = best_level(reader.info, self._fx, self._fy)
-        self._block = _block_shape(reader.info, self.level, self.width, self._step)
+        self.block = _block_shape(reader.info, self.level, self.width, self._step)
+        """Rows and columns that are read together."""
         self._blocks = ArrayCache(CACHE_BYTES)
 
     @property
@@ -116,37 +117,10 @@ class SlideGrid:
         return self._fx, self._fy, float(left), float(top)
 
     @property
-    def caches_level(self) -> bool:
-        """Whether its blocks are the very pixels of a level of the slide, and all of them stay cached."""
-        same_pixels = self._step == (1.0, 1.0) and all(value.is_integer() for value in self.corner)
-        return same_pixels and 3 * self.height * self.width <= CACHE_BYTES
-
-    @property
-    def at_once(self) -> int:
-        """Threads that can read at the same time; more would wait for each other."""
-        return int(getattr(self.reader, "at_once", 1))
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of a block."""
-        return 3 * self._block[0] * self._block[1]
-
-    @property
-    def block_rows(self) -> int:
-        """Rows of a block: what is read in bands of so many is read once."""
-        return self._block[0]
-
-    @property
     def _step(self) -> tuple[float, float]:
         """Pixels of the level that is read per pixel of the grid: rows, columns."""
         sx, sy = self.reader.info.scale(self.level)
         return self._fy / sy, self._fx / sx
-
-    @property
-    def corner(self) -> tuple[float, float]:
-        """Top left of the scanned area in pixels of the level that is read: x, y."""
-        (left, top, *_), (sx, sy) = self.reader.info.area, self.reader.info.scale(self.level)
-        return left / sx, top / sy
 
     def read(self, top: int, left: int, height: int, width: int) -> Pixels:
         """(height, width, 3) of the grid; white beyond it."""
@@ -159,32 +133,19 @@ class SlideGrid:
             out[:] = WHITE
         if first_row >= bottom or first_column >= right:
             return out
-        tall, wide = self._block
-        for row, column in self.blocks_under(first_row, first_column, bottom, right):
-            block = self.block(row, column)
-            y, x = row * tall, column * wide
-            y0, y1 = max(first_row, y), min(bottom, y + block.shape[0])
-            x0, x1 = max(first_column, x), min(right, x + block.shape[1])
-            out[y0 - top : y1 - top, x0 - left : x1 - left] = block[y0 - y : y1 - y, x0 - x : x1 - x]
+        tall, wide = self.block
+        for row in range(first_row // tall, -(-bottom // tall)):
+            for column in range(first_column // wide, -(-right // wide)):
+                block = self._blocks.get((row, column), partial(self._read_block, row, column))
+                y, x = row * tall, column * wide
+                y0, y1 = max(first_row, y), min(bottom, y + block.shape[0])
+                x0, x1 = max(first_column, x), min(right, x + block.shape[1])
+                out[y0 - top : y1 - top, x0 - left : x1 - left] = block[y0 - y : y1 - y, x0 - x : x1 - x]
         return out
-
-    def blocks_under(self, top: int, left: int, bottom: int, right: int) -> list[tuple[int, int]]:
-        """Row and column of the blocks that a rectangle inside the grid touches."""
-        tall, wide = self._block
-        rows, columns = range(top // tall, -(-bottom // tall)), range(left // wide, -(-right // wide))
-        return [(row, column) for row in rows for column in columns]
-
-    def block(self, row: int, column: int) -> Pixels:
-        """A block, read if it is not cached."""
-        return self._blocks.get((row, column), lambda: self._read_block(row, column))
-
-    def has_block(self, row: int, column: int) -> bool:
-        """Whether a block is cached, or being read."""
-        return (row, column) in self._blocks
 
     def _read_block(self, row: int, column: int) -> Pixels:
         """A block of the grid, always computed from the same pixels of the slide."""
-        tall, wide = self._block
+        tall, wide = self.block
         rows = range(row * tall, min((row + 1) * tall, self.height))
         columns = range(column * wide, min((column + 1) * wide, self.width))
         return read_area(self.reader, self.level, (self._fx, self._fy), rows, columns)
@@ -208,41 +169,17 @@ class SlideGrid:
         )
 
 
-class _CachedReader:
-    """Reads a slide from the cached blocks of a grid: what is read for a thumbnail is not read again."""
-
-    def __init__(self, grid: SlideGrid) -> None:
-        self.info, self._grid = grid.reader.info, grid
-
-    def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
-        """As ``SlideReader.read``; only the level of the grid is cached."""
-        grid = self._grid
-        if level != grid.level:
-            return grid.reader.read(x, y, width, height, level)
-        downsample = self.info.levels[level].downsample
-        left, top = (round(value) for value in grid.corner)
-        return grid.read(round(y / downsample) - top, round(x / downsample) - left, height, width)
-
-    def close(self) -> None:
-        """The grid's reader stays open."""
-
-
 def thumbnail(grid: SlideGrid, mpp: float) -> tuple[Pixels, Resolution]:
     """The scanned area at ``mpp``, or at the slide's own µm/px where that is coarser, and its exact µm/px."""
-    reader = _CachedReader(grid) if grid.caches_level else grid.reader
-    coarse = SlideGrid(reader, max(mpp, grid.source.x, grid.source.y), grid.source)
-    rows = coarse.block_rows
-    tops = range(0, coarse.height, rows)
-    picture = np.empty((coarse.height, coarse.width, 3), dtype=np.uint8)
+    coarse = SlideGrid(grid.reader, max(mpp, grid.source.x, grid.source.y), grid.source)
+    rows, _ = coarse.block
 
-    def read(top: int) -> None:
-        band = picture[top : top + rows]
-        band[:] = coarse.read(top, 0, len(band), coarse.width)
+    def band(top: int) -> Pixels:
+        return coarse.read(top, 0, min(rows, coarse.height - top), coarse.width)
 
     # While the reader, which does one thing at a time, reads one band, those before are scaled down.
-    for _ in thread_map(read, tops, min(THUMBNAIL_THREADS, most_threads())):
-        pass
-    return picture, coarse.resolution
+    bands = thread_map(band, range(0, coarse.height, rows), min(THUMBNAIL_THREADS, most_threads()))
+    return np.concatenate([*bands]), coarse.resolution
 
 
 def credible_resolution(info: SlideInfo) -> Resolution:

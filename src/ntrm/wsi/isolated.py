@@ -3,46 +3,36 @@
 The child answers in JSON and bare pixels. It dies with its parent (the pipe closes) and by itself when one request
 takes too long; it never gets more memory than stated.
 
-Pixels go through a piece of memory that both processes have open as a file, of fixed size, or through the pipe where
-they do not fit into it or a system has no such files. A pipe hands them over in many small parts, and each waits until
-no other thread runs Python.
+Pixels go through a file in memory that both processes have open, or through the pipe where they are many or a system
+has no such files. A pipe hands them over in many small parts, and each waits until no other thread runs Python.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import signal
 import subprocess
+import tempfile
+import time
 import weakref
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
+from io import RawIOBase
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Lock, Thread
-from typing import Any, Self
+from threading import Lock, Timer
+from typing import Any, Self, cast
 
 import numpy as np
 from PIL.Image import Image as Picture
 from PIL.Image import fromarray
 
-from ntrm.core.errors import DataError, NtrmError, UsageError, check_number
+from ntrm.core.errors import DataError, UsageError, check_number
 from ntrm.core.mpp import Resolution
-from ntrm.core.processes import module_command, module_environment
-from ntrm.core.threads import most_threads
+from ntrm.core.processes import close_pipes, module_command, module_environment
 from ntrm.wsi.readers.reader import MAX_SIDE, Pixels, SlideInfo, check_request
-from ntrm.wsi.readers.reading_process import rebuild_error, rebuild_info
+from ntrm.wsi.readers.reading_process import message, rebuild_error, rebuild_info, receive, receive_into
 
-SHARED_BYTES = 16 * 2**20
-"""Memory through which pixels go: enough for a block of ``grid.BLOCK_PIXELS``."""
-LARGE = 1 << 26
-"""Pixels from which on several children read a slide, where there are cores for them."""
-MOST_CHILDREN, CORES_EACH = 4, 4
-"""Children that read one slide at most, and the cores for which there is one: most are the parent's."""
 _START_SECONDS = 120
 """A new process may wait for a busy machine before it can answer at all."""
 
@@ -79,25 +69,21 @@ class ReadingProcess:
 
     def _begin(self) -> None:
         """Start the child."""
-        self._pid = os.getpid()
-        self._pipe, theirs = Pipe()
-        self._shared = _shared_memory()
+        self._pid, self._fresh = os.getpid(), True
+        self._shared = _shared_file()
         try:
-            with theirs:
-                self._child = _start(theirs, self._shared, self.limits)
+            self._child = _start(self._shared, self.limits)
         except OSError:
-            _close(self._pipe, self._shared)
+            _close(self._shared)
             raise
-        self._fresh = True
+        self._requests, self._answers = cast("RawIOBase", self._child.stdin), cast("RawIOBase", self._child.stdout)
         # A reader that nobody closed must not leave its child behind.
-        self._finalizer = weakref.finalize(self, _finish, self._pipe, self._shared, self._child, self._pid)
+        self._finalizer = weakref.finalize(self, _finish, self._child, self._shared, self._pid)
 
     @property
     def alive(self) -> bool:
         """Whether it can still be asked."""
-        if self._pid != os.getpid():
-            return self._finalizer.alive
-        return self._child.poll() is None and not self._pipe.closed
+        return self._finalizer.alive and (self._pid != os.getpid() or self._child.poll() is None)
 
     @property
     def _lock(self) -> Lock:
@@ -111,22 +97,20 @@ class ReadingProcess:
             return self._open(path.absolute(), alone)
 
     def _open(self, path: Path, alone: bool) -> SlideInfo:
-        answer = self._ask({"open": os.fsencode(path).hex(), "alone": alone})
-        try:
+        with self._talking():
+            answer = self._ask({"open": os.fsencode(path).hex(), "alone": alone})
             self.info, self._opened = rebuild_info(answer["info"]), (path, alone)
-        except (LookupError, TypeError, ValueError) as error:
-            raise self._failed("an answer that makes no sense") from error
         return self.info
 
-    def _take_over(self, *, reopen: bool = False) -> None:
-        """In a fork of the process that started the child, start another one: two cannot share its pipe."""
+    def _take_over(self) -> None:
+        """In a fork of the process that started the child, start another one: two cannot share its pipes."""
         if self._closed:
             hint = "read inside the with block, or open the slide again"
             raise UsageError("the slide is closed", expected="an open slide", hint=hint)
         if self._pid != os.getpid() and self._finalizer.alive:
             self._finalizer()
             self._begin()
-            if reopen and self._opened is not None:
+            if self._opened is not None:
                 self._open(*self._opened)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -140,50 +124,52 @@ class ReadingProcess:
         check_request(self.info, width, height, level)
         for axis, position in (("x", x), ("y", y)):
             check_number(f"{axis} of a region", position, -2 * MAX_SIDE, 2 * MAX_SIDE, whole=True)
-        x, y, width, height, level = (int(number) for number in (x, y, width, height, level))
-        pixels = np.empty((height, width, 3), dtype=np.uint8)
-        shared = self._shared is not None and pixels.nbytes <= SHARED_BYTES
+        region = [int(number) for number in (x, y, width, height, level)]
+        pixels = np.empty((region[3], region[2], 3), dtype=np.uint8)
+        buffer = pixels.data.cast("B")
         with self._lock:
-            self._take_over(reopen=True)
-            answer = self._ask({"read": [x, y, width, height, level], "shared": shared})
-            if answer.get("pixels") != [height, width, 3]:
-                raise self._failed("pixels of another shape")
-            try:
-                self._receive(pixels.data.cast("B"), shared=shared)
-            except (EOFError, OSError, ValueError) as error:
-                raise self._failed(self._cause_of_death()) from error
+            self._take_over()
+            with self._talking():
+                answer = self._ask({"read": region})
+                if answer["pixels"] != [*pixels.shape]:
+                    raise ValueError("pixels of another shape")
+                if not answer["shared"] or self._shared is None:
+                    receive_into(self._answers, buffer)
+                elif os.preadv(self._shared, [buffer], 0) != len(buffer):
+                    raise EOFError("fewer pixels than there should be")
         return pixels
 
-    def _receive(self, pixels: memoryview, *, shared: bool) -> None:
-        if not shared or self._shared is None:
-            self._pipe.recv_bytes_into(pixels)
-        elif os.preadv(self._shared, [pixels], 0) != len(pixels):
-            raise EOFError("fewer pixels than there should be")
+    @contextmanager
+    def _talking(self) -> Iterator[None]:
+        """End a child that takes too long; one that is dead, or answers what makes no sense, is our own error."""
+        seconds = self.limits.seconds + 2 + (_START_SECONDS if self._fresh else 0)
+        late, deadline = Timer(seconds, self._child.kill), time.monotonic() + seconds
+        late.start()
+        try:
+            yield
+            self._fresh = False
+        except (EOFError, OSError, ValueError, TypeError, LookupError, RecursionError) as error:
+            raise self._failed(self._cause_of_death(late=time.monotonic() >= deadline)) from error
+        finally:
+            late.cancel()
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if not self.alive:
-            raise self._failed(self._cause_of_death())
-        wait = self.limits.seconds + 2 + (_START_SECONDS if self._fresh else 0)
-        try:
-            self._pipe.send_bytes(json.dumps(request).encode())
-            if not self._pipe.poll(wait):
-                raise self._failed(f"no answer within {self.limits.seconds} s")
-            answer = dict(json.loads(self._pipe.recv_bytes(2**20)))
-        except (EOFError, OSError, ValueError, TypeError, RecursionError) as error:
-            raise self._failed(self._cause_of_death()) from error
-        self._fresh = False
+            raise EOFError("the child is gone")
+        self._requests.write(message(request))
+        answer = receive(self._answers)
         if "error" in answer:
             raise rebuild_error(answer["error"])
         if "memory" in answer:
             raise self._failed(f"more than {self.limits.memory_mb} MB of memory wanted")
         return answer
 
-    def _cause_of_death(self) -> str:
+    def _cause_of_death(self, *, late: bool) -> str:
         try:
             code = self._child.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            return "the reading process stopped answering"
-        if code == -signal.SIGALRM:
+            return "the reading process stopped answering, or what it says makes no sense"
+        if late or (code < 0 and -code == getattr(signal, "SIGALRM", None)):
             return f"no answer within {self.limits.seconds} s"
         cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return f"the reading process ended ({cause})"
@@ -227,10 +213,6 @@ class ReadingProcess:
         picture.thumbnail(box)
         return picture
 
-    def kill(self) -> None:
-        """End the child, so that whoever waits for it gets an error; ``close`` does so where nobody waits."""
-        self._child.kill()
-
     def close(self) -> None:
         """End the child; twice does no harm."""
         self._closed = True
@@ -243,36 +225,33 @@ class ReadingProcess:
         self.close()
 
 
-def _shared_memory() -> int | None:
-    """Descriptor of memory that a child can write to, and neither shrink nor grow; None where there is no such."""
-    if not hasattr(os, "memfd_create"):
+def _shared_file() -> int | None:
+    """Descriptor of a file without a name, best in memory; None where a child cannot be given one."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("pixels", os.MFD_CLOEXEC)
+    if not hasattr(os, "preadv"):
         return None
-    descriptor = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        os.ftruncate(descriptor, SHARED_BYTES)
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-    except OSError:
-        # The largest file that this process may write counts here, too.
-        os.close(descriptor)
-        return None
-    return descriptor
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
-def _start(pipe: Connection, shared: int | None, limits: ReadingLimits) -> subprocess.Popen[bytes]:
-    descriptors = [pipe.fileno(), *([] if shared is None else [shared])]
+def _start(shared: int | None, limits: ReadingLimits) -> subprocess.Popen[bytes]:
+    descriptors = [] if shared is None else [shared]
     return subprocess.Popen(  # noqa: S603 - our own interpreter and module
         module_command("ntrm.wsi.readers.reading_process", limits.memory_mb * 2**20, limits.seconds, *descriptors),
         pass_fds=descriptors,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         # One heap for all threads: each of its own would reserve a good part of the memory allowed.
         env={**module_environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"},
     )
 
 
-def _finish(pipe: Connection, shared: int | None, child: subprocess.Popen[bytes], owner: int) -> None:
-    _close(pipe, shared)
+def _finish(child: subprocess.Popen[bytes], shared: int | None, owner: int) -> None:
+    close_pipes(child)
+    _close(shared)
     if os.getpid() != owner:
         child.returncode = 0  # a fork may neither end it nor wait for it
         return
@@ -281,8 +260,7 @@ def _finish(pipe: Connection, shared: int | None, child: subprocess.Popen[bytes]
     child.wait()
 
 
-def _close(pipe: Connection, shared: int | None) -> None:
-    pipe.close()
+def _close(shared: int | None) -> None:
     if shared is not None:
         os.close(shared)
 
@@ -316,104 +294,37 @@ def open_slide(path: str | Path) -> ReadingProcess:
     return open_isolated(Path(path))
 
 
-class ReadingGroup:
-    """One slide in several children: a ``SlideReader`` from which as many threads can read at the same time.
-
-    ``first`` has it open already. The others open it meanwhile, and help from then on; one that cannot is left out.
-    What a child runs into while it reads is an error, as it is for a slide with a single child.
-    """
-
-    def __init__(self, first: ReadingProcess, others: Sequence[ReadingProcess], path: Path, *, alone: bool) -> None:
-        self.info = first.info
-        self.children = (first, *others)
-        self._free: SimpleQueue[ReadingProcess] = SimpleQueue()
-        self._free.put(first)
-        self._opening = [Thread(target=self._open, args=(child, path, alone), daemon=True) for child in others]
-        for thread in self._opening:
-            thread.start()
-
-    @property
-    def at_once(self) -> int:
-        """Threads that need not wait for each other."""
-        return len(self.children)
-
-    def _open(self, child: ReadingProcess, path: Path, alone: bool) -> None:
-        with suppress(NtrmError):
-            if child.open(path, alone=alone) == self.info:
-                self._free.put(child)
-                return
-        child.close()
-
-    def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
-        """As ``SlideReader.read``, in the child that has been free for longest."""
-        child = self._free.get()
-        try:
-            return child.read(x, y, width, height, level)
-        finally:
-            self._free.put(child)
-
-    def close(self) -> None:
-        """End the children; twice does no harm."""
-        for child in self.children:
-            child.kill()
-        for thread in self._opening:
-            thread.join()
-        for child in self.children:
-            child.close()
-
-
-def children_for(info: SlideInfo) -> int:
-    """How many are to read a slide: several where it is large and there are cores for them."""
-    return max(1, min(MOST_CHILDREN, most_threads() // CORES_EACH)) if info.width * info.height >= LARGE else 1
-
-
-def open_in_children(path: Path, *, alone: bool = False) -> ReadingProcess | ReadingGroup:
-    """Open a slide as ``open_isolated`` does, a large one in several children."""
-    return ReaderPool(0).open(path, alone=alone)
-
-
 class ReaderPool:
-    """Opens slides, each in a child of its own, large ones in several; those of the next slide are started ahead.
+    """Opens slides, each in a child of its own; that of the next slide is started ahead: it takes longer than to open.
 
-    Starting a child takes longer than opening a slide. ``slides`` is how many will be opened at most: no child is
-    started ahead for more. ``waiting`` are the children that were started ahead: as many as the slide before had.
+    ``slides`` is how many will be opened at most: no child is started ahead for more.
     """
 
     def __init__(self, slides: int) -> None:
         self._left = slides
-        self.waiting: list[ReadingProcess] = []
-        self._prepare(1)
+        self.waiting: ReadingProcess | None = None
+        """The child that was started ahead."""
+        self._prepare()
 
-    def open(self, path: Path, *, alone: bool = False) -> ReadingProcess | ReadingGroup:
-        """Open a slide, and start the children of the next one."""
+    def open(self, path: Path, *, alone: bool = False) -> ReadingProcess:
+        """Open a slide, and start the child of the next one."""
         self._left -= 1
-        first = open_isolated(path, alone=alone, process=self._take())
-        count = children_for(first.info)
-        others = [child for _ in range(count - 1) if (child := self._take() or self._started()) is not None]
-        self._prepare(count)
-        return ReadingGroup(first, others, path, alone=alone) if others else first
+        process, self.waiting = self.waiting, None
+        if process is not None and not process.alive:
+            process.close()
+            process = None
+        try:
+            return open_isolated(path, alone=alone, process=process)
+        finally:
+            self._prepare()
 
-    def close(self) -> None:
-        """End the children that wait; twice does no harm."""
-        for child in self.waiting:
-            child.close()
-        self.waiting, self._left = [], 0
-
-    def _take(self) -> ReadingProcess | None:
-        """A waiting child, if there is one; one that was killed while it waited is passed over."""
-        while self.waiting:
-            child = self.waiting.pop(0)
-            if child.alive:
-                return child
-            child.close()
-        return None
-
-    def _started(self) -> ReadingProcess | None:
+    def _prepare(self) -> None:
         # Where none can be started now, the slide that needs one will say so.
         with suppress(OSError):
-            return ReadingProcess()
-        return None
+            self.waiting = ReadingProcess() if self._left > 0 else None
 
-    def _prepare(self, count: int) -> None:
-        while self._left > 0 and len(self.waiting) < count and (child := self._started()) is not None:
-            self.waiting.append(child)
+    def close(self) -> None:
+        """End the child that waits; twice does no harm."""
+        if self.waiting is not None:
+            self.waiting.close()
+        self.waiting, self._left = None, 0

@@ -22,8 +22,7 @@ from ntrm.core.io import write_arrays
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
 from ntrm.results.folder import SlideFolder
-from ntrm.wsi.quality.morphology import dilated
-from ntrm.wsi.quality.region_runs import RegionRuns
+from ntrm.wsi.quality.morphology import EIGHT, dilated, region_areas
 
 PieceLabels = NDArray[np.uint16]
 PieceBox = tuple[int, int, int, int]
@@ -70,21 +69,27 @@ def find_pieces(tissue: BoolMask, mpp: Resolution) -> tuple[tuple[Piece, ...], P
     if tissue.ndim != 2 or tissue.dtype != np.bool_:
         raise DataError("no tissue mask", got=f"{tissue.dtype} {tissue.shape}", expected="bool (height, width)")
     # Half the distance on either side: two fragments grow together when the gap is less than the whole.
-    regions = RegionRuns.of(dilated(tissue, JOINED_UM / 2, mpp), diagonal=True).within(tissue)
-    areas = regions.sizes * (mpp.pixel_area_um2 / 1e6)
-    large = np.flatnonzero(areas >= LEAST_MM2)
+    labels, count = ndimage.label(dilated(tissue, JOINED_UM / 2, mpp), EIGHT)
+    labels[~tissue] = 0
+    areas = region_areas(labels, count, mpp)
+    large = [number for number in range(1, count + 1) if areas[number] >= LEAST_MM2]
     if len(large) > MOST_PIECES:
         raise DataError("too many pieces on one slide", got=len(large), expected=f"at most {MOST_PIECES}")
-    corners = regions.boxes()[large].tolist()
-    boxes: list[PieceBox] = [(top, left, bottom - top, right - left) for top, left, bottom, right in corners]
+    places = ndimage.find_objects(labels)
+    boxes = [_box(places[number - 1]) for number in large]
     ordered = reading_order(boxes)
-    numbers = np.zeros(regions.count, dtype=np.uint16)
-    numbers[large[ordered]] = np.arange(1, len(ordered) + 1)
+    numbers = np.zeros(count + 1, dtype=np.uint16)
+    numbers[[large[k] for k in ordered]] = np.arange(1, len(ordered) + 1)
     pieces = tuple(
         Piece(number, boxes[k], round(float(areas[large[k]]), 6), _touches_edge(boxes[k], tissue.shape))
         for number, k in enumerate(ordered, start=1)
     )
-    return pieces, regions.painted(numbers)
+    return pieces, numbers[labels]
+
+
+def _box(place: tuple[slice, slice]) -> PieceBox:
+    rows, columns = place
+    return rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,9 +169,8 @@ class PieceMap:
         added = int(own.sum()) - int((self.numbers == piece.number).sum())
         if not added:
             return piece
-        rows, columns = ndimage.find_objects(own.astype(np.uint8))[0]
         area = round(piece.area_mm2 + added * self.mpp.pixel_area_um2 / 1e6, 6)
-        box = rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start
+        box = _box(ndimage.find_objects(own.astype(np.uint8))[0])
         return Piece(piece.number, box, area, piece.touches_edge or _touches_edge(box, numbers.shape))
 
 

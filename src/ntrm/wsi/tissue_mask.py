@@ -16,7 +16,6 @@ cells are pink, but few, and JPEG removes most of so faint a colour. Pen marks a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +27,14 @@ from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import (
+    EIGHT,
     blurred,
-    blurred_rows,
     dilated,
-    in_bands,
     pixels_inside,
     upsampled,
     without_holes,
     without_small_regions,
 )
-from ntrm.wsi.quality.region_runs import RegionRuns
 from ntrm.wsi.quality.thumbnail import Thumbnail
 
 STRONG = 0.04
@@ -83,7 +80,7 @@ def find_tissue(thumbnail: Thumbnail, pen: BoolMask) -> BoolMask:
     taken to be tissue where there is tissue on both sides of it.
     """
     scale = thumbnail.coarse
-    plain, dark = in_bands(_plain_and_dark, *thumbnail.averaged, pen)
+    plain, dark = _plain_and_dark(*thumbnail.averaged, pen)
     near_plain = dilated(plain, NEAR_UM, scale)
     excluded = near_plain | dilated(dark, NEAR_UM, scale)
     faint = _faint(thumbnail, excluded, pen)
@@ -101,10 +98,10 @@ def find_marks(thumbnail: Thumbnail, pen: BoolMask, tissue: BoolMask) -> BoolMas
 
     Dirt as near to tissue as the ink on a margin is left out. So is what is too pale to be seen: it may be fat.
     """
-    plain, dark = in_bands(_plain_and_dark, *thumbnail.averaged, pen)
+    plain, dark = _plain_and_dark(*thumbnail.averaged, pen)
     # What is plain and yet no tissue is a speck of it, too small to be any.
-    dirt = RegionRuns.of(thumbnail.upsampled(plain | dark) & ~tissue, diagonal=True)
-    apart = dirt.painted(~dirt.holding(dilated(tissue, NEAR_UM, thumbnail.scale)))
+    dirt = thumbnail.upsampled(plain | dark) & ~tissue
+    apart = dirt & ~_connected(dirt, dilated(tissue, NEAR_UM, thumbnail.scale))
     marks = apart | (thumbnail.upsampled(pen) & ~tissue)
     return dilated(marks, MARK_MARGIN_UM, thumbnail.scale) & ~tissue
 
@@ -135,18 +132,12 @@ def _masked_averages(planes: Sequence[Singles], counted: Singles, um: float, sca
 def _faint(thumbnail: Thumbnail, excluded: BoolMask, pen: BoolMask) -> BoolMask:
     """What lies on the glass and is neither dirt nor plainly tissue, even if it is nearly white."""
     scale = thumbnail.coarse
-    wider = WIDER_STEP * blurred_rows(WIDER_UM, scale.downsampled(WIDER_STEP))
-
-    def examined(pen: BoolMask, excluded: BoolMask, unscanned: BoolMask, *planes: Singles) -> list[NDArray[Any]]:
-        rest = ~(excluded | pen | unscanned)
-        counted = rest.astype(np.float32)
-        masked = [plane * counted for plane in planes]
-        coloured, texture = _colour_and_texture(masked, counted, scale)
-        return [rest, coloured, texture, rest & _is_glass(planes[:3]), _no_dirt(masked[:3], counted, scale)]
-
-    around = max(blurred_rows(AVERAGED_UM, scale), wider)
-    planes = (pen, excluded, thumbnail.unscanned, *thumbnail.planes, *thumbnail.moments)
-    rest, coloured, texture, glass, clean = in_bands(examined, *planes, around=around, step=WIDER_STEP)
+    rest = ~(excluded | pen | thumbnail.unscanned)
+    counted = rest.astype(np.float32)
+    masked = [plane * counted for plane in (*thumbnail.planes, *thumbnail.moments)]
+    coloured, texture = _colour_and_texture(masked, counted, scale)
+    glass = rest & _is_glass(thumbnail.planes)
+    clean = _no_dirt(masked[:3], counted, scale)
     return np.asarray(rest & (coloured | (_is_textured(texture, glass) & clean)))
 
 
@@ -180,8 +171,10 @@ def _no_dirt(planes: Sequence[Singles], counted: Singles, scale: Resolution) -> 
 
 def _connected(weak: BoolMask, strong: BoolMask) -> BoolMask:
     """Regions of ``weak`` that hold a ``strong`` pixel."""
-    regions = RegionRuns.of(weak, diagonal=True)
-    return regions.painted(regions.holding(strong))
+    labels, count = ndimage.label(weak, EIGHT)
+    kept = np.zeros(count + 1, dtype=bool)
+    kept[labels[strong]] = True
+    return np.asarray(weak & kept[labels])
 
 
 def _under_pen(tissue: BoolMask, pen: BoolMask, scale: Resolution) -> BoolMask:

@@ -12,7 +12,6 @@ from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.labels import SKIN, LabelSchema
 from ntrm.correction.engine.graph import RegionGraph, is_kept, region_graph_of
 from ntrm.correction.engine.parts import parts_of
-from ntrm.correction.units import Units
 
 RET, BKG, EPI = (SKIN.index(name) for name in ("RET", "BKG", "EPI"))
 
@@ -82,7 +81,8 @@ def test_a_place_has_a_node_and_names_become_a_mask(random):
     assert (graph.mask() == mask).all()
     nodes = graph.runs.dense()
     row, column = np.argwhere(nodes >= 0)[0].tolist()
-    assert Units.parts(graph).at((row, column)) == nodes[row, column]
+    assert graph.region[nodes[row, column]] == graph.regions.at((row, column))
+    assert graph.parts.at((row, column)) == nodes[row, column]
     named = graph.tissue.copy()
     named[0] = EPI
     assert (graph.mask(named) == np.where(nodes == 0, EPI, mask)).all()

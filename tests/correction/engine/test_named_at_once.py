@@ -5,9 +5,10 @@ import pytest
 from tests.correction.engine.test_spread import BCC, EPI, RET, chain
 
 from ntrm.core.labels import SKIN
+from ntrm.correction.engine import Click
 from ntrm.correction.engine import propose as proposals
-from ntrm.correction.engine.propose import MOST_AT_ONCE, MOST_CLICKS, Click, propose
-from ntrm.correction.state import Corrections
+from ntrm.correction.engine.propose import MOST_AT_ONCE, MOST_CLICKS, propose
+from ntrm.correction.state import State
 
 
 def place(node):
@@ -28,7 +29,7 @@ def test_all_are_named_and_some_evenly_chosen_ones_are_carried_on(clicked):
     count = 5 * MOST_AT_ONCE
     graph = chain([BCC] * count, [0] * count)
     click = Click(tuple(place(node) for node in range(count - 1)), "EPI")
-    found = propose(graph, Corrections(graph.runs.shape, SKIN), click)
+    found = propose(graph, State(graph.runs.shape, SKIN), click)
     assert found.nodes.tolist() == [*range(count - 1)]
     before, after = clicked
     assert before == {}
@@ -42,7 +43,7 @@ def test_older_clicks_make_room(clicked):
     count = MOST_CLICKS + 10
     graph = chain([BCC] * count, [0] * count)
     clicks = tuple((place(node), RET) for node in range(MOST_CLICKS))
-    now = Corrections(graph.runs.shape, SKIN, clicks=clicks)
+    now = State(graph.runs.shape, SKIN, clicks=clicks)
     propose(graph, now, Click((place(count - 1), place(count - 2)), "EPI"))
     before, after = clicked
     assert list(before) == [*range(2, MOST_CLICKS)]

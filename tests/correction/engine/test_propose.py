@@ -8,17 +8,18 @@ from tests.correction.engine.test_spread import BCC, BKG, EPI, RET, chain
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
-from ntrm.correction.engine.propose import Click, propose, propose_elsewhere
+from ntrm.correction.engine import Click
+from ntrm.correction.engine.propose import learn, propose, propose_elsewhere
 from ntrm.correction.engine.spread import spread
 from ntrm.correction.log import Log, MaskRecord, Step
-from ntrm.correction.state import Corrections, corrections_of
+from ntrm.correction.state import State, state_of
 
 TISSUES = [EPI, RET, BCC, BKG]
 
 
 def nothing(graph):
     """No corrections so far."""
-    return Corrections(graph.runs.shape, SKIN)
+    return State(graph.runs.shape, SKIN)
 
 
 def after(graph, *steps):
@@ -26,7 +27,7 @@ def after(graph, *steps):
     height, width = graph.runs.shape
     record = MaskRecord(slide_id="a", mask="0" * 64, height=height, width=width, classes=SKIN.names)
     numbered = tuple(Step(**{**vars(step), "number": number}) for number, step in enumerate(steps, 1))
-    return corrections_of(Log(record, numbered), SKIN, graph.runs.shape)
+    return state_of(Log(record, numbered), SKIN, graph.runs.shape)
 
 
 def at(*nodes):
@@ -81,7 +82,7 @@ def test_an_accepted_proposal_paints_what_it_showed(graph, data):
 def test_a_click_without_spreading_names_its_part_alone():
     graph = chain([BCC] * 4, [0.0] * 4, region=[0, 0, 0, 1])
     proposal = propose(graph, nothing(graph), Click(at(1), "EPI", how=None))
-    assert (proposal.nodes.tolist(), proposal.followers.tolist(), proposal.spread) == ([1], [], None)
+    assert (proposal.nodes.tolist(), proposal.followers.tolist()) == ([1], [])
     assert painted(graph, after(graph, proposal.step("test"))) == [BCC, EPI, BCC, BCC]
     assert proposal.step("test").spread is None
     assert proposal.step("test").reach is None
@@ -116,7 +117,7 @@ def test_what_was_taken_out_once_stays_out_of_later_clicks():
 
 def test_a_click_in_one_slide_is_carried_on_to_another():
     here, there = chain([BCC, RET], [0.0, 5.0]), chain([BCC, BCC, RET], [0.1, 0.0, 5.0])
-    proposal = propose_elsewhere(here, nothing(here), Click(at(0), "EPI", reach=0.25), there, nothing(there))
+    proposal = propose_elsewhere(learn([(here, nothing(here))]), Click(at(0), "EPI", reach=0.25), there, nothing(there))
     assert proposal.followers.tolist() == [0, 1]
     assert not proposal.named
     step = proposal.step("slide a, step 1")

@@ -9,8 +9,9 @@ from tests.service.api.test_routes_tiles import image_of
 from tests.service.correcting import BKG, EPI, RET, SCC, click, middle_of
 from tests.service.small import error_of
 
+from ntrm.correction.engine.prepare import make_region_graph
+from ntrm.correction.mask import open_mask
 from ntrm.correction.results import write_corrected
-from ntrm.correction.slide import make_region_graph, open_mask
 from ntrm.inference.predictor import Predictor
 from ntrm.service.tiles.mask_tiles import BORDER
 from ntrm.slides.inputs import SlideInput
@@ -77,7 +78,7 @@ def test_a_region_of_the_corrected_mask_is_known_once_its_files_are_made(client,
     assert region["area_mm2"] == pytest.approx(own.sum() * PIXEL_MM2)
     assert region["corrected_by_hand"] == pytest.approx((own & (results[1] == SCC)).sum() / own.sum())
     assert not {"model_name", "slide_id"} & region.keys()
-    client.post(f"{base}/corrections/undo", json={"version": 1})
+    client.post(f"{base}/corrections", json={"version": 1, "action": "undo"})
     assert error_of(client.get(f"{base}/regions/{number}", params={"v": 2})) == (404, "not_found")
 
 

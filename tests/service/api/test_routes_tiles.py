@@ -9,7 +9,6 @@ from tests.evaluation.small import COLOURS, NAMES
 from tests.service.small import only_slide, slide_bytes, upload
 
 from ntrm.core.labels import SAFE_COLOURS
-from ntrm.service.api import routes_tiles
 from ntrm.service.tiles.layer_colours import BROKEN, CORRECTED, SAFE_BROKEN, SAFE_CORRECTED
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -62,17 +61,6 @@ def test_tissue_tiles_are_the_mask_with_the_colours_that_were_asked_for(client, 
     np.testing.assert_array_equal(only > 0, mask == BKG)
     none = np.asarray(image_of(client.get(f"{tiles}/tissue/8/0_0.png?only=200")).convert("RGBA"))[..., 3]
     assert none.max() == 0
-
-
-def test_pixels_are_compressed_once_for_all_colours(client, tiles, monkeypatch):
-    calls = []
-    packed = routes_tiles.packed
-    monkeypatch.setattr(routes_tiles, "packed", lambda pixels: calls.append(1) or packed(pixels))
-    answers = [client.get(f"{tiles}/tissue/8/0_0.png{query}") for query in ("", "?palette=safe", "?hide=1", "?only=2")]
-    assert calls == [1]
-    assert len({answer.headers["etag"] for answer in answers}) == 4
-    data = {image.content[image.content.index(b"IDAT") :] for image in answers}
-    assert len(data) == 1
 
 
 def test_certainty(client, tiles, tmp_path):

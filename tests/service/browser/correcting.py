@@ -8,7 +8,8 @@ from tests.service.browser.driving import until, write_slide
 from tests.service.browser.looking import PANE, classes, difference, home_place
 from tests.service.running import Running
 
-from ntrm.correction.slide import make_region_graph, open_mask
+from ntrm.correction.engine.prepare import make_region_graph
+from ntrm.correction.mask import open_mask
 from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
 from ntrm.pipeline.batch import segment_slides
@@ -71,7 +72,13 @@ def wait_for_version(service, slide, version):
 
 def preview(service, slide, place, tissue, **more):
     """What the service says would follow, asked without the page."""
-    body = {"version": corrections(service, slide)["version"], "points": [place], "tissue": tissue, **more}
+    body = {
+        "action": "name",
+        "version": corrections(service, slide)["version"],
+        "points": [place],
+        "tissue": tissue,
+        **more,
+    }
     status, content = service.ask("POST", f"/v1/slides/{slide}/corrections/preview", body)
     assert status == 200, content
     return json.loads(content)

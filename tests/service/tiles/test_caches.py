@@ -1,13 +1,12 @@
 import asyncio
 import threading
-from contextlib import suppress
 
 import pytest
 from tests.service.small import refused
 
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import ServiceLimits
-from ntrm.service.tiles.caches import OpenPool, TileStore
+from ntrm.service.tiles.caches import TileStore
 
 
 def make_store(seconds):
@@ -102,59 +101,3 @@ def test_too_many_at_a_time_are_refused(store):
         await asyncio.gather(*waiting)
 
     asyncio.run(ask())
-
-
-@pytest.mark.parametrize("sound", [True, False])
-def test_something_is_opened_by_one_at_a_time_and_what_was_opened_is_closed(sound):
-    """One thread comes with the lock of an opening that is over, and another one with a new lock."""
-    made, closed, inside, most = [], [], [], []
-    late, over, both = threading.Event(), threading.Event(), threading.Event()
-    pool = OpenPool(0, closed.append)
-
-    class Waiting:
-        """The lock of the first opening: whoever comes second gets it when that is long over."""
-
-        entered = 0
-
-        def __enter__(self):
-            Waiting.entered += 1
-            if Waiting.entered == 2:
-                late.set()
-                assert over.wait(60)
-
-        def __exit__(self, *_):
-            pass
-
-    def first():
-        assert late.wait(60)
-        if not sound:
-            raise OSError
-        return "first"
-
-    def make():
-        inside.append(1)
-        most.append(len(inside))
-        if len(inside) == 2:
-            both.set()
-        both.wait(0.3)
-        inside.pop()
-        made.append(object())
-        return made[-1]
-
-    def hold(make):
-        with suppress(OSError), pool.hold("k", make):
-            pass
-
-    pool._opening["k"] = Waiting()
-    threads = [threading.Thread(target=hold, args=(work,)) for work in (first, make)]
-    threads[0].start()
-    while Waiting.entered == 0:
-        pass
-    threads[1].start()
-    threads[0].join()
-    over.set()
-    hold(make)
-    threads[1].join()
-    pool.close_unused()
-    assert max(most) == 1
-    assert sorted(map(id, made)) == sorted(id(each) for each in closed if each != "first")

@@ -62,7 +62,6 @@ def test_tiles_are_the_masks_own_pixels_at_every_level(tmp_path, random, factors
                 box = grid.zoom.tile(level, column, row)
                 found = layers.pixels(layer, level, box)
                 np.testing.assert_array_equal(found, sample(levels, grid, level, box))
-    layers.close()
 
 
 def test_a_pixel_at_a_point(tmp_path, random):
@@ -76,7 +75,6 @@ def test_a_pixel_at_a_point(tmp_path, random):
     assert layers.at("tissue", 530, 0) == 0
     assert layers.at("tissue", 0, -1) == 0
     assert layers.at("confidence", 0, 0) is None
-    layers.close()
 
 
 def test_borders_of_two_tissues_are_drawn_on_both_sides_across_tiles(tmp_path, random):
@@ -93,7 +91,6 @@ def test_borders_of_two_tissues_are_drawn_on_both_sides_across_tiles(tmp_path, r
             found[box.top : box.top + box.height, box.left : box.left + box.width] = part
     np.testing.assert_array_equal(found, near)
     assert near.any()
-    layers.close()
 
 
 def test_a_border_is_at_least_four_tile_pixels_wide_at_every_zoom(tmp_path):
@@ -112,7 +109,6 @@ def test_a_border_is_at_least_four_tile_pixels_wide_at_every_zoom(tmp_path):
             widths += np.unique(part.sum(axis=1)).tolist()
     assert len(widths) > 4
     assert set(widths) == {2 * BORDER}
-    layers.close()
 
 
 def test_what_the_second_look_corrected_and_broke(tmp_path, random):
@@ -122,7 +118,6 @@ def test_what_the_second_look_corrected_and_broke(tmp_path, random):
     grid = MaskGrid(DeepZoom(300, 200), 1.0, 1.0)
     layers = MaskLayers(tmp_path, grid, ArrayCache(2**24))
     assert "improvement" not in layers.names
-    layers.close()
     write(tmp_path, {"truth": truth})
     layers = MaskLayers(tmp_path, grid, ArrayCache(2**24))
     box = grid.zoom.tile(grid.zoom.top, 0, 0)
@@ -130,7 +125,6 @@ def test_what_the_second_look_corrected_and_broke(tmp_path, random):
     known = truth != IGNORE
     np.testing.assert_array_equal(found == 1, (known & (final == truth) & (first != truth))[:, :256])
     np.testing.assert_array_equal(found == 2, (known & (final != truth) & (first == truth))[:, :256])
-    layers.close()
 
 
 def test_a_layer_that_is_not_there(tmp_path, random):
@@ -138,4 +132,3 @@ def test_a_layer_that_is_not_there(tmp_path, random):
     layers = MaskLayers(tmp_path, MaskGrid(DeepZoom(60, 50), 1.0, 1.0), ArrayCache(2**20))
     with refused(404):
         layers.pixels("confidence", 6, layers.grid.zoom.tile(6, 0, 0))
-    layers.close()

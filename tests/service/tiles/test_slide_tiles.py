@@ -6,7 +6,8 @@ from tests.service.small import refused
 from tests.wsi import making
 
 from ntrm.service.tiles import slide_tiles
-from ntrm.service.tiles.slide_tiles import Readers, SlideTiles
+from ntrm.service.tiles.readers import Readers
+from ntrm.service.tiles.slide_tiles import SlideTiles
 from ntrm.wsi.isolated import ReadingLimits
 from ntrm.wsi.readers.reader import ArrayCache
 

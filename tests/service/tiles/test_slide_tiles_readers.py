@@ -9,7 +9,7 @@ from tests.service.running import children_of
 from tests.wsi import making
 
 from ntrm.core.errors import DataError
-from ntrm.service.tiles.slide_tiles import PER_SLIDE, Readers
+from ntrm.service.tiles.readers import PER_SLIDE, Readers
 from ntrm.wsi.isolated import ReadingLimits
 
 

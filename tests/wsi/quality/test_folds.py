@@ -132,8 +132,7 @@ def streaked(random, height, width):
 
 
 @pytest.mark.parametrize("scale", [COARSE, Resolution(19.0, 41.0)])
-def test_folds_are_those_of_their_definition(random, scale, monkeypatch):
-    monkeypatch.setattr("ntrm.wsi.quality.folds.TILE", (64, 80))
+def test_folds_are_those_of_their_definition(random, scale):
     for _ in range(3):
         planes = streaked(random, 150, 230)
         tissue = ndimage.gaussian_filter(random.standard_normal((150, 230)), 12) > -0.02

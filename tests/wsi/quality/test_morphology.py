@@ -1,16 +1,12 @@
 import numpy as np
-import pytest
 from scipy import ndimage
 
 from ntrm.core.mpp import Resolution
-from ntrm.core.pixels import block_means
 from ntrm.wsi.quality import morphology
 from ntrm.wsi.quality.morphology import (
     blurred,
-    blurred_rows,
     bounding_box,
     dilated,
-    in_bands,
     opened,
     upsampled,
     without_holes,
@@ -34,27 +30,6 @@ def test_dilation_reaches_all_pixels_within_the_distance(random):
     for um in (45.0, 130.0, 9.0):
         assert np.array_equal(dilated(some, um, SCALE), distance <= um)
     assert not dilated(np.zeros((3, 3), dtype=bool), 1e9, SCALE).any()
-
-
-def test_work_in_bands_is_that_on_the_whole(random, monkeypatch):
-    values, mask = random.random((127, 40), dtype=np.float32), random.random((127, 40)) < 0.02
-    um = 70.0
-    around = blurred_rows(um, SCALE)
-
-    def work(plane, some):
-        return [blurred(plane, um, SCALE), dilated(some, um, SCALE), block_means(plane, (2, 1)).repeat(2, axis=0)]
-
-    whole = in_bands(work, values[:126], mask[:126], around=around, step=2)
-    monkeypatch.setattr(morphology, "BAND_PIXELS", 80)
-    seen = []
-    found = in_bands(
-        lambda *bands: seen.append(len(bands[0])) or work(*bands), values[:126], mask[:126], around=around, step=2
-    )
-    assert len(seen) > 1
-    assert max(seen) < 126
-    for one, other in zip(whole, found, strict=True):
-        assert one.tobytes() == other.tobytes()
-    assert np.array_equal(blurred(values, um, SCALE), in_bands(lambda x: [blurred(x, um, SCALE)], values, around=99)[0])
 
 
 def test_small_regions_and_holes_are_those_of_scipy(random):
@@ -86,15 +61,6 @@ def test_an_average_keeps_the_sum_and_follows_the_scale(random):
     down, across = (np.sqrt((average.sum(axis=k) * (np.arange(n) - n // 2) ** 2).sum()) for k, n in ((1, 61), (0, 81)))
     assert abs(down * 20.0 - 40.0) < 2.5
     assert abs(across * 10.0 - 40.0) < 2.5
-
-
-@pytest.mark.parametrize("shape", [(47, 61), (3, 200), (1, 1), (90, 2)])
-def test_an_average_is_that_of_scipy(random, shape, monkeypatch):
-    monkeypatch.setattr(morphology, "CACHED_PIXELS", 700)
-    values = random.random(shape, dtype=np.float32)
-    for um in (3.0, 18.0, 75.0):
-        expected = ndimage.gaussian_filter(values.astype(np.float64), (um / 20, um / 10), mode="nearest", truncate=3.0)
-        np.testing.assert_allclose(blurred(values, um, SCALE), expected, rtol=1e-6)
 
 
 def test_opening_is_that_of_discs_placed_one_by_one(random):

@@ -19,8 +19,8 @@ from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
 openslide = pytest.importorskip("openslide")
 
 KINDS = {
-    "tiled": (making.write_tiled, {}, "openslide+tifffile", "generic-tiff"),
-    "svs": (making.write_svs, {}, "openslide+tifffile", "aperio"),
+    "tiled": (making.write_tiled, {}, "tifffile", "tiff"),
+    "svs": (making.write_svs, {}, "openslide", "aperio"),
     "ome": (making.write_ome, {}, "tifffile", "ome-tiff"),
     "ome-planar": (making.write_ome, {"planar": True}, "tifffile", "ome-tiff"),
     "ome-deflated": (making.write_ome, {"compression": "zlib", "predictor": True}, "tifffile", "ome-tiff"),
@@ -117,14 +117,14 @@ def test_a_rounded_level_keeps_its_true_scale():
 @pytest.mark.parametrize("name", ["cmu-1-small-region.svs", "boxes.tiff", "small.svs"])
 def test_pixels_of_real_slides_agree_with_openslide(name, random):
     slide = open_slide(real_data("slides", name))
-    assert slide.info.reader.startswith("openslide")
     for level, size in enumerate(slide.info.levels):
         for _ in range(8):
             x, y = (int(random.integers(0, side)) for side in (slide.info.width, slide.info.height))
             column, row = round(x / size.downsample), round(y / size.downsample)
             width, height = max(1, min(200, size.width - column)), max(1, min(200, size.height - row))
-            if column + width > size.width or row + height > size.height:
-                continue
+            between = slide.info.reader == "tifffile" and (x % size.downsample or y % size.downsample)
+            if column + width > size.width or row + height > size.height or between:
+                continue  # OpenSlide interpolates between pixels of a level
             region = (x, y, width, height, level)
             np.testing.assert_array_equal(slide.read(*region), openslide_pixels(real_data("slides", name), *region))
     slide.close()

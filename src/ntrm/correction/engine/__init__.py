@@ -1,1 +1,142 @@
-"""What decides what follows when a person names something."""
+"""What finds the parts of a slide and carries the names that a person gives on to others.
+
+Nothing outside this package knows how: a slide's corrections ask an ``Engine``, and write down the pixels it proposes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ntrm.core.arrays import Ints
+from ntrm.core.errors import RefusedError
+from ntrm.core.labels import LabelSchema
+from ntrm.core.mpp import Resolution
+from ntrm.core.progress import Progress
+from ntrm.correction.log import NAME, Place, Step
+from ntrm.correction.pixels import PixelSet
+from ntrm.correction.state import State
+from ntrm.correction.units import Units
+
+if TYPE_CHECKING:
+    from ntrm.correction.mask import SlideMask
+    from ntrm.inference.predictor import Predictor
+    from ntrm.slides.inputs import SlideInput
+
+DEFAULT = "looks and relations"
+"""What logs call this way to carry names on."""
+
+
+def no_units() -> Ints:
+    """(0,)."""
+    return np.zeros(0, dtype=np.int64)
+
+
+class NotReadyError(RefusedError):
+    """The engine has not been prepared for the slide."""
+
+
+@dataclass(frozen=True)
+class Click:
+    """What a person says about some parts."""
+
+    places: tuple[Place, ...]
+    """One in each of them."""
+    tissue: str
+    whole_regions: bool = False
+    """Names the connected regions of the network's mask around the places."""
+    how: str | None = DEFAULT
+    """How the name is carried on; None: it is not."""
+    reach: float = 1.0
+    left_out: tuple[Place, ...] = ()
+    """Parts that must not follow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """What would change if a person accepts."""
+
+    schema: LabelSchema
+    resolution: Resolution
+    click: Click
+    units: Units
+    """What is numbered here: parts, or regions where the parts are not known."""
+    nodes: Ints
+    """Units that are named."""
+    named: PixelSet
+    followers: Ints = field(default_factory=no_units)
+    """Units that would follow; without those that a person named before."""
+    names: Ints = field(default_factory=no_units)
+    """Their new classes."""
+    followed: dict[int, PixelSet] = field(default_factory=dict)
+    """By class: their pixels, without those that a person named or drew before."""
+    why: Callable[[int], str] = lambda _: ""
+    """Says why a unit follows."""
+
+    @property
+    def regions(self) -> int:
+        """Units that change."""
+        return len(self.nodes) + len(self.followers)
+
+    @property
+    def area_mm2(self) -> float:
+        """That of all these pixels."""
+        pixels = self.named.pixels + sum(each.pixels for each in self.followed.values())
+        return pixels * self.resolution.pixel_area_um2 / 1e6
+
+    def step(self, origin: str, by: str | None = None, key: str | None = None) -> Step:
+        """For the log."""
+        names = self.schema.names
+        return Step(
+            action=NAME,
+            tissue=self.click.tissue,
+            places=self.click.places,
+            whole_regions=self.click.whole_regions,
+            left_out=self.click.left_out,
+            spread=self.click.how,
+            reach=None if self.click.how is None else float(self.click.reach),
+            named=self.named.text,
+            followed={names[index]: pixels.text for index, pixels in sorted(self.followed.items())},
+            regions=self.regions,
+            area_mm2=self.area_mm2,
+            origin=origin,
+            by=by,
+            key=key,
+        )
+
+
+class Review(NamedTuple):
+    """Regions in the order in which a person looks at them."""
+
+    order: str
+    first: Ints
+    """(R,) a pixel of each, flattened."""
+    tissue: Ints
+    """(R,) what the network called it."""
+    pixels: Ints
+    """(R,) how many it has."""
+
+
+class Engine(Protocol):
+    """Proposes what follows from a click."""
+
+    def is_ready(self, mask: SlideMask) -> bool:
+        """Whether the parts of a slide are known."""
+
+    def prepare(self, mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress) -> None:
+        """Find the parts of a slide, and keep them with its results; takes as long as segmenting it."""
+
+    def units(self, mask: SlideMask, *, whole_regions: bool) -> Units:
+        """The parts of a slide, or its regions; ``NotReadyError`` where they are not known."""
+
+    def learn(self, slides: Sequence[tuple[SlideMask, State]]) -> Any:
+        """A classifier from what people said in these slides so far."""
+
+    def propose(self, mask: SlideMask, state: State, click: Click, classifier: Any = None) -> Proposal:
+        """What a click would change. With a classifier, its places lie in the first slide that it was learned from."""
+
+    def order(self, mask: SlideMask, state: State) -> Review:
+        """The regions of a slide, likely errors first."""

@@ -7,7 +7,8 @@ earlier clicks. So what was accepted before stays as it is, however far the new 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,12 +17,12 @@ from ntrm.analysis.runs import Runs
 from ntrm.core.arrays import Ints
 from ntrm.core.errors import UsageError, choices_error
 from ntrm.core.labels import LabelSchema
-from ntrm.core.mpp import Resolution
+from ntrm.correction.engine import Click, Proposal, no_units
 from ntrm.correction.engine.graph import RegionGraph
-from ntrm.correction.engine.spread import DEFAULT, Settings, Spread, spread
-from ntrm.correction.log import DRAW, NAME, Place, Step
+from ntrm.correction.engine.spread import Settings, Spread, spread
+from ntrm.correction.log import Place
 from ntrm.correction.pixels import PixelSet
-from ntrm.correction.state import Corrections
+from ntrm.correction.state import State
 from ntrm.correction.units import Units
 
 MOST_CLICKS = 128
@@ -30,89 +31,23 @@ MOST_AT_ONCE = MOST_CLICKS // 2
 """Of more parts that are named at once, so many are carried on, evenly chosen: memory grows with each."""
 
 
-@dataclass(frozen=True)
-class Click:
-    """What a person says about some parts."""
-
-    places: tuple[Place, ...]
-    """One in each of them."""
-    tissue: str
-    whole_regions: bool = False
-    """Names the connected regions of the network's mask around the places."""
-    how: str | None = DEFAULT
-    """How the name is carried on; None: it is not."""
-    reach: float = 1.0
-    left_out: tuple[Place, ...] = ()
-    """Parts that must not follow."""
-
-
-@dataclass(frozen=True, eq=False)
-class Proposal:
-    """What would change if a person accepts."""
-
-    schema: LabelSchema
-    resolution: Resolution
-    click: Click
-    nodes: Ints
-    """Parts that are named; regions where no region graph is known."""
-    named: PixelSet
-    followers: Ints
-    """Parts that would follow; without those that a person named before."""
-    names: Ints
-    """Their new classes."""
-    spread: Spread | None
-    """Why they follow; None where nothing is carried on."""
-    followed: dict[int, PixelSet] = field(default_factory=dict)
-    """By class: their pixels, without those that a person named or drew before."""
-
-    @property
-    def regions(self) -> int:
-        """Parts that change."""
-        return len(self.nodes) + len(self.followers)
-
-    @property
-    def area_mm2(self) -> float:
-        """That of all these pixels."""
-        pixels = self.named.pixels + sum(each.pixels for each in self.followed.values())
-        return pixels * self.resolution.pixel_area_um2 / 1e6
-
-    def step(self, origin: str, by: str | None = None) -> Step:
-        """For the log."""
-        names = self.schema.names
-        return Step(
-            action=NAME,
-            tissue=self.click.tissue,
-            places=self.click.places,
-            whole_regions=self.click.whole_regions,
-            left_out=self.click.left_out,
-            spread=self.click.how,
-            reach=None if self.click.how is None else float(self.click.reach),
-            named=self.named.text,
-            followed={names[index]: pixels.text for index, pixels in sorted(self.followed.items())},
-            regions=self.regions,
-            area_mm2=self.area_mm2,
-            origin=origin,
-            by=by,
-        )
-
-
-def propose(graph: RegionGraph, corrections: Corrections, click: Click) -> Proposal:
+def propose(graph: RegionGraph, state: State, click: Click) -> Proposal:
     """What ``click`` would change in a slide that is corrected so far."""
     _check(graph.schema, click)
     given = graph.schema.index(click.tissue)
     pointed = _nodes(graph, click.places)
     nodes = np.flatnonzero(np.isin(graph.region, graph.region[pointed])) if click.whole_regions else pointed
-    named = Units.parts(graph).pixels(nodes)
+    named = graph.parts.pixels(nodes)
     if click.how is None:
-        return Proposal(graph.schema, graph.resolution, click, nodes, named, _none(), _none(), None)
+        return Proposal(graph.schema, graph.resolution, click, graph.parts, nodes, named)
     carried = _evenly(pointed)
-    before = dict([*_clicked(graph, corrections).items()][-(MOST_CLICKS - len(carried)) :])
+    before = dict([*_clicked(graph, state).items()][-(MOST_CLICKS - len(carried)) :])
     after = {node: tissue for node, tissue in before.items() if node not in set(pointed.tolist())}
     after |= dict.fromkeys(carried.tolist(), given)
     without, result = (_spread(graph, clicks, click) for clicks in (before, after))
     moved = np.flatnonzero(result.tissue != without.tissue)
-    kept = np.concatenate([nodes, _nodes(graph, (*corrections.left_out, *click.left_out), missing_ok=True)])
-    return _following(graph, corrections, click, nodes, named, np.setdiff1d(moved, kept), result)
+    kept = np.concatenate([nodes, _nodes(graph, (*state.left_out, *click.left_out), missing_ok=True)])
+    return _following(graph, state, click, nodes, named, np.setdiff1d(moved, kept), result)
 
 
 def propose_regions(regions: Regions, schema: LabelSchema, click: Click) -> Proposal:
@@ -121,7 +56,7 @@ def propose_regions(regions: Regions, schema: LabelSchema, click: Click) -> Prop
     units = Units.in_mask(regions)
     found = np.unique([units.at(place) for place in click.places])
     alone = replace(click, whole_regions=True, how=None, left_out=())
-    return Proposal(schema, regions.table.resolution, alone, found, units.pixels(found), _none(), _none(), None)
+    return Proposal(schema, regions.table.resolution, alone, units, found, units.pixels(found))
 
 
 def check_tissue(schema: LabelSchema, tissue: str) -> None:
@@ -136,31 +71,40 @@ def _check(schema: LabelSchema, click: Click) -> None:
         raise UsageError("nothing is chosen", expected="at least one place", hint="choose a region first")
 
 
-def drawn_step(named: PixelSet, resolution: Resolution, tissue: str, origin: str, by: str | None = None) -> Step:
-    """Names pixels that a person has drawn."""
-    area = named.pixels * resolution.pixel_area_um2 / 1e6
-    return Step(action=DRAW, tissue=tissue, named=named.text, area_mm2=area, origin=origin, by=by)
+class Learned(NamedTuple):
+    """What people named in some slides."""
+
+    graphs: list[RegionGraph]
+    clicks: dict[int, int]
+    """The class given to each node, all graphs counted through."""
 
 
-def propose_elsewhere(
-    here: RegionGraph, corrections: Corrections, click: Click, there: RegionGraph, theirs: Corrections
-) -> Proposal:
-    """What a click in one slide would change in another: parts that look like the one that was named."""
-    both = concatenate_graphs([here, there])
-    own = _clicked(there, theirs)
-    before = {node + len(here): tissue for node, tissue in own.items()} | _clicked(here, corrections)
+def learn(slides: Sequence[tuple[RegionGraph, State]]) -> Learned:
+    """What people named in these slides."""
+    clicks, at = dict[int, int](), 0
+    for graph, state in slides:
+        clicks |= {node + at: tissue for node, tissue in _clicked(graph, state).items()}
+        at += len(graph)
+    return Learned([graph for graph, _ in slides], clicks)
+
+
+def propose_elsewhere(learned: Learned, click: Click, there: RegionGraph, theirs: State) -> Proposal:
+    """What a click in the first slide of ``learned`` would change in another: parts that look like the one named."""
+    here, both = learned.graphs[0], concatenate_graphs([*learned.graphs, there])
+    at = len(both) - len(there)
+    before = {node + at: tissue for node, tissue in _clicked(there, theirs).items()} | learned.clicks
     after = before | dict.fromkeys(_nodes(here, click.places).tolist(), here.schema.index(click.tissue))
     without, result = (_spread(both, clicks, click) for clicks in (before, after))
-    moved = np.flatnonzero(result.tissue != without.tissue) - len(here)
+    moved = np.flatnonzero(result.tissue != without.tissue) - at
     kept = _nodes(there, theirs.left_out, missing_ok=True)
-    named = Spread(there, result.tissue[len(here) :], result.reason[len(here) :], result.source[len(here) :])
+    named = Spread(there, result.tissue[at:], result.reason[at:], result.source[at:])
     moved = np.setdiff1d(moved[moved >= 0], kept)
-    return _following(there, theirs, replace(click, places=()), _none(), PixelSet.empty(), moved, named)
+    return _following(there, theirs, replace(click, places=()), no_units(), PixelSet.empty(), moved, named)
 
 
 def _following(
     graph: RegionGraph,
-    corrections: Corrections,
+    state: State,
     click: Click,
     nodes: Ints,
     named: PixelSet,
@@ -168,12 +112,12 @@ def _following(
     result: Spread,
 ) -> Proposal:
     """The proposal with what follows from the click, except parts that a person has named."""
-    hand, parts = corrections.by_hand | named, Units.parts(graph)
+    hand, parts = state.by_hand | named, graph.parts
     sets = {int(index): parts.pixels(moved[result.tissue[moved] == index]) for index in set(result.tissue[moved])}
     followed = {index: rest for index, pixels in sets.items() if (rest := pixels - hand)}
     followers = moved[~hand.holds(parts.first[moved])]
     names = result.tissue[followers]
-    return Proposal(graph.schema, graph.resolution, click, nodes, named, followers, names, result, followed)
+    return Proposal(graph.schema, graph.resolution, click, parts, nodes, named, followers, names, followed, result.why)
 
 
 def _evenly(nodes: Ints) -> Ints:
@@ -183,13 +127,9 @@ def _evenly(nodes: Ints) -> Ints:
     return nodes[np.linspace(0, len(nodes) - 1, MOST_AT_ONCE).astype(np.int64)]
 
 
-def _none() -> Ints:
-    return np.zeros(0, dtype=np.int64)
-
-
 def _nodes(graph: RegionGraph, places: Sequence[Place], *, missing_ok: bool = False) -> Ints:
     """The parts at these places, each once."""
-    parts, found = Units.parts(graph), []
+    parts, found = graph.parts, []
     for place in places:
         try:
             found.append(parts.at(place))
@@ -199,10 +139,10 @@ def _nodes(graph: RegionGraph, places: Sequence[Place], *, missing_ok: bool = Fa
     return np.unique(np.array(found, dtype=np.int64))
 
 
-def _clicked(graph: RegionGraph, corrections: Corrections) -> dict[int, int]:
+def _clicked(graph: RegionGraph, state: State) -> dict[int, int]:
     """The latest clicks: the class given to each part."""
-    parts, clicks = Units.parts(graph), dict[int, int]()
-    for place, tissue in corrections.clicks:
+    parts, clicks = graph.parts, dict[int, int]()
+    for place, tissue in state.clicks:
         node = parts.at(place)
         clicks.pop(node, None)
         clicks[node] = tissue
@@ -219,7 +159,7 @@ def concatenate_graphs(graphs: Sequence[RegionGraph]) -> RegionGraph:
     sizes = np.array([0, *(len(graph) for graph in graphs)])
     shift = np.cumsum(sizes)
     regions = np.cumsum([0, *(int(graph.region.max(initial=-1)) + 1 for graph in graphs)])
-    empty = Runs((0, 0), _none(), _none())
+    empty = Runs((0, 0), no_units(), no_units())
     every = {
         name: np.concatenate([getattr(graph, name) for graph in graphs])
         for name in ("tissue", "pixels", "centroid", "ratios", "probabilities")

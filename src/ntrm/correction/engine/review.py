@@ -10,11 +10,9 @@ import numpy as np
 
 from ntrm.analysis.regions import Regions
 from ntrm.core.arrays import Floats, Ints
+from ntrm.correction.engine import Review
 from ntrm.correction.engine.graph import RegionGraph
 from ntrm.correction.units import Units
-
-Columns = tuple[Ints, Ints, Ints]
-"""Of each region a pixel (flattened), the network's class, and how many pixels it has."""
 
 
 def middle_parts(graph: RegionGraph) -> Ints:
@@ -43,16 +41,16 @@ def parts_to_review(graph: RegionGraph) -> Ints:
     return np.asarray(middle_parts(graph)[np.argsort(-likely_errors(graph), kind="stable")])
 
 
-def likely_errors_first(graph: RegionGraph) -> Columns:
+def likely_errors_first(graph: RegionGraph) -> Review:
     """All regions; the pixel is one of the part in the middle."""
     parts = parts_to_review(graph)
     pixels = np.bincount(graph.region, graph.pixels)[graph.region[parts]].astype(np.int64)
-    return Units.parts(graph).first[parts], graph.tissue[parts], pixels
+    return Review("likely errors", graph.parts.first[parts], graph.tissue[parts], pixels)
 
 
-def largest_first(regions: Regions, background: int | None) -> Columns:
+def largest_first(regions: Regions, background: int | None) -> Review:
     """Regions where no region graph is known; without glass, which would often be the first."""
     units, pixels = Units.in_mask(regions), regions.table.pixels
     order = np.argsort(-pixels, kind="stable")
     order = order[units.tissue[order] != background]
-    return units.first[order], units.tissue[order], pixels[order]
+    return Review("area", units.first[order], units.tissue[order], pixels[order])

@@ -39,7 +39,8 @@ from ntrm.version import __version__
 PAGE = Path(__file__).parents[1] / "page"
 INDEX, LOCKED = "index.html", "locked.html"
 router = APIRouter(tags=["service"])
-ROUTES = (routes_slides, routes_results, routes_tiles, routes_corrections)
+# The files of results are last: what is not another address is the name of one.
+ROUTES = (routes_slides, routes_tiles, routes_corrections, routes_results)
 DESCRIPTION = "Tissue segmentation of H&E skin sections. For research, not for diagnosis."
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path as FilePath
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -40,10 +40,27 @@ Version = Annotated[int | None, Query(ge=0, le=2**31, description="of the correc
 Coordinate = Annotated[float, Query(ge=0, le=2**24, allow_inf_nan=False)]
 
 
-def _binary(kind: str) -> dict[int | str, dict[str, Any]]:
-    """For OpenAPI: a file of this kind."""
-    schema = {"type": "object"} if kind.endswith("json") else {"type": "string", "format": "binary"}
-    return {200: {"content": {kind: {"schema": schema}}, "description": "the file"}}
+FILES = {
+    "summary": (SUMMARY, "application/json"),
+    "graph": (GRAPH, "application/json"),
+    "regions.geojson": (REGIONS, "application/geo+json"),
+    "mask": (MASK, "image/tiff"),
+    "report": (REPORT, "text/html"),
+    "overlay.png": (OVERLAY, "image/png"),
+    "familiarity.jpg": (FAMILIARITY_MAP, "image/jpeg"),
+}
+"""By the last word of the address: the file and its kind. Only the network's own results have the last."""
+DOWNLOADED = ("regions.geojson", "mask")
+FileName = Literal["summary", "graph", "regions.geojson", "mask", "report", "overlay.png", "familiarity.jpg"]
+
+
+def binary(*kinds: str) -> dict[int | str, dict[str, Any]]:
+    """For OpenAPI: a file of one of these kinds."""
+    content = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in kinds}
+    return {200: {"content": content, "description": "the file"}}
+
+
+CONTENT = binary(*(kind for _, kind in FILES.values()))
 
 
 class SlideFile(FileResponse):
@@ -64,76 +81,25 @@ class SlideFile(FileResponse):
             return self._stream.read(MOST_READ)
 
 
-def slide_file(folder: FilePath, name: str, kind: str, *, hint: str, download_as: str | None = None) -> SlideFile:
-    """A file of results, perhaps compressed; ``download_as`` is what its name begins with on the user's disk."""
-    headers, there = {"cache-control": "private, no-cache"}, SlideFolder(folder)
+def slide_file(folder: FilePath, file: FileName, begin: str, *, hint: str, download: bool) -> SlideFile:
+    """A file of results, perhaps compressed; ``begin`` is what its name begins with on the user's disk."""
+    (name, kind), there = FILES[file], SlideFolder(folder)
+    headers = {"cache-control": "private, no-cache"}
+    if file == "report":
+        headers["content-security-policy"] = REPORT_POLICY
+    is_plain = there.has(name)
     try:
-        stream = there.open(name if there.has(name) else f"{name}.gz")
+        stream = there.open(name if is_plain else f"{name}.gz")
     except OSError as error:
         raise missing(f"the slide has no {name}", hint) from error
-    if not there.has(name):
+    if not is_plain:
         headers["content-encoding"] = "gzip"
-    return SlideFile(
-        stream, media_type=kind, headers=headers, filename=None if download_as is None else f"{download_as}-{name}"
-    )
-
-
-def _file(app_state: AppState, slide: Slide, name: str, kind: str, *, download: bool = False) -> SlideFile:
     # A slide's id has only characters that are safe in a header and in a file system.
-    return slide_file(
-        app_state.folder(slide),
-        name,
-        kind,
-        hint="wait until its status is done",
-        download_as=slide.slide_id if download else None,
-    )
+    saved_as = f"{begin}-{name}" if download or file in DOWNLOADED else None
+    return SlideFile(stream, media_type=kind, headers=headers, filename=saved_as)
 
 
-@router.get("/summary", response_class=FileResponse, responses=_binary("application/json"))
-def summary(app_state: Shared, slide: Requested) -> FileResponse:
-    """Everything that was measured, with model, options and µm/px."""
-    return _file(app_state, slide, SUMMARY, "application/json")
-
-
-@router.get("/graph", response_class=FileResponse, responses=_binary("application/json"))
-def graph(app_state: Shared, slide: Requested) -> FileResponse:
-    """The tissue graph, in node-link form."""
-    return _file(app_state, slide, GRAPH, "application/json")
-
-
-@router.get("/regions.geojson", response_class=FileResponse, responses=_binary("application/geo+json"))
-def regions(app_state: Shared, slide: Requested) -> FileResponse:
-    """Polygons as QuPath reads them."""
-    return _file(app_state, slide, REGIONS, "application/geo+json", download=True)
-
-
-@router.get("/mask", response_class=FileResponse, responses=_binary("image/tiff"))
-def mask(app_state: Shared, slide: Requested) -> FileResponse:
-    """The mask as OME-TIFF: class index + 1, 0 is nothing."""
-    return _file(app_state, slide, MASK, "image/tiff", download=True)
-
-
-@router.get("/report", response_class=FileResponse, responses=_binary("text/html"))
-def report(app_state: Shared, slide: Requested, download: bool = False) -> FileResponse:
-    """The report, one self-contained page."""
-    answer = _file(app_state, slide, REPORT, "text/html", download=download)
-    answer.headers["content-security-policy"] = REPORT_POLICY
-    return answer
-
-
-@router.get("/overlay.png", response_class=FileResponse, responses=_binary("image/png"))
-def overlay(app_state: Shared, slide: Requested) -> FileResponse:
-    """The mask over the slide."""
-    return _file(app_state, slide, OVERLAY, "image/png")
-
-
-@router.get("/familiarity.jpg", response_class=FileResponse, responses=_binary("image/jpeg"))
-def familiarity_map(app_state: Shared, slide: Requested) -> FileResponse:
-    """Where the slide is like and unlike what the model knows; only where windows were judged."""
-    return _file(app_state, slide, FAMILIARITY_MAP, "image/jpeg")
-
-
-@router.get("/thumbnail.jpg", response_class=Response, responses={**_binary("image/jpeg"), **problems(503)})
+@router.get("/thumbnail.jpg", response_class=Response, responses={**binary("image/jpeg"), **problems(503)})
 async def thumbnail(request: Request, app_state: Shared, slide: Requested) -> Response:
     """A small picture of the slide, or of its overlay where the original is not there."""
     key = ("thumbnail", slide.id, slide.status, slide.finished)
@@ -191,16 +157,14 @@ def at(app_state: Shared, slide: Requested, x: Coordinate, y: Coordinate, v: Ver
     With ``v`` in the corrected mask; its region is known once the corrected files are made.
     """
     names = () if app_state.model is None else app_state.model.schema.names
-    with app_state.results(slide) as results:
-        grid = results.layers.grid
-        row, column = int(y // grid.sy), int(x // grid.sx)
-        network, coarse, confidence = (
-            results.layers.at(name, row, column) for name in ("tissue", "coarse", "confidence")
-        )
-        final = app_state.corrected_value(slide, v, row, column, network) if v else network
-        tissue, regions = _name(names, final), app_state.corrected_regions(slide, v) if v else results.regions
-        there = (column + 0.5) * grid.sx, (row + 0.5) * grid.sy
-        region = None if regions is None else regions.find(tissue, *there)
+    results = app_state.results(slide)
+    grid = results.layers.grid
+    row, column = int(y // grid.sy), int(x // grid.sx)
+    network, coarse, confidence = (results.layers.at(name, row, column) for name in ("tissue", "coarse", "confidence"))
+    final = app_state.corrected_value(slide, v, row, column, network) if v else network
+    tissue, regions = _name(names, final), app_state.corrected_regions(slide, v) if v else results.regions
+    there = (column + 0.5) * grid.sx, (row + 0.5) * grid.sy
+    region = None if regions is None else regions.find(tissue, *there)
     return PointDocument(
         x=x,
         y=y,
@@ -226,10 +190,9 @@ def region(app_state: Shared, slide: Requested, number: Number, v: Version = Non
 
     With ``v`` of the corrected mask, whose regions have numbers of their own.
     """
-    with app_state.results(slide) as results:
-        regions = app_state.corrected_regions(slide, v) if v else results.regions
-        row = None if regions is None else regions.row(number)
-        outline = (None if regions is None else regions.outline(number)) or []
+    regions = app_state.corrected_regions(slide, v) if v else app_state.results(slide).regions
+    row = None if regions is None else regions.row(number)
+    outline = (None if regions is None else regions.outline(number)) or []
     # The files may have been made anew while they were read.
     if row is None or (v and app_state.corrected_regions(slide, v) is not regions):
         raise missing("no such region", "ask for the region at a point first")
@@ -239,3 +202,14 @@ def region(app_state: Shared, slide: Requested, number: Number, v: Version = Non
         outline=[ring.round(2).tolist() for ring in shown] or None,
         outline_exact=bool(outline) and sum(map(len, shown)) == sum(map(len, outline)),
     )
+
+
+# Last: the addresses above would be names of files.
+@router.get("/{file}", response_class=FileResponse, responses=CONTENT)
+def results_file(app_state: Shared, slide: Requested, file: FileName, download: bool = False) -> Response:
+    """A file of the results: ``regions.geojson`` for QuPath; in ``mask`` class index + 1, 0 is nothing.
+
+    ``familiarity.jpg``, where the slide is like and unlike what the model knows, only where windows were judged.
+    """
+    hint = "wait until its status is done"
+    return slide_file(app_state.folder(slide), file, slide.slide_id, hint=hint, download=download)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from ntrm.correction.state import Corrections
-from ntrm.service.api.app_state import AppState
-from ntrm.service.api.routes_results import is_known
+from ntrm.service.api.routes_results import binary, is_known
 from ntrm.service.api.routes_slides import Requested, Shared, problems
-from ntrm.service.api.schemas import TileSource
+from ntrm.service.api.schemas import TileSource, known_mpp
 from ntrm.service.core.problems import missing
-from ntrm.service.jobs.slide_record import DONE, Slide
+from ntrm.service.jobs.slide_record import DONE
 from ntrm.service.tiles.geometry import TILE, DeepZoom
-from ntrm.service.tiles.layer_colours import LayerLook, indexed_png, packed
+from ntrm.service.tiles.layer_colours import LayerLook, indexed_png
 
 router = APIRouter(prefix="/v1/slides/{id}/tiles", tags=["tiles"], responses=problems(404))
 
@@ -39,17 +37,17 @@ def tile_source(app_state: Shared, slide: Requested) -> TileSource:
     """Size, levels and layers."""
     layers, mask_to_image = ["slide"] if slide.has_image else [], None
     if slide.status == DONE:
-        with app_state.results(slide) as results:
-            left, top, width, height = results.bounds
-            layers += results.layers.names
-            mask_to_image = [results.layers.grid.sx, results.layers.grid.sy]
+        results = app_state.results(slide)
+        left, top, width, height = results.bounds
+        layers += results.layers.names
+        mask_to_image = [results.layers.grid.sx, results.layers.grid.sy]
     elif slide.info:
         left, top, width, height = map(
             int, slide.info.get("bounds") or (0, 0, slide.info["width"], slide.info["height"])
         )
     else:
         raise missing("the slide's size is not known yet")
-    zoom, (mpp_x, mpp_y) = DeepZoom(width, height), slide.known_mpp
+    zoom, (mpp_x, mpp_y) = DeepZoom(width, height), known_mpp(slide, app_state.catalogue.facts(slide))
     return TileSource(
         width=width,
         height=height,
@@ -66,15 +64,10 @@ def tile_source(app_state: Shared, slide: Requested) -> TileSource:
     )
 
 
-_IMAGES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "a tile",
-        "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in ("image/jpeg", "image/png")},
-    }
-}
+_RESPONSES = {**binary("image/jpeg", "image/png"), **problems(400, 503)}
 
 
-@router.get("/{layer}/{level}/{place}", response_class=Response, responses={**_IMAGES, **problems(400, 503)})
+@router.get("/{layer}/{level}/{place}", response_class=Response, responses=_RESPONSES)
 async def tile(
     request: Request,
     app_state: Shared,
@@ -108,40 +101,25 @@ async def tile(
         key: tuple[object, ...] = (file, *position)
     else:
         look = LayerLook.of(app_state.model, layer, palette, hide, only, a, b)
-        # Colours are no part of the key: the pixels are compressed once for all palettes.
-        key = (slide.id, await run_sync(app_state.revision, slide), look.layer, look.pair, *position)
+        key = (slide.id, await run_sync(app_state.revision, slide), look, *position)
         if layer == "corrected" or (layer == "interface" and v):
             version, corrections = await run_sync(app_state.corrections_at, slide, v)
             # Two logs may have a step of this number, if somebody moved one of them away.
             key = (*key, version, *(step.when for step in corrections.steps))
-    tag = hashlib.sha256(repr((key, look)).encode()).hexdigest()[:32]
+    tag = hashlib.sha256(repr(key).encode()).hexdigest()[:32]
     # Without the revision in its address, a tile may be another one at any time.
     lasts = r is not None and r == await run_sync(app_state.tile_revision, slide, corrections)
     headers = {"etag": f'"{tag}"', "cache-control": f"private, {'max-age=86400' if lasts else 'no-cache'}"}
     if is_known(request, headers["etag"]):
         return Response(status_code=304, headers=headers)
-    if look is None:
-        content = await app_state.tiles.get(key, lambda: _slide_tile(app_state, slide, position))
-        return Response(content, media_type="image/jpeg", headers=headers)
-    pixels = await app_state.tiles.get(key, lambda: _layer_tile(app_state, slide, look, position, corrections))
-    return Response(indexed_png(pixels, *look.tables()), media_type="image/png", headers=headers)
 
+    def make() -> bytes:
+        if look is None:
+            with app_state.slide_tiles(slide) as tiles:
+                return tiles.jpeg(*position, app_state.settings.limits.tile_seconds)
+        layers = app_state.results(slide).layers
+        pixels = layers.pixels(look.layer, level, layers.grid.zoom.tile(*position), look.pair, corrections)
+        return indexed_png(pixels, *look.tables())
 
-def _slide_tile(app_state: AppState, slide: Slide, position: tuple[int, int, int]) -> bytes:
-    with app_state.slide_tiles(slide) as tiles:
-        return tiles.jpeg(*position, app_state.settings.limits.tile_seconds)
-
-
-def _layer_tile(
-    app_state: AppState,
-    slide: Slide,
-    look: LayerLook,
-    position: tuple[int, int, int],
-    corrections: Corrections | None,
-) -> bytes:
-    with app_state.results(slide) as results:
-        layers = results.layers
-        level, box = position[0], layers.grid.zoom.tile(*position)
-        if look.layer == "corrected" and corrections is not None:
-            return packed(layers.corrected(corrections, level, box))
-        return packed(layers.pixels(look.layer, level, box, look.pair, corrections))
+    content = await app_state.tiles.get(key, make)
+    return Response(content, media_type="image/jpeg" if look is None else "image/png", headers=headers)

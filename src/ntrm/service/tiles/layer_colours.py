@@ -1,9 +1,7 @@
-"""Colours of layers, and PNG files whose colours change without compressing the pixels again."""
+"""Colours of layers, and tiles as PNG files with a palette."""
 
 from __future__ import annotations
 
-import struct
-import zlib
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -113,18 +111,11 @@ def _confidence_colours(*, grey: bool) -> Table:
     return np.stack(channels, axis=1).astype(np.uint8)
 
 
-def packed(pixels: NDArray[np.uint8]) -> bytes:
-    """(H, W) as height, width and the compressed pixels."""
-    return struct.pack(">II", *pixels.shape) + zlib.compress(pixels.tobytes())
-
-
-def indexed_png(content: bytes, colours: Table, alpha: Table) -> bytes:
-    """A PNG file: packed pixels with a palette (N, 3) and its opacities (N,)."""
+def indexed_png(pixels: Table, colours: Table, alpha: Table) -> bytes:
+    """A PNG file: pixels with a palette (N, 3) and its opacities (N,)."""
     from PIL import Image
 
-    height, width = struct.unpack(">II", content[:8])
-    rows = np.frombuffer(zlib.decompress(content[8:]), np.uint8).reshape(height, width)
-    picture, stream = Image.fromarray(rows), BytesIO()
+    picture, stream = Image.fromarray(pixels), BytesIO()
     picture.putpalette(colours.tobytes())
     picture.save(stream, format="PNG", compress_level=1, transparency=alpha.tobytes())
     return stream.getvalue()

@@ -7,15 +7,17 @@ that of the mask nearest to its centre, from the finest level that is not finer 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+import weakref
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import BROKEN, DataError
-from ntrm.correction.state import Corrections
+from ntrm.correction.state import State
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, MASK, TRUTH_MASK
 from ntrm.results.pyramid import Pyramid
@@ -23,6 +25,7 @@ from ntrm.service.core.problems import missing
 from ntrm.service.tiles.geometry import Box, DeepZoom
 from ntrm.wsi.readers.reader import ArrayCache
 
+T = TypeVar("T")
 Labels = NDArray[np.uint8]
 FILES = {"tissue": MASK, "coarse": COARSE_MASK, "confidence": CONFIDENCE_MAP, "truth": TRUTH_MASK}
 BORDER = 2
@@ -30,18 +33,15 @@ BORDER = 2
 
 
 class LayerFile:
-    """A tiled 8-bit pyramid of our own making; each level is half the one before."""
+    """A tiled 8-bit pyramid of our own making; each level is half the one before. Closed when nobody holds it."""
 
     def __init__(self, folder: SlideFolder, name: str, cache: ArrayCache) -> None:
         self._cache = cache
-        self._stream = folder.open(name)
-        status = os.fstat(self._stream.fileno())
+        stream = folder.open(name)
+        weakref.finalize(self, stream.close)
+        status = os.fstat(stream.fileno())
         self._key = (str(folder.path / name), status.st_mtime_ns, status.st_size)
-        try:
-            self._file = Pyramid(self._stream)
-        except BROKEN as error:
-            self._stream.close()
-            raise DataError("cannot read a mask", got=type(error).__name__, hint="segment the slide again") from error
+        self._file = _sound(lambda: Pyramid(stream))
 
     @property
     def depth(self) -> int:
@@ -58,22 +58,15 @@ class LayerFile:
                 out[np.ix_(r, c)] = tile[np.ix_(rows[r] - tile_row * tall, columns[c] - tile_column * wide)]
         return out
 
-    def at(self, row: int, column: int) -> int:
-        """One pixel of the finest level."""
-        return int(self.read(0, np.array([row]), np.array([column]))[0, 0])
-
     def _tile(self, level: int, number: int) -> Labels:
-        def make() -> Labels:
-            try:
-                return self._file.tile(level, number)
-            except BROKEN as error:
-                raise DataError("cannot read a mask", got=error, hint="segment the slide again") from error
+        return self._cache.get((*self._key, level, number), lambda: _sound(lambda: self._file.tile(level, number)))
 
-        return self._cache.get((*self._key, level, number), make)
 
-    def close(self) -> None:
-        """Close the file; twice does no harm."""
-        self._stream.close()
+def _sound(read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except BROKEN as error:
+        raise DataError("cannot read a mask", got=error, hint="segment the slide again") from error
 
 
 def _by_tile(indices: NDArray[np.int64], size: int, length: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
@@ -107,15 +100,8 @@ class MaskLayers:
     """The layers of one finished slide."""
 
     def __init__(self, folder: Path, grid: MaskGrid, cache: ArrayCache) -> None:
-        self.grid = grid
-        self._files: dict[str, LayerFile] = {}
-        try:
-            for name, file in FILES.items():
-                if SlideFolder(folder).has(file):
-                    self._files[name] = LayerFile(SlideFolder(folder), file, cache)
-        except BaseException:
-            self.close()
-            raise
+        self.grid, there = grid, SlideFolder(folder)
+        self._files = {name: LayerFile(there, file, cache) for name, file in FILES.items() if there.has(file)}
 
     @property
     def names(self) -> list[str]:
@@ -128,20 +114,26 @@ class MaskLayers:
         level: int,
         box: Box,
         pair: tuple[int, int] | None = None,
-        corrections: Corrections | None = None,
+        corrections: State | None = None,
     ) -> Labels:
-        """(height, width) indices into the layer's palette; borders on request with what people made of the tissue."""
+        """(height, width) indices into the layer's palette; tissue and borders on request as people made them."""
+        if layer == "corrected":
+            return self._tissue(level, box, corrections)
         if layer not in self.names:
             raise missing(f"the slide has no layer {layer}")
         if layer == "interface":
-            return self._interface(level, box, pair or (0, 0), corrections)
+            labels = self._tissue(level, box, corrections, margin=BORDER)
+            near = [_within(labels == index + 1, BORDER) for index in pair or (0, 0)]
+            return (near[0] & near[1]).astype(np.uint8)
         if layer == "improvement":
             return self._improvement(level, box)
         return self._sampled(layer, level, box)
 
-    def corrected(self, corrections: Corrections, level: int, box: Box, margin: int = 0) -> Labels:
-        """The layer tissue with what people made of it, and so many pixels around the box."""
+    def _tissue(self, level: int, box: Box, corrections: State | None, margin: int = 0) -> Labels:
+        """With what people made of it, and so many pixels around the box."""
         labels, scale = self._sampled("tissue", level, box, margin), self.grid.zoom.scale(level)
+        if corrections is None:
+            return labels
         rows = _nearest(box.top - margin, box.height + 2 * margin, scale, self.grid.sy)
         columns = _nearest(box.left - margin, box.width + 2 * margin, scale, self.grid.sx)
         # 0 is nothing, and becomes 255.
@@ -149,7 +141,8 @@ class MaskLayers:
 
     def at(self, layer: str, row: int, column: int) -> int | None:
         """The layer's value at a mask pixel."""
-        return self._files[layer].at(row, column) if layer in self._files else None
+        file = self._files.get(layer)
+        return None if file is None else int(file.read(0, np.array([row]), np.array([column]))[0, 0])
 
     def _sampled(self, layer: str, level: int, box: Box, margin: int = 0) -> Labels:
         file, scale = self._files[layer], self.grid.zoom.scale(level)
@@ -159,25 +152,12 @@ class MaskLayers:
         columns = _nearest(box.left - margin, box.width + 2 * margin, scale, self.grid.sx * 2**depth)
         return file.read(depth, rows, columns)
 
-    def _interface(self, level: int, box: Box, pair: tuple[int, int], corrections: Corrections | None = None) -> Labels:
-        if corrections is None:
-            labels = self._sampled("tissue", level, box, margin=BORDER)
-        else:
-            labels = self.corrected(corrections, level, box, margin=BORDER)
-        near = [_within(labels == index + 1, BORDER) for index in pair]
-        return (near[0] & near[1]).astype(np.uint8)
-
     def _improvement(self, level: int, box: Box) -> Labels:
         """1 = corrected, 2 = broken, 0 = neither."""
         final, coarse, truth = (self._sampled(name, level, box) for name in ("tissue", "coarse", "truth"))
         corrected = (truth > 0) & (final == truth) & (coarse != truth)
         broken = (truth > 0) & (final != truth) & (coarse == truth)
         return np.asarray(corrected + 2 * broken, dtype=np.uint8)
-
-    def close(self) -> None:
-        """Close the files."""
-        for file in self._files.values():
-            file.close()
 
 
 def _nearest(first: int, count: int, scale: int, size: float) -> NDArray[np.int64]:

@@ -4,51 +4,29 @@ from __future__ import annotations
 
 import gzip
 import io
-import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.results.folder import SlideFolder
 
+if TYPE_CHECKING:
+    from shapely.geometry.base import BaseGeometry
+
 Row = dict[str, Any]
 Ring = NDArray[np.float64]
 """(N, 2) x and y; the last point is the first one again."""
-
-_BETWEEN = re.compile(rb"\]\]+,\[\[+")
 MOST_BYTES, MOST_LINE = 2**31, 2**26
 """Of polygons as text: of all in a file, and of one."""
+MOST_OBJECTS = 1000
+"""In a line."""
 LEAST = 4
 """Points of a ring that is still an area."""
-
-
-def rings_of(feature: bytes) -> list[Ring]:
-    """All rings of a feature's polygons, outer ones and holes; raises ``ValueError`` for what has none.
-
-    >>> [ring.tolist() for ring in rings_of(b'{"geometry":{"coordinates":[[[0,0],[2,0],[0,2],[0,0]]]}}')]
-    [[[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [0.0, 0.0]]]
-    """
-    start = feature.index(b'"coordinates":') + len(b'"coordinates":')
-    plain = feature[start : feature.index(b"}", start)].translate(None, b" \r\n\t").strip(b"[],")
-    return [
-        np.loadtxt(io.BytesIO(ring.replace(b"],[", b"\n")), delimiter=",", ndmin=2) for ring in _BETWEEN.split(plain)
-    ]
-
-
-def holds(rings: Sequence[Ring], x: float, y: float) -> bool:
-    """Whether the point lies inside: an odd number of edges is to its right (even-odd rule, so that holes count)."""
-    crossings = 0
-    for points in rings:
-        (x0, y0), (x1, y1) = points[:-1].T, points[1:].T
-        spans = (y0 > y) != (y1 > y)
-        where = x0[spans] + (y - y0[spans]) / (y1[spans] - y0[spans]) * (x1[spans] - x0[spans])
-        crossings += int((where > x).sum())
-    return crossings % 2 == 1
 
 
 def thinned(rings: Sequence[Ring], most: int) -> list[Ring]:
@@ -77,13 +55,13 @@ class RegionFinder:
 
     def __init__(self, rows: Sequence[Row], polygons: Path) -> None:
         self._rows = {int(row["region"]): row for row in rows}
-        self._numbers = np.array([row["region"] for row in rows], dtype=np.int64)
+        self._numbers = [*self._rows]
         self._tissues = np.array([row["tissue"] for row in rows], dtype=object)
         keys = ("left_px", "top_px", "width_px", "height_px")
         self._boxes = np.array([[row[key] for key in keys] for row in rows], dtype=np.float64).reshape(-1, 4)
         self._areas = np.array([row["area_mm2"] for row in rows], dtype=np.float64)
         self._polygons = polygons
-        self._lines: NDArray[np.int64] | None = None
+        self._lines: list[int] = []
 
     def row(self, number: int) -> Row | None:
         """A region by its number."""
@@ -91,32 +69,36 @@ class RegionFinder:
 
     def find(self, tissue: str | None, x: float, y: float) -> Row | None:
         """The region of that tissue that holds a point of the full resolution."""
+        from shapely import contains_xy
+
         left, top, width, height = self._boxes.T
         inside = (left <= x) & (x < left + width) & (top <= y) & (y < top + height) & (self._tissues == tissue)
         candidates = np.flatnonzero(inside)
-        if len(candidates) == 1:
-            # A connected region of this tissue lies here, and no other can.
-            return self._rows[int(self._numbers[candidates[0]])]
-        for index in candidates[np.argsort(self._areas[candidates])]:
-            rings = self._rings(int(index))
-            if rings is not None and holds(rings, x, y):
-                return self._rows[int(self._numbers[index])]
+        for index in candidates[np.argsort(self._areas[candidates])].tolist():
+            # A connected region of this tissue lies here: where it is the only one that may, it need not be looked at.
+            if len(candidates) == 1 or contains_xy(self._polygon(index), x, y):
+                return self._rows[self._numbers[index]]
         return None
 
     def outline(self, number: int) -> list[Ring] | None:
-        """All rings of a region; None where its polygon cannot be read."""
-        indices = np.flatnonzero(self._numbers == number)
-        return self._rings(int(indices[0])) if len(indices) else None
+        """All rings of a region, outer ones and holes; None where its polygon cannot be read."""
+        from shapely import get_coordinates, get_parts, get_rings
 
-    def _rings(self, index: int) -> list[Ring] | None:
+        polygon = self._polygon(self._numbers.index(number)) if number in self._rows else None
+        return None if polygon is None else [get_coordinates(ring) for ring in get_rings(get_parts(polygon))]
+
+    def _polygon(self, index: int) -> BaseGeometry | None:
         """Of a feature by its position in the file; each has a line of its own."""
+        from shapely import GEOSException, from_geojson
+
         try:
             with self._open() as stream:
-                if self._lines is None:
-                    self._lines = _line_starts(stream, len(self._numbers) + 1)
-                stream.seek(int(self._lines[index + 1]))
-                return rings_of(stream.readline(MOST_LINE))
-        except (OSError, EOFError, ValueError, LookupError, zlib.error):
+                self._lines = self._lines or _line_starts(stream, len(self._numbers) + 1)
+                stream.seek(self._lines[index + 1])
+                line = stream.readline(MOST_LINE).rstrip(b",\r\n ")
+            # Collections of collections: the library would go down them until its stack overflows.
+            return None if line.count(b"{") > MOST_OBJECTS else from_geojson(line)
+        except (OSError, EOFError, ValueError, LookupError, zlib.error, GEOSException):
             return None
 
     @contextmanager
@@ -126,11 +108,11 @@ class RegionFinder:
             yield stream if folder.has(name) else gzip.GzipFile(fileobj=stream)
 
 
-def _line_starts(stream: io.BufferedIOBase, lines: int) -> NDArray[np.int64]:
+def _line_starts(stream: io.BufferedIOBase, lines: int) -> list[int]:
     """Where each of the first lines begins; a line may be longer than what may be kept of a file."""
     starts, position = [0], 0
     while len(starts) < lines and position < MOST_BYTES and (content := stream.read(2**20)):
         ends = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == ord("\n"))
         starts += (ends + position + 1).tolist()
         position += len(content)
-    return np.array(starts)
+    return starts

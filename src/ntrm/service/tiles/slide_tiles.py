@@ -1,30 +1,23 @@
-"""Tiles of the slide itself, read on demand in limited child processes, which are closed when others are needed."""
+"""Tiles of the slide itself, read on demand in limited child processes."""
 
 from __future__ import annotations
 
 import io
-import threading
 import time
-from collections.abc import Hashable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
+from collections.abc import Hashable
 
 import numpy as np
 
-from ntrm.core.errors import DataError
 from ntrm.data.area_mean import box_means
 from ntrm.service.core.problems import busy
-from ntrm.service.tiles.caches import OpenPool
 from ntrm.service.tiles.geometry import DeepZoom
+from ntrm.service.tiles.readers import OpenSlide
 from ntrm.wsi.grid import best_level, box_weights, read_area
-from ntrm.wsi.isolated import ReadingLimits, ReadingProcess
-from ntrm.wsi.readers.reader import ArrayCache, Pixels, SlideInfo, check_request
+from ntrm.wsi.readers.reader import ArrayCache, Pixels
 
 QUALITY = 85
 MOST_PIXELS = 2**23
 """Read for one tile; where a slide lacks the coarse level, a tile is made from finer tiles instead."""
-PER_SLIDE = 2
-"""Processes that read one slide."""
 
 
 class SlideTiles:
@@ -82,105 +75,3 @@ def encode_jpeg(pixels: Pixels) -> bytes:
     stream = io.BytesIO()
     Image.fromarray(pixels).save(stream, format="JPEG", quality=QUALITY)
     return stream.getvalue()
-
-
-class OpenSlide:
-    """A slide and the processes that read it; safe to use from several threads."""
-
-    def __init__(self, path: Path, readers: Readers, *, alone: bool) -> None:
-        self._path, self._alone, self._readers = path, alone, readers
-        self._idle: list[ReadingProcess] = []
-        self._started = 0
-        self._changed = threading.Condition()
-        self.info: SlideInfo
-        try:
-            with self._process() as (_, info):
-                self.info = info
-        except BaseException:
-            self.close()
-            raise
-
-    def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
-        """As ``SlideReader.read``."""
-        check_request(self.info, width, height, level)
-        with self._process() as (process, _):
-            return process.read(x, y, width, height, level)
-
-    @contextmanager
-    def _process(self) -> Iterator[tuple[ReadingProcess, SlideInfo]]:
-        """A process that has the slide open, for this thread alone."""
-        with self._changed:
-            while not self._idle and self._started >= PER_SLIDE:
-                self._changed.wait()
-            process = self._idle.pop() if self._idle else None
-            self._started += process is None
-        try:
-            if process is None:
-                process = self._readers.new_process()
-                info = process.open(self._path, alone=self._alone)
-            else:
-                info = self.info
-            yield process, info
-        finally:
-            with self._changed:
-                if process is not None and process.alive:
-                    self._idle.append(process)
-                else:
-                    self._started -= 1
-                self._changed.notify()
-
-    def close(self) -> None:
-        """End the processes; nobody may be reading."""
-        with self._changed:
-            for process in self._idle:
-                process.close()
-            self._started -= len(self._idle)
-            self._idle.clear()
-
-
-class Readers(OpenPool[OpenSlide]):
-    """Slides by path, each with its reading processes, and one process in reserve."""
-
-    def __init__(self, slides: int, limits: ReadingLimits) -> None:
-        super().__init__(slides, OpenSlide.close)
-        self._limits = limits
-        self._spare: ReadingProcess | None = None
-        self._closed = False
-
-    def warm_up(self) -> None:
-        """Start a process for the next slide: starting one takes longer than reading."""
-        process = ReadingProcess(self._limits) if self._spare is None and not self._closed else None
-        with self._lock:
-            if self._spare is None and not self._closed:
-                self._spare, process = process, None
-        if process is not None:
-            process.close()
-
-    def new_process(self) -> ReadingProcess:
-        """A process that has no slide open."""
-        with self._lock:
-            spare, self._spare = self._spare, None
-        threading.Thread(target=self.warm_up, daemon=True).start()
-        return spare if spare is not None and spare.alive else ReadingProcess(self._limits)
-
-    def using(self, path: Path, *, alone: bool = True) -> AbstractContextManager[OpenSlide]:
-        """The slide, opened if it was not; where ``alone``, no other file may be read with it."""
-        try:
-            status = path.stat()
-        except OSError as error:
-            raise DataError("the slide's file no longer exists", hint="put it back, or delete the slide") from error
-        key = (path, status.st_mtime_ns, status.st_size, alone)
-        return self.hold(key, lambda: OpenSlide(path, self, alone=alone))
-
-    def forget(self, path: Path) -> None:
-        """Close a slide that is about to be deleted, unless somebody is reading it just now."""
-        self.close_unused(which=lambda key: key[0] == path)
-
-    def close(self) -> None:
-        """End every process."""
-        with self._lock:
-            self._closed = True
-            spare, self._spare = self._spare, None
-        if spare is not None:
-            spare.close()
-        self.close_unused()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +12,7 @@ from numpy.typing import NDArray
 from ntrm.core.arrays import BoolMask, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means, check_picture
-from ntrm.wsi.quality.morphology import (
-    assemble_bands,
-    band_rows,
-    blurred,
-    blurred_rows,
-    dilated,
-    in_bands,
-    opened,
-    upsampled,
-)
+from ntrm.wsi.quality.morphology import blurred, dilated, opened, upsampled
 
 Picture = NDArray[np.uint8]
 
@@ -116,27 +105,6 @@ def _densities(glass: float) -> NDArray[np.float32]:
     return (-np.log10((np.arange(256, dtype=np.float64) + 1) / (glass + 1))).astype(np.float32)
 
 
-def _looked_up(
-    band: Picture, tables: Sequence[Singles], factors: tuple[int, int], *, used: Sequence[int]
-) -> list[NDArray[Any]]:
-    """Means of blocks of what tables (256, n) say of each channel, a plane for each ``used`` column; then pure white.
-
-    Incomplete blocks are filled up as those of ``block_means`` are.
-    """
-    padding = [(0, -size % factor) for size, factor in zip(band.shape[:2], factors, strict=True)]
-    full = np.pad(band, (*padding, (0, 0)), mode="edge") if any(after for _, after in padding) else band
-    sums: list[Singles] = []
-    white = np.zeros(1, dtype=bool)
-    for row, column in np.ndindex(factors):
-        channels = [np.ascontiguousarray(full[row :: factors[0], column :: factors[1], k]) for k in range(3)]
-        white = white | ((channels[0] & channels[1] & channels[2]) == 255)
-        values = [table.take(channel, axis=0) for table, channel in zip(tables, channels, strict=True)]
-        sums = [np.add(total, value, out=total) for total, value in zip(sums, values, strict=True)] if sums else values
-    for total in sums:
-        np.divide(total, np.float32(factors[0] * factors[1]), out=total)
-    return [*(total[..., k] for total, count in zip(sums, used, strict=True) for k in range(count)), white]
-
-
 def _brightest_peak(brightness: NDArray[np.int16]) -> int:
     """Sum of the three channels at the brightest high peak of the histogram."""
     counts = np.bincount(brightness, minlength=3 * 255 + 1).astype(np.float64)
@@ -177,53 +145,36 @@ class Thumbnail:
         """(3,) colour of empty glass."""
         return glass_colour(self.picture)
 
-    def _by_bands(self, work: Callable[[slice], Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
-        """What ``work`` makes of bands of the picture's rows, in threads: rows of the coarser grid."""
-        (height, width), (down, _) = self.shape, self.factors
-        coarse = -(-height // down)
-        rows = band_rows(coarse, width * down)
-        return assemble_bands(lambda top: work(slice(top * down, (top + rows) * down)), range(0, coarse, rows))
+    def _density(self, channel: int) -> Singles:
+        """(H, W) optical density of a channel."""
+        return np.asarray(_densities(float(self.glass[channel])).take(self.picture[..., channel]))
 
     @cached_property
-    def _measured(self) -> list[NDArray[Any]]:
-        """What is looked up for every pixel, on the coarser grid."""
-        red, green, blue = (_densities(float(level))[:, None] for level in self.glass)
-        clipped = np.clip(green, -CLIPPED, CLIPPED)
-        # Four columns are taken as fast as one, and three are not.
-        tables = red, np.hstack([green, clipped, clipped * clipped, green]), blue
-        return self._by_bands(lambda rows: _looked_up(self.picture[rows], tables, self.factors, used=(1, 3, 1)))
-
-    @property
     def planes(self) -> tuple[Singles, Singles, Singles]:
         """Red, green and blue densities on the coarser grid."""
-        red, green, _, _, blue, _ = self._measured
+        red, green, blue = (block_means(self._density(channel), self.factors) for channel in range(3))
         return red, green, blue
 
-    @property
+    @cached_property
     def moments(self) -> tuple[Singles, Singles]:
         """Means of the green density, at most ``CLIPPED``, and of its square, on the coarser grid."""
-        return self._measured[2], self._measured[3]
+        clipped = np.clip(self._density(1), -CLIPPED, CLIPPED)
+        return block_means(clipped, self.factors), block_means(clipped * clipped, self.factors)
 
-    @property
+    @cached_property
     def unscanned(self) -> BoolMask:
         """Where any pixel is pure white, on the coarser grid: readers paint so what was never scanned."""
-        return self._measured[-1]
+        return np.asarray(block_means((self.picture == 255).all(axis=2), self.factors) > 0)
 
     @cached_property
     def averaged(self) -> tuple[Singles, Singles, Singles]:
-        """The same without single nuclei."""
-        scale, around = self.coarse, blurred_rows(AVERAGED_UM, self.coarse)
-
-        def averages(*bands: Singles) -> list[Singles]:
-            return [blurred(band, AVERAGED_UM, scale) for band in bands]
-
-        red, green, blue = in_bands(averages, *self.planes, around=around)
+        """The same as ``planes`` without single nuclei."""
+        red, green, blue = (blurred(plane, AVERAGED_UM, self.coarse) for plane in self.planes)
         return red, green, blue
 
     def downsampled(self, mask: BoolMask) -> BoolMask:
         """A mask of the picture on the coarser grid, by majority."""
-        (means,) = self._by_bands(lambda rows: [block_means(mask[rows], self.factors) > 0.5])
-        return np.asarray(means)
+        return np.asarray(block_means(mask, self.factors) > 0.5)
 
     def upsampled(self, mask: BoolMask) -> BoolMask:
         """A mask of the coarser grid on the picture's."""
@@ -233,7 +184,7 @@ class Thumbnail:
 def find_pen(thumbnail: Thumbnail) -> BoolMask:
     """Pen marks, over glass or over tissue, on the coarser grid: found by what they absorb and by their width."""
     scale = thumbnail.coarse
-    plain, paler = in_bands(_inked, *thumbnail.averaged)
+    plain, paler = _inked(*thumbnail.averaged)
     core = opened(plain, HALF_WIDTH_UM, scale)
     if not core.any():
         return core

@@ -2,8 +2,8 @@
 
 | content | reader |
 |---|---|
-| a scanner's format that OpenSlide knows (SVS, NDPI, MRXS, SCN, DICOM …), tiled TIFF | OpenSlide (``open_directly``) |
-| OME-TIFF, TIFF in strips, TIFF that OpenSlide does not know or reads wrongly | tifffile |
+| a scanner's format that OpenSlide knows (SVS, NDPI, MRXS, SCN, DICOM …) | OpenSlide |
+| any other TIFF, OME-TIFF among them | tifffile |
 | PNG, JPEG | Pillow |
 
 A VMS file is a text that names others by path, an MRXS slide has an index of that kind, and a DICOM slide is whatever
@@ -25,7 +25,7 @@ from PIL.PngImagePlugin import PngImageFile
 
 from ntrm.core.errors import DataError
 from ntrm.data.image_files import JPEG, MAGIC, PNG, TIFF, Header, check_complete, over_white, read_header
-from ntrm.wsi.readers.openslide_reader import GENERIC, OpenSlideReader, open_directly, openslide_vendor
+from ntrm.wsi.readers.openslide_reader import OpenSlideReader, openslide_vendor
 from ntrm.wsi.readers.reader import (
     Pixels,
     SlideInfo,
@@ -39,9 +39,9 @@ from ntrm.wsi.readers.reader import (
     read_padded,
     unreadable,
 )
-from ntrm.wsi.readers.tiff import TiffReader, openslide_errs
+from ntrm.wsi.readers.tiff import NOT_RGB, TiffReader
 
-MIRAX = "mirax"
+GENERIC, MIRAX = "generic-tiff", "mirax"
 SINGLE_FILE_VENDORS = frozenset(
     {"aperio", GENERIC, "hamamatsu", "leica", "philips", "sakura", "trestle", "ventana", "zeiss"}
 )
@@ -76,10 +76,10 @@ def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
     vendor = openslide_vendor(path)
     if vendor is not None:
         check_companions(path, vendor, tiff=tiff, alone=alone)
+    if vendor not in (None, GENERIC):
+        return OpenSlideReader(path)
     if tiff:
         return _open_tiff(path, vendor)
-    if vendor is not None:
-        return OpenSlideReader(path)
     if start.startswith(MAGIC[PNG] + MAGIC[JPEG]):
         return ImageReader(path)
     raise unreadable("an empty file" if not start else "a file of no known kind")
@@ -95,15 +95,13 @@ def _first_bytes(path: Path) -> bytes:
 
 
 def _open_tiff(path: Path, vendor: str | None) -> SlideReader:
-    if vendor is None or (vendor == GENERIC and openslide_errs(path)):
-        return TiffReader(path)
     try:
-        return open_directly(path)
-    except DataError:
-        if vendor != GENERIC:
-            raise
-        # Compressions that OpenSlide does not know may still be tifffile's.
         return TiffReader(path)
+    except DataError as error:
+        if vendor is None or error.what != NOT_RGB:
+            raise
+        # Grey, say: OpenSlide makes colours of it.
+        return OpenSlideReader(path)
 
 
 def check_companions(path: Path, vendor: str, *, tiff: bool, alone: bool) -> None:

@@ -1,23 +1,21 @@
-"""Scanner files through OpenSlide (SVS, NDPI, MRXS, SCN, DICOM, tiled TIFF); tifffile where it gives the same."""
+"""Scanner files through OpenSlide: SVS, NDPI, MRXS, SCN, DICOM and more."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ntrm.core.errors import NtrmError
 from ntrm.core.labels import WHITE
 from ntrm.core.threads import cores_given
 from ntrm.wsi.readers.reader import (
     Pixels,
     SlideInfo,
     SlideLevel,
-    SlideReader,
     check_request,
     decoding,
     opening,
@@ -25,13 +23,7 @@ from ntrm.wsi.readers.reader import (
     read_padded,
     unreadable,
 )
-from ntrm.wsi.readers.tiff import TiffReader
 
-GENERIC = "generic-tiff"
-DIRECT_VENDORS = (GENERIC, "aperio")
-COMPRESSIONS = frozenset({1, 5, 7, 8, 32946})
-"""None, LZW, JPEG, deflate under both of its numbers."""
-TRIAL_PX = 32
 MAX_TILE_PIXELS = 2**26
 """Largest tile that OpenSlide is asked for: it ends the process where memory does not suffice."""
 MOST_THREADS = 8
@@ -57,7 +49,6 @@ class OpenSlideReader:
 
         # In full, so that it is recognised in messages.
         path = self._path = path.absolute()
-        self._closed = False
         self._error = openslide.OpenSlideError
         with opening(path, self._error):
             self._slide = openslide.OpenSlide(path)
@@ -65,6 +56,7 @@ class OpenSlideReader:
             self._background = _background(self._slide.properties)
         self._threads = min(cores_given(), MOST_THREADS)
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="ntrm-decoding")
+        self._close = weakref.finalize(self, self._slide.close)
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
         """Pixels as OpenSlide gives them; what was never scanned has the slide's own background colour."""
@@ -77,34 +69,20 @@ class OpenSlideReader:
             corner = x, y
             if (column, row) != (left, top):
                 corner = round(column * this.downsample), round(row * this.downsample)
-            return self._read(corner, level, (wide, tall))
+            strips = self._strips(corner, this, tall)
+            # It decodes without Python's lock, so that threads share the work. It refuses everything after its first
+            # error; a new handle would meet the same damage.
+            with decoding(self._path, self._error):
+                parts = [self._pool.submit(self._read, place, level, (wide, rows)) for place, rows in strips]
+                return np.concatenate([part.result() for part in parts])
 
         return read_padded(this, left, top, width, height, inside)
 
-    def _read(self, corner: tuple[int, int], level: int, size: tuple[int, int]) -> Pixels:
-        strips = [*self._strips(corner, self.info.levels[level], size)]
-        # OpenSlide refuses everything after its first error; a new handle would meet the same damage.
-        with decoding(self._path, self._error):
-            if len(strips) == 1:
-                return self._read_strip(corner, level, size)
-            # It decodes without Python's lock, so that threads share the work.
-            try:
-                futures = [self._pool.submit(self._read_strip, place, level, (size[0], tall)) for place, tall in strips]
-            except RuntimeError:
-                # The memory that this process may take does not suffice for another thread.
-                self._threads = 1
-                return self._read_strip(corner, level, size)
-            wait(futures)
-            return np.concatenate([future.result() for future in futures])
-
-    def _strips(
-        self, corner: tuple[int, int], level: SlideLevel, size: tuple[int, int]
-    ) -> Iterator[tuple[tuple[int, int], int]]:
+    def _strips(self, corner: tuple[int, int], level: SlideLevel, height: int) -> Iterator[tuple[tuple[int, int], int]]:
         """Corner and height of strips, cut between tiles; one where pixels would be interpolated differently."""
-        (x, y), (_, height), factor = corner, size, level.downsample
-        exact = factor.is_integer() and x % factor == y % factor == 0
+        (x, y), factor = corner, level.downsample
         tile = level.tile[1] if level.tile else 0
-        if self._threads == 1 or not exact or not tile:
+        if self._threads == 1 or not tile or not factor.is_integer() or x % factor or y % factor:
             yield corner, height
             return
         first = y // int(factor)
@@ -114,9 +92,7 @@ class OpenSlideReader:
             yield (x, first * int(factor)), tall
             first, height = first + tall, height - tall
 
-    def _read_strip(self, corner: tuple[int, int], level: int, size: tuple[int, int]) -> Pixels:
-        if self._closed:
-            raise ValueError("the slide is closed")
+    def _read(self, corner: tuple[int, int], level: int, size: tuple[int, int]) -> Pixels:
         region = np.asarray(self._slide.read_region(corner, level, size))
         alpha = region[..., 3:].astype(np.uint16)
         pixels = np.ascontiguousarray(region[..., :3])
@@ -127,10 +103,8 @@ class OpenSlideReader:
 
     def close(self) -> None:
         """Close the file; twice does no harm."""
-        if not self._closed:
-            self._closed = True
-            self._pool.shutdown()
-            self._slide.close()
+        self._pool.shutdown()
+        self._close()
 
 
 def _background(properties: Any) -> tuple[int, int, int]:
@@ -175,84 +149,3 @@ def _bounds(properties: Any, full: SlideLevel) -> tuple[int, int, int, int] | No
         return None
     x, y, width, height = (int(value) for value in stated)
     return x, y, min(width, full.width - x), min(height, full.height - y)
-
-
-class DirectReader:
-    """Reads some levels from their tiles and the others through OpenSlide; safe to use from several threads.
-
-    OpenSlide draws every region on a canvas with transparency, which costs several times what decoding does. For plain
-    tiled TIFF and Aperio's JPEG files the tiles are the canvas, provided that
-
-    - the level lies at an integer factor, and the region at an integer pixel of it: elsewhere OpenSlide interpolates,
-    - no tile is missing: OpenSlide fills gaps in its own way,
-    - the compression is one whose decoders agree to the last bit (JPEG 2000 is as slow either way, and is left alone),
-    - and a few windows, read both ways when the slide is opened, are the same.
-
-    All else is left to OpenSlide, and so are µm/px, levels and bounds.
-    """
-
-    def __init__(self, slide: OpenSlideReader, tiff: TiffReader, levels: frozenset[int]) -> None:
-        self.info = replace(slide.info, reader="openslide+tifffile")
-        self._slide, self._tiff, self._levels = slide, tiff, levels
-
-    def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
-        """As ``SlideReader.read``."""
-        check_request(self.info, width, height, level)
-        factor = self.info.levels[level].downsample
-        on_grid = level in self._levels and x % factor == 0 and y % factor == 0
-        reader: SlideReader = self._tiff if on_grid else self._slide
-        return reader.read(x, y, width, height, level)
-
-    def close(self) -> None:
-        """Close the file; twice does no harm."""
-        self._slide.close()
-        self._tiff.close()
-
-
-def open_directly(path: Path) -> SlideReader:
-    """A slide that OpenSlide knows, read from its tiles as far as that gives the same pixels.
-
-    A plain TIFF with a pyramid that OpenSlide does not see (in SubIFDs) is read by tifffile alone: a large slide
-    without its levels takes minutes.
-    """
-    slide = OpenSlideReader(path)
-    if slide.info.vendor not in DIRECT_VENDORS:
-        return slide
-    try:
-        tiff = TiffReader(path)
-    except NtrmError:
-        return slide
-    ours, theirs = tiff.info, slide.info
-    same_size = (ours.width, ours.height) == (theirs.width, theirs.height)
-    if theirs.vendor == GENERIC and same_size and len(ours.levels) > len(theirs.levels):
-        slide.close()
-        return tiff
-    try:
-        levels = frozenset(number for number in range(len(slide.info.levels)) if _is_same(slide, tiff, number))
-    except NtrmError:
-        # OpenSlide answers nothing any more after an error; whoever reads there meets it again.
-        slide.close()
-        slide, levels = OpenSlideReader(path), frozenset()
-    if levels:
-        return DirectReader(slide, tiff, levels)
-    tiff.close()
-    return slide
-
-
-def _is_same(slide: OpenSlideReader, tiff: TiffReader, number: int) -> bool:
-    if number >= len(tiff.info.levels):
-        return False
-    theirs, ours = slide.info.levels[number], tiff.info.levels[number]
-    same_size = (theirs.width, theirs.height, theirs.downsample) == (ours.width, ours.height, ours.downsample)
-    plane = tiff.plane(number)
-    if not same_size or not theirs.downsample.is_integer() or plane is None or not plane.holds_all(COMPRESSIONS):
-        return False
-    trials = _trials(theirs, plane.fullest())
-    return all(np.array_equal(slide.read(*region, number), tiff.read(*region, number)) for region in trials)
-
-
-def _trials(level: SlideLevel, fullest: tuple[int, int]) -> list[tuple[int, int, int, int]]:
-    """Windows in the first corner, in the middle, in the last corner and where a level has most to show."""
-    width, height = min(TRIAL_PX, level.width), min(TRIAL_PX, level.height)
-    corners = [((level.width - width) * k // 2, (level.height - height) * k // 2) for k in range(3)]
-    return [(int(x * level.downsample), int(y * level.downsample), width, height) for x, y in (*corners, fullest)]

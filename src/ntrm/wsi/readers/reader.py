@@ -72,7 +72,7 @@ class SlideInfo:
     """Metadata of a slide; numbers and fixed words only."""
 
     reader: str
-    """``openslide``, ``openslide+tifffile``, ``tifffile`` or ``pillow``."""
+    """``openslide``, ``tifffile`` or ``pillow``."""
     vendor: str
     levels: tuple[SlideLevel, ...]
     """From the full resolution to the coarsest."""
@@ -250,11 +250,6 @@ class ArrayCache:
         self._arrays: OrderedDict[Hashable, Pixels] = OrderedDict()
         self._making: dict[Hashable, Event] = {}
         self._lock = Lock()
-
-    def __contains__(self, key: Hashable) -> bool:
-        """Whether it is held, or being made."""
-        with self._lock:
-            return key in self._arrays or key in self._making
 
     def get(self, key: Hashable, make: Callable[[], Pixels]) -> Pixels:
         """The array of ``key``, made if it is not held; nobody may write into it.

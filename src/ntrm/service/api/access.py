@@ -162,6 +162,9 @@ class Guard:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
+                if scope["path"] == "/" or scope["path"].startswith("/page/"):
+                    # The browser asks each time, so that a new version of the page is seen at once.
+                    headers.setdefault("cache-control", "no-cache")
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)

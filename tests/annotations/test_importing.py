@@ -8,7 +8,6 @@ from tests.annotations.small import annotate, box, drawn, import_annotations, ro
 from tests.helpers import real_data
 
 from ntrm.annotations import importing
-from ntrm.annotations.pairing import SlideFacts
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import IGNORE, SKIN
@@ -62,32 +61,6 @@ def test_the_record_tells_inputs_options_and_place(folders):
     assert (case.left, case.top, case.step_x, case.step_y, case.width, case.height) == (30, 30, 2, 2, 40, 35)
     assert case.mpp == 1.0
     assert len(case.slide_sha256) == 64
-
-
-def test_the_image_is_averaged_and_the_mask_fits_it(folders, pixels):
-    slides, marks, out = folders
-    import_annotations(slides, marks, out, mpp=0.5, target_mpp=1.0, margin_um=5)
-    image = read_image(out / "Images" / "a.png")
-    expected = pixels[30:100, 30:110].reshape(35, 2, 40, 2, 3).mean(axis=(1, 3))
-    assert np.abs(image - expected).max() <= 0.5
-    assert read_mask(out / "Masks" / "a.png", SKIN).mask.shape == image.shape[:2]
-
-
-def test_patients_splits_and_resolutions_come_from_a_table(folders):
-    slides, marks, out = folders
-    facts = {"a": SlideFacts("P1", "train", 0.25), "b": SlideFacts("P1", "train", 0.5)}
-    import_annotations(slides, marks, out, facts=facts)
-    assert [tuple(row.values())[:4] for row in rows(out / "cases.csv")] == [
-        ("a", "P1", "train", "0.25"),
-        ("b", "P1", "train", "0.5"),
-    ]
-
-
-def test_a_table_that_does_not_fit_the_slides_stops_before_anything_is_written(folders):
-    slides, marks, out = folders
-    with pytest.raises(DataError, match="match no slide"):
-        import_annotations(slides, marks, out, mpp=0.5, facts={"a": SlideFacts("P1"), "bb": SlideFacts("P1")})
-    assert not out.exists()
 
 
 def test_one_failure_does_not_stop_the_others(folders):
@@ -196,24 +169,6 @@ def test_annotations_over_the_edge_are_clipped_and_counted(folders):
     assert (case.width, case.height) == (200, 120)
     assert case.pixels["EPI"] == 20 * 30
     assert case.pixels["BKG"] == 20 * 20
-
-
-def test_annotations_on_no_pixel_are_counted_as_left_out(folders):
-    slides, marks, out = folders
-    last = drawn("INF", box(198, 0, 200, 120))
-    annotate(marks / "a.geojson", drawn("RET", box(0, 0, 200, 120)), drawn("BCC", box(14, 14, 19, 19)), last)
-    (case,) = import_annotations(slides / "a.png", marks / "a.geojson", out, mpp=0.5, target_mpp=6.7).imported
-    assert (case.counts["used"], case.counts["no_pixel"]) == (1, 2)
-    assert {name for name, pixels in case.pixels.items() if pixels} == {"RET"}
-
-
-def test_what_is_to_be_ignored_lies_on_smaller_tissue_and_is_counted(folders):
-    slides, marks, out = folders
-    areas = drawn("RET", box(0, 0, 200, 120)), drawn("GLD", box(50, 50, 60, 60)), drawn("Ignore*", box(40, 40, 70, 70))
-    annotate(marks / "a.geojson", *areas)
-    (case,) = import_annotations(slides / "a.png", marks / "a.geojson", out, mpp=0.5).imported
-    assert (case.pixels["GLD"], case.pixels["ignore"]) == (0, 900)
-    assert case.overlaps == {"GLD over RET": 100, "ignore over GLD": 100, "ignore over RET": 800}
 
 
 def test_unequal_pixel_sides_are_written_square(folders, pixels):

@@ -118,7 +118,7 @@ def test_tables(tmp_path):
     table.write_text("slide,patient,split,mpp\nA b.svs,P1,train,0.5\nc,,,\n")
     assert read_slide_facts(table) == {"a b": SlideFacts("P1", "train", 0.5), "c": SlideFacts()}
     table.write_text("slide,split\na,train\n")
-    assert read_slide_facts(table) == {"a": SlideFacts(split="train", told=("split",))}
+    assert read_slide_facts(table) == {"a": SlideFacts(split="train")}
 
 
 @pytest.mark.parametrize(

@@ -42,13 +42,6 @@ def test_smaller_areas_lie_on_top_whatever_their_order():
     assert overlaps == {(3, 9): 16}
 
 
-def test_of_equal_areas_the_later_lies_on_top_and_the_same_class_never_overlaps_itself():
-    grid = AnnotationGrid(0, 0, 1, 1, 4, 4)
-    mask, overlaps, _ = paint([area([box(0, 0, 4, 4)], value, 16) for value in (1, 2, 2)], grid)
-    assert (mask == 2).all()
-    assert overlaps == {(1, 2): 16}
-
-
 @pytest.mark.parametrize("size", [1, 9])
 def test_ignore_lies_on_top_whatever_its_size(size):
     tissues = [area([box(0, 0, 4, 4)], 1, 16), area([box(1, 1, 3, 2)], 2, 2)]
@@ -64,12 +57,6 @@ def test_a_frame_around_annotations_hides_none_of_them(name):
     mask, overlaps, _ = paint([area([box(1, 1, 2, 2)], 3, 1), frame], AnnotationGrid(0, 0, 1, 1, 4, 4))
     assert np.argwhere(mask == 3).tolist() == [[1, 1]]
     assert overlaps == {}
-
-
-def test_areas_that_no_centre_lies_in_have_no_pixels():
-    rings = [box(0, 0, 4, 4), box(0.6, 0, 1.4, 4), box(5, 0, 9, 4)]
-    areas = [area([ring], 1, 1) for ring in rings]
-    assert paint(areas, AnnotationGrid(0, 0, 1, 1, 4, 4)).pixels == (16, 0, 0)
 
 
 @settings(max_examples=30, deadline=None)
@@ -121,14 +108,6 @@ def test_means_over_fractions_of_pixels_are_exact_and_halves_are_rounded_up(step
     side = count * step.numerator
     sums = slivers[:side, :side].reshape(count, step.numerator, count, step.numerator, 3).sum(axis=(1, 3))
     assert np.array_equal(image, (2 * sums + step.numerator**2) // (2 * step.numerator**2))
-
-
-@pytest.mark.parametrize("left", [0.5, 1.25])
-def test_a_grid_may_begin_inside_a_pixel(left, random):
-    pixels = random.integers(0, 256, (9, 12, 3), dtype=np.uint8)
-    image = read_grid(InMemory(pixels), AnnotationGrid(left, 0, 2, 1, 5, 9))
-    fine = np.repeat(pixels, 4, axis=1)[:, int(4 * left) :][:, :40].reshape(9, 5, 8, 3).sum(axis=2)
-    assert np.array_equal(image, (fine + 4) // 8)
 
 
 def test_reading_never_leaves_the_slide():

@@ -18,7 +18,7 @@ def test_the_demo_ends_with_a_page(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.stderr
     page = (tmp_path / "demo" / "index.html").read_text()
     assert "No fault was found." in page
-    assert page.count("data:image/png") == 7
+    assert page.count("data:image/png") == 6
     # Where the bundled model has a relation module, the tour points at what it attended to.
     graph = tmp_path / "demo" / "results" / read_results(tmp_path / "demo" / "results").slides.column("slide_id")[0]
     related = json.loads((graph / "graph.json").read_text())["network"] is not None
@@ -31,8 +31,8 @@ def test_the_demo_ends_with_a_page(tmp_path, monkeypatch):
     assert f"ntrm serve {demo / 'results'} --root {demo / 'phantom'} --root {demo / 'foreign'}" in result.stderr
     slides = read_results(tmp_path / "demo" / "results").slides
     assert slides.column("status") == ["done", "done"]
-    # The tour says where the model is wrong, and which key mends it.
-    assert "In the viewer press e, click there, press" in result.stdout
+    # The tour says where the model is wrong, and how to mend it.
+    assert "In the viewer press e, click there, choose" in result.stdout
     assert "one click would change" in page
     assert "--preview" in page
     assert (tmp_path / "demo" / "results" / slides.column("slide_id")[0] / "report.html").is_file()

@@ -27,6 +27,19 @@ def test_order_is_kept_and_errors_arrive_whole(jobs):
     assert caught.value.got == 3
 
 
+def test_items_are_made_while_results_are_taken():
+    made = []
+
+    def items():
+        for number in range(20):
+            made.append(number)
+            yield number
+
+    assert next(parallel_map(abs, items(), jobs=1)) == 0
+    assert made == [0]
+    assert list(parallel_map(abs, items(), jobs=2)) == list(range(20))
+
+
 def test_a_killed_worker_is_explained():
     with pytest.raises(DataError, match="--jobs"):
         list(parallel_map(die, [1, 2], jobs=2))

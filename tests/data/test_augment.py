@@ -130,17 +130,6 @@ def test_processes_fill_their_share_as_one_process_does_all(seed, world, places)
         assert (part[0] - whole[0][here]).abs().max() < 1e-5
 
 
-def test_windows_that_fill_must_fit_the_batch(generator):
-    images, masks = random_batch(generator)
-    filling = filling_of(generator, [0])
-    with pytest.raises(UsageError, match="do not fit"):
-        Augment.none()(images, masks, generator, filling=filling._replace(masks=filling.masks[:, 1:]))
-    with pytest.raises(UsageError, match="do not fit"):
-        Augment.none()(images, masks, generator, filling=filling._replace(places=torch.tensor([0, 1])))
-    with pytest.raises(UsageError, match="do not fit"):
-        Augment.none()(images, masks, generator, filling=filling_of(generator, [0], size=32))
-
-
 @pytest.mark.parametrize(("rank", "world"), [(1, 1), (-1, 2), (0, 0)])
 def test_impossible_processes_are_refused(rank, world, generator):
     with pytest.raises(UsageError, match="impossible process"):

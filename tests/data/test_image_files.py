@@ -12,8 +12,7 @@ from PIL import Image
 from tests.data.broken import image, mask, png
 
 from ntrm.core.errors import DataError
-from ntrm.core.labels import IGNORE, SKIN
-from ntrm.data import image_files
+from ntrm.core.labels import SKIN
 from ntrm.data.faults import FaultError
 from ntrm.data.image_files import image_size, read_image, read_mask
 
@@ -249,12 +248,6 @@ def test_small_palettes_are_read_by_value(folder, bits):
     np.testing.assert_array_equal(read_mask(path, SKIN).mask, indices)
 
 
-def test_255_is_ignore_in_indexed_masks(folder):
-    indices = mask()
-    indices[0] = IGNORE
-    assert (read_mask(written(folder, pillow(indices, "PNG")), SKIN).mask[0] == IGNORE).all()
-
-
 def test_an_index_without_a_class_is_refused(folder):
     indices = mask()
     indices[0, :2] = 12
@@ -301,21 +294,6 @@ def test_stray_colours_up_to_one_per_cent(folder, strays, allowed):
         with pytest.raises(FaultError, match=r"\(10, 200, 30\) × 21") as error:
             read_mask(path, SKIN)
         assert code_of(error) == "stray-colours"
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=SEEDS, band=st.integers(1, 900))
-def test_bands_decode_like_the_whole(folder, seed, band):
-    rng = np.random.default_rng(seed)
-    colours = SKIN.colourise(rng.integers(0, 12, (30, 20)))
-    colours.reshape(-1, 3)[rng.choice(600, 5, replace=False)] = (10, 200, 30)
-    path = written(folder, pillow(colours, "PNG"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(image_files, "_BAND_PIXELS", band)
-        decoded = read_mask(path, SKIN)
-    whole = SKIN.decode(colours)
-    np.testing.assert_array_equal(decoded.mask, whole.mask)
-    assert (decoded.strays, decoded.ignored, decoded.worst) == (whole.strays, whole.ignored, whole.worst)
 
 
 WRONG_MASKS = {
@@ -367,12 +345,6 @@ def test_smaller_pages_and_pages_of_another_kind_make_no_stack(folder):
     colours = SKIN.colourise(mask(40, 50))
     for others in ([colours[::2, ::2], colours[::4, ::4]], [colours[..., 0]], [colours[:9, :12], colours[:9, :12]]):
         assert np.array_equal(read_image(pages(folder, colours, *others)), colours)
-
-
-def test_a_mask_that_calls_itself_a_slide_is_no_exception(folder):
-    path = pages(folder, mask(40, 50), mask(40, 50), description="Aperio Image Library")
-    with pytest.raises(FaultError, match="a stack of several images"):
-        read_mask(path, SKIN)
 
 
 def test_smaller_pages_after_a_mask_are_its_pyramid(folder):

@@ -17,12 +17,11 @@ from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution, level_resolution
-from ntrm.data import area_mean
 from ntrm.data.area_mean import area_boxes
 from ntrm.data.check import check_dataset
 from ntrm.data.image_files import RGB8, image_size, read_header, read_image, read_mask, write_image, write_indexed_mask
 from ntrm.data.layouts import open_dataset
-from ntrm.data.resample import RECORD, area_average, majority_vote, parse_targets, resample_dataset, shrunk_length
+from ntrm.data.resample import area_average, majority_vote, parse_targets, resample_dataset, shrunk_length
 from ntrm.data.split import open_splits
 
 SIDES = st.integers(1, 14)
@@ -95,12 +94,6 @@ def test_lengths_round_half_up_and_every_output_pixel_covers_something(length, n
     assert weights.data.min() > 0
 
 
-def test_two_steps_equal_one_where_sizes_divide(seed):
-    image = np.random.default_rng(seed).integers(0, 2, (40, 60, 3), dtype=np.uint8) * 250
-    once, twice = area_average(image, 10, 10), area_average(area_average(image, 2, 2), 5, 5)
-    assert np.abs(once.astype(int) - twice).max() <= 1
-
-
 def test_a_constant_stays_constant_and_a_factor_of_one_changes_nothing(seed):
     image = np.random.default_rng(seed).integers(0, 256, (7, 9, 3), dtype=np.uint8)
     assert np.array_equal(area_average(image, 1, 1), image)
@@ -111,21 +104,6 @@ def test_a_constant_stays_constant_and_a_factor_of_one_changes_nothing(seed):
 def test_blocks_of_many_pixels_do_not_overflow():
     image = np.full((4200, 4200), 255, dtype=np.uint8)
     assert area_average(image, 4200, 4200).tolist() == [[255]]
-
-
-def test_a_float_factor_means_the_same_as_its_fraction(seed):
-    image = np.random.default_rng(seed).integers(0, 256, (31, 44), dtype=np.uint8)
-    assert np.array_equal(area_average(image, 10 / 3, 2.5), area_average(image, Fraction(10, 3), Fraction(5, 2)))
-
-
-def test_bands_leave_no_seam(monkeypatch, seed):
-    random = np.random.default_rng(seed)
-    image = random.integers(0, 256, (53, 20, 3), dtype=np.uint8)
-    mask = random.integers(0, 5, (53, 20), dtype=np.uint8)
-    whole = area_average(image, 2.5, 2.5), majority_vote(mask, 2.5, 2.5, 5)
-    monkeypatch.setattr(area_mean, "BAND_VALUES", 60)
-    assert np.array_equal(area_average(image, 2.5, 2.5), whole[0])
-    assert np.array_equal(majority_vote(mask, 2.5, 2.5, 5), whole[1])
 
 
 def test_ties_go_to_the_lowest_index_and_never_to_ignore():
@@ -288,16 +266,6 @@ def test_what_came_from_a_source_that_has_changed_is_written_anew(tmp_path, seed
     resample_dataset(root, ["4x", "10x"], tmp_path / "fresh")
     assert snapshot(out) == snapshot(tmp_path / "fresh")
     assert resample_dataset(root, ["4x", "10x"], out).written == 0
-
-
-def test_a_file_without_a_record_is_left_alone(tmp_path, seed):
-    root, out = tmp_path / "in", tmp_path / "out"
-    write_queensland(root, seed, base="")
-    resample_dataset(root, ["4x"], out)
-    (out / RECORD).unlink()
-    for change in (1, 2):
-        write_queensland(root, seed + change, base="")
-        assert resample_dataset(root, ["4x"], out).written == 0
 
 
 def test_tables_travel_along(tmp_path, seed):

@@ -181,22 +181,6 @@ def test_an_existing_split_is_honoured_when_sections_come_and_go():
         make_split(skin_dataset(names, **{names[0]: contrary}), existing=first)
 
 
-def test_apply_gives_every_case_its_split():
-    split = make_split(skin_dataset(SKIN_NAMES[:50]))
-    dataset = split.apply(skin_dataset(SKIN_NAMES[:50]))
-    assert {case.name: case.split for case in dataset} == split.by_name
-    with pytest.raises(RefusedError, match="every section"):
-        split.apply(skin_dataset())
-
-
-def test_counts_are_told_per_split_and_cancer():
-    split = make_split(skin_dataset())
-    document = split.as_dict()
-    assert sum(document["sections"].values()) == 290
-    assert sum(document["patients"].values()) == 255
-    assert {c: sum(document["cancers"][s][c] for s in SPLITS) for c in SKIN_SECTIONS} == SKIN_SECTIONS
-
-
 def test_a_folder_is_split_once_and_stays_so(tmp_path, seed):
     names = random.Random(seed).sample(SKIN_NAMES, 12)
     (tmp_path / "data").mkdir()
@@ -282,13 +266,6 @@ def test_a_section_that_is_missing_at_a_resolution_moves_no_other(tmp_path, rand
     )
     assert len(fine) == 17
     assert fine.items() <= coarse.items()
-
-
-def test_half_a_split_is_filled_up(tmp_path, random):
-    rows = ["s0,p0,test,0.5", *UNSPLIT[2:]]
-    parts = open_splits(write_random(tmp_path / "half", random, rows))
-    assert "s0" in names(parts["test"])
-    assert len(parts["train"]) + len(parts["val"]) + len(parts["test"]) == 11
 
 
 def test_a_split_file_decides(plain, tmp_path):
@@ -437,10 +414,3 @@ def test_fewer_sections_are_part_of_more_whatever_the_order(random):
 def test_an_impossible_number_of_sections_is_refused(count):
     with pytest.raises(UsageError, match="1 to 290"):
         few_sections(skin_dataset(), count)
-
-
-def test_a_split_of_few_sections_stays_a_split(unsplit):
-    parts = open_splits(unsplit)
-    few = few_sections(parts["train"], 2)
-    assert {case.split for case in few} == {"train"}
-    assert make_split(parts.dataset).by_name == {case.name: case.split for case in parts.dataset}

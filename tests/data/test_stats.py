@@ -118,14 +118,6 @@ def test_the_document_has_the_keys_of_the_interface_and_no_gaps(tmp_path):
     assert document["mpp"] is None
 
 
-def test_a_mask_about_which_nothing_is_known_gives_zeros(tmp_path):
-    write_indexed_mask(tmp_path / "a.png", np.full((9, 9), IGNORE, dtype=np.uint8), SKIN)
-    dataset = Dataset(tmp_path, "masks", SKIN, (Case("a", None, tmp_path / "a.png", "a"),))
-    document = dataset_stats(dataset).as_dict()
-    assert set(document["pixel_share"].values()) == {0.0}
-    assert (document["tissues_per_tile"]["mean"], document["tissues_per_tile"]["histogram"]) == (0.0, {})
-
-
 def test_splits_patients_and_mpp_are_told(tmp_path):
     mask = np.zeros((8, 8), dtype=np.uint8)
     cases = []

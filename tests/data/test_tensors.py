@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, default_collate
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.data import cache as cache_module
 from ntrm.data.cache import SectionCache
@@ -89,6 +89,7 @@ def test_a_warm_cache_costs_no_decode(tiles, dataset_and_pixels, cache, monkeypa
     def refuse(*_args, **_kwargs):
         raise AssertionError("decoded again")
 
+    monkeypatch.setattr(cache_module, "SETTLED_NS", -1)
     monkeypatch.setattr(cache_module, "read_image", refuse)
     monkeypatch.setattr(cache_module, "read_mask", refuse)
     cache_module._mapped.cache_clear()
@@ -122,15 +123,6 @@ def test_a_dataset_without_tiles_is_refused(dataset_and_pixels, cache):
         TileDataset(replace(dataset, cases=()), cache=cache)
 
 
-def test_many_sections_keep_few_files_open(tmp_path, cache, monkeypatch, random):
-    dataset, _ = write_dataset(tmp_path / "many", random, *[(8, 8)] * 6)
-    few = cache_module.lru_cache(maxsize=3)(cache_module._mapped.__wrapped__)
-    monkeypatch.setattr(cache_module, "_mapped", few)
-    tiles = TileDataset(dataset, size=8, cache=cache)
-    assert len(list(tiles)) == 6
-    assert few.cache_info().currsize == 3
-
-
 def test_another_order_of_the_classes_is_remapped_by_name(tiles, dataset_and_pixels, cache, random):
     order = random.permutation(len(SKIN))
     shuffled = LabelSchema(
@@ -160,12 +152,3 @@ def test_tiles_of_two_datasets_are_joined_each_as_often_as_asked(tmp_path, rando
     assert both.sources == one.sources + 3 * two.sources
     assert torch.equal(both[len(both) - 1].image, two[len(two) - 1].image)
     assert len(one) == len(both) - 3 * len(two)
-
-
-def test_tiles_of_another_size_or_other_classes_are_not_joined(dataset_and_pixels, cache):
-    dataset, _ = dataset_and_pixels
-    tiles = TileDataset(dataset, size=SIZE, cache=cache)
-    fewer = LabelSchema(SKIN.tissues[:9], background="BKG")
-    for other in ({"size": SIZE // 2}, {"size": SIZE, "schema": fewer, "names": dict.fromkeys(CANCERS, "")}):
-        with pytest.raises(UsageError, match="cannot be joined"):
-            tiles.joined(TileDataset(dataset, cache=cache, **other))

@@ -37,12 +37,6 @@ def test_positions_are_the_fewest_possible(length, size_and_overlap):
     assert count == 1 or reach < length
 
 
-@given(LENGTHS, sizes_with_overlap())
-def test_positions_are_evenly_spaced(length, size_and_overlap):
-    gaps = [b - a for a, b in pairwise(grid_positions(length, *size_and_overlap))]
-    assert not gaps or max(gaps) - min(gaps) <= 1
-
-
 @given(st.integers(1, 70), st.integers(1, 70), st.integers(1, 40), st.data())
 def test_windows_cover_every_pixel_and_leave_the_section_nowhere(height, width, size, data):
     overlap = data.draw(st.integers(0, size - 1))
@@ -54,11 +48,6 @@ def test_windows_cover_every_pixel_and_leave_the_section_nowhere(height, width, 
         assert window.tile_shape == (size, size)
         covered[rows, columns] += 1
     assert covered.all()
-
-
-@given(st.integers(1, 500), st.integers(1, 500))
-def test_windows_are_as_many_as_the_area_needs(height, width):
-    assert len(tile_windows(height, width, 64)) == -(-height // 64) * -(-width // 64)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 24))
@@ -82,12 +71,6 @@ def test_a_small_section_is_padded_below_and_to_the_right():
     assert (image[mask == 1] == 0).all()
 
 
-def test_a_cut_tile_is_a_copy():
-    section = np.zeros((4, 4), dtype=np.uint8)
-    cut(section, Window(0, 0, 2, 2), fill=0)[:] = 9
-    assert not section.any()
-
-
 @pytest.mark.parametrize(("background", "kept"), [(8, ["tissue"]), (None, ["background", "tissue"])])
 def test_windows_without_tissue_are_dropped(background, kept):
     mask = np.full((4, 12), 8, dtype=np.uint8)
@@ -108,10 +91,3 @@ def test_a_window_is_known_by_a_single_pixel():
 def test_impossible_grids_are_refused(length, size, overlap):
     with pytest.raises(UsageError, match=r"tile|overlap"):
         grid_positions(length, size, overlap)
-
-
-def test_impossible_windows_are_refused():
-    with pytest.raises(UsageError, match="impossible window"):
-        Window(-1, 0, 4, 4)
-    with pytest.raises(UsageError, match="outside the section"):
-        cut(np.zeros((4, 4)), Window(1, 0, 4, 4), fill=0)

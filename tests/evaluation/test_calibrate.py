@@ -1,7 +1,5 @@
 import hashlib
 import json
-import os
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -9,16 +7,12 @@ import torch
 from PIL import Image
 from tests.evaluation import gaussians
 from tests.evaluation.gaussians import COLOURS, NOISE, WINDOW, make_network, write_sections
-from tests.evaluation.small import COLOURS as PAINT
-from tests.evaluation.small import ByColour, draw_mask, write_dataset
 from tests.familiarity import small as painted
 from tests.reference.calibration_counts import calibration_counts
 
-from ntrm.core import io
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE
 from ntrm.data.split import open_splits
-from ntrm.data.tiles import cut, tile_windows
 from ntrm.evaluation import calibrate as module
 from ntrm.evaluation.calibrate import calibrate, card_with_temperature, sample_pixels
 from ntrm.familiarity import build
@@ -26,7 +20,6 @@ from ntrm.familiarity.loaded_model import open_subject
 from ntrm.inference.predictor import Predictor
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.models.hub import load
-from ntrm.models.registry import create
 
 SHAPES = {
     ("one", "train"): (40, 40),
@@ -86,12 +79,6 @@ def test_logits_that_are_too_sharp_get_that_temperature(save, data, sharpness):
     assert load(found.model).config.temperature == found.temperature
 
 
-def test_three_times_sharper_logits_get_a_temperature_three_times_higher(save, data):
-    once, thrice = run(save(1.0, "once"), data), run(save(3.0, "thrice"), data)
-    assert thrice.temperature == pytest.approx(3 * once.temperature, rel=1e-3)
-    assert thrice.after.brier == pytest.approx(once.after.brier, rel=1e-4)
-
-
 def test_before_and_after_are_counted_over_whole_sections(save, data, truth):
     found = run(save(3.0), data)
     expected = sum(
@@ -134,15 +121,6 @@ def test_calibrating_again_changes_nothing(save, data):
     assert (folder / "README.md").read_bytes() == card
 
 
-def test_only_the_temperature_changes_in_the_config(save, data):
-    folder = save(2.0)
-    before = json.loads((folder / "config.json").read_text())
-    found = run(folder, data)
-    after = json.loads((folder / "config.json").read_text())
-    assert after == {**before, "temperature": found.temperature}
-    assert list(after) == list(before)
-
-
 def test_the_card_tells_the_temperature_and_keeps_what_was_written_in_it(save, data):
     folder = save(2.0)
     text = (folder / "README.md").read_text() + "\nIt was tried on the moon.\n"
@@ -157,41 +135,9 @@ def test_the_card_tells_the_temperature_and_keeps_what_was_written_in_it(save, d
     ]
 
 
-def test_a_lost_card_is_written_anew(save, data):
-    folder = save(2.0)
-    (folder / "README.md").unlink()
-    found = run(folder, data)
-    card = (folder / "README.md").read_text()
-    assert f"| temperature | {found.temperature:g} |" in card
-    assert hash_of(folder / "model.safetensors") in card
-
-
 def test_a_card_without_a_table_gets_one():
     assert card_with_temperature("# Mine\n", 2.0).endswith("| | |\n|---|---|\n| temperature | 2 |\n")
     assert card_with_temperature(card_with_temperature("# Mine\n", 2.0), 3.0).count("| temperature | 3 |") == 1
-
-
-def test_an_interrupted_write_leaves_the_old_config(save, data, monkeypatch):
-    folder = save(3.0)
-    before = (folder / "config.json").read_bytes()
-
-    whole_file = io.whole_file
-
-    @contextmanager
-    def killed(path, **how):
-        with whole_file(path, **how) as partial:
-            yield partial
-            if path.name == "config.json":
-                os.truncate(partial, partial.stat().st_size // 2)
-                raise KeyboardInterrupt
-
-    monkeypatch.setattr(io, "whole_file", killed)  # what write_json writes through
-    with pytest.raises(KeyboardInterrupt):
-        run(folder, data)
-    assert (folder / "config.json").read_bytes() == before
-    assert load(folder).config.temperature == 1.0
-    monkeypatch.setattr(io, "whole_file", whole_file)
-    assert run(folder, data).previous == 1.0
 
 
 def test_what_fails_before_the_end_leaves_the_model_as_it_was(save, data, monkeypatch):
@@ -247,12 +193,6 @@ def test_the_sample_is_of_known_pixels_with_their_probabilities(save, data, trut
     assert not np.array_equal(sample_pixels(predictor, part, seed=2)[1], labels)
 
 
-def test_the_sample_stays_bounded(save, data, truth, monkeypatch):
-    monkeypatch.setattr(module, "MOST_PIXELS", 100)
-    _, labels, windows = sample_pixels(Predictor(load(save(1.0)), "cpu"), open_splits(data)["val"])
-    assert labels.size == 100 // windows * windows
-
-
 def test_another_part_or_split_file_can_be_used(save, data, tmp_path, truth):
     found = run(save(2.0), data, split="test")
     assert found.after.total == (truth["four"][1] != IGNORE).sum()
@@ -293,24 +233,6 @@ def test_what_does_not_fit_is_refused(save, data, tmp_path, random):
     assert load(folder).config.window == WINDOW
 
 
-def test_a_network_with_a_graph_is_calibrated_like_any_other(data, truth, tmp_path):
-    schema = open_splits(data).schema
-    network = create("ntrm-paper", schema, width=0.125).describe(mpp=gaussians.MPP, window=WINDOW)
-    network.save_pretrained(tmp_path / "graph")
-    found = run(tmp_path / "graph", data)
-    assert found.out == tmp_path / "graph-calibration"
-    assert load(tmp_path / "graph").config.temperature == found.temperature
-    # Of all temperatures of this network, none makes the windows' truth likelier.
-    plain = Predictor(network.describe(temperature=1.0), "cpu")
-    scores, labels, _ = sample_pixels(plain, open_splits(data)["val"])
-    scores = torch.from_numpy(scores.T.copy())
-    losses = [
-        float(torch.nn.functional.cross_entropy(scores / temperature, torch.from_numpy(labels).long()))
-        for temperature in (found.temperature * 0.97, found.temperature, found.temperature * 1.03)
-    ]
-    assert found.at_limit or losses[1] == min(losses)
-
-
 def test_a_network_that_knows_nothing_says_so(save, data):
     folder = save(1.0)
     network = load(folder)
@@ -319,24 +241,6 @@ def test_a_network_that_knows_nothing_says_so(save, data):
         network.conv.bias.mul_(-1)
     network.save_pretrained(folder)
     assert run(folder, data).at_limit
-
-
-def test_pixels_are_those_of_single_windows_section_by_section(tmp_path, random, monkeypatch):
-    monkeypatch.setattr(module, "PIXELS_PER_WINDOW", WINDOW**2)
-    masks = {name: draw_mask(random, *shape) for name, shape in {"a": (150, 64), "b": (64, 64), "c": (64, 130)}.items()}
-    data = write_dataset(tmp_path / "painted", {name: ("val", name, mask, mask) for name, mask in masks.items()})
-    predictor = Predictor(ByColour(), "cpu", batch=2)
-    scores, labels, windows = sample_pixels(predictor, open_splits(data)["val"])
-    expected, truth = [], []
-    for mask in masks.values():
-        image = np.array(PAINT, dtype=np.uint8)[mask]
-        for window in tile_windows(*mask.shape, WINDOW):
-            maps = predictor.probabilities(cut(image, window, 255)[None]).final
-            expected.append(maps[0].flatten(1).clamp(min=module.LEAST).log())
-            truth.append(mask[window.slices].ravel())
-    assert windows == len(expected) == 7
-    np.testing.assert_allclose(scores, torch.cat(expected, dim=1), rtol=1e-4, atol=1e-4)
-    np.testing.assert_array_equal(labels, np.concatenate(truth))
 
 
 # --- the reference ---

@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.evaluation.small import ByColour, count, draw_mask, of_test, schema_of, scores_of, write_dataset
 
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import RefusedError
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
 from ntrm.data.split import image_hash, open_splits
@@ -113,11 +113,6 @@ def test_sections_without_a_known_pixel_do_no_harm(tmp_path, random):
     assert found["pooled"]["pixel_accuracy"] == 1.0
     assert found["pooled"]["pixels"] == 33 * 21
     assert alone["pooled"]["pixel_accuracy"] is alone["pooled"]["macro"]["iou"] is alone["calibration"]["ece"] is None
-
-
-def test_a_part_that_is_not_there_is_told(data):
-    with pytest.raises(UsageError, match=r"(?s)no such split.*val.*test, train"):
-        evaluate(ByColour(), data, None, split="val")
 
 
 def test_nothing_is_written_into_the_dataset(data):

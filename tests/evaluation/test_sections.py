@@ -4,7 +4,6 @@ import torch
 from tests.evaluation.small import ByColour, draw_mask, draw_sections, schema_of, write_dataset
 from tests.reference.calibration_counts import calibration_counts
 
-from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE
 from ntrm.data.split import open_splits
 from ntrm.evaluation import sections
@@ -48,22 +47,6 @@ def test_accelerators_sum_by_bin_like_the_cpu(random):
     np.testing.assert_allclose(sections._sum_on_accelerator(bins, values), expected, rtol=1e-12)
 
 
-def test_only_ignored_pixels_count_nothing():
-    counted = SectionAccumulator(np.full((4, 5), IGNORE, dtype=np.uint8), 3)
-    counted(Rows(0, torch.full((3, 4, 5), 1 / 3), None))
-    assert counted.final.sum() == 0
-    assert counted.coarse is None
-    assert counted.calibration.total == 0
-    assert counted.calibration.expected_error is None
-
-
-def test_certain_pixels_fall_into_the_last_bin():
-    counted = SectionAccumulator(np.zeros((1, 2), dtype=np.uint8), 2)
-    counted(Rows(0, torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), None))
-    assert counted.calibration.pixels.tolist() == [0] * 14 + [2]
-    assert counted.calibration.brier == pytest.approx(1.0)
-
-
 def test_a_section_is_predicted_in_the_networks_classes(tmp_path, random):
     drawn = draw_sections(random, (70, 90))
     other = schema_of(("SCC", "BKG", "EPI", "RET"))
@@ -89,5 +72,3 @@ def test_confusions_alone(random):
     predictor = Predictor(ByColour(coarse=False), "cpu")
     found = confusion_of(predictor, image, truth, stitching=Stitching(64))
     assert np.array_equal(found, literal_confusion(truth, predictor.predict(image).mask, 4))
-    with pytest.raises(DataError, match="differ in size"):
-        confusion_of(predictor, image[1:], truth, stitching=Stitching(64))

@@ -49,18 +49,6 @@ def test_is_torchmetrics_matrix(random):
     assert np.array_equal(confusion(truth, prediction, 12), expected.numpy())
 
 
-def test_sections_add_up(random):
-    truth, prediction = draw(random, 5, size=(4, 30))
-    parts = [confusion(t, p, 5) for t, p in zip(truth, prediction, strict=True)]
-    assert np.array_equal(sum(parts), confusion(truth, prediction, 5))
-
-
-def test_nothing_known_counts_nothing():
-    truth = np.full((3, 3), 255, dtype=np.uint8)
-    assert not confusion(truth, truth, 3).any(), "what is predicted where nothing is known does not matter"
-    assert not confusion(np.zeros(0, int), np.zeros(0, int), 3).any()
-
-
 @pytest.mark.parametrize(("truth", "prediction"), [([3], [0]), ([-1], [0]), ([0], [3]), ([0], [-1]), ([0], [255])])
 def test_values_that_are_no_class_are_refused(truth, prediction):
     with pytest.raises(DataError, match="no class"):

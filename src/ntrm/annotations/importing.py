@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +70,8 @@ class ImportReport:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "out": str(self.out),
-            "imported": [asdict(case) for case in self.imported],
-            "reused": list(self.reused),
-            "kept": list(self.kept),
-            "remembered": list(self.remembered),
-            "failures": [failure.as_dict() for failure in self.failures],
-            "slides_without_annotations": list(self.slides_without_annotations),
-            "annotations_without_slide": list(self.annotations_without_slide),
-        }
+        failures = [failure.as_dict() for failure in self.failures]
+        return asdict(replace(self, failures=())) | {"out": str(self.out), "failures": failures}
 
 
 def import_annotations(
@@ -100,17 +92,16 @@ def import_annotations(
 
     Cases that are complete from the same inputs are kept, so that an interrupted import continues where it stopped; one
     slide's failure does not stop the others, and takes out the case that was made from it before. ``facts`` has
-    patient, split and µm/px by case name; of what it does not tell, that of an earlier run holds. ``open_slide`` is for
-    files that need no isolation.
+    patient, split and µm/px by case name; where it says nothing, what an earlier run was told holds. ``open_slide`` is
+    for files that need no isolation.
     """
     options = ImportOptions(schema, check_names(names or {}, schema), mpp, target_mpp, margin_um)
     pairing = pair_files(slides, annotations)
     check_facts(facts or {}, pairing)
-    stated = {pair.name: (facts or {}).get(pair.name.lower(), SlideFacts(told=())) for pair in pairing.pairs}
     imported, reused, failures = [], [], []
     with ImportedDataset.opened(out, options) as dataset:
-        told, remembered = dataset.remember(stated)
-        kept = dataset.tell(told)
+        told, remembered = dataset.settle(facts or {}, [pair.name for pair in pairing.pairs])
+        kept = tuple(sorted(dataset.cases.keys() - told.keys()))
         for pair in progress.track(pairing.pairs, len(pairing.pairs), "importing"):
             try:
                 before = dataset.complete(pair, told[pair.name])
@@ -127,7 +118,7 @@ def import_annotations(
         imported=tuple(imported),
         reused=tuple(reused),
         kept=kept,
-        remembered=remembered,
+        remembered=tuple(remembered),
         failures=tuple(failures),
         slides_without_annotations=tuple(path.name for path in pairing.slides_alone),
         annotations_without_slide=tuple(path.name for path in pairing.annotations_alone),

@@ -48,8 +48,6 @@ class SlideFacts:
     patient: str = ""
     split: str = ""
     mpp: float | None = None
-    told: tuple[str, ...] = FACTS
-    """Columns that the table has; of the others, what an earlier import was told still holds."""
 
 
 def case_name(path: Path) -> str:
@@ -158,7 +156,6 @@ def read_slide_facts(path: Path) -> dict[str, SlideFacts]:
     columns, rows = read_columns(path, ("slide",))
     _check_columns(path, columns)
     facts: dict[str, SlideFacts] = {}
-    told = tuple(column for column in FACTS if column in columns)
     for row in rows:
         split, mpp = row.get("split", ""), row.get("mpp", "")
         if split and split not in SPLITS:
@@ -172,7 +169,7 @@ def read_slide_facts(path: Path) -> dict[str, SlideFacts]:
                 expected="one row per slide, whatever the ending of its name",
                 hint="remove one of them",
             )
-        facts[name] = SlideFacts(row.get("patient", ""), split, value, told)
+        facts[name] = SlideFacts(row.get("patient", ""), split, value)
     torn = patient_faults(path.name, [(name, f.patient or name, f.split or None) for name, f in facts.items()])
     if torn:
         raise DataError(f"{path.name}: a patient in two splits", got=torn[0].found, expected=torn[0].expected)

@@ -4,7 +4,7 @@ A point lies in a polygon if the outline goes around it an odd number of times a
 it lies in any of the polygons. To repair an area, all rings are cut at their crossings, the faces between them are
 found, and a point of each face decides for all of it. GEOS's own repairs were no choice: ``make_valid`` of the kind
 "linework" has the same result and needs minutes for 400 points, "structure" and ``buffer(0)`` fill or drop what an
-outline goes around twice. What may take long is done in a child process, whose memory and time are limited.
+outline goes around twice. How long it takes depends on the crossings, which are counted first.
 """
 
 from __future__ import annotations
@@ -12,14 +12,10 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
-import signal
-import subprocess
-import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +24,6 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.fill import Ring
 from ntrm.core.errors import DataError, UsageError
-from ntrm.core.processes import limit_memory, module_command, module_environment
 
 Polygons = Sequence[Sequence[Ring]]
 """Polygons in full-resolution pixels, each an outline and its holes."""
@@ -41,11 +36,9 @@ MAX_COORDINATE = 1e7
 """No slide has ten million pixels along a side; a larger coordinate is a mistake (µm, degrees, a broken file)."""
 MAX_POINTS = 200_000
 """Of an area that has to be repaired; whoever draws by hand sets some thousands."""
-AT_ONCE = 10_000
-"""Pairs of points up to which repairing a file's areas takes no process: a tenth of a second at worst."""
-MEMORY_MB = 1024
-SECONDS = 30.0
-"""Of processor time for all areas of a file, so that a busy machine repairs as much as a quiet one."""
+PAIRS_AT_ONCE = 2_000_000
+MOST_MEETINGS = 300_000
+"""Of pieces of outlines that touch or cross, in all areas of a file that have to be repaired: some seconds' work."""
 
 HINT = "export again from QuPath: File > Export objects as GeoJSON, 'Export as FeatureCollection'"
 OTHER_OBJECTS = ("PathCellObject", "PathDetectionObject", "PathTileObject", "PathRootObject", "TMACoreObject")
@@ -78,9 +71,8 @@ def read_annotations(path: Path) -> AnnotationFile:
     if importlib.util.find_spec("shapely") is None:
         raise UsageError("polygons need shapely, which is not installed", got=path, hint="pip install shapely")
     counts: Counter[str] = Counter(not_annotations=0, not_areas=0, degenerate=0, repaired=0)
-    names: list[str] = []
-    areas: list[Annotation | None] = []
-    crossing: dict[int, tuple[str, Polygons]] = {}
+    annotations: list[Annotation] = []
+    met = 0
     for number, feature in enumerate(_features(_load(path), path), start=1):
         where = f"{path.name}, feature {number}"
         properties = feature.get("properties") or {}
@@ -95,20 +87,21 @@ def read_annotations(path: Path) -> AnnotationFile:
             continue
         # Without those that have no inside.
         polygons = [[ring for ring in rings if len(ring) >= 3] for rings in polygons if rings and len(rings[0]) >= 3]
-        areas.append(_valid_area(polygons))
-        names.append(name)
-        if areas[-1] is None:
-            crossing[len(areas) - 1] = where, polygons
-    repaired = repair([polygons for _, polygons in crossing.values()])
-    if len(repaired) < len(crossing):
-        raise _cannot_be_repaired(*[*crossing.values()][len(repaired)])
-    for index, area in zip(crossing, repaired, strict=True):
-        areas[index] = area
-    annotations = tuple(
-        area._replace(name=name) for name, area in zip(names, areas, strict=True) if area and area.area > 0
-    )
-    counts["repaired"], counts["degenerate"] = len(repaired), len(names) - len(annotations)
-    return AnnotationFile(annotations, dict(counts))
+        area = _valid_area(polygons)
+        if area is None:
+            counts["repaired"] += 1
+            met += _meetings(polygons, MOST_MEETINGS - met)
+            area = repaired(polygons) if met <= MOST_MEETINGS else None
+        if area is None:
+            raise DataError(
+                f"{where}: the outline crosses itself too often",
+                got=f"{_points(polygons):,} points",
+                expected=f"at most {MAX_POINTS:,} points, and {MOST_MEETINGS:,} places in a file where outlines meet",
+                hint="simplify the shape in QuPath (Objects > Annotations... > Simplify shape), or draw it again",
+            )
+        counts["degenerate"] += area.area <= 0
+        annotations += [area._replace(name=name)] if area.area > 0 else []
+    return AnnotationFile(tuple(annotations), dict(counts))
 
 
 def count_clipped(areas: Iterable[Annotation], size: tuple[float, float], file: str, slide: str) -> int:
@@ -128,26 +121,30 @@ def count_clipped(areas: Iterable[Annotation], size: tuple[float, float], file: 
     return clipped
 
 
-def repair(areas: Sequence[Polygons]) -> list[Annotation]:
-    """The areas, from the first on, up to one that the limits do not suffice for."""
-    small = [*takewhile(lambda polygons: _points(polygons) <= MAX_POINTS, areas)]
-    cheap = sum(_points(polygons) ** 2 for polygons in small) <= AT_ONCE
-    return [*(_repaired_here if cheap else _repaired_in_child)(small)]
-
-
 def _points(polygons: Polygons) -> int:
     return sum(len(ring) for rings in polygons for ring in rings)
 
 
-def _repaired_here(areas: Iterable[Polygons]) -> Iterator[Annotation]:
-    for polygons in areas:
-        shape = _repaired(polygons)
-        if shape is None:
-            return
-        yield shape
+def _meetings(polygons: Polygons, most: int) -> int:
+    """How many pieces of the outlines meet others than their neighbours, counted until there are more than ``most``."""
+    import shapely
+
+    if _points(polygons) > MAX_POINTS:
+        return most + 1
+    rings = [shapely.get_coordinates(shapely.LinearRing(ring)) for rings in polygons for ring in rings]
+    pieces = shapely.linestrings(np.concatenate([np.stack([ring[:-1], ring[1:]], axis=1) for ring in rings]))
+    tree, met, step = shapely.STRtree(pieces), 0, max(1, PAIRS_AT_ONCE // len(pieces))
+    for start in range(0, len(pieces), step):
+        some = pieces[start : start + step]
+        # A piece meets itself and two neighbours. "crosses" would miss those that are drawn twice.
+        met += tree.query(some, predicate="intersects").shape[1] - 3 * len(some)
+        if met > most:
+            break
+    return max(0, met)
 
 
-def _repaired(polygons: Polygons) -> Annotation | None:
+def repaired(polygons: Polygons) -> Annotation | None:
+    """The area of outlines that cross; None where GEOS fails."""
     import shapely
 
     try:
@@ -175,37 +172,6 @@ def _inside(polygons: Polygons, points: Any) -> NDArray[np.bool_]:
             here[points.query(shapely.Polygon(ring), predicate="contains")] = number == 0
         inside |= here
     return inside
-
-
-def _repaired_in_child(areas: Sequence[Polygons]) -> Iterator[Annotation]:
-    """In a child, which answers area by area: however it ends, all before the one that ended it are there."""
-    asked = [[[ring.tolist() for ring in rings] for rings in polygons] for polygons in areas]
-    done = subprocess.run(  # noqa: S603 - our own interpreter and module
-        module_command("ntrm.annotations.qupath", SECONDS, MEMORY_MB),
-        input=json.dumps(asked).encode(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=module_environment(),
-        check=False,
-    )
-    # What follows the last line's end is half an answer.
-    for line in done.stdout.split(b"\n")[:-1]:
-        rings, area, bounds = json.loads(line)
-        yield Annotation(tuple(np.array(ring, dtype=np.float64) for ring in rings), area, tuple(bounds))
-
-
-def main(seconds: float, memory_mb: int) -> None:
-    """Repair what the input asks for, and end at the first area that the limits do not suffice for."""
-    import shapely  # noqa: F401 - before memory is limited
-
-    asked = json.load(sys.stdin)
-    limit_memory(memory_mb * 2**20)
-    # Processor time; by default its alarm ends the process, inside a library's long loop as well.
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    for shape in _repaired_here([[np.array(ring) for ring in rings] for rings in polygons] for polygons in asked):
-        answer = [[ring.tolist() for ring in shape.rings], shape.area, shape.bounds]
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
 
 
 def refuse_project(path: Path) -> None:
@@ -281,15 +247,6 @@ def _valid_area(polygons: Polygons) -> Annotation | None:
     return Annotation(rings, float(area.area), area.bounds)
 
 
-def _cannot_be_repaired(where: str, polygons: Polygons) -> DataError:
-    return DataError(
-        f"{where}: the outline crosses itself too often",
-        got=f"{_points(polygons):,} points",
-        expected=f"at most {MAX_POINTS:,} points, and crossings that {SECONDS:g} s and {MEMORY_MB} MB suffice for",
-        hint="simplify the shape in QuPath (Objects > Annotations... > Simplify shape), or draw it again",
-    )
-
-
 def _polygons(geometry: Any, where: str) -> Iterator[list[Ring]]:
     """Every polygon in a geometry as its outline and holes; collections are opened without recursion."""
     stack = [geometry]
@@ -337,7 +294,3 @@ def _list(value: Any, where: str) -> list[Any]:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "…"
-
-
-if __name__ == "__main__":
-    main(float(sys.argv[1]), int(sys.argv[2]))

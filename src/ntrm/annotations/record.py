@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ntrm.annotations.pairing import FACTS, Pair, SlideFacts, class_index
+from pydantic import BaseModel
+
+from ntrm.annotations.pairing import Pair, SlideFacts, class_index
 from ntrm.core.csv_text import rows_text
 from ntrm.core.errors import DataError, RefusedError, UsageError, some
 from ntrm.core.io import PARTIAL, remove_partials, sha256_of, whole_file, write_json, write_text
@@ -63,6 +64,9 @@ class ImportedSlide:
     pixels; ``origin_x``, ``origin_y`` is where those begin in the file's own (not 0 for partly scanned slides).
     """
 
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"strict": True, "allow_inf_nan": False, "extra": "forbid"}
+    """How strictly a record is read."""
+
     name: str
     slide: str
     annotations: str
@@ -93,6 +97,11 @@ class ImportedSlide:
     """Pixels by "BCC over RET" where annotations of different classes lay on each other."""
 
 
+class _Record(BaseModel):
+    options: dict[str, Any]
+    slides: list[ImportedSlide]
+
+
 class ImportedDataset:
     """The folder an import writes to, held for it alone: its cases so far, and the files that list them."""
 
@@ -109,16 +118,12 @@ class ImportedDataset:
             cls(out, options)  # refuses a folder of something else before anything is written there
         with holding(out / LOCK):
             dataset = cls(out, options)
-            dataset._prepare()
+            for folder in (out, dataset.image("").parent, dataset.mask("").parent):
+                folder.mkdir(parents=True, exist_ok=True)
+                remove_partials(folder)
+            with whole_file(out / "classes.csv") as partial:
+                options.schema.write_csv(partial)
             yield dataset
-
-    def _prepare(self) -> None:
-        out, options = self.out, self.options
-        for folder in (out, self.image("").parent, self.mask("").parent):
-            folder.mkdir(parents=True, exist_ok=True)
-            remove_partials(folder)
-        with whole_file(out / "classes.csv") as partial:
-            options.schema.write_csv(partial)
 
     def image(self, name: str) -> Path:
         """The image of a case."""
@@ -128,51 +133,43 @@ class ImportedDataset:
         """The mask of a case."""
         return self.out / "Masks" / f"{name}.png"
 
-    def remember(self, facts: Mapping[str, SlideFacts]) -> tuple[dict[str, SlideFacts], tuple[str, ...]]:
-        """The facts, with those of earlier imports where these tell nothing; and the names of cases that have such."""
-        known = {
-            name: SlideFacts("" if case.group == name else case.group, case.split, case.given_mpp)
-            for name, case in self.cases.items()
-        }
-        unknown = sorted(name for name, fact in facts.items() if "patient" not in fact.told and name not in known)
-        if unknown and any(fact.patient for fact in known.values()):
+    def settle(self, facts: Mapping[str, SlideFacts], names: Sequence[str]) -> tuple[dict[str, SlideFacts], list[str]]:
+        """What is stated of these cases, else what an earlier import was told, and which cases have the latter.
+
+        All cases get it at once: a run that stops later must not leave a patient in two splits.
+        """
+        patients = {name: "" if case.group == name else case.group for name, case in self.cases.items()}
+        unknown = sorted(set(names) - self.cases.keys())
+        if unknown and any(patients.values()) and not any(fact.patient for fact in facts.values()):
             raise DataError(
                 f"{self.out}: the patients of some slides are known, those of others are not",
                 got=f"no patient told of {some(unknown)}",
                 expected="a row for every new slide, or a patient could be in two splits",
                 hint="give --cases with a column patient, empty for a patient of its own",
             )
-        missing = {name: set(FACTS) - set(fact.told) if name in known else set() for name, fact in facts.items()}
-        full = {
-            name: replace(fact, **{column: getattr(known[name], column) for column in missing[name]})
-            for name, fact in facts.items()
-        }
-        kept = [name for name, columns in missing.items() if any(getattr(full[name], column) for column in columns)]
-        return full, tuple(sorted(kept))
-
-    def tell(self, facts: Mapping[str, SlideFacts]) -> tuple[str, ...]:
-        """Give the cases that ``facts`` names their patients and splits; returns the names of the others.
-
-        All at once: a run that stops later must not leave a patient in two splits.
-        """
-        told = {name: (fact.patient or name, fact.split) for name, fact in facts.items()}
-        others = {name: (case.group, case.split) for name, case in self.cases.items() if name not in facts}
-        rows = [(name, group, split or None) for name, (group, split) in (others | told).items()]
-        torn = patient_faults("cases.csv", rows)
-        if torn:
-            mend = (
-                f"import the slides of {some(sorted(others))} again, too" if others else "correct the table of slides"
-            )
+        full, remembered = {}, []
+        for name in names:
+            new = full[name] = facts.get(name.lower(), SlideFacts())
+            if case := self.cases.get(name):
+                patient, split = new.patient or patients[name], new.split or case.split
+                full[name] = SlideFacts(patient, split, case.given_mpp if new.mpp is None else new.mpp)
+                remembered += [name] if full[name] != new else []
+        told = {name: (fact.patient or name, fact.split) for name, fact in full.items()}
+        before = {name: (case.group, case.split) for name, case in self.cases.items()}
+        rows = [(name, group, split or None) for name, (group, split) in (before | told).items()]
+        if torn := patient_faults("cases.csv", rows):
+            others = some(sorted(before.keys() - told.keys()))
+            mend = f"import the slides of {others} again" if others else "correct the table of slides"
             raise RefusedError(
                 f"{self.out}: a patient would be in two splits",
                 got=torn[0].found,
                 expected=torn[0].expected,
                 hint=f"{mend}, or {ANOTHER_FOLDER}",
             )
-        for name in self.cases.keys() & told.keys():
+        for name in before.keys() & told.keys():
             group, split = told[name]
             self.cases[name] = replace(self.cases[name], group=group, split=split)
-        return tuple(sorted(others))
+        return full, sorted(remembered)
 
     def complete(self, pair: Pair, facts: SlideFacts) -> ImportedSlide | None:
         """The case that an earlier run made of the same inputs."""
@@ -216,28 +213,24 @@ def input_sha256(path: Path) -> str:
 def _read_record(out: Path, options: ImportOptions) -> dict[str, ImportedSlide]:
     """Cases of an earlier import into ``out``; refuses a folder that holds anything else."""
     path = out / RECORD
-    # Looked at before the record: an import that another process begins meanwhile is then nothing strange.
-    others = _other_files(out)
     if not path.exists():
-        _refuse_other_files(out, others)
+        _refuse_other_files(out)
         return {}
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        before, slides = dict(document["options"]), [_recorded(slide) for slide in document["slides"]]
-        names = dict(before["names"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        record = _Record.model_validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise RefusedError(
             f"{path} is not the record of an import",
-            got=f"{type(error).__name__}: {error}",
+            got=" ".join(str(error).split())[:200],
             expected="an empty folder, or one that the same import began",
             hint=ANOTHER_FOLDER,
         ) from error
-    now = options.as_dict()
-    added = [name for name in options.names if name not in names]
+    before, now = record.options, options.as_dict()
+    added = [name for name in now["names"] if name not in before.get("names", {})]
     if all(class_index(name, options.schema, {}) is None for name in added):
         # They were unknown, and a slide with an unknown class is not imported: those that are there have none of them.
-        names |= {name: options.names[name] for name in added}
-    if {**before, "names": names} != now:
+        before["names"] = before.get("names", {}) | {name: now["names"][name] for name in added}
+    if before != now:
         changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
         raise RefusedError(
             f"{out} was imported with other options",
@@ -245,38 +238,19 @@ def _read_record(out: Path, options: ImportOptions) -> dict[str, ImportedSlide]:
             expected=", ".join(f"{key} = {before.get(key)}" for key in changed),
             hint=f"repeat the earlier options, or {ANOTHER_FOLDER}",
         )
-    return {slide.name: slide for slide in slides}
+    return {slide.name: slide for slide in record.slides}
 
 
-def _recorded(slide: dict[str, Any]) -> ImportedSlide:
-    """A case of a record; a ``TypeError`` or ``ValueError`` if it could not be written there again."""
-    case = ImportedSlide(**slide)
-    # Type annotations are texts here.
-    types = {"str": str, "int": int, "float": int | float, "float | None": int | float | None, "dict[str, int]": dict}
-    for name, value in vars(case).items():
-        counts = list(value.values()) if isinstance(value, dict) else []
-        if not isinstance(value, types[str(ImportedSlide.__annotations__[name])]) or not all(
-            isinstance(count, int) for count in counts
-        ):
-            raise TypeError(f"{name} is {type(value).__name__}")
-    json.dumps(slide, ensure_ascii=False, allow_nan=False).encode()
-    return case
-
-
-def _other_files(out: Path) -> list[str]:
-    """What a run that was stopped before its first slide does not leave: that is classes.csv and empty folders."""
-    allowed = {"Images", "Masks", "classes.csv", LOCK}
-    names = [p.name for p in out.glob("*") if p.name not in allowed and not p.name.startswith(PARTIAL)]
-    return names + [p.name for p in out.glob("Masks/[!.]*")]
-
-
-def _refuse_other_files(out: Path, others: list[str]) -> None:
+def _refuse_other_files(out: Path) -> None:
+    """Refuse what a run that was stopped before its first slide does not leave: classes.csv and empty folders."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a folder", expected="a new or an empty folder")
-    if others:
+    allowed = {"Images", "Masks", "classes.csv", LOCK}
+    names = {p.name for p in out.glob("*") if not p.name.startswith(PARTIAL)} - allowed
+    if names := names | {p.name for p in out.glob("Masks/[!.]*")}:
         raise RefusedError(
             f"{out} already holds files",
-            got=", ".join(sorted(others)[:3]),
+            got=", ".join(sorted(names)[:3]),
             expected="an empty folder, or one that the same import began",
             hint=ANOTHER_FOLDER,
         )

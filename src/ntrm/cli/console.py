@@ -9,12 +9,14 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from rich.console import Console as RichConsole
@@ -22,6 +24,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 from typer.core import TyperGroup
+from typer.models import ArgumentInfo, OptionInfo
 
 from ntrm.core.errors import DataError, NtrmError, UsageError
 from ntrm.core.processes import terminated_like_interrupted
@@ -162,27 +165,44 @@ def _stderr() -> RichConsole:
     return RichConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
-def _output_option(name: str, default: bool | str, help_text: str, *flags: str) -> inspect.Parameter:
-    option = typer.Option(f"--{name}", *flags, help=help_text, rich_help_panel="Output")
-    kind = Annotated[type(default), option]  # type: ignore[valid-type]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+def _output(text: str, *flags: str) -> Any:
+    return typer.Option(*flags, help=text, rich_help_panel="Output")
 
 
-_SHARED = [
-    _output_option("json", False, "Print the result as one JSON document on stdout."),
-    _output_option("progress", "bar", f"Progress on stderr: {', '.join(KINDS)}."),
-    _output_option("quiet", False, "Print no notes and no progress bar.", "-q"),
-    _output_option("verbose", False, "Log more; show tracebacks.", "-v"),
-]
+def _shared(
+    *,
+    json: Annotated[bool, _output("Print the result as one JSON document on stdout.", "--json")] = False,
+    progress: Annotated[str, _output(f"Progress on stderr: {', '.join(KINDS)}.", "--progress")] = "bar",
+    quiet: Annotated[bool, _output("Print no notes and no progress bar.", "--quiet", "-q")] = False,
+    verbose: Annotated[bool, _output("Log more; show tracebacks.", "--verbose", "-v")] = False,
+) -> Console:
+    """The options of every command."""
+    return Console(json=json, quiet=quiet, verbose=verbose, progress_kind=progress)
 
 
-def flowing(text: str) -> str:
-    r"""A docstring with a line for each paragraph: the help would keep the breaks of the source.
+def described(docstring: str) -> tuple[str, dict[str, tuple[str | None, str]]]:
+    r"""The help of a command, a line a paragraph, and metavar and help of its options, from the section ``Args``.
 
-    >>> flowing("First.\n\n    A second\n    paragraph.\n    ")
-    'First.\n\nA second paragraph.'
+    >>> described("First.\n\n    A second\n    paragraph.\n\n    Args:\n        out (DIR): Where\n            to.")
+    ('First.\n\nA second paragraph.', {'out': ('DIR', 'Where to.')})
     """
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(text).split("\n\n"))
+    text, _, args = inspect.cleandoc(docstring).partition("\n\nArgs:\n")
+    found = re.findall(r"^    (\w+)(?: \((.+?)\))?: (.+(?:\n {8}.+)*)", args, re.MULTILINE)
+    paragraphs = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    return paragraphs, {name: (metavar or None, " ".join(told.split())) for name, metavar, told in found}
+
+
+def _as_option(parameter: inspect.Parameter, told: tuple[str | None, str] | None) -> inspect.Parameter:
+    """A parameter as typer wants it: with its help, and switches that are off without an option that says so again."""
+    kind, *more = (
+        get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (parameter.annotation,)
+    )
+    option = next((copy(each) for each in more if isinstance(each, OptionInfo | ArgumentInfo)), typer.Option())
+    if told is not None:
+        option.metavar, option.help = told
+    if kind is bool and parameter.default is False and option.default is ...:  # a name would stand in its place
+        option.param_decls = (f"--{parameter.name.replace('_', '-')}",)
+    return parameter.replace(annotation=Annotated[kind, option], kind=inspect.Parameter.KEYWORD_ONLY)
 
 
 def _refused_by_system(error: OSError) -> DataError:
@@ -196,18 +216,19 @@ def _refused_by_system(error: OSError) -> DataError:
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command ``--json --progress --quiet -v``, handed over as one ``console``; map errors to exit codes.
+    """Make a typed function a command: its docstring is the help, that of its options stands under ``Args``.
 
-    The function takes a keyword argument ``console`` and raises ``typer.Exit(1)`` itself where its result says
-    that inputs failed or faults were found.
+    It gets ``--json --progress --quiet -v``, handed over as one ``console``, and errors become exit codes. It raises
+    ``typer.Exit(1)`` itself where its result says that inputs failed or faults were found.
     """
     signature = inspect.signature(function, eval_str=True)
-    own = [parameter for name, parameter in signature.parameters.items() if name != "console"]
-    parameters = [*(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own), *_SHARED]
+    text, told = described(function.__doc__ or "")
+    own = [_as_option(each, told.get(name)) for name, each in signature.parameters.items() if name != "console"]
+    parameters = [*own, *inspect.signature(_shared, eval_str=True).parameters.values()]
 
     @functools.wraps(function)
     def wrapper(*, json: bool, progress: str, quiet: bool, verbose: bool, **arguments: Any) -> None:
-        console = Console(json=json, quiet=quiet, verbose=verbose, progress_kind=progress)
+        console = _shared(json=json, quiet=quiet, verbose=verbose, progress=progress)
         logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(levelname)s %(message)s")
         try:
             make_progress(progress)
@@ -226,6 +247,6 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(INTERRUPTED) from None
 
     wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    wrapper.__doc__ = flowing(function.__doc__ or "")
+    wrapper.__doc__ = text
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapper

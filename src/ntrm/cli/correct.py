@@ -18,7 +18,7 @@ from ntrm.core.wording import counted
 from ntrm.results.paths import CORRECTED
 
 if TYPE_CHECKING:
-    from ntrm.correction.folder import Change, FolderCorrections
+    from ntrm.correction.folder import FolderCorrections
 
 CLICK, PARTS = "--click", ("SLIDE", "X", "Y", "TISSUE")
 TOLD = (
@@ -48,55 +48,21 @@ class CorrectCommand(TyperCommand):
 
 @command
 def correct(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `ntrm segment` wrote to.")],
-    click: Annotated[
-        list[str] | None,
-        typer.Option(CLICK, metavar=" ".join(PARTS), help="Name the part at a pixel of mask.ome.tif; may be repeated."),
-    ] = None,
-    spread: Annotated[
-        bool, typer.Option("--spread/--no-spread", help="Whether to carry the name over to similar parts.")
-    ] = True,
-    how_far: Annotated[
-        float,
-        typer.Option(
-            "--how-far", metavar="R", min=0.25, max=4.0, help="How far the name is carried: 0.25 (little) to 4 (far)."
-        ),
-    ] = 1.0,
-    whole_region: Annotated[
-        bool,
-        typer.Option("--whole-region", help="Name the whole connected region around the pixel, not only its part."),
-    ] = False,
-    all_slides: Annotated[
-        bool, typer.Option("--all-slides", help="Carry the name over to all other slides of OUT, too.")
-    ] = False,
-    drawn: Annotated[
-        list[Path] | None,
-        typer.Option("--from", metavar="FILE.geojson", help="Name areas that were drawn in QuPath; may be repeated."),
-    ] = None,
-    slide: Annotated[
-        str | None,
-        typer.Option(
-            "--slide", metavar="SLIDE", help="Slide that FILE belongs to, if its name differs; or slide to --list."
-        ),
-    ] = None,
-    undo: Annotated[
-        str | None, typer.Option("--undo", metavar="SLIDE", help="Undo the last step of this slide.")
-    ] = None,
-    redo: Annotated[
-        str | None, typer.Option("--redo", metavar="SLIDE", help="Redo the step of this slide that was undone last.")
-    ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="Show all steps so far.")] = False,
-    preview: Annotated[bool, typer.Option("--preview", help="Show what would change, but write nothing.")] = False,
-    slides: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--slides", metavar="DIR", help="Folder of the slides, if moved since; read once each, to find the parts."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="M", help="Model that made the results; default bundled.")
-    ] = None,
-    by: Annotated[str | None, typer.Option("--by", metavar="INITIALS", help="Your initials, for the log.")] = None,
+    out: options.Results,
+    click: Annotated[list[str] | None, typer.Option(CLICK)] = None,
+    spread: bool = True,
+    how_far: Annotated[float, typer.Option(min=0.25, max=4.0)] = 1.0,
+    whole_region: bool = False,
+    all_slides: bool = False,
+    drawn: Annotated[list[Path] | None, typer.Option("--from")] = None,
+    slide: str | None = None,
+    undo: str | None = None,
+    redo: str | None = None,
+    listed: Annotated[bool, typer.Option("--list")] = False,
+    preview: bool = False,
+    slides: list[Path] | None = None,
+    model: str | None = None,
+    by: str | None = None,
     device: options.Device = "auto",
     batch: options.Batch = 16,
     *,
@@ -109,6 +75,23 @@ def correct(
     correct in the browser, use ntrm serve.
 
     Example: ntrm correct results --click slide-1 410 230 BCC
+
+    Args:
+        click (SLIDE X Y TISSUE): Name the part at a pixel of mask.ome.tif; may be repeated.
+        spread: Whether to carry the name over to similar parts.
+        how_far (R): How far the name is carried: 0.25 (little) to 4 (far).
+        whole_region: Name the whole connected region around the pixel, not only its part.
+        all_slides: Carry the name over to all other slides of OUT, too.
+        drawn (FILE.geojson): Name areas that were drawn in QuPath; may be repeated.
+        slide (SLIDE): Slide that FILE belongs to, if its name differs; or slide to --list.
+        undo (SLIDE): Undo the last step of this slide.
+        redo (SLIDE): Redo the step of this slide that was undone last.
+        listed: Show all steps so far.
+        preview: Show what would change, but write nothing.
+        slides (DIR): Folder of the slides, if moved since; read once each, to find the parts.
+        model (M): Model that made the results; default bundled.
+        by (INITIALS): Your initials, for the log.
+
     """
     from ntrm.correction.folder import FolderCorrections
 
@@ -137,7 +120,7 @@ def correct(
             corrections.redo(redo)
     except (NtrmError, OSError, KeyboardInterrupt):
         if corrections.changes and not preview:
-            console.done["changes"] = [_document(change) for change in corrections.changes]
+            console.done["changes"] = corrections.changes
             console.note(f"written before this error: {counted(len(corrections.changes), 'step')}")
         raise
     finally:
@@ -156,19 +139,8 @@ def _click(text: str) -> tuple[str, int, int, str]:
         raise UsageError("unreadable click", got=" ".join(words) or "nothing", expected=expected) from error
 
 
-def _document(change: Change) -> dict[str, Any]:
-    step = change.step
-    return {
-        "slide_id": change.slide_id,
-        "step": step.number,
-        **{key: getattr(step, key) for key in ("action", "tissue", "regions", "area_mm2")},
-        "followed_mm2": change.followed_mm2,
-        "of": step.of,
-    }
-
-
 def _show(corrections: FolderCorrections, console: Console) -> None:
-    preview, changes = corrections.preview, [_document(change) for change in corrections.changes]
+    preview, changes = corrections.preview, corrections.changes
     document = {
         "out": str(corrections.out),
         "preview": preview,

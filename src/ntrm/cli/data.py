@@ -14,38 +14,26 @@ from rich.table import Table
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, make_table
+from ntrm.core.errors import UsageError
 from ntrm.core.wording import counted
 
 if TYPE_CHECKING:
     from ntrm.annotations.importing import ImportReport
-    from ntrm.data.check import CheckReport, LevelSummary
-    from ntrm.data.faults import Fault
+    from ntrm.data.check import CheckReport
     from ntrm.data.split_file import Split
     from ntrm.data.stats import DatasetStats
 
 
 @command
 def phantom(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write to; an unfinished phantom is continued.")],
-    sections: Annotated[int, typer.Option("--sections", "-n", min=1, help="Number of sections.")] = 60,
+    out: Annotated[Path, typer.Argument()],
+    sections: Annotated[int, typer.Option("--sections", "-n", min=1)] = 60,
     seed: options.Seed = 0,
-    resolutions: Annotated[str, typer.Option("--resolutions", help="Levels to write: 10x,5x,2x.")] = "10x",
-    ambiguity: Annotated[
-        float,
-        typer.Option(
-            "--ambiguity",
-            min=0,
-            max=1,
-            help="0: every tissue has its own texture; 1: similar tissues have the same texture.",
-        ),
-    ] = 0.5,
-    pieces: Annotated[int, typer.Option("--pieces", min=1, help="Sections on one slide-sized image.")] = 1,
-    normal: Annotated[
-        float, typer.Option("--normal", min=0, max=1, metavar="SHARE", help="Fraction of sections without a cancer.")
-    ] = 0.0,
-    version: Annotated[
-        str, typer.Option("--phantom-version", metavar="VERSION", help="1, or 2 with more structures of real skin.")
-    ] = "1",
+    resolutions: str = "10x",
+    ambiguity: options.Share = 0.5,
+    pieces: options.Count = 1,
+    normal: options.Share = 0.0,
+    phantom_version: str = "1",
     jobs: options.Jobs = options.JOBS,
     *,
     console: Console,
@@ -55,11 +43,21 @@ def phantom(
     The same seed gives the same files, whatever --jobs is. After an interruption, the same command continues.
 
     Example: ntrm phantom my-phantom --sections 60 --seed 1 --resolutions 10x
+
+    Args:
+        out (OUT): Folder to write to; an unfinished phantom is continued.
+        sections: Number of sections.
+        resolutions: Levels to write: 10x,5x,2x.
+        ambiguity: 0: every tissue has its own texture; 1: similar tissues have the same texture.
+        pieces: Sections on one slide-sized image.
+        normal (SHARE): Fraction of sections without a cancer.
+        phantom_version (VERSION): 1, or 2 with more structures of real skin.
+
     """
     from ntrm.core.mpp import parse_levels
     from ntrm.phantom.generate import PhantomOptions, write_phantom
 
-    wanted = PhantomOptions(sections, seed, parse_levels(resolutions), ambiguity, pieces, normal, version)
+    wanted = PhantomOptions(sections, seed, parse_levels(resolutions), ambiguity, pieces, normal, phantom_version)
     report = write_phantom(out, wanted, jobs=jobs, progress=console.progress)
 
     def show(to: RichConsole) -> None:
@@ -78,12 +76,7 @@ def phantom(
 @command
 def check(
     data: options.DataFolder,
-    max_pixels: Annotated[
-        int | None,
-        typer.Option(
-            "--max-pixels", min=1, metavar="N", help="Refuse images with more pixels than this (default 400 million)."
-        ),
-    ] = None,
+    max_pixels: options.CountOrNone = None,
     jobs: options.Jobs = options.JOBS,
     *,
     console: Console,
@@ -94,6 +87,10 @@ def check(
     index,name,r,g,b and cases.csv with columns name,group,split,mpp. An image and its mask have the same name.
 
     Example: ntrm data check phantom/
+
+    Args:
+        max_pixels (N): Refuse images with more pixels than this (default 400 million).
+
     """
     from ntrm.data.check import check_dataset
     from ntrm.data.image_files import MAX_PIXELS
@@ -106,9 +103,22 @@ def check(
 
 def _show_check(out: RichConsole, report: CheckReport) -> None:
     for code, group in groupby(report.findings, key=lambda finding: finding.code):
-        _show_group(out, code, list(group))
+        findings = [*group]
+        colour = "red" if findings[0].severity == "fault" else "yellow"
+        title = f"[{colour}]{code}[/]: {findings[0].title} ({len(findings)})"
+        table = Table(title=title, title_justify="left", title_style="bold", expand=False)
+        for column in ("file", "found", "expected", "hint"):
+            table.add_column(column, overflow="fold")
+        for finding in findings:
+            table.add_row(*map(escape, (finding.file, finding.found, finding.expected, finding.hint)))
+        out.print(table)
     for level in report.levels:
-        _show_level(out, level, "masks" if report.layout == "masks" else "sections")
+        name = f"{level.level}: " if level.level else ""
+        what = "masks" if report.layout == "masks" else "sections"
+        mpp = ", ".join(str(known).removesuffix(" µm/px") for known in level.resolutions) or "unknown"
+        small, large = (f"{width} × {height}" for height, width in (level.smallest, level.largest))
+        sizes = small if small == large else f"{small} to {large}"
+        out.print(f"{name}{level.cases} {what} at {mpp} µm/px, {sizes} pixels")
     strays = report.strays
     if strays.pixels:
         out.print(
@@ -123,63 +133,45 @@ def _show_check(out: RichConsole, report: CheckReport) -> None:
     )
 
 
-def _show_level(out: RichConsole, level: LevelSummary, what: str) -> None:
-    name = f"{level.level}: " if level.level else ""
-    mpp = ", ".join(str(known).removesuffix(" µm/px") for known in level.resolutions) or "unknown"
-    small, large = (f"{width} × {height}" for height, width in (level.smallest, level.largest))
-    sizes = small if small == large else f"{small} to {large}"
-    out.print(f"{name}{level.cases} {what} at {mpp} µm/px, {sizes} pixels")
-
-
-def _show_group(out: RichConsole, code: str, findings: list[Fault]) -> None:
-    colour = "red" if findings[0].severity == "fault" else "yellow"
-    title = f"[{colour}]{code}[/]: {findings[0].title} ({len(findings)})"
-    table = Table(title=title, title_justify="left", title_style="bold", expand=False)
-    for column in ("file", "found", "expected", "hint"):
-        table.add_column(column, overflow="fold")
-    for finding in findings:
-        table.add_row(*map(escape, (finding.file, finding.found, finding.expected, finding.hint)))
-    out.print(table)
-
-
 @command
 def data_import(
-    slides: Annotated[Path, typer.Argument(metavar="SLIDES", help="Slide or image, or a folder of them.")],
-    annotations: Annotated[Path, typer.Argument(metavar="GEOJSON", help="<slide>.geojson, or a folder of them.")],
+    slides: Annotated[Path, typer.Argument()],
+    annotations: Annotated[Path, typer.Argument()],
     out: options.OutFolder,
-    names: Annotated[
-        Path | None,
-        typer.Option("--map", metavar="CSV", help="Table of class names with columns from,to (empty: ignore)."),
-    ] = None,
-    classes: Annotated[
-        Path | None,
-        typer.Option("--classes", metavar="CSV", help="classes.csv with other classes than the 12 tissues."),
-    ] = None,
-    cases: Annotated[
-        Path | None, typer.Option("--cases", metavar="CSV", help="Table with columns slide,patient,split,mpp.")
-    ] = None,
-    mpp: Annotated[float | None, typer.Option("--mpp", help="µm/px of slides whose files do not contain it.")] = None,
-    target_mpp: Annotated[
-        float | None, typer.Option("--target-mpp", help="µm/px of the dataset; default: that of the slide.")
-    ] = None,
-    resolution: Annotated[
-        str | None,
-        typer.Option("--resolution", metavar="10x", help="The same as a level of the skin dataset: 10x is 6.7 µm/px."),
-    ] = None,
-    margin_um: Annotated[
-        float, typer.Option("--margin-um", help="Margin around the bounding box of the annotations, in µm.")
-    ] = 200.0,
+    names: Annotated[Path | None, typer.Option("--map")] = None,
+    classes: Path | None = None,
+    cases: Path | None = None,
+    mpp: float | None = None,
+    target_mpp: float | None = None,
+    resolution: str | None = None,
+    margin_um: float = 200.0,
     *,
     console: Console,
 ) -> None:
     """Turn QuPath annotations into a dataset; areas without an annotation are ignored, never background.
 
     Example: ntrm data import slides/ annotations/ --out dataset --target-mpp 1.34
+
+    Args:
+        slides (SLIDES): Slide or image, or a folder of them.
+        annotations (GEOJSON): <slide>.geojson, or a folder of them.
+        names (CSV): Table of class names with columns from,to (empty: ignore).
+        classes (CSV): classes.csv with other classes than the 12 tissues.
+        cases (CSV): Table with columns slide,patient,split,mpp.
+        mpp: µm/px of slides whose files do not contain it.
+        target_mpp: µm/px of the dataset; default: that of the slide.
+        resolution (10x): The same as a level of the skin dataset: 10x is 6.7 µm/px.
+        margin_um: Margin around the bounding box of the annotations, in µm.
+
     """
     from ntrm.annotations.importing import import_annotations
     from ntrm.annotations.pairing import read_names, read_slide_facts
     from ntrm.core.labels import SKIN, read_schema
+    from ntrm.core.mpp import level_resolution
 
+    if target_mpp is not None and resolution is not None:
+        got = f"{target_mpp} µm/px and {resolution}"
+        raise UsageError("two resolutions given", got=got, expected="one of them")
     report = import_annotations(
         slides,
         annotations,
@@ -188,7 +180,7 @@ def data_import(
         names=read_names(names) if names else None,
         facts=read_slide_facts(cases) if cases else None,
         mpp=mpp,
-        target_mpp=_target(target_mpp, resolution),
+        target_mpp=target_mpp if resolution is None else level_resolution(resolution).x,
         margin_um=margin_um,
         progress=console.progress,
     )
@@ -200,15 +192,6 @@ def data_import(
         console.failed(failure.error)
     if report.exit_code:
         raise typer.Exit(report.exit_code)
-
-
-def _target(mpp: float | None, level: str | None) -> float | None:
-    from ntrm.core.errors import UsageError
-    from ntrm.core.mpp import level_resolution
-
-    if mpp is not None and level is not None:
-        raise UsageError("two resolutions given", got=f"{mpp} µm/px and {level}", expected="one of them")
-    return mpp if level is None else level_resolution(level).x
 
 
 LEFT_OUT = {
@@ -257,14 +240,7 @@ def _show_import(report: ImportReport, stdout: RichConsole) -> None:
 
 @command
 def resample(
-    folder: options.DataFolder,
-    to: Annotated[
-        str, typer.Option("--to", metavar="2x,5x|UM", help="Resolutions to derive: downsample factors, or one µm/px.")
-    ],
-    out: options.OutFolder,
-    jobs: options.Jobs = options.JOBS,
-    *,
-    console: Console,
+    folder: options.DataFolder, to: str, out: options.OutFolder, jobs: options.Jobs = options.JOBS, *, console: Console
 ) -> None:
     """Derive coarser resolutions from the finest one: area averages for images, majority votes for masks.
 
@@ -275,6 +251,10 @@ def resample(
     Example: ntrm data resample my-data --to 5x,10x --out coarser
 
     ntrm data resample my-data --to 0.77 --out my-data-0.77um
+
+    Args:
+        to (2x,5x|UM): Resolutions to derive: downsample factors, or one µm/px.
+
     """
     from ntrm.data.resample import parse_targets, resample_dataset
 
@@ -288,11 +268,11 @@ def resample(
 @command
 def split(
     folder: options.DataFolder,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="CSV file to write: name,group,split,cancer.")],
-    fractions: Annotated[str, typer.Option("--fractions", help="Percentages for train, val and test.")] = "70,15,15",
+    out: Path,
+    fractions: str = "70,15,15",
     seed: options.Seed = 0,
     *,
-    anew: Annotated[bool, typer.Option("--anew", help="Ignore existing splits; needs a new FILE.")] = False,
+    anew: bool = False,
     console: Console,
 ) -> None:
     """Split sections by patient, so that no patient is in two splits and every split has every cancer type.
@@ -301,6 +281,12 @@ def split(
     same.
 
     Example: ntrm data split my-data --out split.csv --seed 1
+
+    Args:
+        out (FILE): CSV file to write: name,group,split,cancer.
+        fractions: Percentages for train, val and test.
+        anew: Ignore existing splits; needs a new FILE.
+
     """
     from ntrm.data.split import parse_fractions, write_split
 
@@ -323,19 +309,12 @@ def _show_split(assigned: Split, out: RichConsole) -> None:
     out.print(make_table("Sections per split", ("split", *columns), rows, right=columns))
 
 
-NEIGHBOUR = 0.10
-"""Fraction of a tissue's boundary from which on a neighbour is listed."""
-
-
 @command
 def stats(
     folder: options.DataFolder,
     resolution: options.Level = None,
-    figure: Annotated[
-        Path | None,
-        typer.Option("--figure", metavar="FILE", help="Draw the class fractions to a PNG, SVG or PDF file."),
-    ] = None,
-    tile: Annotated[int, typer.Option("--tile", min=1, help="Side of the tiles, in pixels.")] = 256,
+    figure: Path | None = None,
+    tile: options.Count = 256,
     jobs: options.Jobs = options.JOBS,
     *,
     console: Console,
@@ -343,6 +322,11 @@ def stats(
     """Count sections, sizes, pixels per tissue, shared boundaries and tissues per tile. Needs only the masks.
 
     Example: ntrm data stats my-data --resolution 10x --figure stats.png
+
+    Args:
+        figure (FILE): Draw the class fractions to a PNG, SVG or PDF file.
+        tile: Side of the tiles, in pixels.
+
     """
     from ntrm.data.dataset import check_outside
     from ntrm.data.layouts import open_dataset
@@ -362,10 +346,10 @@ def stats(
 
 
 def _show_stats(stats: DatasetStats, out: RichConsole) -> None:
-    names, rows = stats.schema.names, []
+    names, rows, least = stats.schema.names, [], 0.10
     for tissue, pixels, row in zip(stats.schema.tissues, stats.pixel_share, stats.boundary_share, strict=True):
         order = sorted(range(len(names)), key=lambda other: -row[other])
-        borders = ", ".join(f"{names[other]} {row[other]:.0%}" for other in order if row[other] >= NEIGHBOUR)
+        borders = ", ".join(f"{names[other]} {row[other]:.0%}" for other in order if row[other] >= least)
         rows.append((tissue.name, tissue.explanation, f"{pixels:.1%}", borders))
-    columns = ("tissue", "", "pixels", f"borders on (share of its boundary, from {NEIGHBOUR:.0%} on)")
+    columns = ("tissue", "", "pixels", f"borders on (share of its boundary, from {least:.0%} on)")
     out.print(make_table(stats.headline, columns, rows, right=["pixels"]))

@@ -1,4 +1,4 @@
-"""What this machine and this installation offer, for ``ntrm doctor``."""
+"""``ntrm doctor``: what this machine and this installation offer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+import typer
+from rich.console import Console as RichConsole
+from rich.text import Text
+
+from ntrm.cli.console import Console, command, make_table
 from ntrm.core.threads import cores_given
 from ntrm.version import __version__
 
@@ -57,29 +61,34 @@ class Finding:
     needed: bool = True
 
 
-@dataclass(frozen=True)
-class Environment:
-    """Everything ``ntrm doctor`` reports."""
+@command
+def doctor(*, console: Console) -> None:
+    """Show what this installation can do: Python, torch, devices, readers, extras.
 
-    version: str
-    findings: tuple[Finding, ...]
+    Example: ntrm doctor --json
+    """
+    findings = examine()
+    complete = all(finding.present for finding in findings if finding.needed)
 
-    @property
-    def complete(self) -> bool:
-        """Whether everything that the main job needs is there."""
-        return all(finding.present for finding in self.findings if finding.needed)
+    def show(out: RichConsole) -> None:
+        rows = []
+        for finding in findings:
+            mark = "[green]ok[/]" if finding.present else ("[red]missing[/]" if finding.needed else "[dim]–[/]")
+            hint = "" if finding.present else finding.hint
+            rows.append((Text.from_markup(mark), finding.what, finding.found, hint))
+        out.print(make_table(f"ntrm {__version__}", ("", "what", "found", "to get it"), rows))
 
-    def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
-        findings = [asdict(finding) for finding in self.findings]
-        return {"version": self.version, "complete": self.complete, "findings": findings}
+    told = [asdict(finding) for finding in findings]
+    console.result({"version": __version__, "complete": complete, "findings": told}, show)
+    if not complete:
+        raise typer.Exit(1)
 
 
-def examine() -> Environment:
+def examine() -> list[Finding]:
     """Check Python, machine, libraries, devices, readers and extras."""
     libraries = (_module(name) for name in CORE)
     extras = (_extra(name, modules) for name, modules in EXTRAS.items())
-    return Environment(__version__, (*_system(), *libraries, _openslide_library(), *_devices(), *extras))
+    return [*_system(), *libraries, _openslide_library(), *_devices(), *extras]
 
 
 def version_of(module: str) -> str | None:

@@ -18,24 +18,16 @@ if TYPE_CHECKING:
     from ntrm.evaluation.calibrate import Calibrated
     from ntrm.evaluation.compare import Comparisons
 
-INTERFACES = 4
-"""Interfaces named in the summary: those with the most changes."""
-
 
 @command
 def evaluate(
     model: options.Model,
     data: options.Data,
-    out: Annotated[Path, typer.Option("--out", metavar="OUT", help="Folder to write to.")],
+    out: Path,
     resolution: options.Level = None,
-    split: Annotated[str, typer.Option("--split", help="Split to evaluate on: train, val or test.")] = "test",
+    split: str = "test",
     splits: options.Splits = None,
-    robustness: Annotated[
-        bool,
-        typer.Option(
-            "--robustness", help="Also score images with changed stain, blur, JPEG compression and brightness."
-        ),
-    ] = False,
+    robustness: bool = False,
     boundaries: options.Boundaries = True,
     pictures: options.Pictures = True,
     overlap: options.Overlap = None,
@@ -50,6 +42,12 @@ def evaluate(
     Writes metrics.json, sections.csv, counts and pictures to OUT; an earlier evaluation there is replaced.
 
     Example: ntrm evaluate --model run/model --data my-data --resolution 10x --out scores
+
+    Args:
+        out (OUT): Folder to write to.
+        split: Split to evaluate on: train, val or test.
+        robustness: Also score images with changed stain, blur, JPEG compression and brightness.
+
     """
     from ntrm.evaluation.evaluate import evaluate as run
 
@@ -78,21 +76,23 @@ def evaluate(
 
 
 def _show_scores(document: dict[str, Any], out: RichConsole) -> None:
-    out.print(_headline(document), markup=False, soft_wrap=True)
-    out.print(_tissues(document))
-    out.print(_further_scores(document), markup=False, soft_wrap=True)
-    if document["robustness"] is not None:
-        out.print(_robustness(document["robustness"]))
-
-
-def _headline(document: dict[str, Any]) -> str:
     model, data, pooled = document["model"], document["data"], document["pooled"]
-    return (
+    headline = (
         f"{model['name'] or model['arch']} on {counted(data['sections'], 'section')} "
         f"of {counted(data['patients'], 'patient')} "
         f"({data['split']}, {data['mpp']:g} µm/px): pixel accuracy {_score(pooled['pixel_accuracy'])}, "
         f"mean IoU {_score(pooled['macro']['iou'])}, Dice {_score(pooled['macro']['dice'])}"
     )
+    out.print(headline, markup=False, soft_wrap=True)
+    out.print(_tissues(document))
+    out.print(_further_scores(document), markup=False, soft_wrap=True)
+    columns, rows = ("pixel accuracy", "IoU", "Dice", "IoU change, points"), []
+    for row in document["robustness"] or ():
+        scores = (_score(row[measure]) for measure in ("pixel_accuracy", "iou", "dice"))
+        change = "–" if row["iou_change"] is None else signed(100 * row["iou_change"], 1)
+        rows.append((row["name"], *scores, change))
+    if rows:
+        out.print(make_table("Degraded images", ("image", *columns), rows, right=columns))
 
 
 def _tissues(document: dict[str, Any]) -> Table:
@@ -117,7 +117,7 @@ def _further_scores(document: dict[str, Any]) -> str:
     if document["coarse"] is not None:
         lines.append(f"coarse head alone: mean IoU {_score(document['coarse']['macro']['iou'])}")
         changes = {name: counts for name, counts in document["interfaces"].items() if counts["pixels"]}
-        largest = sorted(changes, key=lambda name: -changes[name]["corrected"] - changes[name]["broken"])[:INTERFACES]
+        largest = sorted(changes, key=lambda name: -changes[name]["corrected"] - changes[name]["broken"])[:4]
         shown = [f"{name} {changes[name]['corrected']:,} / {changes[name]['broken']:,}" for name in largest]
         lines.append("pixels corrected / broken by the final head at interfaces: " + (", ".join(shown) or "none"))
     if document["cancers"] is not None:
@@ -126,34 +126,18 @@ def _further_scores(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _robustness(rows: list[dict[str, Any]]) -> Table:
-    columns = ("pixel accuracy", "IoU", "Dice", "IoU change, points")
-    cells = [
-        (
-            row["name"],
-            *(_score(row[measure]) for measure in ("pixel_accuracy", "iou", "dice")),
-            "–" if row["iou_change"] is None else signed(100 * row["iou_change"], 1),
-        )
-        for row in rows
-    ]
-    return make_table("Degraded images", ("image", *columns), cells, right=columns)
-
-
 def _score(value: float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
 @command
 def calibrate(
-    model: Annotated[str, typer.Option("--model", metavar="M", help="Model folder; its config.json is changed.")],
+    model: str,
     data: options.Data,
     resolution: options.Level = None,
-    split: Annotated[str, typer.Option("--split", help="Split to fit on; not the one you evaluate on.")] = "val",
+    split: str = "val",
     splits: options.Splits = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder for the report; default `calibration` beside the model."),
-    ] = None,
+    out: Path | None = None,
     pictures: options.Pictures = True,
     reference: options.Reference = True,
     device: options.Device = "auto",
@@ -168,6 +152,12 @@ def calibrate(
     Both are stored in the model folder. The weights do not change. Calibrating again gives the same result.
 
     Example: ntrm calibrate --model run/model --data my-data --resolution 10x
+
+    Args:
+        model (M): Model folder; its config.json is changed.
+        split: Split to fit on; not the one you evaluate on.
+        out (DIR): Folder for the report; default `calibration` beside the model.
+
     """
     from ntrm.evaluation.calibrate import calibrate as run
 
@@ -186,8 +176,15 @@ def calibrate(
         progress=console.progress,
     )
     console.result({**result.as_dict(), "out": str(result.out)}, lambda to: _show_calibration(result, to))
-    for line in _doubts(result):
-        console.note(line)
+    doubts = [*result.doubts]
+    if result.at_limit:
+        doubts.append("the temperature is at the end of its range: these probabilities are of little use")
+    if (result.after.expected_error or 0) > (result.before.expected_error or 0):
+        doubts.append("the calibration error of whole sections has not become smaller")
+    if result.no_reference:
+        doubts.append(f"no reference was made: {result.no_reference}")
+    for doubt in doubts:
+        console.note(doubt)
     stored = "temperature" if result.reference is None else "temperature, reference"
     console.note(f"written: {result.model} ({stored}), {result.out}")
 
@@ -203,28 +200,13 @@ def _show_calibration(result: Calibrated, to: RichConsole) -> None:
     to.print(make_table(title, ("", *columns), rows, right=columns))
 
 
-def _doubts(result: Calibrated) -> list[str]:
-    doubts = [*result.doubts]
-    if result.at_limit:
-        doubts.append("the temperature is at the end of its range: these probabilities are of little use")
-    if (result.after.expected_error or 0) > (result.before.expected_error or 0):
-        doubts.append("the calibration error of whole sections has not become smaller")
-    if result.no_reference:
-        doubts.append(f"no reference was made: {result.no_reference}")
-    return doubts
-
-
 @command
 def compare(
-    outs: Annotated[list[Path], typer.Argument(metavar="OUT...", help="Folders written by `ntrm evaluate`.")],
-    measure: Annotated[str, typer.Option("--measure", help="iou, dice or accuracy.")] = "iou",
-    draws: Annotated[int, typer.Option("--draws", help="Number of bootstrap samples (over patients).")] = 10_000,
-    reference: Annotated[
-        str | None, typer.Option("--reference", metavar="NAME", help="Compare the others with this model only.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the comparison to a .csv or .json file.")
-    ] = None,
+    outs: Annotated[list[Path], typer.Argument()],
+    measure: str = "iou",
+    draws: int = 10_000,
+    reference: str | None = None,
+    out: Path | None = None,
     seed: options.Seed = 0,
     *,
     console: Console,
@@ -235,6 +217,14 @@ def compare(
     establish a difference.
 
     Example: ntrm compare eval-ntrm-0 eval-ntrm-1 eval-unet-0 eval-unet-1
+
+    Args:
+        outs (OUT...): Folders written by `ntrm evaluate`.
+        measure: iou, dice or accuracy.
+        draws: Number of bootstrap samples (over patients).
+        reference (NAME): Compare the others with this model only.
+        out (FILE): Write the comparison to a .csv or .json file.
+
     """
     from ntrm.evaluation.compare import check_target
     from ntrm.evaluation.compare import compare as run

@@ -1,15 +1,13 @@
-"""The ``ntrm`` command: its subcommands, and ``ntrm doctor``."""
+"""The ``ntrm`` command: its subcommands."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
-from rich.console import Console as RichConsole
-from rich.text import Text
 
-from ntrm.cli import correct, data, evaluate, reproduce, segment, serve, train
-from ntrm.cli.console import CommandGroup, Console, command, make_table, prepare_streams
+from ntrm.cli import correct, data, doctor, evaluate, reproduce, segment, serve, train
+from ntrm.cli.console import CommandGroup, prepare_streams
 from ntrm.version import __version__
 
 app = typer.Typer(
@@ -26,30 +24,7 @@ datasets = typer.Typer(no_args_is_help=True, help="Check, describe, split, resam
 app.add_typer(datasets, name="data")
 
 
-@app.command()
-@command
-def doctor(*, console: Console) -> None:
-    """Show what this installation can do: Python, torch, devices, readers, extras.
-
-    Example: ntrm doctor --json
-    """
-    from ntrm.cli.doctor import examine
-
-    report = examine()
-
-    def show(out: RichConsole) -> None:
-        rows = []
-        for finding in report.findings:
-            mark = "[green]ok[/]" if finding.present else ("[red]missing[/]" if finding.needed else "[dim]–[/]")
-            hint = "" if finding.present else finding.hint
-            rows.append((Text.from_markup(mark), finding.what, finding.found, hint))
-        out.print(make_table(f"ntrm {report.version}", ("", "what", "found", "to get it"), rows))
-
-    console.result(report.as_dict(), show)
-    if not report.complete:
-        raise typer.Exit(1)
-
-
+app.command("doctor")(doctor.doctor)
 app.command("demo")(serve.demo)
 app.command("phantom")(data.phantom)
 app.command("train", cls=train.TrainCommand)(train.train)

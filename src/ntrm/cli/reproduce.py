@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console as RichConsole
@@ -20,43 +20,22 @@ if TYPE_CHECKING:
 @command
 def reproduce(
     data: options.Data,
-    out: Annotated[Path, typer.Option("--out", metavar="OUT", help="Folder for runs, tables and index.html.")],
-    archs: Annotated[
-        str, typer.Option("--archs", metavar="A,B", help="Networks of Table 1; all six if not given.")
-    ] = "",
-    resolutions: Annotated[
-        str, typer.Option("--resolutions", metavar="10x,5x", help="Levels of Table 2; the paper's if not given.")
-    ] = "",
-    seeds: Annotated[str, typer.Option("--seeds", metavar="0,1,2", help="Training seeds of every network.")] = "0,1,2",
-    recipe: Annotated[str, typer.Option("--recipe", metavar="R", help="paper, fast or a YAML file.")] = "fast",
+    out: Path,
+    archs: str = "",
+    resolutions: str = "",
+    seeds: str = "0,1,2",
+    recipe: str = "fast",
     changes: options.Changes = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            metavar="KEY=VALUE",
-            help="Option of the architecture, for every network that has it; may be repeated.",
-        ),
-    ] = None,
-    ablation: Annotated[
-        bool,
-        typer.Option("--ablation/--no-ablation", help="Whether to train the variants of the relation module, too."),
-    ] = True,
+    option: list[str] | None = None,
+    ablation: bool = True,
     splits: options.Splits = None,
     boundaries: options.Boundaries = True,
     device: options.Device = "auto",
-    num_devices: Annotated[
-        int | None, typer.Option("--num-devices", metavar="N", min=1, help="GPUs to use; all if not given.")
-    ] = None,
-    per_device: Annotated[
-        int, typer.Option("--per-device", metavar="N", min=1, help="Number of runs at the same time on one GPU.")
-    ] = 1,
+    num_devices: options.CountOrNone = None,
+    per_device: options.Count = 1,
     jobs: options.Jobs = options.JOBS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
-    commands: Annotated[
-        bool,
-        typer.Option("--commands", help="Only print the commands of the runs that are not done, a line each."),
-    ] = False,
+    dry_run: bool = False,
+    commands: bool = False,
     *,
     console: Console,
 ) -> None:
@@ -71,6 +50,20 @@ def reproduce(
     Example: ntrm reproduce --data DIR --out OUT --recipe paper --seeds 0,1,2
 
     ntrm reproduce --data DIR --out OUT --archs ntrm-paper,unet-resnet18 --set steps=500 --no-ablation --dry-run
+
+    Args:
+        out (OUT): Folder for runs, tables and index.html.
+        archs (A,B): Networks of Table 1; all six if not given.
+        resolutions (10x,5x): Levels of Table 2; the paper's if not given.
+        seeds (0,1,2): Training seeds of every network.
+        recipe (R): paper, fast or a YAML file.
+        option (KEY=VALUE): Option of the architecture, for every network that has it; may be repeated.
+        ablation: Whether to train the variants of the relation module, too.
+        num_devices (N): GPUs to use; all if not given.
+        per_device (N): Number of runs at the same time on one GPU.
+        dry_run: Only show the plan.
+        commands: Only print the commands of the runs that are not done, a line each.
+
     """
     options.keep_freed_memory_on_arm()
     from ntrm.core.mpp import parse_levels

@@ -16,81 +16,29 @@ from ntrm.results.familiarity import cancers_in_words
 
 @command
 def segment(
-    inputs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="INPUT…", help="Slides, folders, or a CSV: slide[,slide_id,mpp,covariates…]; also as s3://…"
-        ),
-    ],
-    out: Annotated[
-        str,
-        typer.Option(
-            "--out", metavar="OUT", help="Folder of the results, or s3://…; unfinished results are continued."
-        ),
-    ],
+    inputs: Annotated[list[str], typer.Argument()],
+    out: str,
     model: options.Model = "bundled",
-    mpp: Annotated[
-        float | None, typer.Option("--mpp", help="µm/px of the slides, instead of the value in their files.")
-    ] = None,
-    shard: Annotated[
-        str | None, typer.Option("--shard", metavar="I/N", help="Only every N-th slide, starting with the I-th.")
-    ] = None,
-    pseudonymise: Annotated[
-        Path | None,
-        typer.Option(
-            "--pseudonymise", metavar="KEY", help="Random names in all outputs; the file KEY translates them back."
-        ),
-    ] = None,
-    tissue_mask: Annotated[
-        bool, typer.Option("--tissue-mask/--no-tissue-mask", help="Whether to skip empty glass.")
-    ] = True,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Refuse slides of poor quality or unlike the training data, instead of warning."),
-    ] = False,
+    mpp: float | None = None,
+    shard: str | None = None,
+    pseudonymise: Path | None = None,
+    tissue_mask: bool = True,
+    strict: bool = False,
     overlap: options.Overlap = None,
-    simplify_um: Annotated[
-        float | None,
-        typer.Option("--simplify-um", metavar="X", help="Simplify polygons by at most X µm; default: exact outlines."),
-    ] = None,
-    gzip: Annotated[bool, typer.Option("--gzip", help="Compress regions.geojson.")] = False,
-    zarr: Annotated[bool, typer.Option("--zarr", help="Also write labels.zarr (OME-NGFF).")] = False,
-    maps: Annotated[
-        bool, typer.Option("--maps", help="Also write confidence.ome.tif and, from the coarse head, coarse.ome.tif.")
-    ] = False,
-    probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Also write probabilities.zarr (OME-NGFF), for every class.")
-    ] = False,
-    min_area: Annotated[
-        float,
-        typer.Option(
-            "--min-area", metavar="UM2", help="Relabel regions smaller than this (µm²) as their neighbours; 0: none."
-        ),
-    ] = 0.0,
-    stain_norm: Annotated[
-        str,
-        typer.Option(
-            "--stain-norm",
-            metavar="HOW",
-            help="Stain normalisation to the training sections: macenko, strength or none. May help on unknown stains.",
-        ),
-    ] = "none",
-    report: Annotated[bool, typer.Option("--report/--no-report", help="Whether to write report.html.")] = True,
+    simplify_um: float | None = None,
+    gzip: bool = False,
+    zarr: bool = False,
+    maps: bool = False,
+    probabilities: bool = False,
+    min_area: float = 0.0,
+    stain_norm: str = "none",
+    report: bool = True,
     device: options.Device = "auto",
     batch: options.Batch = 16,
-    cluster: Annotated[
-        str | None,
-        typer.Option("--cluster", metavar="ray", help="Distribute the slides over workers of a Ray cluster."),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", min=1, help="Number of workers; default one per GPU.")
-    ] = None,
-    cache: Annotated[
-        Path | None, typer.Option("--cache", metavar="DIR", help="Folder for slides from s3://…; default NTRM_CACHE.")
-    ] = None,
-    cache_gb: Annotated[
-        float, typer.Option("--cache-gb", metavar="GB", min=0, help="Maximum size of this folder.")
-    ] = 50.0,
+    cluster: str | None = None,
+    workers: options.CountOrNone = None,
+    cache: Path | None = None,
+    cache_gb: Annotated[float, typer.Option(min=0)] = 50.0,
     *,
     console: Console,
 ) -> None:
@@ -101,6 +49,29 @@ def segment(
     why it failed.
 
     Example: ntrm segment slides/ --out results
+
+    Args:
+        inputs (INPUT…): Slides, folders, or a CSV: slide[,slide_id,mpp,covariates…]; also as s3://…
+        out (OUT): Folder of the results, or s3://…; unfinished results are continued.
+        mpp: µm/px of the slides, instead of the value in their files.
+        shard (I/N): Only every N-th slide, starting with the I-th.
+        pseudonymise (KEY): Random names in all outputs; the file KEY translates them back.
+        tissue_mask: Whether to skip empty glass.
+        strict: Refuse slides of poor quality or unlike the training data, instead of warning.
+        simplify_um (X): Simplify polygons by at most X µm; default: exact outlines.
+        gzip: Compress regions.geojson.
+        zarr: Also write labels.zarr (OME-NGFF).
+        maps: Also write confidence.ome.tif and, from the coarse head, coarse.ome.tif.
+        probabilities: Also write probabilities.zarr (OME-NGFF), for every class.
+        min_area (UM2): Relabel regions smaller than this (µm²) as their neighbours; 0: none.
+        stain_norm (HOW): Stain normalisation to the training sections: macenko, strength or none. May help on unknown
+            stains.
+        report: Whether to write report.html.
+        cluster (ray): Distribute the slides over workers of a Ray cluster.
+        workers (N): Number of workers; default one per GPU.
+        cache (DIR): Folder for slides from s3://…; default NTRM_CACHE.
+        cache_gb (GB): Maximum size of this folder.
+
     """
     from ntrm.models.folders import BUNDLED
     from ntrm.pipeline.batch import segment_slides as run
@@ -159,12 +130,7 @@ def _show(document: dict[str, Any], out: RichConsole) -> None:
 
 
 @command
-def report(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `ntrm segment` wrote to.")],
-    jobs: options.Jobs = options.JOBS,
-    *,
-    console: Console,
-) -> None:
+def report(out: options.Results, jobs: options.Jobs = options.JOBS, *, console: Console) -> None:
     """Write report.html of every slide and index.html of all slides again. For research, not for diagnosis.
 
     Only files in OUT are read: neither slides nor a model are needed.

@@ -29,35 +29,15 @@ INSTALL = 'pip install "ntrm[serve]"'
 
 @command
 def serve(
-    out: Annotated[
-        Path, typer.Argument(metavar="[OUT]", help="Folder of the results; existing ones are shown.")
-    ] = Path("ntrm-results"),
+    out: Annotated[Path, typer.Argument()] = Path("ntrm-results"),
     model: options.Model = "bundled",
-    host: Annotated[
-        str, typer.Option("--host", metavar="H", help="Address to listen on; use TLS if other machines can reach it.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", metavar="P", min=0, max=65_535, help="Port; 0 takes a free one.")
-    ] = 8765,
-    root: Annotated[
-        list[Path] | None,
-        typer.Option("--root", metavar="DIR", help="Folder of slides that may be opened by path; may be repeated."),
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", metavar="F", help="File with the token for programs; or set NTRM_TOKEN."),
-    ] = None,
-    public_url: Annotated[
-        str | None,
-        typer.Option(
-            "--public-url", metavar="URL", help="Address of the service as seen from outside, behind a proxy."
-        ),
-    ] = None,
-    retention_days: Annotated[
-        float | None,
-        typer.Option("--retention-days", metavar="N", min=0, help="Delete slides that were added here after N days."),
-    ] = None,
-    open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535)] = 8765,
+    root: list[Path] | None = None,
+    token_file: Path | None = None,
+    public_url: str | None = None,
+    retention_days: Annotated[float | None, typer.Option(min=0)] = None,
+    open_page: Annotated[bool, typer.Option("--open/--no-open")] = True,
     device: options.Device = "auto",
     batch: options.Batch = 16,
     *,
@@ -68,6 +48,17 @@ def serve(
     Prints a link that works once. Programs send the token (NTRM_TOKEN or --token-file) as a bearer token.
 
     Example: ntrm serve results --root slides
+
+    Args:
+        out ([OUT]): Folder of the results; existing ones are shown.
+        host (H): Address to listen on; use TLS if other machines can reach it.
+        port (P): Port; 0 takes a free one.
+        root (DIR): Folder of slides that may be opened by path; may be repeated.
+        token_file (F): File with the token for programs; or set NTRM_TOKEN.
+        public_url (URL): Address of the service as seen from outside, behind a proxy.
+        retention_days (N): Delete slides that were added here after N days.
+        open_page: Open the page in a browser.
+
     """
     missing = _missing()
     if missing is not None:
@@ -162,19 +153,18 @@ def _show(address: str, page: Path) -> None:
 
 @command
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files of the tour.")] = Path("demo"),
-    jobs: options.Jobs = options.JOBS,
-    serve: Annotated[
-        bool | None, typer.Option("--serve/--no-serve", help="Show the slides in the browser at the end.")
-    ] = None,
-    *,
-    console: Console,
+    out: Path = Path("demo"), jobs: options.Jobs = options.JOBS, serve: bool | None = None, *, console: Console
 ) -> None:
     """Draw synthetic sections, check them, segment them with the bundled model, and show the results.
 
     In a terminal, the viewer starts at the end and its link is printed; Ctrl-C ends it.
 
     Example: ntrm demo --out demo
+
+    Args:
+        out (DIR): Folder for the files of the tour.
+        serve: Show the slides in the browser at the end.
+
     """
     from ntrm.demo.tour import tour
 
@@ -209,8 +199,6 @@ def _tell(result: TourResult, to: RichConsole) -> None:
     if result.attention:
         to.print("what the network attended to: in the viewer, Relations, Attention", markup=False)
     if result.mistake is not None:
-        place = (result.page.parent / "mistake.png").resolve().as_uri()
         to.print(f"{result.mistake.slide_id}: a section made to look like another laboratory's", markup=False)
-        to.print(f"where it goes wrong: {place}", markup=False, soft_wrap=True)
     for sentence in () if result.mistake is None else result.mistake.sentences():
         to.print(sentence, markup=False, soft_wrap=True)

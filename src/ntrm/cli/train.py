@@ -41,72 +41,32 @@ class TrainCommand(TyperCommand):
             raise
 
 
-WHICH = f"{DEFAULT_NETWORK} in this version"
+ARCH = (
+    f"Architecture; default that of --init, else {DEFAULT} ({DEFAULT_NETWORK} in this version). "
+    "An unknown name lists all."
+)
 
 
 @command
 def train(
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Folder of the run: new or empty.")],
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="Dataset folder (layout queensland or plain).")
-    ] = None,
-    arch: Annotated[
-        str | None,
-        typer.Option(
-            "--arch",
-            metavar="NAME",
-            help=f"Architecture; default that of --init, else {DEFAULT} ({WHICH}). An unknown name lists all.",
-        ),
-    ] = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            "--recipe",
-            metavar="R",
-            help="Recipe: paper, fast (default), robust, finetune (default with --corrections) or a YAML file.",
-        ),
-    ] = None,
+    out: Path,
+    data: Path | None = None,
+    arch: Annotated[str | None, typer.Option(metavar="NAME", help=ARCH)] = None,
+    recipe: str | None = None,
     resolution: options.Level = None,
-    init: Annotated[
-        str | None, typer.Option("--init", metavar="M", help="Trained model to start from: folder or hub id.")
-    ] = None,
-    corrections: Annotated[
-        Path | None,
-        typer.Option("--corrections", metavar="RESULTS", help="Results folder with corrected slides to train on."),
-    ] = None,
-    slides: Annotated[
-        Path | None,
-        typer.Option("--slides", metavar="DIR", help="Folder of the corrected slides, needed for their images."),
-    ] = None,
-    trust: Annotated[
-        str,
-        typer.Option(
-            "--trust",
-            metavar="WHAT",
-            help="What to learn from corrected slides: all, followed (what a person named and what followed) or hand.",
-        ),
-    ] = "all",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in RUN, or start it if there is none.")
-    ] = False,
+    init: str | None = None,
+    corrections: Path | None = None,
+    slides: Path | None = None,
+    trust: str = "all",
+    resume: bool = False,
     splits: options.Splits = None,
-    sections: Annotated[
-        int | None, typer.Option("--sections", metavar="N", min=1, help="Train on N sections only.")
-    ] = None,
+    sections: options.CountOrNone = None,
     changes: options.Changes = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", metavar="KEY=VALUE", help="Option of the architecture; may be repeated."),
-    ] = None,
+    option: list[str] | None = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    num_devices: Annotated[
-        int,
-        typer.Option(
-            "--num-devices", metavar="N", min=1, help="Number of devices of this machine to divide the batch over."
-        ),
-    ] = 1,
-    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="Name of the model.")] = "",
+    num_devices: options.Count = 1,
+    name: str = "",
     pictures: options.Pictures = True,
     reference: options.Reference = True,
     *,
@@ -132,6 +92,22 @@ def train(
     ntrm train --init bundled --corrections RESULTS --slides DIR --out RUN3
 
     torchrun --nproc-per-node 4 -m ntrm train --data DIR --out RUN --resume
+
+    Args:
+        out (RUN): Folder of the run: new or empty.
+        data (DIR): Dataset folder (layout queensland or plain).
+        recipe (R): Recipe: paper, fast (default), robust, finetune (default with --corrections) or a YAML file.
+        init (M): Trained model to start from: folder or hub id.
+        corrections (RESULTS): Results folder with corrected slides to train on.
+        slides (DIR): Folder of the corrected slides, needed for their images.
+        trust (WHAT): What to learn from corrected slides: all, followed (what a person named and what followed) or
+            hand.
+        resume: Continue the run in RUN, or start it if there is none.
+        sections (N): Train on N sections only.
+        option (KEY=VALUE): Option of the architecture; may be repeated.
+        num_devices (N): Number of devices of this machine to divide the batch over.
+        name (TEXT): Name of the model.
+
     """
     options.keep_freed_memory_on_arm()
     from ntrm.training.distributed import find_launch, is_launched, run_by_torchrun
@@ -191,21 +167,18 @@ def train(
 
 
 @command
-def export(
-    model: Annotated[str, typer.Option("--model", metavar="M", help="Model folder or hub id.")],
-    onnx: Annotated[Path, typer.Option("--onnx", metavar="FILE", help="ONNX file to write.")],
-    opset: Annotated[
-        int | None, typer.Option("--opset", help="ONNX operator set; torch's default if not given.")
-    ] = None,
-    seed: options.Seed = 0,
-    *,
-    console: Console,
-) -> None:
+def export(model: str, onnx: Path, opset: int | None = None, seed: options.Seed = 0, *, console: Console) -> None:
     """Write a network as ONNX, including its class names, and compare it with the original in onnxruntime.
 
     A file that does not give the same result is refused.
 
     Example: ntrm export --model run/model --onnx skin.onnx
+
+    Args:
+        model (M): Model folder or hub id.
+        onnx (FILE): ONNX file to write.
+        opset: ONNX operator set; torch's default if not given.
+
     """
     from ntrm.export.onnx import export_onnx
     from ntrm.models.hub import load

@@ -15,8 +15,9 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
@@ -32,23 +33,28 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def parallel_map(work: Callable[[Item], Result], items: Sequence[Item], jobs: int = 1) -> Iterator[Result]:
-    """Results of ``work`` in the order of ``items``, whatever ``jobs`` is.
+def parallel_map(work: Callable[[Item], Result], items: Iterable[Item], jobs: int = 1) -> Generator[Result, None, None]:
+    """Results of ``work`` in the order of ``items``, whatever ``jobs`` is, while items are still being made.
 
-    ``work`` and the items must be picklable, and a script that asks for several jobs needs the usual
-    ``if __name__ == "__main__"``. An error or an interrupt drops what has not begun.
+    ``work`` and the items must be picklable, at most twice ``jobs`` items wait, and a script that asks for several jobs
+    needs the usual ``if __name__ == "__main__"``. An error or an interrupt drops what has not begun.
 
     >>> list(parallel_map(abs, [-3, 2, -1]))
     [3, 2, 1]
     """
     if jobs < 1:
         raise UsageError("wrong number of jobs", got=jobs, expected="1 or more")
-    jobs = min(jobs, len(items))
-    if jobs <= 1:
+    if jobs == 1 or (isinstance(items, Sequence) and len(items) < 2):
         yield from map(work, items)
         return
+    waiting: deque[Future[Result]] = deque()
     with worker_pool(jobs) as pool:
-        yield from pool.map(work, items)
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > 2 * jobs:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +27,7 @@ from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correction.log import ALL, FOLLOWED, TRUSTS, Log, check_mask, read_log
-from ntrm.correction.mask import mask_grid
+from ntrm.correction.mask import mask_grid, segmented
 from ntrm.correction.state import State, state_of
 from ntrm.data.csv_tables import nearly
 from ntrm.data.dataset import SPLITS
@@ -39,7 +39,7 @@ from ntrm.results.folder import ResultsFolder
 from ntrm.results.mask_file import colours_in, labels_in, opened_mask, schema_of, titles_in
 from ntrm.results.paths import CORRECTIONS
 from ntrm.results.run_record import read_run
-from ntrm.results.slide_state import SlideState, finished
+from ntrm.results.slide_state import Plan
 from ntrm.slides.inputs import check_roots, find_by_content
 from ntrm.wsi.isolated import open_isolated
 
@@ -49,8 +49,6 @@ BLOCK = 4096
 """Longest side of the areas that a slide is divided into, in pixels."""
 MARGIN = 256
 """Pixels of surroundings around what counts: a network judges a tissue by its neighbours."""
-COVARIATES = ("patient", "split")
-"""Covariates that mean something to a training; without ``patient``, ``group`` is the patient, as in cases.csv."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,19 +57,19 @@ class CorrectedSlide:
 
     folder: Path
     summary: Summary
-    state: SlideState
+    covariates: Mapping[str, str]
+    plan: Plan
     log: Log
 
     @property
     def group(self) -> str:
         """Its patient; a slide without one is its own group."""
-        covariates = self.state.covariates
-        return covariates.get("patient", covariates.get("group")) or self.summary.slide_id
+        return self.covariates.get("patient", self.covariates.get("group")) or self.summary.slide_id
 
     @property
     def split(self) -> str:
         """``train``, unless a covariate ``split`` says otherwise."""
-        split = self.state.covariates.get("split") or "train"
+        split = self.covariates.get("split") or "train"
         if split not in SPLITS:
             raise choices_error(f"{self.summary.slide_id}: unknown split", split, SPLITS)
         return split
@@ -131,42 +129,32 @@ def corrected_slides(results: Path) -> tuple[CorrectedSlide, ...]:
             got=f"{len(found)} slides of which every correction was undone" if found else f"no {CORRECTIONS}",
             hint="correct slides in the page of `ntrm serve`, or with `ntrm correct`",
         )
-    _check_alike(corrected)
-    split_by_patient(SplitRow(slide.summary.slide_id, slide.group, slide.split) for slide in corrected)
-    return corrected
-
-
-def _read_slide(folder: Path) -> CorrectedSlide:
-    log, state = read_log(folder), finished(folder)
-    if state is None or state.plan is None:
-        raise DataError(f"{folder.name} was not segmented completely", hint=AGAIN)
-    if log.record is not None:
-        check_mask(folder, log.record)
-    _check_covariates(folder.name, state.covariates)
-    return CorrectedSlide(folder, read_summary(folder), state, log)
-
-
-def _check_covariates(slide_id: str, names: Iterable[str]) -> None:
-    wrong, meant = next(iter(nearly([name for name in names if name != "group"], COVARIATES).items()), ("", ""))
-    if wrong:
-        raise DataError(
-            f"{slide_id}: a column of its table of slides has a name that resembles {meant}",
-            got=wrong,
-            expected=meant,
-            hint=f"rename it in the table and segment again with it: finished slides only get the column {meant}",
-        )
-
-
-def _check_alike(slides: Sequence[CorrectedSlide]) -> None:
-    first = slides[0]
-    for slide in slides:
-        same = slide.summary.classes == first.summary.classes and slide.resolution.same_as(first.resolution)
-        if not same:
+    first = corrected[0]
+    for slide in corrected:
+        if slide.summary.classes != first.summary.classes or not slide.resolution.same_as(first.resolution):
             raise RefusedError(
                 "slides of different models cannot be one dataset",
                 got=f"{slide.summary.slide_id}: {slide.resolution}, {', '.join(slide.summary.classes)}",
                 expected=f"{first.resolution}, {', '.join(first.summary.classes)}",
             )
+    split_by_patient(SplitRow(slide.summary.slide_id, slide.group, slide.split) for slide in corrected)
+    return corrected
+
+
+def _read_slide(folder: Path) -> CorrectedSlide:
+    log, (state, plan) = read_log(folder), segmented(folder)
+    if log.record is not None:
+        check_mask(folder, log.record)
+    # Covariates that mean something to a training; without "patient", "group" is the patient, as in cases.csv.
+    names = [name for name in state.covariates if name != "group"]
+    for wrong, meant in nearly(names, ("patient", "split")).items():
+        raise DataError(
+            f"{folder.name}: a column of its table of slides has a name that resembles {meant}",
+            got=wrong,
+            expected=meant,
+            hint=f"rename it in the table and segment again with it: finished slides only get the column {meant}",
+        )
+    return CorrectedSlide(folder, read_summary(folder), state.covariates, plan, log)
 
 
 def write_training_data(
@@ -206,14 +194,14 @@ def write_training_data(
         schema = _schema(slides[0], schema)
         with whole_file(out / "classes.csv") as partial:
             schema.write_csv(partial)
-        rows: list[list[str]] = []
+        rows = [["name", "group", "split", "mpp", "slide_sha256"]]
         for slide, entry in zip(progress.track(slides, len(slides), "slides"), record["slides"], strict=True):
-            file = files[slide.folder]
+            file = files[slide.plan.source]
             names, entry["pixels"] = _write_slide(slide, file, out, trust, schema)
             entry["image"] = sha256_of(file)
             facts = [slide.group, slide.split, f"{slide.resolution.mean:.6g}", entry["image"]]
             rows += [[name, *facts] for name in names]
-        write_text(out / "cases.csv", rows_text([["name", "group", "split", "mpp", "slide_sha256"], *rows]))
+        write_text(out / "cases.csv", rows_text(rows))
         write_json(out / RECORD, record)
     return record
 
@@ -224,20 +212,15 @@ def _check_same(out: Path, before: dict[str, Any], record: dict[str, Any]) -> No
     known = [{key: value for key, value in slide.items() if key in own} for slide in before.get("slides", [])]
     if (before.get("trust"), known) == (record["trust"], record["slides"]):
         return
-    raise RefusedError(
-        f"{out} was written from other corrections",
-        got=_versions(record["trust"], record["slides"]),
-        expected=_versions(before.get("trust"), known),
-        hint="choose a new folder: slides were corrected since, or something else is to count",
+    (got, expected) = (
+        f"trust {trust}; versions " + ", ".join(f"{slide.get('slide_id')} {slide.get('version')}" for slide in slides)
+        for trust, slides in ((record["trust"], record["slides"]), (before.get("trust"), known))
     )
+    hint = "choose a new folder: slides were corrected since, or something else is to count"
+    raise RefusedError(f"{out} was written from other corrections", got=got, expected=expected, hint=hint)
 
 
-def _versions(trust: str | None, slides: Sequence[dict[str, Any]]) -> str:
-    versions = ", ".join(f"{slide.get('slide_id')} {slide.get('version')}" for slide in slides)
-    return f"trust {trust}; versions {versions}"
-
-
-def _find_files(slides: Sequence[CorrectedSlide], sources: Path | None) -> dict[Path, Path]:
+def _find_files(slides: Sequence[CorrectedSlide], sources: Path | None) -> dict[str | None, Path]:
     """The files that slides were segmented from, by their content: names may have changed, or be secret."""
     if sources is None:
         raise UsageError(
@@ -247,9 +230,10 @@ def _find_files(slides: Sequence[CorrectedSlide], sources: Path | None) -> dict[
             hint="name it with --slides",
         )
     check_roots([sources])
-    wanted = [source for slide in slides if (source := _source(slide)) is not None]
-    by_content: dict[str | None, Path] = dict(find_by_content(wanted, [sources]))
-    missing = [slide.summary.slide_id for slide in slides if _source(slide) not in by_content]
+    by_content: dict[str | None, Path] = dict(
+        find_by_content([slide.plan.source for slide in slides if slide.plan.source is not None], [sources])
+    )
+    missing = [slide.summary.slide_id for slide in slides if slide.plan.source not in by_content]
     if missing:
         raise DataError(
             f"slides are not below {sources}",
@@ -257,11 +241,7 @@ def _find_files(slides: Sequence[CorrectedSlide], sources: Path | None) -> dict[
             expected="the files as they were when they were segmented",
             hint="give the folder that holds all corrected slides with --slides",
         )
-    return {slide.folder: by_content[_source(slide)] for slide in slides}
-
-
-def _source(slide: CorrectedSlide) -> str | None:
-    return None if slide.state.plan is None else slide.state.plan.source
+    return by_content
 
 
 def _schema(slide: CorrectedSlide, wanted: LabelSchema | None) -> LabelSchema:
@@ -281,62 +261,51 @@ def _write_slide(
     slide: CorrectedSlide, file: Path, out: Path, trust: str, schema: LabelSchema
 ) -> tuple[list[str], dict[str, int]]:
     """Write image and mask of each area in which something counts; their names, and the pixels of each class."""
-    grid_record, names = slide.summary.grid, []
-    shape = grid_record.height, grid_record.width
-    corrections = state_of(slide.log, schema, shape)
+    slide_id, names, stated = slide.summary.slide_id, [], slide.plan.mpp
+    shape = slide.summary.grid.height, slide.summary.grid.width
     with opened_mask(slide.folder) as stored:
         labels = labels_in(stored, shape)
     pixels = np.zeros(256, dtype=np.int64)
-    stated = slide.state.plan.mpp if slide.state.plan is not None else None
+    # With its place, where there may be several areas, or where the id looks like such a name.
+    placed = max(shape) > BLOCK or re.search(r"_[0-9]+_[0-9]+$", slide_id)
     with closing(open_isolated(file)) as reader:
         grid = mask_grid(reader, slide.summary, None if stated is None else Resolution(*stated), hint=AGAIN)
-        for area, mask in known_areas(labels, corrections, trust):
-            name = _area_name(slide.summary.slide_id, area, shape)
+        for area, mask in known_areas(labels, state_of(slide.log, schema, shape), trust):
+            names.append(f"{slide_id}_{area.top}_{area.left}" if placed else slide_id)
             image = grid.read(area.top, area.left, area.height, area.width)
-            write_image(out / "Images" / f"{name}.tif", image, slide.resolution)
-            write_indexed_mask(out / "Masks" / f"{name}.png", mask, schema)
+            write_image(out / "Images" / f"{names[-1]}.tif", image, slide.resolution)
+            write_indexed_mask(out / "Masks" / f"{names[-1]}.png", mask, schema)
             pixels += np.bincount(mask.ravel(), minlength=256)
-            names.append(name)
     return names, {tissue.name: int(pixels[tissue.index]) for tissue in schema.tissues if pixels[tissue.index]}
 
 
-def _area_name(slide_id: str, area: Window, shape: tuple[int, int]) -> str:
-    """Of an area of a slide: with its place where there may be several, or where the id looks like such a name."""
-    placed = max(shape) > BLOCK or re.search(r"_[0-9]+_[0-9]+$", slide_id)
-    return f"{slide_id}_{area.top}_{area.left}" if placed else slide_id
-
-
-def known_areas(labels: Mask, corrections: State, trust: str) -> Iterator[tuple[Window, Mask]]:
+def known_areas(labels: Mask, state: State, trust: str) -> Iterator[tuple[Window, Mask]]:
     """Windows around what counts, with surroundings, and their masks; every pixel counts in one of them."""
     height, width = labels.shape
     for top in range(0, height, BLOCK):
-        targets = _targets(labels[top : top + BLOCK], corrections, trust, top)
+        targets = _targets(labels[top : top + BLOCK], state, trust, top)
         for left in range(0, width, BLOCK):
-            block = targets[:, left : left + BLOCK]
-            rows, columns = (np.flatnonzero((block != IGNORE).any(axis=axis)) for axis in (1, 0))
-            if len(rows):
-                bounds = top + rows[0], top + rows[-1] + 1, left + columns[0], left + columns[-1] + 1
-                yield _with_margin(block, top, left, bounds, labels.shape)
+            known = targets[:, left : left + BLOCK] != IGNORE
+            rows, columns = np.flatnonzero(known.any(axis=1)).tolist(), np.flatnonzero(known.any(axis=0)).tolist()
+            if not rows:
+                continue
+            first, last, west, east = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
+            y0, y1 = max(top + first - MARGIN, 0), min(top + last + MARGIN, height)
+            x0, x1 = max(left + west - MARGIN, 0), min(left + east + MARGIN, width)
+            # Of the surroundings nothing is known: they count in the areas of their own.
+            mask = np.full((y1 - y0, x1 - x0), IGNORE, dtype=np.uint8)
+            mask[top + first - y0 : top + last - y0, left + west - x0 : left + east - x0] = targets[
+                first:last, left + west : left + east
+            ]
+            yield Window(y0, x0, y1 - y0, x1 - x0), mask
 
 
-def _targets(labels: Mask, corrections: State, trust: str, top: int) -> Mask:
+def _targets(labels: Mask, state: State, trust: str, top: int) -> Mask:
     """Rows of the corrected mask (h, W), from row ``top`` on, ignored where nothing counts."""
-    painted = corrections.paint(labels, top)
+    painted = state.paint(labels, top)
     if trust == ALL:
         return painted
-    counts = corrections.by_hand.rows(top, *labels.shape)
+    counts = state.by_hand.rows(top, *labels.shape)
     if trust == FOLLOWED:
-        counts |= corrections.followed.rows(top, *labels.shape)
+        counts |= state.followed.rows(top, *labels.shape)
     return np.where(counts, painted, np.uint8(IGNORE))
-
-
-def _with_margin(
-    block: Mask, top: int, left: int, bounds: Sequence[int], shape: tuple[int, int]
-) -> tuple[Window, Mask]:
-    """The window around ``bounds`` (top, bottom, left, right) and its mask, of which only the block is known."""
-    first, last, west, east = (int(bound) for bound in bounds)
-    y0, y1 = max(first - MARGIN, 0), min(last + MARGIN, shape[0])
-    x0, x1 = max(west - MARGIN, 0), min(east + MARGIN, shape[1])
-    mask = np.full((y1 - y0, x1 - x0), IGNORE, dtype=np.uint8)
-    mask[first - y0 : last - y0, west - x0 : east - x0] = block[first - top : last - top, west - left : east - left]
-    return Window(y0, x0, y1 - y0, x1 - x0), mask

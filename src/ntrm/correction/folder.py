@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,19 +34,8 @@ from ntrm.wsi.pieces import PieceMap
 if TYPE_CHECKING:
     from ntrm.inference.predictor import Predictor
 
-COMMAND, FILE = "command", "file"
-"""Where a step came from."""
 MOST_LISTED = 12
 """Slides that an error lists."""
-
-
-class Change(NamedTuple):
-    """A step that was taken in a slide."""
-
-    slide_id: str
-    step: Step
-    followed_mm2: dict[str, float]
-    """What followed, by the tissue that it got."""
 
 
 @dataclass
@@ -65,8 +54,8 @@ class FolderCorrections:
     preview: bool = False
     """Say what would change, and write nothing."""
     progress: Progress = SILENT
-    changes: list[Change] = field(default_factory=list)
-    """All steps that were taken."""
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    """All steps that were taken, without their pixels."""
     failures: dict[str, str] = field(default_factory=dict)
     """Slides to which a click could not be carried on, and why."""
     areas: list[dict[str, Any]] = field(default_factory=list)
@@ -147,7 +136,7 @@ class FolderCorrections:
                 version = there.log.version
                 found = there.engine.propose(there.mask, there.state(version), click, learned)
                 if found.followed:
-                    self._record(other, found.step(f"slide {slide_id}, step {own.number}"), version)
+                    self._take(other, found.step(f"slide {slide_id}, step {own.number}"), version)
             except NtrmError as error:
                 self.failures[other] = error.what
 
@@ -171,7 +160,7 @@ class FolderCorrections:
             )
         for index in indices:
             step = slide.drawn(PixelSet.of_window(painted == index, 0, 0, mask.shape[1]), mask.schema.names[index])
-            version = self._record(slide_id, replace(step, origin=FILE), version).number
+            version = self._take(slide_id, replace(step, origin="file"), version).number
 
     def undo(self, slide_id: str) -> None:
         """Take the last step back."""
@@ -183,25 +172,25 @@ class FolderCorrections:
 
     def finish(self) -> None:
         """Make the corrected versions of what changed, and the tables."""
-        changed = [] if self.preview else [*dict.fromkeys(change.slide_id for change in self.changes)]
+        changed = [] if self.preview else [*dict.fromkeys(change["slide_id"] for change in self.changes)]
         for slide_id in self.progress.track(changed, len(changed), "corrected"):
             self.slide(slide_id).write()
         if changed:
             tabulate_again(self.out)
 
-    def _take(self, slide_id: str, ask: Ask) -> Step:
-        return self._tell(slide_id, self.slide(slide_id).take(ask, origin=COMMAND, preview=self.preview))
-
-    def _record(self, slide_id: str, step: Step, version: int) -> Step:
-        """Write a step down that follows from a version, or only follow it."""
-        step = replace(step, by=self.by)
-        return self._tell(slide_id, self.slide(slide_id).record(step, after=version, preview=self.preview))
-
-    def _tell(self, slide_id: str, step: Step) -> Step:
+    def _take(self, slide_id: str, asked: Ask | Step, version: int | None = None) -> Step:
+        """Do what is asked for, or write a step down that follows from a version; with a preview only follow it."""
         slide = self.slide(slide_id)
+        if isinstance(asked, Step):
+            step = slide.record(replace(asked, by=self.by), after=version, preview=self.preview)
+        else:
+            step = slide.take(asked, origin="command", preview=self.preview)
         size = slide.mask.shape[0] * slide.mask.shape[1]
         followed = {name: PixelSet.parse(text, size).pixels * slide.pixel_mm2 for name, text in step.followed.items()}
-        self.changes.append(Change(slide_id, step, followed))
+        told = {key: getattr(step, key) for key in ("action", "tissue", "regions", "area_mm2")}
+        self.changes.append(
+            {"slide_id": slide_id, "step": step.number, **told, "followed_mm2": followed, "of": step.of}
+        )
         return step
 
     def _prepare(self, slide: SlideCorrections) -> None:
@@ -212,30 +201,28 @@ class FolderCorrections:
     def _original(self, slide: SlideCorrections) -> SlideInput:
         """The file of a slide, by its content."""
         source, slide_id = segmented(slide.mask.folder)[1].source or "", slide.mask.folder.name
-        if not self.slides:
-            if (known := place_of(source)) is not None:
-                return SlideInput(known, known.name)
-            raise UsageError(
-                f"the parts of {slide_id} are not known yet",
-                expected="the slide itself, once: its parts are then kept with the results",
-                hint="say where the slides are with --slides; or name whole regions with --whole-region --no-spread",
-            )
-        path = self._originals.get(source)
-        if path is None:
+        path = self._originals.get(source) if self.slides else place_of(source)
+        if path is not None:
+            return SlideInput(path, path.name)
+        if self.slides:
             raise RefusedError(
                 f"the file of {slide_id} was not found",
                 got=", ".join(str(folder) for folder in self.slides),
                 expected="a folder with the very file that was segmented, under any name",
                 hint="give its folder with --slides",
             )
-        return SlideInput(path, path.name)
+        raise UsageError(
+            f"the parts of {slide_id} are not known yet",
+            expected="the slide itself, once: its parts are then kept with the results",
+            hint="say where the slides are with --slides; or name whole regions with --whole-region --no-spread",
+        )
 
     @cached_property
     def _originals(self) -> dict[str, Path]:
         """Files of all slides of the folder, by their content."""
         states = (finished(self.out / slide_id) for slide_id in self.slide_ids)
-        wanted = {state.plan.source for state in states if state is not None and state.plan is not None}
-        return dict(find_by_content({source for source in wanted if source is not None}, self.slides))
+        plans = [state.plan for state in states if state is not None and state.plan is not None]
+        return dict(find_by_content({plan.source for plan in plans if plan.source is not None}, self.slides))
 
     @cached_property
     def _predictor(self) -> Predictor:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -29,8 +29,7 @@ from ntrm.results.paths import CORRECTIONS, CORRECTIONS_LOCK, HIDDEN, MASK
 from ntrm.version import __version__
 
 FORMAT = "ntrm-corrections/1"
-NAME, DRAW, UNDO, REDO = "name", "draw", "undo", "redo"
-ACTIONS = (NAME, DRAW, UNDO, REDO)
+ACTIONS = NAME, DRAW, UNDO, REDO = ("name", "draw", "undo", "redo")
 HAND, FOLLOWED, ALL = "hand", "followed", "all"
 TRUSTS = (HAND, FOLLOWED, ALL)
 """What counts for training: what a person named or drew; also what followed from it; the whole corrected mask."""
@@ -157,34 +156,32 @@ class Log:
     @property
     def active(self) -> tuple[Step, ...]:
         """Steps that were not undone, in their order."""
-        return tuple(_history(self.steps)[0])
+        return tuple(self._history[0])
 
     @property
     def undoable(self) -> Step | None:
         """The step that an undo would take back."""
-        done = _history(self.steps)[0]
-        return done[-1] if done else None
+        return next(reversed(self._history[0]), None)
 
     @property
     def redoable(self) -> Step | None:
         """The step that a redo would do again."""
-        undone = _history(self.steps)[1]
-        return undone[-1] if undone else None
+        return next(reversed(self._history[1]), None)
 
-
-def _history(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
-    """Steps that are done, and those that were undone and can be done again."""
-    done: list[Step] = []
-    undone: list[Step] = []
-    for step in steps:
-        if step.action == UNDO:
-            undone.append(done.pop())
-        elif step.action == REDO:
-            done.append(undone.pop())
-        else:
-            done.append(step)
-            undone.clear()
-    return done, undone
+    @cached_property
+    def _history(self) -> tuple[list[Step], list[Step]]:
+        """Steps that are done, and those that were undone and can be done again."""
+        done: list[Step] = []
+        undone: list[Step] = []
+        for step in self.steps:
+            if step.action == UNDO:
+                undone.append(done.pop())
+            elif step.action == REDO:
+                done.append(undone.pop())
+            else:
+                done.append(step)
+                undone.clear()
+        return done, undone
 
 
 def read_log(folder: Path) -> Log:
@@ -198,45 +195,27 @@ def read_log(folder: Path) -> Log:
         return Log(None)
     except OSError as error:
         raise DataError(f"cannot read {folder / CORRECTIONS}", got=error, hint=SET_ASIDE) from error
-    return _parse(folder, content[: content.rfind(b"\n") + 1])
-
-
-def _parse(folder: Path, content: bytes) -> Log:
-    record, steps, lines = None, [], content.splitlines()
+    lines, number, steps = content[: content.rfind(b"\n") + 1].splitlines(), 0, list[Step]()
     if len(lines) > MOST_STEPS + 1:
-        raise DataError(
-            f"{folder.name}: too many corrections", got=len(lines) - 1, expected=f"at most {MOST_STEPS}", hint=SET_ASIDE
-        )
-    for number, line in enumerate(lines):
-        try:
-            if number == 0:
-                record = _read_record(line)
-            else:
-                steps.append(_read_step(line, number))
-        except (UsageError, ValueError) as error:
-            raise DataError(
-                f"{folder.name}: {CORRECTIONS} is damaged in line {number + 1}", got=error, hint=SET_ASIDE
-            ) from error
+        got, expected = len(lines) - 1, f"at most {MOST_STEPS}"
+        raise DataError(f"{folder.name}: too many corrections", got=got, expected=expected, hint=SET_ASIDE)
+    try:
+        record = parsed(MaskRecord, lines[0]) if lines else None
+        if record is not None and record.format != FORMAT:
+            raise ValueError(f"format {record.format!r}, not {FORMAT!r}")
+        for number, line in enumerate(lines[1:], 1):
+            steps.append(parsed(Step, line))
+            if steps[-1].number != number:
+                raise ValueError(f"step {steps[-1].number}, not {number}")
+    except (UsageError, ValueError) as error:
+        what = f"{folder.name}: {CORRECTIONS} is damaged in line {number + 1}"
+        raise DataError(what, got=error, hint=SET_ASIDE) from error
     log = Log(record, tuple(steps))
     try:
-        _history(log.steps)
+        _ = log.active
     except IndexError as error:
         raise DataError(f"{folder.name}: {CORRECTIONS} undoes what was never done", hint=SET_ASIDE) from error
     return log
-
-
-def _read_record(line: bytes) -> MaskRecord:
-    record = parsed(MaskRecord, line)
-    if record.format != FORMAT:
-        raise ValueError(f"format {record.format!r}, not {FORMAT!r}")
-    return record
-
-
-def _read_step(line: bytes, number: int) -> Step:
-    step = parsed(Step, line)
-    if step.number != number:
-        raise ValueError(f"step {step.number}, not {number}")
-    return step
 
 
 def check_mask(folder: Path, record: MaskRecord) -> None:
@@ -270,10 +249,8 @@ def append(folder: Path, record: MaskRecord, step: Step, *, after: int | None = 
             return log
         check_version(log, after)
         new = numbered(log, record, replace(step, when=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())))
-        if len(log.steps) >= MOST_STEPS:
-            raise _full(folder)
         lines = [new.steps[-1].line()] if log.record is not None else [asdict(record), new.steps[-1].line()]
-        _write(folder, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
+        _write(folder, new, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
         return new
 
 
@@ -298,12 +275,16 @@ def numbered(log: Log, record: MaskRecord, step: Step) -> Log:
     return Log(record, (*log.steps, replace(step, number=log.version + 1)))
 
 
-def _write(folder: Path, text: bytes) -> None:
+def _write(folder: Path, log: Log, text: bytes) -> None:
     """Append to the last whole line; on a full disk nothing is left of ``text``."""
     with writing(folder / CORRECTIONS), open_for_update(folder / CORRECTIONS) as stream:
         end = stream.read().rfind(b"\n") + 1
-        if end + len(text) > MOST_BYTES:
-            raise _full(folder)
+        if end + len(text) > MOST_BYTES or len(log.steps) > MOST_STEPS:  # it could not be read any more
+            raise RefusedError(
+                f"{folder.name}: no further correction fits into {CORRECTIONS}",
+                expected=f"at most {MOST_STEPS:,} steps and {MOST_BYTES >> 20} MB",
+                hint="train on what is corrected so far, keep a copy of the results, and move the file away",
+            )
         stream.truncate(end)
         stream.seek(end)
         try:
@@ -314,12 +295,3 @@ def _write(folder: Path, text: bytes) -> None:
             with suppress(OSError):
                 stream.truncate(end)
             raise
-
-
-def _full(folder: Path) -> RefusedError:
-    """Before a log is one that cannot be read any more."""
-    return RefusedError(
-        f"{folder.name}: no further correction fits into {CORRECTIONS}",
-        expected=f"at most {MOST_STEPS:,} steps and {MOST_BYTES >> 20} MB",
-        hint="train on what is corrected so far, keep a copy of the results, and move the file away",
-    )

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Where
-from ntrm.core.arrays import Floats, Ints
+from ntrm.core.arrays import Floats
 from ntrm.core.errors import DataError
 from ntrm.core.io import writing
 from ntrm.core.labels import Mask
 from ntrm.core.locks import holding
 from ntrm.correction.log import Log
-from ntrm.correction.mask import SlideMask, corrections_in
+from ntrm.correction.mask import SlideMask, corrections_in, segmented
 from ntrm.correction.pixels import union
 from ntrm.correction.state import State
 from ntrm.data.tiles import Window
@@ -46,7 +46,7 @@ from ntrm.results.paths import (
     REPORT,
 )
 from ntrm.results.run_record import Run
-from ntrm.results.slide_state import SlideState, finished
+from ntrm.results.slide_state import SlideState
 from ntrm.results.tables import write_tables
 from ntrm.wsi.pieces import PieceMap
 
@@ -86,17 +86,6 @@ def is_current(folder: Path, log: Log) -> bool:
     return (None if found is None else found.log) == (log.fingerprint if log.active else None)
 
 
-def correction_of(mask: SlideMask, log: Log, corrections: State) -> Correction:
-    """What a person changed, in numbers; a place that was named twice counts once in the area."""
-    changed = union([corrections.by_hand, corrections.followed])
-    return Correction(
-        steps=len(corrections.steps),
-        regions=corrections.regions,
-        area_mm2=changed.pixels * mask.resolution.pixel_area_um2 / 1e6,
-        log=log.fingerprint,
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class _Network:
     """What is known of the network's mask."""
@@ -110,13 +99,19 @@ class _Network:
 
 
 def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
-    network, summary = _read_network(mask), mask.summary
+    network, summary, kept = _read_network(mask), mask.summary, SlideFolder(mask.folder)
     labels, pieces_map, regions = _scan(mask, network, corrections)
     regions = replace(regions, table=_with_origins(regions, network, corrections))
     pieces = measure_pieces(regions, pieces_map, schema=mask.schema)
-    files = SlideFiles(
-        folder, summary.slide_id, summary.grid, mask.schema, _run(mask), correction_of(mask, log, corrections)
+    run = Run(**{name: getattr(summary, name) for name in ("program", "model", "options", "classes", "purpose")})
+    correction = Correction(
+        steps=len(corrections.steps),
+        regions=corrections.regions,
+        # A place that was named twice counts once.
+        area_mm2=union([corrections.by_hand, corrections.followed]).pixels * mask.resolution.pixel_area_um2 / 1e6,
+        log=log.fingerprint,
     )
+    files = SlideFiles(folder, summary.slide_id, summary.grid, mask.schema, run, correction)
     familiarity = summary.familiarities
     found = files.summary(
         regions,
@@ -135,50 +130,28 @@ def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
     rows = network.state.with_foot(files.run.cells(), files.tables(found, regions, pieces))
     write_tables(folder, [rows], [*network.state.covariates])
     for name in (PICTURE, FAMILIARITY_MAP):
-        if SlideFolder(mask.folder).has(name):
+        if kept.has(name):
             shutil.copyfile(mask.folder / name, folder / name)
-    write_overlays(folder, TintedSlide.of(_picture(mask), labels, mask.schema), mask.resolution, found)
+    try:
+        picture = np.asarray(kept.picture(PICTURE)[1].convert("RGB"))
+    except OSError as error:
+        raise DataError(f"{mask.folder.name}: cannot read {PICTURE}", got=error, hint=AGAIN) from error
+    write_overlays(folder, TintedSlide.of(picture, labels, mask.schema), mask.resolution, found)
     if (mask.folder / REPORT).is_file():
         from ntrm.report.slide_report import write_slide_report
 
         write_slide_report(folder)
 
 
-def _picture(mask: SlideMask) -> NDArray[np.uint8]:
-    """The slide as it was kept."""
-    try:
-        return np.asarray(SlideFolder(mask.folder).picture(PICTURE)[1].convert("RGB"))
-    except OSError as error:
-        raise DataError(f"{mask.folder.name}: cannot read {PICTURE}", got=error, hint=AGAIN) from error
-
-
-def _run(mask: SlideMask) -> Run:
-    """What the slide was segmented with."""
-    summary = mask.summary
-    return Run(
-        program=summary.program,
-        model=summary.model,
-        options=summary.options,
-        classes=summary.classes,
-        purpose=summary.purpose,
-    )
-
-
 def _read_network(mask: SlideMask) -> _Network:
     """The network's regions as the segmentation had them: the same engine, the same pieces, and its confidences."""
-    state = finished(mask.folder)
-    if state is None:
-        raise DataError(f"{mask.folder.name} was not segmented completely", hint=AGAIN)
+    state, _ = segmented(mask.folder)
     pieces, labels = PieceMap.read(mask.folder / HIDDEN / PIECES, hint=AGAIN), mask.labels()
     regions = scan_slide(labels, None, pieces, schema=mask.schema, resolution=mask.resolution)
     rows = state.tables["regions"]
     if len(rows) != len(regions.table):
-        raise DataError(
-            f"{mask.folder.name}: {MASK} does not have the regions of the tables",
-            got=f"{len(regions.table)} regions",
-            expected=len(rows),
-            hint=AGAIN,
-        )
+        what, got = f"{mask.folder.name}: {MASK} does not have the regions of the tables", len(regions.table)
+        raise DataError(what, got=f"{got} regions", expected=len(rows), hint=AGAIN)
     confidence = np.array([row["mean_confidence"] or 0.0 for row in rows], dtype=np.float64)
     return _Network(labels, regions, confidence, pieces, state)
 
@@ -213,7 +186,11 @@ def _with_origins(regions: Regions, network: _Network, corrections: State) -> Re
 
     Exact, from the stretches between all borders: those of both masks' runs and of the corrections.
     """
-    cut, length = _stretches(regions, network.regions, corrections)
+    size = regions.runs.shape[0] * regions.runs.shape[1]
+    bounds = [edge for each in (corrections.by_hand, corrections.followed) for edge in (each.start, each.stop)]
+    cut = np.unique(np.concatenate([regions.runs.start, network.regions.runs.start, *bounds]))
+    cut = cut[cut < size]
+    length = np.diff(cut, append=size).astype(np.float64)
     region, before = (each.region[each.runs.at(cut)] for each in (regions, network.regions))
     own, count = region >= 0, len(regions.table)
 
@@ -228,12 +205,3 @@ def _with_origins(regions: Regions, network: _Network, corrections: State) -> Re
     mean = np.divide(summed(kept * confidence), rest, out=np.full(count, np.nan), where=rest > 0)
     person = np.stack([summed(by_hand), summed(followed)], axis=1) / regions.table.pixels[:, None]
     return replace(regions.table, confidence=mean, person=person)
-
-
-def _stretches(regions: Regions, network: Regions, corrections: State) -> tuple[Ints, Floats]:
-    """Starts and lengths of the stretches of the flattened mask between all borders."""
-    size = regions.runs.shape[0] * regions.runs.shape[1]
-    bounds = [edge for each in (corrections.by_hand, corrections.followed) for edge in (each.start, each.stop)]
-    cut = np.unique(np.concatenate([regions.runs.start, network.runs.start, *bounds]))
-    cut = cut[cut < size]
-    return cut, np.diff(cut, append=size).astype(np.float64)

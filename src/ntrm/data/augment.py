@@ -205,7 +205,6 @@ class Augment:
 
     def _fill(self, images: Tensor, masks: Tensor, filling: Filling, draw: _Draw) -> tuple[Tensor, Tensor]:
         """Numbers are drawn for every sample, filled or not, so that other processes go on with the same ones."""
-        _check_filling(filling, images)
         own = replace(draw, only=filling.places)
         others, other_masks = self._move(filling.images, filling.masks, own)
         others = self._recolour(others, own)
@@ -285,16 +284,6 @@ def _check_between(name: str, low: float, high: float, *values: float) -> None:
     if list(values) != sorted(values) or not all(low <= value <= high for value in values):
         got = values[0] if len(values) == 1 else values
         raise UsageError(f"augmentation: {name} out of range", got=got, expected=f"{low} to {high}, the smaller first")
-
-
-def _check_filling(filling: Filling, images: Tensor) -> None:
-    _check_batch(filling.images, filling.masks)
-    if len(filling.places) != len(filling.images) or filling.images.shape[1:] != images.shape[1:]:
-        raise UsageError(
-            "windows that fill do not fit the batch",
-            got=f"{tuple(filling.images.shape)} for {len(filling.places)} samples",
-            expected=f"one of {tuple(images.shape[1:])} for each",
-        )
 
 
 def _check_batch(images: Tensor, masks: Tensor) -> None:

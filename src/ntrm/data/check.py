@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +14,7 @@ import numpy as np
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution, level_factor
-from ntrm.core.processes import parallel_map
+from ntrm.core.processes import parallel_map, worker_pool
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import SPLITS, Case
 from ntrm.data.faults import KINDS, Fault, FaultError, fault, printable
@@ -192,7 +189,11 @@ def check_dataset(
     tiles = survey.layout == "masks"
     inspect = Inspector(survey.root, survey.schema, tiles, max_pixels)
     outcomes = list(progress.track(_inspect_all(inspect, survey.cases, jobs), len(survey.cases), "checking"))
-    findings = [*survey.faults, *_level_faults(survey, outcomes), *_missing_splits(survey)]
+    splits = _count_splits(survey)
+    # A dataset that is split needs all three to be trained and scored with; one that is not split yet needs none.
+    missing = [split for split in SPLITS if splits and split not in splits]
+    findings = [*survey.faults, *_level_faults(survey, outcomes)]
+    findings += [fault("missing-split", CASES, f"no section in {split}") for split in missing]
     findings += _binary_masks(survey, outcomes)
     findings += [finding for outcome in outcomes for finding in outcome.faults]
     return CheckReport(
@@ -201,7 +202,7 @@ def check_dataset(
         classes=survey.schema.names if survey.schema else (),
         sections=len({section_of(case.name) if tiles else case.name for case in survey.cases}),
         patients=len({patient_of(case.name) if tiles else case.group for case in survey.cases}),
-        splits=_count_splits(survey),
+        splits=splits,
         levels=_summarise_levels(survey, outcomes),
         strays=_sum_strays(outcomes),
         findings=tuple(sorted(findings, key=lambda f: ([*KINDS].index(f.code), natural(f.file), natural(f.found)))),
@@ -210,31 +211,27 @@ def check_dataset(
 
 def _inspect_all(inspect: Inspector, cases: Sequence[Case], jobs: int) -> Iterator[Inspection]:
     """Inspections in the order of the cases."""
+    if jobs <= 1:
+        yield from parallel_map(inspect, cases, jobs)
+        return
     done = 0
     while done < len(cases):
-        rest = cases[done:]
-        # parallel_map takes a single item in this process, where a crash would end the walk.
-        alone = partial(_inspect_alone, inspect)
-        outcomes = map(alone, rest) if jobs > 1 == len(rest) else parallel_map(inspect, rest, jobs)
         try:
-            for outcome in outcomes:
-                done += 1
-                yield outcome
+            with worker_pool(min(jobs, len(cases) - done)) as pool:
+                for outcome in pool.map(inspect, cases[done:]):
+                    done += 1
+                    yield outcome
         except DataError:
             # A worker died. Its case is among the first ones not done, so these go one by one.
-            yield alone(cases[done])
+            try:
+                with worker_pool(1) as pool:
+                    outcome = pool.submit(inspect, cases[done]).result()
+            except DataError:
+                found = "its decoder was killed: not enough memory, or a damaged file"
+                paths = [path.relative_to(inspect.root) for path in (cases[done].image, cases[done].mask) if path]
+                outcome = Inspection(faults=[fault("unreadable", path, found) for path in paths])
             done += 1
-
-
-def _inspect_alone(inspect: Inspector, case: Case) -> Inspection:
-    """Inspect a case in a process of its own, which may die without harm."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        try:
-            return pool.submit(inspect, case).result()
-        except BrokenProcessPool:
-            found = "its decoder was killed: not enough memory, or a damaged file"
-            paths = [path.relative_to(inspect.root) for path in (case.image, case.mask) if path]
-            return Inspection(faults=[fault("unreadable", path, found) for path in paths])
+            yield outcome
 
 
 def _level_faults(survey: Survey, outcomes: list[Inspection]) -> list[Fault]:
@@ -254,13 +251,6 @@ def _level_faults(survey: Survey, outcomes: list[Inspection]) -> list[Fault]:
                 expected = f"about {wanted[1]:.0f} × {wanted[0]:.0f}, from the size at {finest}"
                 faults.append(fault("level-mismatch", name, found, expected=expected))
     return faults
-
-
-def _missing_splits(survey: Survey) -> list[Fault]:
-    """A dataset that is split needs all three to be trained and scored with; one that is not split yet needs none."""
-    counts = _count_splits(survey)
-    missing = [split for split in SPLITS if counts and split not in counts]
-    return [fault("missing-split", CASES, f"no section in {split}") for split in missing]
 
 
 def _binary_masks(survey: Survey, outcomes: list[Inspection]) -> list[Fault]:

@@ -19,7 +19,7 @@ import numpy as np
 from ntrm.core.counts import pixel_counts
 from ntrm.core.csv_text import read_columns, rows_text
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.io import read_object, remove_partials, sha256_of, write_bytes, write_json
+from ntrm.core.io import remove_partials, write_bytes
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import PLAUSIBLE_MPP, Resolution, level_factor, parse_levels
 from ntrm.core.processes import parallel_map
@@ -85,10 +85,6 @@ SIDECARS = (CLASSES, CASES, "truth.json")
 """Files that hold at every resolution (lengths in them are µm) and are copied."""
 
 
-RECORD = ".resampled.json"
-"""SHA-256 of the source of each file that was derived, by its path."""
-
-
 @dataclass(frozen=True)
 class ResampleResult:
     """What was done."""
@@ -149,7 +145,7 @@ def resample_dataset(
     In the layout queensland a level is a downsample factor of the originals, and each section is derived from
     its finest level present. In the layout plain a level is a factor of the images as they are, and there can
     be only one. A number in place of levels is the µm/px of square pixels, in the layout plain. Files that are
-    there already are left alone, so that an interrupted run goes on, but for those whose source has changed since.
+    there already are left alone, so that an interrupted run goes on, but for those whose source is newer.
     """
     if not isinstance(dataset, Dataset):
         dataset = open_dataset(dataset)
@@ -160,7 +156,6 @@ def resample_dataset(
         remove_partials(folder)
     resolutions = {to.path.stem: to.resolution for task in tasks if task.in_plain for to in task.targets}
     _copy_sidecars(replace(dataset, cases=tuple(cases)), resolutions, out)
-    _remove_stale(tasks, out)
     written = sum(progress.track(parallel_map(_run, tasks, jobs), len(tasks), "resampling"))
     wanted = sum(len(task.targets) for task in tasks)
     return ResampleResult(out, tuple(levels), len(cases), written, skipped=wanted - written)
@@ -203,58 +198,32 @@ def _tasks(case: Case, dataset: Dataset, levels: Sequence[str | float], out: Pat
 
 
 def _target(case: Case, level: str | float, path: Path) -> _Target:
-    if case.resolution is None:
+    own = case.resolution
+    if own is None:
         hint = "add it to cases.csv, column mpp"
         raise RefusedError(f"no µm per pixel for {case.name}", expected="a known resolution", hint=hint)
-    if not isinstance(level, str):
-        return _at_mpp(case, case.resolution, Resolution.square(level), path)
-    own = level_factor(case.level) if case.level else 1
-    factor = Fraction(level_factor(level), own)
-    if factor < 1:
+    if isinstance(level, str):
+        present = level_factor(case.level) if case.level else 1
+        down = across = Fraction(level_factor(level), present)
+        largest = int(PLAUSIBLE_MPP[1] * present / max(own.x, own.y))
+        if level_factor(level) > largest:
+            raise RefusedError(f"{case.name} would be coarser than any scan", got=level, expected=f"{largest}x at most")
+    else:
+        wanted = Resolution.square(level)
+        down, across = (Fraction(str(wanted.x)) / Fraction(str(axis)) for axis in (own.y, own.x))
+        if min(down, across) < 1 and own.same_as(wanted):
+            down, across, wanted = Fraction(1), Fraction(1), own
+    if min(down, across) < 1:
+        finest = case.level or str(own)
         raise RefusedError(
-            f"{case.name} cannot be made finer than it is",
-            got=f"{level} wanted, {case.level} is the finest there",
-            expected=f"{case.level} or coarser",
+            f"{case.name} cannot be made finer than it is", got=f"{level} wanted", expected=f"{finest} or coarser"
         )
-    largest = int(PLAUSIBLE_MPP[1] * own / max(case.resolution.x, case.resolution.y))
-    if level_factor(level) > largest:
-        raise RefusedError(f"{case.name} would be coarser than any scan", got=level, expected=f"{largest}x at most")
-    return _Target(path, (factor, factor), case.resolution.downsampled(float(factor)))
-
-
-def _at_mpp(case: Case, own: Resolution, wanted: Resolution, path: Path) -> _Target:
-    factors = [Fraction(str(wanted.x)) / Fraction(str(axis)) for axis in (own.y, own.x)]
-    if min(factors) >= 1:
-        return _Target(path, (factors[0], factors[1]), wanted)
-    if own.same_as(wanted):
-        return _Target(path, (Fraction(1), Fraction(1)), own)
-    raise RefusedError(
-        f"{case.name} cannot be made finer than it is", got=f"{wanted} wanted", expected=f"{own} or coarser"
-    )
-
-
-def _remove_stale(tasks: Sequence[_Task], out: Path) -> None:
-    """Remove what was derived from another source, and note what each file that is now missing will be derived from.
-
-    The record is complete before the first file is written, so that it also holds for a run that is killed. A file that
-    it does not name is somebody else's, about which it says nothing.
-    """
-    record = read_object(out / RECORD)
-    for task in tasks:
-        digest = sha256_of(task.source)
-        for target in task.targets:
-            name = target.path.relative_to(out).as_posix()
-            if record.get(name, digest) != digest:
-                target.path.unlink(missing_ok=True)
-            if not target.path.exists():
-                record[name] = digest
-    write_json(out / RECORD, record)
+    return _Target(path, (down, across), own.downsampled(float(down)) if isinstance(level, str) else wanted)
 
 
 def _run(task: _Task) -> int:
     """Derive what is missing; returns how many files that were."""
-    size = image_size(task.source)
-    missing = [target for target in task.targets if not _is_done(target, size)]
+    missing = [target for target in task.targets if not _is_done(target, task.source)]
     if not missing:
         return 0
     if task.schema is None:
@@ -271,15 +240,15 @@ def _run(task: _Task) -> int:
     return len(missing)
 
 
-def _is_done(target: _Target, source_size: tuple[int, int]) -> bool:
-    """Whether the file is there; files are written completely or not at all, so its size tells whether it is ours."""
+def _is_done(target: _Target, source: Path) -> bool:
+    """Whether the file is there and newer than its source; one of another size is none of ours."""
     if not target.path.exists():
         return False
-    height, width = map(shrunk_length, source_size, target.factors)
+    height, width = map(shrunk_length, image_size(source), target.factors)
     size = image_size(target.path)
     if size != (height, width):
         raise _occupied(target.path, got=f"{size[1]} × {size[0]} pixels", expected=f"{width} × {height} pixels")
-    return True
+    return target.path.stat().st_mtime_ns > source.stat().st_mtime_ns
 
 
 def _occupied(path: Path, **details: str) -> RefusedError:

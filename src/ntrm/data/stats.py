@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,7 @@ def tissues_per_tile(mask: IndexMask, classes: int, size: int = TILE_SIZE) -> Co
     return np.bincount(present, minlength=classes + 1).astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class MaskCounts:
+class MaskCounts(NamedTuple):
     """Counts of one mask or, added up, of many."""
 
     pixels: Counts
@@ -48,13 +47,6 @@ class MaskCounts:
     """Tiles by number of tissues: (K + 1,)."""
     sizes: tuple[tuple[int, int], ...]
     """Height and width of every mask."""
-
-    @classmethod
-    def total(cls, masks: Sequence[MaskCounts]) -> MaskCounts:
-        """Counts of several masks together."""
-        counts = [(mask.pixels, mask.pairs, mask.tiles) for mask in masks]
-        pixels, pairs, tiles = (np.sum(values, axis=0) for values in zip(*counts, strict=True))
-        return cls(pixels, pairs, tiles, sizes=tuple(size for mask in masks for size in mask.sizes))
 
 
 def count_mask(mask: IndexMask, classes: int, tile: int = TILE_SIZE) -> MaskCounts:
@@ -169,7 +161,9 @@ def dataset_stats(
         raise DataError(f"no mask to count in {dataset.root}", got=f"{len(dataset)} cases without a mask")
     work = partial(_count_file, schema=dataset.schema, tile=tile)
     results = parallel_map(work, [case.mask for case in cases if case.mask is not None], jobs)
-    counts = MaskCounts.total(list(progress.track(results, len(cases), "counting masks")))
+    masks = list(progress.track(results, len(cases), "counting masks"))
+    pixels, pairs, tiles = (np.sum(counts, axis=0) for counts in list(zip(*masks, strict=True))[:3])
+    counts = MaskCounts(pixels, pairs, tiles, tuple(size for mask in masks for size in mask.sizes))
     return DatasetStats(dataset.schema, counts, tile, cases)
 
 

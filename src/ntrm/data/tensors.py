@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils import data as torch_data
 
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import short_repr
@@ -91,13 +91,6 @@ class TileDataset(torch_data.Dataset[Tile]):
 
     def joined(self, other: TileDataset, times: int = 1) -> TileDataset:
         """These tiles and those of another dataset of the same classes, each of which occurs ``times``."""
-        alike = np.array_equal(self._remap, other._remap)
-        if not alike or (self.size, self.schema.names) != (other.size, other.schema.names):
-            raise UsageError(
-                "tiles of different kinds cannot be joined",
-                got=f"{other.size} px, {', '.join(other.schema.names)}",
-                expected=f"{self.size} px, {', '.join(self.schema.names)}",
-            )
         both = copy(self)
         both.sources = self.sources + other.sources * times
         both.unknown = self.unknown + other.unknown

@@ -36,10 +36,6 @@ class Window:
     pad_bottom: int = 0
     pad_right: int = 0
 
-    def __post_init__(self) -> None:
-        if min(self.top, self.left, self.pad_bottom, self.pad_right) < 0 or min(self.height, self.width) < 1:
-            raise UsageError("impossible window", got=self, expected="nothing negative, at least one pixel")
-
     @property
     def slices(self) -> tuple[slice, slice]:
         """Rows and columns of the section that the window shows."""
@@ -95,8 +91,6 @@ def cut(array: NDArray[Any], window: Window, fill: int | tuple[int, ...]) -> NDA
     >>> cut(np.zeros((1, 2), dtype=np.uint8), Window(0, 0, 1, 2, pad_bottom=1), fill=255).tolist()
     [[0, 0], [255, 255]]
     """
-    if window.top + window.height > array.shape[0] or window.left + window.width > array.shape[1]:
-        raise UsageError("the window lies outside the section", got=window, expected=f"inside {array.shape[:2]}")
     tile = np.empty(window.tile_shape + array.shape[2:], dtype=array.dtype)
     if window.pad_bottom or window.pad_right:
         tile[:] = fill

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from math import isnan
 from pathlib import Path
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import check_folder, foreign_files, write_json
-from ntrm.core.labels import LabelSchema, Mask, Tissue
+from ntrm.core.labels import Tissue
 from ntrm.core.progress import Progress
 from ntrm.data.check import check_dataset
-from ntrm.data.dataset import Case
 from ntrm.data.image_files import read_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import dataset_stats
-from ntrm.demo.mistake import Mistake, find_mistake, mark_place, write_foreign
+from ntrm.demo.mistake import Mistake, find_mistake, write_foreign
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.result import Evaluation
 from ntrm.models.folders import BUNDLED
 from ntrm.phantom.generate import PhantomOptions, write_phantom
-from ntrm.pipeline.batch import Segmented, segment_slides
+from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.report.dataset_report import dataset_report
 from ntrm.results.documents import read_slide
@@ -63,7 +63,10 @@ class TourResult:
 def tour(out: Path, *, jobs: int, progress: Progress, note: Callable[[str], None]) -> TourResult:
     """Phantom → check → the bundled model, scored and on slides → page. A tour that was interrupted goes on."""
     dataset_folder, page, scores = out / "phantom", out / "index.html", out / "evaluation"
-    _claim(out, dataset_folder)
+    check_folder(out)
+    # In a folder of something else, its own index.html would be lost.
+    if foreign := [path.name for path in out.iterdir()] if out.is_dir() and not dataset_folder.is_dir() else []:
+        raise foreign_files(out, "tour", foreign)
     note(f"1/5  drawing {SECTIONS} synthetic skin sections")
     write_phantom(dataset_folder, PhantomOptions(SECTIONS, SEED), jobs=jobs, progress=progress)
     note("2/5  checking the dataset")
@@ -74,50 +77,24 @@ def tour(out: Path, *, jobs: int, progress: Progress, note: Callable[[str], None
     dataset = open_dataset(dataset_folder)
     cases = {case.name: case for case in dataset.cases}
     *own, last = (cases[section.name] for section in evaluation.sections[:SLIDES])
-    foreign = write_foreign(last, out / FOREIGN / f"{last.name}-foreign.tif")
+    changed = write_foreign(last, out / FOREIGN / f"{last.name}-foreign.tif")
     chosen = [case.image for case in own or [last] if case.image is not None]
-    segmented = segment_slides([*chosen, foreign], out=out / "results", options=Options(maps=True), progress=progress)
+    segmented = segment_slides([*chosen, changed], out=out / "results", options=Options(maps=True), progress=progress)
     for slide in segmented.failed[:1]:
         raise DataError(f"{slide.slide_id} could not be segmented", got=slide.reason, hint="run the same command again")
     note("5/5  statistics, pictures, and where the model is wrong")
-    mistake = find_mistake(segmented.out, foreign.stem, foreign, _truth(last, dataset.schema), progress)
+    if last.mask is None:
+        raise DataError(f"{last.name} has no mask", hint="run the same command again")
+    truth = read_mask(last.mask, dataset.schema).mask
+    mistake = find_mistake(segmented.out, changed.stem, changed, truth, progress)
     stats = dataset_stats(dataset, jobs=jobs, progress=progress)
     write_json(out / "stats.json", stats.as_dict())
-    attention = _attends(segmented)
-    more = {"scored": evaluation, "scores": scores, "by_tissue": _by_tissue(evaluation), **_slides(segmented)}
-    marked = None if mistake is None else mark_place(mistake, foreign, out / "mistake.png")
-    more |= {"attention": attention, "mistake": mistake, "marked": marked}
-    dataset_report(page, dataset, stats, check, template="tour.html", more=more, progress=progress)
-    return TourResult(
-        page,
-        dataset_folder,
-        sections=len(dataset),
-        faults=len(check.faults),
-        scored=len(evaluation.sections),
-        iou=evaluation.pooled.macro["iou"],
-        foreign=foreign.parent,
-        results=segmented.out,
-        mistake=mistake,
-        attention=attention,
-    )
-
-
-def _claim(out: Path, dataset: Path) -> None:
-    """Refuse a folder of something else: its own index.html would be lost."""
-    check_folder(out)
-    if foreign := [path.name for path in out.iterdir()] if out.is_dir() and not dataset.is_dir() else []:
-        raise foreign_files(out, "tour", foreign)
-
-
-def _truth(case: Case, schema: LabelSchema) -> Mask:
-    if case.mask is None:
-        raise DataError(f"{case.name} has no mask", hint="run the same command again")
-    return read_mask(case.mask, schema).mask
-
-
-def _slides(segmented: Segmented) -> dict[str, object]:
-    """Rows of the table of slides, and the picture of the first."""
-    return {
+    networks = (read_slide(segmented.out / slide.slide_id).network for slide in segmented.slides)
+    attention = any(network is not None and network.attention for network in networks)
+    more = {
+        "scored": evaluation,
+        "scores": scores,
+        "by_tissue": _by_tissue(evaluation),
         "slides": [
             (
                 slide.slide_id,
@@ -127,22 +104,25 @@ def _slides(segmented: Segmented) -> dict[str, object]:
             for slide in segmented.slides
         ],
         "overlays": {slide.slide_id: segmented.out / slide.slide_id / OVERLAY for slide in segmented.slides[:1]},
+        "attention": attention,
+        "mistake": mistake,
     }
-
-
-def _attends(segmented: Segmented) -> bool:
-    """Whether the network left attention in the results."""
-    networks = (read_slide(segmented.out / slide.slide_id).network for slide in segmented.slides)
-    return any(network is not None and network.attention for network in networks)
+    dataset_report(page, dataset, stats, check, template="tour.html", more=more, progress=progress)
+    return TourResult(
+        page,
+        dataset_folder,
+        sections=len(dataset),
+        faults=len(check.faults),
+        scored=len(evaluation.sections),
+        iou=evaluation.pooled.macro["iou"],
+        foreign=changed.parent,
+        results=segmented.out,
+        mistake=mistake,
+        attention=attention,
+    )
 
 
 def _by_tissue(evaluation: Evaluation) -> list[tuple[Tissue, str, str]]:
-    scores = evaluation.pooled.per_class
-    return [
-        (tissue, _score(iou), _score(dice))
-        for tissue, iou, dice in zip(evaluation.pooled.schema.tissues, scores["iou"], scores["dice"], strict=True)
-    ]
-
-
-def _score(value: float) -> str:
-    return "–" if value != value else f"{value:.3f}"  # noqa: PLR0124 (NaN: a tissue that is not there)
+    scores, tissues = evaluation.pooled.per_class, evaluation.pooled.schema.tissues
+    iou, dice = (["–" if isnan(score) else f"{score:.3f}" for score in scores[name]] for name in ("iou", "dice"))
+    return [*zip(tissues, iou, dice, strict=True)]

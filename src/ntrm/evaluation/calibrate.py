@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,18 +31,16 @@ from ntrm.core.progress import SILENT, Progress, as_progress
 from ntrm.core.wording import short_repr
 from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import Dataset, check_outside
-from ntrm.data.split import DatasetSplits, few_sections, open_splits, trained_on
+from ntrm.data.split import few_sections, open_splits, trained_on
 from ntrm.data.tensors import TileDataset
 from ntrm.evaluation.data import class_table, describe_data
 from ntrm.evaluation.sections import BINS, SectionAccumulator
 from ntrm.familiarity.build import build_reference
-from ntrm.familiarity.reference import Reference
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Rows, Stitching, normalised_entropy, stitch
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 from ntrm.models.base import SegmentationModel
-from ntrm.models.config import ModelConfig
-from ntrm.models.folders import BUNDLED, CARD, CONFIG, WEIGHTS, model_card
+from ntrm.models.folders import BUNDLED, CARD, CONFIG, WEIGHTS
 from ntrm.models.hub import load
 from ntrm.version import __version__
 
@@ -155,6 +154,8 @@ def calibrate(
     predictor = Predictor(network.describe(temperature=1.0), device, precision=precision, batch=batch)
     scores, labels, windows = sample_pixels(predictor, sections, seed=seed, progress=progress)
     before = count_calibration(predictor, data_splits.schema, sections, table, progress)
+    seen = trained_on(network.config.trained_on, sections)
+    too_sure = "it is surer there than elsewhere; calibrate with a part that it has not seen (--split, --splits)"
     temperature = float(f"{fit_temperature(scores, labels):.6g}")
     network.describe(temperature=temperature)  # from here on the predictor has it
     calibrated = Calibrated(
@@ -167,32 +168,22 @@ def calibrate(
         pixels=labels.size,
         windows=windows,
         out=out,
-        doubts=_doubts(network.config, sections),
+        doubts=(f"{seen}: {too_sure}",) if seen else (),
     )
-    made, why_not = _make_reference(predictor, data_splits, split, seed, progress) if reference else (None, "")
-    calibrated = replace(calibrated, reference=None if made is None else dict(made.about), no_reference=why_not)
+    made = None
+    if reference:
+        try:
+            made = build_reference(predictor, data_splits, held_out=split, seed=seed, progress=progress)
+            calibrated = replace(calibrated, reference=dict(made.about))
+        except RefusedError as error:  # a dataset of few sections is good enough for a temperature
+            why_not = f"{error.what}: {error.got}, expected {error.expected}"
+            calibrated = replace(calibrated, no_reference=why_not)
     _write_results(calibrated, predictor, data_splits.schema, sections, pictures=pictures)
     # Last: until everything else has worked, the model is as it was.
     store_temperature(folder, network)
     if made is not None:
         made.write(folder, sha256_of(folder / WEIGHTS))
     return calibrated
-
-
-def _doubts(config: ModelConfig, sections: Dataset) -> tuple[str, ...]:
-    seen = trained_on(config.trained_on, sections)
-    too_sure = "it is surer there than elsewhere; calibrate with a part that it has not seen (--split, --splits)"
-    return (f"{seen}: {too_sure}",) if seen else ()
-
-
-def _make_reference(
-    predictor: Predictor, splits: DatasetSplits, split: str, seed: int, progress: Progress
-) -> tuple[Reference | None, str]:
-    """The reference, or why there is none: a dataset of few sections is good enough for a temperature."""
-    try:
-        return build_reference(predictor, splits, held_out=split, seed=seed, progress=progress), ""
-    except RefusedError as error:
-        return None, f"{error.what}: {error.got}, expected {error.expected}"
 
 
 def default_out(folder: Path) -> Path:
@@ -252,16 +243,10 @@ def count_calibration(
 
 def store_temperature(folder: Path, network: SegmentationModel) -> None:
     """Write the network's temperature into the card and the config of its folder; the weights are not touched."""
-    path = folder / CONFIG
-    document = json.loads(path.read_text(encoding="utf-8"))
-    card = folder / CARD
+    temperature, card, config = network.config.temperature, folder / CARD, folder / CONFIG
     if card.is_file():
-        text = card.read_text(encoding="utf-8")
-    else:
-        parameters = sum(parameter.numel() for parameter in network.parameters())
-        text = model_card(network.config, parameters, document["weights_sha256"])
-    write_text(card, card_with_temperature(text, network.config.temperature))
-    write_json(path, {**document, "temperature": network.config.temperature})
+        write_text(card, card_with_temperature(card.read_text(encoding="utf-8"), temperature))
+    write_json(config, {**json.loads(config.read_text(encoding="utf-8")), "temperature": temperature})
 
 
 def card_with_temperature(card: str, temperature: float) -> str:
@@ -271,16 +256,11 @@ def card_with_temperature(card: str, temperature: float) -> str:
     '| | |\n|---|---|\n| temperature | 1.5 |\n| window | 256 |\n'
     """
     row = f"{CARD_ROW} {temperature:g} |"
-    lines = card.splitlines()
-    old = [number for number, line in enumerate(lines) if line.startswith(CARD_ROW)]
-    rulers = [number for number, line in enumerate(lines) if line == "|---|---|"]
-    if old:
-        lines[old[0]] = row
-    elif rulers:
-        lines.insert(rulers[0] + 1, row)
-    else:
-        lines += ["", "| | |", "|---|---|", row]
-    return "\n".join(lines) + "\n"
+    if re.search(rf"(?m)^{re.escape(CARD_ROW)}", card):
+        return re.sub(rf"(?m)^{re.escape(CARD_ROW)}.*$", row, card, count=1)
+    if not re.search(r"(?m)^\|---\|---\|$", card):
+        card = f"{card.rstrip()}\n\n| | |\n|---|---|\n"
+    return re.sub(r"(?m)^\|---\|---\|$", rf"|---|---|\n{row}", card, count=1)
 
 
 def _write_results(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ntrm.core.csv_text import rows_text
 from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, path_error, some
 from ntrm.core.io import read_arrays, read_json, read_object, write_json, write_text
-from ntrm.core.wording import short_repr
+from ntrm.core.wording import counted, short_repr
 from ntrm.evaluation.result import CONFUSIONS, METRICS
 from ntrm.metrics.significance import Bootstrap, Comparison, compare_confusions, macro_dice, macro_iou, pixel_accuracy
 
@@ -32,6 +32,7 @@ MEASURES = {
 }
 """Measures by name: their title and the statistic of pooled confusion counts."""
 
+AGAIN = "evaluate again with this version of ntrm"
 FORMATS = (".csv", ".json")
 COLUMNS = ("first", "second", "difference", "low", "high", "p", "p_holm", "established", "patients", "draws")
 BY_SEED = ("first_by_seed", "second_by_seed")
@@ -61,6 +62,13 @@ class Evaluated:
     patients: tuple[str, ...]
     confusions: NDArray[np.int64] = field(repr=False)
     """(S, K, K)"""
+
+    @property
+    def compared_on(self) -> dict[str, list[Any]]:
+        """What must be the same in all evaluations."""
+        patients = sorted(zip(self.sections, self.patients, strict=True))
+        data = list(self.data.items())
+        return {"classes": [*self.classes], "sections": sorted(self.sections), "patients": patients, "data": data}
 
 
 @dataclass(frozen=True)
@@ -130,16 +138,13 @@ class Comparisons:
         check_target(path)
         if path.suffix == ".json":
             write_json(path, self.as_dict())
-        else:
-            write_text(path, self._table())
-
-    def _table(self) -> str:
-        rows: list[list[object]] = [[*HEADER]]
+            return
+        rows: list[Iterable[object]] = [HEADER]
         for pair in self.pairs:
             by_seed = [" ".join(f"{value:.6f}" for value in getattr(pair, side)) for side in BY_SEED]
             values = [getattr(pair, column) for column in COLUMNS]
             rows.append([self.measure, *values, pair.confidence, *by_seed, pair.verdict])
-        return rows_text(rows)
+        write_text(path, rows_text(rows))
 
 
 def compare(
@@ -165,10 +170,9 @@ def compare(
     evaluated = _in_one_order([read_evaluation(Path(out)) for out in outs])
     models = group_seeds(evaluated)
     if len(models) < 2:
-        counts = {label: f"{len(group)} evaluation{'s' if len(group) > 1 else ''}" for label, group in models.items()}
         raise UsageError(
             "nothing to compare",
-            got=", ".join(f"{label} ({count})" for label, count in counts.items()) or "no evaluation",
+            got=", ".join(f"{label} ({counted(len(group), 'evaluation')})" for label, group in models.items()),
             expected="evaluations of two or more models",
             hint="evaluate another model on the same data",
         )
@@ -228,7 +232,14 @@ def group_seeds(evaluated: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:
         groups.setdefault((evaluation.name, tuple(evaluation.traits.items()), alone), []).append(evaluation)
     for group in groups.values():
         group.sort(key=lambda evaluation: evaluation.seed or 0)
-        _check_seeds(group)
+        for one, two in pairwise(group):
+            if one.seed == two.seed:
+                raise RefusedError(
+                    f"two trainings of {one.name} cannot be distinguished",
+                    got=f"{one.folder} and {two.folder}: the same settings and seed {one.seed}, different weights",
+                    expected="one evaluation for each seed",
+                    hint="leave one of them out, or give the models different names when training",
+                )
     labels = _labels([group[0] for group in groups.values()])
     return dict(zip(labels, groups.values(), strict=True))
 
@@ -249,71 +260,40 @@ def _labels(firsts: Sequence[Evaluated]) -> list[str]:
 
 def _in_one_order(evaluated: Sequence[Evaluated]) -> list[Evaluated]:
     """Refuse evaluations of different things; bring the sections of all into the order of the first."""
-    if not evaluated:
-        return []
-    first, *others = evaluated
-    ordered = [first]
-    for other in others:
-        _check_same("classes", first, other, first.classes, other.classes)
-        _check_same("sections", first, other, sorted(first.sections), sorted(other.sections))
-        patients = (sorted(zip(one.sections, one.patients, strict=True)) for one in (first, other))
-        _check_same("patients", first, other, *patients)
-        _check_same("data", first, other, sorted(first.data.items()), sorted(other.data.items()))
+    ordered = list(evaluated[:1])
+    for other in evaluated[1:]:
+        first, theirs = evaluated[0], other.compared_on
+        for what, ours in first.compared_on.items():
+            if ours != theirs[what]:
+                raise RefusedError(
+                    f"{first.folder} and {other.folder} were not evaluated on the same {what}",
+                    got=_difference(theirs[what], ours),
+                    expected=_difference(ours, theirs[what]),
+                    hint="evaluate all models on one split of one dataset at one resolution",
+                )
         counts = other.confusions[[other.sections.index(name) for name in first.sections]]
         ordered.append(replace(other, sections=first.sections, patients=first.patients, confusions=counts))
     return ordered
 
 
-def _check_same(what: str, first: Evaluated, other: Evaluated, one: Sequence[Any], two: Sequence[Any]) -> None:
-    if list(one) != list(two):
-        raise RefusedError(
-            f"{first.folder} and {other.folder} were not evaluated on the same {what}",
-            got=_difference(two, one),
-            expected=_difference(one, two),
-            hint="evaluate all models on one split of one dataset at one resolution",
-        )
-
-
 def _difference(one: Sequence[Any], two: Sequence[Any]) -> str:
-    """What the first has and the second lacks, briefly; with their numbers where only one of them lacks anything."""
-    extra, lacking = _lacking(two, one), _lacking(one, two)
-    if extra and lacking:
-        return extra
-    if extra:
-        return f"{len(one)}, with {extra}"
-    return f"{len(one)} of {len(two)}, without {lacking}" if lacking else "the same ones in another order"
-
-
-def _lacking(one: Iterable[Any], two: Iterable[Any]) -> str:
-    """What the second has and the first lacks; empty where that is nothing."""
-    known = {repr(item) for item in one}
-    missing = [item for item in two if repr(item) not in known]
-    return some([" ".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in missing])
+    """How many there are, and which of them the other lacks."""
+    extra = [" ".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in one if item not in two]
+    return f"{len(one)}, with {some(extra)}" if extra else f"{len(one)}, no other ones"
 
 
 def _check_distinct(evaluated: Sequence[Evaluated]) -> None:
+    """Refuse a folder or a network that is given twice."""
     seen: dict[Any, Evaluated] = {}
     for evaluation in evaluated:
         weights = (evaluation.sha256 or str(evaluation.folder), evaluation.name, tuple(evaluation.traits.items()))
         for key in (evaluation.folder.resolve(), weights):
-            if key in seen:
+            if (other := seen.setdefault(key, evaluation)) is not evaluation:
                 raise UsageError(
                     "one evaluation was given twice",
-                    got=f"{seen[key].folder} and {evaluation.folder}",
+                    got=f"{other.folder} and {evaluation.folder}",
                     expected="each trained network once",
                 )
-            seen[key] = evaluation
-
-
-def _check_seeds(group: Sequence[Evaluated]) -> None:
-    for one, two in pairwise(group):
-        if one.seed is not None and one.seed == two.seed:
-            raise RefusedError(
-                f"two trainings of {one.name} cannot be distinguished",
-                got=f"{one.folder} and {two.folder}: the same settings, the same seed {one.seed}, different weights",
-                expected="one evaluation for each seed",
-                hint="leave one of them out, or give the models different names when training",
-            )
 
 
 # --- an evaluation read back from its folder ---
@@ -321,8 +301,11 @@ def _check_seeds(group: Sequence[Evaluated]) -> None:
 
 def read_evaluation(folder: Path) -> Evaluated:
     """Read an evaluation back, and refuse one that is incomplete or whose files do not belong together."""
-    document = _read_metrics(folder / METRICS)
-    arrays = _read_confusions(folder / CONFUSIONS)
+    if not (folder / METRICS).is_file():
+        expected = "a folder that `ntrm evaluate --out` wrote"
+        raise path_error(f"{folder} holds no evaluation", folder, got=f"no {METRICS}", expected=expected)
+    document = read_json(folder / METRICS, hint=AGAIN)
+    arrays = read_arrays(folder / CONFUSIONS, hint=AGAIN)
     try:
         model, data = document["model"], document["data"]
         evaluated = Evaluated(
@@ -337,15 +320,11 @@ def read_evaluation(folder: Path) -> Evaluated:
             patients=tuple(arrays["patients"].astype(str).ravel().tolist()),
             confusions=arrays["final"],
         )
-        accuracy = document["pooled"]["pixel_accuracy"]
-        accuracy = None if accuracy is None else float(accuracy)
+        written = float(document["pooled"]["pixel_accuracy"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise DataError(
-            f"{folder / METRICS} cannot be understood",
-            got=f"{type(error).__name__}: {error}",
-            hint="evaluate again with this version of ntrm",
-        ) from error
-    _check_consistent(evaluated, accuracy)
+        found = f"{type(error).__name__}: {error}"
+        raise DataError(f"{folder / METRICS} cannot be understood", got=found, hint=AGAIN) from error
+    _check_counts(evaluated, written)
     return evaluated
 
 
@@ -361,42 +340,22 @@ def _traits(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def _check_consistent(evaluated: Evaluated, written: float | None) -> None:
+def _check_counts(evaluated: Evaluated, written: float) -> None:
     """Refuse counts that do not fit sections and classes, or another pixel accuracy than the one ``written``."""
-    count, classes, tables = len(evaluated.sections), len(evaluated.classes), evaluated.confusions
-    fits = tables.shape == (count, classes, classes) and tables.dtype.kind in "iu"
-    if not fits or len(evaluated.patients) != count or len(set(evaluated.sections)) != count or not count:
+    count, classes, tables = len(set(evaluated.sections)), len(evaluated.classes), evaluated.confusions
+    lengths = {count, len(evaluated.sections), len(evaluated.patients)}
+    if not count or lengths != {count} or tables.shape != (count, classes, classes) or tables.dtype.kind not in "iu":
         raise DataError(
             f"{evaluated.folder / CONFUSIONS} does not fit its evaluation",
             got=f"{count} sections, {len(evaluated.patients)} patients, {tables.dtype} {tables.shape}",
             expected=f"whole numbers (S, {classes}, {classes}) for S sections of different names",
-            hint="evaluate again",
+            hint=AGAIN,
         )
     accuracy = float(pixel_accuracy(tables.sum(axis=0)))
-    if written is None or not abs(accuracy - written) < 1e-9:
+    if not abs(accuracy - written) < 1e-9:
         raise DataError(
             f"{METRICS} and {CONFUSIONS} of {evaluated.folder} are not of one evaluation",
             got=f"pixel accuracy {written} and {accuracy:.6f}",
             expected="the same score of both",
-            hint="evaluate again",
+            hint=AGAIN,
         )
-
-
-def _read_metrics(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise path_error(
-            f"{path.parent} holds no evaluation",
-            path.parent,
-            got=f"no {METRICS}",
-            expected="a folder that `ntrm evaluate --out` wrote",
-        )
-    document = read_json(path, hint="evaluate again")
-    return document if isinstance(document, dict) else {}
-
-
-def _read_confusions(path: Path) -> dict[str, NDArray[Any]]:
-    arrays = read_arrays(path, hint="evaluate again")
-    try:
-        return {name: arrays[name] for name in ("names", "patients", "final")}
-    except KeyError as error:
-        raise DataError(f"cannot read {path}", got=f"KeyError: {error}", hint="evaluate again") from error

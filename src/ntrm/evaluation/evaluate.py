@@ -12,20 +12,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ntrm.core.counts import Counts
+from ntrm.core.processes import parallel_map
 from ntrm.core.progress import Progress, as_progress
 from ntrm.data.dataset import Case, Dataset, check_outside
 from ntrm.data.split import DatasetSplits, open_splits, trained_on
 from ntrm.evaluation.data import class_table, describe_data
-from ntrm.evaluation.measuring import MasksToMeasure, measure, stream_map
+from ntrm.evaluation.measuring import MasksToMeasure, measure
 from ntrm.evaluation.result import Evaluation, Gallery, claim_folder, write_evaluation
 from ntrm.evaluation.robustness import DEGRADATIONS, Degradation, robustness_rows
 from ntrm.evaluation.sections import PredictedSection, SectionCounts, SectionResult, confusion_of, predict_section
 from ntrm.familiarity.loaded_model import open_subject
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import A_QUARTER, Stitching
-from ntrm.metrics.confusion import Counts
 from ntrm.models.base import SegmentationModel
-from ntrm.models.config import ModelConfig
 
 
 def evaluate(
@@ -87,6 +87,8 @@ def evaluate(
         boundaries=boundaries,
     )
     sections = work.run(cases, jobs, progress)
+    seen = "" if split == "train" else trained_on(config.trained_on, cases)
+    too_good = "the scores are too good for other sections; evaluate with the splits of the training (--splits)"
     data_facts = describe_data(data_splits, split)
     evaluation = Evaluation(
         schema=config.schema,
@@ -95,7 +97,7 @@ def evaluate(
         data={**data_facts, "level": data_facts["level"] or None},
         stitching=work.stitching,
         robustness=robustness_rows(work.degraded, config.schema) if robustness else None,
-        notes=_doubts(config, cases, split),
+        notes=(f"{seen}: {too_good}",) if seen else (),
         command=tuple(command),
         device=str(work.predictor.device),
         seconds=time.monotonic() - start,
@@ -103,13 +105,6 @@ def evaluate(
     if out is not None:
         write_evaluation(out, evaluation, work.gallery)
     return evaluation
-
-
-def _doubts(config: ModelConfig, cases: Dataset, split: str) -> tuple[str, ...]:
-    """What makes the scores doubtful."""
-    seen = "" if split == "train" else trained_on(config.trained_on, cases)
-    too_good = "the scores are too good for other sections; evaluate with the splits of the training (--splits)"
-    return (f"{seen}: {too_good}",) if seen else ()
 
 
 @dataclass(eq=False)
@@ -129,7 +124,7 @@ class _Work:
     def run(self, cases: Dataset, jobs: int, progress: Progress) -> tuple[SectionResult, ...]:
         """All sections: predicted here, measured by ``jobs`` processes."""
         tasks = (self._predict(case) for case in progress.track(cases, total=len(cases), label="sections"))
-        with closing(stream_map(measure, tasks, jobs)) as measured:
+        with closing(parallel_map(measure, tasks, jobs)) as measured:
             measures = list(measured)
         pairs = zip(self.counted, measures, strict=True)
         return tuple(SectionResult(**vars(counts), **vars(section)) for counts, section in pairs)

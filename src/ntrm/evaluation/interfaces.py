@@ -9,24 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import ndimage
 
-from ntrm.core.errors import DataError
+from ntrm.core.counts import Counts, IndexMask
 from ntrm.core.labels import CANCERS, LabelSchema
-from ntrm.metrics.boundary import check_alike, check_masks
+from ntrm.metrics.boundary import check_masks
 
 REACH = 3
 """Pixels from the boundary that still belong to it, the boundary's own among them."""
 
 CLAIMED = (("BCC", "RET"), ("RET", "HYP"), ("EPI", "KER"))
 """The interfaces at which the paper claims corrections; reported even where they do not occur."""
-
-Mask = NDArray[np.integer[Any]]
-Counts = NDArray[np.int64]
 
 
 def interface_name(one: str, other: str, schema: LabelSchema) -> str:
@@ -54,8 +49,6 @@ class InterfaceCounts:
     @classmethod
     def total(cls, sections: Sequence[InterfaceCounts]) -> InterfaceCounts:
         """Sections together."""
-        kinds = [(section.schema.fingerprint, section.corrected is None) for section in sections]
-        check_alike("counts of interfaces", kinds, "one schema and one network")
         counted = ("pixels", "wrong") if sections[0].corrected is None else ("pixels", "wrong", "corrected", "broken")
         tables = (np.sum([getattr(section, name) for section in sections], axis=0) for name in counted)
         return cls(sections[0].schema, *tables)
@@ -90,7 +83,9 @@ class InterfaceCounts:
         return {interface_name(*pair, self.schema): self.of(*pair) for pair in self.pairs}
 
 
-def interface_counts(truth: Mask, final: Mask, coarse: Mask | None, schema: LabelSchema) -> InterfaceCounts:
+def interface_counts(
+    truth: IndexMask, final: IndexMask, coarse: IndexMask | None, schema: LabelSchema
+) -> InterfaceCounts:
     """Count one section; ``coarse`` is the coarse head's prediction, None without one.
 
     >>> from ntrm.core.labels import SKIN
@@ -103,8 +98,6 @@ def interface_counts(truth: Mask, final: Mask, coarse: Mask | None, schema: Labe
     right = final == truth
     counted = [np.ones(truth.shape, dtype=bool), ~right]
     if coarse is not None:
-        if np.shape(coarse) != truth.shape:
-            raise DataError("coarse and final masks differ in size", got=np.shape(coarse), expected=truth.shape)
         right_before = np.asarray(coarse) == truth
         counted += [right & ~right_before, right_before & ~right]
     tables = np.zeros((len(counted), len(schema), len(schema)), dtype=np.int64)

@@ -6,28 +6,19 @@ next ones are predicted.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.analysis.cancer_rule import CancerFinding
 from ntrm.analysis.cancers import cancer_types
-from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
-from ntrm.core.processes import worker_pool
 from ntrm.data.cache import CachedSection
 from ntrm.evaluation.interfaces import InterfaceCounts, interface_counts
 from ntrm.metrics.boundary import BoundaryAgreement, boundary_agreement
 from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,26 +63,3 @@ def measure(task: MasksToMeasure) -> Measures:
         cancers=cancer_types(known, task.confidence, schema, resolution),
         true_cancers=cancer_types(truth, None, schema, resolution),
     )
-
-
-def stream_map(work: Callable[[Item], Result], items: Iterable[Item], jobs: int = 1) -> Generator[Result, None, None]:
-    """Results of ``work`` in order, while ``items`` are still being made; at most twice ``jobs`` items wait.
-
-    With several jobs, ``work`` and the items must be picklable. An error or an interrupt drops what has not begun.
-
-    >>> list(stream_map(abs, iter([-3, 2, -1])))
-    [3, 2, 1]
-    """
-    if jobs < 1:
-        raise UsageError("wrong number of jobs", got=jobs, expected="1 or more")
-    if jobs == 1:
-        yield from map(work, items)
-        return
-    waiting: deque[Future[Result]] = deque()
-    with worker_pool(jobs) as pool:
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > 2 * jobs:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import ndimage
 
+from ntrm.core.counts import Counts
 from ntrm.core.csv_text import rows_text
 from ntrm.core.io import (
     PARTIAL,
@@ -37,7 +38,6 @@ from ntrm.inference.sliding_window import Stitching
 from ntrm.metrics.boundary import BoundaryAgreement, mean_of
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.metrics.cancer_scores import score_cancers
-from ntrm.metrics.confusion import Counts
 from ntrm.metrics.graph_agreement import GraphAgreement
 from ntrm.metrics.overlap import Overlap, overlap, per_section, pooled
 from ntrm.version import __version__

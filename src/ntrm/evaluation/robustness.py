@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ntrm.core.errors import DataError
+from ntrm.core.counts import Counts
 from ntrm.core.labels import LabelSchema
 from ntrm.data.transforms import compress, gaussian_blur, jitter_stains
 from ntrm.inference.sliding_window import Image, check_image
-from ntrm.metrics.confusion import Counts
 from ntrm.metrics.overlap import pooled
 
 BLOCK = 1024
@@ -59,31 +57,18 @@ class Degradation:
 
 
 def _stain(haematoxylin: float, eosin: float) -> Change:
-    scale = torch.tensor([[haematoxylin, eosin]])
-    return lambda x: jitter_stains(x, scale, torch.zeros(1, 2))
-
-
-def _blur(sigma: float) -> Change:
-    return lambda x: gaussian_blur(x, torch.tensor([sigma]))
-
-
-def _jpeg(quality: float) -> Change:
-    return lambda x: compress(x, torch.tensor([quality]))
-
-
-def _brightness(factor: float) -> Change:
-    return lambda x: (x * factor).clamp(0, 1)
+    return lambda x: jitter_stains(x, torch.tensor([[haematoxylin, eosin]]), torch.zeros(1, 2))
 
 
 DEGRADATIONS = (
     Degradation("stain: H +40 %, E −40 %", "stain", _stain(1.4, 0.6)),
     Degradation("stain: H −40 %, E +60 %", "stain", _stain(0.6, 1.6)),
-    Degradation("blur: σ 1 px", "blur", _blur(1.0)),
-    Degradation("blur: σ 2 px", "blur", _blur(2.0)),
-    Degradation("JPEG: quality 30", "jpeg", _jpeg(30.0)),
-    Degradation("JPEG: quality 10", "jpeg", _jpeg(10.0)),
-    Degradation("brightness: −15 %", "brightness", _brightness(0.85)),
-    Degradation("brightness: +15 %", "brightness", _brightness(1.15)),
+    Degradation("blur: σ 1 px", "blur", lambda x: gaussian_blur(x, torch.tensor([1.0]))),
+    Degradation("blur: σ 2 px", "blur", lambda x: gaussian_blur(x, torch.tensor([2.0]))),
+    Degradation("JPEG: quality 30", "jpeg", lambda x: compress(x, torch.tensor([30.0]))),
+    Degradation("JPEG: quality 10", "jpeg", lambda x: compress(x, torch.tensor([10.0]))),
+    Degradation("brightness: −15 %", "brightness", lambda x: (x * 0.85).clamp(0, 1)),
+    Degradation("brightness: +15 %", "brightness", lambda x: (x * 1.15).clamp(0, 1)),
 )
 """What the table shows; H is haematoxylin, E eosin."""
 
@@ -103,20 +88,12 @@ class RobustnessRow:
 
 def robustness_rows(sections: Sequence[Sequence[Counts]], schema: LabelSchema) -> tuple[RobustnessRow, ...]:
     """The table, from the confusion counts of each section: as it is, then under each of ``DEGRADATIONS`` in order."""
-    expected = len(DEGRADATIONS) + 1
-    if not sections or any(len(counts) != expected for counts in sections):
-        raise DataError(
-            "counts that do not fit the degradations",
-            got=f"{sorted({len(counts) for counts in sections})} for each of {len(sections)} sections",
-            expected=f"{expected}: undegraded, then one for each degradation",
-        )
     scores = [pooled(counts, schema).as_dict() for counts in zip(*sections, strict=True)]
     kinds = [("as it is", "none"), *((degradation.name, degradation.kind) for degradation in DEGRADATIONS)]
     best = scores[0]["macro"]["iou"]
-    return tuple(_row(name, kind, score, best) for (name, kind), score in zip(kinds, scores, strict=True))
-
-
-def _row(name: str, kind: str, score: dict[str, Any], best: float | None) -> RobustnessRow:
-    iou = score["macro"]["iou"]
-    change = None if iou is None or best is None else iou - best
-    return RobustnessRow(name, kind, score["pixel_accuracy"], iou, score["macro"]["dice"], change)
+    rows = []
+    for (name, kind), score in zip(kinds, scores, strict=True):
+        iou = score["macro"]["iou"]
+        change = None if iou is None or best is None else iou - best
+        rows.append(RobustnessRow(name, kind, score["pixel_accuracy"], iou, score["macro"]["dice"], change))
+    return tuple(rows)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ntrm.core.errors import DataError
+from ntrm.core.counts import Counts
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.data.cache import CachedSection, SectionCache
 from ntrm.data.dataset import Case
@@ -17,7 +17,7 @@ from ntrm.evaluation.measuring import Measures
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Image, Rows, Stitched, Stitching, most_probable, stitch
 from ntrm.metrics.calibration import CalibrationCounts
-from ntrm.metrics.confusion import Counts, confusion_tensor
+from ntrm.metrics.confusion import confusion_tensor
 
 BINS = 15
 """Bins of confidence."""
@@ -154,8 +154,6 @@ def predict_section(
 
 def confusion_of(predictor: Predictor, image: Image, truth: Mask, *, stitching: Stitching) -> Counts:
     """Only the confusion counts of a section: for images that are degraded on purpose."""
-    if image.shape[:2] != truth.shape:
-        raise DataError("image and ground truth differ in size", got=image.shape[:2], expected=truth.shape)
     counted = SectionAccumulator(truth, predictor.config.classes, calibration=False)
     stitch(predictor, image, stitching=stitching, watch=counted)
     return counted.final

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from ntrm.core.counts import pixel_counts
+from ntrm.core.counts import Counts, IndexMask, pixel_counts
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
@@ -38,9 +38,7 @@ TOLERANCES_UM = (10.0, 25.0, 50.0)
 ROUNDING = 1 + 1e-9
 """Three pixels of 6.7 µm lie within 20.1 µm, whatever the last bit says."""
 
-IndexMask = NDArray[np.integer[Any]]
 Points = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +61,6 @@ class BoundaryAgreement:
     @classmethod
     def total(cls, sections: Sequence[BoundaryAgreement]) -> BoundaryAgreement:
         """Sections together: pixels and hits are added, Hausdorff distances averaged over sections that have one."""
-        kinds = [(section.schema.fingerprint, section.tolerances_um) for section in sections]
-        check_alike("boundary scores", kinds, "one schema and one set of tolerances")
         counted = ("true_pixels", "predicted_pixels", "true_hits", "predicted_hits")
         return cls(
             schema=sections[0].schema,
@@ -209,16 +205,6 @@ def check_masks(truth: IndexMask, prediction: IndexMask, schema: LabelSchema) ->
         )
     for mask in (truth, prediction):
         pixel_counts(mask, len(schema))
-
-
-def check_alike(what: str, kinds: Sequence[object], expected: str) -> None:
-    """Refuse to add up no section at all, or sections of several kinds."""
-    if len(set(kinds)) != 1:
-        raise UsageError(
-            f"{what} that cannot be added up",
-            got=f"{len(kinds)} sections of {len(set(kinds))} kinds",
-            expected=f"at least one section, and {expected} for all",
-        )
 
 
 def _surfaces(mask: IndexMask, known: NDArray[np.bool_], classes: int, resolution: Resolution) -> list[Points]:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from ntrm.core.arrays import Floats
-from ntrm.core.errors import DataError, check_number
+from ntrm.core.counts import Counts
+from ntrm.core.errors import DataError
 from ntrm.core.wording import short_repr
-from ntrm.metrics.overlap import Counts
 
 TEMPERATURES = (0.05, 20.0)
 """Range in which a temperature is sought; at its ends the logits are of little use as they are."""
@@ -51,14 +51,9 @@ class CalibrationCounts:
     @classmethod
     def none(cls, bins: int = 15) -> CalibrationCounts:
         """Counts of no pixel, to start a sum with."""
-        check_number("number of bins", bins, 1, 10_000, whole=True)
         return cls(np.zeros(bins, np.int64), np.zeros(bins, np.int64), np.zeros(bins), 0.0)
 
     def __add__(self, other: CalibrationCounts) -> CalibrationCounts:
-        if len(self.pixels) != len(other.pixels):
-            raise DataError(
-                "counts of different bins do not add up", got=len(other.pixels), expected=f"{len(self.pixels)} bins"
-            )
         return CalibrationCounts(
             self.pixels + other.pixels,
             self.correct + other.correct,
@@ -109,7 +104,12 @@ def fit_temperature(logits: NDArray[np.floating], labels: NDArray[np.integer]) -
     end of the range ``TEMPERATURES``, that end is the temperature.
     """
     logits, labels = np.asarray(logits), np.asarray(labels).astype(np.int64)
-    _check_sample(logits, labels)
+    if labels.size == 0 or not np.isfinite(logits).all():
+        raise DataError(
+            "no temperature can be fitted",
+            got="no known pixel" if labels.size == 0 else "logits that are not finite",
+            expected="finite logits and at least one pixel that is not ignored",
+        )
     # The softmax of logits less their largest is the same, and no exponential of it overflows.
     scores = logits.astype(np.float64) - logits.max(axis=0)
     of_truth = np.take_along_axis(scores, labels[None], axis=0).mean()
@@ -121,23 +121,3 @@ def fit_temperature(logits: NDArray[np.floating], labels: NDArray[np.integer]) -
     low, high = np.log(TEMPERATURES)
     best = optimize.minimize_scalar(nll, bounds=(low, high), method="bounded", options={"xatol": 1e-7})
     return float(np.exp(min((low, high, best.x), key=nll)))
-
-
-def _check_sample(logits: NDArray[np.floating], labels: NDArray[np.integer]) -> None:
-    if logits.ndim != 2 or logits.shape[1:] != labels.shape:
-        raise DataError(
-            "the labels do not fit the logits", got=f"{logits.shape} and {labels.shape}", expected="(K, N) and (N,)"
-        )
-    if labels.size == 0 or not np.isfinite(logits).all():
-        raise DataError(
-            "no temperature can be fitted",
-            got="no known pixel" if labels.size == 0 else "logits that are not finite",
-            expected="finite logits and at least one pixel that is not ignored",
-        )
-    if not 0 <= labels.min() <= labels.max() < len(logits):
-        raise DataError(
-            "the ground truth holds values that are no class",
-            got=f"values from {labels.min()} to {labels.max()}",
-            expected=f"0 to {len(logits) - 1}",
-            hint="read it with the label schema of the model",
-        )

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ntrm.core.arrays import plain_array
+from ntrm.core.counts import Counts
 from ntrm.core.errors import DataError, check_number
 from ntrm.core.labels import IGNORE
-
-Counts = NDArray[np.int64]
 
 
 def confusion(truth: NDArray[np.integer], prediction: NDArray[np.integer], classes: int) -> Counts:
@@ -26,12 +25,10 @@ def confusion(truth: NDArray[np.integer], prediction: NDArray[np.integer], class
     classes = int(classes)  # of a small type, its square may not fit
     truth, prediction = plain_array("the ground truth", truth), plain_array("the prediction", prediction)
     _check_shapes(tuple(truth.shape), tuple(prediction.shape))
-    _check_kind("ground truth", truth)
-    _check_kind("prediction", prediction)
     known = truth != IGNORE
-    rows, columns = truth[known].astype(np.int64), prediction[known].astype(np.int64)
-    _check_range("ground truth", rows.min(initial=0), rows.max(initial=0), classes)
-    _check_range("prediction", columns.min(initial=0), columns.max(initial=0), classes)
+    rows, columns = (
+        _indices(what, labels, known, classes) for what, labels in (("ground truth", truth), ("prediction", prediction))
+    )
     return np.bincount(rows * classes + columns, minlength=classes**2).reshape(classes, classes)
 
 
@@ -71,8 +68,8 @@ def _check_shapes(truth: tuple[int, ...], prediction: tuple[int, ...]) -> None:
         )
 
 
-def _check_kind(what: str, labels: NDArray[Any]) -> None:
-    """Refuse what is no class index: 0.9 would count as class 0."""
+def _indices(what: str, labels: NDArray[Any], known: NDArray[np.bool_], classes: int) -> Counts:
+    """The class indices of known pixels; refuses what is none: 0.9 would count as class 0."""
     if labels.size and labels.dtype.kind not in "iub":
         raise DataError(
             f"the {what} holds no class indices",
@@ -80,13 +77,12 @@ def _check_kind(what: str, labels: NDArray[Any]) -> None:
             expected="whole numbers",
             hint="take the class of the highest probability (argmax), or convert whole numbers with astype(np.uint8)",
         )
-
-
-def _check_range(what: str, lowest: int, highest: int, classes: int) -> None:
-    if lowest < 0 or highest >= classes:
+    indices = labels[known].astype(np.int64)
+    if indices.size and not 0 <= indices.min() <= indices.max() < classes:
         raise DataError(
             f"the {what} holds values that are no class",
-            got=f"values from {lowest} to {highest}",
+            got=f"values from {indices.min()} to {indices.max()}",
             expected=f"0 to {classes - 1}" + (" or the ignore value" if what == "ground truth" else ""),
             hint="read both with one label schema",
         )
+    return indices

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.counts import neighbour_counts
+from ntrm.core.counts import IndexMask, neighbour_counts
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.metrics.boundary import check_alike, check_masks, harmonic_mean
+from ntrm.metrics.boundary import check_masks, harmonic_mean
 
 MIN_LENGTH_UM = 50.0
 """Shorter contacts, up to seven pixel sides at 10x, are touches in passing, not relations.
@@ -33,7 +33,6 @@ MIN_LENGTH_UM = 50.0
 In real skin masks at 10x they are 5 % of the contacts in a tile, and 0.1 % of the boundary.
 """
 
-IndexMask = NDArray[np.integer[Any]]
 Lengths = NDArray[np.float64]
 
 
@@ -73,7 +72,6 @@ class GraphAgreement:
     @classmethod
     def total(cls, sections: Sequence[GraphAgreement]) -> GraphAgreement:
         """Sections together: edges are counted and errors summed section by section, so that they cannot cancel."""
-        check_alike("section graphs", [section.schema.fingerprint for section in sections], "one schema")
         schema = sections[0].schema
         by_pair: dict[tuple[str, str], list[Interface]] = {}
         for interface in (interface for section in sections for interface in section.interfaces):

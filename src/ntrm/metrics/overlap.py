@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats
+from ntrm.core.counts import Counts
 from ntrm.core.errors import DataError
 from ntrm.core.labels import LabelSchema
-
-Counts = NDArray[np.int64]
 
 MEASURES: dict[str, Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], Floats]] = {
     "iou": lambda hits, true, predicted: ratio(hits, true + predicted - hits),
@@ -88,7 +87,7 @@ def overlap(confusion: NDArray[np.integer], schema: LabelSchema) -> Overlap:
 
 def pooled(confusions: Sequence[NDArray[np.integer]], schema: LabelSchema) -> Overlap:
     """Scores of all sections' pixels together: every pixel counts the same."""
-    counts = np.sum([_check_counts(table, schema) for table in _not_empty(confusions)], axis=0)
+    counts = np.sum([_check_counts(table, schema) for table in confusions], axis=0)
     return replace(overlap(counts, schema), sections=len(confusions))
 
 
@@ -98,7 +97,7 @@ def per_section(confusions: Sequence[NDArray[np.integer]], schema: LabelSchema) 
     A tissue's score is the mean over the sections where it is defined; a macro score is the mean of the sections'
     own macro scores.
     """
-    scores = [overlap(table, schema) for table in _not_empty(confusions)]
+    scores = [overlap(table, schema) for table in confusions]
     return Overlap(
         schema=schema,
         sections=len(scores),
@@ -148,9 +147,3 @@ def _check_counts(confusion: NDArray[np.integer], schema: LabelSchema) -> Counts
             hint="count with ntrm.metrics.confusion and the number of classes of the same label schema",
         )
     return counts.astype(np.int64)
-
-
-def _not_empty(confusions: Sequence[NDArray[np.integer]]) -> Sequence[NDArray[np.integer]]:
-    if len(confusions) == 0:
-        raise DataError("nothing to score", got="no section", expected="the counts of at least one section")
-    return confusions

@@ -19,12 +19,11 @@ from ntrm.analysis.measure import Measured, measure_piece, measurement_sentences
 from ntrm.analysis.outline import Outline, stride_for, trace_thinned
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import PieceGrid, Regions, scan_mask
-from ntrm.core.arrays import Bytes
+from ntrm.core.arrays import FULL, Bytes
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
 from ntrm.data.tiles import Window
-from ntrm.inference.predict import FULL
 from ntrm.results.documents import Grid
 from ntrm.results.json_files import Document
 from ntrm.results.slide_state import Row

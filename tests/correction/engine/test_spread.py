@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ntrm.analysis.runs import runs_of
-from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.correction.engine.graph import RegionGraph
@@ -192,20 +191,3 @@ def test_walks_meet_a_neighbour_with_the_boundary_ratio():
     assert walks(graph, np.array([0]), 1)[:, 0].tolist() == [1.0, 0.5, 0.0]
     assert walks(graph, np.array([0]), 2)[:, 0].tolist() == [1.0, 0.5, 0.5]
     assert walks(graph, np.array([0]), 3)[:, 0].tolist() == [1.0, 0.75, 0.5]
-
-
-def test_a_tissue_that_the_model_does_not_know_is_refused():
-    graph = chain([BCC] * 3, [0, 0, 0])
-    with pytest.raises(UsageError, match="does not know this tissue"):
-        spread(graph, {0: K})
-
-
-@pytest.mark.parametrize("node", [-1, 3])
-def test_a_region_that_is_gone_is_refused(node):
-    with pytest.raises(UsageError, match="this region is gone"):
-        spread(chain([BCC] * 3, [0, 0, 0]), {node: EPI})
-
-
-def test_impossible_settings_are_refused():
-    with pytest.raises(UsageError, match="impossible reach"):
-        Settings(reach=0)

@@ -225,7 +225,7 @@ def test_a_region_graph_comes_before_the_next_slide_and_light_work_is_for_others
     store.ask(done, CORRECT)
     assert [take(store).kind for _ in range(2)] == [PREPARE, SEGMENT]
     assert take(store) is None
-    assert [take(store, kinds=LIGHT).kind for _ in range(2)] == [CORRECT, TABLES]
+    assert [take(store, kinds=LIGHT).kind for _ in range(2)] == [TABLES, CORRECT]
     assert store.get(queued).status == RUNNING
     assert len(store.running()) == 4
 

@@ -136,12 +136,13 @@ def region_graph_of(
     parts: Parts, schema: LabelSchema, probabilities: Features, features: Mapping[str, Features]
 ) -> RegionGraph:
     """The graph of parts, with what was pooled from the network and the pixels; shape and depth are added."""
-    table = parts.table
-    border = table.contact_mm * 1e3
-    whole = table.outside_mm * 1e3
+    table, region = parts.table, parts.regions
+    border, whole = table.contact_mm * 1e3, table.outside_mm * 1e3
     for end in (0, 1):
         whole = whole + np.bincount(table.contacts[:, end], border, len(table))
-    geometry = {"shape": _shape(parts), "depth": _depth(parts, schema)}
+    # Compactness of a part, logarithm of the area of its region, and the region's compactness.
+    columns = (_compactness(table), np.log(region.area_mm2)[parts.region], _compactness(region)[parts.region])
+    shape = np.stack(columns, axis=1).astype(np.float32)
     return RegionGraph(
         schema,
         table.resolution,
@@ -153,15 +154,8 @@ def region_graph_of(
         edges=table.contacts,
         ratios=border[:, None] / whole[table.contacts],
         probabilities=probabilities,
-        features={**features, **geometry},
+        features={**features, "shape": shape, "depth": _depth(parts, schema)},
     )
-
-
-def _shape(parts: Parts) -> Features:
-    """(N, 3) compactness of a part, logarithm of the area of its region, and the region's compactness."""
-    region = parts.regions
-    columns = (_compactness(parts.table), np.log(region.area_mm2)[parts.region], _compactness(region)[parts.region])
-    return np.stack(columns, axis=1).astype(np.float32)
 
 
 def _compactness(table: RegionTable) -> Floats:

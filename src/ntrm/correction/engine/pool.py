@@ -33,27 +33,21 @@ DENSITY = -np.log10((np.arange(256) + 1) / 256)
 """Optical density of a grey level."""
 HALO = 3
 """Pixels that the blur of the density reaches."""
-WEIGHT = "weight"
-"""Name of the sums of weights, beside those of features."""
 
 
 def smooth_density(read: Read, height: int, width: int) -> Pixels:
     """Reads the optical density of rows of a section, slightly blurred: single pixels make no border."""
+    from scipy.ndimage import gaussian_filter
 
     def rows(top: int, count: int) -> Features:
         above, below = min(top, HALO), min(height - top - count, HALO)
         seen = read(Window(top - above, 0, above + count + below, width))
         density = DENSITY[seen].astype(np.float32)
-        return np.asarray(_blurred(density)[above : above + count])
+        # A Gaussian of one pixel.
+        blurred = gaussian_filter(density, (1.0, 1.0, 0.0), truncate=HALO, mode="nearest")
+        return np.asarray(blurred[above : above + count])
 
     return rows
-
-
-def _blurred(density: Features) -> Features:
-    """(h, w, 3) with a Gaussian of one pixel that reaches ``HALO`` pixels far."""
-    from scipy.ndimage import gaussian_filter
-
-    return np.asarray(gaussian_filter(density, (1.0, 1.0, 0.0), truncate=HALO, mode="nearest"))
 
 
 class Pooling:
@@ -76,7 +70,7 @@ class Pooling:
             layers = {"probabilities": final, **seen()}
         for number, window in enumerate(windows):
             nodes = self._parts.runs.window(window.top, window.left, window.height, window.width).dense()
-            own = {name: _array(layer[number]) for name, layer in layers.items()}
+            own = {name: layer[number].float().cpu().numpy() for name, layer in layers.items()}
             density = DENSITY[tiles[number]].transpose(2, 0, 1)
             own["colour"] = np.concatenate([density, density**2])
             self._add_window(nodes, own)
@@ -107,21 +101,12 @@ class Pooling:
         means = {name: total / weight for name, total in self._sums.items()}
         if not all(np.isfinite(values).all() for values in means.values()):
             raise self._predictor.broken_network()
-        return _with_deviations(means, self._predictor.config.classes)
-
-
-def _array(layer: Tensor) -> NDArray[Any]:
-    array: NDArray[Any] = layer.float().cpu().numpy()
-    return array
-
-
-def _with_deviations(means: dict[str, Floats], classes: int) -> dict[str, Features]:
-    """As float32, with the standard deviation in place of the mean square of the density."""
-    if not means:
-        means = {"probabilities": np.zeros((0, classes)), "colour": np.zeros((0, 6))}
-    mean, square = np.split(means["colour"], 2, axis=1)
-    means["colour"] = np.concatenate([mean, np.sqrt(np.maximum(square - mean**2, 0.0))], axis=1)
-    return {name: values.astype(np.float32) for name, values in means.items()}
+        if not means:
+            means = {"probabilities": np.zeros((0, self._predictor.config.classes)), "colour": np.zeros((0, 6))}
+        # The standard deviation in place of the mean square of the density.
+        mean, square = np.split(means["colour"], 2, axis=1)
+        means["colour"] = np.concatenate([mean, np.sqrt(np.maximum(square - mean**2, 0.0))], axis=1)
+        return {name: values.astype(np.float32) for name, values in means.items()}
 
 
 @contextmanager
@@ -149,19 +134,17 @@ def features_of(predictor: Predictor) -> Iterator[Callable[[], dict[str, Tensor]
         done.clear()
         return taken
 
-    hooks = [module.register_forward_pre_hook(keep(name)) for name, module in _inside(network).items()]
+    # D2 is what the rest of the decoder takes.
+    below = getattr(network, "lower", None)
+    if below is None and hasattr(network, "relation"):
+        below = getattr(network, "decoder", None)
+    inside = {"related": below, "last": getattr(network, "classify", None)}
+    hooks = [
+        module.register_forward_pre_hook(keep(name)) for name, module in inside.items() if isinstance(module, nn.Module)
+    ]
     hooks.append(network.register_forward_hook(finish))
     try:
         yield take
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _inside(network: nn.Module) -> dict[str, nn.Module]:
-    """The modules that see D2 and the last features, as far as the network has them."""
-    below = getattr(network, "lower", None)
-    if below is None and hasattr(network, "relation"):
-        below = getattr(network, "decoder", None)
-    found = {"related": below, "last": getattr(network, "classify", None)}
-    return {name: module for name, module in found.items() if isinstance(module, nn.Module)}

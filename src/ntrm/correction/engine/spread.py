@@ -29,7 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats, Ints
-from ntrm.core.errors import UsageError, check_number
 from ntrm.correction.engine.graph import RegionGraph
 
 PROBABILITIES = "probabilities"
@@ -77,15 +76,6 @@ class Settings:
     steps: int = 4
     """Of a walk over borders."""
 
-    def __post_init__(self) -> None:
-        check_number("reach", self.reach, 0.01, 100)
-        check_number("width", self.width, 0.01, 100)
-        check_number("ridge", self.ridge, 1e-6, 1e6)
-        check_number("least probability", self.least, 1e-9, 0.5)
-        check_number("margin", self.margin, 0, 1e6)
-        check_number("largest margin", self.most_margin, 0, 1e6)
-        check_number("steps", self.steps, 0, 1000, whole=True)
-
 
 @dataclass(frozen=True, eq=False)
 class Spread:
@@ -108,7 +98,6 @@ class Spread:
 def spread(graph: RegionGraph, clicks: Mapping[int, int], settings: Settings | None = None) -> Spread:
     """Names of all nodes after ``clicks``, the class given to each clicked node; their order does not matter."""
     settings = settings or Settings()
-    _check(graph, clicks)
     tissue, reason, source = graph.tissue, np.zeros(len(graph), dtype=np.uint8), np.full(len(graph), -1, dtype=np.int64)
     if not clicks:
         return Spread(graph, tissue, reason, source)
@@ -118,34 +107,13 @@ def spread(graph: RegionGraph, clicks: Mapping[int, int], settings: Settings | N
     affinity = 1 - (1 - looks_alike(graph, nodes, settings)) * (1 - met)
     tissue = renamed(graph, nodes, given, affinity, settings)
     changed = np.flatnonzero(tissue != graph.tissue)
-    nearest, own = _source(tissue[changed], given, affinity[changed])
+    # For each renamed node the click of that name to which its affinity is largest.
+    own = np.where(given[None] == tissue[changed, None], affinity[changed], -1.0)
+    nearest = own.argmax(axis=1)
     source[changed] = nodes[nearest]
-    reason[changed] = np.where(met[changed, nearest] >= own, Reason.TOUCHES, Reason.LOOKS)
+    reason[changed] = np.where(met[changed, nearest] >= own.max(axis=1), Reason.TOUCHES, Reason.LOOKS)
     tissue[nodes], reason[nodes], source[nodes] = given, Reason.NAMED, nodes
     return Spread(graph, tissue, reason, source)
-
-
-def _check(graph: RegionGraph, clicks: Mapping[int, int]) -> None:
-    for node, tissue in clicks.items():
-        if not 0 <= node < len(graph):
-            raise UsageError(
-                "this region is gone",
-                got=f"region {node}",
-                expected=f"0 to {len(graph) - 1}" if len(graph) else "no clicks: there are no regions",
-                hint="click again: the regions are those of the mask as it is now",
-            )
-        if not 0 <= tissue < len(graph.schema):
-            raise UsageError(
-                "the model does not know this tissue",
-                got=f"class {tissue}",
-                expected=f"0 to {len(graph.schema) - 1} ({', '.join(graph.schema.names)})",
-            )
-
-
-def _themselves(graph: RegionGraph, nodes: Ints) -> Floats:
-    affinity = np.zeros((len(graph), len(nodes)))
-    affinity[nodes, np.arange(len(nodes))] = 1.0
-    return affinity
 
 
 def looks_alike(graph: RegionGraph, nodes: Ints, settings: Settings) -> Floats:
@@ -190,7 +158,8 @@ def walks(graph: RegionGraph, nodes: Ints, steps: int) -> Floats:
     chance = np.concatenate([graph.ratios[:, 0], graph.ratios[:, 1]])
     ends = (np.concatenate([one, other]), np.concatenate([other, one]))
     border = csr_array((chance, ends), shape=(len(graph), len(graph)))
-    met = _themselves(graph, nodes)
+    met = np.zeros((len(graph), len(nodes)))
+    met[nodes, np.arange(len(nodes))] = 1.0
     for _ in range(steps):
         met = border @ met
         met[nodes, np.arange(len(nodes))] = 1.0
@@ -215,10 +184,3 @@ def renamed(graph: RegionGraph, nodes: Ints, given: Ints, affinity: Floats, sett
     best = said.argmax(axis=1)
     leads = np.isin(best, given) & (said[every, best] > said[every, graph.tissue])
     return np.where(leads, best, graph.tissue)
-
-
-def _source(tissue: Ints, given: Ints, affinity: Floats) -> tuple[Ints, Floats]:
-    """For each renamed node the click of that name to which its affinity is largest, and what is left of it."""
-    own = np.where(given[None] == tissue[:, None], affinity, -1.0)
-    nearest = own.argmax(axis=1)
-    return nearest, own[np.arange(len(own)), nearest]

@@ -209,13 +209,11 @@ class Guard:
             expected = "Authorization: Bearer TOKEN, or the cookie of a browser that opened the printed link"
             asked = {"WWW-Authenticate": 'Bearer realm="ntrm"'}
             return ProblemError(401, "unauthorised", "who is asking?", expected=expected, headers=asked)
-        # What follows is what another site makes a browser do in its user's name.
-        if kind == "token":
-            return None
-        # A browser says where an unsafe request comes from; without that it could be another site's form.
-        if scope["method"] not in SAFE_METHODS and origin is None and site != "same-origin":
+        # Another site can make a browser ask in its user's name, though not with a token. A browser says where an unsafe
+        # request comes from; without that it could be another site's form.
+        if kind == "cookie" and scope["method"] not in SAFE_METHODS and origin is None and site != "same-origin":
             return ProblemError(403, "origin", "the request does not say which page it comes from")
-        return foreign if site in ("cross-site", "same-site") and scope["path"] != "/" else None
+        return foreign if kind == "cookie" and site in ("cross-site", "same-site") and scope["path"] != "/" else None
 
     def _credentials(self, headers: Headers) -> str | None:
         scheme, _, token = headers.get("authorization", "").partition(" ")

@@ -209,8 +209,8 @@ class Guard:
             expected = "Authorization: Bearer TOKEN, or the cookie of a browser that opened the printed link"
             asked = {"WWW-Authenticate": 'Bearer realm="ntrm"'}
             return ProblemError(401, "unauthorised", "who is asking?", expected=expected, headers=asked)
-        # Another site can make a browser ask in its user's name, though not with a token. A browser says where an unsafe
-        # request comes from; without that it could be another site's form.
+        # Another site can make a browser ask in its user's name, though not with a token. Where an unsafe request comes
+        # from is said by the browser; without that it could be another site's form.
         if kind == "cookie" and scope["method"] not in SAFE_METHODS and origin is None and site != "same-origin":
             return ProblemError(403, "origin", "the request does not say which page it comes from")
         return foreign if kind == "cookie" and site in ("cross-site", "same-site") and scope["path"] != "/" else None

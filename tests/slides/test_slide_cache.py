@@ -66,7 +66,7 @@ def test_the_longest_unused_makes_room_and_what_is_read_stays(cache, put):
             assert kept(cache) == ["a.svs", "c.svs"]
             with pytest.raises(DataError, match="no room") as caught, cache.holding(slides[3]):
                 pass
-        assert "--cache-gb" in caught.value.hint
+        assert "--cache" in caught.value.hint
         with cache.holding(slides[3]):
             assert kept(cache) == ["a.svs", "d.svs"]
     with pytest.raises(RefusedError, match="does not fit"), cache.holding(put("large.svs", bytes(1001))):

@@ -142,7 +142,7 @@ class SlideCache:
                 f"{slide.address} does not fit into the cache",
                 got=f"{slide.size / 1e9:.3g} GB",
                 expected=f"at most {self.limit / 1e9:.3g} GB",
-                hint="raise --cache-gb",
+                hint="choose a larger disk with --cache",
             )
         used = self._remove_leftovers(slide.key)
         folders = [path for path in self.folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
@@ -158,7 +158,7 @@ class SlideCache:
                 f"no room in the cache for {slide.address}",
                 got=f"{shutil.disk_usage(self.folder).free / 1e9:.3g} GB free, {used / 1e9:.3g} GB in use",
                 expected=f"room for {slide.size / 1e9:.3g} GB, and {SPARE_BYTES / 1e9:.2g} GB to spare",
-                hint="free some space, choose another --cache, or raise --cache-gb",
+                hint="free some space, choose another --cache",
             )
 
     def _fits(self, size: int, used: int) -> bool:

@@ -194,7 +194,7 @@ def test_the_tables_that_are_sent_last_tell_every_slide(bucket, slides, tmp_path
 
 
 def test_the_next_slide_is_fetched_meanwhile(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
-    from ntrm.slides.slide_cache import SlideCache
+    from ntrm.slides.remote_slides import SlideCache
 
     held = []
     real = SlideCache.holding
@@ -206,7 +206,8 @@ def test_the_next_slide_is_fetched_meanwhile(bucket, slides, tmp_path, monkeypat
     monkeypatch.setattr(SlideCache, "holding", noted)
     run(slides, tmp_path / "out")
     assert held[:2] == [("a.tif", False), ("b.tif", True)]
-    assert ("b.tif", False) in held
+    assert ("b.tif", False) not in held
+    assert not [path for path in (tmp_path / "cache" / "remote" / "slides").iterdir() if path.is_dir()]
 
 
 KILLED = """

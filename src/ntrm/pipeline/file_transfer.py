@@ -13,8 +13,8 @@ import json
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -34,8 +34,7 @@ from ntrm.results.tables import COLUMNS
 from ntrm.slides.addresses import Address
 from ntrm.slides.inputs import SlideInput
 from ntrm.slides.object_store import NoSuchObjectError, ObjectStore, RemoteFile
-from ntrm.slides.remote_slides import RemoteSlides
-from ntrm.slides.slide_cache import RemoteSlide, SlideCache
+from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides, SlideCache
 
 AT_A_TIME = 16
 """Small objects that are read or sent side by side: each costs a journey, and hardly any bytes."""
@@ -271,7 +270,7 @@ class Storage:
 
     def slides(self) -> SlideCache:
         """The slides that were fetched."""
-        return SlideCache(self.folder / "slides", 50 * 10**9)
+        return SlideCache(self.folder / "slides")
 
     def inputs(self) -> RemoteSlides:
         """Finds slides."""
@@ -294,6 +293,7 @@ class FileTransfer:
         self.results = self._storage.results()
         self._next: dict[Path, SlideInput] = {}
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="ntrm-fetch")
+        self._fetched: dict[RemoteSlide, Future[ExitStack | None]] = {}
         self._stopped = threading.Event()
 
     @cached_property
@@ -314,16 +314,21 @@ class FileTransfer:
     @contextmanager
     def at_hand(self, slide: SlideInput) -> Iterator[None]:
         """Have the slide's file where ``slide.path`` says, and begin to fetch the next one."""
-        with nullcontext() if slide.remote is None else self._cache.holding(slide.remote):
+        with ExitStack() as stack:
+            if slide.remote is not None:
+                ahead = self._fetched.pop(slide.remote, None)
+                stack.enter_context((ahead and ahead.result()) or self._cache.holding(slide.remote))
             following = self._next.get(slide.path)
             if following is not None and following.remote is not None:
-                self._ahead.submit(self._fetch, following.remote)
+                self._fetched[following.remote] = self._ahead.submit(self._fetch, following.remote)
             yield
 
-    def _fetch(self, slide: RemoteSlide) -> None:
-        # Whatever is wrong, or no room yet: it will be told when the slide is needed.
-        with suppress(NtrmError, OSError), self._cache.holding(slide, self._stopped.is_set):
-            pass
+    def _fetch(self, slide: RemoteSlide) -> ExitStack | None:
+        """Hold a slide; None where something is wrong, which will be told when the slide is needed."""
+        with suppress(NtrmError, OSError), ExitStack() as stack:
+            stack.enter_context(self._cache.holding(slide, self._stopped.is_set))
+            return stack.pop_all()
+        return None
 
     def deliver(self, slide_id: str) -> None:
         """Send the files of a finished slide. The caller holds the slide's lock."""
@@ -340,6 +345,10 @@ class FileTransfer:
         """Stop fetching ahead."""
         self._stopped.set()
         self._ahead.shutdown(wait=True, cancel_futures=True)
+        for ahead in self._fetched.values():
+            if not ahead.cancelled() and (held := ahead.result()) is not None:
+                held.close()
+        self._fetched.clear()
 
 
 def remember_objects(folder: Path, slide: SlideInput) -> None:

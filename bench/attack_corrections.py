@@ -39,13 +39,12 @@ def corrections(target: Target, finding: Finding) -> None:
 
 def nonsense(chance: random.Random) -> tuple[str, bytes]:
     """The end of an address, and a body for it."""
-    action = chance.choice(["", "/preview", "/draw", "/undo", "/redo", "/graph/../draw"])
+    action, step = chance.choice(["", "/preview", "/graph/.."]), chance.choice(["name", "draw", "undo", "redo"])
     body: dict[str, Any] = {"version": 0 if action == "/preview" else 10**6, "tissue": "BCC", "points": [[30, 30]]}
-    if action == "/draw":
-        body["kind"] = chance.choice(["brush", "area", "divide"])
-    elif action in ("/undo", "/redo"):
-        body = {"version": 10**6}
-    elif action == "/preview":
+    if action != "/preview":
+        body = {"version": 10**6} if step in ("undo", "redo") else body
+        body |= {"action": step} | ({"kind": chance.choice(["brush", "area", "divide"])} if step == "draw" else {})
+    else:
         # Without a region graph, this much can be looked at: some of it is right.
         body |= {"whole_regions": True, "spread": False, chance.choice(["points", "lasso"]): SHAPES[0](chance)}
     for _ in range(chance.randint(action != "/preview", 2)):

@@ -68,14 +68,16 @@ def stranger_rows(out: Path, outside: Path) -> None:
     """Jobs whose folders and sources lie outside."""
     from ntrm.service.jobs.database import JobStore
 
-    database = out / ".service" / "jobs.sqlite"
+    database = out / ".service" / "service.sqlite"
     JobStore(database).close()
-    rows = [(str(outside), 1), (os.path.relpath(outside, out), 1), ("../outside/inner", 0), (".", 1), ("stranger", 0)]
+    names = (str(outside), os.path.relpath(outside, out), "../outside/inner", ".", "stranger")
     with contextlib.closing(sqlite3.connect(database)) as connection, connection:
-        for number, (slide_id, deleted) in enumerate(rows):
-            cells = (f"{number:024x}", slide_id, os.fsencode(outside / "secret.jpg"), deleted)
-            query = "INSERT INTO slides (id, slide_id, name, origin, source, status, created, finished, deleted) "
-            connection.execute(f"{query} VALUES (?1, ?2, 'x', 'path', ?3, 'failed', 1, 1, ?4)", cells)
+        for number, slide_id in enumerate(names):
+            cells = (f"{number:024x}", slide_id, os.fsencode(outside / "secret.jpg"))
+            query = "INSERT INTO slides (id, slide_id, name, origin, source, created)"
+            connection.execute(f"{query} VALUES (?1, ?2, 'x', 'path', ?3, 1)", cells)
+            query = "INSERT INTO jobs (slide, kind, status, due, finished)"
+            connection.execute(f"{query} VALUES (?1, 'segment', 'failed', 1, 1)", cells[:1])
 
 
 def a_pipe(out: Path, _: Path) -> None:
@@ -118,7 +120,7 @@ def many_corrections(out: Path, _: Path) -> None:
 
 PLANTS: tuple[tuple[str, Callable[[Path, Path], None]], ...] = (
     ("rows of jobs", stranger_rows),
-    *((f"link {name}", linked(f".service/{name}")) for name in ("trash", "incoming", "uploads", "jobs.sqlite")),
+    *((f"link {name}", linked(f".service/{name}")) for name in ("trash", "incoming", "uploads", "service.sqlite")),
     ("link .service", linked(".service")),
     ("links as locks", linked(".lock", ".tables.lock", "slide/.ntrm/lock", "slide/.ntrm/corrections.lock")),
     ("link corrections.jsonl", linked("slide/corrections.jsonl")),
@@ -194,9 +196,15 @@ def _served(target: Target, out: Path, here: Path, name: str, finding: Finding) 
         finding.check(not seen, f"{name}: the picture of {seen} is shown")
         for key in [slide["id"] for slide in slides] or ["0" * 24]:
             url = f"/v1/slides/{key}"
-            draw = {"version": 0, "kind": "area", "points": [[5, 5], [60, 5], [60, 60]], "tissue": "BCC"}
+            draw = {
+                "action": "draw",
+                "version": 0,
+                "kind": "area",
+                "points": [[5, 5], [60, 5], [60, 60]],
+                "tissue": "BCC",
+            }
             asked: list[tuple[str, str, Any]] = [("GET", url + more, None) for more in MORE]
-            asked += [("POST", f"{url}/corrections/draw", draw), ("POST", f"{url}/retry", {}), ("DELETE", url, None)]
+            asked += [("POST", f"{url}/corrections", draw), ("POST", f"{url}/retry", {}), ("DELETE", url, None)]
             for method, path, body in asked:
                 begun = time.monotonic()
                 status = other.ask(method, path, body, seconds=4 * SLOWEST).status

@@ -189,7 +189,7 @@ def test_the_programs_own_folder_is_made_for_nobody_else(tmp_path):
     assert own.path.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("name", [".service", ".service/trash", ".service/jobs.sqlite", ".service/thumbnails/x.jpg"])
+@pytest.mark.parametrize("name", [".service", ".service/trash", ".service/service.sqlite", ".service/thumbnails/x.jpg"])
 @pytest.mark.parametrize("plant", [link, pipe])
 def test_a_link_or_a_pipe_in_the_programs_own_folder_is_refused(tmp_path, name, plant):
     (tmp_path / "home").mkdir()

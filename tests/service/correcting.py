@@ -15,4 +15,4 @@ def middle_of(mask, tissue):
 
 def click(point, tissue="EPI", **more):
     """The body of a request that names what lies at a point, and nothing else."""
-    return {"version": 0, "points": [point], "tissue": tissue, "spread": False, **more}
+    return {"action": "name", "version": 0, "points": [point], "tissue": tissue, "spread": False, **more}

@@ -35,7 +35,7 @@ def test_killing_worker_and_server_loses_neither_the_region_graph_nor_a_step(tmp
         os.kill(worker, signal.SIGKILL)
         wait_for("another worker to make the graph", lambda: service.json(url)["graph"] == "ready")
         part = service.json(f"{url}/part?x=450.5&y=450.5")
-        click = {"version": 0, "points": [[450.5, 450.5]], "tissue": other_than(part["tissue"])}
+        click = {"action": "name", "version": 0, "points": [[450.5, 450.5]], "tissue": other_than(part["tissue"])}
         seen = ask(service, f"{url}/preview", click)
         after = ask(service, url, click)
         service.kill()

@@ -7,8 +7,7 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.results.run_record import FORMAT
 from ntrm.slides.addresses import Address
 from ntrm.slides.inputs import find_inputs
-from ntrm.slides.remote_slides import RemoteSlides
-from ntrm.slides.slide_cache import SlideCache
+from ntrm.slides.remote_slides import RemoteSlides, SlideCache
 from ntrm.slides.slide_ids import slide_ids, without_name
 from ntrm.slides.slide_names import LeftOut, belongs_to
 
@@ -23,7 +22,7 @@ KEYS = [
 def remote(bucket, tmp_path):
     for key in KEYS:
         bucket.put(key, key.encode())
-    cache = SlideCache(tmp_path / "cache", 10**6)
+    cache = SlideCache(tmp_path / "cache")
     return RemoteSlides(lambda: cache, Address.parse(f"s3://{bucket.name}/slides/out"))
 
 

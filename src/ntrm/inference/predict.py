@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ntrm.core.arrays import Bytes
+from ntrm.core.arrays import FULL, Bytes
 from ntrm.core.io import writing
 from ntrm.core.labels import IGNORE
 from ntrm.core.threads import thread_map
@@ -24,8 +24,6 @@ from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Graphs, Observe, Rows, Stitching, blended_rows, most_probable, strongest
 from ntrm.wsi.grid import SlideGrid
 
-FULL = 255
-"""Confidence or probability of 1 in a byte."""
 IN_MEMORY = 1 << 29
 """Bytes that the maps of a slide may have together to be kept in memory."""
 READERS = 2

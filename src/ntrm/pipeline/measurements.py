@@ -19,12 +19,11 @@ from ntrm.analysis.measure import Measured, measure_piece, measurement_sentences
 from ntrm.analysis.outline import Outline, stride_for, trace_thinned
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import PieceGrid, Regions, scan_mask
-from ntrm.core.arrays import Bytes
+from ntrm.core.arrays import FULL, Bytes
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
 from ntrm.data.tiles import Window
-from ntrm.inference.predict import FULL
 from ntrm.results.documents import Grid
 from ntrm.results.json_files import Document
 from ntrm.results.slide_state import Row
@@ -35,10 +34,6 @@ EDGE_UM = 20.0
 """A body nearer than this to the scan's edge is taken to be cut off by it."""
 TOGETHER = 1 << 22
 """Runs of a mask up to which its pieces are measured at the same time: that takes memory by the runs."""
-MOST_THREADS = 4
-"""That measure: much of it is Python's own work, of which one thread does some at a time."""
-ALONE = 1 << 16
-"""Runs of a mask up to which one thread is no slower than several."""
 MEASUREMENTS = ("orientation", "deep_clearance", "lateral_clearance", "invasion_depth")
 
 
@@ -74,7 +69,8 @@ def scan_slide(
 
 def measure_pieces(regions: Regions, pieces: PieceMap, *, schema: LabelSchema) -> list[PieceFindings]:
     """Measure each of the pieces of a slide whose regions are known, several at a time where they are small."""
-    threads = min(MOST_THREADS, most_threads()) if ALONE < len(regions.runs) <= TOGETHER else 1
+    # Much of it is Python's own work, of which one thread does some at a time.
+    threads = min(4, most_threads()) if len(regions.runs) <= TOGETHER else 1
     # The largest first: begun last, it would keep all others waiting.
     largest_first = sorted(pieces.pieces, key=lambda piece: -piece.area_mm2)
     found = thread_map(lambda piece: _measured(piece, regions, pieces, schema), largest_first, threads)

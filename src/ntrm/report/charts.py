@@ -26,7 +26,6 @@ from ntrm.report.drawing import (
     ORANGE,
     PALE,
     PINK,
-    check_some,
     heat_map,
     new_figure,
     plain,
@@ -39,45 +38,87 @@ LogRow = Mapping[str, float | None]
 
 _MANY = 120
 """From this many points on, a pale line shows them and a bold one their moving average."""
-_INCH_PER_CLASS = 0.42
+RATE = "learning_rate"
 COLOURS = (BLUE, ORANGE, GREEN, PINK, INK)
 MARKS = ((BLUE, "o"), (GREEN, "^"), (PINK, "D"), (ORANGE, "s"))
 """Colour and marker of each score, in the order in which the first row names them."""
 
 
-@dataclass(frozen=True)
-class _Line:
-    key: str
-    label: str
-    colour: str
-    marker: str
-    best: str = ""
-    """``low`` or ``high`` where the best value is to be marked."""
-
-
-_LOSSES = (_Line("train_loss", "training", ORANGE, "s"), _Line("val_loss", "validation", BLUE, "o", best="low"))
-_SCORES = (
-    _Line("val_iou", "mean IoU", BLUE, "o", best="high"),
-    _Line("val_dice", "mean Dice", GREEN, "^"),
-    _Line("val_accuracy", "pixel accuracy", PINK, "D"),
+_PANELS: tuple[tuple[str, tuple[tuple[str, str, str, str, Any], ...]], ...] = (
+    ("Loss", (("train_loss", "training", ORANGE, "s", None), ("val_loss", "validation", BLUE, "o", np.argmin))),
+    (
+        "Validation scores",
+        (
+            ("val_iou", "mean IoU", BLUE, "o", np.argmax),
+            ("val_dice", "mean Dice", GREEN, "^", None),
+            ("val_accuracy", "pixel accuracy", PINK, "D", None),
+        ),
+    ),
+    ("Learning rate", ((RATE, "", INK, ".", None),)),
 )
+"""Titles, and of each line its column of the log, label, colour, marker, and what finds its best value."""
 
 
 def curves_figure(rows: Sequence[LogRow]) -> Figure:
     """Losses, validation scores and learning rate over the steps of a log; a row may lack any value but ``step``."""
     figure = new_figure(8.5, 8.2)
-    losses, scores, rate = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 1.5))
-    _draw_lines(losses, rows, _LOSSES)
-    _draw_lines(scores, rows, _SCORES)
-    _draw_rate(rate, rows)
-    for axes, title in ((losses, "Loss"), (scores, "Validation scores"), (rate, "Learning rate")):
+    every = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 1.5))
+    for axes, (title, lines) in zip(every, _PANELS, strict=True):
+        trim(axes)
         set_title(axes, title)
-    _choose_scales(losses, rate)
-    epochs = _values([{"step": row.get("epoch"), "value": row.get("step")} for row in rows], "value")[0]
-    last = f" (the last one shown lies in epoch {epochs.max():,.1f})" if len(epochs) else ""
+        for line in lines:
+            _draw_line(axes, rows, *line)
+        if not axes.lines:
+            show_message(axes, "no values yet")
+            axes.set_yticks([])
+        elif title != "Learning rate":
+            axes.legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    losses, _, rate = every
+    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in losses.lines] or [np.ones(1)])
+    # A linear scale would flatten most of the losses.
+    if values.min() > 0 and values.max() > 20 * values.min():
+        losses.set_yscale("log")
+    for axes in (losses, rate):
+        if axes.lines and axes.get_yscale() == "linear" and values.min() >= 0:
+            axes.set_ylim(bottom=0)
+    rate.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))
+    epochs = [float(row["epoch"] or 0) for row in rows if row.get("epoch") is not None]
+    last = f" (the last one shown lies in epoch {max(epochs):,.1f})" if epochs else ""
     rate.set_xlabel(f"step{last}", fontsize=9)
     rate.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
+
+
+def _draw_line(axes: Any, rows: Sequence[LogRow], key: str, label: str, colour: str, marker: str, best: Any) -> None:
+    pairs = ((row.get("step"), row.get(key)) for row in rows)
+    known = [(a, b) for a, b in pairs if a is not None and b is not None and math.isfinite(a) and math.isfinite(b)]
+    if not known:
+        return
+    steps, values = np.array(sorted(known, key=lambda pair: pair[0]), dtype=np.float64).T
+    if best is not None:
+        at = int(best(values))
+        label += f"\n  best {values[at]:.3f}\n  at step {steps[at]:,.0f}"
+        axes.plot(steps[at], values[at], "o", ms=11, mfc="none", mec=colour, mew=1.4, zorder=4, label="_best")
+    if key == RATE:
+        # A schedule is exact: it is drawn in steps, never averaged.
+        axes.plot(
+            steps, values, color=colour, lw=1.5, marker=marker if len(values) == 1 else "", drawstyle="steps-post"
+        )
+    elif len(values) < _MANY:
+        axes.plot(steps, values, color=colour, marker=marker, ms=4, lw=1.5, label=label)
+    else:
+        axes.plot(steps, values, color=colour, lw=0.7, alpha=0.3, label="_points")
+        axes.plot(steps, moving_average(values, max(3, len(values) // 40)), color=colour, lw=1.7, label=label)
+
+
+def moving_average(values: Floats, span: int) -> Floats:
+    """Mean over ``span`` values around each, over fewer near the ends.
+
+    >>> moving_average(np.array([0.0, 3.0, 6.0, 0.0]), 3).tolist()
+    [1.5, 3.0, 3.0, 3.0]
+    """
+    sums, counts = (np.convolve(summands, np.ones(span), mode="same") for summands in (values, np.ones_like(values)))
+    return np.asarray(sums / counts)
 
 
 def learning_figure(curves: Mapping[str, Sequence[tuple[Floats, Floats]]], *, measure: str) -> Figure:
@@ -85,7 +126,6 @@ def learning_figure(curves: Mapping[str, Sequence[tuple[Floats, Floats]]], *, me
 
     The number beside its name is the mean of their last scores.
     """
-    check_some([*curves], "systems")
     figure = new_figure(8.5, 4.6)
     axes = figure.subplots()
     trim(axes)
@@ -105,81 +145,13 @@ def learning_figure(curves: Mapping[str, Sequence[tuple[Floats, Floats]]], *, me
     return figure
 
 
-def _draw_lines(axes: Any, rows: Sequence[LogRow], lines: Sequence[_Line]) -> None:
-    trim(axes)
-    series = [(line, *_values(rows, line.key)) for line in lines]
-    for line, steps, values in series:
-        if len(values):
-            _draw_line(axes, line, steps, values)
-    if any(len(values) for _, _, values in series):
-        axes.legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    else:
-        show_message(axes, "no values yet")
-        axes.set_yticks([])
-
-
-def _draw_line(axes: Any, line: _Line, steps: Floats, values: Floats) -> None:
-    colour, label = line.colour, line.label
-    if line.best:
-        best = int(values.argmin() if line.best == "low" else values.argmax())
-        label += f"\n  best {values[best]:.3f}\n  at step {steps[best]:,.0f}"
-        axes.plot(steps[best], values[best], "o", ms=11, mfc="none", mec=colour, mew=1.4, zorder=4, label="_best")
-    if len(values) < _MANY:
-        axes.plot(steps, values, color=colour, marker=line.marker, ms=4, lw=1.5, label=label)
-        return
-    axes.plot(steps, values, color=colour, lw=0.7, alpha=0.3, label="_points")
-    axes.plot(steps, moving_average(values, max(3, len(values) // 40)), color=colour, lw=1.7, label=label)
-
-
-def _draw_rate(axes: Any, rows: Sequence[LogRow]) -> None:
-    """A schedule is exact: it is drawn in steps, never averaged."""
-    trim(axes)
-    steps, values = _values(rows, "learning_rate")
-    if not len(values):
-        show_message(axes, "no values yet")
-        axes.set_yticks([])
-        return
-    axes.plot(steps, values, color=INK, lw=1.5, marker="." if len(values) == 1 else "", drawstyle="steps-post")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))
-
-
-def moving_average(values: Floats, span: int) -> Floats:
-    """Mean over ``span`` values around each, over fewer near the ends.
-
-    >>> moving_average(np.array([0.0, 3.0, 6.0, 0.0]), 3).tolist()
-    [1.5, 3.0, 3.0, 3.0]
-    """
-    sums, counts = (np.convolve(summands, np.ones(span), mode="same") for summands in (values, np.ones_like(values)))
-    return np.asarray(sums / counts)
-
-
-def _values(rows: Sequence[LogRow], key: str) -> tuple[Floats, Floats]:
-    """Steps and values of the rows that have both, in the order of the steps."""
-    pairs = [(row.get("step"), row.get(key)) for row in rows]
-    known = [(a, b) for a, b in pairs if a is not None and b is not None and math.isfinite(a) and math.isfinite(b)]
-    table = np.array(known, dtype=np.float64).reshape(-1, 2)
-    table = table[np.argsort(table[:, 0], kind="stable")]
-    return table[:, 0], table[:, 1]
-
-
-def _choose_scales(losses: Any, rate: Any) -> None:
-    """From zero on, or logarithmic where a linear scale would flatten most of the losses."""
-    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in losses.lines] or [np.ones(1)])
-    if values.min() > 0 and values.max() > 20 * values.min():
-        losses.set_yscale("log")
-    elif losses.lines and values.min() >= 0:
-        losses.set_ylim(bottom=0)
-    if rate.lines:
-        rate.set_ylim(bottom=0)
-
-
 def confusion_figure(counts: NDArray[np.integer], schema: LabelSchema) -> Figure:
     """Heat map, ground truth → prediction, as fractions of the row; tissues without annotated pixels are greyed."""
     size = len(schema)
     if counts.shape != (size, size):
         raise DataError("the counts do not fit the classes", got=f"shape {counts.shape}", expected=f"({size}, {size})")
     totals = counts.sum(axis=1)
-    side = _INCH_PER_CLASS * max(size, 5)
+    side = 0.42 * max(size, 5)
     figure = new_figure(side + 2.4, side + 1.4)
     axes: Any = figure.subplots()
     absent_rows, absent_columns = totals == 0, (totals == 0) & (counts.sum(axis=0) == 0)
@@ -246,14 +218,6 @@ class Estimate:
     low: float | None = None
     high: float | None = None
 
-    def __post_init__(self) -> None:
-        below, above = self.arms
-        # NaN compares as false.
-        if not (math.isfinite(self.mean) and 0 <= below < math.inf and 0 <= above < math.inf):
-            raise UsageError(
-                "impossible interval", got=f"{self.mean} from {self.low} to {self.high}", expected="low ≤ mean ≤ high"
-            )
-
     @property
     def arms(self) -> tuple[float, float]:
         """How far the interval reaches below and above."""
@@ -265,7 +229,6 @@ def ablation_figure(
     variants: Mapping[str, Estimate], *, measure: str = "mean IoU", reference: str | None = None, note: str = ""
 ) -> Figure:
     """The score of each variant with its interval, one below the other; a line marks the one called ``reference``."""
-    check_some([*variants], "variants")
     if reference is not None and reference not in variants:
         raise UsageError("unknown reference", got=reference, expected=f"one of {', '.join(variants)}")
     labels = ["\n".join(textwrap.wrap(plain(name), 38)) for name in variants]
@@ -306,7 +269,6 @@ class ResolutionRow:
 
 def resolution_figure(rows: Sequence[ResolutionRow]) -> Figure:
     """Scores at the left, hollow as the paper states them; a panel for each cost at the right; coarse to fine."""
-    check_some(rows, "resolutions")
     rows = sorted(rows, key=lambda row: -row.mpp)
     costs = list(dict.fromkeys(name for row in rows for name in row.costs))
     figure = new_figure(4.9 + 2.5 * len(costs), 4.2)

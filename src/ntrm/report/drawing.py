@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -15,7 +14,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 from PIL import Image
 
-from ntrm.core.errors import DataError, UsageError, choices_error
+from ntrm.core.errors import choices_error
 from ntrm.core.io import whole_file
 from ntrm.core.labels import RGB, LabelSchema
 from ntrm.core.pixels import check_picture, sampled, size_within
@@ -34,6 +33,8 @@ IGNORED: RGB = (196, 196, 196)
 
 Arguments = ParamSpec("Arguments")
 Picture = NDArray[np.uint8]
+Swatch = tuple[RGB, str]
+"""Colour and text of an entry of a legend."""
 
 
 def check_format(path: Path) -> str:
@@ -143,8 +144,6 @@ def shrink_image(image: Picture, side: int = PIXELS) -> Picture:
 
 def shrink_map(values: NDArray[Any], side: int = PIXELS) -> NDArray[Any]:
     """A mask or map shrunk by taking the nearest pixel: no value arises that was not there."""
-    if values.ndim < 2 or values.size == 0:
-        raise DataError("not a map", got=f"shape {values.shape}", expected="(H, W) with at least one pixel")
     return sampled(values, size_within(values.shape[:2], side))
 
 
@@ -165,47 +164,21 @@ def faded(image: Picture) -> Picture:
     return np.repeat((200 + 55 * stretched).round().astype(np.uint8), 3, axis=2)
 
 
-def check_same_size(name: str, image: Picture, *maps: NDArray[Any]) -> None:
-    """Refuse masks and maps that are not of the size of their image."""
-    check_picture(image)
-    for values in maps:
-        if values.shape != image.shape[:2]:
-            raise DataError(
-                f"a map of {name} does not fit its image",
-                got=f"map {values.shape}, image {image.shape[:2]}",
-                expected="the same height and width",
-            )
-
-
-def check_some(items: Sequence[object], what: str) -> None:
-    """Refuse a figure of nothing."""
-    if not items:
-        raise UsageError(f"no {what} to show", got="an empty list", expected="at least one")
-
-
-@dataclass(frozen=True)
-class Swatch:
-    """One entry of a legend."""
-
-    rgb: RGB
-    text: str
-
-
 def tissue_swatches(schema: LabelSchema, *masks: NDArray[np.integer]) -> list[Swatch]:
     """A swatch of every class, and one for ignored pixels where a mask holds values that are no class."""
-    swatches = [Swatch(t.rgb, t.name if t.title in ("", t.name) else f"{t.name} {t.title}") for t in schema.tissues]
+    swatches = [(t.rgb, f"{t.name} {t.explanation}".strip()) for t in schema.tissues]
     if any(mask.size and int(mask.max()) >= len(schema) for mask in masks):
-        swatches.append(Swatch(IGNORED, "not annotated"))
+        swatches.append((IGNORED, "not annotated"))
     return swatches
 
 
 def draw_legend(figure: Figure, legend: Sequence[Swatch]) -> None:
     """Swatches below everything else, in as many columns as fit."""
     handles = [
-        Patch(facecolor="#{:02x}{:02x}{:02x}".format(*swatch.rgb), edgecolor=INK, lw=0.6, label=plain(swatch.text))
-        for swatch in legend
+        Patch(facecolor="#{:02x}{:02x}{:02x}".format(*rgb), edgecolor=INK, lw=0.6, label=plain(text))
+        for rgb, text in legend
     ]
     # A letter of this size takes up about a fourteenth of an inch.
-    wide = 0.4 + max((len(swatch.text) for swatch in legend), default=0) / 14
+    wide = 0.4 + max((len(text) for _, text in legend), default=0) / 14
     columns = max(1, min(len(legend), int(figure.get_figwidth() / wide)))
     figure.legend(handles=handles, loc="outside lower left", ncols=columns, fontsize=8, handlelength=1, frameon=False)

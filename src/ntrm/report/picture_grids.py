@@ -13,16 +13,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError
-from ntrm.core.labels import LabelSchema
+from ntrm.core.arrays import BoolMask
+from ntrm.core.labels import RGB, LabelSchema
 from ntrm.report.drawing import (
     FAINT,
     FEATURES,
     INK,
     Picture,
     Swatch,
-    check_same_size,
-    check_some,
     draw_legend,
     faded,
     new_figure,
@@ -35,6 +33,8 @@ from ntrm.report.drawing import (
 )
 
 Mask = NDArray[np.integer]
+Row = tuple[str, Sequence[Picture]]
+"""A caption and the pictures (h, w, 3) above it."""
 
 WRONG = (190, 20, 30)
 """Colour of pixels that the network has wrong."""
@@ -51,124 +51,91 @@ class Example:
     truth: Mask
     predictions: Mapping[str, Mask]
 
-    def __post_init__(self) -> None:
-        check_same_size(self.name, self.image, self.truth, *self.predictions.values())
-
     def pictures(self, schema: LabelSchema) -> list[Picture]:
         """Image, ground truth and predictions as they are shown."""
         masks = (self.truth, *self.predictions.values())
         return [shrink_image(self.image), *(shrink_mask(mask, schema) for mask in masks)]
 
-
-@dataclass(frozen=True, eq=False)
-class GridRow:
-    """One row: pictures (h, w, 3) and a caption above them."""
-
-    caption: str
-    pictures: Sequence[Picture]
+    def right(self, prediction: Mask, classes: int) -> float | None:
+        """Fraction of the annotated pixels that a prediction has right; None where none is annotated."""
+        known = self.truth < classes
+        return float((prediction == self.truth)[known].mean()) if known.any() else None
 
 
 def examples_figure(examples: Sequence[Example], schema: LabelSchema) -> Figure:
     """Image, ground truth, prediction and errors of each example, which has one prediction."""
-    check_some(examples, "examples")
     rows = []
     for example in examples:
         (prediction,) = example.predictions.values()
-        image, *masks = example.pictures(schema)
-        errors = error_map(image, shrink_map(example.truth), shrink_map(prediction), len(schema))
-        right = _accuracy(example.truth, prediction, len(schema))
+        errors = {WRONG: (example.truth < len(schema)) & (example.truth != prediction)}
+        right = example.right(prediction, len(schema))
         text = "no annotated pixel" if right is None else f"{right:.1%} of the annotated pixels right"
-        rows.append(GridRow(f"{example.name} · {text}", [image, *masks, errors]))
-    legend = [*_legend(examples, schema), Swatch(WRONG, "predicted wrongly")]
+        pictures = [*example.pictures(schema), painted(example.image, errors)]
+        rows.append((f"{example.name} · {text}", pictures))
+    legend = [*_legend(examples, schema), (WRONG, "predicted wrongly")]
     return draw_grid(("image", "truth", "prediction", "errors"), rows, legend)
 
 
 def improvement_figure(examples: Sequence[Example], schema: LabelSchema) -> Figure:
     """Image, ground truth, coarse and final prediction, and what changed between these two, with the counts."""
-    check_some(examples, "sections")
     rows = []
     for example in examples:
         coarse, final = example.predictions.values()
-        image, *masks = example.pictures(schema)
-        *counts, pixels = change_counts(example.truth, coarse, final, len(schema))
-        texts = [f"{count:,} ({count / max(pixels, 1):.1%})" for count in counts]
+        changes = changes_of(example.truth, coarse, final, len(schema))
+        known = max(int(np.count_nonzero(example.truth < len(schema))), 1)
+        counts = [int(np.count_nonzero(pixels)) for pixels in changes.values()]
+        texts = [f"{count:,} ({count / known:.1%})" for count in counts]
         caption = "{} · pixels corrected {}, broken {}, wrong before and after {}".format(example.name, *texts)
-        truth, before, after = (shrink_map(mask) for mask in (example.truth, coarse, final))
-        rows.append(GridRow(caption, [image, *masks, change_map(truth, before, after, len(schema), image)]))
-    legend = [*_legend(examples, schema), Swatch(CORRECTED, "corrected"), Swatch(BROKEN, "broken")]
-    legend.append(Swatch(STILL_WRONG, "wrong before and after"))
-    return draw_grid(("image", "truth", "coarse", "final", "change"), rows, legend)
+        rows.append((caption, [*example.pictures(schema), painted(example.image, changes)]))
+    names = ((CORRECTED, "corrected"), (BROKEN, "broken"), (STILL_WRONG, "wrong before and after"))
+    return draw_grid(("image", "truth", "coarse", "final", "change"), rows, [*_legend(examples, schema), *names])
 
 
 def qualitative_figure(examples: Sequence[Example], schema: LabelSchema) -> Figure:
     """A row for each window, a column for each model; the caption says how much each has right."""
-    check_some(examples, "windows")
-    names = list(examples[0].predictions)
     rows = []
     for example in examples:
-        if list(example.predictions) != names:
-            got, expected = ", ".join(example.predictions), ", ".join(names)
-            raise DataError(f"the predictions for {example.name} are of other models", got=got, expected=expected)
-        right = {name: _accuracy(example.truth, mask, len(schema)) for name, mask in example.predictions.items()}
+        right = {name: example.right(mask, len(schema)) for name, mask in example.predictions.items()}
         texts = " · ".join(f"{name} {value:.1%}" for name, value in right.items() if value is not None)
         caption = f"{example.name} · pixels right: {texts}" if texts else example.name
-        rows.append(GridRow(caption, example.pictures(schema)))
-    return draw_grid(("image", "truth", *names), rows, _legend(examples, schema))
+        rows.append((caption, example.pictures(schema)))
+    return draw_grid(("image", "truth", *examples[0].predictions), rows, _legend(examples, schema))
 
 
 def _legend(examples: Sequence[Example], schema: LabelSchema) -> list[Swatch]:
     return tissue_swatches(schema, *(mask for e in examples for mask in (e.truth, *e.predictions.values())))
 
 
-def _accuracy(truth: Mask, prediction: Mask, classes: int) -> float | None:
-    """Fraction of the annotated pixels that are right; None where there is none."""
-    known = truth < classes
-    return float((prediction == truth)[known].mean()) if known.any() else None
-
-
-def error_map(image: Picture, truth: Mask, prediction: Mask, classes: int) -> Picture:
-    """The pale image with every wrong pixel in ``WRONG``; pixels that are not annotated are not wrong."""
-    picture = faded(image)
-    picture[(truth < classes) & (truth != prediction)] = WRONG
-    return picture
-
-
-def change_counts(truth: Mask, coarse: Mask, final: Mask, classes: int) -> list[int]:
-    """Annotated pixels: corrected (wrong, then right), broken (right, then wrong), wrong both times, and all."""
-    changes = (*_changes(truth, coarse, final, classes), truth < classes)
-    return [int(np.count_nonzero(pixels)) for pixels in changes]
-
-
-def change_map(truth: Mask, coarse: Mask, final: Mask, classes: int, image: Picture) -> Picture:
-    """RGB picture (H, W, 3) of the changes; what was right and stayed so shows the image, pale."""
-    picture = faded(image)
-    changes = _changes(truth, coarse, final, classes)
-    for pixels, colour in zip(changes, (CORRECTED, BROKEN, STILL_WRONG), strict=True):
-        picture[pixels] = colour
-    return picture
-
-
-def _changes(truth: Mask, coarse: Mask, final: Mask, classes: int) -> tuple[NDArray[np.bool_], ...]:
+def changes_of(truth: Mask, coarse: Mask, final: Mask, classes: int) -> dict[RGB, BoolMask]:
+    """By colour the annotated pixels that were corrected, broken, and wrong both times."""
     known, before, after = truth < classes, coarse == truth, final == truth
-    return known & ~before & after, known & before & ~after, known & ~before & ~after
+    return {CORRECTED: known & ~before & after, BROKEN: known & before & ~after, STILL_WRONG: known & ~before & ~after}
 
 
-def draw_grid(columns: Sequence[str], rows: Sequence[GridRow], legend: Sequence[Swatch]) -> Figure:
+def painted(image: Picture, layers: Mapping[RGB, BoolMask]) -> Picture:
+    """The shrunk image, pale, with pixels in colours."""
+    picture = faded(shrink_image(image))
+    for colour, pixels in layers.items():
+        picture[shrink_map(pixels)] = colour
+    return picture
+
+
+def draw_grid(columns: Sequence[str], rows: Sequence[Row], legend: Sequence[Swatch]) -> Figure:
     """Figure with a caption below each row of pictures; ``legend`` stands at the bottom."""
     cell, width = 2.35, 0.3 + 2.43 * len(columns)
     # A row is as high as its highest picture: wide sections take low rows.
-    heights = [0.45 + max(cell * min(1.0, p.shape[0] / p.shape[1]) for p in row.pictures) for row in rows]
+    heights = [0.45 + max(cell * min(1.0, p.shape[0] / p.shape[1]) for p in pictures) for _, pictures in rows]
     heights[0] += 0.35  # for the titles of the columns
     figure = new_figure(width, sum(heights) + 0.3 + 0.06 * len(legend))
     letters = int(width / 0.085)
     parts = figure.subfigures(len(rows), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for number, (part, row) in enumerate(zip(parts, rows, strict=True)):
+    for number, (part, (text, pictures)) in enumerate(zip(parts, rows, strict=True)):
         every = part.subplots(1, len(columns), squeeze=False)[0]
-        for axes, title, picture in zip(every, columns, row.pictures, strict=True):
+        for axes, title, picture in zip(every, columns, pictures, strict=True):
             show_picture(axes, picture)
             if number == 0:
                 axes.set_title("\n".join(textwrap.wrap(plain(title), 30)), fontsize=10, fontweight="bold", color=INK)
-        caption = textwrap.shorten(plain(row.caption), letters, placeholder=" …")
+        caption = textwrap.shorten(plain(text), letters, placeholder=" …")
         part.supxlabel(caption, x=0.01, ha="left", fontsize=8.5, color=FAINT)
     draw_legend(figure, legend)
     return figure
@@ -183,7 +150,6 @@ def uncertainty_figure(
     schema: LabelSchema,
 ) -> Figure:
     """Image, predicted mask, confidence and entropy of one section, two by two; the last two run from 0 to 1."""
-    check_same_size(name, image, mask, confidence, entropy)
     figure = new_figure(8.6, 1.6 + 7.2 * min(1.0, max(0.15, image.shape[0] / image.shape[1])))
     every = figure.subplots(2, 2).ravel()
     show_picture(every[0], shrink_image(image), "image")

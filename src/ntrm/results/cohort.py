@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from ntrm.core.csv_text import by_column, stream_rows
 from ntrm.core.errors import DataError
@@ -94,28 +95,19 @@ class Cohort:
 def read_cohort(out: Path) -> Cohort:
     """Read ``run.json`` and the four tables."""
     run = read_run(out)
-    rows = list(_rows(out, "slides", "slide_id", "status", "reason", "tissue_area_mm2", "familiarity"))
-    columns = list(rows[0]) if rows else []
-    tissues = tuple(name.removeprefix("fraction_") for name in columns if name.startswith("fraction_"))
-    cancers = tuple(
-        name.removeprefix("cancer_").removesuffix("_confidence")
-        for name in columns
-        if name.startswith("cancer_") and name.endswith("_confidence")
-    )
-    reasons, confidence = _read_reasons(out), _mean_confidence(out)
-    with _damage(f"the tables of {out} are"):
-        slides = tuple(_slide(row, tissues, cancers, reasons, confidence) for row in rows)
-    left_out = {slide.slide_id for slide in slides if not slide.assessed}
-    return Cohort(slides, tissues, cancers, run, _neighbours(out, tissues, cancers, left_out))
-
-
-@contextmanager
-def _damage(subject: str) -> Iterator[None]:
-    """Turn errors of reading cells into a ``DataError``: the tables are damaged."""
     try:
-        yield
+        needed = ("slide_id", "status", "reason", "tissue_area_mm2", "familiarity")
+        columns, *cells = stream_rows(out / table_file("slides"), needed, hint=AGAIN, open_file=opened_table)
+        tissues = tuple(name.removeprefix("fraction_") for name in columns if name.startswith("fraction_"))
+        cancers = tuple(found[1] for name in columns if (found := re.fullmatch(r"(?s:cancer_(.*)_confidence)", name)))
+        pieces, confidence = _read_pieces(out), _mean_confidence(out)
+        rows = [by_column(columns, row) for row in cells]
+        slides = tuple(_slide(row, tissues, cancers, pieces.reasons, confidence) for row in rows)
+        left_out = {slide.slide_id for slide in slides if not slide.assessed}
+        lengths = _neighbours(out, tissues, cancers, left_out, pieces.unfamiliar)
     except (KeyError, ValueError, TypeError) as error:
-        raise DataError(f"{subject} damaged", got=error, hint=AGAIN) from error
+        raise DataError(f"the tables of {out} are damaged", got=error, hint=AGAIN) from error
+    return Cohort(slides, tissues, cancers, run, lengths)
 
 
 def _slide(
@@ -159,67 +151,57 @@ def _number(cell: str) -> float | None:
     return value
 
 
-def _read_reasons(out: Path) -> dict[str, dict[str, list[str]]]:
+class _Pieces(NamedTuple):
+    """What the table of pieces says."""
+
+    reasons: dict[str, dict[str, list[str]]]
     """By slide and measurement: the different reasons why pieces have none."""
-    reasons: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for row in _rows(out, "pieces", "slide_id", *(f"{key}_reason" for key in MEASURES)):
-        for key in MEASURES:
-            reason, known = row[f"{key}_reason"], reasons[row["slide_id"]][key]
-            if reason and reason not in known:
-                known.append(reason)
-    return {slide_id: dict(by) for slide_id, by in reasons.items()}
+    unfamiliar: set[tuple[str, str]]
+    """Slide and number of pieces that are unlike what the model knows."""
+
+
+def _read_pieces(out: Path) -> _Pieces:
+    found = _Pieces(defaultdict(lambda: defaultdict(list)), set())
+    columns = ("slide_id", "piece", "familiarity", *(f"{key}_reason" for key in MEASURES))
+    for slide_id, piece, familiarity, *reasons in _cells(out, "pieces", *columns):
+        for key, reason in zip(MEASURES, reasons, strict=True):
+            if reason and reason not in found.reasons[slide_id][key]:
+                found.reasons[slide_id][key].append(reason)
+        if familiarity == UNFAMILIAR:
+            found.unfamiliar.add((slide_id, piece))
+    return found
 
 
 def _mean_confidence(out: Path) -> dict[str, float]:
     """By slide: mean over its regions, weighted by area."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    with _damage(f"{table_file('regions')} is"):
-        for slide_id, *cells in _cells(out, "regions", "slide_id", "area_mm2", "mean_confidence"):
-            area, value = map(_number, cells)
-            if area is not None and value is not None:
-                sums[slide_id][0] += area * value
-                sums[slide_id][1] += area
+    for slide_id, *cells in _cells(out, "regions", "slide_id", "area_mm2", "mean_confidence"):
+        area, value = map(_number, cells)
+        if area is not None and value is not None:
+            sums[slide_id][0] += area * value
+            sums[slide_id][1] += area
     return {slide_id: weighted / area for slide_id, (weighted, area) in sums.items() if area > 0}
 
 
 def _neighbours(
-    out: Path, tissues: Sequence[str], cancers: Sequence[str], left_out: Collection[str]
+    out: Path, tissues: Sequence[str], cancers: Sequence[str], left_out: set[str], unfamiliar: set[tuple[str, str]]
 ) -> dict[str, dict[str, float]]:
-    """``left_out`` are slides that are not assessed; pieces that are not are left out as well."""
+    """``left_out`` are slides that are not assessed; pieces that are ``unfamiliar`` are left out as well."""
     lengths: dict[str, dict[str, float]] = {name: defaultdict(float) for name in cancers}
-    strange = {
-        (row["slide_id"], row["piece"])
-        for row in _rows(out, "pieces", "slide_id", "piece", "familiarity")
-        if row["familiarity"] == UNFAMILIAR
-    }
-    with _damage(f"{table_file('interfaces')} is"):
-        for row in _rows(out, "interfaces", "slide_id", "piece", "tissue_a", "tissue_b", "boundary_mm"):
-            if row["slide_id"] in left_out or (row["slide_id"], row["piece"]) in strange:
-                continue
-            pair = row["tissue_a"], row["tissue_b"]
-            for tissue, other in (pair, pair[::-1]):
-                if tissue in lengths and other != OUTSIDE:
-                    if other not in tissues:
-                        raise ValueError(f"{other!r} is no tissue")
-                    lengths[tissue][other] += _number(row["boundary_mm"]) or 0.0
+    columns = ("slide_id", "piece", "tissue_a", "tissue_b", "boundary_mm")
+    for slide_id, piece, *pair, length in _cells(out, "interfaces", *columns):
+        for tissue, other in (pair, pair[::-1]) if slide_id not in left_out else ():
+            if tissue in lengths and other != OUTSIDE and (slide_id, piece) not in unfamiliar:
+                if other not in tissues:
+                    raise ValueError(f"{other!r} is no tissue")
+                lengths[tissue][other] += _number(length) or 0.0
     return {name: dict(by_tissue) for name, by_tissue in lengths.items()}
 
 
-def _rows(out: Path, table: str, *needed: str) -> Iterator[Cells]:
-    """Rows one after the other; every row has every column."""
-    columns, rows = _read(out, table, needed)
-    return (by_column(columns, row) for row in rows)
-
-
 def _cells(out: Path, table: str, *needed: str) -> Iterator[Sequence[str]]:
-    """The cells of some columns alone, of a table with many rows."""
-    columns, rows = _read(out, table, needed)
-    pick = itemgetter(*(columns.index(name) for name in needed))
+    """The cells of some columns, row by row."""
+    rows = stream_rows(out / table_file(table), needed, hint=AGAIN, open_file=opened_table)
+    columns = next(rows)
+    pick = itemgetter(*map(columns.index, needed))
     # Cells that are missing at the end of a row are empty.
     return (pick([*row, *[""] * (len(columns) - len(row))]) for row in rows)
-
-
-def _read(out: Path, table: str, needed: Sequence[str]) -> tuple[list[str], Iterator[list[str]]]:
-    """The columns of a table, and its rows one after the other."""
-    rows = stream_rows(out / table_file(table), needed, hint=AGAIN, open_file=opened_table)
-    return next(rows), rows

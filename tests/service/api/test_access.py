@@ -40,7 +40,7 @@ def test_without_a_token_nothing_but_health_and_the_page_files_is_shown(client):
     assert client.get("/healthz").json()["status"] == "ok"
     closed = [path for path in client.app.openapi()["paths"] if path != "/healthz"]
     assert len(closed) > 10
-    for path in (*closed, "/v1/nothing", "/.service/jobs.sqlite", "/openapi.json", "/docs"):
+    for path in (*closed, "/v1/nothing", "/.service/service.sqlite", "/openapi.json", "/docs"):
         for method in ("GET", "POST", "DELETE", "PUT", "OPTIONS"):
             answer = client.request(method, path.replace("{id}", "a" * 24))
             assert code_of(answer) == (401, "unauthorised")
@@ -102,7 +102,7 @@ def test_secrets_are_nowhere_on_disk(client, tmp_path):
     cookie = client.cookies[client.app_state.access.cookie]
     client.get("/v1/about", headers={"Authorization": "Bearer mistyped-token"})
     written = {path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    assert {"jobs.sqlite", "audit.jsonl"} <= written.keys()
+    assert {"service.sqlite", "audit.jsonl"} <= written.keys()
     for secret in (TOKEN, code, cookie, "mistyped"):
         assert [name for name, content in written.items() if secret.encode() in content] == []
 

@@ -32,7 +32,7 @@ with TestClient(create_app(settings), base_url="http://127.0.0.1:8765", headers=
     print([slide["has_image"], *(client.get(place + path).status_code for path in asked)])
     kind = {"Content-Type": "application/octet-stream"}
     print(client.post("/v1/slides", content=Path(upload).read_bytes(), headers=kind).json()["error"]["code"])
-print([name for name in ("torch", "torchvision", "shapely") if name in sys.modules])
+print([name for name in ("torch", "torchvision") if name in sys.modules])
 """
 
 

@@ -1,7 +1,5 @@
 import re
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,10 +11,9 @@ from tests.service.small import only_slide, serving, settings_of, slide_bytes, u
 
 from ntrm.pipeline.batch import segment_slides
 from ntrm.results.paths import table_file
-from ntrm.results.slide_state import alone
 from ntrm.results.tables import COLUMNS
-from ntrm.service.core.settings import AUDIT, DATABASE, LOST, THUMBNAILS, UPLOADS
-from ntrm.service.corrections import writer
+from ntrm.service.core.settings import AUDIT, LOST, THUMBNAILS, TRASH, UPLOADS
+from ntrm.service.jobs import catalogue
 from ntrm.service.jobs.slide_record import DONE, UPLOAD, Slide
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -61,25 +58,12 @@ def test_uploads_survive_when_their_folder_is_served_under_another_path(
         assert client.get(f"/v1/slides/{key}/tiles/slide/0/0_0.jpg").status_code == 200
         assert client.post(f"/v1/slides/{key}/retry").json()["status"] == "queued"
         uploads = client.app_state.settings.hidden / UPLOADS
-        assert client.app_state.store.claim("w").source == uploads / key
+        assert client.app_state.store.get(key).source == uploads / key
         assert (uploads / key).read_bytes() == sent
-        client.app_state.store.release(key, "w")
         assert client.delete(f"/v1/slides/{key}").status_code == 204
         assert list(uploads.iterdir()) == []
     # Whoever deletes a slide of a copy deletes nothing of the original.
     assert (tmp_path / "out" / ".service" / UPLOADS / key).exists() == (elsewhere is copied)
-
-
-def test_a_database_with_absolute_paths_is_understood(tmp_path, model, random):
-    settings = settings_of(tmp_path / "out", model)
-    with serving(settings) as client:
-        key = uploaded(client, random)
-    with closing(sqlite3.connect(settings.hidden / DATABASE)) as connection, connection:
-        (stored,) = connection.execute("SELECT source FROM slides").fetchone()
-        assert stored == f"{UPLOADS}/{key}".encode()
-        connection.execute("UPDATE slides SET source = ?", (f"/gone/.service/uploads/{key}".encode(),))
-    with serving(settings) as client:
-        assert client.get(f"/v1/slides/{key}/tiles/slide/0/0_0.jpg").status_code == 200
 
 
 def test_an_unknown_upload_is_moved_aside_and_told(tmp_path, model, caplog):
@@ -106,7 +90,7 @@ def test_deleting_an_upload_spares_an_original_found_below_a_root(tmp_path, mode
 
 
 def test_tables_and_overview_say_nothing_of_a_deleted_slide(tmp_path, model, results, monkeypatch):
-    monkeypatch.setattr(writer, "TABLE_SECONDS", 0.0)
+    monkeypatch.setattr(catalogue, "TABLES_SECONDS", 0.0)
     path, mask = results
     write_slide(path.parent / "b.tif", mask)
     run = {"model": ByColour(), "device": "cpu", "batch": 2}
@@ -125,19 +109,6 @@ def test_tables_and_overview_say_nothing_of_a_deleted_slide(tmp_path, model, res
         # The last one, too.
         assert client.delete(f"/v1/slides/{ids['b']}").status_code == 204
         wait_for("empty tables", lambda: not told("b"))
-
-
-def test_results_that_another_program_has_begun_to_work_on_are_removed_later(client):
-    state = client.app_state
-    slide = state.store.get(only_slide(client)["id"])
-    folder = state.folder(slide)
-    state.store.mark_deleted(slide.id)
-    with alone(folder):
-        state.purge()
-        assert folder.is_dir()
-    state.purge()
-    assert not folder.exists()
-    assert state.store.ids() == set()
 
 
 def test_a_picture_that_is_gone_before_it_is_deleted_is_no_error(client, monkeypatch):
@@ -168,35 +139,36 @@ def test_another_file_in_the_place_of_an_original_is_not_shown_under_the_mask(tm
         assert client.get(tile).status_code == 200
 
 
-def test_a_slide_s_own_files_make_room_on_a_full_disk(tmp_path, model, random, monkeypatch):
+def test_files_go_before_the_database_has_to_write(tmp_path, model, random, monkeypatch):
     with serving(settings_of(tmp_path / "out", model)) as client:
         key, other = uploaded(client, random), uploaded(client, random)
-        uploads, mark = client.app_state.settings.hidden / UPLOADS, client.app_state.store.mark_deleted
+        state = client.app_state
+        results = state.folder(state.store.get(key))
+        results.mkdir()
+        (results / "mask.ome.tif").write_bytes(b"x")
+        uploads = state.settings.hidden / UPLOADS
 
-        def only_with_room(slide):
-            if (uploads / key).exists():
-                raise full_database()
-            return mark(slide)
+        def only_with_room(work):
+            def wrapped(*values):
+                if (uploads / key).exists() or results.exists():
+                    raise full_database()
+                return work(*values)
 
-        monkeypatch.setattr(client.app_state.store, "mark_deleted", only_with_room)
+            return wrapped
+
+        for name in ("stop", "forget", "ask"):
+            monkeypatch.setattr(state.store, name, only_with_room(getattr(state.store, name)))
         assert client.delete(f"/v1/slides/{key}").status_code == 204
         assert only_slide(client)["id"] == other
         assert [path.name for path in uploads.iterdir()] == [other]
 
 
-def test_files_go_before_the_database_has_to_write_again(tmp_path, model, random, monkeypatch):
-    with serving(settings_of(tmp_path / "out", model)) as client:
+def test_a_slide_whose_deletion_was_cut_off_is_gone_at_the_next_start(tmp_path, model, random):
+    settings = settings_of(tmp_path / "out", model)
+    with serving(settings) as client:
         key = uploaded(client, random)
-        hidden, forget = client.app_state.settings.hidden, client.app_state.store.forget
-        results = tmp_path / "out" / client.get(f"/v1/slides/{key}").json()["slide_id"]
-        results.mkdir()
-        (results / "mask.ome.tif").write_bytes(b"x")
-        left = []
-
-        def look(slide):
-            left.extend(path for path in (*hidden.rglob("mask.ome.tif"), results) if path.exists())
-            forget(slide)
-
-        monkeypatch.setattr(client.app_state.store, "forget", look)
-        assert client.delete(f"/v1/slides/{key}").status_code == 204
-        assert left == []
+    (settings.hidden / UPLOADS / key).unlink()
+    (settings.hidden / TRASH / "a-1").mkdir()
+    with serving(settings) as client:
+        assert client.get("/v1/slides").json() == {"slides": []}
+        assert list((settings.hidden / TRASH).iterdir()) == []

@@ -78,7 +78,7 @@ def test_a_region_of_the_corrected_mask_is_known_once_its_files_are_made(client,
     assert region["area_mm2"] == pytest.approx(own.sum() * PIXEL_MM2)
     assert region["corrected_by_hand"] == pytest.approx((own & (results[1] == SCC)).sum() / own.sum())
     assert not {"model_name", "slide_id"} & region.keys()
-    client.post(f"{base}/corrections/undo", json={"version": 1})
+    client.post(f"{base}/corrections", json={"version": 1, "action": "undo"})
     assert error_of(client.get(f"{base}/regions/{number}", params={"v": 2})) == (404, "not_found")
 
 

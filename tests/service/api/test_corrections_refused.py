@@ -7,6 +7,9 @@ import pytest
 from tests.service.correcting import SCC, click, middle_of
 from tests.service.small import error_of, slide_bytes, upload
 
+from ntrm.service.jobs import catalogue
+from ntrm.service.jobs.slide_record import CANCELLED, NETWORK, PREPARE
+
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
 
@@ -63,9 +66,9 @@ def test_impossible_clicks_are_refused_and_nothing_is_written(client, url, resul
     ],
 )
 def test_impossible_drawings_are_refused_and_nothing_is_written(client, url, wrong, status):
-    plain = {"version": 0, "kind": "area", "points": [[5, 5], [30, 5], [30, 30]], "tissue": "SCC"}
+    plain = {"action": "draw", "version": 0, "kind": "area", "points": [[5, 5], [30, 5], [30, 30]], "tissue": "SCC"}
     body = json.dumps({**plain, **wrong})
-    answer = client.post(f"{url}/draw", content=body, headers={"Content-Type": "application/json"})
+    answer = client.post(url, content=body, headers={"Content-Type": "application/json"})
     assert error_of(answer) == (status, "usage"), answer.text
     assert client.get(url).json()["version"] == 0
 
@@ -73,7 +76,7 @@ def test_impossible_drawings_are_refused_and_nothing_is_written(client, url, wro
 def test_a_body_that_is_too_large_is_not_read_to_its_end(client, url):
     body = b'{"points": [' + b"[1,1]," * 300_000
     assert error_of(client.post(url, content=body)) == (413, "too_large")
-    assert error_of(client.post(f"{url}/undo", content=body)) == (413, "too_large")
+    assert error_of(client.post(f"{url}/preview", content=body)) == (413, "too_large")
     assert error_of(client.post(url, content=b"{" * 1000)) == (422, "usage")
 
 
@@ -87,10 +90,10 @@ def test_a_full_disk_is_told_and_the_log_stays_whole(tmp_path, client, url, resu
 
     with monkeypatch.context() as patched:
         patched.setattr("ntrm.correction.log.os.fsync", full)
-        assert error_of(client.post(f"{url}/undo", json={"version": 1})) == (507, "disk_full")
+        assert error_of(client.post(url, json={"version": 1, "action": "undo"})) == (507, "disk_full")
     assert (tmp_path / "out" / "a" / "corrections.jsonl").read_bytes() == before
     assert client.get(url).json()["version"] == 1
-    assert client.post(f"{url}/undo", json={"version": 1}).status_code == 201
+    assert client.post(url, json={"version": 1, "action": "undo"}).status_code == 201
 
 
 def test_results_that_cannot_be_written_to_are_told(tmp_path, client, url, results):
@@ -105,7 +108,7 @@ def test_results_that_cannot_be_written_to_are_told(tmp_path, client, url, resul
 def test_every_route_of_corrections_asks_who_is_there(client, url):
     described = client.get("/openapi.json").json()["paths"]
     routes = {path: methods for path, methods in described.items() if "correct" in path}
-    assert len(routes) == 9
+    assert len(routes) == 6
     for path, methods in routes.items():
         place = path.replace("{id}", url.split("/")[3]).replace("{file}", "mask")
         for method in methods:
@@ -116,7 +119,7 @@ def test_every_route_of_corrections_asks_who_is_there(client, url):
 def test_slides_without_results_have_no_corrections(client, random):
     key = upload(client, slide_bytes(random)).json()["id"]
     assert error_of(client.get(f"/v1/slides/{key}/corrections")) == (404, "not_found")
-    body = {"version": 0, "points": [[1, 1]], "tissue": "EPI"}
+    body = {"action": "name", "version": 0, "points": [[1, 1]], "tissue": "EPI"}
     assert error_of(client.post(f"/v1/slides/{key}/corrections", json=body)) == (404, "not_found")
     assert error_of(client.get(f"/v1/slides/{key}/corrected/mask")) == (404, "not_found")
     assert error_of(client.get(f"/v1/slides/{'0' * 24}/corrections")) == (404, "not_found")
@@ -142,15 +145,17 @@ def test_a_deleted_slide_takes_its_corrections_with_it(tmp_path, client, url, re
     assert error_of(client.get(url)) == (404, "not_found")
 
 
-def test_a_slide_whose_region_graph_is_being_made_is_deleted_once_its_worker_has_stopped(tmp_path, client, url):
+def test_a_slide_whose_region_graph_is_being_made_is_deleted_once_its_worker_has_stopped(
+    tmp_path, client, url, monkeypatch
+):
     store, key = client.app_state.store, url.split("/")[3]
-    store.graphs.ask(key)
-    assert store.graphs.claim("w") is not None
-    assert client.delete(url.removesuffix("/corrections")).status_code == 204
-    assert error_of(client.get(url)) == (404, "not_found")
-    client.app_state.purge()
+    # Its worker is one of another service, which this one does not end.
+    monkeypatch.setattr(catalogue, "DELETE_SECONDS", 0.1)
+    store.ask(key, PREPARE)
+    job = store.take("w", NETWORK)
+    assert error_of(client.delete(url.removesuffix("/corrections"))) == (409, "conflict")
     assert (tmp_path / "out" / "a").exists()
-    assert not store.graphs.beat(key, "w", 0.5, "making")
-    store.graphs.release(key, "w")
-    client.app_state.purge()
+    assert not store.beat(job, 0.5, "making")
+    store.end(job, CANCELLED)
+    assert client.delete(url.removesuffix("/corrections")).status_code == 204
     assert not (tmp_path / "out" / "a").exists()

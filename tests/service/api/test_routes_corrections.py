@@ -160,18 +160,18 @@ def test_areas_brushes_and_divided_regions_are_drawn(client, url, results):
     _, mask = results
     square = [[40, 100], [50, 100], [50, 104], [40, 104]]
     area = {"version": 0, "kind": "area", "points": square, "tissue": "SCC"}
-    assert client.post(f"{url}/draw", json=area).status_code == 201
+    assert client.post(url, json={**area, "action": "draw"}).status_code == 201
     expected = mask.copy()
     expected[100:104, 40:50] = SCC
     np.testing.assert_array_equal(shown(client, url), expected)
     brush = {"version": 1, "kind": "brush", "points": [[60.5, 110.5]], "width_um": 5 * MPP, "tissue": "EPI"}
-    assert client.post(f"{url}/draw", json=brush).status_code == 201
+    assert client.post(url, json={**brush, "action": "draw"}).status_code == 201
     row, column = np.mgrid[: mask.shape[0], : mask.shape[1]]
     expected[np.hypot(row - 110, column - 60) <= 2.5] = EPI
     np.testing.assert_array_equal(shown(client, url), expected)
     across = [[-5, 120.5], [500, 120.5]]
     divide = {"version": 2, "kind": "divide", "points": across, "side": [60.5, 130.5], "tissue": "SCC"}
-    assert client.post(f"{url}/draw", json=divide).status_code == 201
+    assert client.post(url, json={**divide, "action": "draw"}).status_code == 201
     expected[121:][(expected == RET)[121:]] = SCC
     np.testing.assert_array_equal(shown(client, url), expected)
     steps = client.get(url).json()["steps"]
@@ -187,14 +187,14 @@ def test_undo_and_redo_without_limit(client, url, results):
         client.post(url, json=click(place, "RET", version=version, whole_regions=True))
         states.append(shown(client, url))
     for version, (action, state) in enumerate([("undo", 1), ("undo", 0), ("redo", 1), ("redo", 2)], start=2):
-        answer = client.post(f"{url}/{action}", json={"version": version})
+        answer = client.post(url, json={"action": action, "version": version})
         assert answer.status_code == 201
         np.testing.assert_array_equal(shown(client, url), states[state])
     found = client.get(url).json()
     assert (found["undo"]["number"], found["redo"], found["version"]) == (2, None, 6)
     assert [step["active"] for step in found["steps"]] == [True, True, False, False, False, False]
     assert [step["of"] for step in found["steps"]] == [None, None, 2, 1, 1, 2]
-    assert error_of(client.post(f"{url}/redo", json={"version": 6})) == (400, "usage")
+    assert error_of(client.post(url, json={"version": 6, "action": "redo"})) == (400, "usage")
 
 
 def test_of_two_people_the_second_is_told(client, url, results):
@@ -204,10 +204,18 @@ def test_of_two_people_the_second_is_told(client, url, results):
     for action in ("", "/preview"):
         assert error_of(client.post(url + action, json=body)) == (409, "corrected_elsewhere")
     for action in ("undo", "redo"):
-        assert error_of(client.post(f"{url}/{action}", json={"version": 0})) == (409, "corrected_elsewhere")
+        assert error_of(client.post(url, json={"action": action, "version": 0})) == (409, "corrected_elsewhere")
     area = {"version": 0, "kind": "area", "points": [[1, 1], [9, 1], [9, 9]], "tissue": "SCC"}
-    assert error_of(client.post(f"{url}/draw", json=area)) == (409, "corrected_elsewhere")
+    assert error_of(client.post(url, json={**area, "action": "draw"})) == (409, "corrected_elsewhere")
     assert client.get(url).json()["version"] == 1
+
+
+def test_a_step_that_is_sent_twice_is_taken_and_told_once(tmp_path, client, url, results):
+    body = click(middle_of(results[1], SCC), whole_regions=True, key="1f3a")
+    answers = [client.post(url, json=body) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    assert len(read_log(tmp_path / "out" / "a").steps) == answers[1].json()["version"] == 1
+    assert (tmp_path / "out" / ".service" / AUDIT).read_text().count("correct: name") == 1
 
 
 def test_of_many_at_the_same_moment_one_is_heard_and_all_others_are_told(tmp_path, client, url, results):
@@ -236,7 +244,7 @@ def test_what_others_write_to_the_log_is_seen_at_once(tmp_path, client, url, res
 def test_the_log_holds_what_was_done_and_the_audit_tells_it_without_initials(tmp_path, client, url, results):
     _, mask = results
     client.post(url, json=click(middle_of(mask, SCC), whole_regions=True, by="JD"))
-    client.post(f"{url}/undo", json={"version": 1})
+    client.post(url, json={"version": 1, "action": "undo"})
     log = read_log(tmp_path / "out" / "a")
     assert PixelSet.parse(log.steps[0].named, mask.size).pixels == (mask == SCC).sum()
     assert [(step.action, step.by, step.origin) for step in log.steps] == [

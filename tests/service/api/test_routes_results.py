@@ -14,7 +14,6 @@ from tests.service.small import error_of, only_slide, segmented, serving, settin
 from ntrm.service.api import routes_results
 from ntrm.service.api.routes_results import REPORT_POLICY
 from ntrm.service.core.settings import THUMBNAILS
-from ntrm.service.jobs.adoption import renew
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -134,7 +133,7 @@ def test_the_thumbnail_of_results_made_anew_is_another_one(client, tmp_path):
     assert (first.headers["cache-control"], client.get(url, headers=known).status_code) == ("private, no-cache", 304)
     Image.new("RGB", (50, 40)).save(tmp_path / "out" / "a" / "slide.jpg")
     os.utime(tmp_path / "out" / "a" / "summary.json", (1, 1))
-    renew(tmp_path / "out", client.app_state.store)
+    client.app_state.catalogue.look_around()
     assert picture(client.get(url, headers=known)).size == (50, 40)
     assert len([*(client.app_state.settings.hidden / THUMBNAILS).iterdir()]) == 1
 

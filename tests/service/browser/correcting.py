@@ -72,7 +72,13 @@ def wait_for_version(service, slide, version):
 
 def preview(service, slide, place, tissue, **more):
     """What the service says would follow, asked without the page."""
-    body = {"version": corrections(service, slide)["version"], "points": [place], "tissue": tissue, **more}
+    body = {
+        "action": "name",
+        "version": corrections(service, slide)["version"],
+        "points": [place],
+        "tissue": tissue,
+        **more,
+    }
     status, content = service.ask("POST", f"/v1/slides/{slide}/corrections/preview", body)
     assert status == 200, content
     return json.loads(content)

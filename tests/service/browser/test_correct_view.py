@@ -122,7 +122,7 @@ def test_after_a_restart_everything_is_as_it_was(browser, corrected_folder, tmp_
     with serve(tmp_path) as first:
         first.slide = slide = find_slides(first)[RESTARTED]
         _, place = large_region(first, "BCC")
-        body = {"version": 0, "points": [place], "tissue": "SCC", "spread": True}
+        body = {"action": "name", "version": 0, "points": [place], "tissue": "SCC", "spread": True}
         assert first.ask("POST", f"/v1/slides/{slide}/corrections", body)[0] == 201
         first.kill()
     with serve(tmp_path) as second:
@@ -170,7 +170,7 @@ def test_what_would_follow_is_asked_again_after_others_corrected(correct_page, s
     watched.expected.append("status of 409")
     keep_ignorant(page, corrections(service, service.slide))
     pick(page, service, place)
-    body = {"version": 0, "points": [place], "tissue": "IEC", "spread": False, "by": "MK"}
+    body = {"action": "name", "version": 0, "points": [place], "tissue": "IEC", "spread": False, "by": "MK"}
     assert service.ask("POST", f"/v1/slides/{service.slide}/corrections", body)[0] == 201
 
     said = name(page, "SCC")
@@ -183,7 +183,7 @@ def test_another_log_with_as_many_steps_is_shown_as_it_is(correct_page, correcte
     page, (_, place) = correct_page("moved").page, large_region(service, "BCC")
     log, url = corrected_folder / "out" / "moved" / "corrections.jsonl", f"/v1/slides/{service.slide}/corrections"
     for tissue in ("IEC", "SCC"):
-        body = {"version": 0, "points": [place], "tissue": tissue, "spread": False}
+        body = {"action": "name", "version": 0, "points": [place], "tissue": tissue, "spread": False}
         assert service.ask("POST", url, body)[0] == 201
         told(page, "Corrected elsewhere: step 1")
         until(lambda tissue=tissue: shows(page, service, place, tissue))
@@ -245,7 +245,7 @@ def test_parts_inside_a_lasso_are_named(correct_page, service):
     name(page, "SCC")
     said = page.locator(".chosen").inner_text()
 
-    body = {"version": 0, "lasso": corners, "tissue": "SCC"}
+    body = {"action": "name", "version": 0, "lasso": corners, "tissue": "SCC"}
     answer = json.loads(service.ask("POST", f"/v1/slides/{service.slide}/corrections/preview", body)[1])
     assert answer["named"]["regions"] > 1
     assert said.startswith(f"{answer['named']['regions']} parts, {answer['named']['area_mm2']:.2f} mm²")
@@ -341,7 +341,7 @@ def test_both_versions_are_compared_read_and_downloaded(correct_page, service):
 def test_border_and_region_are_those_of_the_version_that_is_shown(correct_page, service):
     page = correct_page("shown").page
     measured, place = large_region(service, "BCC")
-    body = {"version": 0, "points": [place], "tissue": "SCC", "whole_regions": True, "spread": False}
+    body = {"action": "name", "version": 0, "points": [place], "tissue": "SCC", "whole_regions": True, "spread": False}
     assert service.ask("POST", f"/v1/slides/{service.slide}/corrections", body)[0] == 201
     until(lambda: corrections(service, service.slide)["corrected"])
     page.keyboard.press("e")

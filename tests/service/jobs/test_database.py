@@ -4,21 +4,41 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.helpers import wait_for
 from tests.service.small import refused
 
 from ntrm.core.errors import DataError
-from ntrm.service.jobs.database import MOST_ATTEMPTS, MOST_DEATHS, JobStore
-from ntrm.service.jobs.slide_record import CANCELLED, DONE, FAILED, PATH, QUEUED, RUNNING, Slide, new_id
+from ntrm.service.jobs.database import MOST_ATTEMPTS, MOST_DEATHS, RETRY_SECONDS, JobStore
+from ntrm.service.jobs.slide_record import (
+    CANCELLED,
+    CORRECT,
+    DONE,
+    FAILED,
+    LIGHT,
+    NETWORK,
+    PATH,
+    PREPARE,
+    QUEUED,
+    RUNNING,
+    SEGMENT,
+    TABLES,
+    Slide,
+    new_id,
+)
 
 
 def slide(number=0, **more):
     plain = {"id": new_id(), "slide_id": f"s{number}", "name": "n", "origin": PATH, "source": Path(f"/x/{number}")}
-    now = time.time() + number
+    now = time.time() - 1000 + number
     return Slide(**{**plain, "mpp": None, "status": QUEUED, "created": now, "queued": now, **more})
 
 
+def take(store, worker="w", kinds=NETWORK):
+    return store.take(worker, kinds)
+
+
 def test_a_slide_comes_back_as_it_went_in(store):
-    every = slide(1, mpp=(0.25, 0.5), fingerprint="f", info={"width": 3}, facts={"pieces": 1}, source=Path("/x/\udcff"))
+    every = slide(1, mpp=(0.25, 0.5), fingerprint="f", info={"width": 3}, source=Path("/x/\udcff"))
     store.add(every)
     assert store.get(every.id) == every
     for wrong in ("", "x", new_id(), "' OR 1=1 --"):
@@ -28,18 +48,18 @@ def test_a_slide_comes_back_as_it_went_in(store):
 
 def test_a_whole_number_of_um_per_pixel_is_told_like_any_other(store):
     store.add(slide(1, mpp=(1, 2)))
-    assert repr(store.every()[0].mpp) == repr(store.claim("w").mpp) == "(1.0, 2.0)"
+    assert repr(store.every()[0].mpp) == "(1.0, 2.0)"
 
 
 def test_nobody_else_may_read_the_database(tmp_path, store):
-    assert (tmp_path / "out" / ".service" / "jobs.sqlite").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "out" / ".service" / "service.sqlite").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_queue_is_a_queue(store):
     ids = [store.add(slide(n)).id for n in (3, 1, 2)]
     assert store.waiting() == [ids[1], ids[2], ids[0]]
-    assert [store.claim("w").slide_id for _ in range(3)] == ["s1", "s2", "s3"]
-    assert store.claim("w") is None
+    assert [store.take("w", NETWORK).slide for _ in range(3)] == [ids[1], ids[2], ids[0]]
+    assert take(store) is None
     assert store.counts() == {"queued": 0, "running": 3, "done": 0, "failed": 0, "cancelled": 0}
 
 
@@ -55,31 +75,31 @@ def test_one_too_many_is_refused(store):
         store.add(slide(number), 3)
     with refused(429, "queue_full"):
         store.add(slide(9), 3)
-    store.claim("w")
+    take(store)
     store.add(slide(9), 3)
 
 
 def test_progress_and_the_end(store):
     one = store.add(slide())
-    store.claim("w")
-    assert store.beat(one.id, "w", 0.5, "segmenting")
-    assert not store.beat(one.id, "another", 0.9, "segmenting")
+    job = take(store)
+    assert store.beat(job, 0.5, "segmenting")
+    assert not store.beat(replace(job, worker="another"), 0.9, "segmenting")
     assert store.get(one.id).progress == 0.5
-    store.finish(one.id, "another", DONE)
+    store.end(replace(job, worker="another"), DONE)
     assert store.get(one.id).status == RUNNING
-    store.finish(one.id, "w", DONE, facts={"pieces": 2})
+    store.end(job, DONE, finished=123.5)
     ended = store.get(one.id)
-    assert (ended.status, ended.progress, ended.facts, ended.worker) == (DONE, 1.0, {"pieces": 2}, None)
-    assert ended.finished >= ended.started
+    assert (ended.status, ended.progress, ended.finished) == (DONE, 1.0, 123.5)
+    assert store.job(one.id, SEGMENT).worker is None
 
 
 def test_cancelling(store):
     waiting, working = store.add(slide(2)), store.add(slide(1))
-    store.claim("w")
+    job = take(store)
     assert store.cancel(waiting.id).status == CANCELLED
     assert store.cancel(working.id).status == RUNNING
-    assert not store.beat(working.id, "w", 0.1, "x")
-    store.finish(working.id, "w", CANCELLED)
+    assert not store.beat(job, 0.1, "x")
+    store.end(job, CANCELLED)
     assert store.get(working.id).status == CANCELLED
     assert store.cancel(working.id).status == CANCELLED
     done = store.add(slide(3, status=DONE))
@@ -87,10 +107,21 @@ def test_cancelling(store):
         store.cancel(done.id)
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_worker_that_stops_puts_its_job_back(store, cancelled):
+    one = store.add(slide(1))
+    store.add(slide(2))
+    job = take(store)
+    if cancelled:
+        store.cancel(one.id)
+    store.end(job, QUEUED)
+    assert store.get(one.id).status == (CANCELLED if cancelled else QUEUED)
+    assert (take(store).slide == one.id) == (not cancelled)
+
+
 def test_trying_again(store):
     one = store.add(slide())
-    store.claim("w")
-    store.finish(one.id, "w", FAILED, error=DataError("broken", got="x"))
+    store.end(take(store), FAILED, DataError("broken", got="x"))
     assert store.get(one.id).error == {
         "what": "broken",
         "got": "x",
@@ -111,10 +142,10 @@ def test_trying_again(store):
 def test_jobs_of_dead_workers_are_queued_again_at_their_place(store):
     first = store.add(slide(1))
     store.add(slide(2))
-    store.claim("dead")
+    take(store, "dead")
     store.reclaim(lambda name: name == "alive", blame=False)
     assert store.waiting()[0] == first.id
-    assert store.claim("alive").id == first.id
+    assert take(store, "alive").slide == first.id
     store.reclaim(lambda name: name == "alive", blame=True)
     assert store.get(first.id).status == RUNNING
 
@@ -122,7 +153,7 @@ def test_jobs_of_dead_workers_are_queued_again_at_their_place(store):
 def test_a_job_that_kills_its_workers_is_given_up(store):
     one = store.add(slide())
     for death in range(1, MOST_DEATHS + 1):
-        store.claim(f"w{death}")
+        take(store, f"w{death}")
         store.reclaim(lambda _: False, blame=True)
         assert store.get(one.id).status == (FAILED if death == MOST_DEATHS else QUEUED)
     assert store.get(one.id).error["code"] == "worker_died"
@@ -132,44 +163,17 @@ def test_a_job_that_kills_its_workers_is_given_up(store):
 def test_restarts_of_the_service_are_not_the_jobs_fault_for_long(store):
     one = store.add(slide())
     for attempt in range(1, MOST_ATTEMPTS + 1):
-        store.claim("w")
+        take(store)
         store.reclaim(lambda _: False, blame=False)
         assert store.get(one.id).status == (FAILED if attempt == MOST_ATTEMPTS else QUEUED)
 
 
 def test_a_cancelled_job_of_a_dead_worker_is_over(store):
     one = store.add(slide())
-    store.claim("w")
+    take(store)
     store.cancel(one.id)
     store.reclaim(lambda _: False, blame=True)
     assert store.get(one.id).status == CANCELLED
-
-
-def test_releasing(store):
-    one, other = store.add(slide(1)), store.add(slide(2))
-    store.claim("w")
-    store.release(one.id, "w")
-    assert store.get(one.id).status == QUEUED
-    store.claim("w")
-    store.cancel(one.id)
-    store.release(one.id, "w")
-    assert store.get(one.id).status == CANCELLED
-    assert store.get(other.id).status == QUEUED
-
-
-def test_deleting_hides_at_once_and_ends_when_the_worker_has(store):
-    working, waiting = store.add(slide(1)), store.add(slide(2))
-    store.claim("w")
-    for item in (working, waiting):
-        store.mark_deleted(item.id)
-    assert store.every() == []
-    assert store.claim("w") is None
-    assert [item.id for item in store.to_purge()] == [waiting.id]
-    assert not store.beat(working.id, "w", 0.1, "x")
-    store.finish(working.id, "w", CANCELLED)
-    for item in store.to_purge():
-        store.forget(item.id)
-    assert store.taken_names() == set()
 
 
 def test_many_workers_never_get_the_same_slide(tmp_path, store):
@@ -177,11 +181,11 @@ def test_many_workers_never_get_the_same_slide(tmp_path, store):
     got, lock = [], threading.Lock()
 
     def work(name):
-        mine = JobStore(tmp_path / "out" / ".service" / "jobs.sqlite")
-        while (found := mine.claim(name)) is not None:
+        mine = JobStore(tmp_path / "out" / ".service" / "service.sqlite")
+        while (found := mine.take(name, NETWORK)) is not None:
             with lock:
-                got.append(found.id)
-            mine.finish(found.id, name, DONE)
+                got.append(found.slide)
+            mine.end(found, DONE)
         mine.close()
 
     threads = [threading.Thread(target=work, args=(f"w{n}",)) for n in range(4)]
@@ -194,24 +198,98 @@ def test_many_workers_never_get_the_same_slide(tmp_path, store):
     assert store.counts()["done"] == 40
 
 
-def test_sessions_belong_to_the_token_that_let_them_in(store):
-    store.add_session("cookie", "token", time.time() + 3600)
-    store.add_session("old", "token", time.time() - 60)
-    store.add_session("other", "other token", time.time() + 3600)
-    assert set(store.sessions("token")) == {"cookie"}
-
-
 def test_a_file_that_is_no_database_is_refused(tmp_path):
-    path = tmp_path / "jobs.sqlite"
+    path = tmp_path / "service.sqlite"
     path.write_bytes(b"this is no database at all" * 100)
     with pytest.raises(DataError, match="cannot use"):
         JobStore(path)
 
 
 def test_vanished_results(store):
-    kept, found = store.add(slide(1, status=DONE)), store.add(slide(2, status=DONE))
-    store.vanished(kept.id, keep=True)
-    store.vanished(found.id, keep=False)
+    one = store.add(slide(1, status=DONE))
+    store.vanished(one.id)
     (left,) = store.every()
-    assert (left.id, left.status, left.error["code"]) == (kept.id, FAILED, "gone")
-    assert replace(left, error=None).facts == {}
+    assert (left.id, left.status, left.error["code"]) == (one.id, FAILED, "gone")
+
+
+@pytest.fixture
+def done(store):
+    """Id of a slide that is done."""
+    return store.add(slide(status=DONE)).id
+
+
+def test_a_region_graph_comes_before_the_next_slide_and_light_work_is_for_others(store, done):
+    queued = store.add(slide(1)).id
+    store.ask("", TABLES)
+    store.ask(done, PREPARE)
+    store.ask(done, CORRECT)
+    assert [take(store).kind for _ in range(2)] == [PREPARE, SEGMENT]
+    assert take(store) is None
+    assert [take(store, kinds=LIGHT).kind for _ in range(2)] == [TABLES, CORRECT]
+    assert store.get(queued).status == RUNNING
+    assert len(store.running()) == 4
+
+
+@pytest.mark.parametrize("kind", [PREPARE, CORRECT])
+def test_other_jobs_go_when_they_are_done_and_failures_stay_until_they_are_asked_for_again(store, done, kind):
+    store.ask(done, kind)
+    store.end(take(store, kinds=[kind]), DONE)
+    assert store.job(done, kind) is None
+    store.ask(done, kind)
+    store.end(take(store, kinds=[kind]), FAILED, DataError("broken"))
+    assert (store.job(done, kind).status, store.job(done, kind).error["what"]) == (FAILED, "broken")
+    assert store.get(done).status == DONE
+    # Whoever only looks waits a while, whoever changes something does not.
+    store.ask_again(done, kind)
+    failed = store.job(done, kind)
+    assert failed.due == pytest.approx(time.time() + RETRY_SECONDS, abs=10)
+    assert failed.error["what"] == "broken"
+    assert take(store, kinds=[kind]) is None
+    store.ask(done, kind)
+    assert take(store, kinds=[kind]).error is None
+
+
+def test_many_steps_in_a_row_are_one_work_and_one_meanwhile_is_another(store, done):
+    for _ in range(3):
+        store.ask(done, CORRECT, 0.2)
+        assert take(store, kinds=LIGHT) is None
+    due = store.job(done, CORRECT).due
+    store.ask_again(done, CORRECT)
+    assert store.job(done, CORRECT).due == due
+    wait_for("the work to be due", lambda: store.is_due(LIGHT))
+    job = take(store, kinds=LIGHT)
+    store.ask(done, CORRECT)
+    assert take(store, kinds=LIGHT) is None
+    store.end(job, DONE)
+    assert take(store, kinds=LIGHT).attempts == 1
+
+
+def test_a_clock_that_was_set_back_makes_nothing_wait(store, done):
+    store.ask(done, CORRECT, 86_400)
+    job = take(store, kinds=LIGHT)
+    store.end(job, DONE)
+    assert store.job(done, CORRECT) is None
+
+
+def test_a_job_that_nobody_wants_ends(store, done):
+    store.ask(done, PREPARE)
+    store.stop(done, PREPARE)
+    assert store.job(done, PREPARE) is None
+    store.ask(done, PREPARE)
+    job = take(store)
+    store.ask(done, PREPARE)
+    store.stop(done, PREPARE)
+    assert not store.beat(job, 0.5, "making")
+    store.reclaim(lambda _: False, blame=True)
+    assert store.job(done, PREPARE) is None
+
+
+def test_a_slide_that_is_forgotten_leaves_no_job(store, done):
+    store.ask(done, PREPARE)
+    job = take(store)
+    store.ask(done, CORRECT)
+    store.forget(done)
+    assert not store.beat(job, 0.5, "making")
+    store.end(job, QUEUED)
+    store.ask(done, CORRECT)  # by a request that had begun before
+    assert (store.running(), take(store, kinds=LIGHT), store.taken_names()) == ([], None, set())

@@ -13,7 +13,7 @@ from tests.service.small import add_queued, settings_of
 
 from ntrm.service.core.watch import Watch
 from ntrm.service.jobs import database, supervisor
-from ntrm.service.jobs.slide_record import CANCELLED, QUEUED, RUNNING
+from ntrm.service.jobs.slide_record import CANCELLED, CORRECT, DONE, LIGHT, NETWORK, PREPARE, QUEUED, RUNNING
 
 DEAF = 'print(\'{"ready": "w", "devices": 1}\', flush=True); import time; time.sleep(3600)'
 
@@ -28,7 +28,7 @@ def supervised(settings, store, monkeypatch, chores=lambda: None, first=DEAF):
     """A supervisor whose workers hear nothing, the first of which runs ``first``; gives those that were started."""
     started = []
 
-    def start(_):
+    def start(*_):
         pipe, code = subprocess.PIPE, DEAF if started else first
         started.append(subprocess.Popen([sys.executable, "-S", "-c", code], stdin=pipe, stdout=pipe))
         return started[-1]
@@ -59,7 +59,7 @@ def test_a_worker_that_does_not_hear_is_killed_and_the_next_one_begins_at_once(s
             # They did nothing wrong: no longer and longer waits before the next start.
             for number, slide in enumerate(slides[:4]):
                 wait_for("the next worker", lambda number=number: len(started) == number + 1)
-                assert store.claim("w").id == slide
+                assert store.take("w", NETWORK).slide == slide
                 store.cancel(slide)
                 wait_for("the end of the job", lambda slide=slide: store.get(slide).status == CANCELLED)
             left = store.get(slides[4])
@@ -75,7 +75,7 @@ def test_a_clock_that_jumps_saves_no_cancelled_job_and_ends_no_other(settings, s
     with supervised(settings, store, monkeypatch, ticks.release) as (made, started):
         wait_for("a worker", lambda: made.state == "ready")
         slide = add_queued(store, name="a").id
-        assert store.claim("w").id == slide
+        assert store.take("w", NETWORK).slide == slide
         monkeypatch.setattr(time, "time", lambda: now() + jump)
         for _ in range(10):
             assert ticks.acquire(timeout=60)
@@ -93,37 +93,42 @@ def test_a_region_graph_that_nobody_wants_any_more_ends_with_its_deaf_worker(set
     with supervised(settings, store, monkeypatch) as (made, started):
         wait_for("a worker", lambda: made.state == "ready")
         slide = add_queued(store, name="a").id
-        store.finish(slide, store.claim("w").worker, "done")
-        store.graphs.ask(slide)
-        assert store.graphs.claim("w").slide == slide
-        store.graphs.drop(slide)
-        wait_for("the end of the job", lambda: store.graphs.get(slide) is None)
+        store.end(store.take("w", NETWORK), DONE)
+        store.ask(slide, PREPARE)
+        assert store.take("w", NETWORK).kind == PREPARE
+        store.stop(slide, PREPARE)
+        wait_for("the end of the job", lambda: store.job(slide, PREPARE) is None)
         wait_for("the next worker", lambda: len(started) == 2)
 
 
-@pytest.mark.parametrize("passing", [True, False])
-def test_a_worker_that_a_silent_hub_refused_is_started_again_and_no_other(settings, store, monkeypatch, passing):
+def test_light_work_has_a_worker_of_its_own_beside_one_that_does_not_hear(settings, store, monkeypatch):
+    with supervised(settings, store, monkeypatch) as (made, started):
+        wait_for("a worker", lambda: made.state == "ready")
+        slide = add_queued(store, name="a").id
+        store.take("w", NETWORK)
+        assert len(started) == 1
+        store.ask(slide, CORRECT)
+        wait_for("the light worker", lambda: len(started) == 2)
+        assert store.take("light", LIGHT).kind == CORRECT
+
+
+def test_a_worker_that_cannot_work_is_not_started_again(settings, store, monkeypatch):
     monkeypatch.setattr(supervisor, "BACK_OFF", (0.01, 0.01))
-    refusal = {"refused": {"what": "the hub does not answer", "got": "nothing"}, "passing": passing}
-    turns = threading.Semaphore(0)
+    turns, refusal = threading.Semaphore(0), {"refused": {"what": "other classes", "got": "nothing"}}
     first = f"print({json.dumps(json.dumps(refusal))})"
     with supervised(settings, store, monkeypatch, turns.release, first) as (made, started):
-        wait_for("the refusal", lambda: made.refusal is not None or len(started) > 1)
-        if passing:
-            wait_for("the next worker", lambda: made.state == "ready")
-            assert made.refusal is None
-        else:
-            started[0].wait()
-            for _ in range(20):  # ticks, in which another one would have been started
-                assert turns.acquire(timeout=60)
-            assert (made.state, len(started)) == ("refused", 1)
+        wait_for("the refusal", lambda: made.refusal is not None)
+        started[0].wait()
+        for _ in range(20):  # ticks, in which another one would have been started
+            assert turns.acquire(timeout=60)
+        assert (made.state, len(started)) == ("refused", 1)
 
 
 def test_a_slide_far_beyond_its_time_is_its_workers_fault(settings, store, monkeypatch):
     with supervised(settings, store, monkeypatch) as (made, started):
         wait_for("a worker", lambda: made.state == "ready")
         slide = add_queued(store, name="long").id
-        store.claim("w")
+        store.take("w", NETWORK)
         monkeypatch.setattr(supervisor, "GRACE_SECONDS", -1e6)
         wait_for("the end of the worker", lambda: started[0].poll() is not None)
         monkeypatch.setattr(supervisor, "GRACE_SECONDS", 1.0)

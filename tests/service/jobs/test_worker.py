@@ -1,9 +1,7 @@
 import io
 import json
-import os
 import threading
 import time
-from itertools import pairwise
 
 import pytest
 from bench.hostile import sparse_slide
@@ -12,20 +10,30 @@ from tests.pipeline.small import fingerprints, paint, write_slide
 from tests.service.small import add_queued, settings_of
 
 from ntrm.core.errors import RefusedError
+from ntrm.correction.engine.prepare import region_graph_in
+from ntrm.correction.mask import open_mask
 from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.options import Options
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.results.slide_state import alone
 from ntrm.service.core.settings import settings_from, settings_to
 from ntrm.service.jobs import worker
-from ntrm.service.jobs.slide_record import CANCELLED, DONE, FAILED, PATH, QUEUED, UPLOAD
-from ntrm.service.jobs.worker import FILES, MEASURED, READ, SEGMENTED, JobProgress, written
-from ntrm.wsi.readers.formats import open_slide
+from ntrm.service.jobs.slide_record import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    LIGHT,
+    NETWORK,
+    PATH,
+    PREPARE,
+    QUEUED,
+    TABLES,
+    UPLOAD,
+)
+from ntrm.service.jobs.worker import READ, SEGMENTED, JobProgress, Worker
 from ntrm.wsi.readers.tiff import TiffReader
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
-NEVER = threading.Event()
 NOT_DONE = Outcome("a", "failed", "not tried")
 
 
@@ -36,15 +44,18 @@ def segmenter(tmp_path):
     return segmenter
 
 
-def claimed(store, path=None):
-    add_queued(store, path)
-    return store.claim("w")
+def run(store, segmenter, stop=None, kinds=NETWORK):
+    """Do the next job; returns its slide."""
+    settings = settings_of(segmenter.out, "bundled")
+    job = store.take("w", kinds)
+    Worker(settings, store, "w", segmenter, stop or threading.Event()).run(job)
+    return store.get(job.slide)
 
 
-def run(store, segmenter, stop=NEVER, seconds=600.0):
-    slide = store.claim("w")
-    worker.run_job(store, segmenter, slide, "w", stop, seconds)
-    return store.get(slide.id)
+def stopped():
+    stop = threading.Event()
+    stop.set()
+    return stop
 
 
 def test_uploads_are_read_without_any_other_file(tmp_path, store, segmenter, monkeypatch):
@@ -78,28 +89,6 @@ def test_the_fingerprint_of_a_finished_slide_is_of_the_file_that_was_segmented(t
     assert (done.status, done.fingerprint) == (DONE, plan["source"])
 
 
-def test_a_slide_is_not_read_any_further_once_it_is_cancelled(tmp_path, store, segmenter, random, monkeypatch):
-    reads = []
-
-    class Reader:
-        def __init__(self, path, **_):
-            self._slide = open_slide(path)
-            self.info, self.close = self._slide.info, self._slide.close
-
-        def read(self, *place):
-            reads.append(place)
-            return self._slide.read(*place)
-
-    monkeypatch.setattr(worker, "open_isolated", Reader)
-    slide = add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
-    claimed = store.claim("w")
-    # While the slide is looked at from afar: nothing is counted yet.
-    store.cancel(slide.id)
-    worker.run_job(store, segmenter, claimed, "w", NEVER, 600)
-    assert store.get(slide.id).status == CANCELLED
-    assert reads == []
-
-
 def test_a_worker_that_is_stopped_puts_its_slide_back_and_ends_with_the_bytes_of_the_command(
     tmp_path, store, segmenter, random
 ):
@@ -109,30 +98,31 @@ def test_a_worker_that_is_stopped_puts_its_slide_back_and_ends_with_the_bytes_of
     store.cancel(slide.id)
     # A whole number, which JSON does not tell from another.
     store.retry(slide.id, (6, 6), 5)
-    stop = threading.Event()
-    stop.set()
-    slide = run(store, segmenter, stop)
+    slide = run(store, segmenter, stopped())
     assert (slide.status, slide.deaths) == (QUEUED, 0)
     slide = run(store, segmenter)
     assert (slide.status, slide.progress, slide.error, slide.attempts) == (DONE, 1.0, None, 2)
-    assert (slide.facts["width"], slide.facts["height"]) == (mask.shape[1], mask.shape[0])
-    segmenter.tabulate()
+    assert slide.finished == (tmp_path / "out" / "a" / "summary.json").stat().st_mtime
+    assert not store.is_due(LIGHT)
+    store.ask("", TABLES)
+    Worker(settings_of(tmp_path / "out", "bundled"), store, "w").run(store.take("w", LIGHT))
+    assert store.job("", TABLES) is None
     segment_slides(path, out=tmp_path / "alone", model=ByColour(), device="cpu", batch=2, mpp=6.0)
     for name in ("a/summary.json", "a/graph.json", "a/mask.ome.tif", "a/.ntrm/done.json", "slides.csv"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), name
     assert fingerprints(tmp_path / "out" / "a").keys() == fingerprints(tmp_path / "alone" / "a").keys()
 
 
-def test_a_job_that_takes_too_long_fails(tmp_path, store, segmenter, random):
+def test_a_job_that_takes_too_long_fails(tmp_path, store, segmenter, random, monkeypatch):
+    monkeypatch.setattr(Worker, "seconds", -1)
     add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
-    slide = run(store, segmenter, seconds=-1)
+    slide = run(store, segmenter)
     assert (slide.status, slide.error["code"]) == (FAILED, "too_long")
 
 
 def test_a_slide_that_would_take_minutes_for_nothing_is_refused_before_it_is_read(
     tmp_path, store, segmenter, monkeypatch
 ):
-    monkeypatch.setattr(worker, "open_isolated", lambda path, **_: open_slide(path))
     monkeypatch.setattr(TiffReader, "read", lambda *_: pytest.fail("it was read"))
     (tmp_path / "a.tif").write_bytes(sparse_slide())
     add_queued(store, tmp_path / "a.tif")
@@ -154,7 +144,7 @@ def test_a_broken_slide_fails_with_its_reason_and_without_its_name(tmp_path, sto
 
 def test_a_slide_that_another_program_holds_fails_after_a_while(tmp_path, store, segmenter, random, monkeypatch):
     monkeypatch.setattr(worker, "BUSY_SECONDS", 0.1)
-    monkeypatch.setattr(worker, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "POLL_SECONDS", 0.01)
     add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
     with alone(tmp_path / "out" / "a"):
         slide = run(store, segmenter)
@@ -180,19 +170,6 @@ def test_new_slides_take_the_options_of_those_that_are_there(tmp_path, model):
         worker.open_segmenter(settings_of(tmp_path / "out", model))
 
 
-def test_options_of_a_run_that_begins_while_the_network_is_loaded_are_taken(tmp_path, model, random, monkeypatch):
-    slide = write_slide(tmp_path / "a.tif", paint(random))
-
-    def slow(*given, **more):
-        monkeypatch.setattr(worker, "Segmenter", Segmenter)
-        segment_slides(slide, out=tmp_path / "out", model=model, device="cpu", batch=2, maps=False)
-        return Segmenter(*given, **more)
-
-    monkeypatch.setattr(worker, "Segmenter", slow)
-    options = worker.open_segmenter(settings_of(tmp_path / "out", model)).run.options
-    assert (options["maps"], options["batch"]) == (False, 2)
-
-
 def test_what_a_worker_is_told_holds_no_secret(tmp_path, model):
     settings = settings_of(tmp_path / "o\udcff", model, device="cpu", batch=7, limits={"slide_seconds": 9})
     document = json.loads(json.dumps(settings_to(settings)))
@@ -206,94 +183,100 @@ def test_a_worker_that_cannot_work_says_why(tmp_path, model, monkeypatch, capsys
     out = tmp_path / "out"
     out.mkdir()
     (out / "holiday.jpg").write_bytes(b"x")
-    text = json.dumps(settings_to(settings_of(out, model))) + "\n"
+    text = json.dumps({"settings": settings_to(settings_of(out, model)), "kinds": NETWORK}) + "\n"
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    monkeypatch.setattr(worker, "_listen", lambda _: None)
+    monkeypatch.setattr(worker, "_end_with_input", lambda: None)
     monkeypatch.setattr(worker.signal, "signal", lambda *_: None)  # tests that follow must stay interruptible
     assert worker.main() == RefusedError.exit_code
     assert "no results" in json.loads(capsys.readouterr().out)["refused"]["what"]
 
 
-def reports_of(store, monkeypatch):
-    """What is reported to the database from now on."""
-    reports, beat = [], store.beat
-    monkeypatch.setattr(store, "beat", lambda *now: reports.append(now[2:]) or beat(*now))
-    return reports
-
-
-def test_progress_goes_through_all_stages_and_never_falls(tmp_path, store, random, monkeypatch):
+def test_progress_goes_through_all_stages_and_never_falls(tmp_path, store, segmenter, random, monkeypatch):
     monkeypatch.setattr(worker, "BEAT_SECONDS", 0.001)
-    reports = reports_of(store, monkeypatch)
-    segmenter = Segmenter(ByColour(), tmp_path / "out", Options(maps=True), device="cpu", batch=2)
-    segmenter.claim()
-    slide = claimed(store, write_slide(tmp_path / "a.tif", paint(random, pieces=2)))
-    assert (slide.progress, slide.stage) == (0, "reading")
-    worker.run_job(store, segmenter, slide, "w", NEVER, 600)
-    assert store.get(slide.id).status == DONE
+    reports, beat = [], store.beat
+    monkeypatch.setattr(store, "beat", lambda job, *now: reports.append(now) or beat(job, *now))
+    add_queued(store, write_slide(tmp_path / "a.tif", paint(random, pieces=2)))
+    assert run(store, segmenter).status == DONE
     fractions = [fraction for fraction, _ in reports]
     assert fractions == sorted(fractions)
-    assert (fractions[0], READ in fractions) == (0, True)
+    assert (fractions[0], fractions[-1]) == (READ, SEGMENTED)
     assert len([fraction for fraction in fractions if READ < fraction < SEGMENTED]) > 2
-    stages = [stage for _, stage in reports]
-    assert list(dict.fromkeys(stages)) == ["reading", "segmenting", "measuring", "writing"]
-    assert MEASURED < fractions[-1] < 1
-    # Every file that is waited for is really written.
-    assert set(FILES) <= {path.name for path in (tmp_path / "out" / "a").iterdir()}
+    assert list(dict.fromkeys(stage for _, stage in reports)) == ["segmenting", "measuring"]
 
 
 def test_progress_is_told_at_most_a_few_times_a_second(tmp_path, store):
-    slide, calls = claimed(store), []
+    add_queued(store)
+    calls, begun = [], time.monotonic()
     store.beat = lambda *_: calls.append(1) or True
-    begun = time.monotonic()
-    with JobProgress(store, slide, "w", tmp_path, NEVER, 600) as progress:
-        assert list(progress.track(range(5000), 5000, "x")) == list(range(5000))
-        assert len(calls) <= 2 + (time.monotonic() - begun) / worker.BEAT_SECONDS
+    progress = JobProgress(Worker(settings_of(tmp_path, "bundled"), store, "w"), store.take("w", NETWORK))
+    assert list(progress.track(range(5000), 5000, "x")) == list(range(5000))
+    assert len(calls) <= 2 + (time.monotonic() - begun) / worker.BEAT_SECONDS
 
 
-def test_tables_that_cannot_be_written_stop_no_slide_and_are_tried_again_later(tmp_path, segmenter, monkeypatch):
-    """The clock goes on while it idles."""
-    now, tried, stop = [1000.0], [], threading.Event()
-
-    class Wake(threading.Event):
-        def wait(self, timeout=None):
-            now[0] += timeout
-            return False
-
-    def tabulate():
-        tried.append(now[0])
-        if len(tried) < 3:
-            raise RefusedError("run.json was changed")
-        stop.set()
-
-    monkeypatch.setattr(worker.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(segmenter, "tabulate", tabulate)
-    worker._work(settings_of(tmp_path / "out", "bundled"), segmenter, "w", stop, Wake())
-    assert len(tried) == 3
-    assert all(later - sooner > worker.TABLE_SECONDS for sooner, later in pairwise(tried))
+@pytest.mark.parametrize("error", [RefusedError("run.json was changed"), OSError(28, "No space left"), MemoryError()])
+def test_what_goes_wrong_is_told_and_stops_no_other_job(tmp_path, store, monkeypatch, error):
+    store.ask("", TABLES)
+    monkeypatch.setitem(worker.RUN, TABLES, lambda *_: (_ for _ in ()).throw(error))
+    Worker(settings_of(tmp_path, "bundled"), store, "w").run(store.take("w", LIGHT))
+    failed = store.job("", TABLES)
+    assert failed.status == FAILED
+    assert (failed.error["what"] if isinstance(error, RefusedError) else failed.error["got"]) in (
+        "run.json was changed",
+        "No space left",
+        "MemoryError",
+    )
 
 
-def test_only_files_of_this_attempt_count(tmp_path):
-    now = time.time()
-    assert written(tmp_path / "nowhere", now) == 0
-    (tmp_path / FILES[0]).write_bytes(b"")
-    (tmp_path / FILES[3]).write_bytes(b"")
-    (tmp_path / FILES[6]).write_bytes(b"")
-    os.utime(tmp_path / FILES[6], (now - 100, now - 100))
-    assert written(tmp_path, now - 50) == 4
+def test_a_worker_without_a_network_ends_when_it_has_nothing_to_do(tmp_path, store, monkeypatch):
+    monkeypatch.setattr(worker, "IDLE_SECONDS", 0.0)
+    store.ask("", TABLES)
+    Worker(settings_of(tmp_path, "bundled"), store, "w").work(LIGHT)
+    assert store.job("", TABLES) is None
 
 
-def test_a_database_that_fails_while_files_are_watched_is_left_to_the_job(tmp_path, store, monkeypatch):
-    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.001)
-    slide = claimed(store)
-    failed = threading.Event()
-    with JobProgress(store, slide, "w", tmp_path, NEVER, 600) as progress:
-        list(progress.track([1], 1, "x"))
+@pytest.fixture
+def prepared(tmp_path, store, segmenter, random):
+    """Id of a slide that was segmented, and whose region graph somebody wants."""
+    add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
+    key = run(store, segmenter).id
+    store.ask(key, PREPARE)
+    return key
 
-        def broken(*_):
-            failed.set()
-            raise worker.sqlite3.OperationalError("full")
 
-        store.beat = broken
-        (tmp_path / FILES[0]).write_bytes(b"x")
-        os.utime(tmp_path / FILES[0], (time.time() + 60, time.time() + 60))
-        assert failed.wait(240)
+def kept(tmp_path):
+    return region_graph_in(open_mask(tmp_path / "out" / "a"))
+
+
+def test_a_worker_makes_the_region_graph_of_a_slide_also_after_it_was_stopped(
+    tmp_path, store, segmenter, prepared, monkeypatch
+):
+    run(store, segmenter, stopped())
+    assert (store.job(prepared, PREPARE).status, kept(tmp_path)) == (QUEUED, None)
+    seen, beat = [], store.beat
+    monkeypatch.setattr(store, "beat", lambda job, *now: seen.append(now[0]) or beat(job, *now))
+    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.0)
+    run(store, segmenter)
+    assert store.job(prepared, PREPARE) is None
+    assert len(kept(tmp_path)) > 10
+    assert seen == sorted(seen)
+    assert seen[-1] > 0.5
+
+
+def test_another_slide_or_model_is_refused_without_a_name_of_a_file(tmp_path, store, segmenter, prepared, random):
+    def failure():
+        run(store, segmenter)
+        error = store.job(prepared, PREPARE).error
+        store.ask(prepared, PREPARE)
+        assert error["code"] == "refused"
+        assert "a.tif" not in json.dumps(error)
+        return error["got"]
+
+    write_slide(tmp_path / "a.tif", paint(random, height=200))
+    assert "another file" in failure()
+    (tmp_path / "a.tif").unlink()
+    failure()
+    summary = tmp_path / "out" / "a" / "summary.json"
+    document = json.loads(summary.read_text())
+    document["model"]["sha256"] = "0" * 64
+    summary.write_text(json.dumps(document))
+    assert "another model" in failure()

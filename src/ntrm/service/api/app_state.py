@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import shutil
 import sqlite3
 import threading
 import time
@@ -19,38 +17,34 @@ import numpy as np
 from anyio import CapacityLimiter
 
 from ntrm.core.errors import NtrmError
-from ntrm.correction.log import read_log
-from ntrm.correction.results import is_current
-from ntrm.correction.state import Corrections
+from ntrm.correction.log import Stamp, read_log, stamp_of
+from ntrm.correction.results import correction_in
+from ntrm.correction.slide import SlideCorrections
+from ntrm.correction.state import State
 from ntrm.results.documents import read_summary
-from ntrm.results.folder import ResultsFolder, SlideFolder
-from ntrm.results.paths import CORRECTIONS, REGIONS, SUMMARY
-from ntrm.results.slide_state import BusyError, alone, finished
+from ntrm.results.folder import ResultsFolder
+from ntrm.results.paths import CORRECTED, CORRECTIONS, REGIONS, SUMMARY, table_file
+from ntrm.results.slide_state import finished
+from ntrm.results.tables import FOOT, is_own_column, read_table
 from ntrm.service.api.access import Access
 from ntrm.service.api.schemas import SlideDocument, slide_document
 from ntrm.service.core.audit import Audit
 from ntrm.service.core.model_info import ModelFacts, read_facts
-from ntrm.service.core.problems import ProblemError, conflict, is_full, missing
+from ntrm.service.core.problems import is_full, missing
 from ntrm.service.core.settings import (
     AUDIT,
     DATABASE,
     INCOMING,
-    LOG,
-    LOST,
     SERVICE_FOLDER,
     THUMBNAILS,
     TRASH,
     UPLOADS,
     ServiceSettings,
-    upload_path,
 )
 from ntrm.service.core.watch import Watch
-from ntrm.service.corrections.slide_corrections import CorrectionStore, SlideCorrections
-from ntrm.service.corrections.writer import CorrectedWriter
-from ntrm.service.jobs.adoption import Skipped, adopt, find_originals, forget_vanished, renew
+from ntrm.service.jobs.catalogue import Catalogue
 from ntrm.service.jobs.database import JobStore
-from ntrm.service.jobs.graph_jobs import MAKING
-from ntrm.service.jobs.slide_record import DONE, FOUND, RUNNING, UPLOAD, Slide
+from ntrm.service.jobs.slide_record import CORRECT, DONE, Slide
 from ntrm.service.jobs.supervisor import Supervisor
 from ntrm.service.tiles.caches import TileStore
 from ntrm.service.tiles.geometry import DeepZoom
@@ -71,9 +65,11 @@ SEARCH_SECONDS = 5.0
 OPEN_RESULTS = 32
 HEAVY = 2
 """Previews of corrections at a time."""
+OPEN_CORRECTIONS = 16
+MOST_TABLE = 2**28
+"""Bytes of the table of a slide's regions."""
 FINGERPRINTS = 4096
-"""Of originals, kept: each is two reads of the file."""
-DAY = 86_400.0
+"""Of originals, kept: each is two reads of the file; and numbers of corrections."""
 
 
 class OpenResults:
@@ -101,8 +97,7 @@ class AppState:
         # Absolute: one name for one folder, which is then sure to be recognised and left out of answers.
         self.settings = settings = replace(settings, out=settings.out.absolute())
         hidden, limits = settings.hidden, settings.limits
-        self._results_folder = ResultsFolder(settings.out)
-        self._results_folder.own(SERVICE_FOLDER)
+        ResultsFolder(settings.out).own(SERVICE_FOLDER)
         for name in (UPLOADS, INCOMING, TRASH, THUMBNAILS):
             (hidden / name).mkdir(exist_ok=True, mode=0o700)
         self.store = JobStore(hidden / DATABASE)
@@ -112,16 +107,13 @@ class AppState:
         self.tiles = TileStore(limits)
         self.watch = Watch()
         """What fails of all that is done beside the requests."""
-        self.skipped = Skipped(_shown)
+        self.catalogue = Catalogue(settings, self.store, self.audit.note)
         self.supervisor = Supervisor(settings, self.store, self._chores, self.watch)
-        self.corrections = CorrectionStore()
-        self.corrected = CorrectedWriter(settings.out, hidden / LOG, self.watch)
         self.heavy = CapacityLimiter(HEAVY)
         """For what takes a processor, and memory, for up to a second: few threads, so that others stay free."""
         self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
         self._results = lru_cache(OPEN_RESULTS)(self._opened)
         self._model: ModelFacts | None = None
-        self._purging = threading.Lock()
         self.naming = threading.Lock()
         """Held while a name is chosen for a new slide."""
         self.uploads = 0
@@ -130,17 +122,17 @@ class AppState:
         """Looks for the originals of results; alive while it does."""
         self._stop = threading.Event()
         self._next_chore = 0.0
-        self._offset = _clock_offset()
 
     def open(self) -> None:
         """Begin: clean up after a service that was killed, adopt results, start the workers."""
         for leftover in (self.settings.hidden / INCOMING).iterdir():
             leftover.unlink(missing_ok=True)
-        self.watch.run("emptying the trash", self._empty_trash)
+        self.watch.run("emptying the trash", self.catalogue.empty_trash)
         # Nothing begins before this is done.
-        self.store.drop_bad(_shown, self._may_read)
+        self.catalogue.check()
         try:
-            self._take_stock()
+            self.supervisor.reclaim(blame=False)
+            self.catalogue.open()
         except sqlite3.Error as error:
             if not is_full(error):
                 raise
@@ -148,27 +140,11 @@ class AppState:
         self._find_originals()
         threading.Thread(target=self.readers.warm_up, daemon=True).start()
         self.supervisor.start()
-        self.corrected.start(self._behind)
         self.audit.note("start")
-
-    def _take_stock(self) -> None:
-        """What an earlier service left, and what other programs did meanwhile."""
-        self.supervisor.reclaim(blame=False)
-        adopt(self.settings.out, self.store, self.skipped)
-        renew(self.settings.out, self.store, self.skipped)
-        forget_vanished(self.settings.out, self.store)
-        self._set_aside_unknown()
-
-    def _may_read(self, path: Path) -> bool:
-        """Whether a file lies below one of the roots that the service was started with."""
-        place = Path(os.path.realpath(path))
-        roots = (root.resolve() for root in self.settings.roots)
-        return SERVICE_FOLDER not in place.parts and any(place.is_relative_to(root) for root in roots)
 
     def close(self) -> None:
         """Stop the workers, close the files."""
         self._stop.set()
-        self.corrected.stop()
         self.supervisor.stop()
         self.tiles.close()
         self.readers.close()
@@ -187,6 +163,11 @@ class AppState:
             self._model = read_facts(self.settings)
         return self._model
 
+    def document(self, slide: Slide, waiting: list[str] | None = None) -> SlideDocument:
+        """A slide as it is shown."""
+        waiting = self.store.waiting() if waiting is None else waiting
+        return slide_document(slide, self.catalogue.facts(slide), waiting, self.corrected_count(slide))
+
     # A slide's files
 
     def folder(self, slide: Slide) -> Path:
@@ -204,7 +185,7 @@ class AppState:
         except OSError:
             return made
 
-    def tile_revision(self, slide: Slide, corrections: Corrections | None = None) -> str:
+    def tile_revision(self, slide: Slide, corrections: State | None = None) -> str:
         """Short, and another one whenever tiles of the slide are: of its original, results or corrections."""
         key: list[object] = [] if corrections is None else [step.when for step in corrections.steps]
         for stamp in (self.original, self.revision):
@@ -241,17 +222,17 @@ class AppState:
 
     # Corrections
 
-    def corrections_of(self, slide: Slide, *, graph: bool = False) -> SlideCorrections:
-        """What people made of a slide's mask so far; on request with its region graph, if that is there."""
-        return self.corrections.of((slide.id, self.revision(slide)), self.folder(slide), graph=graph)
+    def corrections_of(self, slide: Slide) -> SlideCorrections:
+        """What people made of a slide's mask."""
+        return _corrections(self.folder(slide), self.revision(slide))
 
-    def corrections_at(self, slide: Slide, version: int | None) -> tuple[int, Corrections]:
+    def corrections_at(self, slide: Slide, version: int | None) -> tuple[int, State]:
         """The corrections after a step of the log, or after the last one, and its number."""
-        key = slide.id, self.revision(slide)
-        found = self.corrections.at_version(key, self.folder(slide), version)
-        if version is not None and version > found[0]:
-            raise missing("there is no such version", f"the newest is {found[0]}")
-        return found
+        current = self.corrections_of(slide)
+        newest = current.log.version
+        if version is not None and version > newest:
+            raise missing("there is no such version", f"the newest is {newest}")
+        return newest if version is None else version, current.state(version)
 
     def corrected_value(self, slide: Slide, version: int, row: int, column: int, network: int | None) -> int:
         """The value of the corrected mask at a pixel, where the network's is known: class + 1, 0 is nothing."""
@@ -261,191 +242,96 @@ class AppState:
         return (int(corrections.at(np.array([row]), np.array([column]), label)[0, 0]) + 1) % 256
 
     def corrected_regions(self, slide: Slide, version: int) -> RegionFinder | None:
-        """The regions of the corrected mask of this version; None until its files are made."""
-        return self.corrections.regions((slide.id, self.revision(slide)), self.folder(slide), version)
-
-    def has_region_graph(self, slide: Slide) -> bool:
-        """Whether parts can be named, and names carried on."""
-        return self.corrections.has_graph((slide.id, self.revision(slide)), self.folder(slide))
+        """The regions of the corrected mask of this version; None where its files are of another, or not there."""
+        steps, folder = self.corrections_of(slide).log.at(version).fingerprint, self.folder(slide)
+        return _corrected_regions(folder, steps, stamp_of(folder / CORRECTED / SUMMARY))
 
     def corrected_count(self, slide: Slide) -> int | None:
         """Corrections that count; None where they cannot be read."""
-        return self.corrections.count(self.folder(slide)) if slide.status == DONE else 0
+        folder = self.folder(slide)
+        stamp = stamp_of(folder / CORRECTIONS) if slide.status == DONE else None
+        return 0 if stamp is None else _count(folder, stamp)
 
     def is_corrected(self, slide: Slide, there: SlideCorrections) -> bool:
         """Whether the files of the corrected mask are up to date; if not, they are made soon."""
-        folder = self.folder(slide)
-        ready = is_current(folder, there.log)
+        ready = there.is_written
         if not ready:
-            self.corrected.ask(folder, again=True)
+            self.store.ask_again(slide.id, CORRECT)
         return ready
 
-    def _behind(self) -> list[Path]:
-        """Folders whose corrected files an earlier service left undone."""
-        folders = []
-        for slide in self.store.every(DONE):
-            folder = self.folder(slide)
-            if self._stop.is_set():
-                break
-            # What is damaged is reported to whoever looks at it.
-            with suppress(NtrmError):
-                if (folder / CORRECTIONS).is_file() and not is_current(folder, read_log(folder)):
-                    folders.append(folder)
-        return folders
-
-    # Deleting
+    def corrected_failure(self, slide: Slide) -> str | None:
+        """Why the files of the corrected mask could not be made the last time."""
+        job = self.store.job(slide.id, CORRECT)
+        said = [(job.error or {}).get(key) for key in ("what", "got", "hint")] if job else []
+        return "; ".join(each for each in said if each) or None
 
     def delete(self, slide: Slide) -> None:
-        """Remove a slide with its upload and its results, also on a full disk; a running job is ended first."""
-        try:
-            self._mark_deleted(slide)
-        except (sqlite3.Error, OSError) as error:
-            if not is_full(error) or slide.status == RUNNING:
-                raise
-            # Removing the slide's files first makes the room to record it.
-            with self._purging:
-                self._remove_files(slide)
-            self._mark_deleted(slide)
-        self.audit.note("delete", slide.slide_id)
-        left = self.purge().get(slide.id)
-        if left is not None:
-            hint = "look who may write to them; the service tries again from time to time"
-            raise ProblemError(500, "not_removed", "not all files could be removed", got=left, hint=hint) from left
-
-    def _mark_deleted(self, slide: Slide) -> None:
-        folder, graph = self.folder(slide), self.store.graphs.get(slide.id)
-        self.corrected.drop(folder)
-        if slide.status != RUNNING and (graph is None or graph.status != MAKING) and _is_there(folder):
-            try:
-                with alone(folder):
-                    self.store.mark_deleted(slide.id)
-            except BusyError as error:
-                raise conflict("another program works on this slide", hint="wait until it ends") from error
-        else:
-            self.store.mark_deleted(slide.id)
-
-    def purge(self) -> dict[str, OSError]:
-        """Remove the files of deleted slides that nobody works on; by the id, what did not go."""
-        failed = {}
-        with self._purging:
-            for slide in self.store.to_purge():
-                try:
-                    self._remove_files(slide)
-                    # Last, when there is room: the database writes even to forget.
-                    self.store.forget(slide.id)
-                except BusyError:  # another program has begun to work on it: then later
-                    continue
-                except OSError as error:
-                    if is_full(error):
-                        raise
-                    failed[slide.id] = error
-        return failed
-
-    def _remove_files(self, slide: Slide) -> None:
-        hidden, folder = self.settings.hidden, self.folder(slide)
-        if _is_there(folder):
-            with alone(folder):
-                self._results_folder[slide.slide_id].remove(SlideFolder(hidden / TRASH))
-            # The tables and the overview must not name it any more either.
-            self.corrected.ask_tables()
-        if slide.origin == UPLOAD:
-            # Never its source, which may be a file with the same content below a root.
-            upload = upload_path(hidden, slide.id)
-            self.readers.forget(upload)
-            upload.unlink(missing_ok=True)
-        for picture in (hidden / THUMBNAILS).glob(f"{slide.id}*.jpg"):
-            picture.unlink(missing_ok=True)
+        """Remove a slide with its upload and its results, also on a full disk; its jobs are ended first."""
+        self.catalogue.delete(slide, self.readers.forget)
         self._results.cache_clear()
-        self.corrections.forget(slide.id)
-        self._empty_trash(f"{slide.slide_id}-*")
-
-    def _empty_trash(self, which: str = "*") -> None:
-        for leftover in (self.settings.hidden / TRASH).glob(which):
-            # Follows no link, also where one is put in while it works.
-            shutil.rmtree(leftover)
-
-    def _set_aside_unknown(self) -> None:
-        """Uploads of no slide: a service was killed before it recorded them, or the database was moved away."""
-        known, lost = self.store.ids(), self.settings.hidden / LOST
-        for path in (self.settings.hidden / UPLOADS).iterdir():
-            if path.name not in known:
-                lost.mkdir(exist_ok=True, mode=0o700)
-                path.rename(lost / path.name)
-                _log.warning("an upload that belongs to no slide was moved to %s", lost / path.name)
-                self.audit.note("set aside", path.name)
 
     # From time to time
 
     def _find_originals(self) -> None:
         """In a thread of its own: the roots may be large and far away."""
-
-        def search() -> None:
-            try:
-                find_originals(self.store, self.settings.roots, self._stop)
-            except sqlite3.Error:
-                # Listing a large root went on after the end, when the database was closed.
-                if not self._stop.is_set():
-                    raise
-
+        search = partial(self.catalogue.find_originals, self._stop)
         work = partial(self.watch.run, "the search for originals", search)
         self.search = threading.Thread(target=work, name="originals", daemon=True)
         self.search.start()
 
     def _chores(self) -> None:
         """Called often, from a thread of the supervisor."""
-        for error in self.purge().values():
-            raise error
         if time.monotonic() < self._next_chore:
             return
         self._next_chore = time.monotonic() + CHORE_SECONDS
-        chores = (self._close_unused, self.audit.note_refusals, self.retire, self._look_around)
+        chores = (self._close_unused, self.audit.note_refusals, self.catalogue.empty_trash, self.retire, self._look)
         for chore in chores:
             self.watch.run(chore.__name__, chore)
 
     def _close_unused(self) -> None:
         self.readers.close_unused(idle_seconds=IDLE_SECONDS)
-        self.corrections.close_unused(IDLE_SECONDS)
 
-    def _look_around(self) -> None:
-        """Another program may have put results here, made them anew, or taken them away."""
-        out, store, skipped = self.settings.out, self.store, self.skipped
-        if [*adopt(out, store, skipped), *renew(out, store, skipped)]:
+    def _look(self) -> None:
+        if self.catalogue.look_around():
             self._find_originals()
-        forget_vanished(out, store)
 
     def retire(self) -> None:
-        """Delete what is older than wanted; results that were there before the service stay."""
-        days = self.settings.retention_days
-        # A clock that was set while the service runs would make everything old at once.
-        if days is None or abs(_clock_offset() - self._offset) > DAY:
-            return
-        for slide in self.store.every():
-            if slide.origin != FOUND and slide.finished is not None and time.time() - slide.finished > days * DAY:
-                try:
-                    self.delete(slide)
-                except NtrmError:
-                    continue
+        """Delete what is older than wanted."""
+        for slide in self.catalogue.old():
+            # One on which somebody works is deleted later.
+            with suppress(NtrmError):
+                self.delete(slide)
 
 
-def _shown(slide: Slide) -> SlideDocument:
-    """A slide as it is shown; raises where it cannot be."""
-    return slide_document(slide, [], None)
+@lru_cache(OPEN_CORRECTIONS)
+def _corrections(folder: Path, _revision: int) -> SlideCorrections:
+    """Another one when the mask is another; it follows its log by itself."""
+    return SlideCorrections(folder)
+
+
+@lru_cache(OPEN_CORRECTIONS)
+def _corrected_regions(folder: Path, steps: str, _made: Stamp) -> RegionFinder | None:
+    made = correction_in(folder)
+    if made is None or made.log != steps:
+        return None
+    table = read_table(folder / CORRECTED / table_file("regions"), most=MOST_TABLE)
+    rows = [{name: cell for name, cell in row.items() if is_own_column(name) and name not in FOOT} for row in table]
+    return RegionFinder(rows, folder / CORRECTED / REGIONS)
+
+
+@lru_cache(FINGERPRINTS)
+def _count(folder: Path, _changed: Stamp) -> int | None:
+    """The log is read again when it has changed."""
+    try:
+        return len(read_log(folder).active)
+    except NtrmError:
+        return None
 
 
 @lru_cache(FINGERPRINTS)
 def _fingerprint(path: Path, _changed: int, _size: int) -> str | None:
     """Of the file as it is now; it is read again when it has changed."""
     return source_fingerprint(path)
-
-
-def _clock_offset() -> float:
-    """Seconds by which the time of day is ahead of that since the machine's start: constant unless a clock is set."""
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def _is_there(folder: Path) -> bool:
-    """Whether there are results; a link is none of ours, nor is what it leads to."""
-    return folder.is_dir() and not folder.is_symlink()
 
 
 def _no_results() -> NtrmError:

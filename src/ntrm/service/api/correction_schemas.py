@@ -8,13 +8,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
+from ntrm.correction.ask import MOST_POINTS
 from ntrm.correction.engine import Proposal
-from ntrm.correction.engine.graph import RegionGraph
-from ntrm.correction.engine.review import largest_first, likely_errors_first
 from ntrm.correction.log import Log, Step
-from ntrm.correction.units import Units, outlines
-from ntrm.service.corrections.changes import MOST_POINTS, areas_before
-from ntrm.service.corrections.slide_corrections import SlideCorrections
+from ntrm.correction.slide import Part, SlideCorrections
+from ntrm.correction.units import outlines
 from ntrm.service.tiles.region_finder import Ring, thinned
 
 MOST_PARTS = 500
@@ -156,17 +154,15 @@ def history(log: Log) -> dict[str, object]:
     }
 
 
-def part_document(current: SlideCorrections, units: Units, unit: int, point: tuple[float, float]) -> PartDocument:
+def part_document(current: SlideCorrections, part: Part) -> PartDocument:
     """The part or region under a point."""
-    names, (row, column), pixels = current.mask.schema.names, current.place(point), units.pixels(np.array([unit]))
-    at = current.flat((row, column))
-    x, y = current.point(units.place(unit))
+    names, (x, y) = current.mask.schema.names, current.point(part.place)
     return PartDocument(
-        tissue=names[int(current.names_at(at, units.tissue[[unit]])[0])],
-        network_tissue=names[int(units.tissue[unit])],
-        by_hand=bool(current.now.by_hand.holds(at)[0]),
-        area_mm2=pixels.pixels * current.pixel_mm2,
-        outline=_rounded(outlines(pixels, current.mask.shape, current.scale), MOST_POINTS),
+        tissue=names[part.tissue],
+        network_tissue=names[part.network],
+        by_hand=part.by_hand,
+        area_mm2=part.pixels.pixels * current.pixel_mm2,
+        outline=_rounded(outlines(part.pixels, current.mask.shape, current.scale), MOST_POINTS),
         x=x,
         y=y,
     )
@@ -174,70 +170,56 @@ def part_document(current: SlideCorrections, units: Units, unit: int, point: tup
 
 def review_document(current: SlideCorrections) -> ReviewDocument:
     """The regions to step through."""
-    graph, schema = current.graph, current.mask.schema
-    order: Literal["likely errors", "area"] = "area" if graph is None else "likely errors"
-    columns = (
-        largest_first(current.opened.regions, schema.background_index) if graph is None else likely_errors_first(graph)
-    )
-    first, tissue, pixels = (column[:MOST_REGIONS] for column in (columns.first, columns.tissue, columns.pixels))
-    named, regions = current.now.by_hand.holds(first), []
+    review, names, version = current.review(), current.mask.schema.names, current.log.version
+    first, tissue, pixels = (column[:MOST_REGIONS] for column in (review.first, review.tissue, review.pixels))
+    named, regions = current.state().by_hand.holds(first), []
     for at, index, count, by_hand in zip(*map(np.ndarray.tolist, (first, tissue, pixels, named)), strict=True):
         x, y = current.point(divmod(at, current.mask.shape[1]))
         area_mm2 = count * current.pixel_mm2
-        regions.append(ReviewedRegion(x=x, y=y, network_tissue=schema.names[index], area_mm2=area_mm2, by_hand=by_hand))
-    return ReviewDocument(version=current.log.version, order=order, regions=regions)
+        regions.append(ReviewedRegion(x=x, y=y, network_tissue=names[index], area_mm2=area_mm2, by_hand=by_hand))
+    return ReviewDocument(version=version, order=review.order, regions=regions)  # type: ignore[arg-type]
 
 
-def preview_document(current: SlideCorrections, proposal: Proposal) -> PreviewDocument:
-    """What a click would change."""
-    graph = current.graph
-    return PreviewDocument(
-        version=current.log.version,
-        named=NamedDocument(
-            regions=len(proposal.nodes),
-            area_mm2=proposal.named.pixels * current.pixel_mm2,
-            outline=_rounded(outlines(proposal.named, current.mask.shape, current.scale), MOST_POINTS),
-        ),
-        followed=[] if graph is None else _followed(current, proposal, graph),
-        parts=[] if graph is None else _followers(current, proposal, graph),
-        regions=proposal.regions,
-        area_mm2=proposal.area_mm2,
-    )
-
-
-def _followed(current: SlideCorrections, proposal: Proposal, graph: RegionGraph) -> list[FollowedDocument]:
-    """What would follow to each tissue."""
-    units, names, shown = graph.parts, current.mask.schema.names, []
+def preview_document(current: SlideCorrections, proposal: Proposal, version: int) -> PreviewDocument:
+    """What a click on this version would change."""
+    units, names, shape, scale = proposal.units, current.mask.schema.names, current.mask.shape, current.scale
+    followed, parts = [], []
     for index, pixels in sorted(proposal.followed.items()):
-        rings = outlines(pixels, current.mask.shape, current.scale)
+        before = {names[tissue]: mm2 for tissue, mm2 in current.area_by_tissue(pixels, units).items()}
         content = {
             "tissue": names[index],
-            "from": {names[before]: mm2 for before, mm2 in areas_before(current, pixels, units).items()},
+            "from": before,
             "regions": int((proposal.names == index).sum()),
             "area_mm2": pixels.pixels * current.pixel_mm2,
-            "outline": _rounded(rings, PREVIEW_POINTS // len(proposal.followed)),
+            "outline": _rounded(outlines(pixels, shape, scale), PREVIEW_POINTS // len(proposal.followed)),
         }
-        shown.append(FollowedDocument.model_validate(content))
-    return shown
-
-
-def _followers(current: SlideCorrections, proposal: Proposal, graph: RegionGraph) -> list[FollowerDocument]:
-    """The parts that would follow, the largest first."""
-    names, shown = current.mask.schema.names, []
-    units, order = graph.parts, np.argsort(-graph.pixels[proposal.followers], kind="stable")[:MOST_PARTS]
+        followed.append(FollowedDocument.model_validate(content))
+    count = np.bincount(units.of[units.of >= 0], units.runs.length[units.of >= 0], units.count)
+    order = np.argsort(-count[proposal.followers], kind="stable")[:MOST_PARTS]
     for node, tissue in zip(proposal.followers[order].tolist(), proposal.names[order].tolist(), strict=True):
         x, y = current.point(units.place(node))
-        shown.append(
+        parts.append(
             FollowerDocument(
                 x=x,
                 y=y,
                 tissue=names[tissue],
-                network_tissue=names[int(graph.tissue[node])],
-                area_mm2=float(graph.area_mm2[node]),
+                network_tissue=names[int(units.tissue[node])],
+                area_mm2=float(count[node]) * current.pixel_mm2,
                 why=proposal.why(node),
             )
         )
-    return shown
+    return PreviewDocument(
+        version=version,
+        named=NamedDocument(
+            regions=len(proposal.nodes),
+            area_mm2=proposal.named.pixels * current.pixel_mm2,
+            outline=_rounded(outlines(proposal.named, shape, scale), MOST_POINTS),
+        ),
+        followed=followed,
+        parts=parts,
+        regions=proposal.regions,
+        area_mm2=proposal.area_mm2,
+    )
 
 
 def _rounded(rings: Sequence[Ring], most: int) -> list[list[list[float]]]:

@@ -93,7 +93,6 @@ def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | N
     if problem is not None:
         problem.more["slide"] = slide.id
         raise problem
-    app_state.supervisor.wake()
     return slide
 
 
@@ -107,7 +106,6 @@ def submit_path(app_state: AppState, path: Path, mpp: float | None, slide_id: st
     # Recognised by its content, wherever its root lies the next time.
     slide = _add(app_state, replace(slide, fingerprint=source_fingerprint(path)), info, slide_id)
     app_state.audit.note("path", slide.slide_id, "queued")
-    app_state.supervisor.wake()
     return slide
 
 

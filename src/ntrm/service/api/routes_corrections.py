@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
@@ -9,7 +11,10 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse
 
 from ntrm.core.io import writing
-from ntrm.correction.log import REDO, UNDO, ConflictError, Step, append
+from ntrm.correction.ask import Ask, Name
+from ntrm.correction.engine import NotReadyError
+from ntrm.correction.log import ConflictError
+from ntrm.correction.slide import SlideCorrections
 from ntrm.results.paths import CORRECTED, REPORT
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.correction_schemas import (
@@ -25,20 +30,12 @@ from ntrm.service.api.correction_schemas import (
 from ntrm.service.api.routes_results import CONTENT, Coordinate, FileName, SlideFile, slide_file
 from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.corrections.changes import (
-    ORIGIN,
-    ClickBody,
-    DrawBody,
-    UndoBody,
-    click_proposal,
-    drawing_step,
-    no_region_graph,
-)
-from ntrm.service.corrections.slide_corrections import SlideCorrections
-from ntrm.service.jobs.graph_jobs import FAILED
-from ntrm.service.jobs.slide_record import Slide
+from ntrm.service.jobs.slide_record import CORRECT, FAILED, PREPARE, RUNNING, Slide
 
 router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"], responses=problems(404))
+ORIGIN = "page"
+REST_SECONDS = 2.0
+"""Without a further step, before the corrected files are made."""
 NETWORK_WORDS = "What the network said"
 NETWORK_LINK = f'<a href="../{REPORT}">{NETWORK_WORDS}</a>'.encode()
 WholeRegion = Annotated[bool, Query(description="the connected region around the part")]
@@ -58,16 +55,15 @@ def make_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     if graph["graph"] == "impossible":
         raise ProblemError(409, "impossible", "the region graph cannot be made", got=graph["graph_reason"])
     if graph["graph"] == "missing":
-        app_state.store.graphs.ask(slide.id)
+        app_state.store.ask(slide.id, PREPARE)
         app_state.audit.note("region graph", slide.slide_id)
-        app_state.supervisor.wake()
     return _document(app_state, slide)
 
 
 @router.delete("/corrections/graph", status_code=202, responses=problems(503, 507))
 def cancel_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """End the making of the region graph; what is done of it is kept, and so is a graph that is there."""
-    app_state.store.graphs.drop(slide.id)
+    app_state.store.stop(slide.id, PREPARE)
     app_state.audit.note("cancel region graph", slide.slide_id)
     return _document(app_state, slide)
 
@@ -77,66 +73,60 @@ def part(
     app_state: Shared, slide: Requested, x: Coordinate, y: Coordinate, whole_region: WholeRegion = False
 ) -> PartDocument:
     """The part under a point, in pixels of the full resolution; without a region graph, whole regions alone."""
-    current = app_state.corrections_of(slide, graph=True)
-    units = current.units(whole_regions=whole_region)
-    if units is None:
-        raise no_region_graph()
-    return part_document(current, units, units.at(current.place((x, y))), (x, y))
+    current = app_state.corrections_of(slide)
+    with _refusals():
+        return part_document(current, current.part((x, y), whole_region=whole_region))
 
 
 @router.get("/corrections/regions")
 def regions(app_state: Shared, slide: Requested) -> ReviewDocument:
     """Regions of the network's mask in the order in which a person looks at them: likely errors first."""
-    return review_document(app_state.corrections_of(slide, graph=True))
+    return review_document(app_state.corrections_of(slide))
 
 
 @router.post("/corrections/preview", responses=problems(400, 408, 409, 413, 503))
-async def preview(app_state: Shared, slide: Requested, wanted: ClickBody) -> PreviewDocument:
+async def preview(app_state: Shared, slide: Requested, ask: Name) -> PreviewDocument:
     """What a click would change, and what would follow; nothing is written."""
 
     def work() -> PreviewDocument:
-        current = _current(app_state, slide, wanted.version, graph=True)
-        return preview_document(current, click_proposal(current, wanted))
+        current = app_state.corrections_of(slide)
+        with _refusals():
+            return preview_document(current, current.propose(ask), ask.version)
 
     return await run_sync(work, limiter=app_state.heavy)
 
 
-_WRITES = problems(400, 408, 409, 413, 503, 507)
-
-
-@router.post("/corrections", status_code=201, responses=_WRITES)
-async def name(app_state: Shared, slide: Requested, wanted: ClickBody) -> CorrectionsDocument:
-    """Name parts or regions, and what follows from it."""
+@router.post("/corrections", status_code=201, responses=problems(400, 408, 409, 413, 503, 507))
+async def correct(app_state: Shared, slide: Requested, ask: Ask) -> CorrectionsDocument:
+    """Name parts or regions and what follows from it, draw, undo or redo; one with a ``key`` that is known was done."""
 
     def work() -> CorrectionsDocument:
-        current = _current(app_state, slide, wanted.version, graph=True)
-        step = click_proposal(current, wanted).step(ORIGIN, wanted.by)
-        return _record_step(app_state, slide, current, step)
+        current = app_state.corrections_of(slide)
+        before = current.log.version
+        with _refusals(), writing("the corrections"):
+            step = current.take(ask, origin=ORIGIN)
+        if step.number > before:
+            outcome = f"parts: {max(step.regions, 1)}" if step.of is None else f"step: {step.of}"
+            app_state.audit.note(f"correct: {step.action}", slide.slide_id, outcome)
+        app_state.store.ask(slide.id, CORRECT, REST_SECONDS)
+        return _document(app_state, slide)
 
     return await run_sync(work, limiter=app_state.heavy)
 
 
-@router.post("/corrections/draw", status_code=201, responses=_WRITES)
-async def draw(app_state: Shared, slide: Requested, wanted: DrawBody) -> CorrectionsDocument:
-    """Name the pixels under a brush, within an area, or on one side of a line through a region."""
-
-    def work() -> CorrectionsDocument:
-        current = _current(app_state, slide, wanted.version)
-        return _record_step(app_state, slide, current, drawing_step(current, wanted))
-
-    return await run_sync(work, limiter=app_state.heavy)
-
-
-@router.post("/corrections/undo", status_code=201, responses=_WRITES)
-async def undo(app_state: Shared, slide: Requested, wanted: UndoBody) -> CorrectionsDocument:
-    """Undo the last step that counts."""
-    return await run_sync(_undo_or_redo, app_state, slide, wanted, UNDO)
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What a person can mend by looking again, or by waiting for the region graph."""
+    try:
+        yield
+    except ConflictError as error:
+        raise _conflict("corrected_elsewhere", error) from error
+    except NotReadyError as error:
+        raise _conflict("no_region_graph", error) from error
 
 
-@router.post("/corrections/redo", status_code=201, responses=_WRITES)
-async def redo(app_state: Shared, slide: Requested, wanted: UndoBody) -> CorrectionsDocument:
-    """Redo the step that was undone last."""
-    return await run_sync(_undo_or_redo, app_state, slide, wanted, REDO)
+def _conflict(code: str, error: ConflictError | NotReadyError) -> ProblemError:
+    return ProblemError(409, code, error.what, got=error.got, expected=error.expected, hint=error.hint)
 
 
 @router.get("/corrected/{file}", response_class=FileResponse, responses=CONTENT)
@@ -145,7 +135,7 @@ def corrected_file(app_state: Shared, slide: Requested, file: FileName, download
     current = app_state.corrections_of(slide)
     ready = app_state.is_corrected(slide, current)
     hint = "correct the slide first" if ready else "it is being made: ask again in a moment"
-    hint = app_state.corrected.failure(current.mask.folder) or hint
+    hint = app_state.corrected_failure(slide) or hint
     folder, begin = app_state.folder(slide) / CORRECTED, f"{slide.slide_id}-corrected"
     answer = slide_file(folder, file, begin, hint=hint, download=download)
     return _without_link(answer) if file == "report" else answer
@@ -159,54 +149,17 @@ def _without_link(report: SlideFile) -> Response:
     return Response(page, media_type=report.media_type, headers=kept)
 
 
-def _current(app_state: AppState, slide: Slide, version: int, *, graph: bool = False) -> SlideCorrections:
-    """The corrections now, refused where they are not those that the person saw."""
-    current = app_state.corrections_of(slide, graph=graph)
-    if current.log.version != version:
-        raise _conflict(f"version {version}", f"version {current.log.version}")
-    return current
-
-
-def _undo_or_redo(app_state: AppState, slide: Slide, wanted: UndoBody, action: str) -> CorrectionsDocument:
-    current = _current(app_state, slide, wanted.version)
-    return _record_step(app_state, slide, current, Step(action=action, origin=ORIGIN, by=wanted.by))
-
-
-def _record_step(app_state: AppState, slide: Slide, current: SlideCorrections, step: Step) -> CorrectionsDocument:
-    """Write a step down, tell the audit log, and have the files made."""
-    try:
-        with writing("the corrections"):
-            log = append(current.mask.folder, current.mask.record, step, after=current.log.version)
-    except ConflictError as error:
-        raise _conflict(error.got, error.expected) from error
-    done = log.steps[-1]
-    outcome = f"parts: {max(done.regions, 1)}" if done.of is None else f"step: {done.of}"
-    app_state.audit.note(f"correct: {done.action}", slide.slide_id, outcome)
-    app_state.corrected.ask(current.mask.folder)
-    return _document(app_state, slide)
-
-
-def _conflict(got: object, expected: object) -> ProblemError:
-    return ProblemError(
-        409,
-        "corrected_elsewhere",
-        "the slide was corrected elsewhere meanwhile",
-        got=got,
-        expected=expected,
-        hint="look at the slide as it is now, and correct it again",
-    )
-
-
 def _document(app_state: AppState, slide: Slide) -> CorrectionsDocument:
     current = app_state.corrections_of(slide)
+    log, now = current.log, current.state()
     return CorrectionsDocument.model_validate(
         {
-            **history(current.log),
-            "revision": app_state.tile_revision(slide, current.now),
-            "regions": current.now.regions,
-            "area_mm2": sum(pixels.pixels for pixels in current.now.tissue.values()) * current.pixel_mm2,
+            **history(log),
+            "revision": app_state.tile_revision(slide, now),
+            "regions": now.regions,
+            "area_mm2": sum(pixels.pixels for pixels in now.tissue.values()) * current.pixel_mm2,
             "corrected": (ready := app_state.is_corrected(slide, current)),
-            "corrected_reason": None if ready else app_state.corrected.failure(current.mask.folder),
+            "corrected_reason": None if ready else app_state.corrected_failure(slide),
             **_graph_state(app_state, slide, current),
         }
     )
@@ -214,15 +167,19 @@ def _document(app_state: AppState, slide: Slide) -> CorrectionsDocument:
 
 def _graph_state(app_state: AppState, slide: Slide, current: SlideCorrections) -> dict[str, Any]:
     """The state of the region graph, how far it is, and why there is none."""
-    if app_state.has_region_graph(slide):
+    if current.is_ready:
         return {"graph": "ready", "graph_progress": None, "graph_reason": None}
-    job, reason = app_state.store.graphs.get(slide.id), _impossible(app_state, slide, current)
+    job, reason = app_state.store.job(slide.id, PREPARE), _impossible(app_state, slide, current)
     if reason is not None:
         return {"graph": "impossible", "graph_progress": None, "graph_reason": reason}
     if job is None or job.status == FAILED:
         failure = None if job is None or job.error is None else job.error.get("got") or job.error.get("what")
         return {"graph": "missing", "graph_progress": None, "graph_reason": failure}
-    return {"graph": job.status, "graph_progress": round(job.progress, 4), "graph_reason": None}
+    return {
+        "graph": "making" if job.status == RUNNING else "waiting",
+        "graph_progress": round(job.progress, 4),
+        "graph_reason": None,
+    }
 
 
 def _impossible(app_state: AppState, slide: Slide, current: SlideCorrections) -> str | None:

@@ -21,7 +21,7 @@ from ntrm.service.api.intake import (
     submit_path,
     submit_upload,
 )
-from ntrm.service.api.schemas import ErrorDocument, PathRequest, RetryRequest, SlideDocument, SlideList, slide_document
+from ntrm.service.api.schemas import ErrorDocument, PathRequest, RetryRequest, SlideDocument, SlideList
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.jobs.slide_record import Slide
 
@@ -66,8 +66,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def list_slides(app_state: Shared, status: Status = None) -> SlideList:
     """Every slide, the newest first."""
     waiting = app_state.store.waiting()
-    slides = app_state.store.every(status)
-    return SlideList(slides=[slide_document(slide, waiting, app_state.corrected_count(slide)) for slide in slides])
+    return SlideList(slides=[app_state.document(slide, waiting) for slide in app_state.store.every(status)])
 
 
 _BODY = {
@@ -122,12 +121,12 @@ async def add_slide(
 @router.get("/{id}", responses=problems(404))
 def get_slide(app_state: Shared, slide: Requested) -> SlideDocument:
     """One slide: its job and the short version of its results."""
-    return slide_document(slide, app_state.store.waiting(), app_state.corrected_count(slide))
+    return app_state.document(slide)
 
 
 @router.delete("/{id}", status_code=204, responses=problems(404, 409, 500))
 def delete_slide(app_state: Shared, slide: Requested) -> Response:
-    """End its job, remove its upload and its results, also on a full disk. A file under a root stays."""
+    """End its jobs, remove its upload and its results, also on a full disk. A file under a root stays."""
     app_state.delete(slide)
     return Response(status_code=204)
 
@@ -147,13 +146,11 @@ def retry_slide(app_state: Shared, slide: Requested, wanted: RetryRequest | None
     mpp = None if wanted is None or wanted.mpp is None else (wanted.mpp, wanted.mpp)
     slide = app_state.store.retry(slide.id, mpp, app_state.settings.limits.queue)
     app_state.audit.note("retry", slide.slide_id)
-    app_state.supervisor.wake()
     return _document(app_state, slide)
 
 
 def _document(app_state: AppState, slide: Slide) -> SlideDocument:
-    slide = app_state.store.get(slide.id)
-    return slide_document(slide, app_state.store.waiting(), app_state.corrected_count(slide))
+    return app_state.document(app_state.store.get(slide.id))
 
 
 def _check_worker(app_state: AppState) -> None:

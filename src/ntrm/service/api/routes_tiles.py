@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from ntrm.service.api.routes_results import binary, is_known
 from ntrm.service.api.routes_slides import Requested, Shared, problems
-from ntrm.service.api.schemas import TileSource
+from ntrm.service.api.schemas import TileSource, known_mpp
 from ntrm.service.core.problems import missing
 from ntrm.service.jobs.slide_record import DONE
 from ntrm.service.tiles.geometry import TILE, DeepZoom
@@ -47,7 +47,7 @@ def tile_source(app_state: Shared, slide: Requested) -> TileSource:
         )
     else:
         raise missing("the slide's size is not known yet")
-    zoom, (mpp_x, mpp_y) = DeepZoom(width, height), slide.known_mpp
+    zoom, (mpp_x, mpp_y) = DeepZoom(width, height), known_mpp(slide, app_state.catalogue.facts(slide))
     return TileSource(
         width=width,
         height=height,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -240,11 +241,19 @@ class Link(BaseModel):
     expires: str
 
 
-def slide_document(slide: Slide, waiting: list[str], corrections: int | None) -> SlideDocument:
-    """A slide as others see it; ``waiting`` are the ids of the queue in order."""
-    facts, info = slide.facts, slide.info
+def known_mpp(slide: Slide, facts: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """µm/px along x and y: of the results, as stated, or of the file; None where unknown."""
+    x, y = facts.get("mpp") or slide.mpp or slide.info.get("mpp") or (None, None)
+    return x, y
+
+
+def slide_document(
+    slide: Slide, facts: Mapping[str, Any], waiting: list[str], corrections: int | None
+) -> SlideDocument:
+    """A slide as others see it; ``facts`` are of its results, ``waiting`` the ids of the queue in order."""
+    info = slide.info
     _, _, width, height = info.get("bounds") or (0, 0, info.get("width"), info.get("height"))
-    mpp_x, mpp_y = slide.known_mpp
+    mpp_x, mpp_y = known_mpp(slide, facts)
     shown: dict[str, Any] = {"width": width, "height": height, "tissue_area_mm2": None, "pieces": None}
     shown |= {"cancers": [], "tissue": [], "warnings": [], "quality_warnings": []}
     shown |= {"cancers_looked_for": None, "familiarity": None}

@@ -13,7 +13,7 @@ from ntrm.core.errors import RefusedError, UsageError, check_number
 
 SERVICE_FOLDER = ".service"
 """Folder in the results that belongs to the service. In it:"""
-DATABASE, AUDIT, LOG, SERVER_LOCK = "jobs.sqlite", "audit.jsonl", "worker.log", "server.lock"
+DATABASE, AUDIT, LOG, SERVER_LOCK = "service.sqlite", "audit.jsonl", "worker.log", "server.lock"
 UPLOADS, INCOMING, TRASH, WORKERS, THUMBNAILS = "uploads", "incoming", "trash", "workers", "thumbnails"
 LOST = "lost"
 """Uploads that belong to no slide."""

@@ -1,38 +1,45 @@
 """Slides and their jobs in SQLite: whatever is killed, the next start finds every one where it was.
 
-queued → running → done or failed; queued or running → cancelled; failed or cancelled → queued again. Almost every
-statement is a transaction of its own, so that several processes can use the database.
+One table of jobs, of each kind one a slide: queued → running → done, failed or cancelled → queued again. The job that
+segments a slide stays, and is the slide's status; others go once they are done. Several processes use the database.
 """
+
+# ruff: noqa: S608 - statements are put together from constants and names of columns alone
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, NtrmError
 from ntrm.service.core.problems import ProblemError, conflict, document_of, missing
-from ntrm.service.core.settings import DATABASE, upload_path
-from ntrm.service.jobs import graph_jobs
-from ntrm.service.jobs.graph_jobs import GraphJobs, given_up
+from ntrm.service.core.settings import DATABASE
 from ntrm.service.jobs.slide_record import (
     CANCELLED,
+    CORRECT,
     DONE,
     FAILED,
+    JOB,
+    PREPARE,
     QUEUED,
+    SEGMENT,
+    SLIDE,
     STATUSES,
-    UNUSABLE,
+    TABLES,
+    Job,
     Slide,
     as_json,
-    check_row,
-    from_row,
-    to_row,
+    job_cells,
+    slide_cells,
+    slide_columns,
 )
 
 _log = logging.getLogger(__name__)
@@ -40,32 +47,36 @@ MOST_DEATHS = 3
 """A job whose worker died so often is given up."""
 MOST_ATTEMPTS = 10
 """Starts of a job, whatever the reason for its ends."""
+RETRY_SECONDS = 60.0
+"""After a failure, before what nobody has changed is tried again; nothing is ever due later than in twice this time."""
+UNUSABLE = (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, RecursionError)
+"""What values of a wrong type or size raise where they are used."""
+GIVEN_UP = {
+    SEGMENT: "the slide could not be segmented",
+    PREPARE: "the region graph could not be made",
+    CORRECT: "the files of the corrected mask could not be made",
+    TABLES: "the tables of all slides could not be written",
+}
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS slides (
-  id TEXT PRIMARY KEY,
-  slide_id TEXT NOT NULL UNIQUE COLLATE NOCASE,
-  name TEXT NOT NULL,
-  origin TEXT NOT NULL,
-  source BLOB,
-  fingerprint TEXT,
-  mpp_x REAL, mpp_y REAL,
-  status TEXT NOT NULL,
-  progress REAL NOT NULL DEFAULT 0,
-  stage TEXT NOT NULL DEFAULT '',
-  error TEXT,
-  attempts INTEGER NOT NULL DEFAULT 0,
-  deaths INTEGER NOT NULL DEFAULT 0,
-  created REAL NOT NULL, queued REAL, started REAL, finished REAL,
-  worker TEXT,
-  cancel REAL,
-  deleted INTEGER NOT NULL DEFAULT 0,
-  info TEXT, facts TEXT
+  id TEXT PRIMARY KEY, slide_id TEXT NOT NULL UNIQUE COLLATE NOCASE, name TEXT NOT NULL, origin TEXT NOT NULL,
+  source BLOB, fingerprint TEXT, mpp_x REAL, mpp_y REAL, info TEXT, created REAL NOT NULL
 ) STRICT;
-CREATE INDEX IF NOT EXISTS by_status ON slides (status, queued);
-CREATE TABLE IF NOT EXISTS sessions (digest TEXT PRIMARY KEY, token TEXT NOT NULL, expires REAL NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS jobs (
+  slide TEXT NOT NULL, kind TEXT NOT NULL, status TEXT NOT NULL, due REAL NOT NULL,
+  progress REAL NOT NULL DEFAULT 0, stage TEXT NOT NULL DEFAULT '', error TEXT,
+  attempts INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0,
+  started REAL, finished REAL, worker TEXT, cancel REAL, PRIMARY KEY (slide, kind)
+) STRICT;
 """
 _ENTRIES = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
+_SLIDES = "SELECT slides.*, jobs.*, due AS queued FROM slides JOIN jobs ON slide = id AND kind = 'segment'"
+# A clock that was set back must not make anything wait for long.
+_DUE = (
+    "status = 'queued' AND NOT (due > ? AND due <= ? + 120) AND kind IN (SELECT value FROM json_each(?)) "
+    "AND (slide = '' OR slide IN (SELECT id FROM slides))"
+)
 
 
 class JobStore:
@@ -84,28 +95,35 @@ class JobStore:
             _check_database(self._connection, path)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
-            self._connection.executescript(SCHEMA + graph_jobs.SCHEMA)
+            self._connection.executescript(SCHEMA)
         except sqlite3.DatabaseError as error:
             raise DataError(f"cannot use {path}", got=error, hint="move it away; results are found again") from error
         path.chmod(0o600)
-        self.graphs = GraphJobs(self._do, MOST_DEATHS, MOST_ATTEMPTS)
-        """Jobs that make region graphs."""
 
     def drop_bad(self, show: Callable[[Slide], object], may_read: Callable[[Path], bool]) -> None:
         """Drop rows that no service writes or that cannot be shown, and forget originals that may not be read."""
-        for row in self._do("SELECT rowid AS place, * FROM slides"):
-            try:
-                check_row(row)
-                slide = from_row(row, self._folder)
-                show(slide)
-                known = slide.source in (None, upload_path(self._folder, slide.id)) or may_read(slide.source)
-            except UNUSABLE as error:
-                _log.warning("a row of %s that no service wrote was dropped: %s", DATABASE, ascii(str(error))[:200])
-                self._do("DELETE FROM slides WHERE rowid = ?", row["place"])
-                continue
-            if not known:
-                self._do("UPDATE slides SET source = NULL WHERE id = ?", slide.id)
-        self.graphs.drop_bad()
+        for table, look in (("jobs", _check_job), ("slides", self._checked)):
+            for row in self._do(f"SELECT rowid AS place, * FROM {table}"):
+                try:
+                    slide = look(row)
+                    if slide is not None:
+                        show(slide)
+                        if row["source"] is not None and not may_read(Path(os.fsdecode(row["source"]))):
+                            self.change(slide.id, source=None)
+                except UNUSABLE as error:
+                    _log.warning("a row of %s that no service wrote was dropped: %s", DATABASE, ascii(str(error))[:200])
+                    self._do(f"DELETE FROM {table} WHERE rowid = ?", row["place"])
+        # Of those that failed, whoever wants them asks again.
+        self._do(
+            "DELETE FROM jobs WHERE (slide NOT IN (SELECT id FROM slides) AND slide <> '') "
+            "OR (kind <> 'segment' AND status = 'failed')"
+        )
+
+    def _checked(self, row: sqlite3.Row) -> Slide:
+        jobs = self._do("SELECT *, due AS queued FROM jobs WHERE slide = ? AND kind = 'segment'", row["id"])
+        if not jobs:
+            raise ValueError("a slide without a status")
+        return SLIDE.validate_python(slide_cells({**dict(row), **dict(jobs[0])}, self._folder))
 
     def close(self) -> None:
         """Close the database's files."""
@@ -116,89 +134,148 @@ class JobStore:
         with self._lock:
             return self._connection.execute(sql, values).fetchall()
 
-    def _slides(self, sql: str, *values: Any) -> list[Slide]:
-        return [from_row(row, self._folder) for row in self._do(sql, *values)]
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """All that happens inside, or nothing."""
+        with self._lock, self._connection as one:
+            one.execute("BEGIN IMMEDIATE")
+            yield one
+
+    def _slides(self, which: str, *values: Any) -> list[Slide]:
+        return [Slide(**slide_cells(row, self._folder)) for row in self._do(f"{_SLIDES} {which}", *values)]
+
+    def _jobs(self, which: str, *values: Any) -> list[Job]:
+        return [Job(**job_cells(row)) for row in self._do(f"SELECT * FROM jobs WHERE {which}", *values)]
 
     # What is there
 
     def get(self, key: str) -> Slide:
         """The slide, or 404."""
-        slides = self._slides("SELECT * FROM slides WHERE id = ? AND NOT deleted", key)
+        slides = self._slides("WHERE id = ?", key)
         if not slides:
             raise missing("no such slide", "ask /v1/slides for those that are there")
         return slides[0]
 
     def every(self, status: str | None = None) -> list[Slide]:
         """All slides, or those of one status, the newest first."""
-        return self._slides(
-            "SELECT * FROM slides WHERE NOT deleted AND status = coalesce(?, status) ORDER BY created DESC, id", status
-        )
+        return self._slides("WHERE status = coalesce(?, status) ORDER BY created DESC, id", status)
+
+    def job(self, key: str, kind: str) -> Job | None:
+        """The job of this kind, if there is one."""
+        return next(iter(self._jobs("slide = ? AND kind = ?", key, kind)), None)
+
+    def running(self, key: str | None = None) -> list[Job]:
+        """Jobs that a worker has, of one slide or of all."""
+        return self._jobs("status = 'running' AND slide = coalesce(?, slide)", key)
 
     def waiting(self) -> list[str]:
-        """Ids in the order in which they will be taken."""
-        return [row["id"] for row in self._do("SELECT id FROM slides WHERE status = 'queued' ORDER BY queued, id")]
+        """Ids of the slides to be segmented, in the order in which they will be taken."""
+        rows = self._do("SELECT slide FROM jobs WHERE status = 'queued' AND kind = 'segment' ORDER BY due, slide")
+        return [row["slide"] for row in rows]
 
     def ids(self) -> set[str]:
-        """Of all slides, also of those being deleted."""
+        """Of all slides."""
         return {row["id"] for row in self._do("SELECT id FROM slides")}
 
-    def names(self) -> set[str]:
-        """Slide ids, also of those being deleted."""
-        return {row["slide_id"] for row in self._do("SELECT slide_id FROM slides")}
-
     def taken_names(self) -> set[str]:
-        """The same in lower case."""
-        return {name.lower() for name in self.names()}
+        """Slide ids in lower case."""
+        return {row["slide_id"].lower() for row in self._do("SELECT slide_id FROM slides")}
 
     def counts(self) -> dict[str, int]:
         """How many slides are in each state."""
-        rows = self._do("SELECT status, count(*) FROM slides WHERE NOT deleted GROUP BY 1")
+        rows = self._do("SELECT status, count(*) FROM jobs WHERE kind = 'segment' GROUP BY 1")
         return dict.fromkeys(STATUSES, 0) | {row[0]: row[1] for row in rows}
 
-    def running(self) -> list[Slide]:
-        """Also those being deleted."""
-        return self._slides("SELECT * FROM slides WHERE status = 'running'")
+    # Slides
+
+    def add(self, slide: Slide, most_queued: int | None = None) -> Slide:
+        """Add a new slide and its job; refuses one too many and a taken name."""
+        cells = slide_columns(slide, self._folder)
+        job = {name: getattr(slide, name) for name in ("status", "progress", "started", "finished")}
+        job |= {"slide": slide.id, "kind": SEGMENT, "due": slide.queued or slide.created, "error": as_json(slide.error)}
+        try:
+            with self._transaction() as one:
+                waiting = one.execute("SELECT count(*) FROM jobs WHERE status = 'queued' AND kind = 'segment'")
+                if most_queued is not None and slide.status == QUEUED and waiting.fetchone()[0] >= most_queued:
+                    raise _queue_full(most_queued)
+                for table, row in (("slides", cells), ("jobs", job)):
+                    places = ",".join("?" * len(row))
+                    one.execute(f"INSERT INTO {table} ({','.join(row)}) VALUES ({places})", [*row.values()])
+        except sqlite3.IntegrityError as error:
+            raise conflict("the name is taken", got=slide.slide_id, hint="choose another slide_id") from error
+        return slide
+
+    def change(self, key: str, **cells: Any) -> None:
+        """Write some cells of a slide's row."""
+        columns = ",".join(f"{name} = ?" for name in cells)
+        self._do(f"UPDATE slides SET {columns} WHERE id = ?", *cells.values(), key)
+
+    def locate(self, key: str, source: Path) -> None:
+        """Note where the original of results was found."""
+        self.change(key, source=os.fsencode(source.absolute()))
+
+    def forget(self, key: str) -> None:
+        """Drop a slide and its jobs; a worker that still has one of these ends it."""
+        with self._transaction() as one:
+            one.execute("DELETE FROM jobs WHERE slide = ?", (key,))
+            one.execute("DELETE FROM slides WHERE id = ?", (key,))
+
+    def renew(self, slide: Slide) -> None:
+        """A finished slide has other results; a job that began meanwhile counts more."""
+        columns = slide_columns(slide, self._folder)
+        self.change(slide.id, **{name: columns[name] for name in ("source", "fingerprint", "mpp_x", "mpp_y")})
+        self._do("UPDATE jobs SET finished = ? WHERE slide = ? AND status = 'done'", slide.finished, slide.id)
+
+    def vanished(self, key: str) -> None:
+        """The results of a finished slide are gone; it can be segmented again."""
+        error = ProblemError(404, "gone", "the results were removed", hint="retry to segment the slide again")
+        self._do(
+            "UPDATE jobs SET status = 'failed', error = ?, progress = 0 WHERE slide = ? AND status = 'done'",
+            as_json(document_of(error)["error"]), key,
+        )  # fmt: skip
 
     # Requests
 
-    def add(self, slide: Slide, most_queued: int | None = None) -> Slide:
-        """Add a new slide; refuses one too many and a taken name."""
-        cells, most = to_row(slide), most_queued if slide.status == QUEUED else None
-        try:
-            added = self._do(
-                f"INSERT INTO slides ({','.join(cells)}) SELECT {','.join('?' * len(cells))} "  # noqa: S608
-                "WHERE ? IS NULL OR (SELECT count(*) FROM slides WHERE status = 'queued') < ? RETURNING id",
-                *cells.values(), most, most,
-            )  # fmt: skip
-        except sqlite3.IntegrityError as error:
-            raise conflict("the name is taken", got=slide.slide_id, hint="choose another slide_id") from error
-        if most is not None and not added:
-            raise _queue_full(len(self.waiting()), most)
-        return slide
-
     def check_room(self, most_queued: int) -> None:
         """Refuse where the queue is full."""
-        count = len(self.waiting())
-        if count >= most_queued:
-            raise _queue_full(count, most_queued)
+        if len(self.waiting()) >= most_queued:
+            raise _queue_full(most_queued)
+
+    def ask(self, key: str, kind: str, after: float = 0.0) -> None:
+        """Have something done so many seconds from now: that moves on what waits, and what is running is repeated."""
+        self._do(
+            "INSERT INTO jobs (slide, kind, status, due) VALUES (?, ?, 'queued', ?) ON CONFLICT DO UPDATE SET "
+            "due = excluded.due, status = iif(status = 'running', status, 'queued'), attempts = 0, deaths = 0",
+            key, kind, time.time() + after,
+        )  # fmt: skip
+
+    def ask_again(self, key: str, kind: str) -> None:
+        """Have done what is not there although nothing has changed: soon, or some time after it has failed."""
+        self._do(
+            "INSERT INTO jobs (slide, kind, status, due) VALUES (?, ?, 'queued', ?) ON CONFLICT DO UPDATE SET "
+            "due = finished + ?, status = 'queued', attempts = 0, deaths = 0 WHERE status = 'failed'",
+            key, kind, time.time(), RETRY_SECONDS,
+        )  # fmt: skip
 
     def cancel(self, key: str) -> Slide:
         """Take a slide out of the queue, or ask its worker to stop."""
-        self._end(key, deleted=False)
         slide = self.get(key)
         if slide.status in (DONE, FAILED):
             raise conflict("nothing to cancel", got=slide.status, expected="queued or running")
-        return slide
+        self.stop(key, SEGMENT)
+        return self.get(key)
 
-    def _end(self, key: str, *, deleted: bool) -> None:
-        # In one statement: on a full disk it is tried again.
-        now = time.time()
-        self._do(
-            "UPDATE slides SET deleted = ?, cancel = iif(status = 'running', coalesce(cancel, ?), cancel), "
-            "finished = iif(status = 'queued', ?, finished), stage = iif(status = 'queued', '', stage), "
-            "status = iif(status = 'queued', 'cancelled', status) WHERE id = ? AND NOT deleted",
-            deleted, now, now, key,
-        )  # fmt: skip
+    def stop(self, key: str, *kinds: str) -> None:
+        """End jobs of these kinds: those that wait at once, running ones soon."""
+        mine = "slide = :key AND kind IN (SELECT value FROM json_each(:kinds))"
+        values = {"key": key, "kinds": json.dumps(kinds), "now": time.time()}
+        with self._transaction() as one:
+            for change in (
+                "UPDATE jobs SET status = 'cancelled', finished = :now, stage = '' WHERE status = 'queued' AND",
+                "UPDATE jobs SET cancel = coalesce(cancel, :now), due = min(due, started) WHERE status = 'running' AND",
+                "DELETE FROM jobs WHERE status <> 'running' AND kind <> 'segment' AND",
+            ):
+                one.execute(f"{change} {mine}", values)
 
     def retry(self, key: str, mpp: tuple[float, float] | None, most_queued: int) -> Slide:
         """Queue a slide again that failed or was cancelled, on request with other µm/px."""
@@ -207,141 +284,96 @@ class JobStore:
             raise conflict("nothing to try again", got=slide.status, expected="failed or cancelled")
         self.check_room(most_queued)
         x, y = mpp or slide.mpp or (None, None)
+        self.change(key, mpp_x=x, mpp_y=y)
         self._do(
-            "UPDATE slides SET status = 'queued', queued = ?, finished = NULL, error = NULL, attempts = 0, deaths = 0, "
-            "progress = 0, stage = '', cancel = NULL, worker = NULL, mpp_x = ?, mpp_y = ? "
-            "WHERE id = ? AND status IN ('failed', 'cancelled') AND NOT deleted",
-            time.time(), x, y, key,
+            "UPDATE jobs SET status = 'queued', due = ?, finished = NULL, error = NULL, attempts = 0, deaths = 0, "
+            "progress = 0, stage = '', cancel = NULL, worker = NULL "
+            "WHERE slide = ? AND kind = 'segment' AND status IN ('failed', 'cancelled')",
+            time.time(), key,
         )  # fmt: skip
         return self.get(key)
 
-    def locate(self, key: str, source: Path) -> None:
-        """Note where the original of results was found."""
-        self._do("UPDATE slides SET source = ? WHERE id = ?", os.fsencode(source.absolute()), key)
-
-    # Deleting: marked first, so that it is completed later if the service is killed in between
-
-    def mark_deleted(self, key: str) -> None:
-        """Hide a slide; a running job is asked to stop."""
-        self._end(key, deleted=True)
-        self.graphs.drop(key)
-
-    def to_purge(self) -> list[Slide]:
-        """Deleted slides that nobody works on any more."""
-        return self._slides(
-            "SELECT * FROM slides WHERE deleted AND status <> 'running' "
-            "AND id NOT IN (SELECT slide FROM graphs WHERE status = 'making')"
-        )
-
-    def forget(self, key: str) -> None:
-        """The last step of deleting."""
-        self._do("DELETE FROM slides WHERE id = ? AND deleted", key)
-
-    def renew(self, slide: Slide) -> Slide:
-        """A finished slide has other results; those of a job that began meanwhile count more."""
-        cells = {key: to_row(slide)[key] for key in ("source", "fingerprint", "mpp_x", "mpp_y", "finished", "facts")}
-        self._do(
-            f"UPDATE slides SET {','.join(f'{key} = ?' for key in cells)} WHERE id = ? AND status = 'done'",  # noqa: S608
-            *cells.values(), slide.id,
-        )  # fmt: skip
-        return slide
-
-    def vanished(self, key: str, *, keep: bool) -> None:
-        """The results of a finished slide are gone; one that can be segmented again is kept."""
-        if not keep:
-            self._do("DELETE FROM slides WHERE id = ? AND status = 'done'", key)
-            return
-        error = ProblemError(404, "gone", "the results were removed", hint="retry to segment the slide again")
-        self._do(
-            "UPDATE slides SET status = 'failed', error = ?, facts = NULL, progress = 0 "
-            "WHERE id = ? AND status = 'done'",
-            as_json(document_of(error)["error"]), key,
-        )  # fmt: skip
-
     # Workers
 
-    def claim(self, worker: str) -> Slide | None:
-        """The next slide for a worker."""
-        slides = self._slides(
-            "UPDATE slides SET status = 'running', worker = ?, started = ?, progress = 0, "
-            "stage = 'reading', attempts = attempts + 1, error = NULL, cancel = NULL "
-            "WHERE id = (SELECT id FROM slides WHERE status = 'queued' AND NOT deleted ORDER BY queued, id LIMIT 1) "
-            "RETURNING *",
-            worker, time.time(),
-        )  # fmt: skip
-        return slides[0] if slides else None
+    def is_due(self, kinds: Sequence[str]) -> bool:
+        """Whether a worker for these kinds has something to do."""
+        now = time.time()
+        return bool(self._do(f"SELECT 1 FROM jobs WHERE {_DUE} LIMIT 1", now, now, json.dumps(kinds)))
 
-    def beat(self, key: str, worker: str, progress: float, stage: str) -> bool:
+    def take(self, worker: str, kinds: Sequence[str]) -> Job | None:
+        """The next job for a worker; somebody waits for a region graph."""
+        now = time.time()
+        rows = self._do(
+            "UPDATE jobs SET status = 'running', worker = ?, started = ?, due = min(due, ?), progress = 0, "
+            "stage = iif(kind = 'segment', 'reading', ''), attempts = attempts + 1, "
+            "error = NULL, finished = NULL, cancel = NULL "
+            f"WHERE rowid = (SELECT rowid FROM jobs WHERE {_DUE} ORDER BY kind = 'segment', due, slide LIMIT 1) "
+            "RETURNING *",
+            worker, now, now, now, now, json.dumps(kinds),
+        )  # fmt: skip
+        return Job(**job_cells(rows[0])) if rows else None
+
+    def beat(self, job: Job, progress: float, stage: str) -> bool:
         """Report how far a job is; returns whether to continue."""
         rows = self._do(
-            "UPDATE slides SET progress = ?, stage = ? "
-            "WHERE id = ? AND worker = ? AND status = 'running' RETURNING cancel",
-            progress, stage, key, worker,
+            "UPDATE jobs SET progress = ?, stage = ? "
+            "WHERE slide = ? AND kind = ? AND worker IS ? AND status = 'running' RETURNING cancel",
+            progress, stage, job.slide, job.kind, job.worker,
         )  # fmt: skip
         return bool(rows) and rows[0]["cancel"] is None
 
-    def finish(
+    def end(
         self,
-        key: str,
-        worker: str,
+        job: Job,
         status: str,
-        *,
         error: NtrmError | None = None,
-        facts: dict[str, Any] | None = None,
-        fingerprint: str | None = None,
+        *,
+        finished: float | None = None,
+        died: bool = False,
     ) -> None:
-        """The end of a job; ``fingerprint`` is of the file that was segmented."""
-        document = None if error is None else document_of(error)["error"]
-        self._do(
-            "UPDATE slides SET status = ?, finished = ?, error = ?, facts = coalesce(?, facts), stage = '', "
-            "fingerprint = coalesce(?, fingerprint), worker = NULL, cancel = NULL, "
-            "progress = iif(? = 'done', 1, progress) "
-            "WHERE id = ? AND worker = ? AND status = 'running'",
-            status, time.time(), as_json(document), as_json(facts), fingerprint, status, key, worker,
-        )  # fmt: skip
-
-    def release(self, key: str, worker: str) -> None:
-        """Put a job back at its place in the queue, because the worker was asked to stop; or cancel it, if asked to."""
-        self._do(
-            "UPDATE slides SET status = iif(cancel IS NULL, 'queued', 'cancelled'), "
-            "finished = iif(cancel IS NULL, finished, ?), worker = NULL, cancel = NULL, stage = '' "
-            "WHERE id = ? AND worker = ? AND status = 'running'",
-            time.time(), key, worker,
-        )  # fmt: skip
+        """The end of a job, or back into the queue with it: because its worker stops, or as it was asked for again."""
+        mine = "slide = ? AND kind = ? AND worker IS ? AND status = 'running'"
+        values = job.slide, job.kind, job.worker
+        with self._transaction() as one:
+            row = one.execute(f"SELECT cancel, due > started AS again FROM jobs WHERE {mine}", values).fetchone()
+            if row is None:
+                return
+            if status == QUEUED and row["cancel"] is not None:
+                status = CANCELLED
+            elif job.kind != SEGMENT and row["again"]:
+                status, error = QUEUED, None
+            if job.kind != SEGMENT and status in (DONE, CANCELLED):
+                one.execute(f"DELETE FROM jobs WHERE {mine}", values)
+                return
+            document = None if error is None else document_of(error, "worker_died" if died else None)["error"]
+            ended = None if status == QUEUED else finished or time.time()
+            one.execute(
+                "UPDATE jobs SET status = ?, error = ?, finished = ?, deaths = deaths + ?, worker = NULL, "
+                f"cancel = NULL, stage = '', progress = iif(? = 'done', 1, progress) WHERE {mine}",
+                (status, as_json(document), ended, died, status, *values),
+            )
 
     def reclaim(self, alive: Callable[[str], bool], *, blame: bool) -> None:
         """Take running jobs from workers that are gone.
 
         ``blame``: the worker died while it worked on the job, not with the whole service.
         """
-        for slide in self.running():
-            if slide.worker is not None and alive(slide.worker):
+        for job in self.running():
+            if job.worker is not None and alive(job.worker):
                 continue
-            deaths = slide.deaths + blame
-            status, error = QUEUED, None
-            if slide.cancel is not None:
-                status = CANCELLED
-            elif deaths >= MOST_DEATHS or slide.attempts >= MOST_ATTEMPTS:
-                reason = given_up("the slide could not be segmented", deaths, slide.attempts)
-                status, error = FAILED, document_of(reason, "worker_died")["error"]
-            ended = None if status == QUEUED else time.time()
-            self._do(
-                "UPDATE slides SET status = ?, deaths = ?, error = ?, finished = ?, worker = NULL, cancel = NULL, "
-                "stage = '' WHERE id = ? AND status = 'running' AND worker IS ?",
-                status, deaths, as_json(error), ended, slide.id, slide.worker,
-            )  # fmt: skip
+            deaths = job.deaths + blame
+            if job.cancel is not None:
+                self.end(job, CANCELLED)
+            elif deaths < MOST_DEATHS and job.attempts < MOST_ATTEMPTS:
+                self.end(job, QUEUED, died=blame)
+            else:
+                died = f"{job.attempts} attempts, of which {deaths} ended the process that worked on it"
+                hint = "look into worker.log for the reason; less memory is used with a smaller --batch"
+                self.end(job, FAILED, DataError(GIVEN_UP[job.kind], got=died, hint=hint), died=True)
 
-    # Sessions of browsers, by the hash of their cookie
 
-    def add_session(self, digest: str, token: str, expires: float) -> None:
-        """Remember a browser; ``token`` is the hash of the token that let it in."""
-        self._do("DELETE FROM sessions WHERE expires < ?", time.time())
-        self._do("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", digest, token, expires)
-
-    def sessions(self, token: str) -> dict[str, float]:
-        """Those that this token let in, and when they end."""
-        rows = self._do("SELECT digest, expires FROM sessions WHERE token = ?", token)
-        return {row["digest"]: row["expires"] for row in rows}
+def _check_job(row: sqlite3.Row) -> None:
+    JOB.validate_python(job_cells(row))
 
 
 def _check_database(connection: sqlite3.Connection, path: Path) -> None:
@@ -350,7 +382,7 @@ def _check_database(connection: sqlite3.Connection, path: Path) -> None:
         # SQLite would carry out what it says, and delete a file that it names.
         raise sqlite3.DatabaseError(f"{path.name}-journal, which no service leaves behind")
     with closing(sqlite3.connect(":memory:")) as ours:
-        ours.executescript(SCHEMA + graph_jobs.SCHEMA)
+        ours.executescript(SCHEMA)
         known = set(ours.execute(_ENTRIES))
     if strange := {tuple(row) for row in connection.execute(_ENTRIES)} - known:
         raise sqlite3.DatabaseError(
@@ -360,13 +392,12 @@ def _check_database(connection: sqlite3.Connection, path: Path) -> None:
         raise sqlite3.DatabaseError(damage)
 
 
-def _queue_full(count: int, most: int) -> ProblemError:
+def _queue_full(most: int) -> ProblemError:
     return ProblemError(
         429,
         "queue_full",
         "the queue is full",
-        got=f"{count} slides wait",
-        expected=f"at most {most}",
+        expected=f"at most {most} slides that wait",
         hint="try again when some of them are done",
         headers={"Retry-After": "60"},
     )

@@ -1,67 +1,81 @@
-"""A slide of the service and the state of its job, and how both stand in a row of the database."""
+"""A slide of the service and a job of it, as rows of the database; their types say what a service writes."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
-import re
 import secrets
-import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, TypeAdapter
 
 from ntrm.results.folder import is_safe_name
-from ntrm.service.core.settings import UPLOADS, upload_path
+from ntrm.service.core.settings import upload_path
 
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 STATUSES = (QUEUED, RUNNING, DONE, FAILED, CANCELLED)
 UPLOAD, PATH, FOUND = "upload", "path", "found"
 """Where a slide comes from: uploaded, named by a path, or results that were there before."""
-LONGEST_TEXT, LARGEST, MOST_TRIES, LATEST = 2**20, 2**31, 100, 253_402_300_799.0
-"""In a row that a service wrote: bytes of a text, pixels of a side, starts of a job, and the end of the year 9999."""
+SEGMENT, PREPARE, CORRECT, TABLES = "segment", "prepare", "correct", "tables"
+"""What a job does: results of a slide; the region graph, for which somebody waits who corrects it; the files of its
+corrected mask; the tables and the overview of all slides, whose job is of the slide ``""``."""
+NETWORK, LIGHT = (SEGMENT, PREPARE), (CORRECT, TABLES)
+"""Jobs for workers that hold the network, and for the one that does not."""
 MPP_MISSING = "mpp_missing"
-_PLAIN = (
-    "id", "slide_id", "name", "origin", "fingerprint", "status", "progress", "stage", "attempts", "deaths",
-    "created", "queued", "started", "finished", "worker", "cancel",
-)  # fmt: skip
-"""Columns that hold a field of ``Slide`` as it is."""
-UNUSABLE = (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, RecursionError)
-"""What values of a wrong type or size raise where they are used."""
+
+
+def _check_name(name: str) -> str:
+    if not is_safe_name(name):
+        raise ValueError("no name of a slide's folder")
+    return name
+
+
+def _check_sizes(info: dict[str, Any]) -> dict[str, Any]:
+    sizes = [info.get("width", 1), info.get("height", 1), *(info.get("bounds") or ())]
+    if not all(isinstance(size, int) and 0 <= size <= 2**31 for size in sizes):
+        raise ValueError("impossible sizes")
+    return info
+
+
+Text = Annotated[str, Field(max_length=2**20)]
+Time = Annotated[float, Field(ge=0, le=253_402_300_799)]
+"""Until the end of the year 9999."""
+Share = Annotated[float, Field(ge=0, le=1)]
+Tries = Annotated[int, Field(ge=0, le=100)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Status = Annotated[str, Field(pattern=f"^({'|'.join(STATUSES)})$")]
+Key = Annotated[str, Field(pattern=r"^[0-9a-f]{24}$")]
 
 
 @dataclass(frozen=True)
 class Slide:
-    """A slide and the state of its job."""
+    """A slide and the state of its segmentation."""
 
-    id: str
+    id: Key
     """Random: whoever does not know it cannot ask for it."""
-    slide_id: str
+    slide_id: Annotated[str, AfterValidator(_check_name)]
     """Name of its folder of results."""
-    name: str
-    origin: str
+    name: Text
+    origin: Annotated[str, Field(pattern="^(upload|path|found)$")]
     source: Path | None
-    mpp: tuple[float, float] | None
+    mpp: tuple[Positive, Positive] | None
     """As the user stated it."""
-    status: str
-    created: float
-    fingerprint: str | None = None
-    progress: float = 0.0
-    stage: str = ""
+    status: Status
+    created: Time
+    fingerprint: Text | None = None
+    progress: Share = 0.0
+    stage: Text = ""
     error: dict[str, Any] | None = None
-    attempts: int = 0
-    deaths: int = 0
-    queued: float | None = None
-    started: float | None = None
-    finished: float | None = None
-    worker: str | None = None
-    cancel: float | None = None
-    """When somebody asked for the end of a running job."""
-    info: dict[str, Any] = field(default_factory=dict, repr=False)
+    attempts: Tries = 0
+    deaths: Tries = 0
+    queued: Time | None = None
+    started: Time | None = None
+    finished: Time | None = None
+    """Of a slide that is done: when its results were written."""
+    info: Annotated[dict[str, Any], AfterValidator(_check_sizes)] = field(default_factory=dict, repr=False)
     """What the file says of itself: numbers and fixed words."""
-    facts: dict[str, Any] = field(default_factory=dict, repr=False)
-    """The short version of the results."""
 
     @property
     def alone(self) -> bool:
@@ -74,11 +88,37 @@ class Slide:
         # Whatever is wrong with it: no error.
         return self.source is not None and os.path.isfile(self.source)  # noqa: PTH113
 
-    @property
-    def known_mpp(self) -> tuple[float | None, float | None]:
-        """µm/px along x and y: of the results, as stated, or of the file; None where unknown."""
-        x, y = self.facts.get("mpp") or self.mpp or self.info.get("mpp") or (None, None)
-        return x, y
+
+@dataclass(frozen=True)
+class Job:
+    """Something to be done for a slide."""
+
+    slide: str
+    """Its id."""
+    kind: Annotated[str, Field(pattern="^(segment|prepare|correct|tables)$")]
+    status: Status
+    due: Time
+    progress: Share
+    stage: Text
+    error: dict[str, Any] | None
+    attempts: Tries
+    deaths: Tries
+    started: Time | None
+    finished: Time | None
+    worker: Annotated[str, Field(pattern="^[0-9a-z]+$")] | None
+    """A part of a file's name."""
+    cancel: Time | None
+    """When somebody asked for the end of a running job."""
+
+
+SLIDE: TypeAdapter[Slide] = TypeAdapter(Slide)
+JOB: TypeAdapter[Job] = TypeAdapter(Job)
+JOB_COLUMNS = tuple(Job.__dataclass_fields__)
+_PLAIN = (
+    "id", "slide_id", "name", "origin", "fingerprint", "status", "progress", "stage", "attempts", "deaths", "created",
+    "queued", "started", "finished",
+)  # fmt: skip
+"""Columns that hold a field of ``Slide`` as it is."""
 
 
 def new_id() -> str:
@@ -91,63 +131,35 @@ def as_json(document: Any) -> str | None:
     return json.dumps(document, ensure_ascii=False, allow_nan=False) if document else None
 
 
-def check_row(row: sqlite3.Row) -> None:
-    """Raise ``ValueError`` where a row is none that a service writes: the database may come from somebody else."""
-    cells = dict(row)
-    texts = [cell for cell in cells.values() if isinstance(cell, str)]
-    times = [cells[name] for name in ("created", "queued", "started", "finished", "cancel")]
-    documents = [json.loads(cells[name] or "{}") for name in ("info", "facts", "error")]
-    info = documents[0]
-    sizes = [info.get("width", 1), info.get("height", 1), *(info.get("bounds") or ())]
-    good = {
-        "text": all(len(text.encode()) <= LONGEST_TEXT for text in texts),
-        "id": re.fullmatch("[0-9a-f]{24}", cells["id"]),
-        "slide_id": is_safe_name(cells["slide_id"]),
-        "origin": cells["origin"] in (UPLOAD, PATH, FOUND),
-        "status": cells["status"] in STATUSES,
-        # A part of a file's name.
-        "worker": re.fullmatch("[0-9a-z]+", cells["worker"] or "none"),
-        "progress": 0 <= cells["progress"] <= 1,
-        "attempts": all(0 <= cells[name] <= MOST_TRIES for name in ("attempts", "deaths")),
-        "mpp": all(0 < (cells[name] or 1) < math.inf for name in ("mpp_x", "mpp_y")),
-        "times": all(0 <= (time or 0) <= LATEST for time in times),
-        "json": all(isinstance(each, dict) and (as_json(each) or "{}").encode() for each in documents),
-        "size": all(isinstance(size, int) and 0 <= size <= LARGEST for size in sizes),
-    }
-    bad = [name for name, is_good in good.items() if not is_good]
-    if bad:
-        raise ValueError(f"{', '.join(bad)} of a row")
-
-
-def from_row(row: sqlite3.Row, folder: Path) -> Slide:
-    """A slide as it was stored; ``folder`` is the service's own, wherever that lies now."""
-    x, y = row["mpp_x"], row["mpp_y"]
-    source = None if row["source"] is None else Path(os.fsdecode(row["source"]))
-    if source is not None and _is_upload(row["origin"], row["id"], source):
-        # Uploads are known by their id, wherever they lay when they came: absolute paths were stored once.
-        source = upload_path(folder, row["id"])
-    return Slide(
-        **{key: row[key] for key in _PLAIN},
-        source=source,
-        # What an UPDATE returns of a real column may be a whole number.
-        mpp=None if x is None else (float(x), float(y)),
-        error=json.loads(row["error"] or "null"),
-        info=json.loads(row["info"] or "{}"),
-        facts=json.loads(row["facts"] or "{}"),
-    )
-
-
-def to_row(slide: Slide) -> dict[str, Any]:
-    """Cells of a new slide."""
-    x, y = slide.mpp or (None, None)
-    source = slide.source
+def slide_cells(row: Any, folder: Path) -> dict[str, Any]:
+    """Fields of a slide; ``folder`` is the service's own, wherever that lies now."""
+    x, y, source = row["mpp_x"], row["mpp_y"], row["source"]
     if source is not None:
-        source = Path(UPLOADS, slide.id) if _is_upload(slide.origin, slide.id, source) else source.absolute()
-    cells = {key: getattr(slide, key) for key in _PLAIN}
-    cells |= {key: as_json(getattr(slide, key)) for key in ("error", "info", "facts")}
-    return cells | {"source": None if source is None else os.fsencode(source), "mpp_x": x, "mpp_y": y}
+        source = Path(os.fsdecode(source))
+    elif row["origin"] == UPLOAD:
+        source = upload_path(folder, row["id"])
+    return {
+        **{key: row[key] for key in _PLAIN},
+        "source": source,
+        "mpp": None if x is None else (x, y),
+        "error": json.loads(row["error"] or "null"),
+        "info": json.loads(row["info"] or "{}"),
+    }
 
 
-def _is_upload(origin: str, key: str, source: Path) -> bool:
-    # The upload of a finished slide may be lost, and an original with the same content found below a root.
-    return origin == UPLOAD and source.name == key
+def slide_columns(slide: Slide, folder: Path) -> dict[str, Any]:
+    """Cells of a slide's own row; an upload is known by its id, wherever it lies."""
+    x, y = slide.mpp or (None, None)
+    source = None if slide.source == upload_path(folder, slide.id) else slide.source
+    return {
+        **{key: getattr(slide, key) for key in ("id", "slide_id", "name", "origin", "fingerprint", "created")},
+        "source": None if source is None else os.fsencode(source.absolute()),
+        "mpp_x": x,
+        "mpp_y": y,
+        "info": as_json(slide.info),
+    }
+
+
+def job_cells(row: Any) -> dict[str, Any]:
+    """Fields of a job."""
+    return {**{key: row[key] for key in JOB_COLUMNS}, "error": json.loads(row["error"] or "null")}

@@ -1,4 +1,7 @@
-"""Keeps the workers alive, as threads of the web process, and calls what has to be done from time to time."""
+"""Keeps the workers alive, as threads of the web process, and calls what has to be done from time to time.
+
+Workers that hold the network are there from the start, the light one while it has something to do.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from ntrm.core.io import remove_partials
+from ntrm.core.errors import NtrmError
 from ntrm.core.locks import is_held
-from ntrm.core.processes import MODEL, close_pipes, start_module, tell
-from ntrm.results.paths import HIDDEN
-from ntrm.results.slide_state import BusyError, alone
+from ntrm.core.processes import HOME, MODEL, close_pipes, start_module, tell
+from ntrm.results.slide_state import alone
 from ntrm.service.core.settings import LOG, WORKERS, ServiceSettings, settings_to
 from ntrm.service.core.watch import Watch
 from ntrm.service.jobs.database import JobStore
-from ntrm.service.jobs.graph_jobs import GraphJob
-from ntrm.service.jobs.slide_record import Slide
+from ntrm.service.jobs.slide_record import LIGHT, NETWORK, SEGMENT
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
@@ -32,7 +32,7 @@ STEADY_SECONDS = 120.0
 """After a life this long, the wait is the first one again."""
 GRACE_SECONDS = 1.0
 """A worker that does not end a job by itself within this is killed, which does no harm to results on disk."""
-STOP_SECONDS = 15.0
+STOP_SECONDS = 5.0
 LOG_BYTES = 4 * 2**20
 
 
@@ -41,6 +41,8 @@ class _Slot:
     """One worker, or the wait for its next start."""
 
     device: str
+    kinds: tuple[str, ...] = NETWORK
+    """Of its jobs."""
     process: subprocess.Popen[bytes] | None = None
     name: str | None = None
     """Its name in the database, once it is ready."""
@@ -48,6 +50,10 @@ class _Slot:
     wait: float = 0.0
     """Seconds until the next start."""
     not_before: float = 0.0
+    seen: tuple[float | None, float | None] | None = None
+    """Start and cancelling of its job, ..."""
+    since: float = 0.0
+    """... and when these were first seen: unlike those of the record, this clock never jumps."""
 
 
 class Supervisor:
@@ -58,7 +64,7 @@ class Supervisor:
         cuda = settings.device == "cuda"
         numbers = range(1 if settings.workers is None else settings.workers)
         self._slots = [_Slot(f"cuda:{number}" if cuda else settings.device) for number in numbers]
-        self._lock = threading.Lock()
+        self._light = _Slot("cpu", LIGHT)
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._repeat, args=(name, work), name=name, daemon=True)
@@ -67,11 +73,7 @@ class Supervisor:
         ]
         self.refusal: dict[str, Any] | None = None
         """Why no worker can run: the model does not load, or the folder holds another model's results."""
-        self._passing = False
-        """Whether a later start may help against the refusal."""
         self._ready = False
-        self._since: dict[tuple[str, str, float], float] = {}
-        """When each start or cancelling of a job was first seen: unlike that of its record, this clock never jumps."""
 
     @property
     def state(self) -> str:
@@ -90,21 +92,14 @@ class Supervisor:
         for thread in self._threads:
             thread.start()
 
-    def wake(self) -> None:
-        """A slide was queued."""
-        with self._lock:
-            processes = [slot.process for slot in self._slots if slot.process is not None]
-        for process in processes:
-            tell(process, b"")
-
     def reclaim(self, *, blame: bool) -> None:
-        """Queue the slides of workers that are gone; those to be cancelled end, without temporary files."""
-        for slide in self._store.running():
+        """Queue the jobs of workers that are gone; those to be cancelled end, without temporary files."""
+        for job in self._store.running():
             # While it still counts as running nobody else takes it up or deletes it.
-            if slide.cancel is not None and (slide.worker is None or not self._is_alive(slide.worker)):
-                _remove_partials(self._settings.out / slide.slide_id)
+            if job.kind == SEGMENT and job.cancel is not None and not self._is_alive(job.worker or ""):
+                with suppress(NtrmError), alone(self._settings.out / self._store.get(job.slide).slide_id):
+                    pass  # Whoever has the slide alone has removed them.
         self._store.reclaim(self._is_alive, blame=blame)
-        self._store.graphs.reclaim(self._is_alive, blame=blame)
 
     def _is_alive(self, worker: str) -> bool:
         lock = self._settings.worker_lock(worker)
@@ -116,7 +111,7 @@ class Supervisor:
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
-        running = [slot.process for slot in self._slots if slot.process is not None]
+        running = [slot.process for slot in (*self._slots, self._light) if slot.process is not None]
         for process in running:
             process.terminate()
         until = time.monotonic() + STOP_SECONDS
@@ -135,7 +130,7 @@ class Supervisor:
             self._watch.run(name, work)
 
     def _look_after(self) -> None:
-        for slot in self._slots:
+        for slot in (*self._slots, self._light):
             self._keep_alive(slot)
         self._end_overdue()
 
@@ -146,21 +141,23 @@ class Supervisor:
         if process is not None:
             low, high = BACK_OFF
             slot.wait = low if now - slot.started > STEADY_SECONDS else min(high, max(low, 2 * slot.wait))
-            slot.not_before = now + slot.wait
+            slot.not_before = now + (slot.wait if process.returncode else 0.0)
             self._leave(slot, process, blame=True)
-        if now >= slot.not_before and (self.refusal is None or self._passing):
+        is_wanted = self._store.is_due(LIGHT) if slot is self._light else self.refusal is None
+        if now >= slot.not_before and is_wanted:
             self._begin(slot)
 
     def _leave(self, slot: _Slot, process: subprocess.Popen[bytes], *, blame: bool) -> None:
         """The worker is gone: queue its slide again."""
         close_pipes(process)
+        if slot.name is not None:
+            self._settings.worker_lock(slot.name).unlink(missing_ok=True)
         slot.process, slot.name = None, None
         self.reclaim(blame=blame)
 
     def _begin(self, slot: _Slot) -> None:
-        process = start_worker(replace(self._settings, device=slot.device))
-        with self._lock:
-            slot.process, slot.started = process, time.monotonic()
+        process = start_worker(replace(self._settings, device=slot.device), slot.kinds)
+        slot.process, slot.started = process, time.monotonic()
         threading.Thread(target=self._listen, args=(slot, process), daemon=True).start()
 
     def _listen(self, slot: _Slot, process: subprocess.Popen[bytes]) -> None:
@@ -172,54 +169,37 @@ class Supervisor:
             return
         if "refused" in message:
             self.refusal = refusal = message["refused"]
-            self._passing = message["passing"]
             _log.error("no slide can be segmented: %s; got %s", refusal["what"], refusal["got"])
         elif "ready" in message:
-            slot.name, self._ready, self.refusal = message["ready"], True, None
+            slot.name = message["ready"]
+            if slot is self._light:
+                return
+            self._ready, self.refusal = True, None
             if self._settings.workers is None:
                 self._slots += [_Slot(f"cuda:{n}") for n in range(len(self._slots), int(message["devices"]))]
 
     def _end_overdue(self) -> None:
-        """Kill workers that do not react: in a long step, in a library's endless loop, or beyond a slide's time."""
-        for slot in self._slots:
-            process = slot.process
-            late = None if process is None or slot.name is None else self._late(slot.name)
-            if process is not None and late is not None:
+        """Kill workers that do not react: in a long step, in a library's endless loop, or beyond a job's time."""
+        now, most = time.monotonic(), self._settings.limits.slide_seconds + GRACE_SECONDS
+        jobs = {job.worker: job for job in self._store.running()}
+        for slot in (*self._slots, self._light):
+            job, process = jobs.get(slot.name), slot.process
+            seen = None if job is None else (job.started, job.cancel)
+            if seen != slot.seen:
+                slot.seen, slot.since = seen, now
+            is_late = job is not None and now - slot.since > (most if job.cancel is None else GRACE_SECONDS)
+            if process is not None and job is not None and is_late:
                 process.kill()
                 process.wait()
                 # A cancelled job is not to blame: the next worker begins at once.
-                self._leave(slot, process, blame=late.cancel is None)
-
-    def _late(self, worker: str) -> Slide | GraphJob | None:
-        """The job that a worker should have ended by now."""
-        now, most = time.monotonic(), self._settings.limits.slide_seconds + GRACE_SECONDS
-        jobs: list[Slide | GraphJob] = [*self._store.running(), *self._store.graphs.running()]
-        before, self._since = self._since, {}
-        late = None
-        for job in jobs:
-            for event, when, limit in (("cancel", job.cancel, GRACE_SECONDS), ("start", job.started, most)):
-                if when is not None and job.worker is not None:
-                    key = job.worker, event, when
-                    self._since[key] = before.get(key, now)
-                    if job.worker == worker and now - self._since[key] > limit:
-                        late = job
-        return late
+                self._leave(slot, process, blame=job.cancel is None)
 
 
-def start_worker(settings: ServiceSettings) -> subprocess.Popen[bytes]:
+def start_worker(settings: ServiceSettings, kinds: tuple[str, ...]) -> subprocess.Popen[bytes]:
     """A worker process; it ends when its input is closed."""
     log = settings.hidden / LOG
     if log.exists() and log.stat().st_size > LOG_BYTES:
         log.unlink()
-    process = start_module("ntrm.service.jobs.worker", log, *MODEL)
-    tell(process, json.dumps(settings_to(settings)).encode())
+    process = start_module("ntrm.service.jobs.worker", log, *(MODEL if kinds == NETWORK else HOME))
+    tell(process, json.dumps({"settings": settings_to(settings), "kinds": kinds}).encode())
     return process
-
-
-def _remove_partials(folder: Path) -> None:
-    """Remove the temporary files of a worker that was killed at a slide; what it can resume from stays."""
-    if folder.is_dir():
-        with suppress(BusyError), alone(folder):
-            for path in (folder / HIDDEN).rglob("*"):
-                if path.is_dir():
-                    remove_partials(path)

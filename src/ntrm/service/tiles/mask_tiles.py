@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import BROKEN, DataError
-from ntrm.correction.state import Corrections
+from ntrm.correction.state import State
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, MASK, TRUTH_MASK
 from ntrm.results.pyramid import Pyramid
@@ -114,7 +114,7 @@ class MaskLayers:
         level: int,
         box: Box,
         pair: tuple[int, int] | None = None,
-        corrections: Corrections | None = None,
+        corrections: State | None = None,
     ) -> Labels:
         """(height, width) indices into the layer's palette; tissue and borders on request as people made them."""
         if layer == "corrected":
@@ -129,7 +129,7 @@ class MaskLayers:
             return self._improvement(level, box)
         return self._sampled(layer, level, box)
 
-    def _tissue(self, level: int, box: Box, corrections: Corrections | None, margin: int = 0) -> Labels:
+    def _tissue(self, level: int, box: Box, corrections: State | None, margin: int = 0) -> Labels:
         """With what people made of it, and so many pixels around the box."""
         labels, scale = self._sampled("tissue", level, box, margin), self.grid.zoom.scale(level)
         if corrections is None:

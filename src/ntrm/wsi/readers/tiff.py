@@ -39,7 +39,6 @@ NOT_RGB = "image is not 8-bit RGB"
 _JPEG = (6, 7, 34892, 33007)
 _PREMULTIPLIED, _STRAIGHT = 1, 2
 """Kinds of a fourth sample that are alpha; every other is no part of the colour."""
-_EMPTY = 255
 _NO_SLIDE = re.compile(r"\b(label|macro)\b", re.IGNORECASE)
 """In names of images that must reach no output: a label may show the name of a patient."""
 
@@ -100,7 +99,7 @@ class Plane:
         """Rows y0 … y1 and columns x0 … x1 of a strip or tile."""
         offset, count = self._offsets[index], self._counts[index]
         if offset <= 0 or count <= 0:
-            return np.full((y1 - y0, x1 - x0, self._per_piece), _EMPTY, dtype=np.uint8)
+            return np.full((y1 - y0, x1 - x0, self._per_piece), 255, dtype=np.uint8)
         if self._raw:
             row_bytes = self.piece[0] * self._per_piece
             data = self._bytes(offset + y0 * row_bytes, max(0, min(y1 * row_bytes, count) - y0 * row_bytes))

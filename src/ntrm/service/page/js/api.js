@@ -108,10 +108,10 @@ const corrections = (id, rest = "") => of(id, `/corrections${rest}`);
 export const corrected = (id) => json(corrections(id));
 export const makeGraph = (id) => json(corrections(id, "/graph"), { method: "POST" });
 export const previewName = (id, click, signal) => json(corrections(id, "/preview"), { ...sending(click), signal });
-export const giveName = (id, click) => json(corrections(id), sending(click));
-export const draw = (id, shape) => json(corrections(id, "/draw"), sending(shape));
+export const giveName = (id, click) => json(corrections(id), sending({ ...click, action: "name" }));
+export const draw = (id, shape) => json(corrections(id), sending({ ...shape, action: "draw" }));
 /** `action` is undo or redo. */
-export const takeBack = (id, action, step) => json(corrections(id, `/${action}`), sending(step));
+export const takeBack = (id, action, step) => json(corrections(id), sending({ ...step, action }));
 export const regionsToReview = (id) => json(corrections(id, "/regions"));
 export const correctedSummary = (id) => json(of(id, "/corrected/summary"));
 export const correctedGraph = (id) => json(of(id, "/corrected/graph"));

@@ -7,17 +7,22 @@ import pytest
 from tests.pipeline.judged import STRANGE, judge_as
 from tests.service.small import only_slide, segmented, serving, settings_of, slide_bytes, upload
 
-from ntrm.core.errors import DataError
 from ntrm.results.slide_state import remember_failure
 from ntrm.service.core.settings import INCOMING, UPLOADS
-from ntrm.service.jobs.adoption import adopt, facts_of, find_originals, forget_vanished, renew
-from ntrm.service.jobs.slide_record import FOUND
+from ntrm.service.jobs.catalogue import Catalogue
+from ntrm.service.jobs.slide_record import DONE, FOUND, PATH, Slide, new_id
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
 
+@pytest.fixture
+def catalogue_of(tmp_path, store):
+    """The catalogue of a folder, with the roots where originals may lie."""
+    return lambda *roots: Catalogue(settings_of(tmp_path / "out", "bundled", roots=roots), store, lambda *_: None)
+
+
 @pytest.mark.usefixtures("results")
-def test_finished_results_are_adopted_once_and_nothing_else_is(tmp_path, store):
+def test_finished_results_are_adopted_once_and_nothing_else_is(tmp_path, store, catalogue_of, caplog):
     out = tmp_path / "out"
     remember_failure(out / "failed", "failed", "broken", {})
     (out / "empty").mkdir()
@@ -25,63 +30,56 @@ def test_finished_results_are_adopted_once_and_nothing_else_is(tmp_path, store):
     (out / "damaged" / "summary.json").write_text("{")
     shutil.copytree(out / "a", out / "half")
     (out / "half" / ".ntrm" / "done.json").unlink()
-    (slide,) = adopt(out, store)
+    catalogue = catalogue_of()
+    assert [catalogue.look_around() for _ in range(2)] == [1, 0]
+    (slide,) = store.every()
     assert (slide.slide_id, slide.origin, slide.status, slide.progress) == ("a", FOUND, "done", 1.0)
     assert slide.fingerprint == json.loads((out / "a" / ".ntrm" / "done.json").read_text())["plan"]["source"]
-    assert adopt(out, store) == []
-    assert adopt(tmp_path / "nowhere", store) == []
+    # Told once.
+    assert caplog.text.count("cannot read summary.json") == 1
 
 
-BROKEN = [{"grid": {}}, {"classes": ["EPI"]}, {"cancers": []}, {"tissue_area_mm2": "x"}, {"areas_mm2": {}}]
-
-
-@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: next(iter(broken)))
-@pytest.mark.usefixtures("results")
-def test_results_whose_summary_is_damaged_are_refused(tmp_path, broken):
-    path = tmp_path / "out" / "a" / "summary.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | broken))
-    with pytest.raises(DataError, match=r"cannot read summary.json"):
-        facts_of(path.parent)
-
-
-def test_originals_are_found_by_content_under_the_roots_alone(tmp_path, store, results):
+def test_originals_are_found_by_content_under_the_roots_alone(tmp_path, store, results, catalogue_of):
     path, _ = results
-    adopt(tmp_path / "out", store)
     root = tmp_path / "root"
     (root / "deep").mkdir(parents=True)
     (root / "other.tif").write_bytes(b"x" * 100)
     (root / "link.tif").symlink_to(path)
-    assert find_originals(store, (root,), Event()) == 0
+    catalogue = catalogue_of(root)
+    catalogue.look_around()
+    assert catalogue.find_originals(Event()) == 0
     moved = root / "deep" / "under another name.tif"
     shutil.copy(path, moved)
     stopped = Event()
     stopped.set()
-    assert find_originals(store, (root,), stopped) == 0
-    assert find_originals(store, (tmp_path / "nowhere", root), Event()) == 1
+    assert catalogue.find_originals(stopped) == 0
+    assert catalogue.find_originals(Event()) == 1
     assert store.every()[0].source == moved
-    assert find_originals(store, (root,), Event()) == 0
+    assert catalogue.find_originals(Event()) == 0
 
 
 def test_results_made_anew_are_read_again_and_their_original_is_the_one_they_were_made_of(
-    tmp_path, store, results, random
+    tmp_path, store, results, random, catalogue_of
 ):
     path, mask = results
-    (before,) = adopt(tmp_path / "out", store)
+    catalogue = catalogue_of(path.parent)
+    catalogue.look_around()
+    (before,) = store.every()
+    width = catalogue.facts(before)["width"]
     shutil.copy(path, tmp_path / "old.tif")
     store.locate(before.id, tmp_path / "old.tif")
-    assert renew(tmp_path / "out", store) == []
+    assert catalogue.look_around() == 0
     shutil.rmtree(tmp_path / "out" / "a")
-    assert renew(tmp_path / "out", store) == []
     segmented(tmp_path, random, mask=mask[:, : mask.shape[1] // 2], maps=True, tissue_mask=False)
-    renew(tmp_path / "out", store)
+    assert catalogue.look_around() == 1
     after = store.get(before.id)
-    assert (after.facts["tissue"], after.source) == (facts_of(tmp_path / "out" / "a")["tissue"], None)
-    assert (after.facts["width"], before.facts["width"]) == (mask.shape[1] // 2, mask.shape[1])
-    assert (after.fingerprint != before.fingerprint, after.finished > before.finished) == (True, True)
-    assert find_originals(store, (path.parent,), Event()) == 1
-    assert renew(tmp_path / "out", store) == []
+    assert (after.source, after.fingerprint != before.fingerprint) == (None, True)
+    assert (width, catalogue.facts(after)["width"]) == (mask.shape[1], mask.shape[1] // 2)
+    assert catalogue.find_originals(Event()) == 1
+    assert catalogue.look_around() == 0
     (tmp_path / "out" / "a" / "summary.json").touch()
-    assert renew(tmp_path / "out", store)[0].source == path
+    assert catalogue.look_around() == 1
+    assert store.get(before.id).source == path
 
 
 def test_a_service_shows_what_was_made_anew_while_it_did_not_run(tmp_path, model, results, random):
@@ -99,13 +97,15 @@ def test_a_service_shows_what_was_made_anew_while_it_did_not_run(tmp_path, model
 
 
 @pytest.mark.usefixtures("results")
-def test_results_removed_by_hand_are_forgotten(tmp_path, store):
-    adopt(tmp_path / "out", store)
-    forget_vanished(tmp_path / "out", store)
-    assert len(store.every()) == 1
+def test_results_removed_by_hand_are_forgotten_unless_they_can_be_made_again(tmp_path, store, results, catalogue_of):
+    catalogue = catalogue_of()
+    sent = store.add(Slide(new_id(), "b", "b", PATH, results[0], None, DONE, 0.0, finished=0.0))
+    catalogue.look_around()
+    assert [(slide.id, slide.error["code"]) for slide in store.every("failed")] == [(sent.id, "gone")]
+    assert len(store.every("done")) == 1
     shutil.rmtree(tmp_path / "out" / "a")
-    forget_vanished(tmp_path / "out", store)
-    assert store.every() == []
+    catalogue.look_around()
+    assert [slide.id for slide in store.every()] == [sent.id]
 
 
 def test_a_service_keeps_its_ids_and_clears_up_after_one_that_was_killed(tmp_path, model, results):
@@ -149,10 +149,14 @@ def test_old_slides_are_deleted_where_that_was_asked_for_but_not_those_that_were
         assert list((settings.hidden / UPLOADS).iterdir()) == []
 
 
-def test_lists_know_the_familiarity_and_cancers_that_were_not_assessed(tmp_path, random, monkeypatch):
+def test_lists_know_the_familiarity_and_cancers_that_were_not_assessed(
+    tmp_path, store, random, monkeypatch, catalogue_of
+):
     judge_as(monkeypatch, STRANGE, {1: STRANGE}, [(0, 0, 60, 60, 0.01)])
     segmented(tmp_path, random)
-    facts = facts_of(tmp_path / "out" / "a")
+    catalogue = catalogue_of()
+    catalogue.look_around()
+    facts = catalogue.facts(store.every()[0])
     assert facts["cancers"] == [{"name": "SCC", "present": None, "confidence": None}]
     assert facts["cancers_looked_for"] == ["SCC"]
     assert facts["familiarity"] == {

@@ -1,1 +1,0 @@
-"""Corrections of a mask by people: what they point at, what follows, and the files that are made from it."""

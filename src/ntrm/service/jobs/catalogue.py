@@ -1,0 +1,286 @@
+"""The slides of a folder of results: which rows and which folders there are, and how both go."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, replace
+from functools import lru_cache
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+
+from ntrm.core.errors import NtrmError
+from ntrm.correction.log import read_log
+from ntrm.correction.results import is_current
+from ntrm.results.documents import Summary, read_summary
+from ntrm.results.folder import ResultsFolder, SlideFolder
+from ntrm.results.paths import CORRECTIONS, FAMILIARITY_MAP, SUMMARY
+from ntrm.results.slide_state import BusyError, alone, finished
+from ntrm.service.api.schemas import slide_document
+from ntrm.service.core.problems import ProblemError, conflict, is_full
+from ntrm.service.core.settings import LOST, SERVICE_FOLDER, THUMBNAILS, TRASH, UPLOADS, ServiceSettings, upload_path
+from ntrm.service.jobs.database import UNUSABLE, JobStore
+from ntrm.service.jobs.slide_record import (
+    CORRECT,
+    DONE,
+    FOUND,
+    LIGHT,
+    PREPARE,
+    SEGMENT,
+    TABLES,
+    UPLOAD,
+    Slide,
+    new_id,
+)
+from ntrm.service.jobs.worker import TABLES_SECONDS
+from ntrm.service.tiles.mask_tiles import FILES, layers_with
+from ntrm.slides.inputs import find_by_content, source_fingerprint
+
+_log = logging.getLogger(__name__)
+LONGEST_REASON = 300
+DELETE_SECONDS = 3.0
+"""For the jobs of a slide to end before it is deleted: those that do not hear are killed in less."""
+KNOWN = 4096
+"""Slides whose facts are kept."""
+DAY = 86_400.0
+
+
+class Catalogue:
+    """Keeps rows and folders alike; what has no row is found, what has no folder is forgotten."""
+
+    def __init__(self, settings: ServiceSettings, store: JobStore, note: Callable[[str, str], None]) -> None:
+        self._settings, self._store, self._note = settings, store, note
+        self._results = ResultsFolder(settings.out)
+        self._deleting = Lock()
+        self._skipped: dict[Path, str] = {}
+        """Folders whose results cannot be shown, and why: each is logged once."""
+        self._offset = _clock_offset()
+
+    def check(self) -> None:
+        """Drop what no service wrote."""
+        self._store.drop_bad(lambda slide: slide_document(slide, {}, [], None), self._may_read)
+
+    def open(self) -> None:
+        """Clean up after a service that was killed, and note what other programs did meanwhile."""
+        hidden, store = self._settings.hidden, self._store
+        self.look_around()
+        for slide in store.every():
+            if slide.origin == UPLOAD and slide.status != DONE and not slide.has_image:
+                store.forget(slide.id)  # The service was killed while it was deleted.
+            # What is damaged is reported to whoever looks at it.
+            folder = self._settings.out / slide.slide_id
+            with suppress(NtrmError):
+                if (folder / CORRECTIONS).is_file() and not is_current(folder, read_log(folder)):
+                    store.ask_again(slide.id, CORRECT)
+        known = store.ids()
+        for path in (hidden / UPLOADS).iterdir():
+            if path.name not in known:  # The database was moved away, or the service killed before it wrote a row.
+                (hidden / LOST).mkdir(exist_ok=True, mode=0o700)
+                path.rename(hidden / LOST / path.name)
+                _log.warning("an upload that belongs to no slide was moved to %s", hidden / LOST / path.name)
+                self._note("set aside", path.name)
+
+    def _may_read(self, path: Path) -> bool:
+        """Whether a file lies below one of the roots that the service was started with."""
+        place = Path(os.path.realpath(path))
+        roots = (root.resolve() for root in self._settings.roots)
+        return SERVICE_FOLDER not in place.parts and any(place.is_relative_to(root) for root in roots)
+
+    def look_around(self) -> int:
+        """Note what other programs put here, made anew or took away; returns how many slides have other results."""
+        out, store = self._settings.out, self._store
+        rows = {slide.slide_id: slide for slide in store.every()}
+        changed = 0
+        for folder in ResultsFolder(out) if out.is_dir() else ():
+            row = rows.get(folder.path.name)
+            if row is None or (row.status == DONE and row.finished != _made(folder.path)):
+                changed += self._adopt(folder.path, row)
+        for slide in rows.values():
+            if slide.status == DONE and _made(out / slide.slide_id) is None:
+                if slide.origin != FOUND and slide.has_image:
+                    store.vanished(slide.id)
+                else:
+                    store.forget(slide.id)
+        return changed
+
+    def _adopt(self, path: Path, row: Slide | None) -> bool:
+        """Add a folder's results, or note that they are others; not what is unfinished or cannot be shown."""
+        try:
+            made, state = _made(path), finished(path)
+            if made is None or state is None or state.plan is None:
+                return False
+            SlideFolder(path).check()
+            plan = state.plan
+            found = Slide(
+                id=new_id(),
+                slide_id=path.name,
+                name=path.name,
+                origin=FOUND,
+                source=None,
+                mpp=plan.mpp,
+                status=DONE,
+                created=made,
+                finished=made,
+                progress=1.0,
+                fingerprint=plan.source,
+            )
+            _facts(path, made)
+            if row is None:
+                self._store.add(found)
+            else:
+                # It may be the result of another file.
+                same = row.source is not None and source_fingerprint(row.source) in (plan.source, None)
+                source = row.source if same else None
+                self._store.renew(replace(row, source=source, mpp=plan.mpp, fingerprint=plan.source, finished=made))
+        except (NtrmError, OSError, *UNUSABLE) as error:
+            self._skip(path, error)
+            return False
+        self._skipped.pop(path, None)
+        return True
+
+    def _skip(self, folder: Path, error: Exception) -> None:
+        reason = ascii(str(error))[:LONGEST_REASON]
+        if self._skipped.get(folder) != reason:
+            _log.warning("the folder %s is skipped: %s", ascii(folder.name), reason)
+        self._skipped[folder] = reason
+
+    def facts(self, slide: Slide) -> dict[str, Any]:
+        """The short version of a slide's results; nothing before it is done, and where they cannot be read."""
+        path = self._settings.out / slide.slide_id
+        made = _made(path) if slide.status == DONE else None
+        if made is None:
+            return {}
+        try:
+            return _facts(path, made)
+        except (NtrmError, OSError, *UNUSABLE) as error:
+            self._skip(path, error)
+            return {}
+
+    def find_originals(self, stop: Event) -> int:
+        """Look under the roots for slides whose file is missing, by content; returns how many were found."""
+        wanted: dict[str, list[str]] = {}
+        for slide in self._store.every():
+            if slide.fingerprint is not None and not slide.has_image:
+                wanted.setdefault(slide.fingerprint, []).append(slide.id)
+        count = 0
+        try:
+            for fingerprint, path in find_by_content(wanted, self._settings.roots, stop.is_set):
+                for key in wanted[fingerprint]:
+                    self._store.locate(key, path)
+                    count += 1
+        except sqlite3.Error:
+            # Listing a large root went on after the end, when the database was closed.
+            if not stop.is_set():
+                raise
+        return count
+
+    def delete(self, slide: Slide, release: Callable[[Path], None]) -> None:
+        """End a slide's jobs, and remove its upload and its results; ``release`` closes a file.
+
+        Nothing is written before the files are gone, unless a job has to be ended, so that a full disk can be emptied.
+        """
+        store, hidden, folder = self._store, self._settings.hidden, self._settings.out / slide.slide_id
+        try:
+            store.stop(slide.id, SEGMENT, PREPARE, *LIGHT)
+        except sqlite3.Error as error:
+            if not is_full(error) or store.running(slide.id):
+                raise
+        until = time.monotonic() + DELETE_SECONDS
+        while store.running(slide.id):
+            if time.monotonic() > until:
+                raise conflict("a job of this slide has not ended yet", hint="delete it once more")
+            time.sleep(0.02)
+        try:
+            with self._deleting:
+                if folder.is_dir() and not folder.is_symlink():  # A link is none of ours, nor is what it leads to.
+                    with alone(folder):
+                        self._results[slide.slide_id].remove(SlideFolder(hidden / TRASH))
+                if slide.origin == UPLOAD:
+                    # Never its source, which may be a file with the same content below a root.
+                    upload = upload_path(hidden, slide.id)
+                    release(upload)
+                    upload.unlink(missing_ok=True)
+                for picture in (hidden / THUMBNAILS).glob(f"{slide.id}*.jpg"):
+                    picture.unlink(missing_ok=True)
+                store.forget(slide.id)
+        except BusyError as error:
+            raise conflict("another program works on this slide", hint="wait until it ends") from error
+        except OSError as error:
+            if is_full(error):
+                raise
+            hint = "look who may write to them, and delete the slide once more"
+            raise ProblemError(500, "not_removed", "not all files could be removed", got=error, hint=hint) from error
+        self._note("delete", slide.slide_id)
+        # The tables and the overview must not name it any more either.
+        store.ask("", TABLES, TABLES_SECONDS)
+
+    def empty_trash(self) -> None:
+        """Delete what was moved there; follows no link, also where one is put in while it works."""
+        for leftover in (self._settings.hidden / TRASH).iterdir():
+            shutil.rmtree(leftover)
+
+    def old(self) -> list[Slide]:
+        """Slides that have been kept as long as wanted; results that were there before the service stay."""
+        days = self._settings.retention_days
+        # A clock that was set while the service runs would make everything old at once.
+        if days is None or abs(_clock_offset() - self._offset) > DAY:
+            return []
+        ended = [slide for slide in self._store.every() if slide.origin != FOUND and slide.finished is not None]
+        return [slide for slide in ended if time.time() - (slide.finished or 0.0) > days * DAY]
+
+
+def _made(folder: Path) -> float | None:
+    """When the results were written; None where there are none."""
+    try:
+        return (folder / SUMMARY).stat().st_mtime
+    except OSError:
+        return None
+
+
+@lru_cache(KNOWN)
+def _facts(folder: Path, _made: float) -> dict[str, Any]:
+    """What a list of slides shows of the results that were written then; raises where it cannot be shown."""
+    summary, there = read_summary(folder), SlideFolder(folder)
+    tissue = summary.tissue_fractions.items()
+    facts = {
+        "width": summary.grid.area[2],
+        "height": summary.grid.area[3],
+        "mpp": summary.grid.slide_mpp,
+        "cancers": [
+            {"name": name, "present": cancer.present, "confidence": cancer.confidence}
+            for name, cancer in summary.cancers.items()
+        ],
+        "cancers_looked_for": [*summary.cancers],
+        "tissue": [
+            {"index": summary.classes.index(name), "name": name, "area_mm2": summary.areas_mm2[name], "share": share}
+            for name, share in tissue
+        ],
+        "familiarity": _familiarity(summary, there),
+        "warnings": list(summary.warnings),
+        "quality_warnings": list(summary.quality_warnings),
+        "tissue_area_mm2": summary.tissue_area_mm2,
+        "pieces": len(summary.pieces),
+        "layers": layers_with({name for name, file in FILES.items() if there.has(file)}),
+    }
+    slide_document(Slide(new_id(), "a", "a", FOUND, None, None, DONE, 0.0), facts, [], None)
+    return facts
+
+
+def _familiarity(summary: Summary, folder: SlideFolder) -> dict[str, Any]:
+    """The slide's verdict, which pieces are unfamiliar, and whether there is a map of where."""
+    return {
+        **asdict(summary.familiarity),
+        "unfamiliar_pieces": [piece.number for piece in summary.pieces if not piece.familiarity.assessed],
+        "has_map": folder.has(FAMILIARITY_MAP),
+    }
+
+
+def _clock_offset() -> float:
+    """Seconds by which the time of day is ahead of that since the machine's start: constant unless a clock is set."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -9,7 +9,6 @@ user's whole environment; no service uses them, and they, too, read slides in ch
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -162,13 +161,21 @@ def close_pipes(process: subprocess.Popen[bytes]) -> None:
 
 
 def limit_memory(more: int) -> None:
-    """Limit the memory that this process may reserve from now on, and forbid core files (they would hold pixels)."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    before = resource.getrlimit(resource.RLIMIT_AS)[1]
-    limit = pages * resource.getpagesize() + more
-    limit = limit if before == resource.RLIM_INFINITY else min(limit, before)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    """Limit the memory that this process may reserve from now on, and forbid core files (they would hold pixels).
+
+    Nothing happens on Windows, which has no such limits; without /proc it is unknown what the process has reserved.
+    """
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(FileNotFoundError):
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        before = resource.getrlimit(resource.RLIMIT_AS)[1]
+        limit = pages * resource.getpagesize() + more
+        limit = limit if before == resource.RLIM_INFINITY else min(limit, before)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def exit_code_of(work: Callable[[], object]) -> int:

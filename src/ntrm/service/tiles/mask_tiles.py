@@ -125,7 +125,7 @@ class MaskLayers:
         if layer == "interface":
             labels = self._tissue(level, box, corrections, margin=BORDER)
             near = [maximum_filter(labels == index + 1, 2 * BORDER + 1) for index in pair or (0, 0)]
-            return (near[0] & near[1])[BORDER:-BORDER, BORDER:-BORDER].astype(np.uint8)
+            return np.asarray((near[0] & near[1])[BORDER:-BORDER, BORDER:-BORDER], dtype=np.uint8)
         if layer == "improvement":
             return self._improvement(level, box)
         return self._sampled(layer, level, box)

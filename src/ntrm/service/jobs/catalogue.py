@@ -281,4 +281,4 @@ def _familiarity(summary: Summary, folder: SlideFolder) -> dict[str, Any]:
 
 def _clock_offset() -> float:
     """Seconds by which the time of day is ahead of that since the machine's start: constant unless a clock is set."""
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.time() - time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

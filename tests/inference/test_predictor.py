@@ -1,4 +1,3 @@
-import functools
 import json
 
 import numpy as np
@@ -106,17 +105,6 @@ def test_neighbours_and_batch_size_change_nothing(thin, random):
             np.testing.assert_allclose(one.probabilities, other.probabilities, **CLOSE)
 
 
-def test_equal_padded_sizes_share_batches_and_keep_their_order(random):
-    network = Colours()
-    images = draw(random, (32, 32), (64, 32), (30, 20), (32, 31), (33, 1), (1, 1))
-    found = Predictor(network, "cpu", batch=3).predict(images)
-    assert sorted(network.batches) == [1, 2, 3]
-    for image, prediction in zip(images, found, strict=True):
-        assert prediction.probabilities.shape[1:] == image.shape[:2]
-        only = Predictor(Colours(), "cpu").predict(image)
-        assert np.array_equal(prediction.probabilities, only.probabilities)
-
-
 def test_a_stack_is_a_sequence_and_nothing_gives_nothing(random):
     predictor = Predictor(Colours(), "cpu")
     assert [p.mask.shape for p in predictor.predict(np.stack(draw(random, (5, 4), (5, 4))))] == [(5, 4)] * 2
@@ -177,24 +165,6 @@ def test_temperature_softens_without_changing_the_mask(random):
     np.testing.assert_allclose(odds[0], 4 * odds[1], atol=1e-4)
 
 
-def test_names_travel_with_mask_and_graph(thin, random):
-    found = Predictor(thin, "cpu").predict(draw(random, (64, 64))[0], graph=True)
-    assert found.schema == SKIN
-    assert found.graph.names == SKIN.names
-    document = json.loads(json.dumps(found.graph.as_dict()))
-    assert document["names"][9] == "BCC"
-    assert document.keys() == {"names", *thin(torch.zeros(1, 3, 32, 32), graph=True).graph._fields}
-    assert np.shape(document["attention"]) == (3, 12, 12)
-    assert np.array_equal(document["adjacency"], found.graph.adjacency)
-
-
-def test_only_what_was_asked_for_and_what_there_is(thin, random):
-    (image,) = draw(random, (32, 32))
-    bare = Predictor(thin, "cpu").predict(image)
-    assert bare.coarse is bare.graph is bare.coarse_mask is None
-    assert Predictor(Colours(), "cpu").predict(image, coarse=True).coarse is None
-
-
 def test_a_graph_that_the_network_does_not_use_is_refused(thin, random):
     (image,) = draw(random, (32, 32))
     with pytest.raises(UsageError, match="colours has no relation module") as caught:
@@ -229,14 +199,6 @@ def test_what_is_transparent_is_white(thin, random):
     assert np.array_equal(found, predictor.predict(white).probabilities)
 
 
-def test_the_network_is_put_in_evaluation_mode(thin, random):
-    (image,) = draw(random, (32, 32))
-    thin.train()
-    before = Predictor(thin, "cpu").predict(image).probabilities
-    assert not thin.training
-    assert np.array_equal(before, Predictor(thin, "cpu").predict(image).probabilities)
-
-
 def test_a_network_in_training_predicts_in_evaluation_mode_and_stays_in_training(random):
     network = create("ntrm-control", 3, width=0.125)
     predictor, images = Predictor(network, "cpu"), draw(random, *[(64, 64)] * 3)
@@ -247,15 +209,6 @@ def test_a_network_in_training_predicts_in_evaluation_mode_and_stays_in_training
     np.testing.assert_allclose(predictor.predict(images)[0].probabilities, expected, **CLOSE)
     assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
     assert [name for name, layer in network.named_modules() if not layer.training] == ["encoder.bn1"]
-
-
-def test_a_network_stays_in_training_where_prediction_fails(random):
-    network = Colours(error=ValueError("broken"), largest=0)
-    predictor = Predictor(network, "cpu")
-    network.train()
-    with pytest.raises(ValueError, match="broken"):
-        predictor.predict(*draw(random, (32, 32)))
-    assert network.training
 
 
 def test_what_a_network_is_described_as_later_counts(random):
@@ -293,12 +246,6 @@ def test_compiled_networks_are_taken_and_parallel_ones_refused_with_a_hint(devic
     assert network.training
     with pytest.raises(UsageError, match=r"DataParallel(.|\n)*\.module"):
         Predictor(torch.nn.DataParallel(network), device)
-
-
-def test_results_do_not_share_memory(random):
-    first, second = Predictor(Colours(), "cpu").predict(draw(random, (32, 32), (32, 32)))
-    assert first.probabilities.base is None
-    assert not np.shares_memory(first.mask, second.mask)
 
 
 def test_a_picture_and_a_tensor_are_the_array(thin, random):
@@ -427,13 +374,6 @@ def test_devices_and_precisions_by_name(monkeypatch):
     assert choose_precision("float16", torch.device("cpu")) == torch.float16
 
 
-def test_a_processor_without_bfloat16_takes_float32(monkeypatch):
-    for present, taken in ((True, torch.bfloat16), (False, torch.float32)):
-        monkeypatch.setattr("ntrm.core.devices.cpu_has_bfloat16", lambda present=present: present)
-        assert choose_precision("bfloat16", torch.device("cpu")) == taken
-        assert choose_precision("bfloat16", torch.device("cuda")) == torch.bfloat16
-
-
 def test_half_precision_still_gives_float32_that_sums_to_one(thin, random, monkeypatch):
     monkeypatch.setattr("ntrm.core.devices.cpu_has_bfloat16", lambda: True)  # imitated where it is not so
     (image,) = draw(random, (64, 64))
@@ -442,22 +382,6 @@ def test_half_precision_still_gives_float32_that_sums_to_one(thin, random, monke
     assert rough.probabilities.dtype == np.float32
     np.testing.assert_allclose(rough.probabilities.sum(axis=0), 1, atol=1e-5)
     assert 0 < np.abs(rough.probabilities - exact.probabilities).mean() < 0.05
-
-
-@pytest.mark.slow
-# Of Python 3.13.0 alone.
-@pytest.mark.filterwarnings("ignore:Guards may run slower on Python:RuntimeWarning")
-@pytest.mark.usefixtures("shallow")
-def test_a_compiled_network_says_the_same(random, monkeypatch):
-    network = create("ntrm-control", 3, width=0.125)
-    images = draw(random, (32, 32), (20, 30))
-    eager = Predictor(network, "cpu").predict(images, coarse=True)
-    # The real back end needs a C++ compiler and a minute; what is shown here is that the call reaches it whole.
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager", fullgraph=True))
-    compiled = Predictor(network, "cpu", batch=2, compile=True).predict(images, coarse=True)
-    for one, other in zip(eager, compiled, strict=True):
-        np.testing.assert_allclose(one.probabilities, other.probabilities, **CLOSE)
-        np.testing.assert_allclose(one.coarse, other.coarse, **CLOSE)
 
 
 @cuda_only
@@ -474,21 +398,6 @@ def test_the_gpu_agrees_with_the_cpu(compiled, random, monkeypatch):
         assert np.abs(auto.probabilities - cpu.probabilities).mean() < 0.02
 
 
-@cuda_only
-def test_a_gpu_that_runs_full_takes_smaller_batches(random):
-    network = create("ntrm-control", 5, width=0.25)
-    images = draw(random, *[(1024, 1024)] * 8)
-    torch.cuda.empty_cache()
-    allowed = torch.cuda.memory_reserved() + 1.5 * 2**30  # other tests may still hold something
-    torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.get_device_properties(0).total_memory)
-    try:
-        predictor = Predictor(network, "cuda", batch=64, precision="float32")
-        assert len(predictor.predict(images)) == 8
-        assert predictor.batch < 8
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
-
-
 def test_probabilities_stay_on_the_device_and_equal_what_predict_gives(thin, random):
     images = np.stack(draw(random, (40, 50), (40, 50), (40, 50)))
     predictor = Predictor(thin, "cpu", batch=2)
@@ -500,23 +409,6 @@ def test_probabilities_stay_on_the_device_and_equal_what_predict_gives(thin, ran
         np.testing.assert_allclose(out.final[index], prediction.probabilities, **CLOSE)
         np.testing.assert_allclose(out.coarse[index], prediction.coarse, **CLOSE)
         np.testing.assert_allclose(out.graph.nodes[index], prediction.graph.nodes, **CLOSE)
-
-
-def test_probabilities_are_tried_by_halves_when_memory_runs_out(random):
-    network = Colours(largest=2)
-    images = np.stack(draw(random, *[(8, 8)] * 7))
-    predictor = Predictor(network, "cpu", batch=7)
-    out = predictor.probabilities(images)
-    assert network.batches == [7, 3, 1, 1, 1, 1, 1, 1, 1]
-    assert np.array_equal(out.final, np.stack([p.probabilities for p in Predictor(Colours(), "cpu").predict(images)]))
-    with pytest.raises(NtrmError, match="single image"):
-        Predictor(Colours(largest=0), "cpu").probabilities(images)
-
-
-@pytest.mark.parametrize("shape", [(4, 4, 3), (0, 4, 4, 3), (1, 3, 4, 4)], ids=["one image", "none", "channels first"])
-def test_what_is_no_batch_is_refused(shape):
-    with pytest.raises(UsageError, match="batch of RGB"):
-        Predictor(Colours(), "cpu").probabilities(np.zeros(shape, dtype=np.uint8))
 
 
 def test_a_recolouring_predictor_sees_other_colours_and_the_one_it_came_from_does_not(random):

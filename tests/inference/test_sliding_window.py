@@ -146,13 +146,6 @@ def test_a_real_network_is_stitched_from_its_own_windows(random):
     assert found.coarse_mask is not None
 
 
-def test_a_section_of_one_window_is_just_predicted(random):
-    predictor, image = Predictor(Position(), "cpu"), draw(random, 64, 64)
-    np.testing.assert_allclose(
-        stitch(predictor, image, probabilities=True).probabilities, predictor.predict(image).probabilities, **CLOSE
-    )
-
-
 def test_rows_come_out_as_soon_as_no_later_window_can_touch_them(random):
     image, stitching = draw(random, 200, 100), Stitching(64, 16)
     windows = stitching.windows(200, 100)
@@ -197,22 +190,6 @@ def test_watching_sees_every_row_once_and_what_is_returned(random):
     found = stitch(Predictor(Position(), "cpu"), image, probabilities=True, watch=seen.append)
     assert np.array_equal(np.concatenate([rows.final.numpy() for rows in seen], axis=1), found.probabilities)
     assert [rows.slice.start for rows in seen[1:]] == [rows.slice.stop for rows in seen[:-1]]
-
-
-def test_only_what_was_asked_for_and_what_there_is(random):
-    image = draw(random, 40, 40)
-    bare = stitch(Predictor(Position(coarse=True), "cpu"), image)
-    assert bare.coarse_mask is bare.probabilities is None
-    assert stitch(Predictor(Position(), "cpu"), image, coarse=True).coarse_mask is None
-    assert (bare.mask.dtype, bare.confidence.dtype) == (np.uint8, np.float32)
-
-
-def test_a_read_only_memory_map_is_as_good_as_an_array(tmp_path, random):
-    image = draw(random, 70, 90)
-    np.save(tmp_path / "image.npy", image)
-    mapped = np.load(tmp_path / "image.npy", mmap_mode="r")
-    predictor = Predictor(Position(), "cpu")
-    assert np.array_equal(stitch(predictor, mapped).mask, stitch(predictor, image).mask)
 
 
 def test_weights_are_positive_smooth_and_symmetric():

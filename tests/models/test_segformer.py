@@ -9,7 +9,7 @@ from torch import nn
 
 from ntrm.core.errors import UsageError
 from ntrm.models.blocks import upsample
-from ntrm.models.segformer import MiTTRM, SegFormer, fused_half, make_segformer, spread_half
+from ntrm.models.segformer import MiTTRM, SegFormer, make_segformer
 
 transformers = pytest.importorskip("transformers", reason="the extra mit is not installed")
 
@@ -68,17 +68,6 @@ def test_unknown_size_lists_the_choices():
 
 
 # --- with the tissue relation module ---
-
-
-def test_the_second_half_initialises_the_convolution_of_the_first():
-    _, shrink, _ = fused_half(5, "b0", 0.125, 0.0)
-    before = shrink[0].weight.detach().clone()
-    spread_half(5, "b0", 0.125, shrink)
-    # Kaiming normal with its fan in, where torch's default is uniform and narrower.
-    after, inputs = shrink[0].weight, shrink[0].weight[0].numel()
-    assert not torch.equal(before, after)
-    assert before.abs().max() <= inputs**-0.5 < after.abs().max()
-    assert after.std().item() == pytest.approx((2 / inputs) ** 0.5, rel=0.2)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The halves of the U-Net: what the coarse head looks at, and in which order weights are initialised."""
+"""NTRM: what the coarse head looks at, and in which order weights are initialised."""
 
 import pytest
 import torch

@@ -160,7 +160,7 @@ def test_runs_that_failed_say_so_and_the_others_stay(tmp_path, random):
     with result_tables.runs_table(results).write_csv(tmp_path / "csv").open(newline="") as stream:
         statuses = {row["folder"]: row["status"] for row in csv.DictReader(stream)}
     assert {key for key, status in statuses.items() if status == "failed"} == broken
-    assert len(results.failed) == 3
+    assert len(results.lacking) == 3
 
 
 def test_nothing_at_all_still_gives_tables(tmp_path):

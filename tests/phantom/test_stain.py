@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
 from ntrm.phantom.render import Artefacts, render
 from ntrm.phantom.stain import Ink, Stain
@@ -42,23 +41,6 @@ def test_laboratories_differ_more_than_patients():
     between_patients = spread([Stain.draw(patient, 5) for patient in range(200)])
     between_laboratories = spread([Stain.draw(5, laboratory) for laboratory in range(200)])
     assert (between_laboratories > 1.5 * between_patients).all()
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"haematoxylin": (0.0, 0.0, 0.0)},
-        {"eosin": (-0.1, 1.0, 0.0)},
-        {"eosin": (float("nan"), 1.0, 0.0)},
-        {"eosin_strength": -1.0},
-        {"haematoxylin_strength": float("nan")},
-        {"illumination": (0.0, 250.0, 250.0)},
-        {"illumination": (256.0, 250.0, 250.0)},
-    ],
-)
-def test_unusable_stains_are_refused(wrong):
-    with pytest.raises(UsageError, match="expected"):
-        Stain(**wrong)
 
 
 MPP = 6.7
@@ -105,7 +87,7 @@ def test_more_of_the_margin_carries_more_ink(seed):
 
 def test_render_draws_the_ink(seed):
     mask, stain = excision(), Stain()
-    clean = render(mask, MPP, seed, stain=stain, artefacts=Artefacts.none())
+    clean = render(mask, MPP, seed, stain=stain, artefacts=Artefacts())
     marked = render(mask, MPP, seed, stain=stain, artefacts=Artefacts(ink=1.0))
     changed = (clean != marked).any(axis=2)
     assert 0 < changed.mean() < 0.2

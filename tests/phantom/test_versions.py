@@ -16,11 +16,10 @@ from ntrm.phantom.anatomy.epithelium import EpidermisParameters
 from ntrm.phantom.anatomy.frame import BKG, EPI, FOL, KER
 from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.anatomy.surface import SurfaceParameters
-from ntrm.phantom.anatomy.variety import VarietyParameters
 from ntrm.phantom.layout import NO_SURFACE, NO_TUMOUR, layout, paint_fine, paint_mask
 from ntrm.phantom.render import render
 from ntrm.phantom.tissues import FINE, codes_of, labels_of
-from ntrm.phantom.versions import DEFAULT_VERSION, VERSIONS, Anatomy, Version
+from ntrm.phantom.versions import DEFAULT_VERSION, VERSIONS, Anatomy, VarietyParameters, Version
 
 # Section 10 of each cancer, as it was drawn before there were versions: pixels of each label, mean colour of the
 # picture, and the bytes of mask and picture with one set of libraries on one kind of processor.

@@ -1,6 +1,6 @@
 """Slides whose familiarity a test decides."""
 
-from ntrm.pipeline import outputs
+from ntrm.pipeline import slide as one_slide
 from ntrm.results.familiarity import FAMILIAR, TOO_SMALL, UNFAMILIAR, Familiarity, SlideFamiliarity
 
 WHY = "SCC borders on KER over 3.1 mm; in training never more than 0.2"
@@ -11,6 +11,5 @@ SMALL = Familiarity(TOO_SMALL, None, {}, ("0.2 mm² of tissue, and at least 1 is
 
 def judge_as(monkeypatch, slide, pieces=None, windows=()):
     """Have every slide judged like this from now on; pieces by number, else like their slide."""
-
     judged = SlideFamiliarity(slide, pieces or {}, tuple(windows))
-    monkeypatch.setattr(outputs, "_judged", lambda *_: judged)
+    monkeypatch.setattr(one_slide, "_judged", lambda *_: judged)

@@ -8,7 +8,6 @@ from tests.evaluation.small import ByColour
 from tests.pipeline.judged import KNOWN, SMALL, STRANGE, WHY, judge_as
 from tests.pipeline.small import fingerprints, paint, write_slide
 
-from ntrm.pipeline import slide_files
 from ntrm.pipeline.batch import segment_slides
 from ntrm.results.documents import read_slide
 from ntrm.results.familiarity import WITHOUT_REFERENCE
@@ -101,19 +100,6 @@ def test_no_sentence_names_a_tumour_of_an_unfamiliar_slide(known, strange):
     assert [piece["graph"] for piece in before] == [piece["graph"] for piece in after]
 
 
-def test_polygons_of_an_unfamiliar_slide_are_written_once(tmp_path, slide, monkeypatch):
-    written, calls = slide_files.write_geojson, []
-
-    def writing(*given, **more):
-        calls.append(more["document"]["warnings"])
-        return written(*given, **more)
-
-    monkeypatch.setattr(slide_files, "write_geojson", writing)
-    judge_as(monkeypatch, STRANGE)
-    run(slide, tmp_path / "out")
-    assert calls == [[WARNING]]
-
-
 def test_the_warning_comes_first_in_every_list(tmp_path, slide, strange, monkeypatch):
     quality = document(strange, "summary.json")["warnings"]
     assert quality[0] == WARNING
@@ -158,14 +144,6 @@ def test_an_unfamiliar_piece_alone_is_not_assessed_and_the_slide_says_which(tmp_
     assert rows(tmp_path / "out", "slides")[0]["invasion_depth_mm"] == f"{depth:.9g}"
 
 
-def test_where_no_piece_is_familiar_the_slides_cancers_are_not_assessed(tmp_path, slide, monkeypatch):
-    judge_as(monkeypatch, KNOWN, {1: STRANGE, 2: STRANGE})
-    run(slide, tmp_path / "out")
-    cancer = document(tmp_path / "out", "summary.json")["cancers"]["SCC"]
-    assert cancer["present"] is None
-    assert cancer["reason"] == "not assessed: unlike what the model knows (p = 0.002)"
-
-
 @pytest.mark.parametrize("verdict", [SMALL, WITHOUT_REFERENCE])
 def test_a_slide_that_was_not_judged_says_so_and_nothing_else_changes(tmp_path, slide, known, monkeypatch, verdict):
     judge_as(monkeypatch, verdict)
@@ -179,13 +157,6 @@ def test_a_slide_that_was_not_judged_says_so_and_nothing_else_changes(tmp_path, 
     assert after == before
     for name in ("mask.ome.tif", "overlay.png", "graph.json", "regions.geojson"):
         assert (tmp_path / "out" / "a" / name).read_bytes() == (known / "a" / name).read_bytes()
-
-
-def test_the_run_counts_what_was_not_judged_in_one_line(tmp_path, slide, random, monkeypatch):
-    other = write_slide(tmp_path / "in" / "b.tif", paint(random))
-    judge_as(monkeypatch, SMALL)
-    done = run([slide, other], tmp_path / "out")
-    assert done.notes == (f"familiarity: too small to judge on 2 of 2: {SMALL.reasons[0]}",)
 
 
 def test_what_was_written_is_read_back(strange):

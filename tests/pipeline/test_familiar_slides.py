@@ -8,7 +8,7 @@ import pytest
 from tests.evaluation.small import NAMES
 from tests.familiarity import small
 from tests.pipeline.painted import row_of, run, write
-from tests.pipeline.small import BKG, fail_at, fingerprints, paint
+from tests.pipeline.small import BKG, paint
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.results.documents import read_slide
@@ -77,17 +77,6 @@ def test_a_tile_too_small_to_be_a_piece_is_judged_and_its_cancers_are_not_assess
     assert found.reason == "not assessed: no piece of tissue of 0.1 mm² or more"
     assert found.area_mm2 == pytest.approx(float(plain["area_SCC_mm2"]))
     assert found.regions > 0
-
-
-def test_an_interrupted_run_ends_with_the_same_bytes(tmp_path, slide, painted_model, monkeypatch):
-    run(slide, tmp_path / "whole", painted_model)
-    fail_at(monkeypatch, 3, KeyboardInterrupt)
-    with pytest.raises(KeyboardInterrupt):
-        run(slide, tmp_path / "killed", painted_model)
-    assert not any((tmp_path / "killed").rglob("done.json"))
-    run(slide, tmp_path / "killed", painted_model)
-    assert fingerprints(tmp_path / "killed") == fingerprints(tmp_path / "whole")
-    assert row_of(tmp_path / "killed")["familiarity"] == FAMILIAR
 
 
 def test_a_model_without_a_reference_measures_the_same_and_says_that_it_has_none(tmp_path, slide, painted_model):

@@ -20,10 +20,8 @@ from ntrm.cli.main import app
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.processes import module_environment
 from ntrm.models.registry import ARCHITECTURES
-from ntrm.pipeline import remote_results
-from ntrm.pipeline.file_transfer import Storage
+from ntrm.pipeline import file_transfer
 from ntrm.results.paths import SOURCE
-from ntrm.slides.addresses import Address
 from ntrm.slides.object_store import ObjectStore
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -120,43 +118,17 @@ def test_two_machines_may_begin_the_same_results_at_the_same_time(bucket, slides
         run(slides, f"s3://{bucket.name}/other")
 
 
-def test_a_state_that_another_process_takes_while_it_is_looked_up_is_looked_up_again(bucket, slides, monkeypatch):  # noqa: F811
-    out, write = f"s3://{bucket.name}/out", remote_results.write_bytes
-    run(slides, out)
-
-    def taken(path, content):
-        write(path, content)
-        if path.match(".states/a/done.json"):
-            monkeypatch.setattr(remote_results, "write_bytes", write)
-            assert statuses(run(slides, out)) == ["kept", "kept"]
-
-    monkeypatch.setattr(remote_results, "write_bytes", taken)
-    assert statuses(run(slides, out)) == ["kept", "kept"]
-    assert remote_results.write_bytes is write
-
-
-@pytest.mark.parametrize("looked_up", [False, True])
-def test_a_slide_deleted_at_the_address_is_made_anew_whatever_was_known_of_it(bucket, slides, tmp_path, looked_up):  # noqa: F811
+def test_a_slide_deleted_at_the_address_is_made_anew_whatever_was_known_of_it(bucket, slides, tmp_path):  # noqa: F811
     out = f"s3://{bucket.name}/out"
     run(slides, out)
     before = downloaded(bucket, tmp_path)
-    if looked_up:  # by a process that was killed before it came to the slides
-        Storage(out=Address.parse(out)).results().look_up(["a", "b"])
-    else:
-        refused = run(slides, out, mpp=3.0)
-        assert statuses(refused) == ["failed", "failed"]
-        assert "or delete a" in refused.slides[0].reason
+    refused = run(slides, out, mpp=3.0)
+    assert statuses(refused) == ["failed", "failed"]
+    assert "or delete a" in refused.slides[0].reason
     for key in bucket.keys("out/a"):
         bucket.delete(key)
     assert statuses(run(slides, out)) == ["done", "kept"]
     assert downloaded(bucket, tmp_path, "again") == before
-
-
-def test_an_address_of_something_else_is_left_alone(bucket, slides):  # noqa: F811
-    bucket.put("mine/notes.txt", b"mine")
-    with pytest.raises(RefusedError, match="holds no results"):
-        run(slides, f"s3://{bucket.name}/mine")
-    assert bucket.keys("mine") == ["mine/notes.txt"]
 
 
 def test_what_cannot_be_fetched_is_told_and_the_others_go_on(bucket, slides, tmp_path):  # noqa: F811
@@ -207,54 +179,35 @@ def test_only_the_last_shard_writes_the_tables(bucket, slides, tmp_path):  # noq
 
 def test_the_tables_that_are_sent_last_tell_every_slide(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
     """Another machine sends a slide, and the tables with it, while tables without it are made."""
-    out, tabulate = f"s3://{bucket.name}/out", remote_results.tabulate
+    out, tabulate = f"s3://{bucket.name}/out", file_transfer.tabulate
 
     def slow(*given, **more):
-        monkeypatch.setattr(remote_results, "tabulate", tabulate)
+        monkeypatch.setattr(file_transfer, "tabulate", tabulate)
         notes = tabulate(*given, **more)
         assert statuses(run(f"{slides}/b.tif", out, cache=tmp_path / "two")) == ["done"]
         return notes
 
-    monkeypatch.setattr(remote_results, "tabulate", slow)
+    monkeypatch.setattr(file_transfer, "tabulate", slow)
     run(f"{slides}/a.tif", out, cache=tmp_path / "one")
     run(tmp_path / "slides", tmp_path / "local")
     assert downloaded(bucket, tmp_path) == fingerprints(tmp_path / "local")
 
 
-def test_nobody_makes_tables_for_ever_while_outcomes_keep_coming(bucket, slides, monkeypatch):  # noqa: F811
-    tabulate, times = remote_results.tabulate, []
-
-    def disturbed(*given, **more):
-        times.append(1)
-        bucket.put("out/c/.ntrm/failed.json", b"x" * len(times))
-        return tabulate(*given, **more)
-
-    monkeypatch.setattr(remote_results, "tabulate", disturbed)
-    run(f"{slides}/a.tif", f"s3://{bucket.name}/out")
-    assert len(times) == remote_results.ROUNDS
-
-
 def test_the_next_slide_is_fetched_meanwhile(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
-    from ntrm.slides.slide_cache import SlideCache
+    from ntrm.slides.remote_slides import RemoteSlides
 
     held = []
-    real = SlideCache.holding
+    real = RemoteSlides.holding
 
     def noted(self, slide, *stopped):
         held.append((slide.address.name, bool(stopped)))
         return real(self, slide, *stopped)
 
-    monkeypatch.setattr(SlideCache, "holding", noted)
+    monkeypatch.setattr(RemoteSlides, "holding", noted)
     run(slides, tmp_path / "out")
     assert held[:2] == [("a.tif", False), ("b.tif", True)]
-    assert ("b.tif", False) in held
-
-
-def test_a_cache_for_one_slide_only_still_serves_all(bucket, slides, tmp_path):  # noqa: F811
-    largest = max(path.stat().st_size for path in (tmp_path / "slides").iterdir())
-    found = run(slides, tmp_path / "out", cache=tmp_path / "cache", cache_gb=1.05 * largest / 1e9)
-    assert statuses(found) == ["done", "done"]
-    assert len([path for path in (tmp_path / "cache" / "slides").iterdir() if path.is_dir()]) == 1
+    assert ("b.tif", False) not in held
+    assert not [path for path in (tmp_path / "cache" / "remote" / "slides").iterdir() if path.is_dir()]
 
 
 KILLED = """

@@ -26,8 +26,8 @@ import torch; torch.set_num_threads(1)
 from tests.evaluation.small import ByColour
 from ntrm.pipeline.options import Options
 from ntrm.pipeline.batch import segment_slides
-from ntrm.inference import maps
-maps.IN_MEMORY = 0
+from ntrm.inference import predict
+predict.IN_MEMORY = 0
 
 def each(work, rows):
     # A process for each row that shares what this one has imported, which takes longer than the work.
@@ -45,7 +45,6 @@ def each(work, rows):
 """
 KILLED = """
 import signal
-from ntrm.inference import wsi_inference
 
 def dying(function, times):
     def wrapped(*arguments, **more):
@@ -57,21 +56,21 @@ def dying(function, times):
     return wrapped
 
 def work(where, times):
-    if where == "blocks":
-        wsi_inference._fill = dying(wsi_inference._fill, int(times))
+    if where == "rows":
+        predict.Maps.fill = dying(predict.Maps.fill, int(times))
     elif where == "renaming":
         # One count for both.
         os.replace = os.rename = dying(os.replace, int(times))
     else:
         os.fsync = dying(os.fsync, int(times))
-    more = where != "blocks"
+    more = where != "rows"
     options = Options(maps=more, probabilities=more, min_area_um2=400 * more)
     segment_slides(slide, out=f"{out}/{where}", model=ByColour(), device="cpu", batch=2, options=options)
 
 slide, out, *rows = sys.argv[1:]
 each(work, [row.split() for row in rows])
 """
-MOST = {"blocks": 8, "renaming": 35, "anywhere": 22}
+MOST = {"rows": 8, "renaming": 35, "anywhere": 22}
 """Calls in a whole run, about."""
 
 
@@ -91,14 +90,14 @@ def in_processes(code, *words):
 
 def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(tmp_path, random):
     slide = write_slide(tmp_path / "a.tif", speckled(random, paint(random, pieces=2)))
-    places = MOST if find_spec("zarr") else ["blocks"]
+    places = MOST if find_spec("zarr") else ["rows"]
     times = {where: int(random.integers(0, MOST[where])) for where in places}
     print("killed after", times)  # noqa: T201 - shown with a failure
     _, said, codes = in_processes(KILLED, slide, tmp_path / "out", *(f"{where} {n}" for where, n in times.items()))
     assert len(codes) == len(times)
     assert set(codes) <= {-9, 0}, said
     for options in ({}, {"maps": True, "probabilities": True, "min_area_um2": 400}):
-        so_run = [where for where in places if (where == "blocks") == (not options)]
+        so_run = [where for where in places if (where == "rows") == (not options)]
         whole = run(slide, tmp_path / f"whole {len(options)}", **options) if so_run else {}
         for where in so_run:
             assert run(slide, tmp_path / "out" / where, **options) == whole, where
@@ -125,8 +124,8 @@ def test_a_disk_that_takes_no_more_is_one_slides_error(tmp_path, random):
     assert codes == [0], said
     (line,) = [line for line in printed.splitlines() if line.startswith("[")]
     assert line.startswith("['failed', 'done'] 1")
-    assert "cannot write labels.u8" in line
-    assert "cannot write labels.u8" in (tmp_path / "out" / "slides.csv").read_text()
+    assert "cannot write labels" in line
+    assert "cannot write labels" in (tmp_path / "out" / "slides.csv").read_text()
     # With room, the same command goes on.
     again = segment_slides([large, small], out=tmp_path / "out", model=ByColour(), device="cpu", batch=2)
     assert [each.status for each in again.slides] == ["done", "kept"]

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import tifffile
 from tests.evaluation.small import COLOURS, MPP, NAMES, ByColour
-from tests.pipeline.small import BKG, fail_at, fingerprints, paint
+from tests.pipeline.small import BKG, paint
 
-from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
 from ntrm.pipeline.batch import segment_slides
@@ -63,17 +62,6 @@ def test_marks_on_glass_are_background_in_all_files(tmp_path, random):
         assert one["pieces"] == other["pieces"]
         # What the network itself said.
         assert (tifffile.imread(found / "coarse.ome.tif", series=0)[STROKE] == NAMES.index("EPI") + 1).any()
-
-
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_an_interrupted_run_ends_with_the_same_bytes(tmp_path, random, monkeypatch, number):
-    _, marked = write(tmp_path / "in", random)
-    whole = run(marked, tmp_path / "whole")
-    with monkeypatch.context() as patch:
-        fail_at(patch, number, DataError("no room"))
-        failed = segment_slides(marked, out=tmp_path / "broken", model=ByColour(), device="cpu", batch=2)
-    assert failed.exit_code == 1
-    assert fingerprints(run(marked, tmp_path / "broken")) == fingerprints(whole)
 
 
 def test_marks_stay_where_everything_is_to_be_segmented(tmp_path, random):

@@ -3,7 +3,6 @@ from types import SimpleNamespace
 
 import numpy as np
 from PIL import Image
-from scipy import ndimage
 
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
@@ -11,7 +10,6 @@ from ntrm.core.pixels import OPACITY
 from ntrm.pipeline.pictures import (
     SMALLEST_SIDE,
     THUMBNAIL_BYTES,
-    TintedSlide,
     jpeg,
     overlay,
     resized,
@@ -31,22 +29,6 @@ def test_tissues_are_tinted_and_the_rest_stays(random):
         (1 - OPACITY) * was + OPACITY * colour for was, colour in zip(picture[0, 0], (127, 255, 255), strict=True)
     ]
     np.testing.assert_allclose(shown[0, 0], tinted, atol=0.51)
-
-
-def test_large_pictures_are_mixed_in_bands_as_if_at_once(random):
-    picture = random.integers(0, 256, (700, 9, 3), dtype=np.uint8)
-    labels = random.integers(0, 12, (700, 9), dtype=np.uint8)
-    mixed = np.rint((1 - OPACITY) * picture + OPACITY * SKIN.colourise(labels)).astype(np.uint8)
-    expected = np.where((labels == SKIN.index("BKG"))[..., None], picture, mixed)
-    np.testing.assert_array_equal(overlay(picture, labels, SKIN), expected)
-
-
-def test_large_pictures_are_shrunk_in_two_steps_to_nearly_the_same(random):
-    picture = ndimage.zoom(random.integers(0, 256, (5, 50, 3), dtype=np.uint8), (64, 64, 1), order=1)
-    for side, most in ((1700, 0.0), (800, 1.0), (160, 1.0)):
-        whole = Image.fromarray(picture).resize((side, side // 10), Image.Resampling.BICUBIC)
-        differs = resized(picture, 1, side).astype(float) - np.asarray(whole)
-        assert np.sqrt((differs**2).mean()) <= most
 
 
 def test_sizes_are_kept_within_bounds(random):
@@ -82,7 +64,7 @@ def test_all_pictures_of_a_slide_are_written_and_the_same_every_time(tmp_path, r
     summary = SimpleNamespace(pieces=(), tissue_fractions=shares, corrected=None)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        write_overlays(tmp_path / name, TintedSlide.of(picture, labels, SKIN), Resolution.square(10.0), summary)
+        write_overlays(tmp_path / name, picture, labels, SKIN, Resolution.square(10.0), summary)
         write_plain(tmp_path / name, picture)
     for name in (OVERLAY, PICTURE, THUMBNAIL):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()

@@ -1,14 +1,10 @@
-"""Slides on Ray: resources, joining, actors and the pool, tried without Ray; test_ray_cluster_runs.py has real runs."""
+"""Slides on Ray: resources, joining, who gets which slide, tried without Ray; test_ray_cluster_runs.py runs it."""
 
 import pickle
-import socket
 import sys
-from dataclasses import dataclass, field
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from tests.evaluation.small import ByColour, schema_of
+from tests.evaluation.small import ByColour
 from tests.pipeline.small import fingerprints, paint, write_slide
 
 from ntrm.core.errors import NtrmError, RefusedError, UsageError
@@ -17,17 +13,10 @@ from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline import ray_cluster
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.ray_cluster import (
-    Orders,
-    RayPool,
-    SlideWorker,
-    WorkerResources,
-    divide_resources,
-    joined_cluster,
-    segment_on_ray,
-)
-from ntrm.pipeline.scheduler import SlideTask, WorkerLostError
-from ntrm.results.slide_state import alone
+from ntrm.pipeline.ray_cluster import Orders, SlideWorker, WorkerResources, divide_resources, segment_on_ray
+from ntrm.pipeline.segmenter import Outcome
+from ntrm.pipeline.slide import SlideTask
+from ntrm.results.slide_state import alone, remembered
 from ntrm.slides.inputs import SlideInput
 
 
@@ -47,8 +36,8 @@ def task(tmp_path, random):
 def test_a_worker_does_what_the_command_does(tmp_path, orders, task):
     worker = SlideWorker(orders)
     run = worker.ready()
-    assert worker.segment(task, 0.0).status == "done"
-    assert worker.segment(task, 0.0).status == "kept"
+    assert worker.segment(task).status == "done"
+    assert worker.segment(task).status == "kept"
     table = tmp_path / "list.csv"
     table.write_text("slide,age\nin/a.tif,7\n")
     single = segment_slides(table, out=tmp_path / "single", model=orders.model, device="cpu", batch=2)
@@ -57,11 +46,10 @@ def test_a_worker_does_what_the_command_does(tmp_path, orders, task):
 
 
 def test_a_worker_waits_for_a_dead_ones_lock_and_not_for_a_living_ones(orders, task, monkeypatch):
+    SlideWorker(orders).ready()
     worker = SlideWorker(orders)
-    worker.ready()
     held = alone(orders.out / "a")
     held.__enter__()
-    assert worker.segment(task, 0.0).status == "busy"
     naps = []
 
     def nap(seconds):
@@ -70,8 +58,11 @@ def test_a_worker_waits_for_a_dead_ones_lock_and_not_for_a_living_ones(orders, t
             held.__exit__(None, None, None)
 
     monkeypatch.setattr(ray_cluster.time, "sleep", nap)
-    assert worker.segment(task, 1e6).status == "done"
+    # It was started anew: a worker that was ready before has lost nothing to wait for.
+    assert worker.segment(task).status == "done"
     assert len(naps) == 2
+    with alone(orders.out / "a"):
+        assert worker.segment(task).status == "busy"
 
 
 def test_what_goes_to_a_worker_is_plain_and_small(orders, task):
@@ -80,102 +71,113 @@ def test_what_goes_to_a_worker_is_plain_and_small(orders, task):
     assert b"torch" not in sent
 
 
+class DiedError(Exception):
+    """A process that is gone."""
+
+
 class FakeRay:
-    """As much of Ray as the pool uses: actors answer at once, in this process."""
+    """As much of Ray as is used: a job is a function, and ends when it is asked for."""
 
     class exceptions:  # noqa: N801 - Ray's own name
-        class RayError(Exception):
+        RayError = DiedError
+
+        class RayTaskError(DiedError):
             pass
 
-        class RayTaskError(RayError):
-            def __init__(self, cause):
-                self.cause = cause
-
     def __init__(self):
-        self.limits, self.killed, self.waits = {}, [], 0
+        self.killed, self.restarted = [], []
 
-    def remote(self, **limits):
-        self.limits = limits
-        return _FakeClass
-
-    def wait(self, jobs, *, num_returns, timeout):
-        self.waits += 1
-        ended = [job for job in jobs if job.ends]
-        return ended[:num_returns], jobs
+    def wait(self, jobs, timeout=None):
+        return jobs[:1], jobs[1:]
 
     def get(self, job):
-        return job.answer()
+        return job()
 
-    def kill(self, actor, *, no_restart):
-        assert no_restart
-        self.killed.append(actor)
-
-
-@dataclass
-class _FakeClass:
-    kind: type
-
-    def remote(self, *arguments):
-        return _FakeActor(self.kind(*arguments))
+    def kill(self, actor, no_restart=True):
+        (self.killed if no_restart else self.restarted).append(actor)
 
 
-class _FakeActor:
-    def __init__(self, inner):
-        self.ready = _FakeMethod(inner.ready)
-        self.segment = _FakeMethod(inner.segment)
+class Actor:
+    """A worker to which one thing or the other happens with each slide."""
+
+    def __init__(self, *fates):
+        self.fates, self.segment, self.had = list(fates), self, []
+
+    def remote(self, task):
+        fate = self.fates.pop(0) if self.fates else "done"
+        self.had.append(task.slide_id)
+
+        def end():
+            if isinstance(fate, Exception):
+                raise fate
+            return Outcome(task.slide_id, "failed" if fate == "bug" else fate, unexpected=fate == "bug")
+
+        return end
 
 
-@dataclass
-class _FakeMethod:
-    function: object
-
-    def remote(self, *arguments):
-        return _FakeJob(lambda: self.function(*arguments))
+def some(tmp_path, count):
+    return [SlideTask(SlideInput(tmp_path / f"{n}.tif", f"{n}.tif"), f"s{n}") for n in range(count)]
 
 
-@dataclass(eq=False)
-class _FakeJob:
-    answer: object
-    ends: bool = field(default=True)
-
-
-def test_the_pool_asks_for_its_resources_and_leaves_repeating_to_us(orders, task):
+def end_of(tmp_path, *actors, count=5):
     ray = FakeRay()
-    pool = RayPool(ray, orders, WorkerResources(2, "cuda", 1, 0.5))
-    assert ray.limits == {"num_cpus": 1, "num_gpus": 0.5, "max_restarts": 0, "max_task_retries": 0}
-    worker, job = pool.start()
-    other, _ = pool.start()
-    assert pool.result(pool.wait([job])).classes == schema_of().names
-    assert pool.result(pool.submit(worker, task, 0.0)).status == "done"
-    pool.discard(worker)
-    pool.close()
-    assert ray.killed == [worker, other]
+    found = [*ray_cluster._outcomes(ray, actors, some(tmp_path, count), tmp_path / "out")]
+    assert sorted(each.slide_id for each in found) == [f"s{n}" for n in range(count)]
+    return {each.slide_id: each for each in found}, ray
 
 
-def test_errors_of_ray_and_of_workers_are_told_apart(orders):
-    ray = FakeRay()
-    pool = RayPool(ray, orders, WorkerResources(1, "cpu", 1, 0.0))
+def test_every_slide_is_done_once_and_a_free_worker_gets_the_next(tmp_path):
+    actors = Actor(), Actor()
+    found, _ = end_of(tmp_path, *actors)
+    assert {each.status for each in found.values()} == {"done"}
+    assert all(len(actor.had) >= 2 for actor in actors)
 
-    def ending_with(error):
-        def raising():
-            raise error
 
-        return _FakeJob(raising)
+def test_a_slide_over_which_workers_die_fails_and_is_recorded(tmp_path):
+    found, _ = end_of(tmp_path, Actor(DiedError()), Actor())
+    (failed,) = [each for each in found.values() if each.status != "done"]
+    assert (failed.status, failed.unexpected) == ("failed", True)
+    assert remembered(tmp_path / "out" / failed.slide_id).row["reason"] == failed.reason
 
-    with pytest.raises(WorkerLostError, match="lost"):
-        pool.result(ending_with(ray.exceptions.RayError()))
+
+@pytest.mark.parametrize(("fates", "status"), [(["busy"], "done"), (["busy"] * 2, "busy"), (["bug"], "done")])
+def test_what_was_busy_or_a_bug_is_tried_once_more(tmp_path, fates, status):
+    actor = Actor(*fates)
+    found, ray = end_of(tmp_path, actor, count=1)
+    assert found["s0"].status == status
+    assert ray.restarted == ([actor] if "bug" in fates else [])
+
+
+def test_a_worker_that_cannot_load_the_network_anew_gets_no_more(tmp_path):
+    broken, good = Actor(*[FakeRay.exceptions.RayTaskError()] * 9), Actor()
+    found, _ = end_of(tmp_path, broken, good)
+    assert {each.status for each in found.values()} == {"done"}
+    assert len(broken.had) == 1
+    with pytest.raises(NtrmError, match="no worker is left"):
+        end_of(tmp_path, broken)
+
+
+def test_what_keeps_workers_from_starting_is_told():
+    def starting(error):
+        class One:
+            class ready:  # noqa: N801
+                @staticmethod
+                def remote():
+                    def end():
+                        raise error
+
+                    return end
+
+        return [One]
+
+    error = FakeRay.exceptions.RayTaskError()
+    with pytest.raises(NtrmError, match="a worker did not start"):
+        ray_cluster._first_run(FakeRay(), starting(error))
+    error.cause = RefusedError("holds results of another run")
     with pytest.raises(RefusedError, match="another run"):
-        pool.result(ending_with(ray.exceptions.RayTaskError(RefusedError("holds results of another run"))))
-    with pytest.raises(WorkerLostError, match="KeyError"):
-        pool.result(ending_with(ray.exceptions.RayTaskError(KeyError("Jane Doe"))))
-
-
-def test_a_cluster_that_starts_no_worker_is_not_waited_for_for_ever(orders, monkeypatch):
-    pool = RayPool(FakeRay(), orders, WorkerResources(1, "cpu", 1, 0.0))
-    clock = iter(range(0, 10**9, 100))
-    monkeypatch.setattr(ray_cluster.time, "monotonic", lambda: float(next(clock)))
+        ray_cluster._first_run(FakeRay(), starting(error))
     with pytest.raises(RefusedError, match="starts no worker"):
-        pool.wait([_FakeJob(None, ends=False)])
+        ray_cluster._first_run(FakeRay(), [])
 
 
 def test_without_ray_it_is_said_how_to_get_it(tmp_path, orders, task, monkeypatch):
@@ -195,62 +197,6 @@ def test_wrong_usage_is_refused_before_anything_is_done(tmp_path, task, more):
     with pytest.raises(UsageError):
         segment_slides(task.slide.path, out=tmp_path / "out", **{"model": "bundled", **more})
     assert not (tmp_path / "out").exists()
-
-
-class Starting(FakeRay):
-    """Fails to start some times."""
-
-    def __init__(self, *errors):
-        super().__init__()
-        self.errors, self.started = list(errors), 0
-
-    def init(self, **options):
-        assert options["address"] == "local"
-        assert options["include_dashboard"] is False
-        self.started += 1
-        if self.errors:
-            raise self.errors.pop(0)
-
-    def is_initialized(self):
-        return False
-
-    def shutdown(self):
-        pass
-
-    def nodes(self):
-        return [{"NodeManagerAddress": self.address}]
-
-    address = "127.0.0.1"
-
-
-def connect(ray, monkeypatch):
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with ray_cluster._connected(ray, 2):
-        assert ray.started
-
-
-def test_a_busy_machine_gets_a_second_chance_to_start_ray(monkeypatch):
-    ray = Starting(Exception("The current node timed out during startup."), RuntimeError("no GCS"))
-    connect(ray, monkeypatch)
-    assert ray.started == 3
-    with pytest.raises(RefusedError, match="did not start"):
-        connect(Starting(*(Exception("timed out") for _ in range(9))), monkeypatch)
-    with pytest.raises(TypeError):
-        connect(Starting(TypeError("an argument that this version does not know")), monkeypatch)
-
-
-def test_ray_on_the_network_without_having_been_asked_is_refused(monkeypatch):
-    ray = Starting()
-    ray.address = "192.0.2.7"
-    with pytest.raises(RefusedError, match="listen to the network"):
-        connect(ray, monkeypatch)
-
-
-def test_errors_cross_process_borders_whole():
-    error = pickle.loads(pickle.dumps(WorkerLostError("lost", got=3, hint="again")))
-    assert isinstance(error, NtrmError)
-    assert str(error) == str(WorkerLostError("lost", got=3, hint="again"))
-    assert np.shape(error.args) == (1,)
 
 
 @pytest.mark.parametrize(
@@ -274,15 +220,6 @@ def test_a_worker_for_each_gpu_or_for_two_cores(resources, device, workers, expe
     assert divide_resources(resources, device, workers) == expected
 
 
-@pytest.mark.parametrize("gpus", [1, 2, 3, 4, 8])
-def test_all_workers_fit_on_the_gpus(gpus):
-    for workers in range(1, 30):
-        each = divide_resources([{"CPU": 99, "GPU": gpus}], "auto", workers)
-        on_one_gpu = int(1 / each.gpus + 1e-9)
-        assert on_one_gpu * gpus >= workers
-        assert each.cpus * on_one_gpu * gpus <= 99
-
-
 @pytest.mark.parametrize(
     ("resources", "device", "workers"),
     [
@@ -298,68 +235,52 @@ def test_what_cannot_be_divided_is_refused(resources, device, workers):
 
 
 class Cluster:
-    """The functions of Ray that joining uses; ``taken`` is what it takes for the address of this machine."""
+    """The functions of Ray that joining and starting use."""
 
-    def __init__(self, error=None, taken="127.0.0.1"):
-        self.error, self.calls = error, []
-        self.util = SimpleNamespace(get_node_ip_address=lambda: taken)
+    def __init__(self, error=None, at="127.0.0.1"):
+        self.error, self.calls, self.at = error, [], at
+
+    def is_initialized(self):
+        return False
 
     def init(self, **options):
         self.calls.append(options)
         if self.error is not None:
             raise self.error
 
+    def nodes(self):
+        return [{"NodeManagerAddress": self.at}]
+
     def shutdown(self):
         self.calls.append("shutdown")
 
 
 @pytest.fixture
-def listener():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
+def connect(monkeypatch):
+    def connect(ray, address=""):
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with ray_cluster._connected(ray, 2):
+            ray.calls.append("work")
+
+    return connect
 
 
-@pytest.fixture
-def nobody():
-    """A port of this machine at which nobody listens."""
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        yield closed.getsockname()[1]
+def test_a_cluster_is_joined_and_left(connect):
+    ray = Cluster(at="192.0.2.7")
+    connect(ray, "192.0.2.7:6379")
+    assert ray.calls[0]["address"] == "192.0.2.7:6379"
+    assert ray.calls[1:] == ["work", "shutdown"]
 
 
-def join(ray, address):
-    with joined_cluster(ray, address):
-        ray.calls.append("work")
-
-
-def test_a_cluster_is_joined_and_left(listener):
+def test_our_own_listens_to_this_machine_alone(connect):
     ray = Cluster()
-    join(ray, f"127.0.0.1:{listener}")
-    assert ray.calls == [{"address": f"127.0.0.1:{listener}", **ray_cluster.QUIET}, "work", "shutdown"]
-
-
-def test_errors_of_the_work_are_not_taken_for_those_of_joining(listener):
-    ray = Cluster()
-    with pytest.raises(ConnectionError, match="of the work"), joined_cluster(ray, f"localhost:{listener}"):
-        raise ConnectionError("of the work")
+    connect(ray)
+    assert ray.calls[0]["_node_ip_address"] == "127.0.0.1"
+    assert ray.calls[0]["include_dashboard"] is False
+    ray = Cluster(at="192.0.2.7")
+    with pytest.raises(RefusedError, match="listen to the network"):
+        connect(ray)
     assert ray.calls[-1] == "shutdown"
-
-
-@pytest.mark.parametrize("form", ["127.0.0.1:{}", "localhost:{}", "ray://127.0.0.1:{}"])
-def test_an_address_at_which_nobody_listens_is_not_tried(nobody, form):
-    ray = Cluster()
-    with pytest.raises(RefusedError, match="no cluster answers"):
-        join(ray, form.format(nobody))
-    assert ray.calls == []
-
-
-def test_a_name_that_nobody_knows_is_told(monkeypatch):
-    def unknown(*_arguments, **_more):
-        raise socket.gaierror(-2, "Name or service not known")
-
-    monkeypatch.setattr(ray_cluster.socket, "create_connection", unknown)
-    with pytest.raises(RefusedError, match="Name or service not known"):
-        join(Cluster(), "no-such-host:6379")
 
 
 @pytest.mark.parametrize(
@@ -369,34 +290,19 @@ def test_a_name_that_nobody_knows_is_told(monkeypatch):
         RuntimeError("Version mismatch: The cluster was started with:\n Ray: 1"),
         ValueError("Invalid address format: garbage"),
         Exception("No node info found for head node in GCS."),
+        TypeError("an argument that this version does not know"),
     ],
-    ids=["no Ray", "another version", "no address", "no node"],
+    ids=["no Ray", "another version", "no address", "no node", "a bug"],
 )
-def test_what_ray_says_of_a_cluster_is_told_in_a_line(listener, error):
+@pytest.mark.parametrize("address", ["127.0.0.1:1", ""])
+def test_what_ray_says_of_a_cluster_is_told_in_a_line(connect, error, address):
     ray = Cluster(error)
-    with pytest.raises(RefusedError, match="cannot be joined") as raised:
-        join(ray, "garbage" if isinstance(error, ValueError) else f"127.0.0.1:{listener}")
-    assert str(error).split("\n")[0] in str(raised.value.got)
-    assert "\n" not in str(raised.value.got)
+    with pytest.raises(TypeError if isinstance(error, TypeError) else RefusedError) as raised:
+        connect(ray, address)
     assert ray.calls[-1] == "shutdown"
-
-
-def test_bugs_are_not_taken_for_a_wrong_address(listener):
-    ray = Cluster(TypeError("an argument that this version does not know"))
-    with pytest.raises(TypeError):
-        join(ray, f"127.0.0.1:{listener}")
-    assert ray.calls[-1] == "shutdown"
-
-
-def test_a_cluster_on_the_loopback_interface_alone_is_not_looked_for_elsewhere(listener):
-    # 127.0.0.2 is of this machine, too, and the listener is not to be found there.
-    ray = Cluster(taken="127.0.0.2")
-    with pytest.raises(RefusedError, match=r"uses 127\.0\.0\.2 instead of 127\.0\.0\.1") as raised:
-        join(ray, f"127.0.0.1:{listener}")
-    assert f"{ray_cluster.LOOPBACK_ONLY}=0" in str(raised.value.hint)
-    assert ray.calls == []
-    join(ray, f"ray://127.0.0.1:{listener}")
-    assert "work" in ray.calls
+    if isinstance(raised.value, RefusedError):
+        assert str(error).split("\n")[0] in str(raised.value.got)
+        assert "\n" not in str(raised.value.got)
 
 
 @pytest.mark.parametrize(("address", "token"), [("127.0.0.1:1", False), ("", True), (None, True)])
@@ -408,5 +314,3 @@ def test_settings_are_those_of_the_cluster_that_is_used(monkeypatch, address, to
     assert environment["RAY_USAGE_STATS_ENABLED"] == "0"
     assert ("RAY_AUTH_TOKEN" in environment) is token
     assert (environment.get(ray_cluster.LOOPBACK_ONLY) == "0") is token
-    # Else Ray tries for a quarter of an hour.
-    assert (environment.get("RAY_gcs_server_port_wait_time_s") == "1") is not token

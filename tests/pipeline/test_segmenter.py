@@ -14,19 +14,15 @@ import numpy as np
 import pytest
 import torch
 from tests.evaluation.small import NAMES, ByColour
-from tests.helpers import wait_for
 from tests.pipeline.small import BKG, fingerprints, paint, write_slide
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
 from ntrm.core.errors import DataError
-from ntrm.core.locks import holding
 from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline import segmenter as segmenter_module
-from ntrm.pipeline import tabulating
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.segmenter import LONGEST, Segmenter, reason_of
-from ntrm.results.paths import RUN_LOCK
 from ntrm.results.slide_state import alone, remember_failure, remembered
 from ntrm.slides.inputs import SlideInput
 
@@ -131,21 +127,6 @@ def test_what_is_meant_to_stop_everything_does(tmp_path, slides):
         run(slides, tmp_path / "out", network)
     assert remembered(tmp_path / "out" / "b") is None
     assert not (tmp_path / "out" / "c").exists()
-
-
-def test_after_an_unexpected_error_the_device_is_emptied(tmp_path, monkeypatch):
-    calls = []
-
-    def raising(*_):
-        calls.append("raised")
-        raise RuntimeError("an illegal memory access was encountered")
-
-    monkeypatch.setattr(segmenter_module, "predict_slide", raising)
-    made = Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "empty_cache", raising)
-    assert made.segment(SlideInput(tmp_path / "a.tif", "a.tif"), "a").status == "failed"
-    assert calls == ["raised", "raised"]
 
 
 def test_a_failure_is_not_written_over_the_work_of_another_process(tmp_path):
@@ -284,38 +265,6 @@ def test_a_slide_that_was_busy_is_looked_at_once_more(tmp_path, random, monkeypa
     assert found.exit_code == 0
 
 
-def test_tables_are_whole_whoever_writes_them_and_whenever(tmp_path, random):
-    """Readers never see half a table, while several processes' worth of threads write failures and tables."""
-    slide = write_slide(tmp_path / "a.tif", paint(random))
-    run(slide, tmp_path / "out")
-    made = Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2)
-    bad = [SlideInput(tmp_path / f"none{n}.tif", f"none{n}.tif") for n in range(4)]
-    end = threading.Event()
-    seen = []
-
-    def read():
-        while not end.is_set():
-            rows = rows_of(tmp_path / "out")
-            assert rows["a"]["status"] == "done"
-            seen.append(len(rows))
-
-    def write(part):
-        made.segment(bad[part], f"none{part}")
-        for _ in range(5):
-            made.tabulate()
-
-    with ThreadPoolExecutor(5) as pool:
-        reader = pool.submit(read)
-        writers = [pool.submit(write, part) for part in range(4)]
-        for each in writers:
-            each.result()
-        end.set()
-        reader.result()
-    assert seen[0] >= 1
-    assert set(rows_of(tmp_path / "out")) == {"a", "none0", "none1", "none2", "none3"}
-    assert not list((tmp_path / "out").glob(".partial-*"))
-
-
 SLIDE = SlideInput(Path("/archive/Doe, Jane/Jane Doe 1950.svs"), "Jane Doe 1950.svs")
 
 
@@ -368,35 +317,3 @@ def test_the_place_in_the_program_is_told_for_bugs():
 
 def test_pages_of_text_are_cut():
     assert len(reason(RuntimeError("much " * 1000))) == LONGEST
-
-
-def test_of_many_that_end_together_one_writes_the_tables_and_one_waits_to(tmp_path, random, monkeypatch):
-    out = tmp_path / "out"
-    run(write_slide(tmp_path / "a.tif", paint(random)), out)
-    made = Segmenter(ByColour(), out, device="cpu", batch=2)
-    written, locks, begun, go_on = [], [], threading.Event(), threading.Event()
-
-    def noted(path, **how):
-        locks.append(path.name)
-        return holding(path, **how)
-
-    def writing(folder, documents, covariates):
-        written.append(len(documents))
-        begun.set()
-        assert go_on.wait(60)
-
-    monkeypatch.setattr(tabulating, "holding", noted)
-    monkeypatch.setattr(tabulating, "write_tables", writing)
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(made.tabulate)
-        assert begun.wait(60)
-        waiting = pool.submit(made.tabulate)
-        wait_for("the second to wait", lambda: locks.count(RUN_LOCK) == 2)
-        for number in range(5):  # each has finished a slide, which the one that waits will see
-            made.segment(SlideInput(tmp_path / f"none{number}.tif", "none.tif"), f"none{number}")
-            made.tabulate()
-        assert (written, waiting.done()) == ([1], False)
-        go_on.set()
-        first.result()
-        waiting.result()
-    assert written == [1, 6]

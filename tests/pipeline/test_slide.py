@@ -8,8 +8,8 @@ from tests.evaluation.small import ByColour
 from tests.pipeline.small import fail_at, fingerprints, paint, run, write_slide
 
 from ntrm.core.errors import DataError
-from ntrm.pipeline import outputs, slide_files
 from ntrm.pipeline import slide as one_slide
+from ntrm.pipeline import slide_files
 from ntrm.pipeline.segmenter import Segmenter
 from ntrm.results.slide_state import alone
 from ntrm.slides.inputs import SlideInput
@@ -101,37 +101,12 @@ def test_what_goes_wrong_behind_is_that_slides_own(tmp_path, slides, expected, m
     assert fingerprints(tmp_path / "out") == expected
 
 
-def test_large_slides_are_finished_before_the_next_and_measured_before_their_polygons(
-    tmp_path, slides, expected, monkeypatch
-):
-    measured, written = outputs.measure_pieces, slide_files.write_geojson
-    steps = Steps(monkeypatch)
-
-    def measuring(*given, **more):
-        found = measured(*given, **more)
-        steps.note("measured")
-        return found
-
-    def writing(*given, **more):
-        steps.note("polygons")
-        return written(*given, **more)
-
-    monkeypatch.setattr(outputs, "measure_pieces", measuring)
-    monkeypatch.setattr(slide_files, "write_geojson", writing)
-    monkeypatch.setattr(outputs, "BEHIND", 0)
-    assert run(slides, tmp_path / "out").exit_code == 0
-    each = [["opened", f"files of {name}", "measured", "polygons", f"end of {name}"] for name in "abc"]
-    assert steps.seen == [what for some in each for what in some]
-    assert steps.threads == {"ntrm-write"}
-    assert fingerprints(tmp_path / "out") == expected
-
-
 def test_an_error_of_either_thread_is_the_slides(tmp_path, slides, monkeypatch):
     def fails(*_, **__):
         raise DataError("no room")
 
     common = ((slide_files, "write_mask_ome_tiff"), (slide_files, "write_geojson"))
-    for module, function in (*common, (outputs, "write_slide_report"), (outputs, "write_overlays")):
+    for module, function in (*common, (one_slide, "write_slide_report"), (one_slide, "write_overlays")):
         with monkeypatch.context() as patched:
             patched.setattr(module, function, fails)
             found = run(slides[:1], tmp_path / "out")

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from tests.familiarity import small
 from tests.pipeline.painted import run, write
-from tests.pipeline.small import BKG, fail_at, fingerprints, paint
+from tests.pipeline.small import BKG, paint
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import RefusedError
 from ntrm.core.mpp import Resolution
 from ntrm.correction.engine import prepare
 from ntrm.correction.engine.prepare import make_region_graph
@@ -19,7 +19,7 @@ from ntrm.data.stains import Stains
 from ntrm.familiarity.build import training_stains
 from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
-from ntrm.pipeline.stain_norm import normalise_stains
+from ntrm.pipeline.slide import normalise_stains
 from ntrm.results.documents import read_summary
 from ntrm.results.familiarity import UNFAMILIAR
 from ntrm.results.mask_file import labels_in, opened_mask
@@ -83,15 +83,6 @@ def test_a_folder_of_results_has_one_way_only(tmp_path, foreign, painted_model):
         assert "stain_norm 'strength'" in caught.value.got
 
 
-def test_interrupted_it_ends_with_the_same_bytes(tmp_path, foreign, painted_model, monkeypatch):
-    run(foreign, tmp_path / "whole", painted_model, stain_norm="macenko")
-    fail_at(monkeypatch, 2, KeyboardInterrupt)
-    with pytest.raises(KeyboardInterrupt):
-        run(foreign, tmp_path / "killed", painted_model, stain_norm="macenko")
-    run(foreign, tmp_path / "killed", painted_model, stain_norm="macenko")
-    assert fingerprints(tmp_path / "killed") == fingerprints(tmp_path / "whole")
-
-
 def test_a_slide_without_colour_is_left_as_it_is_and_says_so(tmp_path, mask, painted_model, random):
     grey = np.repeat(small.stained(mask, random)[..., 1:2], 3, axis=2)
     slide = write(tmp_path / "grey.tif", grey)
@@ -109,16 +100,6 @@ def test_a_slide_without_colour_is_left_as_it_is_and_says_so(tmp_path, mask, pai
 def labels(folder, shape):
     with opened_mask(folder) as stored:
         return labels_in(stored, shape)
-
-
-@pytest.mark.parametrize("matrix", ["x", [[1, 2], [3, 4]], [[1, 0, 0], [0, 1, 0], [0, 0, None]]])
-def test_a_damaged_matrix_is_told(tmp_path, foreign, painted_model, matrix):
-    run(foreign, tmp_path / "out", painted_model, stain_norm="strength")
-    path = tmp_path / "out" / "a" / "summary.json"
-    document = json.loads(path.read_text())
-    path.write_text(json.dumps({**document, "stain_norm": {**document["stain_norm"], "matrix": matrix}}))
-    with pytest.raises(DataError):
-        read_summary(tmp_path / "out" / "a")
 
 
 def test_a_single_stain_is_not_exchanged(random):
@@ -139,26 +120,6 @@ def test_a_model_that_does_not_tell_its_stains_is_refused(tmp_path, foreign, pai
     assert (caught.value.got, caught.value.exit_code) == ("no reference", 3)
     assert "ntrm calibrate" in caught.value.hint
     assert not (tmp_path / "out").exists()
-
-
-def test_a_reference_from_before_stains_were_kept_is_refused_for_this_alone(tmp_path, foreign, painted_model):
-    old = tmp_path / "old"
-    old.mkdir()
-    for path in painted_model.iterdir():
-        (old / path.name).write_bytes(path.read_bytes())
-    document = json.loads((old / "reference.json").read_text())
-    del document["stains"]
-    (old / "reference.json").write_text(json.dumps(document))
-    with pytest.raises(RefusedError, match="does not say how") as caught:
-        run(foreign, tmp_path / "out", old, stain_norm="macenko")
-    assert caught.value.got == "a reference without stains"
-    assert not run(foreign, tmp_path / "plain", old).failed
-
-
-def test_an_unknown_way_lists_the_known_ones(tmp_path, foreign, painted_model):
-    with pytest.raises(UsageError, match="stain normalisation") as caught:
-        run(foreign, tmp_path / "out", painted_model, stain_norm="reinhard")
-    assert "none, macenko, strength" in caught.value.expected
 
 
 def test_parts_to_correct_are_seen_as_the_network_saw_the_slide(tmp_path, foreign, painted_model, monkeypatch):

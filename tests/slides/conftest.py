@@ -14,5 +14,5 @@ def bucket(endpoint, monkeypatch, request, tmp_path):
     for name, value in environment(endpoint).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("ntrm.slides.object_store.PAUSES_S", (0.01, 0.01))
+    monkeypatch.setattr("ntrm.slides.object_store.ATTEMPTS", 1)
     return Bucket(endpoint, f"b{abs(hash(request.node.nodeid))}")

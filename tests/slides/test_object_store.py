@@ -88,7 +88,6 @@ def test_without_credentials_nothing_is_tried(at, monkeypatch):
 
 
 def test_a_server_that_comes_back_is_found_again_and_one_that_does_not_is_told(monkeypatch):
-    monkeypatch.setattr(object_store, "PAUSES_S", (0.0, 0.0, 0.0))
     with served() as (server, endpoint):
         for name, value in environment(endpoint).items():
             monkeypatch.setenv(name, value)
@@ -98,22 +97,9 @@ def test_a_server_that_comes_back_is_found_again_and_one_that_does_not_is_told(m
         server.wait()
         with pytest.raises(DataError, match="does not answer") as caught:
             store.read(at)
-        assert "4 attempts" in caught.value.got
         assert "Jane" not in caught.value.got
-        pauses = []
-
-        def come_back(seconds):
-            pauses.append(seconds)
-            if len(pauses) == 2:
-                again.__enter__()
-
-        again = served(endpoint.rpartition(":")[2])
-        monkeypatch.setattr(object_store.time, "sleep", come_back)
-        try:
+        with served(endpoint.rpartition(":")[2]):
             assert store.read(at) is None
-        finally:
-            again.__exit__(None, None, None)
-        assert len(pauses) == 2
 
 
 def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
@@ -140,7 +126,6 @@ def test_storage_libraries_log_no_signed_requests(store, at, caplog):
 
 def test_an_endpoint_that_is_no_storage_is_told(monkeypatch):
     pytest.importorskip("s3fs")
-    monkeypatch.setattr(object_store, "PAUSES_S", ())
 
     class NoStorage(BaseHTTPRequestHandler):
         def do_HEAD(self):
@@ -163,7 +148,6 @@ def test_an_endpoint_that_never_answers_is_given_up_soon(monkeypatch):
     """Within five minutes, though the storage library below makes five attempts of each of ours."""
     pytest.importorskip("s3fs")
     patience = object_store.ANSWER_S
-    monkeypatch.setattr(object_store, "PAUSES_S", [0.0 for _ in object_store.PAUSES_S])
     monkeypatch.setattr(object_store, "ANSWER_S", 0.1)
     asked, over = [], Event()
 

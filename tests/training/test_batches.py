@@ -1,7 +1,6 @@
 import math
 import pickle
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -87,14 +86,6 @@ def test_what_is_left_out_of_an_epoch_changes(seed):
     counts = Counter(index for step in range(400) for index in plan.indices(step))
     assert set(counts) == set(range(50))
     assert min(counts.values()) > 100  # 160 expected, with a standard deviation of 6
-
-
-def test_an_epoch_is_shuffled_once_however_many_steps_it_has(seed):
-    batches_module._epoch_order.cache_clear()
-    plan = StepPlan(1_000_000, 10, seed)
-    for step in range(1000):
-        plan.indices(step)
-    assert batches_module._epoch_order.cache_info().misses == 1
 
 
 def test_a_batch_that_cannot_be_shared_is_refused():
@@ -186,33 +177,6 @@ def test_what_has_no_room_is_not_held(tiles, monkeypatch):
     assert WindowStore(tiles, CPU, resident="yes", workers=0).resident
     monkeypatch.setattr(batches_module, "MOST_ON_HOST", needed + 1)
     assert WindowStore(tiles, CPU, resident="auto", workers=0).resident
-
-
-def test_on_a_gpu_the_free_memory_decides(monkeypatch):
-    asked = []
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: asked.append(device) or (1000, 5000))
-    device = torch.device("cuda", 1)
-    assert batches_module._room(device) == 300
-    assert asked == [device]
-
-
-def test_more_workers_than_cores_are_not_started(tiles, monkeypatch):
-    monkeypatch.setattr(batches_module, "cores_given", lambda: 3)
-    assert WindowStore(tiles, CPU, resident="no", workers=100).workers == 3
-    assert WindowStore(tiles, CPU, resident="no", workers=2).workers == 2
-
-
-def test_loading_shows_its_progress(tiles, monkeypatch):
-    monkeypatch.setattr(batches_module, "_CHUNK", 10)
-    seen = []
-
-    def track(items, total, label):
-        for item in items:
-            seen.append((label, total))
-            yield item
-
-    WindowStore(tiles, CPU, resident="yes", workers=0, progress=SimpleNamespace(track=track))
-    assert seen == [("windows", -(-len(tiles) // 10))] * -(-len(tiles) // 10)
 
 
 # --- batches of steps and of validations ---

@@ -103,12 +103,9 @@ def folder(tmp_path):
     opened.close()
 
 
-def fill(folder, random, steps, keep_at=()):
-    kept = None
+def fill(folder, random, steps):
     for step in steps:
-        if step in keep_at:
-            kept = folder.keep(step, {"w": torch.full((3,), float(step))})
-        folder.write(step, make_state(random, step, kept))
+        folder.write(step, make_state(random, step, {"weights": {"w": torch.full((3,), float(step))}}))
     folder.wait()
 
 
@@ -128,42 +125,14 @@ def test_order_is_by_step_and_not_by_name(folder, random):
     assert folder.latest(print)["step"] == 100_000_000
 
 
-def test_kept_weights_stay_as_long_as_a_checkpoint_names_them(folder, random):
-    fill(folder, random, [2, 4, 6, 8], keep_at=[2, 6])
-    assert names(folder) == ["kept-00000006.safetensors", "step-00000006.ckpt", "step-00000008.ckpt"]
-    fill(folder, random, [10, 12], keep_at=[10, 12])
-    state = folder.latest(print)
-    assert folder.kept_weights(state["kept"])["w"].tolist() == [12, 12, 12]
-    assert names(folder)[:2] == ["kept-00000010.safetensors", "kept-00000012.safetensors"]
-
-
-def test_a_new_session_leaves_what_an_older_checkpoint_needs(folder, random):
-    fill(folder, random, [2, 4], keep_at=[2])
-    later = CheckpointFolder(folder.folder)
-    fill(later, random, [6], keep_at=[6])
-    later.close()
-    (folder.folder / "step-00000006.ckpt").write_bytes(b"")
-    said = []
-    state = CheckpointFolder(folder.folder).latest(said.append)
-    assert state["step"] == 4
-    assert CheckpointFolder(folder.folder).kept_weights(state["kept"])["w"].tolist() == [2, 2, 2]
-    assert len(said) == 1
-    assert "step-00000006.ckpt" in said[0]
-
-
 def test_a_truncated_last_one_makes_the_one_before_count(folder, random):
-    fill(folder, random, [2, 4], keep_at=[2])
+    fill(folder, random, [2, 4])
     last = folder.folder / "step-00000004.ckpt"
     last.write_bytes(last.read_bytes()[: int(random.integers(0, last.stat().st_size))])
     said = []
-    assert folder.latest(said.append)["step"] == 2
+    state = folder.latest(said.append)
+    assert (state["step"], state["kept"]["weights"]["w"].tolist()) == (2, [2, 2, 2])
     assert "using the one before" in said[0]
-
-
-def test_missing_kept_weights_make_the_one_before_count(folder, random):
-    fill(folder, random, [2, 4], keep_at=[2, 4])
-    (folder.folder / "kept-00000004.safetensors").unlink()
-    assert folder.latest(print)["step"] == 2
 
 
 def test_where_none_can_be_used_that_is_said(folder, random):

@@ -54,10 +54,10 @@ def test_each_process_gets_a_gpu_of_its_own(monkeypatch):
     assert find_launch("cuda", 1, TORCHRUN).device == torch.device("cuda", 1)
     assert find_launch("auto", 1, {}).device == torch.device("cuda")
     assert find_launch("cuda:2", 1, {}).device == torch.device("cuda", 2)
-    with pytest.raises(UsageError, match="one device for several"):
+    with pytest.raises(UsageError, match="not a device for each"):
         find_launch("cuda:2", 1, TORCHRUN)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    with pytest.raises(UsageError, match="not enough devices"):
+    with pytest.raises(UsageError, match="not a device for each"):
         find_launch("cuda", 1, TORCHRUN)
 
 

@@ -1,4 +1,3 @@
-import json
 import struct
 from dataclasses import replace
 
@@ -9,10 +8,10 @@ from PIL import Image
 from safetensors.torch import load_file
 from tests.training.small_data import weights, write_small
 
-from ntrm.core.progress import JsonProgress
 from ntrm.data.layouts import open_dataset
 from ntrm.data.tensors import TileDataset
 from ntrm.training import log, validation
+from ntrm.training.checkpoint import read_checkpoint
 from ntrm.training.log import (
     COLUMNS,
     choose_examples,
@@ -85,32 +84,6 @@ def test_every_tick_is_one_item_done():
         assert progress.ended
 
 
-@pytest.mark.parametrize("ticks", [0, 2, 3, 5])
-def test_leaving_early_or_late_counts_nothing(ticks):
-    progress = Counting()
-    with ticking(progress, total=3, label="steps") as tick:
-        for _ in range(ticks):
-            tick()
-    assert progress.tracked["steps"] == (min(3, ticks), 3)
-
-
-def test_an_iterator_that_cannot_be_closed_will_do():
-    class Plain:
-        def track(self, items, total, label):
-            return iter([*items])
-
-    with ticking(Plain(), total=2, label="steps") as tick:
-        assert tick() is None
-
-
-def test_programs_get_a_last_event(capsys):
-    with ticking(JsonProgress(), total=2, label="steps") as tick:
-        tick()
-        tick()
-    last = json.loads(capsys.readouterr().err.splitlines()[-1])
-    assert (last["label"], last["done"], last["total"]) == ("steps", 2, 2)
-
-
 # --- the recorder ---
 
 
@@ -139,7 +112,8 @@ def test_the_model_has_the_weights_that_the_recipe_keeps(train, keep):
     }[keep]
     assert result.best["step"] == best["step"]
     assert (result.best["loss"], result.best["iou"]) == (best["val_loss"], best["val_iou"])
-    kept = load_file(result.folder / "checkpoints" / f"kept-{int(best['step']):08d}.safetensors")
+    last = read_checkpoint(result.folder / "checkpoints" / f"step-{result.steps:08d}.ckpt")
+    kept = last["kept"]["weights"]
     model = load_file(result.model / "model.safetensors")
     assert kept.keys() == model.keys()
     assert all(torch.equal(kept[key], model[key]) for key in kept)
@@ -217,13 +191,6 @@ def test_examples_are_rich_and_from_different_sections(tiles):
     for index in chosen:
         own = [i for i, place in enumerate(tiles.sources) if place.case.name == tiles.sources[index].case.name]
         assert tissues(tiles, index) == max(tissues(tiles, i) for i in own)
-
-
-def test_more_than_there_are_sections(tiles):
-    chosen = choose_examples(tiles, 7)
-    assert len(set(chosen)) == 7
-    assert len({tiles.sources[index].case.name for index in chosen[:4]}) == 4
-    assert len(choose_examples(tiles, 1000)) == len(tiles)
 
 
 def test_pictures_are_written(tiles, tmp_path):

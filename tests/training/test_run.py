@@ -14,13 +14,10 @@ import torch
 from tests.training.small_data import small_recipe
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.training import run as run_module
 from ntrm.training.run import (
-    IDENTITY,
     TrainingRun,
     check_claim,
     claimed,
-    describe_device,
     differences,
     git_state,
     read_result,
@@ -57,12 +54,6 @@ def test_a_run_is_finished_once_it_is_written(tmp_path):
     assert read_result(run.out) == result
     assert json.loads(json.dumps(result.as_dict()))["best"] == {"step": 8, "iou": 0.5}
     assert replace(result, provenance={"level": ""}).as_dict()["provenance"] == {"level": None}
-
-
-def test_other_processes_write_nothing(tmp_path):
-    result = make_run(tmp_path / "run").end(steps=1, epochs=1.0, best={}, seconds=1.0, write=False)
-    assert result.steps == 1
-    assert not (tmp_path / "run").exists()
 
 
 def test_the_same_run_is_let_in_and_sessions_are_counted(tmp_path):
@@ -108,13 +99,6 @@ def test_differences_are_named(tmp_path, changes, named):
         assert all(name in str(caught.value.got) for name in named)
     else:
         run.check()
-
-
-def test_every_part_of_the_identity_counts(tmp_path):
-    identity = make_run(tmp_path, sections=4, init="some/model", init_sha256="abc").identity()
-    assert set(identity) == set(IDENTITY)
-    for name in IDENTITY:
-        assert differences({**identity, name: None}, identity)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", b"\xff\xfe"])
@@ -202,20 +186,6 @@ def test_options_become_what_json_has(tmp_path):
             begin(tmp_path / "wrong", options={"what": wrong})
 
 
-def test_devices_are_described(monkeypatch):
-    assert describe_device(CPU)["type"] == "cpu"
-    assert describe_device(CPU)["threads"] == torch.get_num_threads()
-
-    class Properties:
-        name = "Big GPU"
-        total_memory = 80 * 2**30
-
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _device: Properties)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    described = describe_device(torch.device("cuda"))
-    assert described == {"type": "cuda", "name": "Big GPU", "memory_gib": 80.0, "count": 2}
-
-
 # --- the state of the code ---
 
 
@@ -259,26 +229,3 @@ def test_a_package_installed_inside_a_repository_is_no_part_of_it(repository, tm
     assert git_state(folder / "ignored" / "package") is None
     assert git_state(tmp_path) is None
     assert git_state(tmp_path / "nowhere") is None
-
-
-def test_a_hook_of_another_repository_does_not_mislead(repository, tmp_path, monkeypatch):
-    folder, git = repository
-    commit = git("rev-parse", "HEAD")
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
-    assert git_state(folder / "package")["commit"] == commit
-
-
-def test_without_git_there_is_no_state(repository, monkeypatch):
-    folder, _ = repository
-    monkeypatch.setattr(run_module.shutil, "which", lambda _name: None)
-    assert git_state(folder / "package") is None
-
-
-def test_a_git_that_hangs_is_left_behind(repository, monkeypatch):
-    folder, _ = repository
-
-    def hang(*_arguments, **_options):
-        raise subprocess.TimeoutExpired("git", 10)
-
-    monkeypatch.setattr(run_module.subprocess, "run", hang)
-    assert git_state(folder / "package") is None

@@ -62,7 +62,7 @@ def clean(seed, mpp=MPP):
 
 def undisturbed(seed):
     """The section in the mean stain, without any artefact: what is faint can be measured."""
-    return _rendered(seed, MPP, stain=Stain(), artefacts=Artefacts.none())
+    return _rendered(seed, MPP, stain=Stain(), artefacts=Artefacts())
 
 
 def stained(seed, haematoxylin, eosin):

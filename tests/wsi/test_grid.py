@@ -1,7 +1,6 @@
 """The model's grid: the same pixels however windows are cut, exact places, no guessed µm/px."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
 import numpy as np
@@ -46,27 +45,6 @@ def test_windows_show_the_same_pixels_however_they_are_cut(tmp_path, random, mon
             height, width = (int(number) for number in random.integers(1, 120, 2))
             found = grid.read(top, left, height, width)
             np.testing.assert_array_equal(found, padded[10 + top :, 10 + left :][:height, :width])
-
-
-def test_a_small_cache_changes_nothing_but_the_time(tmp_path, random, monkeypatch):
-    slide = open_slide(making.write_strips(tmp_path / "a.tif", making.tissue(random, 300, 200)))
-    wanted = whole(SlideGrid(slide, 1.3))
-    monkeypatch.setattr(grid_module, "BLOCK_PIXELS", 60 * 60)
-    small, other = SlideGrid(slide, 1.3), whole(SlideGrid(slide, 1.3))
-    monkeypatch.setattr(grid_module, "CACHE_BYTES", 1)
-    np.testing.assert_array_equal(whole(small), other)
-    np.testing.assert_array_equal(whole(SlideGrid(slide, 1.3)), other)
-    np.testing.assert_array_equal(other, wanted)
-
-
-def test_threads_see_the_same_pixels(tmp_path, random):
-    slide = open_slide(making.write_tiled(tmp_path / "a.tif", making.tissue(random, 600, 700)))
-    grid, wanted = SlideGrid(slide, 1.1), whole(SlideGrid(slide, 1.1))
-    tops = [int(top) for top in random.integers(0, grid.height - 64, 40)]
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda top: grid.read(top, 5, 64, 64), tops))
-    for top, pixels in zip(tops, found, strict=True):
-        np.testing.assert_array_equal(pixels, wanted[top : top + 64, 5:69])
 
 
 def test_oblong_pixels_become_square(tmp_path, random):
@@ -179,17 +157,6 @@ def test_tiny_slides(size, tmp_path, random):
     assert (found[grid.height :] == 255).all()
 
 
-def test_slides_in_strips_are_read_in_whole_rows(tmp_path, random, monkeypatch):
-    monkeypatch.setattr(grid_module, "BLOCK_PIXELS", 4000)
-    slide = open_slide(making.write_strips(tmp_path / "a.tif", making.tissue(random, 300, 200), rows=4))
-    asked = []
-    read = slide.read
-    monkeypatch.setattr(slide, "read", lambda *region: asked.append(region) or read(*region))
-    whole(SlideGrid(slide, 1.0))
-    assert {region[2] for region in asked} == {200}
-    assert max(region[2] * region[3] for region in asked) <= 4000
-
-
 def test_the_record_is_plain_json(tmp_path, random):
     grid = SlideGrid(open_slide(making.write_ome(tmp_path / "a", making.tissue(random, 99, 130))), 1.34)
     record = json.loads(json.dumps(asdict(grid.record()), allow_nan=False))
@@ -214,26 +181,6 @@ def test_thumbnails(tmp_path, random):
     png = open_slide(making.write_png(tmp_path / "b", image))
     given, resolution = thumbnail(SlideGrid(png, 6.7, Resolution(5.0, 5.0)), 10.0)
     assert (given.shape, resolution) == ((201, 300, 3), Resolution(10.0, 10.0))
-
-
-def test_a_thumbnail_of_the_scanned_part_alone(tmp_path, random):
-    slide = open_slide(making.write_scn(tmp_path / "a.scn", making.tissue(random, 256, 384)))
-    assert slide.info.bounds is not None
-    wanted, _ = thumbnail(SlideGrid(slide, 0.7), 2.0)
-    for model in (0.5, 1.0, 1.34):
-        np.testing.assert_array_equal(thumbnail(SlideGrid(slide, model), 2.0)[0], wanted)
-
-
-def test_what_is_forgotten_is_read_again(tmp_path, random):
-    slide = open_slide(making.write_tiled(tmp_path / "a.tif", making.tissue(random, 90, 120)))
-    grid, asked = SlideGrid(slide, 0.5), []
-    before, plain = whole(grid), grid._read_block
-    grid._read_block = lambda *place: asked.append(place) or plain(*place)
-    assert np.array_equal(whole(grid), before)
-    assert not asked
-    grid.forget()
-    assert np.array_equal(whole(grid), before)
-    assert asked
 
 
 def literal(pixels, step_y, step_x, rows, columns):
@@ -275,37 +222,11 @@ def test_interpolation_where_the_input_is_coarser(random):
     np.testing.assert_allclose(found, np.interp(centres, np.arange(9), line), atol=0.501 + 255 / SUBPIXELS)
 
 
-def test_the_same_pixels_stay_the_same(random):
-    pixels = making.tissue(random, 30, 40)
-    boxes = box_weights(0, 30, 1.0, 0, 30, 30), box_weights(0, 40, 1.0, 0, 40, 40)
-    np.testing.assert_array_equal(box_means(pixels, *boxes), pixels)
-
-
-def test_a_constant_stays_constant_to_the_border(random):
-    value = int(random.integers(0, 256))
-    pixels = np.full((53, 61, 3), value, dtype=np.uint8)
-    step = float(random.uniform(0.6, 9))
-    sides = [max(1, round(length / step)) for length in (53, 61)]
-    boxes = [box_weights(0, side, step, 0, length, length) for side, length in zip(sides, (53, 61), strict=True)]
-    part = pixels[boxes[0].start :][: boxes[0].length, boxes[1].start :][:, : boxes[1].length]
-    assert (box_means(part, *boxes) == value).all()
-
-
 def test_large_boxes_are_summed_exactly(random):
     pixels = np.full((2000, 1900, 3), 255, dtype=np.uint8)
     pixels[0, 0] = 0
     boxes = box_weights(0, 2, 1000.0, 0, 2000, 2000), box_weights(0, 2, 950.0, 0, 1900, 1900)
     assert (box_means(pixels, *boxes) == 255).all()
-
-
-def test_parts_of_an_axis_are_the_whole_axis(random):
-    step, origin = float(random.uniform(1, 7)), float(random.uniform(0, 5))
-    whole = box_weights(0, 30, step, origin, 30 * step, 400).weights.toarray()
-    start = box_weights(0, 30, step, origin, 30 * step, 400).start
-    for first in range(0, 30, 7):
-        part = box_weights(first, min(first + 7, 30), step, origin, 30 * step, 400)
-        at = part.start - start
-        np.testing.assert_array_equal(part.weights.toarray(), whole[first : first + 7, at : at + part.length])
 
 
 @pytest.mark.parametrize(("step_y", "step_x"), [(2, 2), (3, 5), (20, 13), (1, 3)])
@@ -320,12 +241,3 @@ def test_blocks_of_whole_pixels_are_means_rounded_half_up(step_y, step_x, random
             block = pixels[y * step_y : (y + 1) * step_y, x * step_x : (x + 1) * step_x].reshape(-1, 3)
             wanted = (2 * block.sum(axis=0, dtype=int) + len(block)) // (2 * len(block))
             assert found[y, x].tolist() == wanted.tolist()
-
-
-def test_boxes_that_are_no_blocks_are_known_as_such():
-    assert box_weights(0, 5, 2.0, 0, 10, 10).block == 2
-    assert box_weights(0, 5, 2.0, 0.5, 10, 11).block == 0
-    assert box_weights(0, 4, 2.5, 0, 10, 10).block == 0
-    assert box_weights(0, 20, 0.5, 0, 10, 10).block == 0
-    assert box_weights(3, 5, 2.0, 0, 10, 10).block == 2
-    assert box_weights(0, 10, 1.0, 0, 10, 10).block == 1

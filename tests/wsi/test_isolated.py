@@ -4,14 +4,13 @@ import io
 import json
 import os
 import pickle
-import resource
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -67,27 +66,6 @@ def test_a_child_reads_what_this_process_would(slide, random):
     there.close()
     there.close()
     assert child(there).poll() is not None
-
-
-@pytest.mark.parametrize("missing", ["memory", "any file", "room"])
-def test_pixels_that_do_not_go_through_memory_arrive_as_well(slide, missing, monkeypatch):
-    monkeypatch.delattr(os, "memfd_create")
-    if missing == "any file":
-        monkeypatch.delattr(os, "preadv")
-    with small_files() if missing == "room" else nullcontext():
-        process = ReadingProcess()
-    with open_isolated(slide, process=process) as there:
-        for region in ((0, 0, 300, 200, 0), (5, 7, 30, 20, 0)):
-            np.testing.assert_array_equal(there.read(*region), open_slide(slide).read(*region))
-
-
-@contextmanager
-def small_files():
-    """What is started inside may write no more than 4 kB into a file."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_errors_arrive_as_they_were_raised(tmp_path):
@@ -247,28 +225,12 @@ def test_a_closed_slide_is_called_so(slide):
         assert "open" in refused.value.hint
 
 
-def test_positions_are_whole_numbers_of_any_kind(slide):
-    with open_isolated(slide) as reader:
-        plain = reader.read(8, 4, 64, 32, 0)
-        numbers = np.int64(8), np.uint8(4), np.int16(64), np.int32(32), np.int64(0)
-        np.testing.assert_array_equal(reader.read(*numbers), plain)
-        for wrong in (0.9, "0", float("nan"), None, 2**40):
-            for position in ((wrong, 0), (0, wrong)):
-                with pytest.raises(UsageError, match=r"impossible [xy] of a region"):
-                    reader.read(*position, 9, 9, 0)
-
-
 def test_modules_in_the_working_folder_are_not_run(slide, tmp_path, monkeypatch):
     (tmp_path / "json.py").write_text("raise SystemExit(9)")
     monkeypatch.chdir(tmp_path)
     reader = open_isolated(slide)
     assert reader.info.reader == "tifffile"
     reader.close()
-
-
-def test_impossible_limits_are_refused():
-    with pytest.raises(UsageError):
-        ReadingLimits(memory_mb=0)
 
 
 def test_what_crosses_the_border_is_the_same_on_both_sides():
@@ -311,17 +273,6 @@ def test_every_slide_has_a_child_of_its_own_and_the_next_one_waits(slide):
             np.testing.assert_array_equal(reader.read(3, 4, 30, 20, 0), expected.read(3, 4, 30, 20, 0))
             reader.close()
             assert child(reader).poll() is not None
-
-
-def test_one_that_dies_while_it_waits_costs_nothing(slide):
-    with closing(ReaderPool(1)) as readers:
-        waiting = readers.waiting
-        os.kill(child(waiting).pid, signal.SIGKILL)
-        child(waiting).wait()
-        reader = readers.open(slide)
-        assert reader is not waiting
-        assert reader.read(0, 0, 10, 10, 0).shape == (10, 10, 3)
-        reader.close()
 
 
 def test_what_waits_ends_with_the_pool_and_a_bad_slide_takes_its_child_along(tmp_path, slide):

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
-from ntrm.wsi.pieces import JOINED_UM, LEAST_MM2, Piece, PieceMap, find_pieces, reading_order
+from ntrm.wsi.pieces import JOINED_UM, LEAST_MM2, PieceMap, find_pieces, reading_order
 
 MPP = 20.0
 SQUARE = Resolution.square(MPP)
@@ -15,25 +15,6 @@ SQUARE = Resolution.square(MPP)
 
 def blank(height=200, width=300):
     return np.zeros((height, width), dtype=bool)
-
-
-def test_areas_boxes_and_labels_are_those_of_scipy(random):
-    tissue = blank()
-    for top, left in ((10, 10), (10, 150), (110, 40)):
-        tissue[top : top + int(random.integers(30, 60)), left : left + int(random.integers(40, 80))] = True
-    pieces, labels = find_pieces(tissue, Resolution(MPP, 2 * MPP))
-    expected, count = ndimage.label(tissue)
-    assert len(pieces) == count == 3
-    assert ((labels > 0) == tissue).all()
-    for piece in pieces:
-        top, left, height, width = piece.bbox
-        here = labels == piece.number
-        assert len(np.unique(expected[here])) == 1
-        assert here[top : top + height, left : left + width].sum() == here.sum()
-        assert here[top].any()
-        assert here[:, left].any()
-        assert piece.area_mm2 == pytest.approx(here.sum() * MPP * 2 * MPP / 1e6)
-        assert not piece.touches_edge
 
 
 def test_pieces_are_what_lies_near_each_other(random):
@@ -112,13 +93,6 @@ def test_says_which_pieces_touch_the_edge():
     assert [piece.touches_edge for piece in find_pieces(tissue, SQUARE)[0]] == [True, False, True]
 
 
-def test_glass_has_no_piece():
-    pieces, labels = find_pieces(blank(), SQUARE)
-    assert pieces == ()
-    assert labels.shape == (200, 300)
-    assert not labels.any()
-
-
 def test_finds_the_pieces_of_a_phantom_slide(phantom_slide):
     pieces, labels = find_pieces(phantom_slide.mask != SKIN.index("BKG"), Resolution.square(13.4))
     true_boxes = [
@@ -171,19 +145,6 @@ def test_the_window_of_a_piece_at_the_scan_s_end_reaches_the_end_of_a_finer_grid
         fine = pieces.numbers[np.ix_(*pieces.cells(Resolution.square(7.0), Window(0, 0, *shape)))]
         assert (fine[window.slices] > 0).sum() == (fine > 0).sum()
         assert (window.top + window.height, window.left + window.width) == shape
-
-
-@pytest.mark.parametrize("wrong", [{"number": 0}, {"bbox": (0, 0, 0, 3)}, {"bbox": (-1, 0, 2, 3)}, {"area_mm2": 0.0}])
-def test_an_impossible_piece_is_refused(wrong):
-    right = {"number": 1, "bbox": (0, 0, 3, 3), "area_mm2": 1.0, "touches_edge": False}
-    assert Piece(**right).bbox == (0, 0, 3, 3)
-    with pytest.raises(UsageError, match="impossible piece"):
-        Piece(**{**right, **wrong})
-
-
-def test_refuses_what_is_no_mask():
-    with pytest.raises(DataError, match="no tissue mask"):
-        find_pieces(np.zeros((4, 4), dtype=np.uint8), SQUARE)
 
 
 def two_pieces():
@@ -244,9 +205,3 @@ def test_new_tissue_belongs_to_the_nearest_piece_as_near_as_its_fragments():
 def distance(inside, row, column):
     """µm from the middle of a pixel to that of the nearest one inside."""
     return np.hypot(*(np.argwhere(inside) - [row, column]).T).min() * MPP
-
-
-def test_without_new_tissue_or_without_pieces_nothing_changes():
-    pieces, none = two_pieces(), PieceMap.of(blank(), SQUARE)
-    assert pieces.with_tissue(pieces.numbers > 0) is pieces
-    assert none.with_tissue(~blank()) is none

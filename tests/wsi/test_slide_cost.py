@@ -3,7 +3,7 @@ import pytest
 from ntrm.core.errors import RefusedError
 from ntrm.core.mpp import Resolution
 from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
-from ntrm.wsi.slide_cost import MOST_READ, PIXELS_PER_BYTE, READ_ANYWAY, SlideCost, check_cost, cost_of
+from ntrm.wsi.slide_cost import check_cost, cost_of
 
 FINE, MODEL = Resolution.square(0.25), 6.7
 GB = 10**9
@@ -56,14 +56,7 @@ def test_costs_are_the_pixels_of_the_levels_that_are_read():
     # 26.8 and 53.6 times coarser than the slide: from levels 16 and 32.
     wide, tall = 64_000, 32_000
     coarse = -(-wide // 53.6) * -(-tall // 53.6)
-    assert cost_of(slide(wide, tall, PYRAMID), FINE, MODEL) == SlideCost(coarse, 2000 * 1000 + 4000 * 2000)
-    assert cost_of(slide(wide, tall), FINE, MODEL) == SlideCost(coarse, 2 * wide * tall)
+    assert cost_of(slide(wide, tall, PYRAMID), FINE, MODEL) == (coarse, 2000 * 1000 + 4000 * 2000)
+    assert cost_of(slide(wide, tall), FINE, MODEL) == (coarse, 2 * wide * tall)
     # Where the model is finer than the slide, its grid counts.
-    assert cost_of(slide(1000, 1000), FINE, 0.125).read == 1000 * 1000 + 2000 * 2000
-
-
-def test_the_limits_leave_no_gap_between_them():
-    assert READ_ANYWAY < MOST_READ
-    least = MOST_READ / PIXELS_PER_BYTE
-    # Who wants to occupy a worker for the longest time has to send this much.
-    assert least > 50 * 2**20
+    assert cost_of(slide(1000, 1000), FINE, 0.125)[1] == 1000 * 1000 + 2000 * 2000

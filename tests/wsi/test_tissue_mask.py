@@ -15,7 +15,7 @@ from tests.wsi.pictures import (
     undisturbed,
 )
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window, tile_windows
@@ -161,11 +161,6 @@ def test_pixels_need_not_be_square(section_seed):
     assert taken < 0.2
 
 
-def test_a_few_pixels_are_enough_to_answer():
-    assert tissue_of(np.full((1, 1, 3), 250, dtype=np.uint8)).tolist() == [[False]]
-    assert tissue_of(np.zeros((2, 3, 3), dtype=np.uint8)).shape == (2, 3)
-
-
 def test_refuses_what_is_no_picture_or_no_resolution():
     with pytest.raises(DataError, match="not an RGB picture"):
         tissue_of(np.zeros((4, 4), dtype=np.uint8))
@@ -218,30 +213,8 @@ def test_no_place_of_tissue_loses_a_window(random):
     assert all(window in kept for window in windows if fine[window.slices].any())
 
 
-def test_glass_alone_needs_no_window_and_tissue_alone_needs_all():
-    windows = tile_windows(300, 300, size=64, overlap=16)
-    assert windows_with_tissue(windows, np.zeros((150, 150), dtype=bool), THUMB, MODEL) == ()
-    assert windows_with_tissue(windows, np.ones((150, 150), dtype=bool), THUMB, MODEL) == windows
-    assert windows_with_tissue((), np.ones((150, 150), dtype=bool), THUMB, MODEL) == ()
-
-
-def test_a_section_smaller_than_the_window_is_one_window():
-    windows = tile_windows(20, 30, size=64)
-    tissue = np.zeros((10, 15), dtype=bool)
-    tissue[9, 14] = True
-    assert windows_with_tissue(windows, tissue, THUMB, MODEL) == windows
-
-
 def test_a_window_beyond_a_thumbnail_that_ends_early_looks_at_its_last_pixel():
     tissue = np.zeros((10, 10), dtype=bool)
     tissue[9, 9] = True
     beyond = Window(205, 205, 10, 10)
     assert windows_with_tissue((beyond,), tissue, Resolution.square(20), Resolution.square(1), margin_um=0) == (beyond,)
-
-
-def test_refuses_what_is_no_mask():
-    windows = tile_windows(20, 30, size=64)
-    with pytest.raises(DataError, match="no tissue mask"):
-        windows_with_tissue(windows, np.zeros((4, 4), dtype=np.uint8), THUMB, MODEL)
-    with pytest.raises(UsageError, match="margin"):
-        windows_with_tissue(windows, np.zeros((4, 4), dtype=bool), THUMB, MODEL, margin_um=-1)

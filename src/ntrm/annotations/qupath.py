@@ -78,7 +78,9 @@ def read_annotations(path: Path) -> AnnotationFile:
         properties = feature.get("properties") or {}
         if not isinstance(properties, dict):
             raise DataError(f"{where}: unreadable properties", got=_short(properties), expected="an object", hint=HINT)
-        if not _is_annotation(feature, properties):
+        # Whether a person drew it; other programs do not say, and mean so.
+        kind = str(properties.get("objectType") or properties.get("object_type") or "").lower()
+        if kind != "annotation" if kind else feature.get("id") in OTHER_OBJECTS:
             counts["not_annotations"] += 1
             continue
         name, polygons = _class_name(properties, where), [*_polygons(feature.get("geometry"), where)]
@@ -215,12 +217,6 @@ def _features(document: Any, path: Path) -> list[dict[str, Any]]:
                 f"{path}: entry {number} is no Feature", got=_short(feature), expected="Features", hint=HINT
             )
     return features
-
-
-def _is_annotation(feature: dict[str, Any], properties: dict[str, Any]) -> bool:
-    """Whether a person drew it; other programs do not say, and mean so."""
-    kind = str(properties.get("objectType") or properties.get("object_type") or "").lower()
-    return kind == "annotation" if kind else feature.get("id") not in OTHER_OBJECTS
 
 
 def _class_name(properties: dict[str, Any], where: str) -> str:

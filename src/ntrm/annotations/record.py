@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel
-
 from ntrm.annotations.pairing import Pair, SlideFacts, class_index
 from ntrm.core.csv_text import rows_text
 from ntrm.core.errors import DataError, RefusedError, UsageError, some
@@ -97,7 +95,8 @@ class ImportedSlide:
     """Pixels by "BCC over RET" where annotations of different classes lay on each other."""
 
 
-class _Record(BaseModel):
+@dataclass(frozen=True)
+class _Record:
     options: dict[str, Any]
     slides: list[ImportedSlide]
 
@@ -212,12 +211,14 @@ def input_sha256(path: Path) -> str:
 
 def _read_record(out: Path, options: ImportOptions) -> dict[str, ImportedSlide]:
     """Cases of an earlier import into ``out``; refuses a folder that holds anything else."""
+    from pydantic import TypeAdapter
+
     path = out / RECORD
     if not path.exists():
         _refuse_other_files(out)
         return {}
     try:
-        record = _Record.model_validate_json(path.read_bytes())
+        record = TypeAdapter(_Record).validate_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise RefusedError(
             f"{path} is not the record of an import",

@@ -38,7 +38,6 @@ def segment(
     cluster: str | None = None,
     workers: options.CountOrNone = None,
     cache: Path | None = None,
-    cache_gb: Annotated[float, typer.Option(min=0)] = 50.0,
     *,
     console: Console,
 ) -> None:
@@ -70,7 +69,6 @@ def segment(
         cluster (ray): Distribute the slides over workers of a Ray cluster.
         workers (N): Number of workers; default one per GPU.
         cache (DIR): Folder for slides from s3://…; default NTRM_CACHE.
-        cache_gb (GB): Maximum size of this folder.
 
     """
     from ntrm.models.folders import BUNDLED
@@ -103,7 +101,6 @@ def segment(
         cluster=cluster,
         workers=workers,
         cache=cache,
-        cache_gb=cache_gb,
         progress=console.progress,
     )
     document = result.as_dict()

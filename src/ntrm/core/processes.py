@@ -162,19 +162,19 @@ def close_pipes(process: subprocess.Popen[bytes]) -> None:
 def limit_memory(more: int) -> None:
     """Limit the memory that this process may reserve from now on, and forbid core files (they would hold pixels).
 
-    Only Linux limits memory; Windows knows neither.
+    Nothing happens on Windows, which has no such limits; without /proc it is unknown what the process has reserved.
     """
-    if sys.platform == "win32":
+    try:
+        import resource
+    except ModuleNotFoundError:
         return
-    import resource
-
-    if sys.platform == "linux":
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(FileNotFoundError):
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         before = resource.getrlimit(resource.RLIMIT_AS)[1]
         limit = pages * resource.getpagesize() + more
         limit = limit if before == resource.RLIM_INFINITY else min(limit, before)
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 @contextmanager

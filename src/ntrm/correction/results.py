@@ -29,7 +29,7 @@ from ntrm.correction.pixels import union
 from ntrm.correction.state import State
 from ntrm.data.tiles import Window
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
-from ntrm.pipeline.pictures import TintedSlide, write_overlays
+from ntrm.pipeline.pictures import write_overlays
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.results.documents import AGAIN, Correction, crumb_warnings, read_summary
 from ntrm.results.folder import SlideFolder
@@ -136,7 +136,7 @@ def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
         picture = np.asarray(kept.picture(PICTURE)[1].convert("RGB"))
     except OSError as error:
         raise DataError(f"{mask.folder.name}: cannot read {PICTURE}", got=error, hint=AGAIN) from error
-    write_overlays(folder, TintedSlide.of(picture, labels, mask.schema), mask.resolution, found)
+    write_overlays(folder, picture, labels, mask.schema, mask.resolution, found)
     if (mask.folder / REPORT).is_file():
         from ntrm.report.slide_report import write_slide_report
 

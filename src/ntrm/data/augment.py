@@ -176,7 +176,9 @@ class Augment:
             if filling is not None:
                 changed, masks = self._fill(changed, masks, filling, draw)
             changed = self._randomise(changed, draw)
-        return _as_dtype(changed, images.dtype), masks
+        if images.dtype == torch.uint8:
+            changed = (changed * 255).round()
+        return changed.to(images.dtype), masks
 
     def _move(self, images: Tensor, masks: Tensor, draw: _Draw) -> tuple[Tensor, Tensor]:
         """Images of any kind → floats, moved with their masks; bytes stay bytes as long as nothing is mixed."""
@@ -187,7 +189,8 @@ class Augment:
         images, masks = (turn(flip(batch, *flips), quarters % 2) for batch in (images, masks))
         chosen, degrees = draw.chosen(self.rotate), draw.between(-self.rotate_degrees, self.rotate_degrees)
         index, angles = send(chosen, images), send(degrees[chosen], images)
-        images = _change(_as_float(images), index, lambda some: rotate_images(some, angles))
+        images = images.float() / 255 if images.dtype == torch.uint8 else images.float()
+        images = _change(images, index, lambda some: rotate_images(some, angles))
         return images, _change(masks, index, lambda some: rotate_masks(some, angles))
 
     def _recolour(self, images: Tensor, draw: _Draw) -> Tensor:
@@ -270,14 +273,6 @@ def _change(batch: Tensor, chosen: Tensor, change: Callable[[Tensor], Tensor]) -
         return batch
     index = send(chosen, batch)
     return batch.index_copy(0, index, change(batch[index]))
-
-
-def _as_float(images: Tensor) -> Tensor:
-    return images.float() / 255 if images.dtype == torch.uint8 else images.float()
-
-
-def _as_dtype(images: Tensor, dtype: torch.dtype) -> Tensor:
-    return (images * 255).round().to(dtype) if dtype == torch.uint8 else images.to(dtype)
 
 
 def _check_between(name: str, low: float, high: float, *values: float) -> None:

@@ -189,13 +189,15 @@ def check_dataset(
     tiles = survey.layout == "masks"
     inspect = Inspector(survey.root, survey.schema, tiles, max_pixels)
     outcomes = list(progress.track(_inspect_all(inspect, survey.cases, jobs), len(survey.cases), "checking"))
-    splits = _count_splits(survey)
+    counts = Counter({case.name: case.split for case in survey.cases}.values())
+    splits = {split: counts[split] for split in SPLITS if counts[split]}
     # A dataset that is split needs all three to be trained and scored with; one that is not split yet needs none.
     missing = [split for split in SPLITS if splits and split not in splits]
     findings = [*survey.faults, *_level_faults(survey, outcomes)]
     findings += [fault("missing-split", CASES, f"no section in {split}") for split in missing]
     findings += _binary_masks(survey, outcomes)
     findings += [finding for outcome in outcomes for finding in outcome.faults]
+    strays = sum(outcome.strays for outcome in outcomes)
     return CheckReport(
         root=survey.root,
         layout=survey.layout,
@@ -204,7 +206,12 @@ def check_dataset(
         patients=len({patient_of(case.name) if tiles else case.group for case in survey.cases}),
         splits=splits,
         levels=_summarise_levels(survey, outcomes),
-        strays=_sum_strays(outcomes),
+        strays=Strays(
+            pixels=strays,
+            ignored=sum(outcome.ignored for outcome in outcomes),
+            masks=sum(outcome.strays > 0 for outcome in outcomes),
+            share=strays / max(1, sum(outcome.pixels for outcome in outcomes)),
+        ),
         findings=tuple(sorted(findings, key=lambda f: ([*KINDS].index(f.code), natural(f.file), natural(f.found)))),
     )
 
@@ -264,11 +271,6 @@ def _binary_masks(survey: Survey, outcomes: list[Inspection]) -> list[Fault]:
     return [fault("binary-masks", CLASSES, found)]
 
 
-def _count_splits(survey: Survey) -> dict[str, int]:
-    counts = Counter({case.name: case.split for case in survey.cases}.values())
-    return {split: counts[split] for split in SPLITS if counts[split]}
-
-
 def _summarise_levels(survey: Survey, outcomes: list[Inspection]) -> tuple[LevelSummary, ...]:
     summaries = []
     for level in dict.fromkeys(case.level for case in survey.cases):
@@ -278,13 +280,3 @@ def _summarise_levels(survey: Survey, outcomes: list[Inspection]) -> tuple[Level
         mpp = tuple(sorted({resolution.mean for resolution in known}))
         summaries.append(LevelSummary(level, len(pairs), mpp, known, smallest=sizes[0], largest=sizes[-1]))
     return tuple(summaries)
-
-
-def _sum_strays(outcomes: list[Inspection]) -> Strays:
-    pixels = sum(outcome.strays for outcome in outcomes)
-    return Strays(
-        pixels=pixels,
-        ignored=sum(outcome.ignored for outcome in outcomes),
-        masks=sum(outcome.strays > 0 for outcome in outcomes),
-        share=pixels / max(1, sum(outcome.pixels for outcome in outcomes)),
-    )

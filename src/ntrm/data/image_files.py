@@ -120,7 +120,15 @@ def read_header(path: Path) -> Header:
         if kind is None:
             found = f"bytes {start[:8]!r}" if start else "an empty file"
             raise FaultError("unreadable", path, found=found, expected="a PNG, JPEG or TIFF file")
-        header = _png_header(path, start) if kind == PNG else {JPEG: _jpeg_header, TIFF: _tiff_header}[kind](path)
+        if kind == PNG:
+            header = _png_header(path, start)
+        elif kind == JPEG:
+            # The plugin is used directly: Image.open would warn or raise by a limit that is global to the process.
+            with JpegImageFile(path) as image:
+                header = Header(JPEG, image.height, image.width, _JPEG_MODES.get(image.mode, image.mode))
+        else:
+            with open_tiff_page(path) as page:
+                header = Header(TIFF, int(page.imagelength), int(page.imagewidth), _tiff_pixels(page))
     if header.height < 1 or header.width < 1:
         raise FaultError("unreadable", path, found=f"a size of {header.width} × {header.height}")
     return header
@@ -130,7 +138,13 @@ def check_complete(path: Path, header: Header) -> None:
     """Raise unless every part of the file that its header promises is there."""
     with decoding(path):
         if header.kind == TIFF:
-            _check_strips(path)
+            with open_tiff_page(path) as page:
+                expected, size = prod(page.chunked), path.stat().st_size
+                segments = list(zip(page.dataoffsets, page.databytecounts, strict=True))
+            # What was never written, or lies beyond the end of the file, would read as 0.
+            written = sum(offset > 0 and count > 0 and offset + count <= size for offset, count in segments)
+            if written < expected:
+                raise FaultError("truncated", path, found=f"{written} of {expected} strips or tiles")
             return
         content = path.read_bytes()
         # Near the end: some writers pad. Missing data before it is noticed by the decoder.
@@ -151,17 +165,6 @@ def _png_header(path: Path, start: bytes) -> Header:
         raise FaultError("unreadable", path, found="a PNG file without a valid header")
     name = _PNG_COLOURS[colour]
     return Header(PNG, height, width, name if name == PALETTE else f"{bits}-bit {name}")
-
-
-def _jpeg_header(path: Path) -> Header:
-    # The plugin is used directly: Image.open would warn or raise by a limit that is global to the process.
-    with JpegImageFile(path) as image:
-        return Header(JPEG, image.height, image.width, _JPEG_MODES.get(image.mode, image.mode))
-
-
-def _tiff_header(path: Path) -> Header:
-    with open_tiff_page(path) as page:
-        return Header(TIFF, int(page.imagelength), int(page.imagewidth), _tiff_pixels(page))
 
 
 def open_tiff(path: Path) -> tifffile.TiffFile:
@@ -218,17 +221,6 @@ def _check_scans(path: Path, content: bytes) -> None:
     """Each scan goes over the whole picture once more, and takes no more than ten bytes."""
     if (scans := content.count(b"\xff\xda")) > MOST_SCANS:
         raise FaultError("unreadable", path, found=f"a JPEG picture in {scans:,} scans")
-
-
-def _check_strips(path: Path) -> None:
-    """Every strip or tile must have been written and must lie inside the file."""
-    size = path.stat().st_size
-    with open_tiff_page(path) as page:
-        expected = prod(page.chunked)
-        segments = list(zip(page.dataoffsets, page.databytecounts, strict=True))
-    written = sum(offset > 0 and count > 0 and offset + count <= size for offset, count in segments)
-    if written < expected:
-        raise FaultError("truncated", path, found=f"{written} of {expected} strips or tiles")
 
 
 def image_size(path: Path) -> tuple[int, int]:

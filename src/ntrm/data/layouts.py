@@ -362,7 +362,8 @@ def open_dataset(root: str | Path, *, resolution: str | None = None, splits: str
             hint = "leave --resolution out"
             raise UsageError(f"{root} has no resolution levels", got=resolution, expected="none", hint=hint)
         raise choices_error(f"no such resolution in {root}", resolution, sorted(levels))
-    faults = [finding for finding in survey.faults if _matters(finding, levels - {resolution} if resolution else set())]
+    others = levels - {resolution} if resolution else set()
+    faults = [each for each in survey.faults if each.severity == "fault" and not others & {*Path(each.file).parts}]
     cases = tuple(case for case in survey.cases if resolution in (None, case.level))
     if splits is not None:
         faults = [finding for finding in faults if finding.code != "patient-split"]
@@ -370,10 +371,6 @@ def open_dataset(root: str | Path, *, resolution: str | None = None, splits: str
         raise _refusal(survey, faults)
     dataset = Dataset(root=survey.root, layout=survey.layout, schema=survey.schema, cases=cases)
     return dataset if splits is None else read_split(Path(splits)).apply(dataset)
-
-
-def _matters(finding: Fault, other_levels: set[str]) -> bool:
-    return finding.severity == "fault" and not other_levels.intersection(Path(finding.file).parts)
 
 
 def _refusal(survey: Survey, faults: list[Fault]) -> NtrmError:

@@ -88,7 +88,9 @@ def make_split(
             expected=f"at least {len(balance.offered)} for {', '.join(balance.offered)}",
             hint="add patients" + (two if len(balance.strata) == 2 else ""),
         )
-    order = sorted(free, key=lambda patient: (-balance.sections(patient), _shuffle_key(seed, patient)))
+    order = sorted(
+        free, key=lambda patient: (-balance.sections(patient), hashlib.sha256(f"{seed}/{patient}".encode()).hexdigest())
+    )
     for left, patient in zip(range(len(order), 0, -1), order, strict=True):
         balance.put(patient, balance.best(patient, left))
     return Split(
@@ -121,15 +123,16 @@ class _Balance:
 
     def best(self, patient: str, left: int) -> str:
         """Where the patient fits best, with ``left`` patients still to place; the last ones fill empty splits."""
-        empty = [split for split in self.offered if not self.placed[split, _ALL]]
-        return min(empty if left <= len(empty) else self.offered, key=lambda split: self._growth(patient, split))
 
-    def _growth(self, patient: str, split: str) -> float:
-        """Growth of Σ (placed − wished)² / wished over the patient's strata, less what is equal for all splits."""
-        return sum(
-            number * (2 * self.placed[split, stratum] + number) / self.wished[split, stratum]
-            for stratum, number in self.strata[patient].items()
-        )
+        def growth(split: str) -> float:
+            """Growth of Σ (placed − wished)² / wished over the patient's strata, less what is equal for all splits."""
+            return sum(
+                number * (2 * self.placed[split, stratum] + number) / self.wished[split, stratum]
+                for stratum, number in self.strata[patient].items()
+            )
+
+        empty = [split for split in self.offered if not self.placed[split, _ALL]]
+        return min(empty if left <= len(empty) else self.offered, key=growth)
 
 
 def _sections(dataset: Dataset, existing: Split | None) -> list[SplitRow]:
@@ -158,11 +161,6 @@ def _check_fractions(fractions: Sequence[float], typed: str = "") -> None:
             got=typed or ", ".join(f"{fraction:g}" for fraction in fractions),
             expected=f"three numbers for {', '.join(SPLITS)} that sum to 100 (%) or to 1, the first above 0",
         )
-
-
-def _shuffle_key(seed: int, patient: str) -> str:
-    """Sorting key of a shuffled order that depends on the seed and the patient alone."""
-    return hashlib.sha256(f"{seed}/{patient}".encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,8 @@ def estimate_stains(densities: Floats) -> Stains:
     vectors = _two_stains(densities)
     amounts = densities @ np.linalg.pinv(vectors)
     strengths = np.quantile(amounts, ENDS[1], axis=0)
-    if _angle(vectors) < LEAST_ANGLE or strengths.min() <= 0:
+    angle = math.degrees(math.acos(float(np.clip(vectors[0] @ vectors[1], -1, 1))))
+    if angle < LEAST_ANGLE or strengths.min() <= 0:
         return Stains(_rounded(mean), None, None)
     return Stains(_rounded(mean), (_rounded(vectors[0]), _rounded(vectors[1])), _rounded(strengths))
 
@@ -118,10 +119,6 @@ def _two_stains(densities: Floats) -> Floats:
     angles = np.quantile(np.arctan2(second, first), ENDS)
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1) @ plane.T
     return np.asarray(vectors[np.argsort(-vectors[:, 0], kind="stable")])
-
-
-def _angle(vectors: Floats) -> float:
-    return math.degrees(math.acos(float(np.clip(vectors[0] @ vectors[1], -1, 1))))
 
 
 def _rounded(values: Floats) -> Any:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -211,19 +210,14 @@ def sample_pixels(
         maps = predictor.probabilities(pixels).final.flatten(2)  # (B, K, S·S)
         for number, tile, probabilities in zip(batch, loaded, maps, strict=True):
             truth = tile.mask.numpy().ravel()
-            chosen = _sample(truth, per_window, [seed, number])
+            # The same pixels, in order, whatever batch the window is in.
+            chosen = np.flatnonzero(truth != IGNORE)
+            if len(chosen) > per_window:
+                chosen = np.sort(np.random.default_rng([seed, number]).choice(chosen, per_window, replace=False))
             picked = probabilities[:, torch.from_numpy(chosen).to(probabilities.device)]
             scores.append(picked.clamp(min=LEAST).log().cpu().numpy())
             labels.append(truth[chosen])
     return np.concatenate(scores, axis=1), np.concatenate(labels), len(tiles)
-
-
-def _sample(truth: Labels, most: int, seed: Sequence[int]) -> NDArray[np.int64]:
-    """Indices of at most ``most`` known pixels, in order; the same whatever batch the window is in."""
-    known = np.flatnonzero(truth != IGNORE)
-    if len(known) <= most:
-        return known
-    return np.sort(np.random.default_rng(seed).choice(known, most, replace=False))
 
 
 def count_calibration(

@@ -20,8 +20,8 @@ from ntrm.data.split import DatasetSplits, open_splits, trained_on
 from ntrm.evaluation.data import class_table, describe_data
 from ntrm.evaluation.measuring import MasksToMeasure, measure
 from ntrm.evaluation.result import Evaluation, Gallery, claim_folder, write_evaluation
-from ntrm.evaluation.robustness import DEGRADATIONS, Degradation, robustness_rows
-from ntrm.evaluation.sections import PredictedSection, SectionCounts, SectionResult, confusion_of, predict_section
+from ntrm.evaluation.robustness import DEGRADATIONS, robustness_rows
+from ntrm.evaluation.sections import SectionCounts, SectionResult, confusion_of, predict_section
 from ntrm.familiarity.loaded_model import open_subject
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import A_QUARTER, Stitching
@@ -135,7 +135,10 @@ class _Work:
         if self.gallery is not None:
             self.gallery.show(predicted)
         if self.robustness:
-            degraded = [self._count_degraded(predicted, degradation) for degradation in DEGRADATIONS]
+            worse = (degradation(predicted.section.image, self.predictor.device) for degradation in DEGRADATIONS)
+            degraded = [
+                confusion_of(self.predictor, image, predicted.truth, stitching=self.stitching) for image in worse
+            ]
             self.degraded.append([predicted.counts.confusion, *degraded])
         return MasksToMeasure(
             section=predicted.section,
@@ -147,7 +150,3 @@ class _Work:
             resolution=self.splits.resolution,
             boundaries=self.boundaries,
         )
-
-    def _count_degraded(self, predicted: PredictedSection, degradation: Degradation) -> Counts:
-        image = degradation(predicted.section.image, self.predictor.device)
-        return confusion_of(self.predictor, image, predicted.truth, stitching=self.stitching)

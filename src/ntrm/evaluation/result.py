@@ -106,6 +106,7 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """``metrics.json``."""
         boundaries = [section.boundary for section in self.sections if section.boundary is not None]
+        predicted, true = zip(*((section.cancers, section.true_cancers) for section in self.sections), strict=True)
         calibration = sum((section.calibration for section in self.sections), CalibrationCounts.none(BINS)).as_dict()
         return {
             "program": __version__,
@@ -120,7 +121,7 @@ class Evaluation:
             "calibration": {"ece": calibration.pop("expected_calibration_error"), **calibration},
             "interfaces": InterfaceCounts.total([section.interfaces for section in self.sections]).as_dict(),
             "claims": self.claims(),
-            "cancers": self._cancers(),
+            "cancers": score_cancers(predicted, true) if any(predicted) else None,
             "robustness": None if self.robustness is None else [asdict(row) for row in self.robustness],
             "notes": list(self.notes),
             "stitching": self.stitching.as_dict(),
@@ -143,10 +144,6 @@ class Evaluation:
                 "other_pixels": int(final.sum() - final[scc].sum()),
             }
         }
-
-    def _cancers(self) -> dict[str, Any] | None:
-        predicted, true = zip(*((section.cancers, section.true_cancers) for section in self.sections), strict=True)
-        return score_cancers(predicted, true) if any(predicted) else None
 
 
 def _false_positives(confusion: Counts, index: int) -> int:
@@ -218,7 +215,14 @@ def write_evaluation(out: Path, evaluation: Evaluation, gallery: Gallery | None)
         (out / name).unlink(missing_ok=True)
     remove_partials(out)
     write_text(out / SECTIONS, sections_table(evaluation))
-    _write_confusions(out / CONFUSIONS, evaluation)
+    arrays: dict[str, Any] = {
+        "names": np.array([section.name for section in evaluation.sections]),
+        "patients": np.array([section.patient for section in evaluation.sections]),
+        "final": np.stack([section.confusion for section in evaluation.sections]),
+    }
+    if evaluation.coarse_tables:
+        arrays["coarse"] = np.stack(evaluation.coarse_tables)
+    write_arrays(out / CONFUSIONS, arrays)
     write_interfaces(out / INTERFACES, [section.interfaces for section in evaluation.sections])
     if gallery is not None:
         from ntrm.report.charts import confusion_figure
@@ -258,18 +262,6 @@ def _row(section: SectionResult, schema: LabelSchema) -> dict[str, Any]:
         "true_cancers": " ".join(finding.name for finding in section.true_cancers if finding.present),
         "seconds": round(section.seconds, 4),
     }
-
-
-def _write_confusions(path: Path, evaluation: Evaluation) -> None:
-    """Arrays ``names``, ``patients``, ``final`` (S, K, K) and, with a coarse head, ``coarse``."""
-    arrays: dict[str, Any] = {
-        "names": np.array([section.name for section in evaluation.sections]),
-        "patients": np.array([section.patient for section in evaluation.sections]),
-        "final": np.stack([section.confusion for section in evaluation.sections]),
-    }
-    if evaluation.coarse_tables:
-        arrays["coarse"] = np.stack(evaluation.coarse_tables)
-    write_arrays(path, arrays)
 
 
 def write_interfaces(path: Path, sections: Sequence[InterfaceCounts]) -> None:

@@ -135,7 +135,6 @@ class Predictor:
         network = network.eval().to(self.device, memory_format=self._layout)  # type: ignore[call-overload]
         self._network = torch.compile(network) if compile else network
         self._uncompiled: SegmentationModel = getattr(network, "_orig_mod", network)
-        self._colours: tuple[ModelConfig, Tensor, Tensor] | None = None
         self.mixing: Tensor | None = None
         """Of the optical densities of an image before the network sees it, see ``recolouring``."""
 
@@ -169,16 +168,16 @@ class Predictor:
     @cached_property
     def has_coarse(self) -> bool:
         """Whether the network has a coarse head."""
-        return self.probabilities(self._glass, coarse=True).coarse is not None
+        return self._of_glass().coarse is not None
 
     @cached_property
     def has_graph(self) -> bool:
         """Whether the network has a relation module, and so a tissue graph."""
-        return self.probabilities(self._glass, graph=True).graph is not None
+        return self._of_glass().graph is not None
 
-    @property
-    def _glass(self) -> Image:
-        return np.full((1, self._multiple, self._multiple, 3), GLASS, dtype=np.uint8)
+    def _of_glass(self) -> Segmentation:
+        glass = np.full((1, self._multiple, self._multiple, 3), GLASS, dtype=np.uint8)
+        return self.probabilities(glass, coarse=True, graph=True)
 
     @torch.inference_mode()
     def probabilities(self, pixels: Tensor | Image, *, coarse: bool = False, graph: bool = False) -> Segmentation:
@@ -189,7 +188,6 @@ class Predictor:
         white glass on the right and at the bottom to the size the network needs, and the result is cut to theirs.
         """
         batch = _as_tensor(pixels) if isinstance(pixels, np.ndarray) else pixels
-        _check_batch(batch)
         height, width = batch.shape[1:3]
         tall, wide = self._padded_size(height, width)
         if (tall, wide) != (height, width):
@@ -235,7 +233,7 @@ class Predictor:
             if graph:
                 self._check_graph(image)
         for index, image in enumerate(several):
-            if self._is_large(image):
+            if max(image.shape[:2]) > self.config.window:
                 done[index] = self._predict_large(image, coarse=coarse)
             else:
                 groups.setdefault(self._padded_size(*image.shape[:2]), []).append(index)
@@ -278,9 +276,6 @@ class Predictor:
                 )
             return grid.read(0, 0, grid.height, grid.width)
 
-    def _is_large(self, image: Image) -> bool:
-        return bool(max(image.shape[:2]) > self.config.window)
-
     def _predict_large(self, image: Image, *, coarse: bool) -> Prediction:
         """An image larger than the network's window, in windows; 4·K bytes a pixel."""
         height, width = image.shape[:2]
@@ -300,7 +295,7 @@ class Predictor:
         hint = "predict without graph=True; ntrm.tissue_graph(prediction.mask, mpp=…) gives the graph of the mask"
         if not self.has_graph:
             raise UsageError(f"{self.config.arch} has no relation module, so it uses no graph", hint=hint)
-        if self._is_large(image):
+        if max(image.shape[:2]) > self.config.window:
             raise UsageError(
                 "the network relates tissues window by window",
                 got=f"an image of {image.shape[0]} × {image.shape[1]} pixels",
@@ -316,7 +311,30 @@ class Predictor:
             padded = np.full((len(chunk), *size, 3), GLASS, dtype=np.uint8)
             for index, image in enumerate(chunk):
                 padded[index, : image.shape[0], : image.shape[1]] = image
-            yield from self._unpack(self.probabilities(padded, coarse=coarse, graph=graph), chunk)
+            out = self.probabilities(padded, coarse=coarse, graph=graph)
+            final, first = out.final.cpu().numpy(), None if out.coarse is None else out.coarse.cpu().numpy()
+            if not np.isfinite(final.sum()):
+                raise self.broken_network()
+            for index, image in enumerate(chunk):
+                inside = (index, slice(None), slice(image.shape[0]), slice(image.shape[1]))
+                probabilities = final[inside].copy()  # keeps no larger array alive
+                yield Prediction(
+                    probabilities,
+                    probabilities.argmax(axis=0).astype(np.uint8),
+                    self.config.schema,
+                    coarse=None if first is None else first[inside].copy(),
+                    graph=None if out.graph is None else self._relations(out.graph, index),
+                )
+
+    def _relations(self, graph: TissueGraph, index: int) -> TissueRelations:
+        arrays: dict[str, Any] = {}
+        for name, tensor in graph._asdict().items():
+            values = tensor[index]
+            # numpy does not know bfloat16.
+            arrays[name] = (values.float() if values.dtype == torch.bfloat16 else values).contiguous().cpu().numpy()
+        if not self.trains_edge_weights:
+            arrays["edge_weights"] = None
+        return TissueRelations(self.config.schema.names, **arrays)
 
     def _by_halves(self, images: Tensor, *, coarse: bool, graph: bool) -> Iterator[Segmentation]:
         """The network on batch after batch; one that does not fit is tried again by halves."""
@@ -342,28 +360,6 @@ class Predictor:
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
 
-    def _unpack(self, output: Segmentation, images: Sequence[Image]) -> list[Prediction]:
-        final = _to_numpy(output.final)
-        if not np.isfinite(final.sum()):
-            raise self.broken_network()
-        arrays = {"probabilities": final, "mask": _to_numpy(output.final.argmax(dim=1).to(torch.uint8))}
-        if output.coarse is not None:
-            arrays["coarse"] = _to_numpy(output.coarse)
-        return [
-            Prediction(
-                **{name: _cropped(array[index], *image.shape[:2]) for name, array in arrays.items()},
-                schema=self.config.schema,
-                graph=None if output.graph is None else self._relations(output.graph, index),
-            )
-            for index, image in enumerate(images)
-        ]
-
-    def _relations(self, graph: TissueGraph, index: int) -> TissueRelations:
-        arrays: dict[str, Any] = {name: _to_numpy(tensor[index]) for name, tensor in graph._asdict().items()}
-        if not self.trains_edge_weights:
-            arrays["edge_weights"] = None
-        return TissueRelations(self.config.schema.names, **arrays)
-
     def _run(self, pixels: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """(B, H', W', 3) uint8 → probabilities in place of logits, in float32, on the device."""
         mean, std = self._mean_and_std()
@@ -381,13 +377,9 @@ class Predictor:
         first = None if out.coarse is None else out.coarse.float().softmax(dim=1)
         return Segmentation((out.final.float() / self.config.temperature).softmax(dim=1), first, out.graph)
 
-    def _mean_and_std(self) -> tuple[Tensor, Tensor]:
-        """Colours that the network expects, (1, 3, 1, 1) each, on the device: copied there when they change."""
-        config = self.config
-        if self._colours is None or self._colours[0] is not config:
-            rows = torch.tensor([config.mean, config.std], device=self.device).view(2, 1, 3, 1, 1)
-            self._colours = config, rows[0], rows[1]
-        return self._colours[1:]
+    def _mean_and_std(self) -> Tensor:
+        """Colours that the network expects, (2, 1, 3, 1, 1), on the device."""
+        return torch.tensor([self.config.mean, self.config.std], device=self.device).view(2, 1, 3, 1, 1)
 
     def broken_network(self) -> NtrmError:
         """The error for values that are not finite."""
@@ -401,18 +393,6 @@ class Predictor:
 def _as_tensor(pixels: Image) -> Tensor:
     # A memory map may be read-only, which torch cannot represent.
     return torch.from_numpy(np.require(pixels, requirements=("C", "W")))
-
-
-def _check_batch(batch: object) -> None:
-    if (
-        not isinstance(batch, Tensor)
-        or batch.dtype != torch.uint8
-        or batch.ndim != 4
-        or batch.shape[3] != 3
-        or not batch.numel()
-    ):
-        got = f"{batch.dtype} of shape {tuple(batch.shape)}" if isinstance(batch, Tensor) else type(batch).__name__
-        raise UsageError("not a batch of RGB images", got=got, expected="uint8 of shape (B, H, W, 3), at least one")
 
 
 def _joined(batches: Sequence[Segmentation]) -> Segmentation:
@@ -432,15 +412,3 @@ def _on_white(image: Image) -> Image:
     """An RGBA image on white, as ``ntrm segment`` reads it; anything else as it is."""
     has_alpha = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 4
     return over_white(image) if has_alpha else image
-
-
-def _to_numpy(tensor: Tensor) -> NDArray[Any]:
-    if tensor.dtype == torch.bfloat16:  # which numpy does not know
-        tensor = tensor.float()
-    array: NDArray[Any] = tensor.contiguous().cpu().numpy()
-    return array
-
-
-def _cropped(array: NDArray[Any], height: int, width: int) -> NDArray[Any]:
-    """Without the padding; the result keeps no larger array alive."""
-    return array[..., :height, :width].copy()

@@ -119,7 +119,9 @@ def boundary_agreement(
     (0.0, 1.0, 10.0)
     """
     check_masks(truth, prediction, schema)
-    tolerances = _checked_tolerances(tolerances_um)
+    tolerances = tuple(float(value) for value in tolerances_um)
+    if not tolerances or not all(math.isfinite(value) and value >= 0 for value in tolerances):
+        raise UsageError("impossible tolerances", got=tolerances, expected="one or more lengths in µm, 0 or larger")
     true, predicted = (_surfaces(mask, truth != IGNORE, len(schema), resolution) for mask in (truth, prediction))
     from_true = [surface_distances(*pair) for pair in zip(true, predicted, strict=True)]
     from_predicted = [surface_distances(*pair) for pair in zip(predicted, true, strict=True)]
@@ -223,10 +225,3 @@ def _hits(distances: Sequence[NDArray[np.float64]], tolerances: Sequence[float])
 
 def _ratios(hits: Counts, pixels: Counts) -> tuple[float | None, ...]:
     return tuple(int(hit) / int(count) if count else None for hit, count in zip(hits, pixels, strict=True))
-
-
-def _checked_tolerances(tolerances_um: Sequence[float]) -> tuple[float, ...]:
-    tolerances = tuple(float(value) for value in tolerances_um)
-    if not tolerances or not all(math.isfinite(value) and value >= 0 for value in tolerances):
-        raise UsageError("impossible tolerances", got=tolerances, expected="one or more lengths in µm, 0 or larger")
-    return tolerances

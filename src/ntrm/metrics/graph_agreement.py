@@ -77,7 +77,9 @@ class GraphAgreement:
         for interface in (interface for section in sections for interface in section.interfaces):
             by_pair.setdefault(interface.tissues, []).append(interface)
         order = sorted(by_pair, key=lambda pair: (schema.index(pair[0]), schema.index(pair[1])))
-        return cls(schema, tuple(_sum(by_pair[pair]) for pair in order))
+        summed = ("true_um", "predicted_um", "error_um", "found", "missed", "invented")
+        sums = {pair: [sum(getattr(one, name) for one in by_pair[pair]) for name in summed] for pair in order}
+        return cls(schema, tuple(Interface(pair, *values) for pair, values in sums.items()))
 
     @property
     def precision(self) -> float | None:
@@ -162,8 +164,3 @@ def _interface(tissues: tuple[str, str], true_um: float, predicted_um: float) ->
         missed=int(is_true and not is_predicted),
         invented=int(is_predicted and not is_true),
     )
-
-
-def _sum(sections: Sequence[Interface]) -> Interface:
-    summed = ("true_um", "predicted_um", "error_um", "found", "missed", "invented")
-    return Interface(sections[0].tissues, *(sum(getattr(one, name) for one in sections) for name in summed))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
-from typing import Any, TypeGuard
+from typing import Any
 
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError, check_number, plain_number
 from ntrm.core.labels import SKIN, LabelSchema, as_schema
 from ntrm.core.mpp import Resolution
 
@@ -51,21 +50,29 @@ class ModelConfig:
                 raise UsageError(f"impossible {name}", got=repr(text), expected="text without control characters")
         if not all(isinstance(text, str) and text.isprintable() for text in self.trained_on):
             raise UsageError("impossible hashes of images", expected="text without control characters")
-        strange = {key: value for key, value in self.options.items() if not _is_option(value)}
+        strange = {
+            key: value
+            for key, value in self.options.items()
+            if not (value.isprintable() if isinstance(value, str) else isinstance(value, Option))
+        }
         if strange:
             raise UsageError("impossible options", got=strange, expected="text, numbers, true, false or none")
         if self.mpp is not None:
-            self._set("mpp", _number("µm/px", self.mpp))
-            Resolution.square(self.mpp)
-        if not _is_whole(self.window) or self.window < 32 or self.window % 32:
+            check_number("µm/px", self.mpp, 0, math.inf)
+            self._set("mpp", Resolution.square(self.mpp).x)
+        check_number("window", self.window, 32, 2**20, whole=True)
+        if self.window % 32:
             raise UsageError("impossible window", got=repr(self.window), expected="a positive multiple of 32")
         self._set("window", int(self.window))
-        for name in ("mean", "std"):
-            self._set(name, _three(name, getattr(self, name)))
-        self._set("temperature", _number("temperature", self.temperature))
-        if min(self.std) <= 0 or self.temperature <= 0:
-            got = f"std {self.std}, temperature {self.temperature}"
-            raise UsageError("impossible normalisation", got=got, expected="positive numbers")
+        for name, least in (("mean", -1e9), ("std", 1e-9)):
+            values = getattr(self, name)
+            if not isinstance(values, Sequence) or len(values) != 3:
+                raise UsageError(f"impossible {name}", got=repr(values), expected="three numbers: red, green and blue")
+            for value in values:
+                check_number(name, value, least, 1e9)
+            self._set(name, tuple(map(float, values)))
+        check_number("temperature", self.temperature, 1e-9, 1e9)
+        self._set("temperature", float(self.temperature))
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)  # frozen for everyone else
@@ -96,37 +103,16 @@ class ModelConfig:
         }
 
 
-def _is_option(value: object) -> bool:
-    return value.isprintable() if isinstance(value, str) else isinstance(value, Option)
-
-
-def _is_whole(value: object) -> TypeGuard[int]:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _number(what: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise UsageError(f"impossible {what}", got=repr(value), expected="a finite number")
-    return float(value)
-
-
-def _three(what: str, values: Iterable[object]) -> tuple[float, ...]:
-    three = tuple(_number(what, value) for value in values) if isinstance(values, Iterable) else ()
-    if len(three) != 3:
-        raise UsageError(f"impossible {what}", got=repr(values), expected="a number each for red, green and blue")
-    return three
-
-
 def schema_for(classes: int | LabelSchema | Sequence[str]) -> LabelSchema:
     """The schema itself, one of class names, the skin's for 12 classes, or numbered classes for another count.
 
     >>> schema_for(12).name, schema_for(3).names, schema_for(["stroma", "tumour"]).names
     ('skin', ('class 0', 'class 1', 'class 2'), ('stroma', 'tumour'))
     """
-    given: object = classes
-    if isinstance(given, LabelSchema) or (isinstance(given, Sequence) and not isinstance(given, str)):
-        return as_schema(given)
-    if not _is_whole(given) or not 1 < given < 255:
+    if isinstance(classes, LabelSchema) or (isinstance(classes, Sequence) and not isinstance(classes, str)):
+        return as_schema(classes)
+    count = plain_number(classes)
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 < count < 255:
         expected = '2 to 254, class names such as ["stroma", "tumour"], or a label schema'
-        raise UsageError("wrong number of classes", got=repr(given), expected=expected)
-    return SKIN if given == len(SKIN) else as_schema([f"class {k}" for k in range(given)])
+        raise UsageError("wrong number of classes", got=repr(classes), expected=expected)
+    return SKIN if count == len(SKIN) else as_schema([f"class {k}" for k in range(count)])

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ntrm.core.errors import choices_error
 from ntrm.models.base import Segmentation, SegmentationModel
-from ntrm.models.blocks import upsample
+from ntrm.models.blocks import Classifier, scaled, upsample
+from ntrm.models.encoders import make_encoder
 from ntrm.models.trm import RelationConfig, ReleasedRelation, TissueRelation, class_probabilities
-from ntrm.models.unet import first_half, related_channels, second_half
+from ntrm.models.unet import WIDTHS, CoarseHead, UNetDecoder
+
+COARSE = ("e5", "d2")
+"""What the coarse head may look at."""
 
 
 class NTRM(SegmentationModel):
@@ -26,11 +31,19 @@ class NTRM(SegmentationModel):
         released: bool = False,
     ) -> None:
         super().__init__()
+        if coarse not in COARSE:
+            raise choices_error("unknown input of the coarse head", coarse, COARSE)
         self.coarse_from, self.released = coarse, released
-        self.encoder, self.upper, self.coarse = first_half(classes, encoder, width, coarse, released)
+        self.encoder = make_encoder(encoder, width)
+        e1, e2, e3, e4, e5 = self.encoder.channels
+        d1, d2, d3, d4, d5 = (scaled(channels, width) for channels in WIDTHS)
+        self.upper = UNetDecoder(e5, (e4, e3), (d1, d2), released)
+        inputs, steps = (e5, 2) if coarse == "e5" else (d2, 0)
+        self.coarse = CoarseHead(inputs, classes, width, steps, released)
         module = ReleasedRelation if released else TissueRelation
-        self.relation = module(related_channels(width), classes, relation) if relation else None
-        self.lower, self.classify = second_half(classes, self.encoder, width, released)
+        self.relation = module(d2, classes, relation) if relation else None
+        self.lower = UNetDecoder(d2, (e2, e1, 0), (d3, d4, d5), released)
+        self.classify = Classifier(d5, classes)
 
     def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """Encoder, coarse prediction, relation of tissues, decoder: one stage a line."""

@@ -1,8 +1,4 @@
-"""SegFormer (Xie et al., 2021) from transformers (extra ``mit``): as it is, and with the tissue relation module.
-
-As in ``unet``, the network around the relation is made in two halves, so that the relation can be initialised between
-or after them.
-"""
+"""SegFormer (Xie et al., 2021) from transformers (extra ``mit``): as it is, and with the tissue relation module."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from ntrm.core.errors import UsageError, check_number, choices_error
 from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.blocks import DecoderBlock, initialise, scaled, upsample
 from ntrm.models.trm import RelationConfig, TissueRelation, class_probabilities
-from ntrm.models.unet import CoarseHead, related_channels
+from ntrm.models.unet import WIDTHS, CoarseHead
 
 HEADS = (1, 2, 5, 8)
 
@@ -87,34 +83,6 @@ class SegFormer(SegmentationModel):
         return Segmentation(upsample(self.body(x).logits, 4))
 
 
-def fused_half(classes: int, size: str, width: float, drop_path: float) -> tuple[nn.Module, nn.Sequential, CoarseHead]:
-    """Up to the 1/8 grid: transformer, convolution to that grid and coarse head.
-
-    The ``logits`` of the transformer's output are the fused features (B, 256, H/4, W/4), which the convolution brings
-    to (B, 128, H/8, W/8). It is initialised in ``spread_half``.
-    """
-    body = make_segformer(size, classes, width, drop_path)
-    # Without its classifier the decoder gives the features that all four stages were fused into.
-    body.set_submodule("decode_head.classifier", nn.Identity())
-    inner = related_channels(width)
-    shrink = nn.Sequential(
-        nn.Conv2d(scaled(MIT[size].decoder, width), inner, kernel_size=3, stride=2, padding=1, bias=False),
-        nn.BatchNorm2d(inner),
-        nn.ReLU(inplace=True),
-    )
-    return body, shrink, CoarseHead(inner, classes, width, steps=0)
-
-
-def spread_half(classes: int, size: str, width: float, shrink: nn.Sequential) -> tuple[DecoderBlock, nn.Conv2d]:
-    """Back to the grid of the fused features: decoder block and classifier; ``shrink`` is initialised with them."""
-    outputs = scaled(96, width)
-    decoder = DecoderBlock(related_channels(width), scaled(MIT[size].decoder, width), outputs)
-    classify = nn.Conv2d(outputs, classes, kernel_size=1)
-    for module in (shrink, decoder, classify):
-        initialise(module)
-    return decoder, classify
-
-
 class MiTTRM(SegmentationModel):
     """``mit-trm``: the relation works on the 1/8 grid as in NTRM, between the fused features and a decoder block."""
 
@@ -122,9 +90,21 @@ class MiTTRM(SegmentationModel):
         self, classes: int, size: str = "b0", width: float = 1.0, drop_path: float = 0.1, **variant: Any
     ) -> None:
         super().__init__()
-        self.body, self.shrink, self.coarse = fused_half(classes, size, width, drop_path)
-        self.relation = TissueRelation(related_channels(width), classes, RelationConfig(**variant))
-        self.decoder, self.classify = spread_half(classes, size, width, self.shrink)
+        fused, inner, outputs = (scaled(channels, width) for channels in (MIT[size].decoder, WIDTHS[1], 96))
+        self.body = make_segformer(size, classes, width, drop_path)
+        # Without its classifier the decoder gives the features that all four stages were fused into.
+        self.body.set_submodule("decode_head.classifier", nn.Identity())
+        self.shrink = nn.Sequential(
+            nn.Conv2d(fused, inner, kernel_size=3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(inner),
+            nn.ReLU(inplace=True),
+        )
+        self.coarse = CoarseHead(inner, classes, width, steps=0)
+        self.relation = TissueRelation(inner, classes, RelationConfig(**variant))
+        self.decoder = DecoderBlock(inner, fused, outputs)
+        self.classify = nn.Conv2d(outputs, classes, kernel_size=1)
+        for module in (self.shrink, self.decoder, self.classify):
+            initialise(module)
 
     def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """Fused features, coarse prediction, relation of tissues, decoder: one stage a line."""

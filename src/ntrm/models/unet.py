@@ -1,7 +1,4 @@
-"""The U-Net of NTRM in two halves; a relation module may stand between them.
-
-The halves are made one after the other, so that a network can initialise its relation between or after them.
-"""
+"""What the U-Nets have in common: the decoder, and the head of the coarse prediction."""
 
 from __future__ import annotations
 
@@ -9,14 +6,10 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from ntrm.core.errors import choices_error
-from ntrm.models.blocks import Classifier, DecoderBlock, conv_bn_relu, initialise, scaled, upsample
-from ntrm.models.encoders import ResNetEncoder, TimmEncoder, make_encoder
+from ntrm.models.blocks import DecoderBlock, conv_bn_relu, initialise, scaled, upsample
 
 WIDTHS = (256, 128, 96, 64, 32)
 """Channels of D1 … D5."""
-COARSE = ("e5", "d2")
-"""What the coarse head may look at."""
 
 
 class UNetDecoder(nn.Module):
@@ -60,37 +53,3 @@ class CoarseHead(nn.Module):
             x = block(upsample(x, align_corners=self.align_corners) if self.up else x)
         out: Tensor = self.classify(x)
         return out
-
-
-def first_half(
-    classes: int, encoder: str, width: float, coarse: str, align_corners: bool = False
-) -> tuple[ResNetEncoder | TimmEncoder, UNetDecoder, CoarseHead]:
-    """Up to the 1/8 grid: encoder, upper decoder (E5, E4 and E3 → D2) and coarse head, which looks at ``coarse``."""
-    if coarse not in COARSE:
-        raise choices_error("unknown input of the coarse head", coarse, COARSE)
-    body = make_encoder(encoder, width)
-    _, _, e3, e4, e5 = body.channels
-    d1, d2, *_ = _widths(width)
-    upper = UNetDecoder(e5, (e4, e3), (d1, d2), align_corners)
-    inputs, steps = (e5, 2) if coarse == "e5" else (d2, 0)
-    head = CoarseHead(inputs, classes, width, steps, align_corners)
-    return body, upper, head
-
-
-def second_half(
-    classes: int, encoder: ResNetEncoder | TimmEncoder, width: float, align_corners: bool = False
-) -> tuple[UNetDecoder, Classifier]:
-    """From the 1/8 grid to input size: lower decoder (D2, E2 and E1 → D5) and classifier."""
-    e1, e2, *_ = encoder.channels
-    _, d2, d3, d4, d5 = _widths(width)
-    lower = UNetDecoder(d2, (e2, e1, 0), (d3, d4, d5), align_corners)
-    return lower, Classifier(d5, classes)
-
-
-def related_channels(width: float) -> int:
-    """Channels of D2, the features that a relation refines."""
-    return _widths(width)[1]
-
-
-def _widths(width: float) -> tuple[int, ...]:
-    return tuple(scaled(channels, width) for channels in WIDTHS)

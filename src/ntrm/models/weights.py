@@ -31,7 +31,7 @@ COUNTER = "num_batches_tracked"
 STORED = (torch.float32, torch.float16, torch.bfloat16)
 """Kinds of numbers in which weights are saved and loaded."""
 
-_DAMAGED = (
+DAMAGED = (
     *(OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError),
     # The restricted unpickler meets damage with whatever its next step runs into.
     *(LookupError, TypeError, AttributeError, AssertionError, MemoryError, struct.error),
@@ -163,7 +163,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise DataError(
             f"cannot read weights from {path}",
             got=str(error).splitlines()[0] if str(error) else type(error).__name__,

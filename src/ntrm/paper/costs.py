@@ -64,11 +64,11 @@ class Stage(NamedTuple):
     name: str
     formula: str
     """The paper's, or what is missing in it."""
+    remark: str
     operations: float
     """By the formula with this network's sizes."""
     microseconds: float
     """Measured, per window."""
-    remark: str
 
 
 @dataclass(frozen=True)
@@ -100,24 +100,26 @@ def measure_stages(network: NTRM, windows: Sequence[NDArray[np.uint8]], predicto
     features, probabilities = (tensor.float() for tensor in caught[0])
     count = features.shape[0]
     edge_count = float(out.graph.adjacency.float().sum(dim=(1, 2)).mean()) if out.graph is not None else 0.0
-    sizes = {
-        "K": float(probabilities.shape[1]),
-        "N": float(features.shape[2] * features.shape[3]),
-        "d": float(relation.config.dim),
-        "L": float(relation.config.layers),
-        "E": edge_count,
-        "C": float(features.shape[1]),
-    }
+    (_, channels, height, width), tissues = features.shape, probabilities.shape[1]
+    sizes: dict[str, float] = {"K": tissues, "N": height * width, "d": relation.config.dim, "L": relation.config.layers}
+    sizes |= {"E": edge_count, "C": channels}
     with torch.inference_mode():
-        times = _in_turns(_stage_calls(relation, features, probabilities), predictor.device)
-        total = _in_turns({"": lambda: predictor.probabilities(pixels)}, predictor.device)[""]
-    per_window = {name: 1e6 * seconds / count for name, seconds in times.items()}
-    return Complexity(_stages(sizes, per_window), sizes, 1e6 * total / count, str(predictor.device))
+        planned = _plan_stages(relation, features, probabilities, sizes)
+        calls = {name: call for name, (*_, call) in planned.items()} | {"": lambda: predictor.probabilities(pixels)}
+        micros = {name: 1e6 * seconds / count for name, seconds in _in_turns(calls, predictor.device).items()}
+    stages = tuple(
+        Stage(name, formula, remark, operations, micros[name])
+        for name, (formula, remark, operations, _) in planned.items()
+    )
+    return Complexity(stages, sizes, micros[""], str(predictor.device))
 
 
-def _stage_calls(relation: TissueRelation, features: Tensor, probabilities: Tensor) -> dict[str, Callable[[], Any]]:
-    """The stages as calls that do not depend on each other."""
+def _plan_stages(
+    relation: TissueRelation, features: Tensor, probabilities: Tensor, sizes: Mapping[str, float]
+) -> dict[str, tuple[str, str, float, Callable[[], Any]]]:
+    """Formula, remark, operations by the formula, and the stage itself as a call that depends on no other."""
     config = relation.config
+    k, n, d, layers, e, c = (sizes[name] for name in ("K", "N", "d", "L", "E", "C"))
     hard = nodes.propose(probabilities, config.tau, pooled=config.masks != "plain")
     masks = probabilities if config.masks == "soft" else hard
     _, touching, ratios = edges.contacts(hard)
@@ -125,41 +127,23 @@ def _stage_calls(relation: TissueRelation, features: Tensor, probabilities: Tens
     states = nodes.pool(refined, masks)
     embedded = relation.edge(states, ratios)
 
-    def layers() -> Tensor:
+    def pass_messages() -> Tensor:
         state = states
         for layer in relation.layers:
             state, _ = layer(state, touching, embedded, None)
         return state
 
-    return {
-        "Reg": lambda: nodes.propose(probabilities, config.tau, pooled=config.masks != "plain"),
-        "ψ": lambda: relation.psi(features),
-        "Node": lambda: nodes.pool(refined, masks),
-        "Adj, Bnd": lambda: edges.contacts(hard),
-        "Edge": lambda: relation.edge(states, ratios),
-        "layers": layers,
-        "Proj": lambda: relation.projection(states, masks),
-    }
-
-
-def _stages(sizes: Mapping[str, float], times: Mapping[str, float]) -> tuple[Stage, ...]:
-    k, n, d, layers, e, c = (sizes[name] for name in ("K", "N", "d", "L", "E", "C"))
     convolution = "a 3×3 convolution, more than K·N·d where 9·C > K"
-    return (
-        Stage("Reg", "K·N", k * n, times["Reg"], ""),
-        Stage("ψ", "not in the paper's sum: 9·C·d·N", 9 * c * d * n, times["ψ"], convolution),
-        Stage("Node", "K·N·d", k * n * d, times["Node"], ""),
-        Stage("Adj, Bnd", "K²·N", k * k * n, times["Adj, Bnd"], "stated, but left out of the paper's total"),
-        Stage("Edge", "K²·d²", k * k * d * d, times["Edge"], ""),
-        Stage(
-            "layers",
-            "L·|E|·d²",
-            layers * e * d * d,
-            times["layers"],
-            "computed for all K² pairs here, |E| of them count",
-        ),
-        Stage("Proj", "K·N·d", k * n * d, times["Proj"], ""),
-    )
+    stated, all_pairs = "stated, but left out of the paper's total", "computed for all K² pairs here, |E| of them count"
+    return {
+        "Reg": ("K·N", "", k * n, lambda: nodes.propose(probabilities, config.tau, pooled=config.masks != "plain")),
+        "ψ": ("not in the paper's sum: 9·C·d·N", convolution, 9 * c * d * n, lambda: relation.psi(features)),
+        "Node": ("K·N·d", "", k * n * d, lambda: nodes.pool(refined, masks)),
+        "Adj, Bnd": ("K²·N", stated, k * k * n, lambda: edges.contacts(hard)),
+        "Edge": ("K²·d²", "", k * k * d * d, lambda: relation.edge(states, ratios)),
+        "layers": ("L·|E|·d²", all_pairs, layers * e * d * d, pass_messages),
+        "Proj": ("K·N·d", "", k * n * d, lambda: relation.projection(states, masks)),
+    }
 
 
 def stages_table(complexity: Complexity) -> ResultTable:

@@ -15,11 +15,10 @@ from ntrm.models.names import DEFAULT, DEFAULT_NETWORK, network_named
 from ntrm.models.registry import ARCHITECTURES, option_names
 from ntrm.paper.published import CONTROL, OURS, PRIMARY, TITLES
 from ntrm.training.recipe import Recipe
+from ntrm.training.run import FREE
 
 ALIASES = {"mit": "mit-b2"}
 IMAGENET, SCRATCH = "imagenet", "scratch"
-FREE = ("workers", "resident")
-"""Fields of a recipe that do not change the trained network."""
 SINCE = {"fill": 0}
 """Fields of a recipe that came later, switched off: folders from before them keep their names."""
 

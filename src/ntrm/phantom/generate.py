@@ -7,7 +7,6 @@ no reader ever meets half a file.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +15,7 @@ from typing import Any
 
 from ntrm.core.csv_text import rows_text
 from ntrm.core.errors import RefusedError, UsageError, check_seed, plain_fields
-from ntrm.core.io import check_folder, foreign_files, remove_partials, write_json, write_text
+from ntrm.core.io import check_folder, foreign_files, read_object, remove_partials, write_json, write_text
 from ntrm.core.labels import CANCERS, SKIN
 from ntrm.core.mpp import LEVELS, level_resolution
 from ntrm.core.processes import parallel_map
@@ -26,7 +25,7 @@ from ntrm.data.image_files import write_image, write_rgb_mask
 from ntrm.data.layouts import SKIN_SECTIONS
 from ntrm.data.split import make_split
 from ntrm.phantom.anatomy.specimen import NORMAL
-from ntrm.phantom.layout import Slide, lay_slide
+from ntrm.phantom.layout import lay_slide
 from ntrm.phantom.noise import derive, generator
 from ntrm.phantom.render import render
 from ntrm.phantom.stain import Stain
@@ -41,9 +40,6 @@ LABORATORIES = 5
 
 PATIENTS_FOR_A_SPLIT = 3
 """Fewer patients cannot be in three splits, so the column stays empty."""
-
-NAMES = {NORMAL: "NORMAL"}
-"""What sections are called, where it is not their cancer."""
 
 OPTIONS_FILE = "phantom.json"
 TRUTH_FILE = "truth.json"
@@ -61,11 +57,6 @@ class PlannedSection:
     cancer: str
     seed: int
     split: str = ""
-
-    def stain(self, dataset_seed: int) -> Stain:
-        """The stain of its patient and laboratory."""
-        laboratory = derive(dataset_seed, "laboratory", self.laboratory)
-        return Stain.draw(derive(dataset_seed, "patient", self.patient), laboratory)
 
 
 def plan_sections(count: int, seed: int, normal: float = 0.0) -> tuple[PlannedSection, ...]:
@@ -105,7 +96,7 @@ def cancer_quotas(count: int) -> dict[str, int]:
 
 def _plan(cancer: str, count: int, seed: int) -> list[PlannedSection]:
     """Sections of one cancer, patient by patient."""
-    random, kind = generator(seed, "patients", cancer), NAMES.get(cancer, cancer)
+    random, kind = generator(seed, "patients", cancer), "NORMAL" if cancer == NORMAL else cancer
     planned: list[PlannedSection] = []
     patients = 0
     while len(planned) < count:
@@ -173,8 +164,12 @@ def write_phantom(out: Path, options: PhantomOptions, *, jobs: int = 1, progress
     """Draw the dataset, or what is missing of it, into ``out``."""
     _claim(out, options)
     plan = plan_sections(options.sections, options.seed, options.normal)
-    finished = _read_truth(out)
-    tasks = [(out, options, section) for section in plan if not _is_done(out, section, options, finished)]
+    drawn = _drawn(out)
+    tasks = [
+        (out, options, section)
+        for section in plan
+        if section.name not in drawn or not all(path.exists() for path in _paths(out, section, options.levels))
+    ]
     for _ in progress.track(parallel_map(_draw, tasks, jobs), len(tasks), "drawing sections"):
         pass
     _finish(out, plan, options)
@@ -188,7 +183,7 @@ def _claim(out: Path, options: PhantomOptions) -> None:
     check_folder(out)
     path = out / OPTIONS_FILE
     if path.exists():
-        before = _read_object(path)
+        before = read_object(path)
         if before != options.as_dict():
             raise RefusedError(
                 "the folder was begun with other options",
@@ -202,71 +197,47 @@ def _claim(out: Path, options: PhantomOptions) -> None:
         write_json(path, options.as_dict())
 
 
-def _is_done(out: Path, section: PlannedSection, options: PhantomOptions, finished: dict[str, Any]) -> bool:
-    noted = section.name in finished or _read_note(out, section.name) is not None
-    return noted and all(path.exists() for level in options.levels for path in _paths(out, level, section))
+def _drawn(out: Path) -> dict[str, Any]:
+    """The truth about every section that is drawn: from ``truth.json``, and from notes since. Damaged, it is none."""
+    notes = {path.stem: read_object(path) for path in (out / NOTES).glob("*.json")}
+    sections = read_object(out / TRUTH_FILE).get("sections")
+    known = {**(sections if isinstance(sections, dict) else {}), **notes}
+    return {name: truth for name, truth in known.items() if truth}
 
 
-def _paths(out: Path, level: str, section: PlannedSection) -> tuple[Path, Path]:
-    return out / level / "Images" / f"{section.name}.tif", out / level / "Masks" / f"{section.name}.png"
-
-
-def _read_truth(out: Path) -> dict[str, Any]:
-    path = out / TRUTH_FILE
-    sections = _read_object(path).get("sections") if path.exists() else {}
-    if not isinstance(sections, dict):
-        raise RefusedError(f"{path} is not what a phantom writes", got="no sections", hint="choose a new folder")
-    return sections
-
-
-def _read_note(out: Path, name: str) -> dict[str, Any] | None:
-    path = out / NOTES / f"{name}.json"
-    return _read_object(path) if path.exists() else None
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise RefusedError(f"cannot read {path}", got=error, hint="choose a new folder") from error
+def _paths(out: Path, section: PlannedSection, levels: tuple[str, ...]) -> list[Path]:
+    """The image and the mask of each level."""
+    files = ("Images", f"{section.name}.tif"), ("Masks", f"{section.name}.png")
+    return [out / level / folder / name for level in levels for folder, name in files]
 
 
 def _draw(task: tuple[Path, PhantomOptions, PlannedSection]) -> None:
     """Draw one section at every resolution, then note it as done."""
     out, options, section = task
-    stain = section.stain(options.seed)
+    laboratory = derive(options.seed, "laboratory", section.laboratory)
+    stain = Stain.draw(derive(options.seed, "patient", section.patient), laboratory)
     for level in options.levels:
         resolution = level_resolution(level)
         slide = lay_slide(section.seed, resolution.x, section.cancer, options.pieces, options.version)
-
-        image = render(
-            slide.fine,
-            resolution.x,
-            section.seed,
-            ambiguity=options.ambiguity,
-            stain=stain,
-            version=options.version,
-        )
-        image_path, mask_path = _paths(out, level, section)
+        ambiguity, version = options.ambiguity, options.version
+        image = render(slide.fine, resolution.x, section.seed, ambiguity=ambiguity, stain=stain, version=version)
+        image_path, mask_path = _paths(out, section, (level,))
         write_image(image_path, image, resolution)
         write_rgb_mask(mask_path, slide.mask, SKIN)
-    write_json(out / NOTES / f"{section.name}.json", _truth(section, slide))
-
-
-def _truth(section: PlannedSection, slide: Slide) -> dict[str, Any]:
-    return {
+    truth = {
         "patient": section.patient,
         "laboratory": section.laboratory,
         "filed_under": section.cancer,
         "cancers": sorted({cancer for piece in slide.pieces for cancer in piece.truth.cancers}),
         "pieces": [piece.as_dict() for piece in slide.pieces],
     }
+    write_json(out / NOTES / f"{section.name}.json", truth)
 
 
 def _finish(out: Path, plan: tuple[PlannedSection, ...], options: PhantomOptions) -> None:
     """Write the tables and the ground truth of all sections, and remove what only a running command needs."""
-    before = _read_truth(out)
-    truth = {section.name: _read_note(out, section.name) or before[section.name] for section in plan}
+    drawn = _drawn(out)
+    truth = {section.name: drawn[section.name] for section in plan}
     columns = ["name", "group", "split", "cancer", "laboratory"]
     rows = [[s.name, s.patient, s.split, s.cancer, s.laboratory] for s in plan]
     write_text(out / CASES_FILE, rows_text([columns, *rows]))

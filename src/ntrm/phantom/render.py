@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy import ndimage
 
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError, check_number
 from ntrm.core.labels import IGNORE, SKIN, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means
 from ntrm.phantom.noise import Field, derive, generator
-from ntrm.phantom.stain import Ink, Stain
+from ntrm.phantom.stain import MINUS_LN10, Ink, Stain
 from ntrm.phantom.texture.looks import Look
 from ntrm.phantom.texture.nuclei import nuclei_near, splat
-from ntrm.phantom.texture.pigment import melanin_density, through_melanin
-from ntrm.phantom.texture.scene import Positions, Scene, Window
+from ntrm.phantom.texture.scene import Positions, Scene, Window, cells_at
 from ntrm.phantom.texture.structures import HOLLOWS, NEST_SEPTUM, STRANDS, Noises, Spots, septum
 from ntrm.phantom.texture.table import CONNECTIVE, EMPTY, IN_PASSAGE
 from ntrm.phantom.tissues import CODES, codes_of, labels_of
@@ -43,7 +42,11 @@ _BLOCK_PX = 384
 _JPEG_TILE_PX = 2048
 """Scanners compress tile by tile; it also keeps large pictures within what JPEG allows."""
 _BLUR_SEEN_PX = 0.2
-_LIMITS = {"uneven_light": 0.5, "blur_um": 50.0, "sensor_noise": 64.0, "ink": 1.0}
+BROWN = (0.45, 0.70, 0.95)
+"""Optical density of melanin per channel (red, green, blue), at concentration 1."""
+
+_MACROPHAGE_SPACING_UM, _MACROPHAGE_RADIUS_UM = 34.0, 6.5
+_MACROPHAGE_DENSITY = np.float32(0.55)
 
 _RET, _PAP, _INF = (SKIN.index(name) for name in CONNECTIVE)
 _TISSUE = EMPTY == 0
@@ -51,11 +54,7 @@ _TISSUE = EMPTY == 0
 
 @dataclass(frozen=True)
 class Artefacts:
-    """Strengths; 0 (for JPEG: None) switches one off.
-
-    >>> Artefacts.none() == Artefacts(uneven_light=0, blur_um=0, sensor_noise=0, jpeg_quality=None, ink=0)
-    True
-    """
+    """Strengths; 0 (for JPEG: None) switches one off, as all are unless given."""
 
     uneven_light: float = 0.0
     """Relative loss of light from one side of the picture to the other."""
@@ -67,18 +66,6 @@ class Artefacts:
     """Pillow's quality, 1 to 95."""
     ink: float = 0.0
     """Fraction of the cut margin that carries surgical ink."""
-
-    def __post_init__(self) -> None:
-        for name, most in _LIMITS.items():
-            if not 0.0 <= getattr(self, name) <= most:
-                raise UsageError(f"artefact {name} out of range", got=getattr(self, name), expected=f"0 to {most:g}")
-        if self.jpeg_quality is not None and not 1 <= self.jpeg_quality <= 95:
-            raise UsageError("JPEG quality out of range", got=self.jpeg_quality, expected="1 to 95, or None for none")
-
-    @classmethod
-    def none(cls) -> Artefacts:
-        """A clean picture."""
-        return cls()
 
     @classmethod
     def draw(cls, seed: int) -> Artefacts:
@@ -160,17 +147,15 @@ def _block(scene: Scene, stain: Stain, ink: Ink | None, rows: slice, columns: sl
     haematoxylin, eosin, melanin = paint(scene, window)
     light = stain.transmit(haematoxylin, eosin)
     if melanin is not None:
-        light *= through_melanin(melanin)
+        light *= np.exp(melanin[..., None] * (MINUS_LN10 * np.array(BROWN, dtype=np.float32)))
     inked = ink.transmission(window) if ink else None
     return block_means(light if inked is None else light * inked, (factor, factor))
 
 
 def _check(mask: Mask, mpp: float, seed: int, ambiguity: float) -> None:
     Resolution.square(mpp)
-    if not 0 <= seed < 2**64:
-        raise UsageError("seed out of range", got=seed, expected="a whole number from 0 to 2**64 - 1")
-    if not 0.0 <= ambiguity <= 1.0:
-        raise UsageError("ambiguity out of range", got=ambiguity, expected="a number from 0 to 1")
+    check_number("seed", seed, 0, 2**64 - 1, whole=True)
+    check_number("ambiguity", ambiguity, 0, 1)
     if mask.ndim != 2 or mask.dtype != np.uint8 or mask.size == 0:
         raise DataError(
             "a mask to render must be a two-dimensional array of class indices",
@@ -334,8 +319,15 @@ def _melanin(pixels: _Pixels) -> Field | None:
         return None
     scene, window = pixels.scene, pixels.window
     basal = pixels.amount("melanin") * np.clip(3.0 * scene.geometry.dermis_near.over(window), 0.0, 1.0)
-    patch = scene.slow.patch.over(window)
-    return melanin_density(scene.seed, basal, pixels.amount("melanophages"), patch, pixels.y_um, pixels.x_um)
+    patch, macrophages = scene.slow.patch.over(window), pixels.amount("melanophages")
+    density = np.asarray(basal * np.clip(0.6 + 0.5 * patch, 0.0, 1.3), dtype=np.float32)
+    at = np.nonzero(macrophages * (patch > 0))
+    if at[0].size:
+        cells = cells_at(derive(scene.seed, "melanophages"), pixels.y_um[at], pixels.x_um[at], _MACROPHAGE_SPACING_UM)
+        inside = np.clip((_MACROPHAGE_RADIUS_UM * (0.6 + 0.8 * cells.mark) - cells.centre_um) / 2.0, 0.0, 1.0)
+        # The marks of sites without a macrophage lie above the fraction.
+        density[at] += _MACROPHAGE_DENSITY * inside * (cells.mark < macrophages[at])
+    return density
 
 
 def expose(picture: Field, mpp: float, seed: int, artefacts: Artefacts) -> NDArray[np.uint8]:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from ntrm.core.errors import UsageError
 from ntrm.core.labels import Mask
 from ntrm.core.pixels import block_means
 from ntrm.phantom.noise import Field, derive, field, generator, octaves
@@ -28,7 +27,7 @@ EOSIN: Vector = (0.02, 0.97, 0.19)
 _LABORATORY_SPREAD, _PATIENT_SPREAD = 1.0, 0.35
 """Laboratories differ more (recipe, scanner) than patients of one laboratory (thickness, fixation)."""
 
-_MINUS_LN10 = np.float32(-math.log(10))
+MINUS_LN10 = np.float32(-math.log(10))
 
 INKS: dict[str, Vector] = {"blue": (1.0, 0.62, 0.20), "green": (0.90, 0.35, 0.55), "black": (0.80, 0.80, 0.72)}
 """Optical density per channel."""
@@ -56,16 +55,6 @@ class Stain:
     illumination: Vector = (253.0, 252.0, 253.0)
     """Colour of empty glass."""
 
-    def __post_init__(self) -> None:
-        for name, vector in (("haematoxylin", self.haematoxylin), ("eosin", self.eosin)):
-            if len(vector) != 3 or not all(0 <= v < math.inf for v in vector) or not any(vector):
-                raise UsageError(f"unusable {name} vector", got=vector, expected="three densities ≥ 0, not all 0")
-        for strength in (self.haematoxylin_strength, self.eosin_strength):
-            if not 0 <= strength <= 10:
-                raise UsageError("unusable strength of a dye", got=strength, expected="a number from 0 to 10")
-        if len(self.illumination) != 3 or not all(0 < v <= 255 for v in self.illumination):
-            raise UsageError("unusable illumination", got=self.illumination, expected="three numbers in (0, 255]")
-
     @classmethod
     def draw(cls, patient_seed: int, laboratory_seed: int) -> Stain:
         """A stain that varies with the laboratory and, less, with the patient."""
@@ -86,7 +75,7 @@ class Stain:
         of_e = _unit(self.eosin) * self.eosin_strength
         for channel, light in enumerate(self.illumination):
             density = haematoxylin * np.float32(of_h[channel]) + eosin * np.float32(of_e[channel])
-            out[..., channel] = np.float32(light) * np.exp(_MINUS_LN10 * density)
+            out[..., channel] = np.float32(light) * np.exp(MINUS_LN10 * density)
         return out
 
 
@@ -134,7 +123,7 @@ class Ink:
         seed = derive(self.seed, "crumbs")
         crumbs = octaves(seed, window.shape, window.mpp, _CRUMB_UM, count=3, gain=0.9, origin_um=window.origin_um)
         amount = np.clip(2.0 * (margin - 0.8) + 1.1 * crumbs, 0.0, 1.0) * margin
-        scale = _MINUS_LN10 * np.asarray(self.density, dtype=np.float32)
+        scale = MINUS_LN10 * np.asarray(self.density, dtype=np.float32)
         return np.asarray(np.exp(amount[..., None] * scale))
 
 

@@ -5,16 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ntrm.core.errors import choices_error
-from ntrm.phantom.anatomy.adnexa import AdnexaParameters
+from ntrm.phantom.anatomy.adnexa import AdnexaDetails, AdnexaParameters
+from ntrm.phantom.anatomy.dermis import DermisParameters
 from ntrm.phantom.anatomy.epithelium import EpidermisParameters
 from ntrm.phantom.anatomy.layers import SkinParameters
 from ntrm.phantom.anatomy.specimen import NORMAL, DamageParameters, PictureParameters, SpecimenParameters
+from ntrm.phantom.anatomy.surface import SurfaceParameters
 from ntrm.phantom.anatomy.tumours import Basaloid, InSitu, Invasive
-from ntrm.phantom.anatomy.variety import VarietyParameters
 from ntrm.phantom.texture.looks import LookParameters
 
 DEFAULT_VERSION = "1"
 """The version of the bundled model and of all tables so far."""
+
+
+@dataclass(frozen=True)
+class VarietyParameters:
+    """How sections of version 2 differ from each other beyond version 1: ranges and chances."""
+
+    epidermis: EpidermisParameters = field(default_factory=EpidermisParameters)
+    surface: SurfaceParameters = field(default_factory=SurfaceParameters)
+    dermis: DermisParameters = field(default_factory=DermisParameters)
+    adnexa: AdnexaDetails = field(default_factory=AdnexaDetails)
 
 
 @dataclass(frozen=True)

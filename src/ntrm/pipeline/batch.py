@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
@@ -22,9 +22,8 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED
 from ntrm.pipeline.file_transfer import FileTransfer, Storage
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.outputs import PredictedSlide
-from ntrm.pipeline.scheduler import SlideTask
 from ntrm.pipeline.segmenter import Outcome, Segmenter
+from ntrm.pipeline.slide import PredictedSlide, SlideTask
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.results.run_record import Run
@@ -35,8 +34,6 @@ from ntrm.slides.known_places import remember_places
 from ntrm.slides.slide_ids import distinguishing_paths, slide_ids
 from ntrm.slides.slide_names import LeftOut
 from ntrm.wsi.isolated import ReaderPool
-
-CLUSTERS = ("ray",)
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,6 @@ def segment_slides(
     cluster: str | None = None,
     workers: int | None = None,
     cache: str | Path | None = None,
-    cache_gb: float = Storage.cache_gb,
     progress: Progress | bool = True,
     **choices: Any,
 ) -> Segmented:
@@ -106,34 +102,49 @@ def segment_slides(
         cluster: ``ray``: share the slides among workers, on this machine or on the cluster of ``RAY_ADDRESS``.
         workers: how many; by default one for each GPU, or one for two cores.
         cache: folder for slides from addresses and for results on the way to one; by default that of ``NTRM_CACHE``.
-        cache_gb: how much of these slides is kept there.
         progress: whether to show one bar for slides and one within, in a terminal or a notebook; or what shows them.
         choices: fields of ``options``.
 
     """
-    _check_cluster(cluster, workers, model)
-    progress = as_progress(progress)
+    if cluster not in (None, "ray"):
+        raise choices_error("unknown kind of cluster", cluster, ["ray"])
+    if workers is not None and cluster is None:
+        raise UsageError("workers without a cluster", got=f"--workers {workers}", hint="add --cluster ray")
+    if cluster is not None and isinstance(model, nn.Module):
+        raise UsageError(
+            "a network in memory cannot go to a cluster",
+            got=type(model).__name__,
+            expected="a folder, a hub id or bundled",
+            hint="save it with save_pretrained, and give the folder",
+        )
+    for path in (pseudonymise, cache):
+        if path is not None and is_address(path):
+            raise UsageError("this must be on a disk of this machine", got=path, expected="a path")
+    known = [field.name for field in fields(Options)]
+    for name in choices.keys() - known:
+        raise choices_error("unknown option of segment_slides", name, known)
+    chosen, progress = replace(options or Options(), **choices), as_progress(progress)
     stated = None if mpp is None else stated_resolution(mpp)
-    storage = _storage(out, pseudonymise, cache, cache_gb)
-    folder = Path(out) if storage.out is None else storage.work_folder()
+    address = Address.parse(str(out)) if is_address(out) else None
+    storage = Storage(None if cache is None else Path(cache), address)
+    folder = Path(out) if address is None else storage.work_folder()
     several = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     left_out = LeftOut()
-    slides = find_inputs(several, stated, out=folder, remote=storage.inputs(), left_out=left_out)
+    slides = find_inputs(several, stated, out=folder, remote=storage.slides(), left_out=left_out)
     key_file = None if pseudonymise is None else Path(pseudonymise)
     ids = slide_ids(slides, key_file=key_file, out=folder, results=storage.results())
     named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}
     tasks = [SlideTask(slide, named[slide.path]) for slide in shard_of(slides, shard)]
     covariates = [*dict.fromkeys(name for slide in slides for name in slide.covariates)]
-    chosen = _chosen(options, choices)
     with terminated_like_interrupted(), closing(FileTransfer(storage)) as transfer:
         if cluster is None or not tasks or isinstance(model, nn.Module):
             # The first reading process starts while the network is loaded.
             with closing(ReaderPool(len(tasks))) as readers:
-                segmenter = Segmenter(
-                    model, folder, chosen, device=device, batch=batch, open_slide=readers.open, transfer=transfer
-                )
+                opening: dict[str, Any] = {"open_slide": readers.open, "transfer": transfer}
+                segmenter = Segmenter(model, folder, chosen, device=device, batch=batch, **opening)
                 segmenter.claim(covariates)
-                outcomes, run = _one_by_one(segmenter, tasks, progress, transfer), segmenter.run
+                transfer.expect([task.slide for task in tasks], [task.slide_id for task in tasks])
+                outcomes, run = _one_by_one(segmenter, tasks, progress), segmenter.run
         else:
             from ntrm.pipeline.ray_cluster import Orders, segment_on_ray
 
@@ -144,16 +155,66 @@ def segment_slides(
             for outcome in outcomes:
                 # Those of lost workers were noted here.
                 transfer.deliver_failure(outcome.slide_id)
-        try:
-            untold = _tabulate(transfer, folder, run, covariates, ids if shard else [], report=chosen.report)
-        except DataError as error:
-            raise _with_first_failure(error, outcomes) from error
-    names = pseudonymise is None
-    if names:
+        untold = _tabulate(transfer, folder, run, covariates, ids if shard else [], outcomes, report=chosen.report)
+    notes = left_out.notes(names=key_file is None)
+    if key_file is None:
         _remember(folder, tasks, outcomes)
-    notes = (*_notes(slides, ids, names=names), *left_out.notes(names=names), *_not_judged(outcomes), *untold)
-    address = None if storage.out is None else str(storage.out)
-    return Segmented(folder, tuple(outcomes), run.identity(), notes, address)
+        notes = [*(f"{name} is {path}" for name, path in distinguishing_paths(slides, ids).items()), *notes]
+    notes = [*notes, *_notes(slides, outcomes), *untold]
+    return Segmented(folder, tuple(outcomes), run.identity(), tuple(notes), None if address is None else str(address))
+
+
+def _one_by_one(segmenter: Segmenter, tasks: Sequence[SlideTask], progress: Progress) -> list[Outcome]:
+    def outcomes() -> Iterator[Outcome]:
+        """In the order of the tasks; the files of a slide are written while the network works on the next."""
+        waiting: Future[Outcome] | None = None
+        with ThreadPoolExecutor(1, thread_name_prefix="ntrm-write") as writer:
+            for task in tasks:
+                found = segmenter.predict(task.slide, task.slide_id, progress)
+                if waiting is not None:
+                    yield waiting.result()
+                waiting = writer.submit(segmenter.write, found)
+                if isinstance(found, PredictedSlide) and found.large:
+                    wait([waiting])
+            if waiting is not None:
+                yield waiting.result()
+
+    # Whoever worked on a slide that was busy may be through by now.
+    return [
+        segmenter.segment(task.slide, task.slide_id, progress) if outcome.status == "busy" else outcome
+        for task, outcome in zip(tasks, [*progress.track(outcomes(), len(tasks), "slides")], strict=True)
+    ]
+
+
+def _tabulate(
+    transfer: FileTransfer,
+    folder: Path,
+    run: Run,
+    covariates: Sequence[str],
+    of_all: Sequence[str],
+    outcomes: Sequence[Outcome],
+    *,
+    report: bool,
+) -> list[str]:
+    """Write the tables, and say what is not in them.
+
+    At an address only the last of several shards writes them, since it costs a look at every slide.
+    """
+    try:
+        if transfer.results is None:
+            return tabulate(folder, run, covariates, report=report)
+        known = transfer.results.outcomes() if of_all else {}
+        if missing := [slide_id for slide_id in of_all if slide_id not in known]:
+            return [f"no tables yet: {len(missing)} of {len(of_all)} slides are left to other shards"]
+        return transfer.results.tabulate(run, covariates, report=report)
+    except DataError as error:
+        failed = [outcome for outcome in outcomes if outcome.status == "failed"]
+        if not failed:
+            raise
+        # Which slide failed before: on a full disk that is the first thing to know.
+        more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+        what = f"{failed[0].slide_id} failed{more}, and the tables could not be written"
+        raise DataError(what, got=f"{failed[0].reason}; {error.what}", hint=error.hint) from error
 
 
 def _remember(folder: Path, tasks: Sequence[SlideTask], outcomes: Sequence[Outcome]) -> None:
@@ -167,103 +228,13 @@ def _remember(folder: Path, tasks: Sequence[SlideTask], outcomes: Sequence[Outco
     remember_places(places)
 
 
-def _storage(out: str | Path, key: str | Path | None, cache: str | Path | None, cache_gb: float) -> Storage:
-    """Where slides and results are kept on this machine while they come from, or go to, an address."""
-    for path in (key, cache):
-        if path is not None and is_address(path):
-            raise UsageError("this must be on a disk of this machine", got=path, expected="a path")
-    address = Address.parse(str(out)) if is_address(out) else None
-    return Storage(None if cache is None else Path(cache), cache_gb, address)
-
-
-def _tabulate(
-    transfer: FileTransfer, folder: Path, run: Run, covariates: Sequence[str], of_all: Sequence[str], *, report: bool
-) -> list[str]:
-    """Write the tables, and say what is not in them.
-
-    At an address only the last of several shards writes them, since it costs a look at every slide.
-    """
-    if transfer.results is None:
-        return tabulate(folder, run, covariates, report=report)
-    missing = transfer.results.missing(of_all)
-    if missing:
-        return [f"no tables yet: {len(missing)} of {len(of_all)} slides are left to other shards"]
-    return transfer.results.tabulate(run, covariates, report=report)
-
-
-def _with_first_failure(error: DataError, outcomes: Sequence[Outcome]) -> DataError:
-    """Why there are no tables, and which slide failed before: on a full disk that is the first thing to know."""
-    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
-    if not failed:
-        return error
-    more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
-    what = f"{failed[0].slide_id} failed{more}, and the tables could not be written"
-    return DataError(what, got=f"{failed[0].reason}; {error.what}", hint=error.hint)
-
-
-def _chosen(options: Options | None, choices: Mapping[str, Any]) -> Options:
-    known = [field.name for field in fields(Options)]
-    unknown = [name for name in choices if name not in known]
-    if unknown:
-        raise choices_error("unknown option of segment_slides", unknown[0], known)
-    return replace(options or Options(), **choices)
-
-
-def _notes(slides: Sequence[SlideInput], ids: Sequence[str], *, names: bool) -> tuple[str, ...]:
+def _notes(slides: Sequence[SlideInput], outcomes: Sequence[Outcome]) -> list[str]:
+    """What was given twice, and why slides were not compared with what the model knows: a line for each verdict."""
     often = sum(slide.times > 1 for slide in slides)
     notes = [f"given more than once, segmented once: {often} slide{'' if often == 1 else 's'}"] if often else []
-    if names:
-        notes += [f"{slide_id} is {path}" for slide_id, path in distinguishing_paths(slides, ids).items()]
-    return tuple(notes)
-
-
-def _not_judged(outcomes: Sequence[Outcome]) -> list[str]:
-    """Why slides were not compared with what the model knows; one line for a verdict, however many slides have it."""
-    notes = []
     for verdict in NOT_JUDGED:
         reasons = Counter(outcome.row["familiarity_reason"] for outcome in outcomes if outcome.familiarity == verdict)
         if reasons:
             why = next(iter(reasons)) if len(reasons) == 1 else "slides.csv says why"
             notes.append(f"familiarity: {verdict} on {reasons.total()} of {len(outcomes)}: {why}")
     return notes
-
-
-def _check_cluster(cluster: str | None, workers: int | None, model: str | Path | SegmentationModel) -> None:
-    if cluster is not None and cluster not in CLUSTERS:
-        raise choices_error("unknown kind of cluster", cluster, CLUSTERS)
-    if workers is not None and cluster is None:
-        raise UsageError("workers without a cluster", got=f"--workers {workers}", hint="add --cluster ray")
-    if cluster is not None and isinstance(model, nn.Module):
-        raise UsageError(
-            "a network in memory cannot go to a cluster",
-            got=type(model).__name__,
-            expected="a folder, a hub id or bundled",
-            hint="save it with save_pretrained, and give the folder",
-        )
-
-
-def _one_by_one(
-    segmenter: Segmenter, tasks: Sequence[SlideTask], progress: Progress, transfer: FileTransfer
-) -> list[Outcome]:
-    transfer.expect([task.slide for task in tasks], [task.slide_id for task in tasks])
-    outcomes = [*progress.track(_outcomes(segmenter, tasks, progress), len(tasks), "slides")]
-    # Whoever worked on a slide that was busy may be through by now.
-    return [
-        segmenter.segment(task.slide, task.slide_id, progress) if outcome.status == "busy" else outcome
-        for task, outcome in zip(tasks, outcomes, strict=True)
-    ]
-
-
-def _outcomes(segmenter: Segmenter, tasks: Sequence[SlideTask], progress: Progress) -> Iterator[Outcome]:
-    """In the order of the tasks; the files of a slide are written while the network works on the next."""
-    waiting: Future[Outcome] | None = None
-    with ThreadPoolExecutor(1, thread_name_prefix="ntrm-write") as writer:
-        for task in tasks:
-            found = segmenter.predict(task.slide, task.slide_id, progress)
-            if waiting is not None:
-                yield waiting.result()
-            waiting = writer.submit(segmenter.write, found)
-            if isinstance(found, PredictedSlide) and found.large:
-                wait([waiting])
-        if waiting is not None:
-            yield waiting.result()

@@ -34,10 +34,6 @@ EDGE_UM = 20.0
 """A body nearer than this to the scan's edge is taken to be cut off by it."""
 TOGETHER = 1 << 22
 """Runs of a mask up to which its pieces are measured at the same time: that takes memory by the runs."""
-MOST_THREADS = 4
-"""That measure: much of it is Python's own work, of which one thread does some at a time."""
-ALONE = 1 << 16
-"""Runs of a mask up to which one thread is no slower than several."""
 MEASUREMENTS = ("orientation", "deep_clearance", "lateral_clearance", "invasion_depth")
 
 
@@ -73,7 +69,8 @@ def scan_slide(
 
 def measure_pieces(regions: Regions, pieces: PieceMap, *, schema: LabelSchema) -> list[PieceFindings]:
     """Measure each of the pieces of a slide whose regions are known, several at a time where they are small."""
-    threads = min(MOST_THREADS, most_threads()) if ALONE < len(regions.runs) <= TOGETHER else 1
+    # Much of it is Python's own work, of which one thread does some at a time.
+    threads = min(4, most_threads()) if len(regions.runs) <= TOGETHER else 1
     # The largest first: begun last, it would keep all others waiting.
     largest_first = sorted(pieces.pieces, key=lambda piece: -piece.area_mm2)
     found = thread_map(lambda piece: _measured(piece, regions, pieces, schema), largest_first, threads)

@@ -5,18 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-import numpy as np
-
-from ntrm.core.errors import UsageError, check_number, choices_error, plain_fields, plain_number
-from ntrm.data.stains import AS_IT_IS, STAIN_NORMS
+from ntrm.core.errors import RefusedError, UsageError, check_number, choices_error, plain_fields, plain_number
+from ntrm.data.stains import AS_IT_IS, MACENKO, STAIN_NORMS, Stains
 from ntrm.familiarity.loaded_model import LoadedModel
+from ntrm.familiarity.reference import Reference
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching
-from ntrm.pipeline.stain_norm import wanted_stains
 from ntrm.results.run_record import Run
-
-MOST_AREA_UM2 = 20_000.0
-"""Larger regions are not small: ten times the stray spot of tumour that is not measured."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +44,13 @@ class Options:
     def __post_init__(self) -> None:
         if self.simplify_um is not None:
             check_number("simplification in µm", self.simplify_um, 0, 1000)
-        check_number("least area in µm²", self.min_area_um2, 0, MOST_AREA_UM2)
+        # Larger regions are not small: this is ten times the stray spot of tumour that is not measured.
+        check_number("least area in µm²", self.min_area_um2, 0, 20_000)
         if self.stain_norm not in STAIN_NORMS:
             raise choices_error("unknown stain normalisation", self.stain_norm, STAIN_NORMS)
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, np.bool_):
-                object.__setattr__(self, field.name, bool(value))
-            elif isinstance(field.default, bool) and not isinstance(value, bool):
+            if isinstance(field.default, bool) and not isinstance(value, bool):
                 # "no" would be taken for yes.
                 raise UsageError(f"{field.name} is a switch", got=repr(value), expected="True or False")
         plain_fields(self)
@@ -66,13 +60,27 @@ class Options:
     @property
     def lasting(self) -> dict[str, Any]:
         """Those that all results of a folder have in common."""
-        lasting = {key: value for key, value in asdict(self).items() if key != "report"}
-        # Switched off, it leaves results as they were before it was an option.
-        return {key: value for key, value in lasting.items() if (key, value) != ("stain_norm", AS_IT_IS)}
+        # Without stain normalisation, results are as they were before it was an option.
+        without = {"report"} | ({"stain_norm"} if self.stain_norm == AS_IT_IS else set())
+        return {key: value for key, value in asdict(self).items() if key not in without}
 
     def stitching(self, window: int) -> Stitching:
         """Windows of the network's own size."""
         return Stitching(window) if self.overlap is None else Stitching(window, self.overlap)
+
+
+def wanted_stains(reference: Reference | None, method: str) -> Stains:
+    """The stains of the training sections; refuses a model that does not tell them, since they are never guessed."""
+    stains = None if reference is None else reference.stains
+    if stains is None or (method == MACENKO and stains.vectors is None):
+        got = "no reference" if reference is None else "a reference without stains" if stains is None else "one stain"
+        raise RefusedError(
+            "the model does not say how its training sections are stained",
+            got=got,
+            expected="the stains of its training sections, in its reference",
+            hint="make the reference with `ntrm calibrate --model M --data DATA`, or segment without --stain-norm",
+        )
+    return stains
 
 
 def run_of(subject: LoadedModel, predictor: Predictor, options: Options) -> Run:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,21 +35,12 @@ class SlideOverview:
     tissue: NDArray[np.bool_]
     marks: NDArray[np.bool_]
     """Pen and dirt on the glass."""
-    seen: Thumbnail = field(repr=False)
-    pen: NDArray[np.bool_] = field(repr=False)
-    samples: Sequence[NDArray[np.uint8]] | None = field(repr=False)
-    """Windows of tissue as they are judged, at the resolution that the network sees: focus does not show from afar."""
-    drawn: float
-    """Fraction of the slide that has few flat colours."""
-    enlarged: float
-    """How many times as coarse as the model the slide is."""
+    judge: Callable[[], Quality]
 
     @cached_property
     def quality(self) -> Quality:
-        """Whether the slide is fit to be segmented."""
-        return assess_quality(
-            self.seen, self.tissue, self.pen, samples=self.samples, drawn=self.drawn, enlarged=self.enlarged
-        )
+        """Whether the slide is fit to be segmented; looked at once, when somebody asks."""
+        return self.judge()
 
     def windows(self, grid: SlideGrid, options: Options, window: int) -> tuple[Window, ...]:
         """The windows that need the network."""
@@ -85,16 +76,16 @@ def inspect_slide(grid: SlideGrid, options: Options) -> SlideOverview:
     pen = find_pen(seen)
     tissue = find_tissue(seen, pen)
     marks = find_marks(seen, pen, tissue)
-    picture, resolution = seen.picture, seen.scale
-    grids = (resolution, grid.resolution, (grid.height, grid.width))
+    grids = (seen.scale, grid.resolution, (grid.height, grid.width))
     windows = sample_windows(tissue, *grids)
     # Focus shows at the resolution that the network sees, not from afar.
     read = [grid.read(window.top, window.left, window.height, window.width) for window in windows]
     samples = [as_judged(sample, grid.resolution) for sample in read] or None
     # Where no tissue was found, windows all over the slide are looked at.
-    drawn = synthetic_fraction(grid, windows or sample_windows(np.ones_like(tissue), *grids), read or [picture])
+    drawn = synthetic_fraction(grid, windows or sample_windows(np.ones_like(tissue), *grids), read or [seen.picture])
     enlarged = max(grid.source.x, grid.source.y) / grid.model_mpp
-    overview = SlideOverview(picture, resolution, tissue, marks, seen, pen, samples, drawn, enlarged)
+    quality = partial(assess_quality, seen, tissue, pen, samples=samples, drawn=drawn, enlarged=enlarged)
+    overview = SlideOverview(seen.picture, seen.scale, tissue, marks, quality)
     if options.strict and overview.quality.serious:
         raise RefusedError(
             "the slide is of poor quality",

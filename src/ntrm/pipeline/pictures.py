@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.io import whole_file, write_bytes
-from ntrm.core.labels import IGNORE, RGB, LabelSchema, rgb_of
+from ntrm.core.labels import IGNORE, LabelSchema, rgb_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY, mean_colours, sampled
 from ntrm.core.threads import thread_map
@@ -21,9 +19,6 @@ from ntrm.results.paths import FAMILIARITY_MAP, OVERLAY, PICTURE, THUMBNAIL
 
 SMALLEST_SIDE, LARGEST_SIDE = 1200, 3000
 """Longer side of the overlay: letters need pixels, and people do not look at more."""
-PLAIN_SIDE = 1600
-SMALLEST_MAP, LARGEST_MAP = 500, 900
-"""Longer side of the map of windows, which are coarse."""
 THUMBNAIL_SIDE, THUMBNAIL_BYTES = 160, 6000
 """A page may show a thousand thumbnails."""
 ROWS = 256
@@ -37,94 +32,68 @@ Image = NDArray[np.uint8]
 def overlay(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> Image:
     """The slide's picture with the tissues' colours over it; background and unpredicted pixels stay as they are."""
     seen = sampled(labels, picture.shape).astype(np.uint8)
-    tables, mixed = _mixtures(schema), np.empty_like(picture)
+    colours, mixed = schema.colour_table(), picture.copy()
+    clear = [IGNORE] if schema.background_index is None else [IGNORE, schema.background_index]
 
     def mix(top: int) -> None:
         rows = slice(top, top + ROWS)
-        code = seen[rows].astype(np.intp) << 8
-        for channel, table in enumerate(tables):
-            mixed[rows, :, channel] = table[code + picture[rows, :, channel]]
+        tissue = ~np.isin(seen[rows], clear)
+        colour = colours[seen[rows][tissue]]
+        mixed[rows][tissue] = np.rint((1 - OPACITY) * picture[rows][tissue] + OPACITY * colour)
 
-    # In bands: as indices, a large picture takes eight times its memory.
+    # In bands: as numbers with a fraction, a large picture takes many times its memory.
     for _ in thread_map(mix, range(0, len(picture), ROWS)):
         pass
     return mixed
 
 
-def _mixtures(schema: LabelSchema) -> NDArray[np.uint8]:
-    """(3, 256 · 256) a channel's value under every label, by label · 256 + value."""
-    values = np.arange(256)[:, None]
-    mixed = (1 - OPACITY) * values + OPACITY * schema.colour_table()[:, None]  # (label, value, channel)
-    tables = np.rint(mixed).astype(np.uint8)
-    clear = [IGNORE] if schema.background_index is None else [IGNORE, schema.background_index]
-    tables[clear] = values
-    return np.ascontiguousarray(tables.transpose(2, 0, 1)).reshape(3, -1)
-
-
 def write_plain(folder: Path, picture: Image) -> None:
     """Write the slide alone."""
-    write_bytes(folder / PICTURE, jpeg(resized(picture, 1, PLAIN_SIDE), 88))
+    write_bytes(folder / PICTURE, jpeg(resized(picture, 1, 1600), 88))
 
 
 def write_familiarity_map(
-    folder: Path, picture: Image, familiarity: SlideFamiliarity, mask_shape: tuple[int, int]
+    folder: Path, picture: Image, familiarity: SlideFamiliarity, mask_shape: tuple[int, ...]
 ) -> None:
-    """Write where the slide is like and unlike what the model knows; nothing where no window was judged.
-
-    ``picture`` is the slide's, ``resized`` to the size of the map.
-    """
+    """Write where the slide is like and unlike what the model knows; nothing where no window was judged."""
     from ntrm.report.familiarity_map import familiarity_map
 
     if familiarity.windows:
-        write_bytes(folder / FAMILIARITY_MAP, jpeg(familiarity_map(picture, familiarity.windows, mask_shape), 85))
+        # Windows are coarse: a small map shows all of them.
+        small, shape = resized(picture, 500, 900), (mask_shape[0], mask_shape[1])
+        write_bytes(folder / FAMILIARITY_MAP, jpeg(familiarity_map(small, familiarity.windows, shape), 85))
 
 
-@dataclass(frozen=True, eq=False)
-class TintedSlide:
-    """A slide with the tissues' colours over it: all of an overlay that needs no measurement."""
-
-    large: Image
-    small: Image
-    schema: LabelSchema
-    mask_shape: tuple[int, int]
-    seen: Mapping[str, RGB]
-    """Mean colours of the tissues that are there."""
-
-    @classmethod
-    def of(cls, picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> TintedSlide:
-        """``labels`` are the whole mask, which may lie on disk."""
-        large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
-        # Read from disk once; the smaller picture is sampled from this.
-        labels_seen = sampled(labels, large.shape).astype(np.uint8)
-        mixed = overlay(large, labels_seen, schema)
-        means = dict(zip(schema.names, mean_colours(mixed, labels_seen, len(schema)), strict=True))
-        seen = {name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()}
-        small = overlay(resized(picture, 1, THUMBNAIL_SIDE), labels_seen, schema)
-        return cls(mixed, small, schema, (labels.shape[0], labels.shape[1]), seen)
-
-
-def write_overlays(folder: Path, tinted: TintedSlide, resolution: Resolution, summary: Summary) -> None:
+def write_overlays(
+    folder: Path, picture: Image, labels: Image, schema: LabelSchema, resolution: Resolution, summary: Summary
+) -> None:
     """Write the overlay with legend, scale bar and measured lines, and a small overlay for lists.
 
-    ``resolution`` is the mask's µm/px, ``summary`` what was measured.
+    ``labels`` are the whole mask, which may lie on disk, ``resolution`` its µm/px, ``summary`` what was measured.
     """
     from PIL import Image as Pillow
 
     from ntrm.report.overlay import annotated
 
+    large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
+    # Read from disk once; the smaller picture is sampled from this.
+    seen = sampled(labels, large.shape).astype(np.uint8)
+    tinted = overlay(large, seen, schema)
+    means = dict(zip(schema.names, mean_colours(tinted, seen, len(schema)), strict=True))
     drawn = annotated(
-        tinted.large,
-        tinted.schema,
-        tinted.mask_shape,
+        tinted,
+        schema,
+        (labels.shape[0], labels.shape[1]),
         resolution.x,
         pieces=summary.pieces,
         fractions=summary.tissue_fractions,
-        seen=tinted.seen,
+        seen={name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()},
         note="" if summary.corrected is None else summary.corrected.text,
     )
     with whole_file(folder / OVERLAY) as partial:
         Pillow.fromarray(drawn).save(partial, format="PNG", compress_level=1)
-    write_bytes(folder / THUMBNAIL, small_jpeg(tinted.small, THUMBNAIL_BYTES))
+    small = overlay(resized(picture, 1, THUMBNAIL_SIDE), seen, schema)
+    write_bytes(folder / THUMBNAIL, small_jpeg(small, THUMBNAIL_BYTES))
 
 
 def resized(picture: Image, smallest: int, largest: int) -> Image:

@@ -11,14 +11,14 @@ import importlib
 import math
 import os
 import secrets
-import shutil
-import socket
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ntrm.core.errors import NtrmError, RefusedError, UsageError, check_number
@@ -27,9 +27,10 @@ from ntrm.core.progress import Progress
 from ntrm.core.threads import cores_given
 from ntrm.pipeline.file_transfer import FileTransfer, Storage
 from ntrm.pipeline.options import Options
-from ntrm.pipeline.scheduler import Job, Scheduler, SlideTask, Worker, WorkerLostError
 from ntrm.pipeline.segmenter import Outcome, Segmenter
+from ntrm.pipeline.slide import SlideTask
 from ntrm.results.run_record import Run
+from ntrm.results.slide_state import remember_failure
 
 THREADS = 2
 """Cores of a worker without a GPU: several slides at a time use cores better than threads in one slide."""
@@ -38,24 +39,15 @@ MOST_CORES = 8
 ADDRESS = "RAY_ADDRESS"
 LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's switch for "the loopback interface alone", if it is 0; in spite of its name it works on Linux."""
-REACH_S = 20.0
-"""How long the head of a cluster may take to answer; Ray itself would try for minutes."""
-CLIENT = "ray://"
-"""Before the address of a Ray client's server."""
-HERE = ("localhost", "127.0.0.1", "::1")
-"""Hosts that Ray replaces by what it takes for the address of this machine."""
 LOOPBACK = "127.0.0.1"
 START_S = 900.0
 """How long to wait for the first worker: a cluster that grows on demand takes minutes to add a machine."""
-TICK_S = 1.0
-"""Between two looks at the clock and at signals while waiting."""
-STARTS = 3
-"""Attempts to start a cluster of this machine."""
+PATIENCE_S = 120.0
+"""How long a slide of a dead worker may seem locked: a lock ends with its holder, but over a network not at once."""
 STORE_BYTES = 100 * 2**20
 """Ray's object store; the smallest that it takes without complaint, since no pixels travel through it."""
-LONGEST_FOLDER = 40
-"""Characters: Ray adds about sixty, and the path of a socket may have 107."""
-QUIET = {"log_to_driver": False, "logging_level": "error"}
+LONGEST_FOLDER = 26
+"""Characters: with our name in it Ray adds about eighty, and the path of a socket may have 107."""
 
 
 @dataclass(frozen=True)
@@ -98,61 +90,6 @@ def divide_resources(machines: Sequence[Mapping[str, float]], device: str, worke
     return WorkerResources(count, "cpu", min(THREADS, max(1, cpus // count)), 0.0)
 
 
-@contextmanager
-def joined_cluster(ray: Any, address: str) -> Iterator[None]:
-    """Be part of the cluster at ``address``."""
-    _check_reachable(ray, address)
-    try:
-        _join(ray, address)
-        yield
-    finally:
-        ray.shutdown()
-
-
-def _join(ray: Any, address: str) -> None:
-    try:
-        ray.init(address=address, **QUIET)
-    except Exception as error:
-        # Ray raises plain exceptions, too; any other kind is a bug.
-        if type(error) is not Exception and not isinstance(error, OSError | RuntimeError | ValueError):
-            raise
-        raise RefusedError(
-            f"the cluster of {ADDRESS} cannot be joined",
-            got=f"{address}: {str(error).strip().partition(os.linesep)[0]}",
-            expected="host:port of `ray start --head`, the same versions of Python and Ray, and the same token",
-            hint="look with `ray status` whether it runs; see docs/cluster.md for tokens",
-        ) from error
-
-
-def _check_reachable(ray: Any, address: str) -> None:
-    host, colon, port = address.removeprefix(CLIENT).rpartition(":")
-    host = host.strip("[]")
-    if not colon or not port.isdigit():
-        return  # "auto" and the like: Ray's own words
-    error = _refusal(host, int(port))
-    if error is not None:
-        raise RefusedError(
-            f"no cluster answers at {ADDRESS}", got=f"{address}: {error}", hint="start it with `ray start --head`"
-        )
-    taken = host if address.startswith(CLIENT) or host not in HERE else str(ray.util.get_node_ip_address())
-    if taken != host and (error := _refusal(taken, int(port))) is not None:
-        raise RefusedError(
-            f"Ray uses {taken} instead of {host}, and no cluster answers there",
-            got=f"{taken}:{port}: {error}",
-            expected=f"a cluster that listens at {taken}, or the setting that keeps Ray on the loopback interface",
-            hint=f"set {LOOPBACK_ONLY}=0 here as where the cluster was started",
-        )
-
-
-def _refusal(host: str, port: int) -> OSError | None:
-    """Why nobody answers there."""
-    try:
-        socket.create_connection((host, port), timeout=REACH_S).close()
-    except OSError as error:
-        return error
-    return None
-
-
 @dataclass(frozen=True)
 class Orders:
     """What every worker must know before the first slide."""
@@ -168,7 +105,7 @@ class Orders:
 
 
 class SlideWorker:
-    """Runs in an actor."""
+    """Runs in an actor; Ray starts it anew where its process has died, and gives it the slide once more."""
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
@@ -176,91 +113,28 @@ class SlideWorker:
 
     def ready(self) -> Run:
         """Load the network, and check that its results belong into the folder."""
-        orders = self._orders
-        transfer = FileTransfer(orders.storage)
-        self._segmenter = Segmenter(
-            orders.model, orders.out, orders.options, device=orders.device, batch=orders.batch, transfer=transfer
-        )
-        self._segmenter.claim(orders.covariates)
-        return self._segmenter.run
+        return self._loaded().run
 
-    def segment(self, task: SlideTask, patience_s: float) -> Outcome:
-        """Do what is missing of a slide; one that seems locked is tried again until ``patience_s`` are over."""
+    def _loaded(self) -> Segmenter:
         if self._segmenter is None:
-            self.ready()
-            return self.segment(task, patience_s)
+            orders, transfer = self._orders, FileTransfer(self._orders.storage)
+            segmenter = Segmenter(
+                orders.model, orders.out, orders.options, device=orders.device, batch=orders.batch, transfer=transfer
+            )
+            segmenter.claim(orders.covariates)
+            self._segmenter = segmenter
+        return self._segmenter
+
+    def segment(self, task: SlideTask) -> Outcome:
+        """Do what is missing of a slide; after a death, one that seems locked is tried again for a while."""
+        patience_s = PATIENCE_S if self._segmenter is None else 0.0
+        segmenter = self._loaded()
         until = time.monotonic() + patience_s
         while True:
-            outcome = self._segmenter.segment(task.slide, task.slide_id)
+            outcome = segmenter.segment(task.slide, task.slide_id)
             if outcome.status != "busy" or time.monotonic() >= until:
                 return outcome
-            time.sleep(TICK_S)
-
-
-class RayPool:
-    """Actors of one run; ends with all of them."""
-
-    def __init__(self, ray: Any, orders: Orders, resources: WorkerResources) -> None:
-        self._ray = ray
-        self._orders = orders
-        # Ray must not restart or repeat anything itself: the scheduler counts the attempts.
-        limits = {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "max_restarts": 0, "max_task_retries": 0}
-        self._actor = ray.remote(**limits)(SlideWorker)
-        self._actors: set[Any] = set()
-        self._ready_once = False
-        self._asked = time.monotonic()
-
-    def start(self) -> tuple[Worker, Job]:
-        """Ask for one more worker; the job ends with its ``Run`` when it is ready."""
-        actor = self._actor.remote(self._orders)
-        self._actors.add(actor)
-        return actor, actor.ready.remote()
-
-    def submit(self, worker: Worker, task: SlideTask, patience_s: float) -> Job:
-        """Give a slide to a worker; the job ends with its ``Outcome``."""
-        return worker.segment.remote(task, patience_s)
-
-    def wait(self, jobs: Collection[Job]) -> Job:
-        """The first of ``jobs`` that has ended; refuses to wait for ever for a first worker."""
-        while True:
-            ended: list[Job] = self._ray.wait([*jobs], num_returns=1, timeout=TICK_S)[0]
-            if ended:
-                return ended[0]
-            if not self._ready_once and time.monotonic() - self._asked > START_S:
-                raise RefusedError(
-                    "the cluster starts no worker",
-                    got=f"none within {START_S:.0f} s",
-                    expected="free GPUs, or free CPUs with --device cpu",
-                    hint="look with `ray status` whether others hold them, or use fewer --workers",
-                )
-
-    def result(self, job: Job) -> Run | Outcome:
-        """What the job ended with; raises ``WorkerLostError``, or the error that kept a worker from starting."""
-        try:
-            answer: Run | Outcome = self._ray.get(job)
-        except self._ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, NtrmError):
-                raise error.cause from None
-            cause = type(error.cause).__name__
-            raise WorkerLostError(
-                f"a worker failed: {cause}", hint="look into the logs of Ray on its machine"
-            ) from error
-        except self._ray.exceptions.RayError as error:
-            raise WorkerLostError(
-                "the worker process was lost", got=type(error).__name__, hint="it was killed, or its memory was full"
-            ) from error
-        self._ready_once = True
-        return answer
-
-    def discard(self, worker: Worker) -> None:
-        """End a worker that is dead or no longer trusted."""
-        self._actors.discard(worker)
-        self._ray.kill(worker, no_restart=True)
-
-    def close(self) -> None:
-        """End every actor; what one was doing loses a band at most."""
-        for actor in [*self._actors]:
-            self.discard(actor)
+            time.sleep(1.0)
 
 
 def segment_on_ray(
@@ -275,39 +149,89 @@ def segment_on_ray(
     with _connected(ray, workers), terminated_like_interrupted():
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         resources = divide_resources(machines, orders.device, workers)
-        pool = RayPool(ray, replace(orders, device=resources.device), resources)
-        scheduler = Scheduler(pool, resources.workers, orders.out)
+        limits = {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "max_restarts": -1, "max_task_retries": 2}
+        actor = ray.remote(**limits)(SlideWorker)
+        orders = replace(orders, device=resources.device)
+        actors = [actor.remote(orders) for _ in range(min(resources.workers, len(tasks)))]
         try:
-            ended = progress.track(scheduler.run(tasks), len(tasks), "slides")
+            run = _first_run(ray, actors)
+            ended = progress.track(_outcomes(ray, actors, tasks, orders.out), len(tasks), "slides")
             outcomes = {outcome.slide_id: outcome for outcome in ended}
         finally:
-            pool.close()
-    if scheduler.made_with is None:
-        raise WorkerLostError("no worker was ever ready")
-    return [outcomes[task.slide_id] for task in tasks], scheduler.made_with
+            for each in actors:
+                ray.kill(each)
+    return [outcomes[task.slide_id] for task in tasks], run
+
+
+def _first_run(ray: Any, actors: Sequence[Any]) -> Run:
+    """The run of the worker that is ready first; raises what keeps it from starting."""
+    done, _ = ray.wait([each.ready.remote() for each in actors], timeout=START_S)
+    if not done:
+        raise RefusedError(
+            "the cluster starts no worker",
+            got=f"none within {START_S:.0f} s",
+            expected="free GPUs, or free CPUs with --device cpu",
+            hint="look with `ray status` whether others hold them, or use fewer --workers",
+        )
+    try:
+        run: Run = ray.get(done[0])
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, NtrmError):
+            raise cause from None
+        what, hint = type(cause or error).__name__, "look into the logs of Ray on its machine"
+        raise NtrmError("a worker did not start", got=what, hint=hint) from error
+    return run
+
+
+def _outcomes(ray: Any, actors: Sequence[Any], tasks: Sequence[SlideTask], out: Path) -> Iterator[Outcome]:
+    """Every slide once, in the order in which they end. A free worker gets the next one."""
+    free, waiting, again = deque(actors), deque(tasks), set[str]()
+    working: dict[Any, tuple[Any, SlideTask]] = {}
+    while waiting or working:
+        while waiting and free:
+            worker, task = free.popleft(), waiting.popleft()
+            working[worker.segment.remote(task)] = worker, task
+        (job, *_), _ = ray.wait([*working])
+        worker, task = working.pop(job)
+        try:
+            outcome: Outcome = ray.get(job)
+        except ray.exceptions.RayTaskError as error:
+            # A slide's errors are outcomes: this worker was started anew, and could not load the network again.
+            waiting.appendleft(task)
+            if not (free or working):
+                raise NtrmError("no worker is left", got=error, hint="look into the logs of Ray") from error
+            continue
+        except ray.exceptions.RayError as error:
+            reason = f"the worker process was lost; {type(error).__name__}"
+            remember_failure(out / task.slide_id, task.slide_id, reason, task.slide.covariates)
+            outcome = Outcome(task.slide_id, "failed", reason, unexpected=True)
+        else:
+            if (outcome.unexpected or outcome.status == "busy") and task.slide_id not in again:
+                # Who works on a busy slide may be through later. A GPU after an illegal address answers nothing.
+                again.add(task.slide_id)
+                waiting.append(task)
+                free.append(worker)
+                if outcome.unexpected:
+                    ray.kill(worker, no_restart=False)
+                continue
+        free.append(worker)
+        yield outcome
 
 
 def _import_ray() -> Any:
     """Ray reads its settings from the environment when it is imported."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    # Joining: one attempt, of about 40 s, and not twenty of them.
-    settings = {"RAY_gcs_server_port_wait_time_s": "1"} if os.environ.get(ADDRESS) else _own_settings()
-    for name, value in settings.items():
-        os.environ.setdefault(name, value)
+    if not os.environ.get(ADDRESS):
+        # Whoever reaches a port of Ray can run programs as its user: other users of this machine reach the loopback
+        # interface, too. A token in the environment leaves no file.
+        own = {LOOPBACK_ONLY: "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        for name, value in own.items():
+            os.environ.setdefault(name, value)
     try:
         return importlib.import_module("ray")
     except ImportError as error:
         raise UsageError("--cluster ray needs an extra", got=error, hint='pip install "ntrm[cluster]"') from error
-
-
-def _own_settings() -> dict[str, str]:
-    """For a cluster that we start ourselves: whoever reaches a port of Ray can run programs as its user."""
-    return {
-        LOOPBACK_ONLY: "0",
-        # Other users of this machine reach the loopback interface, too. A token in the environment leaves no file.
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
-    }
 
 
 @contextmanager
@@ -315,46 +239,40 @@ def _connected(ray: Any, workers: int | None) -> Iterator[None]:
     """Join the cluster of RAY_ADDRESS or one that the caller has joined, else start and end one of our own."""
     if ray.is_initialized():
         yield
-    elif address := os.environ.get(ADDRESS):
-        with joined_cluster(ray, address):
-            yield
-    else:
-        with _own_cluster(ray, workers):
-            yield
-
-
-@contextmanager
-def _own_cluster(ray: Any, workers: int | None) -> Iterator[None]:
-    cores = max(cores_given(), workers or 1)
-    own = {"num_cpus": cores, "include_dashboard": False, "object_store_memory": STORE_BYTES, **QUIET}
-    # Ray's logs go with the run: they may hold names of files.
-    folder = _short_folder()
-    try:
-        _start(ray, folder, own)
-        _check_loopback(ray)
-        yield
-    finally:
-        ray.shutdown()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _start(ray: Any, folder: Path, options: dict[str, Any]) -> None:
-    """Ray gives its own processes half a minute to start, which a busy machine may exceed."""
-    for left in reversed(range(STARTS)):
+        return
+    address = os.environ.get(ADDRESS) or "local"
+    options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "error"}
+    short = len(tempfile.gettempdir()) <= LONGEST_FOLDER
+    place = None if short else "/tmp"  # noqa: S108 - a folder of its own in it
+    with TemporaryDirectory(prefix="ntrm-", dir=place, ignore_cleanup_errors=True) as folder:
+        if address == "local":
+            # Ray's logs go with the run: they may hold names of files.
+            options |= {"_node_ip_address": LOOPBACK, "_temp_dir": folder, "object_store_memory": STORE_BYTES}
+            options |= {"num_cpus": max(cores_given(), workers or 1), "include_dashboard": False}
         try:
-            ray.init(address="local", _node_ip_address=LOOPBACK, _temp_dir=str(folder), **options)
-            return
-        except Exception as error:
+            _start(ray, options)
+            if address == "local":
+                _check_loopback(ray)
+            yield
+        finally:
             ray.shutdown()
-            if type(error) is not Exception and not isinstance(error, RuntimeError | ConnectionError):
-                raise
-            if not left:
-                raise RefusedError(
-                    "Ray did not start",
-                    got=f"{STARTS} attempts; {type(error).__name__}",
-                    expected="a machine with a core to spare",
-                    hint="try again later, or run without --cluster",
-                ) from error
+
+
+def _start(ray: Any, options: Mapping[str, Any]) -> None:
+    try:
+        ray.init(**options)
+    except Exception as error:
+        # Ray raises plain exceptions, too; any other kind is a bug.
+        if type(error) is not Exception and not isinstance(error, OSError | RuntimeError | ValueError):
+            raise
+        own = options["address"] == "local"
+        joining = "host:port of `ray start --head`, the same versions of Python and Ray, and the same token"
+        raise RefusedError(
+            "Ray did not start" if own else f"the cluster of {ADDRESS} cannot be joined",
+            got=f"{options['address']}: {str(error).strip().partition(os.linesep)[0]}",
+            expected="a machine with a core to spare" if own else joining,
+            hint="try again later, or run without --cluster; docs/cluster.md says how clusters are started",
+        ) from error
 
 
 def _check_loopback(ray: Any) -> None:
@@ -366,11 +284,3 @@ def _check_loopback(ray: Any) -> None:
             expected=LOOPBACK,
             hint=f"import ntrm before ray, or set {LOOPBACK_ONLY}=0 before",
         )
-
-
-def _short_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="ntrm-"))
-    if len(str(folder)) <= LONGEST_FOLDER:
-        return folder
-    folder.rmdir()
-    return Path(tempfile.mkdtemp(prefix="ntrm-", dir="/tmp"))

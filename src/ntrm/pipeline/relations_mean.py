@@ -32,7 +32,7 @@ class RelationsMean:
     def __init__(self, names: tuple[str, ...], background: int | None = None, *, edge_weights: bool = False) -> None:
         self.names = names
         self._edge_weights = edge_weights
-        self._tissues = torch.tensor([index != background for index in range(len(names))])
+        self._background = background
         self._sums: Tensor | None = None
         self._strongest: Tensor | None = None
         """(3, K·K, KEPT)."""
@@ -41,21 +41,16 @@ class RelationsMean:
         """Take in some windows, of which the first has this number in the run; nothing waits for the device."""
         # Apple's devices know no double precision.
         device = torch.device("cpu") if graphs.area.device.type == "mps" else graphs.area.device
-        self._move(device)
         presence, area, adjacency, _, attention, weights, _ = (values.to(device) for values in graphs)
-        counted = (presence & self._tissues).any(dim=1)  # (B,)
+        counted = presence.any(dim=1)  # (B,)
+        if self._background is not None:
+            counted = presence.sum(dim=1) > presence[:, self._background]
         edges = adjacency & counted[:, None, None]  # (B, K, K)
         attention = attention.double() * edges[:, None]  # (B, L, K, K)
         terms = (attention, weights.double() * edges, edges, counted)
         sums = torch.cat([term.sum(dim=0).double().flatten() for term in terms])
         self._sums = sums if self._sums is None else self._sums + sums
         self._remember(attention, area.double(), edges, first)
-
-    def _move(self, device: torch.device) -> None:
-        """Have everything there, once: a copy for every batch would wait for the device each time."""
-        self._tissues = self._tissues.to(device)
-        if self._sums is not None and self._strongest is not None:
-            self._sums, self._strongest = self._sums.to(device), self._strongest.to(device)
 
     def _remember(self, attention: Tensor, area: Tensor, edges: Tensor, first: int) -> None:
         """Keep the strongest of what was kept and what is new, which comes later."""

@@ -8,7 +8,7 @@ import re
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,8 +22,7 @@ from ntrm.familiarity.loaded_model import open_subject
 from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.file_transfer import FileTransfer
 from ntrm.pipeline.options import Options, run_of
-from ntrm.pipeline.outputs import PredictedSlide
-from ntrm.pipeline.slide import Work, predict_slide, write_slide
+from ntrm.pipeline.slide import OpenSlide, PredictedSlide, SlideTask, predict_slide, write_slide
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NONE, NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
@@ -32,7 +31,6 @@ from ntrm.results.slide_state import BusyError, MadeOtherwiseError, SlideState, 
 from ntrm.slides.inputs import SlideInput
 from ntrm.slides.slide_ids import without_name
 from ntrm.wsi.isolated import open_isolated
-from ntrm.wsi.readers.reader import SlideReader
 
 LONGEST = 600
 """Characters of a reason: some libraries write pages."""
@@ -44,42 +42,34 @@ _QUOTED = re.compile(r"(?<!\w)(['\"`]).*?\1(?!\w)")
 _PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?(?:[/\\][^\s/\\'\":;,]+){2,}")
 _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-OpenSlide = Callable[..., SlideReader]
 
 
 def reason_of(error: Exception, slide: SlideInput, slide_id: str) -> str:
     """What went wrong, with the id wherever the slide's name would stand."""
     kind = type(error).__name__
     if isinstance(error, NtrmError):
-        ours = not isinstance(error.got, BaseException)  # a library's message stands there as it is
-        text = without_name(_in_one_line(error), slide, slide_id, ours=ours)
+        got = [] if error.got is None else [f"got {error.got}"]
+        expected = [] if error.expected is None else [f"expected {error.expected}"]
+        sentences = [error.what, *got, *expected, *([error.hint] if error.hint else [])]
+        text = "; ".join(" ".join(sentence.split()) for sentence in sentences)
+        # A library's message stands there as it is.
+        text = without_name(text, slide, slide_id, ours=not isinstance(error.got, BaseException))
     elif isinstance(error, MemoryError):
         text = f"{kind}: the memory is full; close other programs, or take a machine with more"
     else:
         # Of the system's errors what happened, without the file to which it happened.
         message = str((isinstance(error, OSError) and error.strerror) or error) or "no message"
         # The slide's own name first: what is left of a path with spaces could still hold a part of it.
-        message = _harmless(error, without_name(" ".join(message.split()), slide, slide_id))
-        expected = isinstance(error, EXPECTED)
-        text = f"{kind}: {message}" if expected else f"unexpected {kind}: {message}{_where(error)}"
+        message = without_name(" ".join(message.split()), slide, slide_id)
+        # What these quote are names of the program, which a developer needs; others may quote what a file holds.
+        if not isinstance(error, AttributeError | NameError | ImportError):
+            message = _QUOTED.sub("…", message)
+        text = f"{kind}: {_PATH.sub('…', message)}"
+        if not isinstance(error, EXPECTED):
+            text = f"unexpected {text}{_where(error)}"
     if kind == "OutOfMemoryError":
         text += "; the device's memory is full: end what else uses it"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def _harmless(error: Exception, message: str) -> str:
-    """A library's message without what it quotes (it may come from a header) and without paths of this machine."""
-    # These quote names of the program, which a developer needs, and never what a file holds.
-    of_program = isinstance(error, AttributeError | NameError | ImportError)
-    return _PATH.sub("…", message if of_program else _QUOTED.sub("…", message))
-
-
-def _in_one_line(error: NtrmError) -> str:
-    """What, got, expected and how to fix it."""
-    got = [] if error.got is None else [f"got {error.got}"]
-    expected = [] if error.expected is None else [f"expected {error.expected}"]
-    sentences = [error.what, *got, *expected, *([error.hint] if error.hint else [])]
-    return "; ".join(" ".join(sentence.split()) for sentence in sentences)
 
 
 def _where(error: Exception) -> str:
@@ -156,25 +146,23 @@ class Segmenter:
     ) -> None:
         subject = open_subject(model)
         subject.config.check_mpp()
-        options = options or Options()
-        self.out, self.predictor = out, subject.predictor(device, batch=batch)
-        self.run = run_of(subject, self.predictor, options)
+        self.out, self.options = out, options or Options()
+        self.predictor, self.reference = subject.predictor(device, batch=batch), subject.reference
+        """The network, and what the model's training sections are like; None where it does not say."""
+        self.run = run_of(subject, self.predictor, self.options)
         """Model, program and options."""
-        shared = (out, self.predictor, options, self.run)
-        self._work = Work(*shared, subject.reference, open_slide, transfer or FileTransfer())
+        self.open_slide, self.transfer = open_slide, transfer or FileTransfer()
 
     def claim(self, covariates: Sequence[str] = ()) -> None:
         """Make ``out`` a folder of this model's results; refuses one that holds others."""
-        results = self._work.transfer.results
-        if results is None:
-            self._claim_folder(covariates)
-        else:
-            results.claim(lambda: self._claim_folder(covariates))
 
-    def _claim_folder(self, covariates: Sequence[str]) -> None:
-        check_out(self.out)  # before anything is written to a folder of something else
-        with holding(self.out / RUN_LOCK, wait=True):
-            claim(self.out, self.run, covariates)
+        def claim_folder() -> None:
+            check_out(self.out)  # before anything is written to a folder of something else
+            with holding(self.out / RUN_LOCK, wait=True):
+                claim(self.out, self.run, covariates)
+
+        results = self.transfer.results
+        claim_folder() if results is None else results.claim(claim_folder)
 
     def segment(
         self, slide: SlideInput, slide_id: str, progress: Progress = SILENT, open_slide: OpenSlide | None = None
@@ -186,52 +174,45 @@ class Segmenter:
         self, slide: SlideInput, slide_id: str, progress: Progress = SILENT, open_slide: OpenSlide | None = None
     ) -> PredictedSlide | Outcome:
         """Do what needs the network; what it gives must be written, or is the outcome already."""
-        work = self._work if open_slide is None else replace(self._work, open_slide=open_slide)
-        found = self._guarded(lambda: predict_slide(slide, slide_id, work, progress), slide, slide_id)
+        task = SlideTask(slide, slide_id)
+        found = self._guarded(lambda: predict_slide(task, self, progress, open_slide or self.open_slide), task)
         return Outcome(slide_id, "kept", row=found.row) if isinstance(found, SlideState) else found
 
     def write(self, found: PredictedSlide | Outcome) -> Outcome:
         """Write the files of a predicted slide, in any thread."""
         if isinstance(found, Outcome):
             return found
-        slide_id = found.files.slide_id
-        written = self._guarded(lambda: write_slide(found, self._work), found.slide, slide_id)
-        return written if isinstance(written, Outcome) else Outcome(slide_id, "done", row=written.row)
+        task = SlideTask(found.slide, found.files.slide_id)
+        written = self._guarded(lambda: write_slide(found, self), task)
+        return written if isinstance(written, Outcome) else Outcome(task.slide_id, "done", row=written.row)
 
-    def _guarded(self, work: Callable[[], Result], slide: SlideInput, slide_id: str) -> Result | Outcome:
+    def _guarded(self, work: Callable[[], Result], task: SlideTask) -> Result | Outcome:
         """The result of the work; an error is the slide's outcome."""
+        slide, slide_id = task.slide, task.slide_id
         try:
             return work()
-        except BusyError as error:
-            return Outcome(slide_id, "busy", reason_of(error, slide, slide_id))
-        except MadeOtherwiseError as error:
-            # Told, but not recorded: the tables keep what is there.
-            return _failure(error, slide, slide_id)
         except Exception as error:  # noqa: BLE001 - a bug that one slide brings out must not cost all the others
-            failure = _failure(error, slide, slide_id)
+            reason, unexpected = reason_of(error, slide, slide_id), not isinstance(error, EXPECTED)
+            if isinstance(error, BusyError):
+                return Outcome(slide_id, "busy", reason)
+            if unexpected:
+                _log.debug("%s", without_name(traceback.format_exc(), slide, slide_id))
+            failure = Outcome(
+                slide_id, "failed", reason, refused=isinstance(error, RefusedError), unexpected=unexpected
+            )
+            if isinstance(error, MadeOtherwiseError):
+                # Told, but not recorded: the tables keep what is there.
+                return failure
         # After the block, when nothing holds the tensors of the failed slide any more.
-        _free_device_memory()
+        gc.collect()
+        if torch.cuda.is_available():
+            # A broken device fails here, too; the next slide will report it.
+            with suppress(RuntimeError):
+                torch.cuda.empty_cache()
         remember_failure(self.out / slide_id, slide_id, failure.reason, slide.covariates)
-        self._work.transfer.deliver_failure(slide_id)
+        self.transfer.deliver_failure(slide_id)
         return failure
 
     def tabulate(self, covariates: Sequence[str] = ()) -> None:
         """Write the tables of every slide in ``out``, also of those that other processes segmented."""
-        tabulate(self.out, self.run, covariates, report=self._work.options.report)
-
-
-def _failure(error: Exception, slide: SlideInput, slide_id: str) -> Outcome:
-    unexpected = not isinstance(error, EXPECTED)
-    if unexpected:
-        _log.debug("%s", without_name(traceback.format_exc(), slide, slide_id))
-    reason = reason_of(error, slide, slide_id)
-    return Outcome(slide_id, "failed", reason, refused=isinstance(error, RefusedError), unexpected=unexpected)
-
-
-def _free_device_memory() -> None:
-    """Where the memory of a device was full, the next slide begins with an empty one."""
-    gc.collect()
-    if torch.cuda.is_available():
-        # A broken device fails here, too; the next slide will report it.
-        with suppress(RuntimeError):
-            torch.cuda.empty_cache()
+        tabulate(self.out, self.run, covariates, report=self.options.report)

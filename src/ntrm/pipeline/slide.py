@@ -1,4 +1,7 @@
-"""One slide from its file to its folder of results."""
+"""One slide from its file to its folder of results: mask, polygons, graph, summary, pictures, report.
+
+No clock, no names: the same slide gives the same bytes, so that it does not matter when a run was killed.
+"""
 
 from __future__ import annotations
 
@@ -6,71 +9,173 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from ntrm.analysis.graph import tissue_graph_of
+from ntrm.analysis.regions import Regions
 from ntrm.analysis.small_regions import remove_small_regions
+from ntrm.core.arrays import BoolMask, Bytes
 from ntrm.core.devices import give_back_freed_memory
+from ntrm.core.errors import RefusedError
 from ntrm.core.progress import Progress
-from ntrm.data.stains import AS_IT_IS
-from ntrm.familiarity.recorder import BlockRecorder, SlideBlocks
+from ntrm.data.stains import AS_IT_IS, StainError, Stains, estimate_stains, exchange, tissue_densities
+from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
+from ntrm.export.ome_zarr import write_labels_zarr, write_probabilities_zarr
+from ntrm.familiarity.recorder import BlockRecorder, SlideBlocks, judge_slide
 from ntrm.familiarity.reference import Reference
 from ntrm.inference.predict import Maps, predict_maps
-from ntrm.inference.predictor import Predictor
-from ntrm.pipeline.file_transfer import FileTransfer, check_objects, remember_objects
-from ntrm.pipeline.options import Options
-from ntrm.pipeline.outputs import PredictedSlide, write_outputs
+from ntrm.pipeline.file_transfer import check_objects, remember_objects
+from ntrm.pipeline.measurements import measure_pieces, scan_slide
+from ntrm.pipeline.options import Options, wanted_stains
 from ntrm.pipeline.overview import SlideOverview, inspect_slide
+from ntrm.pipeline.pictures import write_familiarity_map, write_overlays, write_plain
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.pipeline.slide_files import SlideFiles
-from ntrm.pipeline.stain_norm import normalise_stains, wanted_stains
+from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import StainNorm
-from ntrm.results.paths import HIDDEN, MAPS
-from ntrm.results.run_record import Run
-from ntrm.results.slide_state import (
-    Plan,
-    SlideState,
-    alone,
-    finished,
-    forget_failure,
-    made_otherwise,
-    remember,
-)
+from ntrm.results.familiarity import UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
+from ntrm.results.graph_document import Network
+from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, HIDDEN, LABELS_ZARR, MAPS, PIECES, PROBABILITIES_ZARR
+from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, forget_failure, made_otherwise, remember
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.grid import SlideGrid
-from ntrm.wsi.isolated import open_isolated
+from ntrm.wsi.pieces import NO_PIECE, PieceMap
 from ntrm.wsi.readers.reader import SlideReader
 from ntrm.wsi.slide_cost import check_cost
 
+THREADS = 3
+"""That write files of one slide at the same time, beside the one that measures."""
+BEHIND = 1 << 28
+"""Pixels of a slide up to which its files are written while the network works on the next: they take memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedSlide:
+    """What the network says about a slide, and what its files say about slide and run."""
+
+    slide: SlideInput
+    plan: Plan
+    files: SlideFiles
+    overview: SlideOverview
+    grid: SlideGrid
+    maps: Maps
+    held: ExitStack
+    """The slide's lock, and files of large maps. Until it is closed, no other process can take the slide."""
+    relations: Network | None
+    """The network's relations of tissues; None for networks that have none."""
+    blocks: SlideBlocks | None
+    """What its windows look like; None where the model has no reference to compare them with."""
+    stained: StainNorm | None
+    """What was done to the slide's stains; None where nobody asked for that."""
+
+    @property
+    def large(self) -> bool:
+        """Whether its files are written before the network works on the next slide: they take memory."""
+        return self.grid.height * self.grid.width > BEHIND
+
+
+def write_outputs(found: PredictedSlide, options: Options, reference: Reference | None) -> Tables:
+    """Find the regions of a slide, judge and measure it, and write its files; returns the rows of the tables."""
+    files, overview, resolution = found.files, found.overview, found.grid.resolution
+    folder, schema, labels = files.folder, files.schema, found.maps.labels
+    smallest = options.min_area_um2 / resolution.pixel_area_um2
+    removed = remove_small_regions(labels, smallest) if smallest else None
+    pieces_map = PieceMap.of(overview.tissue_of(labels, schema, options), overview.resolution)
+    regions = scan_slide(labels, found.maps.confidence, pieces_map, schema=schema, resolution=resolution)
+    # Before all that says whether cancers are assessed, so that it is written once.
+    familiarity = _judged(found, pieces_map, regions, reference)
+    if options.strict and not familiarity.slide.assessed:
+        raise RefusedError(
+            f"the slide is {UNLIKE}",
+            got=f"p = {familiarity.slide.p_value:.2g}: {'; '.join(familiarity.slide.reasons)}",
+            hint="train or fine-tune on slides like this one, or run without --strict",
+        )
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="ntrm-files") as pool:
+        written = [
+            pool.submit(files.write_mask, labels),
+            pool.submit(write_plain, folder, overview.picture),
+            pool.submit(write_familiarity_map, folder, overview.picture, familiarity, labels.shape),
+            pool.submit(_write_more, found, pieces_map, options),
+        ]
+        pieces = measure_pieces(regions, pieces_map, schema=schema)
+        # Not beside measuring: both take memory by the regions.
+        written.append(pool.submit(files.write_polygons, regions, familiarity))
+        quality, stained = overview.quality, found.stained
+        summary = files.summary(
+            regions,
+            pieces,
+            familiarity,
+            quality={name: float(v) if name.endswith("_score") else bool(v) for name, v in quality.columns.items()},
+            quality_warnings=(*found.grid.warnings, *quality.warnings, *(() if stained is None else stained.warnings)),
+            small_regions=removed
+            and {"regions": removed.regions, "area_mm2": removed.pixels * resolution.pixel_area_um2 / 1e6},
+            stain_norm=stained,
+        )
+        written.append(pool.submit(write_overlays, folder, overview.picture, labels, schema, resolution, summary))
+        summary.write(folder)
+        files.write_graph(regions, pieces, familiarity, found.relations)
+        tables = files.tables(summary, regions, pieces)
+        for future in written:
+            future.result()
+    if options.report:
+        write_slide_report(folder)
+    return tables
+
+
+def _judged(found: PredictedSlide, pieces: PieceMap, regions: Regions, reference: Reference | None) -> SlideFamiliarity:
+    """Compare the slide and its pieces with what the model was trained on."""
+    if reference is None or found.blocks is None:
+        return SlideFamiliarity(WITHOUT_REFERENCE, {})
+    schema = found.files.schema
+    # A slide of crumbs alone, as a small tile is, is judged by them.
+    numbers = [piece.number for piece in pieces.pieces] or [NO_PIECE]
+    graphs = {number: tissue_graph_of(regions.table.of_piece(number), schema) for number in numbers}
+    return judge_slide(found.blocks, pieces, graphs, reference, schema, found.grid.resolution)
+
+
+def _write_more(found: PredictedSlide, pieces: PieceMap, options: Options) -> None:
+    """Write the pieces, for corrections, and the optional files."""
+    files, maps = found.files, found.maps
+    folder, schema, resolution, metadata = files.folder, files.schema, files.grid.resolution, files.metadata()
+    named: dict[str, Any] = {"name": files.slide_id, "metadata": metadata}
+    pieces.save(folder / HIDDEN / PIECES)
+    if options.zarr:
+        write_labels_zarr(folder / LABELS_ZARR, maps.labels, schema, resolution, metadata=metadata)
+    if options.maps:
+        write_confidence_ome_tiff(folder / CONFIDENCE_MAP, maps.confidence, resolution, **named)
+    if maps.coarse is not None:
+        write_mask_ome_tiff(folder / COARSE_MASK, maps.coarse, schema, resolution, **named)
+    if maps.probabilities is not None:
+        path = folder / PROBABILITIES_ZARR
+        write_probabilities_zarr(path, maps.probabilities, schema, resolution, metadata=metadata)
+
+
+if TYPE_CHECKING:
+    from ntrm.pipeline.segmenter import Segmenter
+
+OpenSlide = Callable[..., SlideReader]
 LARGE = 1 << 25
 """Pixels of a slide from which on its files get the memory that the network has used; a smaller one leaves it to the
 batches of the next."""
 
 
-@dataclass(frozen=True, eq=False)
-class Work:
-    """What all slides of a run share."""
+@dataclass(frozen=True)
+class SlideTask:
+    """One slide and the name of its results."""
 
-    out: Path
-    predictor: Predictor = field(repr=False)
-    options: Options
-    run: Run
-    reference: Reference | None = field(default=None, repr=False)
-    """What the model's training sections are like; None where it does not say."""
-    open_slide: Callable[..., SlideReader] = field(default=open_isolated, repr=False)
-    transfer: FileTransfer = field(default_factory=FileTransfer, repr=False)
-    """Of slides and results at an address."""
-
-    @property
-    def model_mpp(self) -> float:
-        """µm/px of the masks."""
-        return float(self.run.model["mpp"])
+    slide: SlideInput
+    slide_id: str
 
 
-def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progress) -> PredictedSlide | SlideState:
+def predict_slide(
+    task: SlideTask, work: Segmenter, progress: Progress, open_slide: OpenSlide
+) -> PredictedSlide | SlideState:
     """Do what needs the network; of a slide that is finished already, give what is kept of it."""
-    folder = work.out / slide_id
+    slide, slide_id, folder = task.slide, task.slide_id, work.out / task.slide_id
     with ExitStack() as stack:
         stack.enter_context(alone(folder))
         # What a killed run left, and what this one will leave.
@@ -78,32 +183,44 @@ def predict_slide(slide: SlideInput, slide_id: str, work: Work, progress: Progre
         stack.callback(shutil.rmtree, folder / HIDDEN / MAPS, ignore_errors=True)
         work.transfer.bring(slide_id)
         before = finished(folder)
-        with work.transfer.at_hand(slide, wanted=before is None):
+        if before is not None:
+            _keep(before, _plan(slide, slide_id, work), slide, folder)
+            work.transfer.deliver(slide_id)
+            return before
+        with work.transfer.at_hand(slide):
             plan = _plan(slide, slide_id, work)
-            if before is not None:
-                _keep(before, plan, slide, folder)
-                work.transfer.deliver(slide_id)
-                return before
-            return _predict(slide, plan, work, progress, stack)
+            with closing(open_slide(slide.path, alone=slide.alone)) as reader:
+                return _predict(reader, slide, plan, work, progress, stack)
 
 
-def write_slide(found: PredictedSlide, work: Work) -> SlideState:
+def write_slide(found: PredictedSlide, work: Segmenter) -> SlideState:
     """Write all files of a slide and remember it as finished, in any thread."""
-    folder = found.files.folder
     with found.held:
-        smallest = work.options.min_area_um2 / found.grid.resolution.pixel_area_um2
-        removed = remove_small_regions(found.maps.labels, smallest) if smallest else None
-        tables = write_outputs(replace(found, removed=removed), work.options, work.reference)
+        tables = write_outputs(found, work.options, work.reference)
         state = SlideState(found.plan, found.slide.covariates, tables)
-        remember_objects(folder, found.slide)
-        remember(folder, state)
+        remember_objects(found.files.folder, found.slide)
+        remember(found.files.folder, state)
         work.transfer.deliver(found.files.slide_id)
     return state
 
 
+def _plan(slide: SlideInput, slide_id: str, work: Segmenter) -> Plan:
+    mpp = None if slide.mpp is None else (slide.mpp.x, slide.mpp.y)
+    run = json.dumps(work.run.identity(), sort_keys=True, ensure_ascii=False)
+    return Plan(slide_id, hashlib.sha256(run.encode()).hexdigest(), mpp, source_fingerprint(slide.path))
+
+
 def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> None:
-    """Check that a finished slide is the one that is asked for, and take over what a table now says of it."""
-    _check_same(before.plan, plan, folder)
+    """Check that a finished slide is the one that is asked for, and take over what a table now says of it.
+
+    It stays finished when its file is gone, but never stands for another file.
+    """
+    old = {} if before.plan is None else asdict(before.plan)
+    differing = [key for key, new in asdict(plan).items() if old.get(key) != new and (key, new) != ("source", None)]
+    if differing:
+        what = {"source": "another file", "mpp": "other µm/px", "run": "another model or other options"}
+        hint = "state µm/px of single slides in a column mpp of a CSV; else " if "mpp" in differing else ""
+        raise made_otherwise(", ".join(what.get(key, key) for key in differing), folder, hint)
     check_objects(folder, slide)
     # An input without a table says nothing of what an earlier table said.
     covariates = {**before.covariates, **slide.covariates}
@@ -112,52 +229,40 @@ def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> No
     forget_failure(folder)
 
 
-def _plan(slide: SlideInput, slide_id: str, work: Work) -> Plan:
-    mpp = None if slide.mpp is None else (slide.mpp.x, slide.mpp.y)
-    run = json.dumps(work.run.identity(), sort_keys=True, ensure_ascii=False)
-    return Plan(slide_id, hashlib.sha256(run.encode()).hexdigest(), mpp, source_fingerprint(slide.path))
-
-
-def _check_same(before: Plan | None, plan: Plan, folder: Path) -> None:
-    """A finished slide stays finished when its file is gone, but never stands for another file."""
-    old = {} if before is None else asdict(before)
-    differing = [key for key, new in asdict(plan).items() if old.get(key) != new and (key, new) != ("source", None)]
-    if differing:
-        what = {"source": "another file", "mpp": "other µm/px", "run": "another model or other options"}
-        hint = "state µm/px of single slides in a column mpp of a CSV; else " if "mpp" in differing else ""
-        raise made_otherwise(", ".join(what.get(key, key) for key in differing), folder, hint)
-
-
-def _predict(slide: SlideInput, plan: Plan, work: Work, progress: Progress, stack: ExitStack) -> PredictedSlide:
+def _predict(
+    reader: SlideReader, slide: SlideInput, plan: Plan, work: Segmenter, progress: Progress, stack: ExitStack
+) -> PredictedSlide:
     """The network's prediction, which takes over what ``stack`` holds."""
-    folder = work.out / plan.slide_id
-    with closing(work.open_slide(slide.path, alone=slide.alone)) as reader:
-        grid = SlideGrid(reader, work.model_mpp, slide.mpp)
-        check_cost(reader.info, grid.source, work.model_mpp, slide.path.stat().st_size)
-        options, config = work.options, work.predictor.config
-        overview = inspect_slide(grid, options)
-        stained = _stained(overview, work)
-        predictor = work.predictor
-        if stained is not None and stained.matrix is not None:
-            predictor = predictor.recolouring(stained.matrix)
-        coarse = options.maps and work.predictor.has_coarse
-        classes = config.classes if options.probabilities else 0
-        maps = Maps.new(grid.height, grid.width, folder / HIDDEN / MAPS, coarse=coarse, classes=classes)
-        schema, trained = config.schema, work.predictor.trains_edge_weights
-        means = RelationsMean(schema.names, schema.background_index, edge_weights=trained)
-        windows = overview.windows(grid, options, config.window)
-        observer = None if work.reference is None else BlockRecorder(work.reference, schema, work.predictor.device)
-        rows = predict_maps(
-            predictor,
-            grid,
-            maps,
-            stitching=options.stitching(config.window),
-            windows=windows,
-            graphs=means.add_graphs,
-            observe=observer,
-        )
-        for _ in progress.track(rows, grid.height, plan.slide_id):
-            pass
+    folder, predictor, options, reference = work.out / plan.slide_id, work.predictor, work.options, work.reference
+    config, schema = predictor.config, predictor.config.schema
+    grid = SlideGrid(reader, float(work.run.model["mpp"]), slide.mpp)
+    check_cost(reader.info, grid.source, grid.model_mpp, slide.path.stat().st_size)
+    overview = inspect_slide(grid, options)
+    stained = None
+    if options.stain_norm != AS_IT_IS:
+        wanted = wanted_stains(reference, options.stain_norm)
+        stained = normalise_stains(overview.picture, overview.tissue, wanted, options.stain_norm)
+    maps = Maps.new(
+        grid.height,
+        grid.width,
+        folder / HIDDEN / MAPS,
+        coarse=options.maps and predictor.has_coarse,
+        classes=config.classes if options.probabilities else 0,
+    )
+    means = RelationsMean(schema.names, schema.background_index, edge_weights=predictor.trains_edge_weights)
+    windows = overview.windows(grid, options, config.window)
+    recorder = None if reference is None else BlockRecorder(reference, schema, predictor.device)
+    rows = predict_maps(
+        predictor.recolouring(stained.matrix) if stained is not None and stained.matrix is not None else predictor,
+        grid,
+        maps,
+        stitching=options.stitching(config.window),
+        windows=windows,
+        graphs=means.add_graphs,
+        observe=recorder,
+    )
+    for _ in progress.track(rows, grid.height, plan.slide_id):
+        pass
     overview.unmark(maps.labels, grid, schema, options)
     grid.forget()
     if grid.height * grid.width >= LARGE:
@@ -170,14 +275,15 @@ def _predict(slide: SlideInput, plan: Plan, work: Work, progress: Progress, stac
         grid=grid,
         maps=maps,
         relations=means.result(windows),
-        blocks=None if observer is None else SlideBlocks.of(windows, observer.recorded(), config.window),
+        blocks=None if recorder is None else SlideBlocks.of(windows, recorder.recorded(), config.window),
         stained=stained,
         held=stack.pop_all(),
     )
 
 
-def _stained(overview: SlideOverview, work: Work) -> StainNorm | None:
-    method = work.options.stain_norm
-    if method == AS_IT_IS:
-        return None
-    return normalise_stains(overview.picture, overview.tissue, wanted_stains(work.reference, method), method)
+def normalise_stains(picture: Bytes, tissue: BoolMask, wanted: Stains, method: str) -> StainNorm:
+    """How to change the stains of a slide with this thumbnail; not at all where they cannot be estimated."""
+    try:
+        return StainNorm(method, exchange(estimate_stains(tissue_densities(picture, tissue)), wanted, method))
+    except StainError as error:
+        return StainNorm(method, None, error.what)

@@ -1,19 +1,29 @@
-"""The files that follow from a slide's mask and its regions: of the network's mask, and of a corrected one."""
+"""The files that follow from a slide's mask and its regions: of the network's mask, and of a corrected one.
+
+What is said about cancers is the findings, or that a slide or a piece is unlike what the model knows. Areas, regions
+and borders stay in all files, since they are what the network says. Presence, confidence, clearance and depth are
+conclusions, and of an unfamiliar slide none is drawn from what the network says. Once a person corrects the slide, a
+cancer that they name is present by their word; what they did not name stays not assessed, and clearance and depth are
+measured only where all of the tumour is theirs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from ntrm.analysis.cancer_rule import CancerFinding
+from ntrm.analysis.cancers import cancers_of, confirmed_regions
+from ntrm.analysis.measure import Measured, sentences_of
+from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import Regions
 from ntrm.core.arrays import Bytes
-from ntrm.core.labels import LabelSchema
+from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_mask_ome_tiff
-from ntrm.pipeline.assessment import graph_text, piece_summary, slide_cancers
 from ntrm.pipeline.measurements import (
+    MEASUREMENTS,
     PieceFindings,
     class_areas,
     fractions,
@@ -22,15 +32,155 @@ from ntrm.pipeline.measurements import (
     rest_graph,
     tissue_area,
 )
-from ntrm.results.documents import Correction, Grid, StainNorm, Summary, crumb_warnings
-from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, SlideFamiliarity
+from ntrm.results.documents import (
+    IN_CRUMBS,
+    NAMED_IN_CRUMBS,
+    Box,
+    Cancer,
+    Correction,
+    Grid,
+    Measure,
+    PieceCancer,
+    PieceSummary,
+    StainNorm,
+    Summary,
+    crumb_warnings,
+)
+from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, Familiarity, SlideFamiliarity
 from ntrm.results.graph_document import Network, write_graph
 from ntrm.results.json_files import Document
 from ntrm.results.paths import MASK, REGIONS
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Tables
 from ntrm.results.tables import piece_row, slide_row
-from ntrm.wsi.pieces import NO_PIECE
+from ntrm.wsi.pieces import LEAST_MM2, NO_PIECE
+
+FROM_TUMOUR = ("deep_clearance", "lateral_clearance", "invasion_depth")
+"""Measurements for which the tumour must be known."""
+
+
+def piece_summary(findings: PieceFindings, schema: LabelSchema, familiarity: SlideFamiliarity) -> PieceSummary:
+    """A piece for ``summary.json``."""
+    window, number = findings.window, findings.piece.number
+    ruling = familiarity.ruling(number)
+    return PieceSummary(
+        number=number,
+        mask_box_px=Box(window.top, window.left, window.height, window.width),
+        touches_edge=findings.touches_edge,
+        tissue_area_mm2=tissue_area(findings.areas_mm2, schema),
+        areas_mm2=findings.areas_mm2,
+        tissue_fractions=fractions(findings.areas_mm2, schema),
+        measurements={
+            name: Measure(each.value, each.unit, each.reason, each.line)
+            for name, each in _measured(findings, ruling).items()
+        },
+        cancers=_piece_cancers(findings, ruling),
+        text=_piece_text(findings, ruling),
+        familiarity=familiarity.of_piece(number),
+    )
+
+
+def _piece_cancers(findings: PieceFindings, ruling: Familiarity) -> tuple[PieceCancer, ...]:
+    """The cancers of a piece, by the rule; of an unfamiliar piece, only those that a person has named."""
+    if ruling.assessed:
+        return tuple(PieceCancer(**found.as_dict()) for found in findings.cancers)
+    named = {found.name: PieceCancer(**found.as_dict()) for found in findings.confirmed if found.present}
+    reason = f"{NOT_ASSESSED}: {ruling.why_not_assessed}"
+    return tuple(
+        named.get(found.name) or PieceCancer(found.name, None, found.area_mm2, found.regions, None, reason)
+        for found in findings.cancers
+    )
+
+
+def slide_cancers(
+    pieces: Sequence[PieceFindings], familiarity: SlideFamiliarity, crumbs: RegionTable, schema: LabelSchema
+) -> dict[str, Cancer]:
+    """By cancer: present if in any piece, as sure as the surest piece, areas and regions together.
+
+    Pieces that are not assessed do not count, unless no piece is: then area and regions are what the network says. So
+    they are of a slide without pieces, which has nothing but ``crumbs``. Where the rule finds a cancer in those that it
+    does not find in any piece, it is neither present nor absent: crumbs may come from anywhere. Where a person named it
+    there, it is present: they have seen the slide.
+    """
+    named = {each.name: each for each in cancers_of(crumbs, schema, confirmed_regions(crumbs)) if each.present}
+    if not pieces:
+        alone = {name: _in_crumbs(crumbs, schema.index(name)) for name in CANCERS if name in schema.names}
+        return {name: _named_in_crumbs(cancer, named.get(name)) for name, cancer in alone.items()}
+    by_name: dict[str, dict[int, PieceCancer]] = {}
+    for each in pieces:
+        for cancer in _piece_cancers(each, familiarity.ruling(each.piece.number)):
+            by_name.setdefault(cancer.name, {})[each.piece.number] = cancer
+    beside = {each.name: each for each in cancers_of(crumbs, schema) if each.present}
+    in_pieces = {name: _named_in_crumbs(_in_all(found), named.get(name)) for name, found in by_name.items()}
+    return {name: _left_open(cancer, beside.get(name)) for name, cancer in in_pieces.items()}
+
+
+def _named_in_crumbs(cancer: Cancer, crumbs: CancerFinding | None) -> Cancer:
+    """The cancer of all pieces; present where it is not in them and a person has named it in ``crumbs`` beside them."""
+    if crumbs is None or cancer.present:
+        return cancer
+    known, rest = cancer.present is not None, f"the rest {NOT_ASSESSED}"
+    return Cancer(
+        present=True,
+        confidence=crumbs.confidence,
+        area_mm2=crumbs.area_mm2 + known * cancer.area_mm2,
+        regions=crumbs.regions + known * cancer.regions,
+        reason="; ".join(filter(None, (NAMED_IN_CRUMBS, cancer.reason if known else rest))),
+    )
+
+
+def _left_open(cancer: Cancer, crumbs: CancerFinding | None) -> Cancer:
+    """The cancer of all pieces; not assessed where it is absent from them and found in ``crumbs`` beside them."""
+    if crumbs is None or cancer.present is not False:
+        return cancer
+    return Cancer(None, None, cancer.area_mm2 + crumbs.area_mm2, cancer.regions + crumbs.regions, IN_CRUMBS)
+
+
+def _in_crumbs(crumbs: RegionTable, tissue: int) -> Cancer:
+    own = crumbs.tissue == tissue
+    reason = f"{NOT_ASSESSED}: no piece of tissue of {LEAST_MM2:g} mm² or more"
+    return Cancer(None, None, float(crumbs.area_mm2[own].sum()), int(own.sum()), reason)
+
+
+def _in_all(found: Mapping[int, PieceCancer]) -> Cancer:
+    """One cancer in all pieces, given by their numbers."""
+    assessed = [cancer for cancer in found.values() if cancer.present is not None]
+    left_out = [number for number, cancer in found.items() if cancer.present is None]
+    counted = assessed or [*found.values()]
+    which = f"piece{'' if len(left_out) == 1 else 's'} {', '.join(map(str, left_out))} {NOT_ASSESSED}"
+    return Cancer(
+        present=any(cancer.present for cancer in assessed) if assessed else None,
+        confidence=max(cancer.confidence or 0.0 for cancer in assessed) if assessed else None,
+        area_mm2=sum(cancer.area_mm2 for cancer in counted),
+        regions=sum(cancer.regions for cancer in counted),
+        reason=("" if not left_out else which) if assessed else found[left_out[0]].reason,
+    )
+
+
+def _measured(findings: PieceFindings, ruling: Familiarity) -> dict[str, Measured]:
+    known = {name: findings.measured[name] for name in MEASUREMENTS}
+    if ruling.assessed or findings.tumour_confirmed:
+        return known
+    return {
+        name: Measured(each.name, None, each.unit, UNLIKE) if name in FROM_TUMOUR else each
+        for name, each in known.items()
+    }
+
+
+def graph_text(findings: PieceFindings, ruling: Familiarity) -> tuple[str, ...]:
+    """The tissue graph of a piece in plain words."""
+    if ruling.assessed or findings.tumour_confirmed:
+        return findings.graph.sentences()
+    return (*findings.graph.sentences(tumours=False), f"Tumours: {NOT_ASSESSED}, {ruling.why_not_assessed}.")
+
+
+def _piece_text(findings: PieceFindings, ruling: Familiarity) -> tuple[str, ...]:
+    """Graph and measurements in plain words."""
+    if ruling.assessed or findings.tumour_confirmed:
+        return findings.text
+    measured = _measured(findings, ruling)
+    lengths = [measured[name] for name in FROM_TUMOUR]
+    return (*graph_text(findings, ruling), *sentences_of(lengths, measured["orientation"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +207,7 @@ class SlideFiles:
         """The origin of a file, for formats that take keys and texts only."""
         grid, run = self.grid, self.run
         made = self.corrected
-        words = "" if made is None else f"{made.text}, {made.area_mm2:.6g} mm², steps {made.log}"
+        words = {} if made is None else {"corrected": f"{made.text}, {made.area_mm2:.6g} mm², steps {made.log}"}
         return {
             "slide_id": self.slide_id,
             **{key: str(value) for key, value in run.cells().items() if key != "ntrm_version"},
@@ -65,18 +215,23 @@ class SlideFiles:
             "to level 0 (sx sy ox oy)": " ".join(f"{value:.9g}" for value in grid.to_level0),
             "options": " ".join(f"{key}={value}" for key, value in run.options.items()),
             "purpose": run.purpose,
-            **({"corrected": words} if words else {}),
+            **words,
         }
 
     def write_mask(self, labels: Bytes) -> None:
         """Write ``mask.ome.tif``."""
-        about: dict[str, Any] = {"name": self.slide_id, "metadata": self.metadata()}
-        write_mask_ome_tiff(self.folder / MASK, labels, self.schema, self.grid.resolution, **about)
+        path, resolution = self.folder / MASK, self.grid.resolution
+        write_mask_ome_tiff(path, labels, self.schema, resolution, name=self.slide_id, metadata=self.metadata())
 
-    def write_polygons(self, regions: Regions, familiarity: SlideFamiliarity | None) -> None:
+    def write_polygons(self, regions: Regions, familiarity: SlideFamiliarity) -> None:
         """The file for QuPath; of an unfamiliar slide, each annotation says that cancers are not assessed."""
-        warnings = [] if familiarity is None else [*familiarity.warnings]
-        options = self.run.options
+        options, note = self.run.options, {}
+        if not familiarity.slide.assessed:
+            but = "" if self.corrected is None else "; what a person named is their word"
+            note["cancers"] = f"{NOT_ASSESSED}: {UNLIKE}{but}"
+        if self.corrected is not None:
+            note["corrected"] = self.corrected.text
+        warnings = {"warnings": [*familiarity.warnings]} if familiarity.warnings else {}
         write_geojson(
             self.folder / REGIONS,
             regions,
@@ -85,18 +240,11 @@ class SlideFiles:
             bounds=self.grid.bounds,
             simplify_um=options["simplify_um"],
             gzip=options["gzip"],
-            metadata=self._note(familiarity),
-            document={**self.about, "warnings": warnings} if warnings else self.about,
+            metadata=note or None,
+            document={**self.about, **warnings},
             # Both versions of a slide may be opened in QuPath together.
             identity=self.slide_id if self.corrected is None else f"{self.slide_id}|corrected",
         )
-
-    def _note(self, familiarity: SlideFamiliarity | None) -> dict[str, str] | None:
-        """What each annotation says."""
-        unlike = familiarity is not None and not familiarity.slide.assessed
-        but = "" if self.corrected is None else "; what a person named is their word"
-        note = {"cancers": f"{NOT_ASSESSED}: {UNLIKE}{but}"} if unlike else {}
-        return note | ({} if self.corrected is None else {"corrected": self.corrected.text}) or None
 
     def write_graph(
         self,
@@ -106,8 +254,10 @@ class SlideFiles:
         network: Network | None = None,
     ) -> None:
         """Write ``graph.json``; ``network`` is what the network itself used."""
-        ruled = [(each.piece.number, each, familiarity.ruling(each.piece.number)) for each in pieces]
-        graphs = {number: (graph_text(each, ruling), each.graph.as_node_link()) for number, each, ruling in ruled}
+        graphs = {
+            each.piece.number: (graph_text(each, familiarity.ruling(each.piece.number)), each.graph.as_node_link())
+            for each in pieces
+        }
         write_graph(self.folder, self.about, network, graphs, rest_graph(regions.table, self.schema))
 
     def summary(

@@ -41,7 +41,12 @@ def _write(out: Path, run: Run, covariates: Sequence[str], *, report: bool) -> l
 
     every, notes, rows = claim(out, run, covariates), [], []
     for folder in (each.path for each in ResultsFolder(out)):
-        state = _state(folder)
+        try:
+            state = remembered(folder)
+        except DataError as error:
+            # A damaged record is this slide's failure, and no other's.
+            failure = {"slide_id": folder.name, "status": "failed", "reason": f"{error.what}; {error.hint}"}
+            state = SlideState(None, {}, {"slides": (failure,)})
         if state is not None and state.row["slide_id"] != folder.name:
             # Counted twice, it would be in every statistic twice.
             notes.append(f"left out of the tables: {folder.name}, a copy of the results of {state.row['slide_id']}")
@@ -53,29 +58,18 @@ def _write(out: Path, run: Run, covariates: Sequence[str], *, report: bool) -> l
     return notes
 
 
-def _state(folder: Path) -> SlideState | None:
-    """What the folder keeps of its slide; a damaged record is this slide's failure, and no other's."""
-    try:
-        return remembered(folder)
-    except DataError as error:
-        row = {"slide_id": folder.name, "status": "failed", "reason": f"{error.what}; {error.hint}"}
-        return SlideState(None, {}, {"slides": (row,)})
+def _rows(folder: Path, state: SlideState, foot: Row, notes: list[str]) -> Tables:
+    """The rows of a slide, with what its corrected version says, if there is one."""
+    if SlideFolder(folder).has(CORRECTED, SUMMARY):
+        try:
+            row = {**state.row, **corrected_cells(read_summary(folder / CORRECTED))}
+            return state.with_foot(foot, {**state.tables, "slides": (row,)})
+        except DataError as error:
+            notes.append(f"left out of the tables: the corrected version of {folder.name}; {error.what}; {error.hint}")
+    return state.with_foot(foot)
 
 
 def tabulate_again(out: Path) -> None:
     """The same for a folder in which slides were corrected; the overview only where there is one."""
     run = read_run(out)
     tabulate(out, run, run.covariates, report=(out / INDEX).is_file())
-
-
-def _rows(folder: Path, state: SlideState, foot: Row, notes: list[str]) -> Tables:
-    """The rows of a slide, with what its corrected version says, if there is one."""
-    corrected = folder / CORRECTED
-    if not SlideFolder(folder).has(CORRECTED, SUMMARY):
-        return state.with_foot(foot)
-    try:
-        cells = corrected_cells(read_summary(corrected))
-    except DataError as error:
-        notes.append(f"left out of the tables: the corrected version of {folder.name}; {error.what}; {error.hint}")
-        return state.with_foot(foot)
-    return state.with_foot(foot, {**state.tables, "slides": ({**state.row, **cells},)})

@@ -9,14 +9,11 @@ from pathlib import Path
 from ntrm.core.errors import RefusedError, UsageError
 
 EXAMPLE = "s3://bucket/folder"
-LOCAL = ("file", "local")
-"""Schemes of files on this machine."""
 WITH_NAME = ("abfs", "abfss", "sftp", "ssh", "webhdfs", "hdfs")
 """Schemes whose address names a container or a user before an ``@``."""
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)((?:::.*)?)://(.*)", re.DOTALL)
 _FLATTENED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
@@ -47,9 +44,9 @@ class Address:
             )
         if chain or "::" in path:
             raise UsageError("an address of addresses", got=text, expected=EXAMPLE)
-        if scheme in LOCAL:
+        if scheme in ("file", "local"):
             raise UsageError("an address of this machine", got=text, expected="a path", hint=f"give /{path}")
-        if not path or _CONTROL.search(path) or any(part in ("", ".", "..") for part in path.split("/")):
+        if not path or re.search(r"[\x00-\x1f\x7f]", path) or any(part in ("", ".", "..") for part in path.split("/")):
             raise UsageError("an address that names no folder or file", got=ascii(text), expected=EXAMPLE)
         return cls(scheme, path)
 

@@ -9,6 +9,7 @@ import tempfile
 import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,8 +19,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import number
 from ntrm.data.layouts import survey_dataset
 from ntrm.slides.addresses import Address, is_address
-from ntrm.slides.remote_slides import RemoteSlides
-from ntrm.slides.slide_cache import RemoteSlide
+from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
 from ntrm.slides.slide_folders import is_annotation, lies_in, real, slides_in
 from ntrm.slides.slide_names import IMAGES, SLIDE_SUFFIXES, LeftOut
 
@@ -77,14 +77,15 @@ def find_inputs(
     slides = _merged(slide for each in inputs for slide in _expand(each, mpp, out, remote, left_out))
     if not slides:
         raise _no_slide(inputs, out, left_out)
-    in_results = next((slide for slide in slides if _is_result(slide, out, remote)), None)
-    if in_results is not None:
-        raise RefusedError(
-            "a slide lies in the folder of the results",
-            got=in_results.path.name,
-            expected=f"slides outside {out if in_results.remote is None or remote is None else remote.out}",
-            hint="choose another --out",
-        )
+    for slide in slides:
+        there = slide.remote is not None and remote is not None and slide.remote.address.lies_in(remote.out)
+        if there or (slide.remote is None and lies_in(slide.path, out)):
+            raise RefusedError(
+                "a slide lies in the folder of the results",
+                got=slide.path.name,
+                expected=f"slides outside {remote.out if there and remote else out}",
+                hint="choose another --out",
+            )
     _check_covariates(slides)
     return tuple(slides)
 
@@ -120,12 +121,6 @@ def _no_slide(inputs: Sequence[str | Path], out: Path | None, left_out: LeftOut)
         expected=f"files that end in {', '.join(SLIDE_SUFFIXES)}",
         hint=hint,
     )
-
-
-def _is_result(slide: SlideInput, out: Path | None, remote: RemoteSlides | None) -> bool:
-    if slide.remote is not None and remote is not None:
-        return slide.remote.address.lies_in(remote.out)
-    return lies_in(slide.path, out)
 
 
 def _expand(
@@ -166,7 +161,7 @@ def _expand_address(
         return
     slide = remote.slide(address)
     slides = remote.below(address, left_out) if slide is None else [(address.name, slide)]
-    yield from (SlideInput(remote.cache.path(each), name, mpp=mpp, remote=each) for name, each in slides)
+    yield from (SlideInput(remote.path(each), name, mpp=mpp, remote=each) for name, each in slides)
 
 
 def _rows(
@@ -184,15 +179,17 @@ def _rows(
         _check_encoding(cells["slide"], where)
         if cells.get("mpp_y") and not cells.get("mpp"):
             raise DataError(f"{where}: mpp_y without mpp", expected="both, or mpp alone for square pixels")
+        objects = None
         try:
             stated = cells.get("mpp") and Resolution(number(cells["mpp"]), number(cells.get("mpp_y") or cells["mpp"]))
+            if remote is not None and (folder is not None or is_address(cells["slide"])):
+                text = cells["slide"] if is_address(cells["slide"]) else f"{folder}/{cells['slide']}"
+                objects = remote.named(Address.parse(text))
         except NtrmError as error:
             raise error.prefixed(where) from error
-        there = None if remote is None else _row_address(cells["slide"], where, folder)
-        objects = None if remote is None or there is None else remote.named(there)
-        cached = None if remote is None or objects is None else remote.cache.path(objects)
+        there = None if remote is None or objects is None else remote.path(objects)
         yield SlideInput(
-            path=cached or _spelt_as_on_disk(table.parent / cells["slide"]),
+            path=there or _spelt_as_on_disk(table.parent / cells["slide"]),
             name=cells["slide"],
             remote=objects,
             slide_id=cells.get("slide_id") or None,
@@ -213,16 +210,6 @@ def _check_columns(table: str, columns: Iterable[str]) -> None:
         )
 
 
-def _row_address(name: str, where: str, folder: Address | None) -> Address | None:
-    """The address of a row's slide; None where it is a path."""
-    if not is_address(name) and folder is None:
-        return None
-    try:
-        return Address.parse(name if is_address(name) or folder is None else f"{folder}/{name}")
-    except NtrmError as error:
-        raise error.prefixed(where) from error
-
-
 def _check_encoding(name: str, where: str) -> None:
     """A table is always UTF-8, file names are not: some locales cannot even encode the name."""
     try:
@@ -239,15 +226,10 @@ def _check_encoding(name: str, where: str) -> None:
 def _spelt_as_on_disk(path: Path) -> Path:
     """The path as the disk has it: letters with marks may be one character or two (NFC, NFD)."""
     spellings = (path, *(Path(unicodedata.normalize(form, str(path))) for form in ("NFC", "NFD")))
-    return next((spelling for spelling in spellings if _exists(spelling)), path)
-
-
-def _exists(path: Path) -> bool:
-    """False also for a name that no disk can hold: the other rows are still good."""
-    try:
-        return path.exists()
-    except OSError:
-        return False
+    # A name that no disk can hold must not spoil the other rows.
+    with suppress(OSError):
+        return next((spelling for spelling in spellings if spelling.exists()), path)
+    return path
 
 
 def _check_covariates(slides: Sequence[SlideInput]) -> None:
@@ -267,10 +249,8 @@ def _merged(slides: Iterable[SlideInput]) -> list[SlideInput]:
     """Each file once, whichever path leads to it."""
     by_path: dict[str, SlideInput] = {}
     for slide in slides:
-        path = slide.location
-        before = by_path.get(path)
-        if before is None:
-            by_path[path] = slide
+        before = by_path.setdefault(slide.location, slide)
+        if before is slide:
             continue
         fields = {"slide_id": "slide_id", "mpp": "µm/px", "covariates": "covariates"}
         differing = [text for name, text in fields.items() if getattr(before, name) != getattr(slide, name)]
@@ -281,7 +261,7 @@ def _merged(slides: Iterable[SlideInput]) -> list[SlideInput]:
                 expected="each slide once",
                 hint="keep one of its rows; name a table's slides in the table only",
             )
-        by_path[path] = replace(before, times=before.times + 1)
+        by_path[slide.location] = replace(before, times=before.times + 1)
     return [*by_path.values()]
 
 
@@ -304,8 +284,8 @@ def find_by_content(
 ) -> Iterator[tuple[str, Path]]:
     """Files under the roots whose fingerprint is ``wanted``, whatever they are called now; each content once."""
     left = set(wanted)
-    for path in _files(roots) if left else ():
-        if stopped():
+    for path in _files(roots):
+        if not left or stopped():
             return
         # Others need the disk, too.
         time.sleep(0)
@@ -313,8 +293,6 @@ def find_by_content(
         if found in left:
             left.discard(found)
             yield found, path
-        if not left:
-            return
 
 
 def check_roots(roots: Iterable[Path]) -> None:

@@ -1,4 +1,4 @@
-"""Objects of one storage service, through fsspec: list, fetch, send. What is transient is tried again, then told.
+"""Objects of one storage service, through fsspec: list, fetch, send. The storage library tries again what may pass.
 
 Credentials and endpoints are the storage library's own business (for S3 ``AWS_…`` variables, ``~/.aws``, the role of a
 machine): nothing here reads, keeps or writes them.
@@ -10,26 +10,22 @@ import errno
 import logging
 import re
 import sys
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ntrm.core.errors import DataError, NtrmError, UsageError, choices_error
 from ntrm.slides.addresses import Address
 
-Result = TypeVar("Result")
-
 _URL = re.compile(r"(https?://[^/\s\"']+)[^\s\"']*")
 
-PAUSES_S = (2.0, 15.0)
-"""Before each further attempt; the libraries below make five of each on their own."""
-CONNECT_S, ANSWER_S = 10, 20
-"""How long a server may take to accept a connection, and to send the next bytes."""
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+ATTEMPTS = 3
+"""Of each request of S3, with growing pauses; the library above makes five of each."""
+ANSWER_S = 20
+"""How long a server may take to send the next bytes."""
 VERSIONS = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "created")
 """What services call the mark that changes with an object's content."""
 WITHOUT_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "TokenRetrievalError")
@@ -64,13 +60,15 @@ class ObjectStore:
     def stat(self, address: Address) -> RemoteFile | None:
         """The object at an address; None where it is a folder of objects."""
         self._fs.invalidate_cache()
-        info = self._attempt(address, lambda: self._fs.info(address.path))
-        return None if info["type"] == "directory" else _remote_file(address.name, info)
+        with _explaining(address):
+            info = self._fs.info(address.path)
+            return None if info["type"] == "directory" else _remote_file(address.name, info)
 
     def files_under(self, address: Address) -> list[RemoteFile]:
         """Every object below a folder, sorted. Names that could lead out of a folder are left out."""
         self._fs.invalidate_cache()
-        found = self._attempt(address, lambda: self._fs.find(address.path, detail=True))
+        with _explaining(address):
+            found = self._fs.find(address.path, detail=True)
         start = f"{address.path}/"
         names = {path.lstrip("/").removeprefix(start): info for path, info in found.items()}
         return sorted(_remote_file(name, info) for name, info in names.items() if _is_plain(name))
@@ -78,60 +76,46 @@ class ObjectStore:
     def names_in(self, address: Address, *, folders: bool) -> list[str]:
         """Names of the files, or of the folders, directly below a folder."""
         self._fs.invalidate_cache()
-        kind = "directory" if folders else "file"
-        try:
-            found = self._attempt(address, lambda: self._fs.ls(address.path, detail=True))
-        except NoSuchObjectError:
-            return []
+        kind, found = "directory" if folders else "file", []
+        with suppress(NoSuchObjectError), _explaining(address):
+            found = self._fs.ls(address.path, detail=True)
         names = (info["name"].rstrip("/").rpartition("/")[2] for info in found if info["type"] == kind)
         return sorted(name for name in names if name)
 
     def read(self, address: Address) -> bytes | None:
         """The bytes of a small object; None where there is none."""
-        try:
-            return bytes(self._attempt(address, lambda: self._fs.cat_file(address.path)))
-        except NoSuchObjectError:
-            return None
+        with suppress(NoSuchObjectError), _explaining(address):
+            return bytes(self._fs.cat_file(address.path))
+        return None
 
     def fetch(self, address: Address, to: Path, stopped: Callable[[], bool] = lambda: False) -> None:
         """Write an object to a file."""
-        callback = _stopping(stopped)
-        self._attempt(address, lambda: self._fs.get_file(address.path, str(to), callback=callback))
+        with _explaining(address):
+            self._fs.get_file(address.path, str(to), callback=_stopping(stopped))
 
     def send(self, file: Path, address: Address) -> None:
         """Write a file to an object."""
-        self._attempt(address, lambda: self._fs.put_file(str(file), address.path))
+        with _explaining(address):
+            self._fs.put_file(str(file), address.path)
 
     def write(self, content: bytes, address: Address) -> None:
         """Write bytes to an object."""
-        self._attempt(address, lambda: self._fs.pipe_file(address.path, content))
+        with _explaining(address):
+            self._fs.pipe_file(address.path, content)
 
     def create(self, content: bytes, address: Address) -> bool:
         """Write bytes to an object that is not there yet; False where it is."""
         try:
-            self._attempt(address, lambda: self._fs.pipe_file(address.path, content, mode="create"))
+            with _explaining(address):
+                self._fs.pipe_file(address.path, content, mode="create")
         except FileExistsError:
             return False
         return True
 
     def remove(self, address: Address) -> None:
         """Delete an object; one that is gone is no error."""
-        with suppress(NoSuchObjectError):
-            self._attempt(address, lambda: self._fs.rm_file(address.path))
-
-    def _attempt(self, address: Address, work: Callable[[], Result]) -> Result:
-        """Do it; what may pass is tried again after a pause."""
-        pauses = iter(PAUSES_S)
-        while True:
-            try:
-                return work()
-            except FileExistsError:
-                raise
-            except _failures() as error:
-                known, pause = _explained(error, address), next(pauses, None)
-                if known is not None or pause is None:
-                    raise known or _silence(error, address) from error
-            time.sleep(pause)
+        with suppress(NoSuchObjectError), _explaining(address):
+            self._fs.rm_file(address.path)
 
 
 def _file_system(scheme: str) -> Any:
@@ -146,8 +130,9 @@ def _file_system(scheme: str) -> Any:
         logging.getLogger(name).setLevel(logging.WARNING)
     options: dict[str, Any] = {"skip_instance_cache": True}
     if scheme in ("s3", "s3a"):
-        timeouts = {"connect_timeout": CONNECT_S, "read_timeout": ANSWER_S}
-        options |= {"use_listings_cache": False, "config_kwargs": timeouts}
+        retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
+        settings = {"connect_timeout": 10, "read_timeout": ANSWER_S, "retries": retries}
+        options |= {"use_listings_cache": False, "config_kwargs": settings}
     try:
         return fsspec.filesystem(scheme, **options)
     except (ImportError, ValueError) as error:
@@ -169,8 +154,18 @@ def _failures() -> tuple[type[Exception], ...]:
     return tuple(kinds)
 
 
-def _explained(error: Exception, address: Address) -> NtrmError | None:
-    """The error to raise at once; None where another attempt may help."""
+@contextmanager
+def _explaining(address: Address) -> Iterator[None]:
+    """Turn what a storage library raises into our own error."""
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except _failures() as error:
+        raise _explained(error, address) from error
+
+
+def _explained(error: Exception, address: Address) -> NtrmError:
     if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
         return NoSuchObjectError(
             f"nothing found at {address}",
@@ -188,18 +183,14 @@ def _explained(error: Exception, address: Address) -> NtrmError | None:
     if type(error).__name__ in WITHOUT_CREDENTIALS:
         hint = "set them for the storage library, for S3 in the environment (AWS_…) or with `aws configure`"
         return UsageError(f"no credentials for {address}", got=type(error).__name__, hint=hint)
-    if isinstance(error, OSError) and error.errno in DISK_FULL:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         hint = "free some space, or choose another --cache"
         return DataError("the disk of the cache is full", got=error.strerror, hint=hint)
     if isinstance(error, ValueError):
         return UsageError(f"the storage library refuses {address}", got=_words(error), hint="check the address")
-    return None
-
-
-def _silence(error: Exception, address: Address) -> DataError:
     return DataError(
         f"the storage of {address} does not answer, or not as such a service does",
-        got=f"{type(error).__name__}: {_words(error)}; {len(PAUSES_S) + 1} attempts",
+        got=f"{type(error).__name__}: {_words(error)}",
         expected="a connection that lasts for an object",
         hint="check the network and the endpoint; the same command then continues",
     )

@@ -1,41 +1,91 @@
-"""The slides at an address: which objects there are slides, and which belong together."""
+"""The slides at an address: which objects are slides, and which belong together; fetched while they are read.
+
+A slide's folder in the cache is named after its address, sizes and ETags, so that another version of an object is
+another slide. Whoever has it holds a lock that ends with its process, and deletes it in the end; what killed processes
+left is deleted when the next slide is fetched.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.io import writing
+from ntrm.core.locks import holding
 from ntrm.results.paths import RUN
 from ntrm.results.run_record import is_run
 from ntrm.slides.addresses import Address
-from ntrm.slides.object_store import NoSuchObjectError, RemoteFile
-from ntrm.slides.slide_cache import RemoteSlide, SlideCache
+from ntrm.slides.object_store import NoSuchObjectError, ObjectStore, RemoteFile
 from ntrm.slides.slide_names import LeftOut, belongs_to, has_parts, is_mask, one_of_each
 
 
-class RemoteSlides:
-    """Finds slides in object storage; what lies in ``out`` is a result."""
+@dataclass(frozen=True)
+class RemoteSlide:
+    """The objects of one slide; most slides are a single one."""
 
-    def __init__(self, make_cache: Callable[[], SlideCache], out: Address | None = None) -> None:
-        self._make_cache = make_cache
+    address: Address
+    """Of the file that is opened."""
+    files: tuple[RemoteFile, ...]
+    """All of them, named below the folder of ``address``; none where there is no such object."""
+
+    @property
+    def version(self) -> str:
+        """Differs where any object changed, and says nothing about names."""
+        return _hash([(file.size, file.version) for file in self.files])
+
+    @property
+    def key(self) -> str:
+        """Of the folder in the cache."""
+        return _hash([str(self.address), [(file.name, file.size, file.version) for file in self.files]])[:32]
+
+
+def _hash(document: object) -> str:
+    return hashlib.sha256(json.dumps(document).encode()).hexdigest()
+
+
+class RemoteSlides:
+    """Finds slides in object storage, where what lies in ``out`` is a result, and fetches them into a folder.
+
+    ``make_folder`` says into which; it is called for the first address.
+    """
+
+    def __init__(self, make_folder: Callable[[], Path], out: Address | None = None) -> None:
+        self._make_folder = make_folder
         self.out = out
+        self._stores: dict[str, ObjectStore] = {}
         self._listed: dict[Address, list[RemoteFile]] = {}
 
     @cached_property
-    def cache(self) -> SlideCache:
-        """Where slides are fetched to; made for the first address."""
-        return self._make_cache()
+    def folder(self) -> Path:
+        """Where slides are fetched to."""
+        return self._make_folder()
+
+    def path(self, slide: RemoteSlide) -> Path:
+        """Where the slide is while it is held."""
+        return self.folder / slide.key / slide.address.name
+
+    def store(self, address: Address) -> ObjectStore:
+        """The storage of an address."""
+        if address.scheme not in self._stores:
+            self._stores[address.scheme] = ObjectStore(address.scheme)
+        return self._stores[address.scheme]
 
     def files_under(self, folder: Address) -> list[RemoteFile]:
         """Every object below a folder; listed once."""
         if folder not in self._listed:
-            self._listed[folder] = self.cache.store(folder).files_under(folder)
+            self._listed[folder] = self.store(folder).files_under(folder)
         return self._listed[folder]
 
     def slide(self, address: Address) -> RemoteSlide | None:
         """The slide that an address names itself; None where it is a folder."""
-        file = self.cache.store(address).stat(address)
+        file = self.store(address).stat(address)
         if file is None:
             return None
         return self.named(address) if has_parts(PurePosixPath(address.name)) else RemoteSlide(address, (file,))
@@ -61,24 +111,71 @@ class RemoteSlides:
         taken = (name for name in left_out.slides_among(names) if not is_mask(name, folders))
         by_name = dict(zip(names, files, strict=True))
         for name in one_of_each(taken):
-            if has_parts(name):
-                yield str(name), _with_parts(folder, name, files)
-            else:
-                main = by_name[name]
-                yield str(name), RemoteSlide(folder / main.name, (RemoteFile(name.name, main.size, main.version),))
+            yield str(name), _with_parts(folder, name, files if has_parts(name) else [by_name[name]])
 
     def _results_among(self, folder: Address, files: Sequence[RemoteFile]) -> list[Address]:
         """Folders that ``ntrm segment`` wrote to before: their pictures are no slides."""
-        store = self.cache.store(folder)
+        store = self.store(folder)
         records = (folder / file.name for file in files if PurePosixPath(file.name).name == RUN)
         return [record.parent for record in records if is_run(store.read(record) or b"")]
 
     def read(self, address: Address) -> bytes:
         """The bytes of a table of slides."""
-        content = self.cache.store(address).read(address)
+        content = self.store(address).read(address)
         if content is None:
             raise NoSuchObjectError(f"nothing found at {address}", expected="a table of slides")
         return content
+
+    @contextmanager
+    def holding(self, slide: RemoteSlide, stopped: Callable[[], bool] | None = None) -> Iterator[Path]:
+        """Have the slide on disk within the block; it is deleted at the end. Waits for another process that has it.
+
+        Where it can be ``stopped``, because nobody may need it, it is refused instead.
+        """
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                with suppress(RefusedError), holding(self._lock(path.name)):
+                    shutil.rmtree(path, ignore_errors=True)
+        folder = self.folder / slide.key
+        with holding(self._lock(slide.key), wait=stopped is None):
+            try:
+                self._fetch(slide, folder, stopped or (lambda: False))
+                yield self.path(slide)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _lock(self, key: str) -> Path:
+        return self.folder / f"{key}.lock"
+
+    def _fetch(self, slide: RemoteSlide, folder: Path, stopped: Callable[[], bool]) -> None:
+        """Fetch all objects, and make sure that they are whole and still those that were listed."""
+        if not slide.files:
+            raise NoSuchObjectError(
+                f"nothing found at {slide.address}", expected="an object that exists", hint="check the address"
+            )
+        for file in slide.files:
+            address, to = slide.address.parent / file.name, folder / file.name
+            with writing(to.parent):
+                to.parent.mkdir(parents=True, exist_ok=True)
+            store = self.store(address)
+            store.fetch(address, to, stopped)
+            now, size = store.stat(address), to.stat().st_size
+            if now is None or (now.size, now.version) != (file.size, file.version):
+                raise DataError(
+                    f"{address} changed while it was read",
+                    got="other bytes than when the slides were listed",
+                    expected="slides that stay as they are during a run",
+                    hint="run the command again when the files no longer change",
+                )
+            if size != file.size:
+                raise DataError(
+                    f"{address} was not downloaded completely",
+                    got=f"{size} bytes",
+                    expected=f"{file.size} bytes",
+                    hint="run the same command again; if this does not help, upload the slide again",
+                )
 
 
 def _with_parts(folder: Address, name: PurePosixPath, files: Sequence[RemoteFile]) -> RemoteSlide:

@@ -12,9 +12,6 @@ from ntrm.results.paths import RUN
 from ntrm.results.run_record import is_run
 from ntrm.slides.slide_names import IMAGES, LeftOut, is_mask, one_of_each
 
-SYSTEM = "lost+found"
-"""Folder at the top of many disks, which only the system may look into."""
-
 OnError = Callable[[OSError], None]
 
 
@@ -51,7 +48,8 @@ def _files_under(folder: Path, left_out: LeftOut, out: Path | None, on_error: On
         links: list[Path] = []
         for parent, folders, names in (found for top in tops for found in os.walk(top, onerror=on_error)):
             here, where = Path(parent), real(Path(parent))
-            folders[:] = [name for name in folders if not name.startswith(".") and name != SYSTEM]
+            # Only the system may look into lost+found at the top of many disks.
+            folders[:] = [name for name in folders if not name.startswith(".") and name != "lost+found"]
             if where in seen:
                 folders.clear()
                 continue

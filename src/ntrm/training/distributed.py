@@ -69,11 +69,8 @@ def find_launch(device: str, num_devices: int, environment: Mapping[str, str] | 
     """Which process this is, from the variables that ``torchrun`` sets; a process alone without them."""
     check_number("number of devices", num_devices, 1, 4096, whole=True)
     env = os.environ if environment is None else environment
-    if "TORCHELASTIC_RUN_ID" in env:
-        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-        rank, world, local_rank, local_world = (int(env[name]) for name in names)
-    else:
-        rank, world, local_rank, local_world = 0, 1, 0, 1
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE") if "TORCHELASTIC_RUN_ID" in env else ()
+    rank, world, local_rank, local_world = [int(env[name]) for name in names] or (0, 1, 0, 1)
     if num_devices not in (1, local_world):
         raise UsageError(
             "wrong number of processes for one training",
@@ -81,24 +78,17 @@ def find_launch(device: str, num_devices: int, environment: Mapping[str, str] | 
             expected=f"{num_devices}, one for each device",
             hint=f"start them with torchrun --standalone --nproc-per-node {num_devices}, or use the command ntrm train",
         )
-    return Launch(_own_device(choose_device(device), local_rank, local_world), rank, world)
-
-
-def _own_device(device: torch.device, local_rank: int, local_world: int) -> torch.device:
-    if local_world == 1 or device.type == "cpu":
-        return device
-    if str(device) != "cuda":
-        raise UsageError(
-            "one device for several processes", got=device, expected="cuda or cpu", hint="give --device cuda"
-        )
-    if torch.cuda.device_count() < local_world:
-        raise UsageError(
-            "not enough devices",
-            got=f"{local_world} processes",
-            expected=f"at most {torch.cuda.device_count()}",
-            hint="lower --num-devices (or --nproc-per-node)",
-        )
-    return torch.device("cuda", local_rank)
+    chosen = choose_device(device)
+    if local_world > 1 and chosen.type != "cpu":
+        if str(chosen) != "cuda" or torch.cuda.device_count() < local_world:
+            raise UsageError(
+                "not a device for each process",
+                got=f"--device {device} for {local_world} processes, {torch.cuda.device_count()} GPUs",
+                expected="cuda with as many GPUs, or cpu",
+                hint="lower --num-devices (or --nproc-per-node), or give --device cuda",
+            )
+        chosen = torch.device("cuda", local_rank)
+    return Launch(chosen, rank, world)
 
 
 def connect(launch: Launch) -> None:

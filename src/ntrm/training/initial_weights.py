@@ -5,7 +5,7 @@ Tensors of a trained model are matched by name and shape, classes by their names
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.errors import DataError, RefusedError, some
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
@@ -23,7 +23,6 @@ from ntrm.models.registry import create, encoder_name
 from ntrm.models.weights import IMAGENET_HUB, find_weights, load_encoder_weights, stored_weights
 from ntrm.training.recipe import Recipe
 
-_SHOWN = 6
 _COUNTER = "num_batches_tracked"
 
 
@@ -109,7 +108,12 @@ def _fill_encoder(network: SegmentationModel, source: str) -> InitReport:
     of_imagenet = source in ("auto", "imagenet")
     path: str | Path | None = source
     if of_imagenet:
-        reason = _why_not_imagenet(network, encoder, name)
+        width = network.config.options.get("width", 1.0)
+        reason = "" if width == 1 else f"ImageNet weights only fit width 1, not {width}"
+        if name not in IMAGENET_HUB:
+            reason = f"no ImageNet weights are known for {name}"
+        if not isinstance(encoder, nn.Module):
+            reason = f"{network.config.arch} has none that public ImageNet weights fit"
         path = None if reason else stored_weights(name) if source == "auto" else find_weights("imagenet", name)
         if path is None:
             folder = "$NTRM_WEIGHTS or, if this is not set, ~/.cache/ntrm/weights"
@@ -129,16 +133,6 @@ def _fill_encoder(network: SegmentationModel, source: str) -> InitReport:
         return InitReport("scratch", notes=(f"encoder from scratch: {error.what} ({error.got})",))
     note = f"encoder from {file.name} (sha256 {sha256_of(file)[:12]})"
     return InitReport("imagenet" if of_imagenet else "file", notes=(note,))
-
-
-def _why_not_imagenet(network: SegmentationModel, encoder: object, name: str) -> str:
-    """Why ImageNet weights cannot fill this network; empty where they can."""
-    if not isinstance(encoder, nn.Module):
-        return f"{network.config.arch} has none that public ImageNet weights fit"
-    if name not in IMAGENET_HUB:
-        return f"no ImageNet weights are known for {name}"
-    width = network.config.options.get("width", 1.0)
-    return "" if width == 1 else f"ImageNet weights only fit width 1, not {width}"
 
 
 def _copy_from(
@@ -177,20 +171,15 @@ def _notes(model: SegmentationModel, transfer: WeightTransfer) -> list[str]:
     arch, theirs = model.config.arch, model.config.schema.names
     notes = []
     if transfer.left:
-        notes.append(
-            f"{len(transfer.copied)} tensors of {arch} fit, {len(transfer.left)} are new: {_some(transfer.left)}"
-        )
+        fit, fresh = len(transfer.copied), len(transfer.left)
+        notes.append(f"{fit} tensors of {arch} fit, {fresh} are new: {some(transfer.left)}")
     if transfer.dropped:
-        notes.append(f"{len(transfer.dropped)} tensors of {arch} are dropped: {_some(transfer.dropped)}")
+        notes.append(f"{len(transfer.dropped)} tensors of {arch} are dropped: {some(transfer.dropped)}")
     dropped = [name for name in theirs if name not in transfer.classes]
     if dropped or transfer.new_classes:
         new, gone = (", ".join(names) or "none" for names in (transfer.new_classes, dropped))
         notes.append(f"{len(transfer.classes)} classes matched by name; new: {new}; dropped: {gone}")
     return notes
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
 
 
 # --- matching the tensors of two networks ---
@@ -202,25 +191,35 @@ def find_transfer(network: SegmentationModel, model: SegmentationModel) -> Weigh
     A tensor fits if name and shape are the same apart from the axes of the classes. Along these the classes in common
     are copied, whatever their order, and the others keep the network's values.
     """
-    classes = _ClassMatch(network.config.schema, model.config.schema)
+    own_names, known_names = network.config.schema.names, model.config.schema.names
+    common = tuple(name for name in own_names if name in known_names)
+    new = tuple(name for name in own_names if name not in known_names)
+    places, sources = (torch.tensor([*map(names.index, common)]).long() for names in (own_names, known_names))
     axes, their_axes = class_axes(network), class_axes(model)
     ours, theirs = network.state_dict(), model.state_dict()
     copied: dict[str, Tensor] = {}
     partly: dict[str, Tensor] = {}
     for key, value in ours.items():
-        known = theirs.get(key)
-        if known is None or axes[key] != their_axes[key] or not _fits(value, known, axes[key]):
+        known, of_classes = theirs.get(key), axes[key]
+        if known is None or of_classes != their_axes[key] or value.dtype != known.dtype or value.ndim != known.ndim:
             continue
-        if not axes[key] or classes.identical:
+        if any(value.shape[axis] != known.shape[axis] for axis in range(value.ndim) if axis not in of_classes):
+            continue
+        if not of_classes or own_names == known_names:
             copied[key] = known
-        elif classes.names:
-            (partly if classes.new else copied)[key] = classes.merge(value, known, axes[key])
+        elif common:
+            for axis in of_classes:
+                known = known.index_select(axis, sources)
+            indices = [places if axis in of_classes else torch.arange(size) for axis, size in enumerate(value.shape)]
+            merged = value.clone()
+            merged[torch.meshgrid(*indices, indexing="ij")] = known
+            (partly if new else copied)[key] = merged
     # Counters of batch norm fit everywhere: only those stay whose statistics were copied.
     statistics = {key: key.replace(_COUNTER, "running_mean") for key in copied if key.endswith(_COUNTER)}
     copied = {key: value for key, value in copied.items() if statistics.get(key, key) in copied}
     left = tuple(key for key in ours if key not in copied and key not in partly)
     dropped = tuple(key for key in theirs if key not in axes)
-    return WeightTransfer(copied, partly, left, dropped, classes.names, classes.new)
+    return WeightTransfer(copied, partly, left, dropped, common, new)
 
 
 def class_axes(network: SegmentationModel) -> dict[str, tuple[int, ...]]:
@@ -235,27 +234,3 @@ def class_axes(network: SegmentationModel) -> dict[str, tuple[int, ...]]:
         key: tuple(axis for axis, (a, b) in enumerate(zip(few[key].shape, more[key].shape, strict=True)) if a != b)
         for key in network.state_dict()
     }
-
-
-class _ClassMatch:
-    """Classes of two schemas, matched by name."""
-
-    def __init__(self, ours: LabelSchema, theirs: LabelSchema) -> None:
-        self.names = tuple(name for name in ours.names if name in theirs.names)
-        self.new = tuple(name for name in ours.names if name not in theirs.names)
-        self.identical = ours.names == theirs.names
-        self.ours, self.theirs = (torch.tensor([*map(schema.index, self.names)]).long() for schema in (ours, theirs))
-
-    def merge(self, own: Tensor, known: Tensor, axes: Sequence[int]) -> Tensor:
-        """``own`` with the entries of the common classes from ``known``."""
-        for axis in axes:
-            known = known.index_select(axis, self.theirs)
-        indices = [self.ours if axis in axes else torch.arange(size) for axis, size in enumerate(own.shape)]
-        merged = own.clone()
-        merged[torch.meshgrid(*indices, indexing="ij")] = known
-        return merged
-
-
-def _fits(own: Tensor, known: Tensor, axes: Sequence[int]) -> bool:
-    same = (axis in axes or own.shape[axis] == known.shape[axis] for axis in range(own.ndim))
-    return own.ndim == known.ndim and own.dtype == known.dtype and all(same)

@@ -178,8 +178,8 @@ class Recorder:
         new = asdict(scores)
         if not is_better(training.recipe.keep, new, None if self.kept is None else self.kept["scores"]):
             return False
-        file = self.folder.keep(training.steps_done, on_host(training.network.state_dict()))
-        self.kept = {**file, "scores": {"step": training.steps_done, "epoch": training.epochs, **new}}
+        scored = {"step": training.steps_done, "epoch": training.epochs, **new}
+        self.kept = {"weights": on_host(training.network.state_dict()), "scores": scored}
         return True
 
 

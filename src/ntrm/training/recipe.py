@@ -212,25 +212,19 @@ def write_recipe(recipe: Recipe, path: Path) -> None:
 
 def _read(source: str | Path) -> dict[str, Any]:
     """The document of a recipe of the package, by name, or of a file."""
-    if str(source) in RECIPES:
-        text = (resources.files("ntrm.training") / "recipes" / f"{source}.yaml").read_text(encoding="utf-8")
-    else:
-        text = _read_file(Path(source))
+    folder = resources.files("ntrm.training") / "recipes"
+    path = folder / f"{source}.yaml" if str(source) in RECIPES else Path(source)
+    if not path.is_file():
+        raise choices_error("unknown recipe", str(source), [*RECIPES, "a YAML file"])
+    try:
+        with path.open(encoding="utf-8-sig") as stream:
+            text = stream.read(MOST_CHARACTERS + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {path}", got=error, hint="save it as text in UTF-8") from error
     document = parse_yaml(text, f"recipe {source}")
     if not isinstance(document, dict):
         raise DataError(f"{source} is not a recipe", got=type(document).__name__, expected="lines of `field: value`")
     return document
-
-
-def _read_file(path: Path) -> str:
-    if not path.is_file():
-        raise choices_error("unknown recipe", str(path), [*RECIPES, "a YAML file"])
-    try:
-        if path.stat().st_size > 4 * MOST_CHARACTERS:
-            raise DataError(f"{path} is not a recipe", got=f"{path.stat().st_size:,} bytes", expected="a page of text")
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}", got=error, hint="save it as text in UTF-8") from error
 
 
 def _merge(values: dict[str, Any], changes: Mapping[Any, object], where: str) -> None:
@@ -328,7 +322,7 @@ def parse_yaml(text: str, what: str) -> Any:
     {'resident': 'no', 'learning_rate': 0.0001, 'steps': 10}
     """
     if len(text) > MOST_CHARACTERS:
-        raise DataError(f"{what} is too long", got=f"{len(text):,} characters", expected=f"{MOST_CHARACTERS:,} at most")
+        raise DataError(f"{what} is too long", expected=f"{MOST_CHARACTERS:,} characters at most")
     try:
         return _Loader(text).get_single_data()
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -38,7 +38,7 @@ CORRECTED_DATA = "corrections"
 IDENTITY = ("arch", "options", "seed", "level", "mpp", "sections", "init", "init_sha256", "data", "recipe")
 """Keys of the provenance that make two runs the same run."""
 
-_FREE = ("workers", "resident")
+FREE = ("workers", "resident")
 """Fields of a recipe that do not change the result."""
 
 LIBRARIES = ("torch", "numpy", "scipy", "safetensors", "tifffile", "pillow", "transformers", "timm")
@@ -234,7 +234,7 @@ def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in plain.items():
         if name in ("recipe", "options") and isinstance(value, dict):
-            flat |= {f"{name}.{key}": inner for key, inner in value.items() if key not in _FREE}
+            flat |= {f"{name}.{key}": inner for key, inner in value.items() if key not in FREE}
         else:
             flat[name] = value
     return flat

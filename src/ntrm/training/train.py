@@ -40,10 +40,6 @@ from ntrm.version import __version__
 Say = Callable[[str], None]
 
 
-def _silent(text: str) -> None:
-    """Say nothing."""
-
-
 def train(
     data: str | Path | None,
     out: str | Path,
@@ -65,7 +61,7 @@ def train(
     pictures: bool = True,
     reference: bool = True,
     progress: Progress | bool = True,
-    say: Say = _silent,
+    say: Say = lambda text: None,
 ) -> RunResult:
     """Train a network and write the run to ``out``.
 
@@ -112,7 +108,7 @@ def train(
     check_start(recipe, init)
     start, digest = (None, None) if init is None else read_config(locate(init) / CONFIG)
     launch = find_launch(str(device), num_devices)
-    say, progress = (say, as_progress(progress)) if launch.leads else (_silent, SILENT)
+    say, progress = (say, as_progress(progress)) if launch.leads else (lambda text: None, SILENT)
     arch, options = _chosen_network(arch, options, start, say)
     if data is not None:
         check_outside(Path(out), Path(data))
@@ -257,11 +253,10 @@ class _Session:
         """Write the selected weights as the model."""
         run, network = self.run, training.network
         if self.launch.leads:
-            weights = recorder.folder.kept_weights(recorder.kept)
-            if weights is not None:
-                network.load_state_dict(weights)
-            if self.start is not None and recorder.kept is not None and recorder.kept["scores"]["step"] == 0:
-                _describe_as_start(network, self.start)
+            if recorder.kept is not None:
+                network.load_state_dict(recorder.kept["weights"])
+                if self.start is not None and recorder.kept["scores"]["step"] == 0:
+                    _describe_as_start(network, self.start)
             network.cpu().eval().save_pretrained(run.out / MODEL)
             if self.pictures:
                 network.to(self.launch.device)

@@ -30,22 +30,15 @@ BLOCK_PIXELS = 2048 * 2048
 """Pixels of the slide that are read for one block, about: bounds the memory of a reading."""
 MAX_BLOCK = 512
 """Longest side of a block of tiled slides, in pixels of the grid."""
-MAX_ROWS = 2**15
-"""Most rows that are read at once."""
 THUMBNAIL_MPP = 13.4
 """µm/px to look for tissue at: cell walls of fat still show, and a whole slide is some 2000 pixels wide."""
-THUMBNAIL_THREADS = 8
-"""That make a thumbnail."""
 LEAST_FACTOR = 0.5
 """A slide more than twice as coarse as the model lacks what the model has learnt to see."""
 SUBPIXELS = 64
 """Borders of boxes lie on this fraction of a pixel: all sums are integers."""
 
-KEPT_BOXES = 256
-"""Boxes that are kept, since all blocks of a row or column of blocks have the same: some 20 kB each."""
 
-
-@lru_cache(KEPT_BOXES)
+@lru_cache(256)  # all blocks of a row or column of blocks have the same boxes, of some 20 kB
 def box_weights(first: int, stop: int, step: float, origin: float, extent: float, length: int) -> Boxes:
     """Boxes of the output pixels ``first`` to ``stop - 1`` along an axis of ``length`` input pixels.
 
@@ -124,13 +117,11 @@ class SlideGrid:
 
     def read(self, top: int, left: int, height: int, width: int) -> Pixels:
         """(height, width, 3) of the grid; white beyond it."""
-        check_number("height of a window", height, 1, MAX_ROWS, whole=True)
+        check_number("height of a window", height, 1, 2**15, whole=True)
         check_number("width of a window", width, 1, MAX_SIDE, whole=True)
         bottom, right = min(top + height, self.height), min(left + width, self.width)
         first_row, first_column = max(top, 0), max(left, 0)
-        out = np.empty((height, width, 3), dtype=np.uint8)
-        if (bottom - first_row, right - first_column) != (height, width):
-            out[:] = WHITE
+        out = np.full((height, width, 3), WHITE, dtype=np.uint8)
         if first_row >= bottom or first_column >= right:
             return out
         tall, wide = self.block
@@ -178,7 +169,7 @@ def thumbnail(grid: SlideGrid, mpp: float) -> tuple[Pixels, Resolution]:
         return coarse.read(top, 0, min(rows, coarse.height - top), coarse.width)
 
     # While the reader, which does one thing at a time, reads one band, those before are scaled down.
-    bands = thread_map(band, range(0, coarse.height, rows), min(THUMBNAIL_THREADS, most_threads()))
+    bands = thread_map(band, range(0, coarse.height, rows), min(8, most_threads()))
     return np.concatenate([*bands]), coarse.resolution
 
 

@@ -2,9 +2,6 @@
 
 The child answers in JSON and bare pixels. It dies with its parent (the pipe closes) and by itself when one request
 takes too long; it never gets more memory than stated.
-
-Pixels go through a file in memory that both processes have open, or through the pipe where they are many or a system
-has no such files. A pipe hands them over in many small parts, and each waits until no other thread runs Python.
 """
 
 from __future__ import annotations
@@ -12,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 import time
 import weakref
 from collections.abc import Iterator
@@ -31,7 +27,7 @@ from ntrm.core.errors import DataError, UsageError, check_number
 from ntrm.core.mpp import Resolution
 from ntrm.core.processes import close_pipes, module_command, module_environment
 from ntrm.wsi.readers.reader import MAX_SIDE, Pixels, SlideInfo, check_request
-from ntrm.wsi.readers.reading_process import message, rebuild_error, rebuild_info, receive, receive_into
+from ntrm.wsi.readers.reading_process import filled, message, rebuild_error, rebuild_info, receive
 
 _START_SECONDS = 120
 """A new process may wait for a busy machine before it can answer at all."""
@@ -70,15 +66,18 @@ class ReadingProcess:
     def _begin(self) -> None:
         """Start the child."""
         self._pid, self._fresh = os.getpid(), True
-        self._shared = _shared_file()
-        try:
-            self._child = _start(self._shared, self.limits)
-        except OSError:
-            _close(self._shared)
-            raise
+        self._child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            module_command("ntrm.wsi.readers.reading_process", self.limits.memory_mb * 2**20, self.limits.seconds),
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            # One heap for all threads: each of its own would reserve a good part of the memory allowed.
+            env={**module_environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"},
+        )
         self._requests, self._answers = cast("RawIOBase", self._child.stdin), cast("RawIOBase", self._child.stdout)
         # A reader that nobody closed must not leave its child behind.
-        self._finalizer = weakref.finalize(self, _finish, self._child, self._shared, self._pid)
+        self._finalizer = weakref.finalize(self, _finish, self._child, self._pid)
 
     @property
     def alive(self) -> bool:
@@ -126,18 +125,12 @@ class ReadingProcess:
             check_number(f"{axis} of a region", position, -2 * MAX_SIDE, 2 * MAX_SIDE, whole=True)
         region = [int(number) for number in (x, y, width, height, level)]
         pixels = np.empty((region[3], region[2], 3), dtype=np.uint8)
-        buffer = pixels.data.cast("B")
         with self._lock:
             self._take_over()
             with self._talking():
-                answer = self._ask({"read": region})
-                if answer["pixels"] != [*pixels.shape]:
+                if self._ask({"read": region})["pixels"] != [*pixels.shape]:
                     raise ValueError("pixels of another shape")
-                if not answer["shared"] or self._shared is None:
-                    receive_into(self._answers, buffer)
-                elif os.preadv(self._shared, [buffer], 0) != len(buffer):
-                    raise EOFError("fewer pixels than there should be")
-        return pixels
+                return filled(self._answers, pixels)
 
     @contextmanager
     def _talking(self) -> Iterator[None]:
@@ -225,44 +218,14 @@ class ReadingProcess:
         self.close()
 
 
-def _shared_file() -> int | None:
-    """Descriptor of a file without a name, best in memory; None where a child cannot be given one."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("pixels", os.MFD_CLOEXEC)
-    if not hasattr(os, "preadv"):
-        return None
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
-def _start(shared: int | None, limits: ReadingLimits) -> subprocess.Popen[bytes]:
-    descriptors = [] if shared is None else [shared]
-    return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-        module_command("ntrm.wsi.readers.reading_process", limits.memory_mb * 2**20, limits.seconds, *descriptors),
-        pass_fds=descriptors,
-        bufsize=0,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        # One heap for all threads: each of its own would reserve a good part of the memory allowed.
-        env={**module_environment(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"},
-    )
-
-
-def _finish(child: subprocess.Popen[bytes], shared: int | None, owner: int) -> None:
+def _finish(child: subprocess.Popen[bytes], owner: int) -> None:
     close_pipes(child)
-    _close(shared)
     if os.getpid() != owner:
         child.returncode = 0  # a fork may neither end it nor wait for it
         return
     if child.poll() is None:
         child.kill()
     child.wait()
-
-
-def _close(shared: int | None) -> None:
-    if shared is not None:
-        os.close(shared)
 
 
 def open_isolated(path: Path, *, alone: bool = False, process: ReadingProcess | None = None) -> ReadingProcess:

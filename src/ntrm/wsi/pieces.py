@@ -66,8 +66,6 @@ def find_pieces(tissue: BoolMask, mpp: Resolution) -> tuple[tuple[Piece, ...], P
     >>> [(piece.number, piece.bbox, piece.area_mm2) for piece in pieces]
     [(1, (10, 10, 40, 40), 0.64), (2, (12, 90, 38, 20), 0.304)]
     """
-    if tissue.ndim != 2 or tissue.dtype != np.bool_:
-        raise DataError("no tissue mask", got=f"{tissue.dtype} {tissue.shape}", expected="bool (height, width)")
     # Half the distance on either side: two fragments grow together when the gap is less than the whole.
     labels, count = ndimage.label(dilated(tissue, JOINED_UM / 2, mpp), EIGHT)
     labels[~tissue] = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from ntrm.core.errors import RefusedError
 from ntrm.core.mpp import Resolution
@@ -22,26 +21,16 @@ SEVERAL_FILES = ("mirax", "hamamatsu", "dicom", "trestle")
 """Formats whose pixels may lie in other files than the main one."""
 
 
-@dataclass(frozen=True)
-class SlideCost:
-    """What a slide will cost, judged from its header before anything is read; in pixels.
+def cost_of(info: SlideInfo, mpp: Resolution, model_mpp: float) -> tuple[int, int]:
+    """Pixels of the thumbnail, and pixels to be read of the file, with a model of ``model_mpp`` µm/px.
 
     A header of a few kilobytes can promise any number of pixels. Tissue is looked for in a thumbnail, which is held in
     memory and read from the coarsest level that is fine enough: of a slide without coarse levels, that is every pixel.
     Then the network's windows are read where there is tissue, at worst everywhere.
     """
-
-    overview: int
-    """Of the thumbnail."""
-    read: int
-    """Of the file, for thumbnail and network, or on the model's grid where that has more."""
-
-
-def cost_of(info: SlideInfo, mpp: Resolution, model_mpp: float) -> SlideCost:
-    """The cost with a model of ``model_mpp`` µm/px."""
     overview, overview_read = _pixels_at(info, mpp, max(THUMBNAIL_MPP, model_mpp, mpp.x, mpp.y))
     grid, grid_read = _pixels_at(info, mpp, model_mpp)
-    return SlideCost(overview, max(overview_read, overview) + max(grid_read, grid))
+    return overview, max(overview_read, overview) + max(grid_read, grid)
 
 
 def _pixels_at(info: SlideInfo, mpp: Resolution, goal: float) -> tuple[int, int]:
@@ -54,26 +43,26 @@ def _pixels_at(info: SlideInfo, mpp: Resolution, goal: float) -> tuple[int, int]
 
 def check_cost(info: SlideInfo, mpp: Resolution, model_mpp: float, size: int) -> None:
     """Refuse a slide that costs too much, or far more than a file of ``size`` bytes can be worth."""
-    cost = cost_of(info, mpp, model_mpp)
+    overview, read = cost_of(info, mpp, model_mpp)
     pixels = f"{info.width:,} × {info.height:,} pixels"
-    if cost.overview > MOST_OVERVIEW:
+    if overview > MOST_OVERVIEW:
         raise RefusedError(
             "the slide is larger than any glass slide",
             got=f"{pixels} of {mpp}, {info.width * mpp.x / 1000:,.0f} × {info.height * mpp.y / 1000:,.0f} mm",
             expected=f"at most {MOST_OVERVIEW * (THUMBNAIL_MPP / 1000) ** 2:,.0f} mm²",
             hint="correct its µm/px, or cut it into parts",
         )
-    if cost.read > MOST_READ:
+    if read > MOST_READ:
         raise RefusedError(
             "too many pixels of the slide would have to be read",
-            got=f"{pixels} in {len(info.levels)} levels: {cost.read:,} to read",
+            got=f"{pixels} in {len(info.levels)} levels: {read:,} to read",
             expected=f"at most {MOST_READ:,}",
             hint="save it with coarser levels (a pyramid, as OME-TIFF from QuPath has), or cut it into parts",
         )
-    if cost.read > max(READ_ANYWAY, PIXELS_PER_BYTE * size) and info.vendor not in SEVERAL_FILES:
+    if read > max(READ_ANYWAY, PIXELS_PER_BYTE * size) and info.vendor not in SEVERAL_FILES:
         raise RefusedError(
             "the slide has far more pixels than its file can hold",
-            got=f"{pixels} in {size:,} bytes: {cost.read:,} to read",
+            got=f"{pixels} in {size:,} bytes: {read:,} to read",
             expected=f"at most {PIXELS_PER_BYTE:,} for each byte",
             hint="save only the part that was scanned, with coarser levels (as OME-TIFF from QuPath has)",
         )

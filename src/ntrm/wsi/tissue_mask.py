@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ntrm.core.arrays import BoolMask, Ints, Singles
-from ntrm.core.errors import DataError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means
 from ntrm.data.tiles import Window
@@ -115,18 +114,14 @@ def _plain_and_dark(red: Singles, green: Singles, blue: Singles, pen: BoolMask) 
 
 def _density_and_colour(planes: Sequence[Singles]) -> tuple[Singles, Singles]:
     """The largest density of the channels, and its difference from the smallest: both (H, W)."""
-    red, green, blue = planes
-    highest, lowest = np.maximum(red, green), np.minimum(red, green)
-    np.maximum(highest, blue, out=highest)
-    np.minimum(lowest, blue, out=lowest)
-    return highest, np.subtract(highest, lowest, out=lowest)
+    highest = np.maximum.reduce(planes)
+    return highest, highest - np.minimum.reduce(planes)
 
 
 def _masked_averages(planes: Sequence[Singles], counted: Singles, um: float, scale: Resolution) -> list[Singles]:
     """Averages over the pixels with ``counted`` 1 alone; planes are 0 where it is 0."""
-    counts, *sums = (blurred(plane, um, scale) for plane in (counted, *planes))
-    np.maximum(counts, LEAST_WEIGHT, out=counts)
-    return [np.divide(plane, counts, out=plane) for plane in sums]
+    counts = np.maximum(blurred(counted, um, scale), np.float32(LEAST_WEIGHT))
+    return [np.divide(blurred(plane, um, scale), counts) for plane in planes]
 
 
 def _faint(thumbnail: Thumbnail, excluded: BoolMask, pen: BoolMask) -> BoolMask:
@@ -135,29 +130,14 @@ def _faint(thumbnail: Thumbnail, excluded: BoolMask, pen: BoolMask) -> BoolMask:
     rest = ~(excluded | pen | thumbnail.unscanned)
     counted = rest.astype(np.float32)
     masked = [plane * counted for plane in (*thumbnail.planes, *thumbnail.moments)]
-    coloured, texture = _colour_and_texture(masked, counted, scale)
-    glass = rest & _is_glass(thumbnail.planes)
-    clean = _no_dirt(masked[:3], counted, scale)
-    return np.asarray(rest & (coloured | (_is_textured(texture, glass) & clean)))
-
-
-def _colour_and_texture(planes: Sequence[Singles], counted: Singles, scale: Resolution) -> tuple[BoolMask, Singles]:
-    """Where the rest has colour, and the standard deviation of its density."""
-    *averages, mean, square = _masked_averages(planes, counted, AVERAGED_UM, scale)
+    *averages, mean, square = _masked_averages(masked, counted, AVERAGED_UM, scale)
     density, colour = _density_and_colour(averages)
-    variance = np.subtract(square, np.multiply(mean, mean, out=mean), out=square)
-    texture = np.sqrt(np.maximum(variance, 0, out=variance), out=variance)
-    return (colour > WEAK) & (colour > LEAST_PURITY * density), texture
-
-
-def _is_glass(planes: Sequence[Singles]) -> BoolMask:
-    red, green, blue = (np.abs(plane) for plane in planes)
-    return np.asarray(np.maximum(np.maximum(red, green), blue) < GLASS_DENSITY)
-
-
-def _is_textured(texture: Singles, glass: BoolMask) -> BoolMask:
+    coloured = (colour > WEAK) & (colour > LEAST_PURITY * density)
+    texture = np.sqrt(np.maximum(square - mean * mean, 0))
+    glass = rest & (np.maximum.reduce([np.abs(plane) for plane in thumbnail.planes]) < GLASS_DENSITY)
     noise = float(np.median(texture[glass])) if glass.any() else 0.0
-    return np.asarray(texture > np.clip(NOISE_FACTOR * noise, *FAINT))
+    textured = texture > np.clip(NOISE_FACTOR * noise, *FAINT)
+    return np.asarray(rest & (coloured | (textured & _no_dirt(masked[:3], counted, scale))))
 
 
 def _no_dirt(planes: Sequence[Singles], counted: Singles, scale: Resolution) -> BoolMask:
@@ -216,10 +196,6 @@ def windows_with_tissue(
     >>> windows_with_tissue(windows, tissue, Resolution.square(20), Resolution.square(10))
     (Window(top=36, left=36, height=64, width=64, pad_bottom=0, pad_right=0),)
     """
-    if tissue.ndim != 2 or tissue.dtype != np.bool_ or tissue.size == 0:
-        raise DataError("no tissue mask", got=f"{tissue.dtype} {tissue.shape}", expected="bool (height, width)")
-    if not 0 <= margin_um < np.inf:
-        raise UsageError("impossible margin around tissue", got=margin_um, expected="µm, 0 or more")
     if not windows:
         return ()
     tops, lefts, heights, widths = np.array([(w.top, w.left, w.height, w.width) for w in windows], dtype=np.float64).T

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ntrm.phantom.anatomy.adnexa import AdnexaDetails, AdnexaParameters, draw_adnexa, draw_detailed_adnexa
+from ntrm.phantom.anatomy.adnexa import AdnexaDetails, AdnexaParameters, draw_adnexa
 from ntrm.phantom.anatomy.frame import EPI, FOL, GLD, HYP, INF, KER, PAP, RET
 from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.layout import paint_mask
@@ -41,7 +41,7 @@ def test_details_belong_to_the_same_adnexa(seed):
     where = (seed, 3000.0, 2000.0, lambda body: True, MANY)
     plain = {structure.name: structure.bodies for structure in draw_adnexa(*where)}
     details = AdnexaDetails(muscle_fraction=1.0, duct_fraction=1.0)
-    fine = {structure.name: structure for structure in draw_detailed_adnexa(*where, details)}
+    fine = {structure.name: structure for structure in draw_adnexa(*where, details)}
     shafts = plain["follicles"]
     assert fine["follicles"].bodies[: len(shafts)] == shafts
     assert set(fine["coils"].bodies) < set(plain["glands"])
@@ -59,7 +59,7 @@ def test_details_belong_to_the_same_adnexa(seed):
 
 def test_a_muscle_runs_from_its_follicle_up_to_the_side_to_which_the_hair_slopes(seed):
     details = AdnexaDetails(muscle_fraction=1.0)
-    fine = draw_detailed_adnexa(seed, 3000.0, 2000.0, lambda body: True, MANY, details)
+    fine = draw_adnexa(seed, 3000.0, 2000.0, lambda body: True, MANY, details)
     by_name = {structure.name: structure.bodies for structure in fine}
     for shaft, muscle in zip(by_name["follicles"], by_name["muscles"], strict=False):
         # The root leans to one side, so the hair slopes to the other.

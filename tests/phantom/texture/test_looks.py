@@ -15,7 +15,7 @@ from ntrm.phantom.texture.table import TEXTURES
 from ntrm.phantom.tissues import CODES, FINE
 from ntrm.phantom.versions import VERSIONS, Version
 
-CLEAN = {"artefacts": Artefacts.none(), "stain": Stain(), "version": "2"}
+CLEAN = {"artefacts": Artefacts(), "stain": Stain(), "version": "2"}
 STILL = LookParameters(loose=0.0, dark=0.0, pigmented=0.0)
 
 

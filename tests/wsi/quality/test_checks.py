@@ -18,7 +18,6 @@ from tests.wsi.pictures import (
     undisturbed,
 )
 
-from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.resample import area_average
@@ -80,10 +79,6 @@ def test_a_blurred_section_is_out_of_focus(section_seed):
     assert judged(thumbnail, tissue, samples=blurred).out_of_focus.flag
 
 
-def test_a_coarse_blur_shows_in_the_thumbnail_itself(section_seed):
-    assert judged(out_of_focus(clean(section_seed), 2.5)).out_of_focus.flag
-
-
 @pytest.mark.parametrize("pen", PENS)
 def test_pen_is_flagged_and_is_no_other_fault(section_seed, pen):
     quality = judged(marked(clean(section_seed), slice(0, 220), slice(150, 180), pen))
@@ -133,13 +128,6 @@ def test_of_a_mask_nothing_else_is_said(section_seed):
     assert not judged(picture, drawn=0.9).drawn.flag
     (said,) = judged(picture, drawn=0.99).warnings
     assert said.startswith("not a stained section: 99%")
-
-
-def test_refuses_what_does_not_fit():
-    with pytest.raises(DataError, match="does not fit"):
-        judged(np.zeros((4, 4, 3), dtype=np.uint8), np.zeros((4, 5), dtype=bool))
-    with pytest.raises(UsageError, match="impossible score"):
-        Grade(1.5, True)
 
 
 def test_folds_alone_are_not_serious():

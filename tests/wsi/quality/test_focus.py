@@ -4,7 +4,6 @@ from PIL import Image
 from tests.helpers import real_data
 from tests.wsi.pictures import clean, out_of_focus
 
-from ntrm.core.errors import UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.checks import FLAGGED
@@ -106,10 +105,3 @@ def test_no_sharp_image_of_colon_is_called_blurred_and_every_blurred_one_is(rand
             sharp = as_judged(np.asarray(image.convert("RGB")), Resolution.square(0.62))
         assert blur_score([fine_detail(sharp)]) < FLAGGED["out_of_focus"], path.name
         assert blur_score([fine_detail(out_of_focus(sharp, 1.7))]) >= FLAGGED["out_of_focus"], path.name
-
-
-def test_refuses_impossible_samples():
-    with pytest.raises(UsageError, match="samples"):
-        sample_windows(np.ones((5, 5), dtype=bool), THUMB, MODEL, (10, 10), count=0)
-    with pytest.raises(UsageError, match="nothing to sample"):
-        sample_windows(np.ones((5, 5), dtype=bool), THUMB, MODEL, (0, 10))

@@ -7,7 +7,7 @@ from tests.wsi.pictures import BKG, MPP, creased, folded, optical_density, skin_
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means
 from ntrm.phantom.render import render
-from ntrm.wsi.quality.folds import LEAST_CONTRAST, _strongest, find_folds
+from ntrm.wsi.quality.folds import find_folds
 from ntrm.wsi.quality.morphology import blurred
 from ntrm.wsi.quality.thumbnail import AVERAGED_UM
 
@@ -49,14 +49,6 @@ def test_a_border_between_tissues_is_no_fold(random):
     density = plain(random)
     density[70:] *= 2
     assert not folds(density, np.ones(density.shape[:2], dtype=bool)).any()
-
-
-def test_a_short_band_and_an_even_section_are_no_fold(random):
-    density = plain(random)
-    tissue = np.ones(density.shape[:2], dtype=bool)
-    assert not folds(density, tissue).any()
-    density[70:80, 100:125] *= 2
-    assert not folds(density, tissue).any()
 
 
 def test_a_bluer_band_is_no_fold_and_a_fold_of_blue_tissue_is(random):
@@ -139,15 +131,3 @@ def test_folds_are_those_of_their_definition(random, scale):
         planes[1][~tissue] *= 0.2
         expected = folds_literal.find_folds(planes, tissue, scale)
         np.testing.assert_array_equal(find_folds(planes, tissue, scale), expected)
-
-
-def test_contrasts_that_a_fold_may_have_are_exact(random):
-    red, green, blue = streaked(random, 120, 160)
-    # One of twice the density, whatever else was drawn.
-    red[50:56], green[40:66], green[50:56] = 0.02, 0.2, 0.4
-    contrast, angles = _strongest(red, green, np.ones(green.shape, dtype=bool), COARSE)
-    expected, expected_angles = folds_literal.strongest((red, green, blue), COARSE)
-    strong = contrast > LEAST_CONTRAST
-    assert strong[52].any()
-    np.testing.assert_array_equal(contrast[strong], expected[strong])
-    np.testing.assert_array_equal(angles[strong], expected_angles[strong])

@@ -4,20 +4,12 @@ from scipy import ndimage
 from ntrm.core.mpp import Resolution
 from ntrm.wsi.quality import morphology
 from ntrm.wsi.quality.morphology import (
-    blurred,
-    bounding_box,
     dilated,
     opened,
     upsampled,
-    without_holes,
-    without_small_regions,
 )
 
 SCALE = Resolution(10.0, 20.0)
-
-
-def blobs(random):
-    return ndimage.gaussian_filter(random.standard_normal((60, 80)), 2) > 0.1
 
 
 def test_dilation_reaches_all_pixels_within_the_distance(random):
@@ -32,37 +24,6 @@ def test_dilation_reaches_all_pixels_within_the_distance(random):
     assert not dilated(np.zeros((3, 3), dtype=bool), 1e9, SCALE).any()
 
 
-def test_small_regions_and_holes_are_those_of_scipy(random):
-    some, area = blobs(random), SCALE.pixel_area_um2 / 1e6
-    regions, count = ndimage.label(some, structure=np.ones((3, 3)))
-    sizes = ndimage.sum_labels(some, regions, np.arange(count + 1))
-    assert np.array_equal(without_small_regions(some, 20 * area, SCALE), some & (sizes[regions] >= 20))
-    holes = ndimage.binary_fill_holes(some) & ~some
-    numbers, count = ndimage.label(holes)
-    sizes = ndimage.sum_labels(holes, numbers, np.arange(count + 1))
-    assert np.array_equal(without_holes(some, 20 * area, SCALE), some | (holes & (sizes[numbers] <= 20)))
-
-
-def test_opening_keeps_what_is_wide_and_loses_what_is_narrow():
-    some = np.zeros((60, 80), dtype=bool)
-    some[10:50, 10:14] = True
-    some[10:50, 30:70] = True
-    kept = opened(some, 60.0, Resolution.square(10.0))
-    assert not kept[:, :20].any()
-    assert kept[15:45, 35:65].all()
-    assert not (kept & ~some).any()
-
-
-def test_an_average_keeps_the_sum_and_follows_the_scale(random):
-    values = np.zeros((61, 81), dtype=np.float32)
-    values[30, 40] = 1
-    average = blurred(values, 40.0, SCALE)
-    assert np.isclose(average.sum(), 1, atol=1e-4)
-    down, across = (np.sqrt((average.sum(axis=k) * (np.arange(n) - n // 2) ** 2).sum()) for k, n in ((1, 61), (0, 81)))
-    assert abs(down * 20.0 - 40.0) < 2.5
-    assert abs(across * 10.0 - 40.0) < 2.5
-
-
 def test_opening_is_that_of_discs_placed_one_by_one(random):
     some = ndimage.gaussian_filter(random.standard_normal((30, 40)), 3) > -0.02
     some[:3, :3] = True
@@ -73,14 +34,6 @@ def test_opening_is_that_of_discs_placed_one_by_one(random):
         if some[disc].all():
             kept |= disc
     assert np.array_equal(opened(some, 50.0, SCALE), kept & some)
-
-
-def test_the_box_holds_all_within_the_distance():
-    some = np.zeros((50, 60), dtype=bool)
-    some[20, 30] = some[22, 33] = True
-    rows, columns = bounding_box(some, 45.0, SCALE)
-    assert (rows, columns) == (slice(17, 26), slice(25, 39))
-    assert bounding_box(some & False, 45.0, SCALE) is None
 
 
 def test_a_mask_of_blocks_is_cut_to_the_pixels(random):

@@ -16,9 +16,8 @@ from tests.wsi.pictures import (
 
 from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
-from ntrm.core.pixels import block_means
 from ntrm.phantom.render import Artefacts, render
-from ntrm.wsi.quality.thumbnail import CLIPPED, Thumbnail, glass_colour, green_density
+from ntrm.wsi.quality.thumbnail import Thumbnail, glass_colour, green_density
 
 
 def test_the_coarser_grid_holds_means_of_blocks(section_seed):
@@ -33,26 +32,11 @@ def test_the_coarser_grid_holds_means_of_blocks(section_seed):
         np.testing.assert_allclose(plane[:109, :163], whole, atol=1e-6)
 
 
-def test_moments_are_means_of_the_clipped_density_and_its_square(section_seed):
-    picture = clean(section_seed)[:219, :327]
-    seen = Thumbnail(picture, SQUARE)
-    clipped = np.clip(green_density(picture), -CLIPPED, CLIPPED)
-    for plane, values in zip(seen.moments, (clipped, clipped * clipped), strict=True):
-        np.testing.assert_array_equal(plane, block_means(values, (2, 2)))
-
-
 def test_a_block_with_any_pure_white_was_not_scanned():
     picture = np.full((5, 7, 3), 240, dtype=np.uint8)
     picture[1, 2] = picture[4, 6] = 255
     picture[0, 5] = (255, 255, 254)
     assert np.argwhere(Thumbnail(picture, SQUARE).unscanned).tolist() == [[0, 1], [2, 3]]
-
-
-def test_an_average_keeps_the_mean_and_loses_detail(section_seed):
-    seen = Thumbnail(clean(section_seed), SQUARE)
-    for plane, averaged in zip(seen.planes, seen.averaged, strict=True):
-        assert averaged.mean() == pytest.approx(plane.mean(), abs=1e-3)
-        assert averaged.std() < plane.std()
 
 
 def test_masks_go_to_the_coarser_grid_and_back(random):
@@ -100,13 +84,6 @@ def test_green_density_is_that_of_the_formula_against_its_own_or_a_known_glass(r
     for found, glass in ((green_density(picture), own), (green_density(picture, known), known)):
         assert np.allclose(found, -np.log10((picture[..., 1] + 1.0) / (float(glass[1]) + 1)), atol=1e-6)
         assert found.dtype == np.float32
-
-
-def test_a_large_picture_tells_the_same_glass_as_its_parts(random):
-    picture = np.clip(random.normal((238, 240, 243), 1.5, (900, 1300, 3)), 0, 255).astype(np.uint8)
-    picture[200:700, 300:1000] = (200, 120, 170)
-    assert np.abs(glass_colour(picture) - glass_colour(picture[:200])).max() <= 1
-    assert np.abs(glass_colour(picture) - (238, 240, 243)).max() <= 1
 
 
 @pytest.mark.parametrize("pen", PENS)

@@ -14,7 +14,6 @@ from tests.wsi import making
 from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
 from ntrm.wsi.readers.formats import open_slide
-from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
 
 openslide = pytest.importorskip("openslide")
 
@@ -107,13 +106,6 @@ def test_levels_are_those_written(write, tmp_path, random):
         image = making.halved(image)
 
 
-def test_a_rounded_level_keeps_its_true_scale():
-    levels = (SlideLevel(403, 301, 1.0), SlideLevel(100, 75, (4.03 + 301 / 75) / 2), SlideLevel(31, 25, 12.5))
-    info = SlideInfo("tifffile", "tiff", levels)
-    assert info.scale(1) == (4.0, 4.0)
-    assert info.scale(2) == (403 / 31, 301 / 25)
-
-
 @pytest.mark.parametrize("name", ["cmu-1-small-region.svs", "boxes.tiff", "small.svs"])
 def test_pixels_of_real_slides_agree_with_openslide(name, random):
     slide = open_slide(real_data("slides", name))
@@ -150,13 +142,6 @@ def test_the_scanned_part_of_a_leica_slide_is_known(tmp_path, random):
     around = slide.read(290, 190, 280, 220, 0)
     assert (around[:10] == 255).all()
     np.testing.assert_array_equal(around[10:210, 10:270], image)
-
-
-def test_oblong_pixels(tmp_path, random):
-    image = making.tissue(random, 40, 50)
-    assert open_slide(making.write_ome(tmp_path / "a", image, (0.25, 0.5))).info.resolution == Resolution(0.25, 0.5)
-    strips = open_slide(making.write_strips(tmp_path / "b", image, (0.25, 0.5))).info.resolution
-    assert (strips.x, strips.y) == pytest.approx((0.25, 0.5), rel=1e-6)
 
 
 def test_transparent_pixels_are_on_white(tmp_path, random):

@@ -66,62 +66,19 @@ class AdnexaDetails:
     """Radius of that keratin over the follicle's."""
 
 
-@dataclass(frozen=True)
-class Adnexa:
-    """The adnexa of one section."""
-
-    follicles: list[Streak]
-    sebaceous: list[Blob]
-    coils: list[Blob]
-    halos: list[Blob]
-    plugs: list[Streak]
-
-
 def draw_adnexa(
-    seed: int, half_um: float, depth_um: float, spared: Callable[[Body], bool], kind: AdnexaParameters
-) -> tuple[Structure, ...]:
-    """Adnexa within ``half_um`` of the middle of a section ``depth_um`` deep, where ``spared`` allows them.
-
-    They are painted in this order: glands first, so that a follicle runs past its gland.
-    """
-    drawn = _draw(seed, half_um, depth_um, spared, kind)
-    return (
-        Structure("inflamed halos", drawn.halos, INF, over=(RET, PAP)),
-        Structure("glands", [*drawn.sebaceous, *drawn.coils], GLD, over=(RET, PAP, INF)),
-        Structure("follicles", drawn.follicles, FOL, over=(RET, PAP, INF, HYP, EPI, GLD)),
-        Structure("keratin plugs", drawn.plugs, KER, over=(FOL, EPI)),
-    )
-
-
-def draw_detailed_adnexa(
     seed: int,
     half_um: float,
     depth_um: float,
     spared: Callable[[Body], bool],
     kind: AdnexaParameters,
-    details: AdnexaDetails,
+    details: AdnexaDetails | None = None,
 ) -> tuple[Structure, ...]:
-    """The same adnexa with lobules, ducts and muscles, and follicles that are cut across."""
-    drawn, rng = _draw(seed, half_um, depth_um, spared, kind), generator(seed, "details of adnexa")
-    lobules = [lobule for gland in drawn.sebaceous for lobule in _draw_lobules(rng, gland, details)]
-    ducts = [piece for coil in drawn.coils for piece in _draw_duct(rng, coil, details)]
-    muscles = [_draw_muscle(rng, shaft, details) for shaft in drawn.follicles if rng.random() < details.muscle_fraction]
-    expected = 2e-3 * half_um * details.cross_cut_per_mm
-    rounds = scatter(rng, expected, lambda: _draw_cross_cut(rng, half_um, depth_um, details))
-    rounds = [follicle for follicle in rounds if spared(follicle)]
-    canals = [replace(each, radius_um=each.radius_um * between(rng, details.canal)) for each in rounds]
-    return (
-        Structure("inflamed halos", drawn.halos, INF, over=(RET, PAP)),
-        Structure("muscles", [muscle for muscle in muscles if spared(muscle)], RET, (RET, PAP), "muscle"),
-        Structure("sebaceous glands", lobules, GLD, (RET, PAP, INF), "sebaceous"),
-        Structure("coils", drawn.coils, GLD, (RET, PAP, INF), "eccrine"),
-        Structure("ducts", [piece for piece in ducts if spared(piece)], GLD, (RET, PAP, INF), "duct"),
-        Structure("follicles", [*drawn.follicles, *rounds], FOL, over=(RET, PAP, INF, HYP, EPI, GLD)),
-        Structure("keratin plugs", [*drawn.plugs, *canals], KER, over=(FOL, EPI)),
-    )
+    """Adnexa within ``half_um`` of the middle of a section ``depth_um`` deep, where ``spared`` allows them.
 
-
-def _draw(seed: int, half_um: float, depth_um: float, spared: Callable[[Body], bool], kind: AdnexaParameters) -> Adnexa:
+    They are painted in this order: glands first, so that a follicle runs past its gland. With ``details`` they have
+    lobules, ducts and muscles, and some follicles are cut across.
+    """
     rng, length_mm = generator(seed, "adnexa"), 2e-3 * half_um
     lean = between(rng, kind.lean_deg)
     follicles = scatter(rng, length_mm * kind.follicles_per_mm, lambda: _draw_follicle(rng, half_um, lean, kind))
@@ -133,8 +90,31 @@ def _draw(seed: int, half_um: float, depth_um: float, spared: Callable[[Body], b
     )
     glands = [*sebaceous, *coils]
     halos = [replace(gland, radius_um=1.25 * gland.radius_um) for gland in glands if rng.random() < kind.halo_fraction]
-    plugs = [_plug(shaft) for shaft in follicles if shaft.top_v_um < kind.mouth_um]
-    return Adnexa(follicles, sebaceous, coils, halos, plugs)
+    tubes: list[Body] = [*follicles]
+    keratin: list[Body] = [_plug(shaft) for shaft in follicles if shaft.top_v_um < kind.mouth_um]
+    deep = [Structure("glands", glands, GLD, over=(RET, PAP, INF))]
+    if details is not None:
+        rng = generator(seed, "details of adnexa")
+        lobules = [lobule for gland in sebaceous for lobule in _draw_lobules(rng, gland, details)]
+        ducts = [piece for coil in coils for piece in _draw_duct(rng, coil, details)]
+        muscles = [_draw_muscle(rng, shaft, details) for shaft in follicles if rng.random() < details.muscle_fraction]
+        expected = length_mm * details.cross_cut_per_mm
+        rounds = scatter(rng, expected, lambda: _draw_cross_cut(rng, half_um, depth_um, details))
+        rounds = [follicle for follicle in rounds if spared(follicle)]
+        deep = [
+            Structure("muscles", [muscle for muscle in muscles if spared(muscle)], RET, (RET, PAP), "muscle"),
+            Structure("sebaceous glands", lobules, GLD, (RET, PAP, INF), "sebaceous"),
+            Structure("coils", coils, GLD, (RET, PAP, INF), "eccrine"),
+            Structure("ducts", [piece for piece in ducts if spared(piece)], GLD, (RET, PAP, INF), "duct"),
+        ]
+        tubes += rounds
+        keratin += [replace(each, radius_um=each.radius_um * between(rng, details.canal)) for each in rounds]
+    return (
+        Structure("inflamed halos", halos, INF, over=(RET, PAP)),
+        *deep,
+        Structure("follicles", tubes, FOL, over=(RET, PAP, INF, HYP, EPI, GLD)),
+        Structure("keratin plugs", keratin, KER, over=(FOL, EPI)),
+    )
 
 
 def _draw_follicle(rng: np.random.Generator, half_um: float, lean_deg: float, kind: AdnexaParameters) -> Streak:

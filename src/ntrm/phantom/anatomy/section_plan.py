@@ -7,18 +7,20 @@ A new kind of section is a function in ``LESIONS`` and a row in ``SAMPLING`` (``
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ntrm.core.errors import choices_error
 from ntrm.data.layouts import SKIN_SECTIONS
-from ntrm.phantom.anatomy.adnexa import draw_adnexa, draw_detailed_adnexa
+from ntrm.phantom.anatomy.adnexa import draw_adnexa
 from ntrm.phantom.anatomy.bodies import Structure
-from ntrm.phantom.anatomy.epithelium import vary_epidermis
+from ntrm.phantom.anatomy.dermis import Dermis, draw_dermis, draw_vessels, flatten
+from ntrm.phantom.anatomy.epithelium import draw_islands, vary_epidermis
 from ntrm.phantom.anatomy.frame import Body, Outline
 from ntrm.phantom.anatomy.layers import Span, Strata, Values, between, normal_skin, spread, stretches
 from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, PictureParameters, Specimen, draw_damage, draw_specimen
+from ntrm.phantom.anatomy.surface import Surface, draw_surface
 from ntrm.phantom.anatomy.tumours import (
     Lesions,
     add_in_situ,
@@ -28,9 +30,8 @@ from ntrm.phantom.anatomy.tumours import (
     draw_satellites,
     envelope,
 )
-from ntrm.phantom.anatomy.variety import Variety, draw_variety
 from ntrm.phantom.noise import derive, generator, profile
-from ntrm.phantom.versions import DEFAULT_VERSION, Anatomy, anatomy_of
+from ntrm.phantom.versions import DEFAULT_VERSION, Anatomy, VarietyParameters, anatomy_of
 
 WITH_IN_SITU = {"SCC": 8 / 21, "BCC": 4 / 24}
 """How often sections filed under an invasive cancer hold IEC as well, as counted in the real masks."""
@@ -39,6 +40,15 @@ REACH_UM = 650.0
 """Flakes, loose bits and the ragged edge stay within this distance of the section's outline."""
 
 OUTLINE_STEP_UM = 40.0
+
+
+@dataclass(frozen=True)
+class Variety:
+    """What was drawn for one section; its structures are painted into the finished dermis."""
+
+    surface: Surface
+    dermis: Dermis
+    structures: tuple[Structure, ...]
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,16 @@ def draw_plan(seed: int, cancer: str | None = None, version: str = DEFAULT_VERSI
         box_um=_draw_box(seed, outline, anatomy.picture),
         variety=variety,
     )
+
+
+def draw_variety(seed: int, specimen: Specimen, lesions: Lesions, kind: VarietyParameters) -> tuple[Lesions, Variety]:
+    """Change the layers that the tumours have left."""
+    dermis = draw_dermis(seed, specimen, lesions.strata, kind.dermis)
+    strata = flatten(lesions.strata, specimen.axis, dermis.scars)
+    strata, surface = draw_surface(seed, specimen, strata, lesions.clusters, kind.surface)
+    vessels = draw_vessels(seed, specimen, kind.dermis)
+    islands = draw_islands(seed, specimen, strata, kind.epidermis)
+    return replace(lesions, strata=strata), Variety(surface, dermis, (*vessels, *islands))
 
 
 def draw_cancer(seed: int) -> str:
@@ -153,20 +173,18 @@ def _draw_adnexa(
     """Adnexa, less those that tumours and scars have destroyed."""
 
     def spared(body: Body) -> bool:
-        return body.v_um > specimen.axis.value(lesions.strata.mass, body.u_um) and not any(
-            abs(body.u_um - cluster.u_um) < cluster.half_width_um + body.reach_um
-            and abs(body.v_um - cluster.v_um) < cluster.half_height_um + body.reach_um
-            for cluster in lesions.clusters
+        return (
+            body.v_um > specimen.axis.value(lesions.strata.mass, body.u_um)
+            and not any(
+                abs(body.u_um - cluster.u_um) < cluster.half_width_um + body.reach_um
+                and abs(body.v_um - cluster.v_um) < cluster.half_height_um + body.reach_um
+                for cluster in lesions.clusters
+            )
+            and not any(scar.holds(body) for scar in (variety.dermis.scars if variety else ()))
         )
 
-    half_um, depth_um = specimen.half_um, specimen.depth_um
-    if anatomy.variety is None or variety is None:
-        return draw_adnexa(seed, half_um, depth_um, spared, anatomy.adnexa)
-
-    def left(body: Body) -> bool:
-        return spared(body) and variety.spares(body)
-
-    return draw_detailed_adnexa(seed, half_um, depth_um, left, anatomy.adnexa, anatomy.variety.adnexa)
+    details = anatomy.variety.adnexa if anatomy.variety else None
+    return draw_adnexa(seed, specimen.half_um, specimen.depth_um, spared, anatomy.adnexa, details)
 
 
 def _outline(specimen: Specimen, strata: Strata) -> Outline:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 
 from ntrm.core.arrays import BoolMask
-from ntrm.core.errors import DataError, UsageError
 from ntrm.data.tiles import Window
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.quality.focus import blur_score, fine_detail
@@ -38,18 +38,12 @@ MEANINGS = {
 }
 
 NO_TISSUE = "no tissue found"
-ENLARGED = "scanned {factor:.2g} times as coarse as the model's pixels and enlarged: fine detail is missing"
-TOLERATED = 1.1
-"""Times the model's µm/px up to which nobody sees a difference."""
 
 DYED = 0.08
 """Least density of a pixel whose dye can be identified."""
 HE_RED, HE_BLUE = 0.82, 0.78
 """Red and blue over green density of mixtures of haematoxylin and eosin are below these; brown (DAB) absorbs more blue,
 haematoxylin without eosin more red."""
-
-MOST_WEIGHT = 2.0
-"""Times the median density that a pixel counts at most."""
 
 LEAST_FLAT = 0.01
 """Flat fraction from which on the slide's own pixels are looked at: scans had 0.001, masks 0.02 and more."""
@@ -67,10 +61,6 @@ class Grade:
 
     score: float
     flag: bool
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.score <= 1.0:
-            raise UsageError("impossible score of quality", got=self.score, expected="a number from 0 to 1")
 
 
 @dataclass(frozen=True)
@@ -91,10 +81,11 @@ class Quality:
         """One sentence for every flag; first of all, if nothing was found. Of a mask, nothing else is worth saying."""
         if self.drawn.flag:
             return (MEANINGS["drawn"].format(score=self.drawn.score),)
-        grades = {name: getattr(self, name) for name in COLUMNS}
-        said = tuple(MEANINGS[name].format(score=grade.score) for name, grade in grades.items() if grade.flag)
-        if self.enlarged > TOLERATED:
-            said = (*said, ENLARGED.format(factor=self.enlarged))
+        flagged = [name for name in COLUMNS if getattr(self, name).flag]
+        said = tuple(MEANINGS[name].format(score=getattr(self, name).score) for name in flagged)
+        if self.enlarged > 1.1:  # less nobody sees
+            coarse = f"scanned {self.enlarged:.2g} times as coarse as the model's pixels and enlarged"
+            said = (*said, f"{coarse}: fine detail is missing")
         return said if self.has_tissue else (NO_TISSUE, *said)
 
     @property
@@ -131,12 +122,6 @@ def assess_quality(
     seen; without them it is judged in the thumbnail, which shows a coarse blur only. ``drawn`` is the slide's
     ``synthetic_fraction``, ``enlarged`` as in ``Quality``.
     """
-    if tissue.shape != thumbnail.shape or tissue.dtype != np.bool_:
-        raise DataError(
-            "the tissue mask does not fit the thumbnail",
-            got=f"{tissue.dtype} {tissue.shape}",
-            expected=f"bool {thumbnail.shape}",
-        )
     coarse = thumbnail.downsampled(tissue)
     if samples is None:
         details = [fine_detail(thumbnail.picture, tissue & ~thumbnail.upsampled(pen))]
@@ -166,7 +151,7 @@ def _foreign_stain(thumbnail: Thumbnail, tissue: BoolMask, pen: BoolMask) -> flo
     judged = dyed & ~pen & (tissue if tissue.any() else True)
     total = (red + green + blue)[judged].clip(min=0)
     # Ink over dense tissue is not always recognised: a few pixels, far denser than any stain, must not decide.
-    weight = np.minimum(total, MOST_WEIGHT * np.median(total)) if total.size else total
+    weight = np.minimum(total, 2 * np.median(total)) if total.size else total
     foreign = ((red > HE_RED * green) | (blue > HE_BLUE * green))[judged]
     return float(weight[foreign].sum() / weight.sum()) if weight.any() else 0.0
 
@@ -190,10 +175,11 @@ def flat_fraction(pictures: Sequence[Picture]) -> float:
     """
     flat, judged = 0, 0
     for picture in pictures:
-        if min(picture.shape[:2]) >= 3:
-            inner = _is_judged(picture)[1:-1, 1:-1]
-            flat += int((_flat(_codes(picture)) & inner).sum())
-            judged += int(inner.sum())
+        codes = _codes(picture)
+        around = ndimage.maximum_filter(codes, 3) == ndimage.minimum_filter(codes, 3)
+        inner = _is_judged(picture)[1:-1, 1:-1]
+        flat += int((around[1:-1, 1:-1] & inner).sum())
+        judged += int(inner.sum())
     return flat / judged if judged else 0.0
 
 
@@ -221,12 +207,4 @@ def _is_judged(picture: Picture) -> BoolMask:
 
 
 def _codes(picture: Picture) -> NDArray[np.uint32]:
-    red, green, blue = (picture[..., k].astype(np.uint32) for k in range(3))
-    return np.asarray(red << 16 | green << 8 | blue)
-
-
-def _flat(codes: NDArray[np.uint32]) -> BoolMask:
-    """Whether all nine are equal, of every pixel but the outermost."""
-    rows = (codes[1:-1] == codes[:-2]) & (codes[1:-1] == codes[2:])
-    columns = (codes[:, 1:-1] == codes[:, :-2]) & (codes[:, 1:-1] == codes[:, 2:])
-    return np.asarray(rows[:, 1:-1] & columns[1:-1] & columns[:-2] & columns[2:])
+    return np.asarray(picture @ np.array([1 << 16, 1 << 8, 1], dtype=np.uint32))

@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ntrm.core.arrays import BoolMask, Ints, Singles
-from ntrm.core.errors import UsageError, check_number
 from ntrm.core.mpp import Resolution
-from ntrm.core.pixels import check_picture
 from ntrm.data.resample import area_average
 from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import pixels_inside
@@ -32,8 +30,6 @@ FINEST_UM = 1.2
 """Focus is judged at no finer µm/px."""
 LEAST_DENSITY, MOST_DENSITY = 0.05, 0.8
 """Paler is glass or fat, denser is clipped."""
-RIM_PX = 3
-"""The border of the tissue is an edge, not its detail."""
 LEAST_PIXELS = 300
 """Fewer pixels of tissue tell nothing."""
 SAMPLES, SAMPLE_PX = 12, 128
@@ -47,13 +43,13 @@ def fine_detail(
 
     ``glass`` (3,) is the colour of the slide's glass, where it is known: a small picture may show none.
     """
-    check_picture(picture)
     green = np.clip(green_density(picture, glass), -LEAST_DENSITY, MOST_DENSITY)
     smooth: list[Singles] = [ndimage.gaussian_filter(green, sigma, mode="nearest", truncate=3.0) for sigma in (1, 2, 4)]
     judged = smooth[2] > LEAST_DENSITY
     if tissue is not None:
         judged &= tissue
-    judged = ndimage.binary_erosion(judged, iterations=RIM_PX)
+    # The border of the tissue is an edge, not its detail.
+    judged = ndimage.binary_erosion(judged, iterations=3)
     if np.count_nonzero(judged) < LEAST_PIXELS:
         return None
     fine, coarse = (green - smooth[0])[judged].std(), (smooth[0] - smooth[1])[judged].std()
@@ -86,9 +82,6 @@ def sample_windows(
     They have ``size`` pixels a side once ``as_judged`` has coarsened them. Always the same ones for the same slide: the
     windows that tile the grid, row by row, at equal distances among the half with more tissue.
     """
-    check_number("number of samples", count, 1, 10_000, whole=True)
-    if min(shape) < 1 or size < 1:
-        raise UsageError("nothing to sample", got=f"grid {shape}, windows {size}", expected="at least one pixel each")
     down, across = _coarsening(model_mpp)
     height, width = min(size * down, shape[0]), min(size * across, shape[1])
     tops, lefts = np.arange(0, shape[0] - height + 1, height), np.arange(0, shape[1] - width + 1, width)
@@ -116,7 +109,6 @@ def as_judged(sample: Picture, mpp: Resolution) -> Picture:
     >>> as_judged(np.zeros((20, 10, 3), dtype=np.uint8), Resolution.square(0.25)).shape
     (4, 2, 3)
     """
-    check_picture(sample)
     down, across = _coarsening(mpp)
     return sample if down == across == 1 else area_average(sample, down, across)
 

@@ -54,20 +54,23 @@ def glass_colour(picture: Picture) -> NDArray[np.float32]:
     [240.0, 241.0, 243.0]
     """
     step = max(1, math.ceil(math.sqrt(picture.shape[0] * picture.shape[1] / MOST_PIXELS)))
-    red, green, blue = (np.ascontiguousarray(picture[::step, ::step, k]) for k in range(3))
-    darkest, brightest = _extremes(red, green, blue)
-    bright = _bright(red, green, blue)
+    seen = picture[::step, ::step]
+    bright = is_glass(seen)
     # Readers paint what was never scanned pure white: no measure of the lamp where there is any true glass.
-    scanned = bright & (darkest < 255)
+    scanned = bright & (seen.min(axis=2) < 255)
     glass = scanned if scanned.mean() > LEAST_FRACTION else bright
     if glass.mean() <= LEAST_FRACTION:
         # Tissue only: the lamp is taken to be white, as bright as the brightest channel.
-        level = max(float(np.quantile(brightest, 1 - BRIGHTEST_FRACTION)), LEAST_BRIGHTNESS)
+        level = max(float(np.quantile(seen.max(axis=2), 1 - BRIGHTEST_FRACTION)), LEAST_BRIGHTNESS)
         return np.full(3, level, dtype=np.float32)
-    colours = [plane[glass] for plane in (red, green, blue)]
-    brightness = sum((plane.astype(np.int16) for plane in colours[1:]), colours[0].astype(np.int16))
-    around = np.abs(brightness - _brightest_peak(brightness)) <= 6
-    return np.array([np.median(plane[around]) for plane in colours], dtype=np.float32)
+    colours = seen[glass]
+    brightness = colours.sum(axis=1, dtype=np.int16)
+    counts = np.bincount(brightness, minlength=3 * 255 + 1).astype(np.float64)
+    smooth = np.convolve(counts, np.ones(7), mode="same")
+    neighbours = np.maximum(np.roll(smooth, 1), np.roll(smooth, -1))
+    peaks = np.flatnonzero((smooth >= neighbours) & (smooth >= LEAST_PEAK * smooth.max()))
+    around = np.abs(brightness - peaks[-1]) <= 6
+    return np.asarray(np.median(colours[around], axis=0), dtype=np.float32)
 
 
 def green_density(picture: Picture, glass: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
@@ -87,31 +90,14 @@ def is_glass(picture: Picture) -> BoolMask:
     >>> is_glass(np.array([[[240, 241, 243], [240, 150, 200]]], dtype=np.uint8)).tolist()
     [[True, False]]
     """
-    return _bright(*(picture[..., k] for k in range(3)))
-
-
-def _bright(*channels: Picture) -> BoolMask:
-    darkest, brightest = _extremes(*channels)
+    darkest, brightest = picture.min(axis=2), picture.max(axis=2)
     return np.asarray((darkest >= LEAST_BRIGHTNESS) & (brightest - darkest <= MOST_TINT))
-
-
-def _extremes(red: Picture, green: Picture, blue: Picture) -> tuple[Picture, Picture]:
-    return np.minimum(np.minimum(red, green), blue), np.maximum(np.maximum(red, green), blue)
 
 
 def _densities(glass: float) -> NDArray[np.float32]:
     """(256,) of each level."""
     # One more level on both sides: black has a finite density.
     return (-np.log10((np.arange(256, dtype=np.float64) + 1) / (glass + 1))).astype(np.float32)
-
-
-def _brightest_peak(brightness: NDArray[np.int16]) -> int:
-    """Sum of the three channels at the brightest high peak of the histogram."""
-    counts = np.bincount(brightness, minlength=3 * 255 + 1).astype(np.float64)
-    smooth = np.convolve(counts, np.ones(7), mode="same")
-    neighbours = np.maximum(np.roll(smooth, 1), np.roll(smooth, -1))
-    peaks = np.flatnonzero((smooth >= neighbours) & (smooth >= LEAST_PEAK * smooth.max()))
-    return int(peaks[-1])
 
 
 @dataclass(frozen=True, eq=False)

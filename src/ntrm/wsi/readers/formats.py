@@ -24,7 +24,19 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
 from ntrm.core.errors import DataError
-from ntrm.data.image_files import JPEG, MAGIC, PNG, TIFF, Header, check_complete, over_white, read_header
+from ntrm.data.image_files import (
+    JPEG,
+    MAGIC,
+    PALETTE,
+    PNG,
+    RGB8,
+    RGBA8,
+    TIFF,
+    Header,
+    check_complete,
+    over_white,
+    read_header,
+)
 from ntrm.wsi.readers.openslide_reader import OpenSlideReader, openslide_vendor
 from ntrm.wsi.readers.reader import (
     Pixels,
@@ -79,7 +91,13 @@ def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
     if vendor not in (None, GENERIC):
         return OpenSlideReader(path)
     if tiff:
-        return _open_tiff(path, vendor)
+        try:
+            return TiffReader(path)
+        except DataError as error:
+            if vendor is None or error.what != NOT_RGB:
+                raise
+            # Grey, say: OpenSlide makes colours of it.
+            return OpenSlideReader(path)
     if start.startswith(MAGIC[PNG] + MAGIC[JPEG]):
         return ImageReader(path)
     raise unreadable("an empty file" if not start else "a file of no known kind")
@@ -94,16 +112,6 @@ def _first_bytes(path: Path) -> bytes:
             return stream.read(8)
 
 
-def _open_tiff(path: Path, vendor: str | None) -> SlideReader:
-    try:
-        return TiffReader(path)
-    except DataError as error:
-        if vendor is None or error.what != NOT_RGB:
-            raise
-        # Grey, say: OpenSlide makes colours of it.
-        return OpenSlideReader(path)
-
-
 def check_companions(path: Path, vendor: str, *, tiff: bool, alone: bool) -> None:
     """Refuse a slide of a ``vendor`` (OpenSlide's name) that brings along files which it may not.
 
@@ -113,7 +121,7 @@ def check_companions(path: Path, vendor: str, *, tiff: bool, alone: bool) -> Non
         raise unreadable("a scanner's format that is not known to be safe")
     several = vendor in MULTI_FILE_VENDORS or (vendor == "hamamatsu" and not tiff)
     with opening(path):
-        if alone and (several or any(os.path.lexists(other) for other in _companions(path, vendor, tiff))):
+        if alone and (several or any(_companions(path, vendor, tiff))):
             raise DataError(
                 "a slide of several files",
                 got=f"the main file of a {vendor} slide",
@@ -161,9 +169,8 @@ def _files_named_in(index: Path, folder: Path) -> Iterator[Path]:
 def _check_inside(other: Path, folders: set[Path]) -> None:
     target = other.resolve()
     if not any(target.is_relative_to(folder) for folder in folders):
-        raise unreadable(
-            "a slide that names a file outside its own folder", "put all files of the slide into one folder"
-        )
+        hint = "put all files of the slide into one folder"
+        raise unreadable("a slide that names a file outside its own folder", hint)
     if target.exists() and not target.is_file():
         raise unreadable("a slide that names a folder or a device as one of its files")
 
@@ -174,9 +181,8 @@ class ImageReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         header = _checked_header(path)
-        plugin = PngImageFile if header.kind == PNG else JpegImageFile
         # The plugin is used directly: Image.open would warn or raise by a limit that is global to the process.
-        with opening(path), plugin(path) as image:
+        with opening(path), (PngImageFile if header.kind == PNG else JpegImageFile)(path) as image:
             # Only JFIF's own units are a resolution; Pillow reads further ones from cameras' tags.
             has_unit = header.kind == PNG or image.info.get("jfif_unit") in {1, 2}
             stated = mpp_from_dpi(image.info.get("dpi")) if has_unit else None
@@ -185,12 +191,7 @@ class ImageReader:
             transparent = image.mode == "P" or "transparency" in image.info
             # Leaving the block closes the file; the pixels stay.
             self._image: Image = image.convert("RGBA") if transparent else image
-        if self._image.mode not in {"RGB", "RGBA"}:
-            raise _not_rgb(header)
-        if self._image.size != (header.width, header.height):
-            raise unreadable("an image of another size than its header says")
-        levels = (SlideLevel(header.width, header.height, 1.0),)
-        self.info = SlideInfo("pillow", header.kind.lower(), levels, stated)
+        self.info = SlideInfo("pillow", header.kind.lower(), (SlideLevel(*self._image.size, 1.0),), stated)
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
         """Pixels of the image, transparent ones on white."""
@@ -215,8 +216,6 @@ def _checked_header(path: Path) -> Header:
     except DataError as error:
         cause = error.__cause__
         raise unreadable(anonymous(cause, path) if isinstance(cause, Exception) else str(error.got)) from error
-    if header.kind not in {PNG, JPEG}:
-        raise unreadable(f"a {header.kind} file where PNG or JPEG was expected")
     if header.width * header.height > MAX_PIXELS:
         raise DataError(
             "image too large to be decoded whole",
@@ -224,12 +223,7 @@ def _checked_header(path: Path) -> Header:
             expected=f"at most {MAX_PIXELS:,} pixels",
             hint="convert it to a tiled TIFF, which is read in pieces",
         )
-    if header.pixels not in {"8-bit RGB", "8-bit RGB with alpha", "palette"}:
-        raise _not_rgb(header)
+    if header.pixels not in {RGB8, RGBA8, PALETTE}:
+        got = f"{header.kind}, {header.pixels}"
+        raise DataError(NOT_RGB, got=got, expected="8-bit RGB", hint="convert it to RGB")
     return header
-
-
-def _not_rgb(header: Header) -> DataError:
-    return DataError(
-        "image is not 8-bit RGB", got=f"{header.kind}, {header.pixels}", expected="8-bit RGB", hint="convert it to RGB"
-    )

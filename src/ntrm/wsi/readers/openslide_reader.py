@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ntrm.core.labels import WHITE
 from ntrm.core.threads import cores_given
 from ntrm.wsi.readers.reader import (
     Pixels,
@@ -26,8 +25,6 @@ from ntrm.wsi.readers.reader import (
 
 MAX_TILE_PIXELS = 2**26
 """Largest tile that OpenSlide is asked for: it ends the process where memory does not suffice."""
-MOST_THREADS = 8
-"""Threads that decode; each takes some memory of its own."""
 
 
 def openslide_vendor(path: Path) -> str | None:
@@ -53,8 +50,9 @@ class OpenSlideReader:
         with opening(path, self._error):
             self._slide = openslide.OpenSlide(path)
             self.info = _info(self._slide)
-            self._background = _background(self._slide.properties)
-        self._threads = min(cores_given(), MOST_THREADS)
+            background = bytes.fromhex(self._slide.properties.get("openslide.background-color", "ffffff"))
+        self._background = np.frombuffer(background, dtype=np.uint8).astype(np.uint16)
+        self._threads = min(cores_given(), 8)  # each takes some memory of its own
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="ntrm-decoding")
         self._close = weakref.finalize(self, self._slide.close)
 
@@ -97,7 +95,7 @@ class OpenSlideReader:
         alpha = region[..., 3:].astype(np.uint16)
         pixels = np.ascontiguousarray(region[..., :3])
         if alpha.min() < 255:
-            mixed = pixels * alpha + np.array(self._background, dtype=np.uint16) * (255 - alpha)
+            mixed = pixels * alpha + self._background * (255 - alpha)
             pixels = ((mixed + 127) // 255).astype(np.uint8)
         return pixels
 
@@ -105,15 +103,6 @@ class OpenSlideReader:
         """Close the file; twice does no harm."""
         self._pool.shutdown()
         self._close()
-
-
-def _background(properties: Any) -> tuple[int, int, int]:
-    text = properties.get("openslide.background-color", "")
-    try:
-        red, green, blue = bytes.fromhex(text) if len(text) == 6 else WHITE
-    except ValueError:
-        return WHITE
-    return red, green, blue
 
 
 def _info(slide: Any) -> SlideInfo:
@@ -133,13 +122,10 @@ def _info(slide: Any) -> SlideInfo:
 
 
 def _tile(properties: Any, number: int) -> tuple[int, int] | None:
-    sides = [properties.get(f"openslide.level[{number}].tile-{side}") for side in ("width", "height")]
-    if not all(sides):
-        return None
-    wide, tall = int(sides[0]), int(sides[1])
+    wide, tall = (int(properties.get(f"openslide.level[{number}].tile-{side}", 0)) for side in ("width", "height"))
     if wide * tall > MAX_TILE_PIXELS:
         raise unreadable(f"tiles of {wide} × {tall} pixels")
-    return wide, tall
+    return (wide, tall) if wide and tall else None
 
 
 def _bounds(properties: Any, full: SlideLevel) -> tuple[int, int, int, int] | None:

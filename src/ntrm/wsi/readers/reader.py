@@ -269,18 +269,15 @@ class ArrayCache:
         try:
             made = make()
             made.setflags(write=False)
-            self._keep(key, made)
+            with self._lock:
+                self._arrays[key] = made
+                self.nbytes += made.nbytes
+                while self.nbytes > self.capacity and len(self._arrays) > 1:
+                    self.nbytes -= self._arrays.popitem(last=False)[1].nbytes
         finally:
             with self._lock:
                 self._making.pop(key).set()
         return made
-
-    def _keep(self, key: Hashable, made: Pixels) -> None:
-        with self._lock:
-            self._arrays[key] = made
-            self.nbytes += made.nbytes
-            while self.nbytes > self.capacity and len(self._arrays) > 1:
-                self.nbytes -= self._arrays.popitem(last=False)[1].nbytes
 
     def clear(self) -> None:
         """Drop everything."""

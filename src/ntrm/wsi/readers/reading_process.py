@@ -14,18 +14,15 @@ import sys
 from dataclasses import asdict
 from io import RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.processes import limit_memory
-from ntrm.wsi.readers.reader import SlideInfo, SlideLevel, SlideReader
+from ntrm.wsi.readers.reader import Pixels, SlideInfo, SlideReader
 
-SHARED_BYTES = 16 * 2**20
-"""Pixels that go through a file in memory: a block of ``grid.BLOCK_PIXELS`` fits. More go through the pipe."""
-_MOST_BYTES = 2**20
-"""Of a message."""
+Buffer = TypeVar("Buffer", bytearray, Pixels)
 _LENGTH = struct.Struct("!I")
 _ERRORS: dict[str, type[NtrmError]] = {kind.__name__: kind for kind in (DataError, RefusedError, UsageError)}
 
@@ -38,21 +35,20 @@ def message(document: dict[str, Any]) -> bytes:
 
 def receive(pipe: RawIOBase) -> dict[str, Any]:
     """The next document; ``EOFError`` where the other side is gone, ``ValueError`` where it sends something else."""
-    length = bytearray(_LENGTH.size)
-    receive_into(pipe, memoryview(length))
-    if (size := _LENGTH.unpack(length)[0]) > _MOST_BYTES:
+    (size,) = _LENGTH.unpack(filled(pipe, bytearray(_LENGTH.size)))
+    if size > 2**20:
         raise ValueError(f"a message of {size} bytes")
-    text = bytearray(size)
-    receive_into(pipe, memoryview(text))
-    return dict(json.loads(text))
+    return dict(json.loads(filled(pipe, bytearray(size))))
 
 
-def receive_into(pipe: RawIOBase, left: memoryview) -> None:
-    """Fill a buffer."""
+def filled(pipe: RawIOBase, buffer: Buffer) -> Buffer:
+    """The buffer, full of what comes next."""
+    left = memoryview(buffer).cast("B")  # type: ignore[arg-type]
     while left:
         if not (count := pipe.readinto(left)):
             raise EOFError("the other side is gone")
         left = left[count:]
+    return buffer
 
 
 def rebuild_error(document: dict[str, Any]) -> NtrmError:
@@ -62,36 +58,16 @@ def rebuild_error(document: dict[str, Any]) -> NtrmError:
     return kind(str(what), got=got, expected=expected, hint=str(hint or ""))
 
 
-def rebuild_info(document: dict[str, Any]) -> SlideInfo:
-    """What ``dataclasses.asdict`` made of a ``SlideInfo``; ``LookupError``, ``TypeError``, ``ValueError`` otherwise."""
-    return SlideInfo(
-        reader=str(document["reader"]),
-        vendor=str(document["vendor"]),
-        levels=tuple(
-            SlideLevel(level["width"], level["height"], float(level["downsample"]), _numbers(int, level["tile"], 2))
-            for level in document["levels"]
-        ),
-        stated_mpp=_numbers(float, document["stated_mpp"], 2),
-        bounds=_numbers(int, document["bounds"], 4),
-    )
+def rebuild_info(document: object) -> SlideInfo:
+    """What ``dataclasses.asdict`` made of a ``SlideInfo``; ``ValueError`` for anything else."""
+    from pydantic import TypeAdapter  # the child does not need it
 
-
-def _numbers(kind: type, values: Any, count: int) -> Any:
-    """None, or so many numbers as a tuple."""
-    if values is None:
-        return None
-    numbers = tuple(kind(value) for value in values)
-    if len(numbers) != count:
-        raise ValueError(f"{len(numbers)} numbers")
-    return numbers
+    return TypeAdapter(SlideInfo).validate_python(document)
 
 
 def main(arguments: list[str]) -> None:
-    """Answer requests from standard input until it closes.
-
-    The arguments are bytes of memory, seconds for a request, and the descriptor of a file for pixels if there is any.
-    """
-    memory, seconds, *shared = (int(argument) for argument in arguments)
+    """Answer requests from standard input until it closes; the arguments are bytes of memory, and seconds for one."""
+    memory, seconds = (int(argument) for argument in arguments)
     _load_libraries()
     limit_memory(memory)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -108,7 +84,7 @@ def main(arguments: list[str]) -> None:
             return
         alarm(seconds)
         try:
-            reader = _serve(answers, request, reader, *shared)
+            reader = _serve(answers, request, reader)
         except NtrmError as error:
             answers.write(message({"error": {"kind": type(error).__name__, **error.texts()}}))
         except MemoryError:
@@ -117,9 +93,7 @@ def main(arguments: list[str]) -> None:
         alarm(0)
 
 
-def _serve(
-    answers: BinaryIO, request: dict[str, Any], reader: SlideReader | None, shared: int | None = None
-) -> SlideReader | None:
+def _serve(answers: BinaryIO, request: dict[str, Any], reader: SlideReader | None) -> SlideReader | None:
     """Do what is asked; returns the reader that is open afterwards."""
     from ntrm.wsi.readers.formats import open_slide  # the parent needs no decoders
 
@@ -130,19 +104,9 @@ def _serve(
         answers.write(message({"info": asdict(reader.info)}))
     elif reader is not None:
         pixels = np.ascontiguousarray(reader.read(*request["read"]))
-        through_file = shared is not None and _written(pixels.data.cast("B"), shared)
-        answers.write(message({"pixels": list(pixels.shape), "shared": through_file}))
-        if not through_file:
-            answers.write(pixels.data.cast("B"))
+        answers.write(message({"pixels": list(pixels.shape)}))
+        answers.write(pixels.data.cast("B"))
     return reader
-
-
-def _written(pixels: memoryview, shared: int) -> bool:
-    """Whether pixels are in the file that both processes have open now."""
-    try:
-        return len(pixels) <= SHARED_BYTES and os.pwrite(shared, pixels, 0) == len(pixels)
-    except OSError:  # the largest file that this process may write counts in memory, too
-        return False
 
 
 def _load_libraries() -> None:

@@ -1,5 +1,4 @@
 import errno
-import os
 import signal
 import subprocess
 import sys
@@ -7,20 +6,18 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.helpers import wait_for
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.slides import slide_cache
 from ntrm.slides.addresses import Address
 from ntrm.slides.object_store import NoSuchObjectError, ObjectStore
-from ntrm.slides.slide_cache import RemoteSlide, SlideCache
+from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def cache(tmp_path):
-    return SlideCache(tmp_path / "slides", 1000)
+    return RemoteSlides(lambda: tmp_path / "slides")
 
 
 @pytest.fixture
@@ -40,46 +37,20 @@ def kept(cache):
     return sorted(path.name for folder in cache.folder.iterdir() if folder.is_dir() for path in folder.iterdir())
 
 
-def test_a_slide_is_fetched_once_and_again_when_it_is_another_one(cache, put, monkeypatch):
+def test_a_slide_is_there_while_it_is_held(cache, put):
     slide = put("a.svs", b"first")
     with cache.holding(slide) as path:
         assert path == cache.path(slide)
         assert (path.name, path.read_bytes()) == ("a.svs", b"first")
-    with monkeypatch.context() as patched:
-        patched.setattr(ObjectStore, "fetch", None)
-        with cache.holding(slide):
-            pass
+    assert kept(cache) == []
     other = put("a.svs", b"other")
     assert other.version != slide.version
     with cache.holding(other) as path:
         assert path.read_bytes() == b"other"
 
 
-def test_the_longest_unused_makes_room_and_what_is_read_stays(cache, put):
-    slides = [put(f"{name}.svs", bytes(400)) for name in "abcd"]
-    for day, slide in enumerate(slides[:2]):
-        with cache.holding(slide):
-            pass
-        os.utime(cache.path(slide).parent, (day, day))
-    with cache.holding(slides[0]):  # used now: no longer the oldest
-        with cache.holding(slides[2]):
-            assert kept(cache) == ["a.svs", "c.svs"]
-            with pytest.raises(DataError, match="no room") as caught, cache.holding(slides[3]):
-                pass
-        assert "--cache-gb" in caught.value.hint
-        with cache.holding(slides[3]):
-            assert kept(cache) == ["a.svs", "d.svs"]
-    with pytest.raises(RefusedError, match="does not fit"), cache.holding(put("large.svs", bytes(1001))):
-        pass
-
-
 def test_a_full_disk_leaves_nothing_behind(cache, put, monkeypatch):
     slide = put("a.svs", b"12345")
-    free = slide_cache.shutil.disk_usage(cache.folder.parent)._replace(free=1)
-    with monkeypatch.context() as patched:
-        patched.setattr(slide_cache.shutil, "disk_usage", lambda _: free)
-        with pytest.raises(DataError, match="no room"), cache.holding(slide):
-            pass
 
     def full(_remote, to, **_):
         Path(to).write_bytes(b"123")
@@ -113,30 +84,23 @@ def test_a_slide_that_is_not_there_is_told(cache):
         pass
 
 
-def test_one_fetches_and_the_others_wait(cache, put, monkeypatch):
-    slide, fetched, begun = put("a.svs", b"12345"), [], threading.Event()
-    real = ObjectStore.fetch
-
-    def slow(self, address, to, stopped):
-        fetched.append(address)
-        begun.wait(60)
-        real(self, address, to, stopped)
+def test_others_wait_for_a_slide_unless_they_may_never_need_it(cache, put):
+    slide, contents = put("a.svs", b"12345"), []
 
     def read():
         with cache.holding(slide) as path:
             contents.append(path.read_bytes())
 
-    monkeypatch.setattr(ObjectStore, "fetch", slow)
-    contents = []
-    threads = [threading.Thread(target=read) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    wait_for("the first", lambda: fetched)
-    begun.set()
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    with cache.holding(slide):
+        with pytest.raises(RefusedError, match="another process"), cache.holding(slide, lambda: False):
+            pass
+        for thread in threads:
+            thread.start()
+        assert contents == []
     for thread in threads:
         thread.join()
-    assert contents == [b"12345"] * 4
-    assert len(fetched) == 1
+    assert contents == [b"12345"] * 3
 
 
 KILLED = """
@@ -144,7 +108,7 @@ import os, signal, sys
 from pathlib import Path
 from ntrm.slides.addresses import Address
 from ntrm.slides.object_store import ObjectStore
-from ntrm.slides.slide_cache import RemoteSlide, SlideCache
+from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
 
 def half(self, address, to, stopped):
     to.write_bytes(b"half")
@@ -152,7 +116,7 @@ def half(self, address, to, stopped):
 
 ObjectStore.fetch = half
 address = Address.parse(sys.argv[2])
-with SlideCache(Path(sys.argv[1]), 1000).holding(RemoteSlide(address, (ObjectStore("s3").stat(address),))):
+with RemoteSlides(lambda: Path(sys.argv[1])).holding(RemoteSlide(address, (ObjectStore("s3").stat(address),))):
     pass
 """
 
@@ -162,8 +126,10 @@ def test_killed_while_fetching_nothing_half_is_taken_for_whole(cache, put):
     command = [sys.executable, "-c", KILLED, str(cache.folder), str(slide.address)]
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
     assert kept(cache) == ["a.svs"]
-    assert not cache.path(slide).exists()
     with cache.holding(slide) as path:
         assert path.read_bytes() == b"12345"
-    assert kept(cache) == ["a.svs"]
-    assert [path.name for path in cache.folder.glob(".*")] == []
+    other = put("b.svs", b"1")
+    assert subprocess.run([*command[:-1], str(other.address)], cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    with cache.holding(slide):
+        assert kept(cache) == ["a.svs"]
+    assert kept(cache) == []

@@ -197,6 +197,16 @@ def test_a_table_of_splits_alone_cannot_tear_a_patient_apart(folders):
         import_annotations(slides, marks, out, mpp=0.5, facts=apart)
 
 
+def test_patients_of_some_slides_only_and_a_patient_in_two_splits_are_refused(folders):
+    slides, marks, out = folders
+    with pytest.raises(DataError, match="no patient told of b"):
+        import_annotations(slides, marks, out, mpp=0.5, facts={"a": SlideFacts("P1")})
+    apart = {"a": SlideFacts("P1", "train"), "b": SlideFacts("P1", "test")}
+    with pytest.raises(RefusedError, match=r"(?s)two splits.*correct the table of slides"):
+        import_annotations(slides, marks, out, mpp=0.5, facts=apart)
+    assert not (out / "cases.csv").exists()
+
+
 def test_where_patients_were_told_those_of_new_slides_must_be(folders):
     slides, marks, out = folders
     good = (marks / "b.geojson").read_text()

@@ -138,12 +138,13 @@ class ImportedDataset:
         All cases get it at once: a run that stops later must not leave a patient in two splits.
         """
         patients = {name: "" if case.group == name else case.group for name, case in self.cases.items()}
-        unknown = sorted(set(names) - self.cases.keys())
-        if unknown and any(patients.values()) and not any(fact.patient for fact in facts.values()):
+        told = any(fact.patient for fact in facts.values())
+        unknown = sorted(name for name in names if name not in self.cases and not (told and name.lower() in facts))
+        if unknown and (told or any(patients.values())):
             raise DataError(
                 f"{self.out}: the patients of some slides are known, those of others are not",
                 got=f"no patient told of {some(unknown)}",
-                expected="a row for every new slide, or a patient could be in two splits",
+                expected="a row for every slide, or a patient could be in two splits",
                 hint="give --cases with a column patient, empty for a patient of its own",
             )
         full, remembered = {}, []
@@ -153,11 +154,11 @@ class ImportedDataset:
                 patient, split = new.patient or patients[name], new.split or case.split
                 full[name] = SlideFacts(patient, split, case.given_mpp if new.mpp is None else new.mpp)
                 remembered += [name] if full[name] != new else []
-        told = {name: (fact.patient or name, fact.split) for name, fact in full.items()}
+        now = {name: (fact.patient or name, fact.split) for name, fact in full.items()}
         before = {name: (case.group, case.split) for name, case in self.cases.items()}
-        rows = [(name, group, split or None) for name, (group, split) in (before | told).items()]
+        rows = [(name, group, split or None) for name, (group, split) in (before | now).items()]
         if torn := patient_faults("cases.csv", rows):
-            others = some(sorted(before.keys() - told.keys()))
+            others = some(sorted(before.keys() - now.keys()))
             mend = f"import the slides of {others} again" if others else "correct the table of slides"
             raise RefusedError(
                 f"{self.out}: a patient would be in two splits",
@@ -165,8 +166,8 @@ class ImportedDataset:
                 expected=torn[0].expected,
                 hint=f"{mend}, or {ANOTHER_FOLDER}",
             )
-        for name in before.keys() & told.keys():
-            group, split = told[name]
+        for name in before.keys() & now.keys():
+            group, split = now[name]
             self.cases[name] = replace(self.cases[name], group=group, split=split)
         return full, sorted(remembered)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +10,7 @@ from typing import Any, ClassVar
 
 from ntrm.annotations.pairing import Pair, SlideFacts, class_index
 from ntrm.core.csv_text import rows_text
-from ntrm.core.errors import DataError, RefusedError, UsageError, some
+from ntrm.core.errors import DataError, RefusedError, UsageError, check_number, some
 from ntrm.core.io import PARTIAL, remove_partials, sha256_of, whole_file, write_json, write_text
 from ntrm.core.labels import LabelSchema
 from ntrm.core.locks import holding
@@ -37,8 +36,7 @@ class ImportOptions:
         for value in (self.mpp, self.target_mpp):
             if value is not None:
                 Resolution.square(value)
-        if not (math.isfinite(self.margin_um) and 0 <= self.margin_um <= 1e5):
-            raise UsageError("unusable margin", got=self.margin_um, expected="0 to 100000 µm")
+        check_number("margin in µm", self.margin_um, 0, 1e5)
 
     def as_dict(self) -> dict[str, Any]:
         """For the record."""

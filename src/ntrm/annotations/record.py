@@ -15,7 +15,7 @@ from ntrm.core.io import PARTIAL, remove_partials, sha256_of, whole_file, write_
 from ntrm.core.labels import LabelSchema
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
-from ntrm.data.csv_tables import patient_faults
+from ntrm.data.split import SplitRow, split_by_patient
 from ntrm.version import __version__
 
 RECORD, LOCK = "provenance.json", ".lock"
@@ -152,21 +152,11 @@ class ImportedDataset:
                 patient, split = new.patient or patients[name], new.split or case.split
                 full[name] = SlideFacts(patient, split, case.given_mpp if new.mpp is None else new.mpp)
                 remembered += [name] if full[name] != new else []
-        now = {name: (fact.patient or name, fact.split) for name, fact in full.items()}
-        before = {name: (case.group, case.split) for name, case in self.cases.items()}
-        rows = [(name, group, split or None) for name, (group, split) in (before | now).items()]
-        if torn := patient_faults("cases.csv", rows):
-            others = some(sorted(before.keys() - now.keys()))
-            mend = f"import the slides of {others} again" if others else "correct the table of slides"
-            raise RefusedError(
-                f"{self.out}: a patient would be in two splits",
-                got=torn[0].found,
-                expected=torn[0].expected,
-                hint=f"{mend}, or {ANOTHER_FOLDER}",
-            )
-        for name in before.keys() & now.keys():
-            group, split = now[name]
-            self.cases[name] = replace(self.cases[name], group=group, split=split)
+        places = {name: (case.group, case.split) for name, case in self.cases.items()}
+        places |= {name: (fact.patient or name, fact.split) for name, fact in full.items()}
+        split_by_patient(SplitRow(name, group, split) for name, (group, split) in places.items() if split)
+        for name, case in self.cases.items():
+            self.cases[name] = replace(case, group=places[name][0], split=places[name][1])
         return full, sorted(remembered)
 
     def complete(self, pair: Pair, facts: SlideFacts) -> ImportedSlide | None:

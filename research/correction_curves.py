@@ -3,17 +3,14 @@
     python research/correction_curves.py keep --sets choose,report,own --kept curves/v3
     python research/correction_curves.py keep --sets skin-pas --from skin-pas --section A1-1 --kept curves/v3
     python research/correction_curves.py keep --sets glas --from glas --kept curves/v3
-    python research/correction_curves.py choose --kept curves/v3
     python research/correction_curves.py curves --kept curves/v3 --sets report,own,skin-pas-A1-1 --out tables
     python research/correction_curves.py review --kept curves/v3 --sets report,own,renders
-    python research/correction_curves.py speed
 
 ``keep`` segments a set and keeps each section as ``NAME.graph.npz`` and ``NAME.truth.npz``; what is there stays.
 ``review`` counts the regions that are mostly wrong among the first that a person steps to, by three orders.
-``choose`` shows the sections for choosing by some settings. ``curves`` simulates clicks with every arm (see
-``simulated_clicks``), prints a row for each arm and score, means over the sections, and writes everything as
-``SET-ORDER.json``. Differences between arms have intervals by bootstrap over sections; a phantom section in two stains
-is one.
+``curves`` simulates clicks with every arm (see ``simulated_clicks``), prints a row for each arm and score, means over
+the sections, and writes everything as ``SET-ORDER.json``. Differences between arms have intervals by bootstrap over
+sections; a phantom section in two stains is one.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +41,6 @@ from research.simulated_clicks import (
     SKIN_PAS,
     Names,
     Section,
-    names_after,
     read_section,
     simulate,
 )
@@ -54,7 +50,6 @@ from tests.reference.region_graph import region_graph
 from ntrm.core.io import write_json
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
 from ntrm.core.mpp import Resolution, level_resolution
-from ntrm.correction.engine.graph import RegionGraph
 from ntrm.correction.engine.review import likely_errors, middle_parts
 from ntrm.correction.engine.spread import Settings
 from ntrm.data.image_files import read_image, read_mask
@@ -66,7 +61,7 @@ from ntrm.inference.sliding_window import stitch
 from ntrm.models.hub import load
 
 SEEDS = {"choose": 1901, "report": 1902, "own": 1902}
-"""Sets of phantom sections: to choose settings, for the figures, and the latter in their own stain."""
+"""Sets of phantom sections: to choose by, for the figures, and the latter in their own stain."""
 SECTIONS, NORMAL, STAINS = 8, 0.25, 2
 """Of each set; the share without a cancer; foreign stains of each section, the first of ``DEGRADATIONS``."""
 MOST_PIXELS = 900_000
@@ -79,8 +74,6 @@ NAMES = {"skin-pas": (SKIN_PAS,), "glas": (GLANDS, GLANDS_AS_SKIN), "gleason": (
 """Sets whose truth has other words than the model: by model, the set's own tissues first."""
 REPEATS = 6
 """Simulations of a single section that differ in their random draws; of several sections, and without draws, one."""
-WIDTHS = (0.8, 1.0, 1.25)
-"""Factors for the width of the kernel that ``choose`` shows."""
 FIRST = (5, 10, 20)
 """Regions that ``review`` looks at."""
 MAIN = ("part", "looks", "looks and relations")
@@ -207,17 +200,6 @@ def row_of(values: Iterable[float]) -> str:
     return " | ".join(f"{value:.3f}".replace("0.", ".", 1).replace("-", "−") for value in values)
 
 
-def choose(folder: Path, schema: LabelSchema) -> None:
-    """Curves of the sections for choosing, by the width of the kernel."""
-    for which in ("choose", "skin-pas-A1-1"):
-        sections = sections_of(folder, which, schema)
-        for how in ("looks", "looks and relations"):
-            for reach in WIDTHS:
-                settings = replace(Settings(), reach=reach)
-                means = np.mean([curve(section, how, "largest", settings) for section in sections.values()], axis=0)
-                print(f"| {which} | {how} | {reach} | {row_of(means[:, 0])} |", flush=True)
-
-
 def curves(folder: Path, which: str, order: str, out: Path, schema: LabelSchema) -> None:
     """The rows of one set and order of clicks."""
     sections = sections_of(folder, which, schema)
@@ -278,39 +260,9 @@ def wrong_regions(section: Section) -> tuple[Floats, NDArray[np.bool_]]:
     return of_region[0], 2 * of_region[1] > of_region[2]
 
 
-def speed(nodes: int = 10_000, clicks: int = 32) -> None:
-    """Seconds for one spreading over a random graph."""
-    random, side = np.random.default_rng(0), round(nodes**0.5)
-    graph = random_graph(random, side)
-    given = {int(node): int(random.integers(len(SKIN))) for node in random.permutation(side * side)[:clicks]}
-    for how in ARMS:
-        times = []
-        for _ in range(5):
-            started = time.perf_counter()
-            names_after(graph, given, how)
-            times.append(time.perf_counter() - started)
-        print(f"{how}: {side * side} nodes, {len(graph.edges)} edges, {clicks} clicks: {np.median(times):.3f} s")
-
-
-def random_graph(random: Any, side: int) -> RegionGraph:
-    """Side × side nodes of 16 × 16 pixels with random features of the bundled model's sizes."""
-    from ntrm.correction.engine.graph import region_graph_of
-    from ntrm.correction.engine.parts import parts_of
-
-    mask = np.kron(random.integers(0, len(SKIN), (side, side)), np.ones((16, 16))).astype(np.uint8)
-    parts = parts_of(mask, SKIN, level_resolution("10x"))
-    count = len(parts.table)
-    features = {name: random.normal(size=(count, size)).astype(np.float32) for name, size in SIZES.items()}
-    wild = random.random((count, len(SKIN))).astype(np.float32)
-    return region_graph_of(parts, SKIN, wild / wild.sum(axis=1, keepdims=True), features)
-
-
-SIZES = {"related": 64, "last": 16, "colour": 6}
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("keep", "choose", "curves", "review", "speed"))
+    parser.add_argument("what", choices=("keep", "curves", "review"))
     parser.add_argument("--kept", type=Path, default=Path("curves"), help="folder with the graphs of a model")
     parser.add_argument("--sets", default="report", help="names of sets or sections, with commas between")
     parser.add_argument("--orders", default="largest", help=f"of clicks: {', '.join(ORDERS)}")
@@ -328,10 +280,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for which in asked.sets.split(","):
             for picture in pictures(which, asked):
                 keep(picture, predictor, asked.kept)
-    elif asked.what == "speed":
-        speed()
-    elif asked.what == "choose":
-        choose(asked.kept, schema)
     elif asked.what == "review":
         for which in asked.sets.split(","):
             review(asked.kept, which, schema)

@@ -194,16 +194,16 @@ def test_the_tables_that_are_sent_last_tell_every_slide(bucket, slides, tmp_path
 
 
 def test_the_next_slide_is_fetched_meanwhile(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
-    from ntrm.slides.remote_slides import SlideCache
+    from ntrm.slides.remote_slides import RemoteSlides
 
     held = []
-    real = SlideCache.holding
+    real = RemoteSlides.holding
 
     def noted(self, slide, *stopped):
         held.append((slide.address.name, bool(stopped)))
         return real(self, slide, *stopped)
 
-    monkeypatch.setattr(SlideCache, "holding", noted)
+    monkeypatch.setattr(RemoteSlides, "holding", noted)
     run(slides, tmp_path / "out")
     assert held[:2] == [("a.tif", False), ("b.tif", True)]
     assert ("b.tif", False) not in held

@@ -10,14 +10,14 @@ import pytest
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.slides.addresses import Address
 from ntrm.slides.object_store import NoSuchObjectError, ObjectStore
-from ntrm.slides.remote_slides import RemoteSlide, SlideCache
+from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def cache(tmp_path):
-    return SlideCache(tmp_path / "slides")
+    return RemoteSlides(lambda: tmp_path / "slides")
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ import os, signal, sys
 from pathlib import Path
 from ntrm.slides.addresses import Address
 from ntrm.slides.object_store import ObjectStore
-from ntrm.slides.remote_slides import RemoteSlide, SlideCache
+from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
 
 def half(self, address, to, stopped):
     to.write_bytes(b"half")
@@ -116,7 +116,7 @@ def half(self, address, to, stopped):
 
 ObjectStore.fetch = half
 address = Address.parse(sys.argv[2])
-with SlideCache(Path(sys.argv[1])).holding(RemoteSlide(address, (ObjectStore("s3").stat(address),))):
+with RemoteSlides(lambda: Path(sys.argv[1])).holding(RemoteSlide(address, (ObjectStore("s3").stat(address),))):
     pass
 """
 

@@ -7,7 +7,7 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.results.run_record import FORMAT
 from ntrm.slides.addresses import Address
 from ntrm.slides.inputs import find_inputs
-from ntrm.slides.remote_slides import RemoteSlides, SlideCache
+from ntrm.slides.remote_slides import RemoteSlides
 from ntrm.slides.slide_ids import slide_ids, without_name
 from ntrm.slides.slide_names import LeftOut, belongs_to
 
@@ -22,8 +22,7 @@ KEYS = [
 def remote(bucket, tmp_path):
     for key in KEYS:
         bucket.put(key, key.encode())
-    cache = SlideCache(tmp_path / "cache")
-    return RemoteSlides(lambda: cache, Address.parse(f"s3://{bucket.name}/slides/out"))
+    return RemoteSlides(lambda: tmp_path / "cache", Address.parse(f"s3://{bucket.name}/slides/out"))
 
 
 def test_the_slides_of_an_address_are_those_of_the_same_folder_on_a_disk(remote, bucket, tmp_path):
@@ -37,7 +36,7 @@ def test_the_slides_of_an_address_are_those_of_the_same_folder_on_a_disk(remote,
     assert files["a.mrxs"] == ["a.mrxs", "a/Data0000.dat", "a/Slidedat.ini"]
     assert files["d/1.dcm"] == ["1.dcm", "2.dcm"]
     for slide in there:
-        with remote.cache.holding(slide.remote):
+        with remote.holding(slide.remote):
             for file in slide.remote.files:
                 expected = (local / slide.name).parent / file.name
                 assert (slide.path.parent / file.name).read_bytes() == expected.read_bytes()
@@ -48,7 +47,7 @@ def test_pictures_of_earlier_results_at_an_address_are_no_slides(remote, bucket)
     before = [slide.name for slide in find_inputs([at], remote=remote)]
     for key, content in (("first/run.json", json.dumps({"format": FORMAT})), ("first/b/slide.jpg", "")):
         bucket.put(f"slides/{key}", content.encode())
-    anew = RemoteSlides(lambda: remote.cache, remote.out)
+    anew = RemoteSlides(lambda: remote.folder, remote.out)
     assert [slide.name for slide in find_inputs([at], remote=anew, left_out=left_out)] == before
     assert left_out.results == [f"{at}/first"]
     bucket.put("slides/first/run.json", b"{}")

@@ -130,7 +130,7 @@ def segment_slides(
     folder = Path(out) if address is None else storage.work_folder()
     several = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     left_out = LeftOut()
-    slides = find_inputs(several, stated, out=folder, remote=storage.inputs(), left_out=left_out)
+    slides = find_inputs(several, stated, out=folder, remote=storage.slides(), left_out=left_out)
     key_file = None if pseudonymise is None else Path(pseudonymise)
     ids = slide_ids(slides, key_file=key_file, out=folder, results=storage.results())
     named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}

@@ -34,7 +34,8 @@ from ntrm.results.tables import COLUMNS
 from ntrm.slides.addresses import Address
 from ntrm.slides.inputs import SlideInput
 from ntrm.slides.object_store import NoSuchObjectError, ObjectStore, RemoteFile
-from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides, SlideCache
+from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
+from ntrm.slides.slide_ids import KnownResults
 
 AT_A_TIME = 16
 """Small objects that are read or sent side by side: each costs a journey, and hardly any bytes."""
@@ -45,10 +46,11 @@ TABLES = ".tables"
 """Folder, in that of the results on this machine, where tables are made."""
 
 
-class RemoteResults:
+class RemoteResults(KnownResults):
     """Results at ``address``; ``work`` is the folder of those that are still to be sent."""
 
     def __init__(self, address: Address, work: Path) -> None:
+        super().__init__(work)
         self.address = address
         self.work = work
         self._store = ObjectStore(address.scheme)
@@ -268,13 +270,9 @@ class Storage:
             return replace(self, cache=self.folder)
         return self
 
-    def slides(self) -> SlideCache:
-        """The slides that were fetched."""
-        return SlideCache(self.folder / "slides")
-
-    def inputs(self) -> RemoteSlides:
-        """Finds slides."""
-        return RemoteSlides(self.slides, self.out)
+    def slides(self) -> RemoteSlides:
+        """Finds slides, and fetches them."""
+        return RemoteSlides(lambda: self.folder / "slides", self.out)
 
     def work_folder(self) -> Path:
         """Folder of the results that are not at their address yet."""
@@ -297,7 +295,7 @@ class FileTransfer:
         self._stopped = threading.Event()
 
     @cached_property
-    def _cache(self) -> SlideCache:
+    def _slides(self) -> RemoteSlides:
         return self._storage.slides()
 
     def expect(self, slides: Sequence[SlideInput], slide_ids: Sequence[str]) -> None:
@@ -317,7 +315,7 @@ class FileTransfer:
         with ExitStack() as stack:
             if slide.remote is not None:
                 ahead = self._fetched.pop(slide.remote, None)
-                stack.enter_context((ahead and ahead.result()) or self._cache.holding(slide.remote))
+                stack.enter_context((ahead and ahead.result()) or self._slides.holding(slide.remote))
             following = self._next.get(slide.path)
             if following is not None and following.remote is not None:
                 self._fetched[following.remote] = self._ahead.submit(self._fetch, following.remote)
@@ -326,7 +324,7 @@ class FileTransfer:
     def _fetch(self, slide: RemoteSlide) -> ExitStack | None:
         """Hold a slide; None where something is wrong, which will be told when the slide is needed."""
         with suppress(NtrmError, OSError), ExitStack() as stack:
-            stack.enter_context(self._cache.holding(slide, self._stopped.is_set))
+            stack.enter_context(self._slides.holding(slide, self._stopped.is_set))
             return stack.pop_all()
         return None
 

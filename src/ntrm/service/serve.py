@@ -42,11 +42,12 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
         hint = "open index.html in the results, or run the service under WSL"
         raise UsageError("the service does not run on this system", got=os.name, expected="Linux or macOS", hint=hint)
     _check_out(settings.out)
+    results = ResultsFolder(settings.out)
     if os.path.lexists(settings.hidden):
-        ResultsFolder(settings.out).own(SERVICE_FOLDER)
+        results.own(SERVICE_FOLDER)
     check_model(settings)
     _check_classes(settings)
-    ResultsFolder(settings.out).own(SERVICE_FOLDER)
+    results.own(SERVICE_FOLDER)
     with holding(settings.hidden / SERVER_LOCK), _listening(settings) as listener:
         app = create_app(settings)
         server = _Server(configured(app))

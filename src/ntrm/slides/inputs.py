@@ -161,7 +161,7 @@ def _expand_address(
         return
     slide = remote.slide(address)
     slides = remote.below(address, left_out) if slide is None else [(address.name, slide)]
-    yield from (SlideInput(remote.cache.path(each), name, mpp=mpp, remote=each) for name, each in slides)
+    yield from (SlideInput(remote.path(each), name, mpp=mpp, remote=each) for name, each in slides)
 
 
 def _rows(
@@ -187,7 +187,7 @@ def _rows(
                 objects = remote.named(Address.parse(text))
         except NtrmError as error:
             raise error.prefixed(where) from error
-        there = None if remote is None or objects is None else remote.cache.path(objects)
+        there = None if remote is None or objects is None else remote.path(objects)
         yield SlideInput(
             path=there or _spelt_as_on_disk(table.parent / cells["slide"]),
             name=cells["slide"],

@@ -130,7 +130,7 @@ def _file_system(scheme: str) -> Any:
         logging.getLogger(name).setLevel(logging.WARNING)
     options: dict[str, Any] = {"skip_instance_cache": True}
     if scheme in ("s3", "s3a"):
-        retries = {"max_attempts": ATTEMPTS, "mode": "standard"}
+        retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
         settings = {"connect_timeout": 10, "read_timeout": ANSWER_S, "retries": retries}
         options |= {"use_listings_cache": False, "config_kwargs": settings}
     try:

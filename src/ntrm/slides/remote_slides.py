@@ -50,12 +50,22 @@ def _hash(document: object) -> str:
     return hashlib.sha256(json.dumps(document).encode()).hexdigest()
 
 
-class SlideCache:
-    """Slides under ``folder`` for as long as somebody reads them."""
+class RemoteSlides:
+    """Finds slides in object storage, where what lies in ``out`` is a result, and fetches them into a folder.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    ``make_folder`` says into which; it is called for the first address.
+    """
+
+    def __init__(self, make_folder: Callable[[], Path], out: Address | None = None) -> None:
+        self._make_folder = make_folder
+        self.out = out
         self._stores: dict[str, ObjectStore] = {}
+        self._listed: dict[Address, list[RemoteFile]] = {}
+
+    @cached_property
+    def folder(self) -> Path:
+        """Where slides are fetched to."""
+        return self._make_folder()
 
     def path(self, slide: RemoteSlide) -> Path:
         """Where the slide is while it is held."""
@@ -66,6 +76,55 @@ class SlideCache:
         if address.scheme not in self._stores:
             self._stores[address.scheme] = ObjectStore(address.scheme)
         return self._stores[address.scheme]
+
+    def files_under(self, folder: Address) -> list[RemoteFile]:
+        """Every object below a folder; listed once."""
+        if folder not in self._listed:
+            self._listed[folder] = self.store(folder).files_under(folder)
+        return self._listed[folder]
+
+    def slide(self, address: Address) -> RemoteSlide | None:
+        """The slide that an address names itself; None where it is a folder."""
+        file = self.store(address).stat(address)
+        if file is None:
+            return None
+        return self.named(address) if has_parts(PurePosixPath(address.name)) else RemoteSlide(address, (file,))
+
+    def named(self, address: Address) -> RemoteSlide:
+        """The slide of a table's row, from a listing of its folder; without files where it is not there."""
+        try:
+            files = self.files_under(address.parent)
+        except NoSuchObjectError:
+            files = []
+        if not any(file.name == address.name for file in files):
+            return RemoteSlide(address, ())
+        return _with_parts(address.parent, PurePosixPath(address.name), files)
+
+    def below(self, folder: Address, left_out: LeftOut) -> Iterator[tuple[str, RemoteSlide]]:
+        """The slides of a folder, each with its name below it, in the order of a folder on a disk."""
+        files = [file for file in self.files_under(folder) if not (folder / file.name).lies_in(self.out)]
+        results = self._results_among(folder, files)
+        left_out.results.extend(str(each) for each in results)
+        files = [file for file in files if not any((folder / file.name).lies_in(each) for each in results)]
+        names = [PurePosixPath(file.name) for file in files]
+        folders = {parent for name in names for parent in name.parents}
+        taken = (name for name in left_out.slides_among(names) if not is_mask(name, folders))
+        by_name = dict(zip(names, files, strict=True))
+        for name in one_of_each(taken):
+            yield str(name), _with_parts(folder, name, files if has_parts(name) else [by_name[name]])
+
+    def _results_among(self, folder: Address, files: Sequence[RemoteFile]) -> list[Address]:
+        """Folders that ``ntrm segment`` wrote to before: their pictures are no slides."""
+        store = self.store(folder)
+        records = (folder / file.name for file in files if PurePosixPath(file.name).name == RUN)
+        return [record.parent for record in records if is_run(store.read(record) or b"")]
+
+    def read(self, address: Address) -> bytes:
+        """The bytes of a table of slides."""
+        content = self.store(address).read(address)
+        if content is None:
+            raise NoSuchObjectError(f"nothing found at {address}", expected="a table of slides")
+        return content
 
     @contextmanager
     def holding(self, slide: RemoteSlide, stopped: Callable[[], bool] | None = None) -> Iterator[Path]:
@@ -117,69 +176,6 @@ class SlideCache:
                     expected=f"{file.size} bytes",
                     hint="run the same command again; if this does not help, upload the slide again",
                 )
-
-
-class RemoteSlides:
-    """Finds slides in object storage; what lies in ``out`` is a result."""
-
-    def __init__(self, make_cache: Callable[[], SlideCache], out: Address | None = None) -> None:
-        self._make_cache = make_cache
-        self.out = out
-        self._listed: dict[Address, list[RemoteFile]] = {}
-
-    @cached_property
-    def cache(self) -> SlideCache:
-        """Where slides are fetched to; made for the first address."""
-        return self._make_cache()
-
-    def files_under(self, folder: Address) -> list[RemoteFile]:
-        """Every object below a folder; listed once."""
-        if folder not in self._listed:
-            self._listed[folder] = self.cache.store(folder).files_under(folder)
-        return self._listed[folder]
-
-    def slide(self, address: Address) -> RemoteSlide | None:
-        """The slide that an address names itself; None where it is a folder."""
-        file = self.cache.store(address).stat(address)
-        if file is None:
-            return None
-        return self.named(address) if has_parts(PurePosixPath(address.name)) else RemoteSlide(address, (file,))
-
-    def named(self, address: Address) -> RemoteSlide:
-        """The slide of a table's row, from a listing of its folder; without files where it is not there."""
-        try:
-            files = self.files_under(address.parent)
-        except NoSuchObjectError:
-            files = []
-        if not any(file.name == address.name for file in files):
-            return RemoteSlide(address, ())
-        return _with_parts(address.parent, PurePosixPath(address.name), files)
-
-    def below(self, folder: Address, left_out: LeftOut) -> Iterator[tuple[str, RemoteSlide]]:
-        """The slides of a folder, each with its name below it, in the order of a folder on a disk."""
-        files = [file for file in self.files_under(folder) if not (folder / file.name).lies_in(self.out)]
-        results = self._results_among(folder, files)
-        left_out.results.extend(str(each) for each in results)
-        files = [file for file in files if not any((folder / file.name).lies_in(each) for each in results)]
-        names = [PurePosixPath(file.name) for file in files]
-        folders = {parent for name in names for parent in name.parents}
-        taken = (name for name in left_out.slides_among(names) if not is_mask(name, folders))
-        by_name = dict(zip(names, files, strict=True))
-        for name in one_of_each(taken):
-            yield str(name), _with_parts(folder, name, files if has_parts(name) else [by_name[name]])
-
-    def _results_among(self, folder: Address, files: Sequence[RemoteFile]) -> list[Address]:
-        """Folders that ``ntrm segment`` wrote to before: their pictures are no slides."""
-        store = self.cache.store(folder)
-        records = (folder / file.name for file in files if PurePosixPath(file.name).name == RUN)
-        return [record.parent for record in records if is_run(store.read(record) or b"")]
-
-    def read(self, address: Address) -> bytes:
-        """The bytes of a table of slides."""
-        content = self.cache.store(address).read(address)
-        if content is None:
-            raise NoSuchObjectError(f"nothing found at {address}", expected="a table of slides")
-        return content
 
 
 def _with_parts(folder: Address, name: PurePosixPath, files: Sequence[RemoteFile]) -> RemoteSlide:

@@ -10,9 +10,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from ntrm.core.csv_text import read_table, rows_text
 from ntrm.core.errors import DataError, RefusedError, UsageError
@@ -57,23 +55,11 @@ def _with_hash(name: str, text: str) -> str:
     return f"{name[: LONGEST - 9]}-{short_hash}"
 
 
-class KnownResults(Protocol):
-    """Results that are there already."""
+class KnownResults:
+    """Results that are there already, in a folder."""
 
-    def others(self, slide_ids: Collection[str]) -> list[str]:
-        """Ids of slides that have an outcome, besides these."""
-        ...
-
-    def state_folder(self, slide_id: str) -> AbstractContextManager[Path]:
-        """Folder with the state of a slide (``ntrm.results.slide_state``), if it has one."""
-        ...
-
-
-@dataclass(frozen=True)
-class LocalResults:
-    """Results in a folder."""
-
-    out: Path
+    def __init__(self, out: Path) -> None:
+        self.out = out
 
     def others(self, slide_ids: Collection[str]) -> list[str]:
         """Ids of slides that have an outcome, besides these."""
@@ -82,7 +68,7 @@ class LocalResults:
         return [name for name in done if name not in slide_ids]
 
     def state_folder(self, slide_id: str) -> AbstractContextManager[Path]:
-        """The slide's own folder."""
+        """Folder with the state of a slide (``ntrm.results.slide_state``), if it has one."""
         return nullcontext(self.out / slide_id)
 
 
@@ -99,7 +85,7 @@ def slide_ids(
     a slide of the same name comes later, the first keeps its id, and so counts once. The results are those in ``out``
     unless ``results`` says where they are.
     """
-    results = results or (None if out is None else LocalResults(out))
+    results = results or (None if out is None else KnownResults(out))
     bad = [slide.slide_id for slide in slides if slide.slide_id is not None and not is_safe_name(slide.slide_id)]
     if bad:
         raise UsageError(
@@ -222,7 +208,15 @@ def _path_ends(slides: Sequence[SlideInput], group: Sequence[int]) -> dict[int, 
 
 def _pseudonyms(slides: Sequence[SlideInput], key_file: Path, results: KnownResults | None) -> list[str]:
     known = _read_key(key_file)
-    _check_no_others(known.values(), key_file, results)
+    strange = [] if results is None else results.others(known.values())
+    if strange:
+        # They would stay, each beside itself under a pseudonym, and be counted twice.
+        raise RefusedError(
+            f"the results hold slides under names that {key_file.name} does not contain",
+            got=counted(len(strange), "slide"),
+            expected="results that were made with this key from the start",
+            hint="choose another --out, or give the earlier key",
+        )
     paths = [slide.location for slide in slides]
     for path in paths:
         if path not in known:
@@ -231,18 +225,6 @@ def _pseudonyms(slides: Sequence[SlideInput], key_file: Path, results: KnownResu
             known[path] = next(name for name in random_ids if name not in taken)
     write_text(key_file, rows_text([KEY_COLUMNS, *((known[path], path) for path in sorted(known))]), private=True)
     return [known[path] for path in paths]
-
-
-def _check_no_others(ids: Collection[str], key_file: Path, results: KnownResults | None) -> None:
-    """Slides of other names would stay, each beside itself under a pseudonym, and counted twice."""
-    strange = [] if results is None else results.others(ids)
-    if strange:
-        raise RefusedError(
-            f"the results hold slides under names that {key_file.name} does not contain",
-            got=counted(len(strange), "slide"),
-            expected="results that were made with this key from the start",
-            hint="choose another --out, or give the earlier key",
-        )
 
 
 def _read_key(key_file: Path) -> dict[str, str]:

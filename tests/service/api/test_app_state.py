@@ -12,7 +12,7 @@ from tests.service.small import only_slide, serving, settings_of, slide_bytes, u
 from ntrm.pipeline.batch import segment_slides
 from ntrm.results.paths import table_file
 from ntrm.results.tables import COLUMNS
-from ntrm.service.core.settings import AUDIT, LOST, THUMBNAILS, TRASH, UPLOADS
+from ntrm.service.core.settings import AUDIT, LOST, TRASH, UPLOADS
 from ntrm.service.jobs import catalogue
 from ntrm.service.jobs.slide_record import DONE, UPLOAD, Slide
 
@@ -109,21 +109,6 @@ def test_tables_and_overview_say_nothing_of_a_deleted_slide(tmp_path, model, res
         # The last one, too.
         assert client.delete(f"/v1/slides/{ids['b']}").status_code == 204
         wait_for("empty tables", lambda: not told("b"))
-
-
-def test_a_picture_that_is_gone_before_it_is_deleted_is_no_error(client, monkeypatch):
-    """A request makes it anew."""
-    key, glob = only_slide(client)["id"], Path.glob
-    (client.app_state.settings.hidden / THUMBNAILS / f"{key}-0.jpg").write_bytes(b"old")
-
-    def gone(folder, pattern):
-        found = [*glob(folder, pattern)]
-        for path in found if folder.name == THUMBNAILS else ():
-            path.unlink()
-        return found
-
-    monkeypatch.setattr(Path, "glob", gone)
-    assert client.delete(f"/v1/slides/{key}").status_code == 204
 
 
 def test_another_file_in_the_place_of_an_original_is_not_shown_under_the_mask(tmp_path, model, results, random):

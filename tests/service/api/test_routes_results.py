@@ -13,7 +13,6 @@ from tests.service.small import error_of, only_slide, segmented, serving, settin
 
 from ntrm.service.api import routes_results
 from ntrm.service.api.routes_results import REPORT_POLICY
-from ntrm.service.core.settings import THUMBNAILS
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -103,11 +102,10 @@ def test_what_lies_at_a_point_agrees_with_the_mask(client, tmp_path, results, ra
 def test_long_outlines_are_thinned_and_lost_ones_are_told(client, tmp_path, monkeypatch):
     url = f"/v1/slides/{only_slide(client)['id']}/regions/1"
     full = client.get(url).json()
-    points = sum(map(len, full["outline"]))
-    monkeypatch.setattr(routes_results, "OUTLINE_POINTS", points - 1)
+    assert full["outline_exact"]
+    monkeypatch.setattr(routes_results, "thinned", lambda rings, most: [ring[:-1] for ring in rings])
     fewer = client.get(url).json()
-    assert sum(map(len, fewer["outline"])) < points
-    assert not fewer["outline_exact"]
+    assert (fewer["outline"], fewer["outline_exact"]) == ([ring[:-1] for ring in full["outline"]], False)
     (tmp_path / "out" / "a" / "regions.geojson").unlink()
     lost = client.get(url).json()
     assert (lost["outline"], lost["outline_exact"], lost["area_mm2"]) == (None, False, full["area_mm2"])
@@ -135,7 +133,6 @@ def test_the_thumbnail_of_results_made_anew_is_another_one(client, tmp_path):
     os.utime(tmp_path / "out" / "a" / "summary.json", (1, 1))
     client.app_state.catalogue.look_around()
     assert picture(client.get(url, headers=known)).size == (50, 40)
-    assert len([*(client.app_state.settings.hidden / THUMBNAILS).iterdir()]) == 1
 
 
 def picture(answer):
@@ -203,29 +200,6 @@ def test_coordinates_of_a_slide_that_is_finer_than_the_model(tmp_path, model, ra
         assert point["tissue"] == "SCC"
         region = client.get(f"{url}/regions/{point['region']}").json()
         assert (region["left_px"], region["top_px"]) == (2 * column, 2 * row)
-
-
-def test_no_thumbnail_is_kept_of_a_slide_that_is_deleted_meanwhile(client, monkeypatch):
-    state = client.app_state
-    slide, encode = state.store.get(only_slide(client)["id"]), routes_results.encode_jpeg
-
-    def meanwhile(pixels):
-        state.delete(slide)
-        return encode(pixels)
-
-    monkeypatch.setattr(routes_results, "encode_jpeg", meanwhile)
-    assert client.get(f"/v1/slides/{slide.id}/thumbnail.jpg").status_code == 200
-    assert state.store.ids() == set()
-    assert list((state.settings.hidden / THUMBNAILS).iterdir()) == []
-
-
-def test_a_thumbnail_that_cannot_be_kept_is_shown_for_all_that(client):
-    url = f"/v1/slides/{only_slide(client)['id']}"
-    folder = client.app_state.settings.hidden / THUMBNAILS
-    folder.rmdir()
-    folder.write_bytes(b"no folder: nothing can be written into it")
-    answer = client.get(f"{url}/thumbnail.jpg")
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "image/jpeg")
 
 
 def test_an_unfamiliar_slide_says_so_over_http_and_shows_where(tmp_path, model, random, monkeypatch):

@@ -7,7 +7,7 @@ from tests.pipeline.small import paint, write_slide
 from tests.service.small import NOTHING, error_of, files_in, only_slide, serving, settings_of, slide_bytes, upload
 
 from ntrm.results.slide_state import alone
-from ntrm.service.core.settings import INCOMING, THUMBNAILS, TRASH, UPLOADS, ServiceLimits
+from ntrm.service.core.settings import INCOMING, TRASH, UPLOADS
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -189,7 +189,6 @@ def test_deleting_removes_results_but_not_under_another_program(tmp_path, model,
         assert client.get(url).status_code == 200
         assert client.delete(url).status_code == 204
         assert not (tmp_path / "out" / "a").exists()
-        assert list((tmp_path / "out" / ".service" / THUMBNAILS).iterdir()) == []
     assert path.is_file()
 
 
@@ -224,9 +223,3 @@ def test_what_is_done_is_written_down_without_names(client, random):
     assert [json.loads(line)["action"] for line in lines] == ["start", "upload", "cancel", "delete"]
     assert all(set(json.loads(line)) == {"time", "action", "slide", "outcome"} for line in lines)
     assert "Jane" not in "".join(lines)
-
-
-def test_limits_are_checked_when_made():
-    for wrong in ({"queue": 0}, {"uploads": -1}, {"tile_seconds": 1.5}, {"pixels": True}):
-        with pytest.raises(Exception, match="impossible limit"):
-            ServiceLimits(**wrong)

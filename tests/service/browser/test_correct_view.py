@@ -275,7 +275,7 @@ def test_a_place_is_inside_rings_as_geometry_says(open_page, number):
     assert 5 < sum(expected) < 55
 
 
-def test_what_the_server_did_not_get_is_not_shown_as_written(correct_page, service):
+def test_what_the_server_did_not_get_is_sent_again(correct_page, service):
     watched = correct_page("refused")
     watched.expected.append("ERR_FAILED")
     page, (_, place) = watched.page, large_region(service, "BCC")
@@ -284,12 +284,11 @@ def test_what_the_server_did_not_get_is_not_shown_as_written(correct_page, servi
     page.route("**/corrections", lambda route: route.abort())
     page.keyboard.press("Enter")
 
-    told(page, "It is not known whether this was written: the server does not answer.")
+    told(page, "The server does not answer: this is sent again until it does.")
     assert steps(page) == []
     page.unroute("**/corrections")
-    told(page, "The server's last step: Nothing was corrected.")
-    assert page.locator(".names [aria-pressed=true]").get_attribute("data-name") == "SCC"
-    assert corrections(service, service.slide)["version"] == 0
+    told(page, "Written.")
+    assert corrections(service, service.slide)["version"] == 1
 
 
 ANSWERED_LATE = """async () => {

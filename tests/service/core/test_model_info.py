@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from ntrm.cli.main import app
 from ntrm.core.errors import UsageError
 from ntrm.models.folders import CONFIG
-from ntrm.service.core import model_info
 from ntrm.service.core.model_info import check_model
 
 with_client = pytest.mark.skipif(find_spec("huggingface_hub") is None, reason="no hub client")
@@ -69,11 +68,6 @@ def test_what_only_shows_results_needs_no_network(tmp_path, model):
     check_model(settings_of(tmp_path / "out", "nobody/nothing", workers=0))
     with pytest.raises(UsageError, match="unknown architecture"):
         check_model(settings_of(tmp_path / "out", folder, workers=1))
-    check_model(settings_of(tmp_path / "out", model, workers=1))
-
-
-def test_a_name_that_is_not_listed_here_is_asked_of_the_registry(tmp_path, model, monkeypatch):
-    monkeypatch.setattr(model_info, "NETWORKS", frozenset())
     check_model(settings_of(tmp_path / "out", model, workers=1))
 
 

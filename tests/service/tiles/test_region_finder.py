@@ -59,10 +59,10 @@ def test_few_points_stay_and_many_are_thinned_evenly(random):
     circle[-1] = circle[0]
     holes = [random.uniform(-300, 300, 2) + np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]) for _ in range(3000)]
     assert thinned([circle], 60_000)[0] is circle
-    for rings, most in (([circle], 1000), ([circle, *holes], 5000), (holes, 100)):
+    for rings, most in (([circle], 1000), ([circle, *holes], 5000), ([circle, circle, *holes], 2000)):
         fewer = thinned(rings, most)
         assert sum(map(len, fewer)) <= most
         assert all(len(ring) > LEAST and (ring[0] == ring[-1]).all() for ring in fewer)
     (about,) = thinned([circle], 1000)
     assert Polygon(about).area == pytest.approx(np.pi * 1e6, rel=1e-3)
-    assert len(about) > 900
+    assert len(about) > 450

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import ipaddress
 import re
 import secrets
 import threading
@@ -22,7 +21,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ntrm.service.core.problems import ProblemError, document_of
-from ntrm.service.core.settings import ServiceSettings, is_loopback
+from ntrm.service.core.settings import ServiceSettings, address_in, is_loopback
 
 LINK_SECONDS = 15 * 60
 SESSION_SECONDS = 7 * 24 * 3600
@@ -106,7 +105,7 @@ class Access:
         if (self._public_host and host.lower() == self._public_host) or is_loopback(name):
             return True
         # A site of an attacker can point a name at this service, never an address.
-        own = name == self.settings.host.lower() or _is_address(name)
+        own = name == self.settings.host.lower() or address_in(name) is not None
         return own and not self.settings.is_loopback
 
     def allows_origin(self, origin: str, host: str) -> bool:
@@ -137,14 +136,6 @@ def _without_port(host: str) -> str:
     return match[1] if match else ""
 
 
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
-
-
 class Guard:
     """Wraps the application; ``locked`` is the page for a browser that is not signed in."""
 
@@ -162,6 +153,9 @@ class Guard:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
+                if scope["path"] == "/" or scope["path"].startswith("/page/"):
+                    # The browser asks each time, so that a new version of the page is seen at once.
+                    headers.setdefault("cache-control", "no-cache")
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
@@ -193,35 +187,33 @@ class Guard:
         return next_part
 
     def _refusal(self, scope: Scope) -> Response | None:
-        problem = self._problem(scope)
+        problem = self._problem(scope, Headers(scope=scope))
         if problem is None:
             return None
         if problem.status == 401 and scope["path"] == "/" and scope["method"] == "GET":
             return HTMLResponse(self._locked.read_bytes(), 401)
         return JSONResponse(document_of(problem), problem.status, problem.headers)
 
-    def _problem(self, scope: Scope) -> ProblemError | None:
-        headers = Headers(scope=scope)
-        host = headers.get("host", "")
+    def _problem(self, scope: Scope, headers: Headers) -> ProblemError | None:
+        host, origin, site = headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site")
         if len(headers.getlist("host")) != 1 or not self._access.allows_host(host):
-            return ProblemError(
-                421, "host", "the service does not go by this name", hint="use the address it printed, or --public-url"
-            )
-        origin = headers.get("origin")
+            hint = "use the address it printed, or --public-url"
+            return ProblemError(421, "host", "the service does not go by this name", hint=hint)
+        foreign = ProblemError(403, "origin", "requests from other sites are refused")
         if origin is not None and not self._access.allows_origin(origin, host):
-            return ProblemError(403, "origin", "requests from other sites are refused")
+            return foreign
         if scope["path"].startswith(OPEN_PATHS):
             return None
         kind = self._credentials(headers)
         if kind is None:
-            return ProblemError(
-                401,
-                "unauthorised",
-                "who is asking?",
-                expected="Authorization: Bearer TOKEN, or the cookie of a browser that opened the printed link",
-                headers={"WWW-Authenticate": 'Bearer realm="ntrm"'},
-            )
-        return _foreign(scope, headers) if kind == "cookie" else None
+            expected = "Authorization: Bearer TOKEN, or the cookie of a browser that opened the printed link"
+            asked = {"WWW-Authenticate": 'Bearer realm="ntrm"'}
+            return ProblemError(401, "unauthorised", "who is asking?", expected=expected, headers=asked)
+        # Another site can make a browser ask in its user's name, though not with a token. Where an unsafe request comes
+        # from is said by the browser; without that it could be another site's form.
+        if kind == "cookie" and scope["method"] not in SAFE_METHODS and origin is None and site != "same-origin":
+            return ProblemError(403, "origin", "the request does not say which page it comes from")
+        return foreign if kind == "cookie" and site in ("cross-site", "same-site") and scope["path"] != "/" else None
 
     def _credentials(self, headers: Headers) -> str | None:
         scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -232,14 +224,3 @@ class Guard:
             if name == self._access.cookie and self._access.has_session(value):
                 return "cookie"
         return None
-
-
-def _foreign(scope: Scope, headers: Headers) -> ProblemError | None:
-    """Refuse what another site makes a browser do in its user's name."""
-    site = headers.get("sec-fetch-site")
-    # A browser says where an unsafe request comes from; without that it could be another site's form.
-    if scope["method"] not in SAFE_METHODS and headers.get("origin") is None and site != "same-origin":
-        return ProblemError(403, "origin", "the request does not say which page it comes from")
-    if site in ("cross-site", "same-site") and scope["path"] != "/":
-        return ProblemError(403, "origin", "requests from other sites are refused")
-    return None

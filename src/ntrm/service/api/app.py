@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.security import APIKeyCookie, HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
@@ -38,7 +39,7 @@ from ntrm.version import __version__
 
 PAGE = Path(__file__).parents[1] / "page"
 INDEX, LOCKED = "index.html", "locked.html"
-router = APIRouter(tags=["service"])
+router, open_router = APIRouter(tags=["service"]), APIRouter(tags=["service"])
 # The files of results are last: what is not another address is the name of one.
 ROUTES = (routes_slides, routes_tiles, routes_corrections, routes_results)
 DESCRIPTION = "Tissue segmentation of H&E skin sections. For research, not for diagnosis."
@@ -69,17 +70,21 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.app_state = app_state
+    # Said for the description alone: ``Guard`` asks for them.
+    cookie = APIKeyCookie(name=app_state.access.cookie, scheme_name="session", auto_error=False)
+    asked = [Security(HTTPBearer(scheme_name="token", auto_error=False)), Security(cookie)]
+    app.include_router(open_router)
     for routes in (router, *(module.router for module in ROUTES)):
-        app.include_router(routes)
+        app.include_router(routes, dependencies=asked)
     if PAGE.is_dir():
-        app.mount("/page", _Page(directory=PAGE))
-    _add_errors(app)
-    _describe(app, app_state.access.cookie)
+        app.mount("/page", StaticFiles(directory=PAGE))
+    for kind in _PROBLEMS:
+        app.add_exception_handler(kind, _answer)
     app.add_middleware(Guard, access=app_state.access, locked=PAGE / LOCKED)
     return app
 
 
-@router.get("/healthz")
+@open_router.get("/healthz")
 def health(app_state: Shared) -> schemas.Health:
     """Whether the service answers, has a worker and room on its disk; needs no token."""
     settings = app_state.settings
@@ -135,7 +140,7 @@ def index() -> Response:
     """The page."""
     if not (PAGE / INDEX).is_file():
         raise missing("this installation has no page", "use the HTTP interface, or install the package again")
-    return FileResponse(PAGE / INDEX, headers={"cache-control": "no-cache"})
+    return FileResponse(PAGE / INDEX)
 
 
 @router.get("/open/{code}", include_in_schema=False)
@@ -160,46 +165,13 @@ def icon() -> Response:
     return Response(status_code=204)
 
 
-class _Page(StaticFiles):
-    """The page's files: the browser checks them each time, so that a new version is seen at once."""
-
-    async def get_response(self, path: str, scope: Any) -> Response:
-        answer = await super().get_response(path, scope)
-        answer.headers["cache-control"] = "no-cache"
-        return answer
+async def _answer(_: Request, error: Exception) -> Response:
+    problem = disk_full() if is_full(error) else _PROBLEMS[_known(error)](error)
+    return JSONResponse(document_of(problem), status_of(problem), getattr(problem, "headers", None))
 
 
-def _describe(app: FastAPI, cookie: str) -> None:
-    """Add to the OpenAPI description what ``Guard`` requires."""
-    plain = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            described = plain()
-            components = described["components"]
-            components["securitySchemes"] = {
-                "token": {"type": "http", "scheme": "bearer"},
-                "session": {"type": "apiKey", "in": "cookie", "name": cookie},
-            }
-            described["security"] = [{"token": []}, {"session": []}]
-            described["paths"]["/healthz"]["get"]["security"] = []
-            app.openapi_schema = described
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
-
-
-def _add_errors(app: FastAPI) -> None:
-    def handler(make: Callable[[Any], NtrmError]) -> Callable[[Request, Exception], Awaitable[Response]]:
-        async def answer(_: Request, error: Exception) -> Response:
-            problem = disk_full() if is_full(error) else make(error)
-            headers = problem.headers if isinstance(problem, ProblemError) else None
-            return JSONResponse(document_of(problem), status_of(problem), headers)
-
-        return answer
-
-    for kind, make in _PROBLEMS.items():
-        app.add_exception_handler(kind, handler(make))
+def _known(error: Exception) -> type[Exception]:
+    return next(kind for kind in type(error).__mro__ if kind in _PROBLEMS)
 
 
 def _http_problem(error: HTTPException) -> ProblemError:
@@ -214,8 +186,11 @@ def _http_problem(error: HTTPException) -> ProblemError:
     return ProblemError(error.status_code, code, what, expected=expected, headers=error.headers)
 
 
-def _raise(error: Exception) -> NoReturn:
-    raise error
+def _bug(error: Exception) -> ProblemError:
+    if isinstance(error, OSError):
+        raise error  # so that it is logged
+    # Answered outside of ``Guard``, which adds the headers otherwise.
+    return ProblemError(500, "bug", "something went wrong", hint="look into the service's log", headers=HEADERS)
 
 
 _PROBLEMS: dict[type[Exception], Callable[[Any], NtrmError]] = {
@@ -225,11 +200,7 @@ _PROBLEMS: dict[type[Exception], Callable[[Any], NtrmError]] = {
     ClientDisconnect: lambda _: ProblemError(400, "disconnected", "the client went away"),
     sqlite3.Error: lambda _: busy("the database does not answer", "look whether the disk is full"),
     FileNotFoundError: lambda _: missing("the file was deleted meanwhile"),
-    # A bug, like every other error: raised, so that it is logged.
-    OSError: _raise,
-    # Answered outside of ``Guard``, which adds the headers otherwise.
-    Exception: lambda _: ProblemError(
-        500, "bug", "something went wrong", hint="look into the service's log", headers=HEADERS
-    ),
+    OSError: _bug,
+    Exception: _bug,
 }
 """What an error that reaches the application is answered with; on a full disk, that it is full."""

@@ -36,7 +36,6 @@ from ntrm.service.core.settings import (
     DATABASE,
     INCOMING,
     SERVICE_FOLDER,
-    THUMBNAILS,
     TRASH,
     UPLOADS,
     ServiceSettings,
@@ -98,7 +97,7 @@ class AppState:
         self.settings = settings = replace(settings, out=settings.out.absolute())
         hidden, limits = settings.hidden, settings.limits
         ResultsFolder(settings.out).own(SERVICE_FOLDER)
-        for name in (UPLOADS, INCOMING, TRASH, THUMBNAILS):
+        for name in (UPLOADS, INCOMING, TRASH):
             (hidden / name).mkdir(exist_ok=True, mode=0o700)
         self.store = JobStore(hidden / DATABASE)
         self.audit = Audit(hidden / AUDIT)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -11,9 +10,10 @@ from pydantic import BaseModel, Field
 from ntrm.correction.ask import MOST_POINTS
 from ntrm.correction.engine import Proposal
 from ntrm.correction.log import Log, Step
+from ntrm.correction.pixels import PixelSet
 from ntrm.correction.slide import Part, SlideCorrections
 from ntrm.correction.units import outlines
-from ntrm.service.tiles.region_finder import Ring, thinned
+from ntrm.service.tiles.region_finder import thinned
 
 MOST_PARTS = 500
 """That follow and are listed singly."""
@@ -61,26 +61,27 @@ class CorrectionsDocument(BaseModel):
     corrected_reason: str | None = Field(description="why they could not be made the last time")
 
 
-class PartDocument(BaseModel):
+class PlacedDocument(BaseModel):
+    """Something in the mask."""
+
+    x: float = Field(description="of a point inside")
+    y: float
+    network_tissue: str
+    area_mm2: float
+
+
+class PartDocument(PlacedDocument):
     """A part, or the region around it."""
 
     tissue: str = Field(description="what it is called now")
-    network_tissue: str
     by_hand: bool = Field(description="whether a person named it")
-    area_mm2: float
     outline: Outline
-    x: float = Field(description="of a point inside")
-    y: float
 
 
-class ReviewedRegion(BaseModel):
+class ReviewedRegion(PlacedDocument):
     """A region to step to."""
 
-    x: float = Field(description="of a point in the part in its middle")
-    y: float
-    network_tissue: str
-    area_mm2: float
-    by_hand: bool = Field(description="whether a person named that part")
+    by_hand: bool = Field(description="whether a person named the part in its middle")
 
 
 class ReviewDocument(BaseModel):
@@ -99,24 +100,17 @@ class NamedDocument(BaseModel):
     outline: Outline
 
 
-class FollowedDocument(BaseModel):
+class FollowedDocument(NamedDocument):
     """What would follow to one tissue."""
 
     tissue: str
     before: dict[str, float] = Field(alias="from", description="mm² by what it is called now, the largest first")
-    regions: int
-    area_mm2: float
-    outline: Outline
 
 
-class FollowerDocument(BaseModel):
+class FollowerDocument(PlacedDocument):
     """One part that would follow."""
 
-    x: float
-    y: float
     tissue: str
-    network_tissue: str
-    area_mm2: float
     why: str
 
 
@@ -133,12 +127,8 @@ class PreviewDocument(BaseModel):
 
 def step_document(step: Step, active: set[int]) -> StepDocument:
     """A step without its pixels."""
-    plain = ("number", "tissue", "regions", "area_mm2", "reach", "origin", "by", "when", "of")
-    return StepDocument(
-        **{key: getattr(step, key) for key in plain},
-        action=step.action,  # type: ignore[arg-type]
-        spread=step.spread is not None,
-        active=step.number in active,
+    return StepDocument.model_validate(
+        {**vars(step), "spread": step.spread is not None, "active": step.number in active}
     )
 
 
@@ -157,15 +147,9 @@ def history(log: Log) -> dict[str, object]:
 def part_document(current: SlideCorrections, part: Part) -> PartDocument:
     """The part or region under a point."""
     names, (x, y) = current.mask.schema.names, current.point(part.place)
-    return PartDocument(
-        tissue=names[part.tissue],
-        network_tissue=names[part.network],
-        by_hand=part.by_hand,
-        area_mm2=part.pixels.pixels * current.pixel_mm2,
-        outline=_rounded(outlines(part.pixels, current.mask.shape, current.scale), MOST_POINTS),
-        x=x,
-        y=y,
-    )
+    shape = _shape(current, part.pixels, MOST_POINTS)
+    tissue, network = names[part.tissue], names[part.network]
+    return PartDocument(tissue=tissue, network_tissue=network, by_hand=part.by_hand, x=x, y=y, **shape)
 
 
 def review_document(current: SlideCorrections) -> ReviewDocument:
@@ -182,45 +166,27 @@ def review_document(current: SlideCorrections) -> ReviewDocument:
 
 def preview_document(current: SlideCorrections, proposal: Proposal, version: int) -> PreviewDocument:
     """What a click on this version would change."""
-    units, names, shape, scale = proposal.units, current.mask.schema.names, current.mask.shape, current.scale
-    followed, parts = [], []
+    units, names, followed, parts = proposal.units, current.mask.schema.names, [], []
     for index, pixels in sorted(proposal.followed.items()):
         before = {names[tissue]: mm2 for tissue, mm2 in current.area_by_tissue(pixels, units).items()}
-        content = {
-            "tissue": names[index],
-            "from": before,
-            "regions": int((proposal.names == index).sum()),
-            "area_mm2": pixels.pixels * current.pixel_mm2,
-            "outline": _rounded(outlines(pixels, shape, scale), PREVIEW_POINTS // len(proposal.followed)),
-        }
+        content = _shape(current, pixels, PREVIEW_POINTS // len(proposal.followed)) | {"from": before}
+        content |= {"tissue": names[index], "regions": int((proposal.names == index).sum())}
         followed.append(FollowedDocument.model_validate(content))
     count = np.bincount(units.of[units.of >= 0], units.runs.length[units.of >= 0], units.count)
     order = np.argsort(-count[proposal.followers], kind="stable")[:MOST_PARTS]
     for node, tissue in zip(proposal.followers[order].tolist(), proposal.names[order].tolist(), strict=True):
-        x, y = current.point(units.place(node))
-        parts.append(
-            FollowerDocument(
-                x=x,
-                y=y,
-                tissue=names[tissue],
-                network_tissue=names[int(units.tissue[node])],
-                area_mm2=float(count[node]) * current.pixel_mm2,
-                why=proposal.why(node),
-            )
-        )
+        (x, y), network = current.point(units.place(node)), names[int(units.tissue[node])]
+        area_mm2, why = float(count[node]) * current.pixel_mm2, proposal.why(node)
+        part = FollowerDocument(x=x, y=y, tissue=names[tissue], network_tissue=network, area_mm2=area_mm2, why=why)
+        parts.append(part)
+    named = NamedDocument(regions=len(proposal.nodes), **_shape(current, proposal.named, MOST_POINTS))
+    regions, area_mm2 = proposal.regions, proposal.area_mm2
     return PreviewDocument(
-        version=version,
-        named=NamedDocument(
-            regions=len(proposal.nodes),
-            area_mm2=proposal.named.pixels * current.pixel_mm2,
-            outline=_rounded(outlines(proposal.named, shape, scale), MOST_POINTS),
-        ),
-        followed=followed,
-        parts=parts,
-        regions=proposal.regions,
-        area_mm2=proposal.area_mm2,
+        version=version, named=named, followed=followed, parts=parts, regions=regions, area_mm2=area_mm2
     )
 
 
-def _rounded(rings: Sequence[Ring], most: int) -> list[list[list[float]]]:
-    return [ring.round(2).tolist() for ring in thinned(rings, most)]
+def _shape(current: SlideCorrections, pixels: PixelSet, most: int) -> dict[str, Any]:
+    """Area and outline of pixels."""
+    rings = thinned(outlines(pixels, current.mask.shape, current.scale), most)
+    return {"area_mm2": pixels.pixels * current.pixel_mm2, "outline": [ring.round(2).tolist() for ring in rings]}

@@ -62,7 +62,7 @@ def make_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
 
 @router.delete("/corrections/graph", status_code=202, responses=problems(503, 507))
 def cancel_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
-    """End the making of the region graph; what is done of it is kept, and so is a graph that is there."""
+    """End the making of the region graph; a graph that is there is kept."""
     app_state.store.stop(slide.id, PREPARE)
     app_state.audit.note("cancel region graph", slide.slide_id)
     return _document(app_state, slide)

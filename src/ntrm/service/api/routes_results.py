@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -14,15 +13,12 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
-from ntrm.core.errors import DataError
-from ntrm.core.io import whole_file
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import FAMILIARITY_MAP, GRAPH, MASK, OVERLAY, PICTURE, REGIONS, REPORT, SUMMARY
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.api.schemas import PointDocument, RegionDocument
-from ntrm.service.core.problems import ProblemError, missing
-from ntrm.service.core.settings import THUMBNAILS
+from ntrm.service.core.problems import missing
 from ntrm.service.jobs.slide_record import Slide
 from ntrm.service.tiles.region_finder import thinned
 from ntrm.service.tiles.slide_tiles import encode_jpeg
@@ -117,33 +113,12 @@ def is_known(request: Request, etag: str) -> bool:
 
 
 def _thumbnail(app_state: AppState, slide: Slide) -> bytes:
-    """Kept on disk once made: a list of a thousand slides must not open a thousand files."""
-    folder = app_state.settings.hidden / THUMBNAILS
-    kept = folder / f"{slide.id}-{(slide.finished or 0) * 1e3:.0f}.jpg"
-    with suppress(OSError):
-        return SlideFolder(folder).read(kept.name, most=MOST_READ)
     there = SlideFolder(app_state.folder(slide))
     if slide.has_image and not there.has(PICTURE):
         with app_state.slide_tiles(slide) as tiles:
-            content = encode_jpeg(tiles.overview(THUMBNAIL_SIDE, app_state.settings.limits.tile_seconds))
-    else:
-        content = _small(there, PICTURE if there.has(PICTURE) else OVERLAY)
-    for old in folder.glob(f"{slide.id}*.jpg"):
-        old.unlink(missing_ok=True)
-    # On a full disk nothing is kept, and the picture is shown all the same.
-    with suppress(DataError), whole_file(kept) as partial:
-        partial.write_bytes(content)
+            return encode_jpeg(tiles.overview(THUMBNAIL_SIDE, app_state.settings.limits.tile_seconds))
     try:
-        app_state.store.get(slide.id)
-    except ProblemError:
-        # Deleted while it was made: nothing of it may stay.
-        kept.unlink(missing_ok=True)
-    return content
-
-
-def _small(folder: SlideFolder, name: str) -> bytes:
-    try:
-        picture = folder.picture(name)[1]
+        picture = there.picture(PICTURE if there.has(PICTURE) else OVERLAY)[1]
     except OSError:
         raise missing("there is no picture of this slide") from None
     picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))

@@ -133,7 +133,7 @@ def delete_slide(app_state: Shared, slide: Requested) -> Response:
 
 @router.post("/{id}/cancel", responses=problems(404, 409))
 def cancel_slide(app_state: Shared, slide: Requested) -> SlideDocument:
-    """Take it out of the queue, or end its job at the next band."""
+    """Take it out of the queue, or end its job."""
     slide = app_state.store.cancel(slide.id)
     app_state.audit.note("cancel", slide.slide_id)
     return _document(app_state, slide)
@@ -141,7 +141,7 @@ def cancel_slide(app_state: Shared, slide: Requested) -> SlideDocument:
 
 @router.post("/{id}/retry", responses=problems(404, 408, 409, 413, 429, 503))
 def retry_slide(app_state: Shared, slide: Requested, wanted: RetryRequest | None = None) -> SlideDocument:
-    """Queue it again, on request with its µm/px; it continues where it stopped."""
+    """Queue it again, on request with its µm/px; it begins again."""
     _check_worker(app_state)
     mpp = None if wanted is None or wanted.mpp is None else (wanted.mpp, wanted.mpp)
     slide = app_state.store.retry(slide.id, mpp, app_state.settings.limits.queue)

@@ -100,7 +100,7 @@ async def tile(
         look, (_, file) = None, await run_sync(app_state.original, slide)
         key: tuple[object, ...] = (file, *position)
     else:
-        look = LayerLook.of(app_state.model, layer, palette, hide, only, a, b)
+        look = LayerLook.of(app_state.model, layer, palette, hide, only, (a, b))
         key = (slide.id, await run_sync(app_state.revision, slide), look, *position)
         if layer == "corrected" or (layer == "interface" and v):
             version, corrections = await run_sync(app_state.corrections_at, slide, v)

@@ -137,16 +137,16 @@ class SlideDocument(BaseModel):
     height: int | None
     mpp: float | None
     mpp_y: float | None
-    cancers: list[Cancer]
+    cancers: list[Cancer] = []
     cancers_looked_for: list[str] | None = Field(
-        description="empty: the model has no class of a cancer; null before the slide is done"
+        None, description="empty: the model has no class of a cancer; null before the slide is done"
     )
-    tissue: list[TissueShare]
-    familiarity: Familiarity | None = Field(description="null before the slide is done")
-    warnings: list[str] = Field(description="all: of an unfamiliar slide or piece first, then of its quality")
-    quality_warnings: list[str]
-    tissue_area_mm2: float | None
-    pieces: int | None
+    tissue: list[TissueShare] = []
+    familiarity: Familiarity | None = Field(None, description="null before the slide is done")
+    warnings: list[str] = Field([], description="all: of an unfamiliar slide or piece first, then of its quality")
+    quality_warnings: list[str] = []
+    tissue_area_mm2: float | None = None
+    pieces: int | None = None
     layers: list[str]
     corrections: int | None = Field(
         description="steps of people's corrections that count; null where they cannot be read"
@@ -251,27 +251,15 @@ def slide_document(
     slide: Slide, facts: Mapping[str, Any], waiting: list[str], corrections: int | None
 ) -> SlideDocument:
     """A slide as others see it; ``facts`` are of its results, ``waiting`` the ids of the queue in order."""
-    info = slide.info
-    _, _, width, height = info.get("bounds") or (0, 0, info.get("width"), info.get("height"))
+    _, _, width, height = slide.info.get("bounds") or (0, 0, slide.info.get("width"), slide.info.get("height"))
     mpp_x, mpp_y = known_mpp(slide, facts)
-    shown: dict[str, Any] = {"width": width, "height": height, "tissue_area_mm2": None, "pieces": None}
-    shown |= {"cancers": [], "tissue": [], "warnings": [], "quality_warnings": []}
-    shown |= {"cancers_looked_for": None, "familiarity": None}
-    shown = {key: facts.get(key, value) for key, value in shown.items()}
-    shown |= {key: getattr(slide, key) for key in ("id", "slide_id", "name", "status", "stage", "has_image")}
-    return SlideDocument(
-        **shown,
-        progress=round(slide.progress, 4),
-        error=None if slide.error is None else ErrorBody(**slide.error),
-        created=iso(slide.created) or "",
-        started=iso(slide.started),
-        finished=iso(slide.finished),
-        queue_position=waiting.index(slide.id) + 1 if slide.status == QUEUED and slide.id in waiting else None,
-        mpp=mpp_x,
-        mpp_y=mpp_y,
-        layers=[*(["slide"] if slide.has_image else []), *facts.get("layers", [])],
-        corrections=corrections,
-    )
+    plain = ("id", "slide_id", "name", "status", "stage", "has_image", "error")
+    shown = {"width": width, "height": height, **facts, **{key: getattr(slide, key) for key in plain}}
+    shown |= {key: iso(getattr(slide, key)) for key in ("created", "started", "finished")}
+    shown |= {"progress": round(slide.progress, 4), "mpp": mpp_x, "mpp_y": mpp_y, "corrections": corrections}
+    shown["queue_position"] = waiting.index(slide.id) + 1 if slide.status == QUEUED and slide.id in waiting else None
+    shown["layers"] = [*(["slide"] if slide.has_image else []), *facts.get("layers", [])]
+    return SlideDocument.model_validate(shown)
 
 
 def iso(seconds: float | None) -> str | None:

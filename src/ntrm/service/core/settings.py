@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from ntrm.core.errors import RefusedError, UsageError, check_number
 SERVICE_FOLDER = ".service"
 """Folder in the results that belongs to the service. In it:"""
 DATABASE, AUDIT, LOG, SERVER_LOCK = "service.sqlite", "audit.jsonl", "worker.log", "server.lock"
-UPLOADS, INCOMING, TRASH, WORKERS, THUMBNAILS = "uploads", "incoming", "trash", "workers", "thumbnails"
+UPLOADS, INCOMING, TRASH, WORKERS = "uploads", "incoming", "trash", "workers"
 LOST = "lost"
 """Uploads that belong to no slide."""
 LEAST_TOKEN = 16
@@ -121,12 +122,15 @@ def is_loopback(host: str) -> bool:
     >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
     (True, True, False)
     """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    address = address_in(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def address_in(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a host is, if it is one."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host.strip("[]"))
+    return None
 
 
 def upload_path(hidden: Path, key: str) -> Path:

@@ -24,7 +24,7 @@ from ntrm.results.paths import CORRECTIONS, FAMILIARITY_MAP, SUMMARY
 from ntrm.results.slide_state import BusyError, alone, finished
 from ntrm.service.api.schemas import slide_document
 from ntrm.service.core.problems import ProblemError, conflict, is_full
-from ntrm.service.core.settings import LOST, SERVICE_FOLDER, THUMBNAILS, TRASH, UPLOADS, ServiceSettings, upload_path
+from ntrm.service.core.settings import LOST, SERVICE_FOLDER, TRASH, UPLOADS, ServiceSettings, upload_path
 from ntrm.service.jobs.database import UNUSABLE, JobStore
 from ntrm.service.jobs.slide_record import (
     CORRECT,
@@ -206,8 +206,6 @@ class Catalogue:
                     upload = upload_path(hidden, slide.id)
                     release(upload)
                     upload.unlink(missing_ok=True)
-                for picture in (hidden / THUMBNAILS).glob(f"{slide.id}*.jpg"):
-                    picture.unlink(missing_ok=True)
                 store.forget(slide.id)
         except BusyError as error:
             raise conflict("another program works on this slide", hint="wait until it ends") from error
@@ -283,4 +281,4 @@ def _familiarity(summary: Summary, folder: SlideFolder) -> dict[str, Any]:
 
 def _clock_offset() -> float:
     """Seconds by which the time of day is ahead of that since the machine's start: constant unless a clock is set."""
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.time() - time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

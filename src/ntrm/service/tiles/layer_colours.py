@@ -14,10 +14,7 @@ from ntrm.service.core.problems import ProblemError, busy
 
 Table = NDArray[np.uint8]
 CLASSES = ("tissue", "coarse", "corrected")
-PALETTES = {
-    **dict.fromkeys((*CLASSES, "improvement"), ("dataset", "safe")),
-    "confidence": ("viridis", "grey"),
-}
+PALETTES = {**dict.fromkeys((*CLASSES, "improvement"), ("dataset", "safe")), "confidence": ("viridis", "grey")}
 """Palettes of a layer; the first is the default."""
 _VIRIDIS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
 HIGHLIGHT: RGB = (255, 214, 10)
@@ -33,10 +30,11 @@ class LayerLook:
     layer: str
     colours: tuple[RGB, ...]
     background: int | None
-    grey: bool = False
-    hide: frozenset[int] = frozenset()
-    only: frozenset[int] | None = None
-    pair: tuple[int, int] | None = None
+    grey: bool
+    hide: frozenset[int]
+    only: frozenset[int] | None
+    pair: tuple[int, int] | None
+    """Classes whose border is shown."""
 
     @classmethod
     def of(
@@ -46,28 +44,21 @@ class LayerLook:
         palette: str | None,
         hide: str | None,
         only: str | None,
-        a: str | None,
-        b: str | None,
+        pair: tuple[str | None, str | None],
     ) -> LayerLook:
         """From the parameters of a request; refuses what does not go together."""
         if model is None:
             raise busy("the model's classes are not known yet")
         if palette is not None and palette not in PALETTES.get(layer, ()):
             raise ProblemError(400, "usage", f"the layer {layer} has no such palette", got=palette)
-        safe = palette == "safe"
+        colours: tuple[RGB, ...]
         if layer == "improvement":
-            colours = [SAFE_CORRECTED, SAFE_BROKEN] if safe else [CORRECTED, BROKEN]
+            colours = (SAFE_CORRECTED, SAFE_BROKEN) if palette == "safe" else (CORRECTED, BROKEN)
         else:
-            colours = model.safe_colours if safe else model.colours
-        return cls(
-            layer=layer,
-            colours=tuple(colours),
-            background=model.schema.background_index,
-            grey=palette == "grey",
-            hide=_numbers(hide) or frozenset(),
-            only=_numbers(only),
-            pair=_pair(model, a, b) if layer == "interface" else None,
-        )
+            colours = tuple(model.safe_colours if palette == "safe" else model.colours)
+        shown, border = None if only is None else _numbers(only), _pair(model, pair) if layer == "interface" else None
+        background, hidden = model.schema.background_index, _numbers(hide or "")
+        return cls(layer, colours, background, palette == "grey", hidden, shown, border)
 
     def tables(self) -> tuple[Table, Table]:
         """Palette (N, 3) and opacities (N,); pixel value 0 is transparent in every layer."""
@@ -85,19 +76,18 @@ class LayerLook:
         return colours, alpha
 
 
-def _numbers(text: str | None) -> frozenset[int] | None:
-    return None if text is None else frozenset(map(int, text.split(",")))
+def _numbers(text: str) -> frozenset[int]:
+    return frozenset(map(int, filter(None, text.split(","))))
 
 
-def _pair(model: ModelFacts, a: str | None, b: str | None) -> tuple[int, int]:
+def _pair(model: ModelFacts, pair: tuple[str | None, str | None]) -> tuple[int, int]:
     """In a fixed order: the border of a pair is the same either way round."""
-    names = model.schema.names
-    for name in (a, b):
-        if name not in names:
-            raise ProblemError(
-                400, "usage", "an interface is that of two classes", got=name, expected=f"a and b of {', '.join(names)}"
-            )
-    first, second = sorted(names.index(name) for name in (a, b) if name is not None)
+    names, (a, b) = model.schema.names, pair
+    if a not in names or b not in names:
+        expected = f"a and b of {', '.join(names)}"
+        got = a if a not in names else b
+        raise ProblemError(400, "usage", "an interface is that of two classes", got=got, expected=expected)
+    first, second = sorted((names.index(a), names.index(b)))
     return first, second
 
 

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import maximum_filter
 
 from ntrm.core.errors import BROKEN, DataError
 from ntrm.correction.state import State
@@ -123,8 +124,8 @@ class MaskLayers:
             raise missing(f"the slide has no layer {layer}")
         if layer == "interface":
             labels = self._tissue(level, box, corrections, margin=BORDER)
-            near = [_within(labels == index + 1, BORDER) for index in pair or (0, 0)]
-            return (near[0] & near[1]).astype(np.uint8)
+            near = [maximum_filter(labels == index + 1, 2 * BORDER + 1) for index in pair or (0, 0)]
+            return np.asarray((near[0] & near[1])[BORDER:-BORDER, BORDER:-BORDER], dtype=np.uint8)
         if layer == "improvement":
             return self._improvement(level, box)
         return self._sampled(layer, level, box)
@@ -164,11 +165,3 @@ def _nearest(first: int, count: int, scale: int, size: float) -> NDArray[np.int6
     """Indices of the mask's pixels (of ``size``) under the centres of a tile's pixels (of ``scale``)."""
     centres = (np.arange(first, first + count) + 0.5) * scale
     return np.asarray(np.floor(centres / size), dtype=np.int64)
-
-
-def _within(mask: NDArray[np.bool_], margin: int) -> NDArray[np.bool_]:
-    """Dilation by a square of 2 ``margin`` + 1 pixels; the result is ``margin`` smaller all around."""
-    for _ in range(2):  # along rows, then along columns
-        shifted = [mask[shift : len(mask) - 2 * margin + shift] for shift in range(2 * margin + 1)]
-        mask = np.logical_or.reduce(shifted).T
-    return mask

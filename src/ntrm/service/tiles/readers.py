@@ -110,14 +110,10 @@ class Readers:
         """Close what nobody uses and has used for a while, the oldest first, until at most so many are open."""
         before = time.monotonic() - idle_seconds
         with self._lock:
-            unused = [
-                key
-                for key, slide in self._slides.items()
-                if not slide.users and slide.used <= before and path in (None, key[0])
-            ]
+            unused = [key for key, slide in self._slides.items() if not slide.users and slide.used <= before]
+            wanted = [key for key in unused if path in (None, key[0])][: max(0, len(self._slides) - most)]
             failed = [key for key in unused if not self._slides[key].is_open]
-            excess = [key for key in unused if key not in failed][: max(0, len(self._slides) - len(failed) - most)]
-            closing = [self._slides.pop(key) for key in (*failed, *excess)]
+            closing = [self._slides.pop(key) for key in {*wanted, *failed}]
         for slide in closing:
             slide.close()
 

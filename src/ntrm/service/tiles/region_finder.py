@@ -30,24 +30,14 @@ LEAST = 4
 
 
 def thinned(rings: Sequence[Ring], most: int) -> list[Ring]:
-    """The same rings with at most ``most`` points together: evenly fewer of each, and without the smallest holes."""
-    if sum(map(len, rings)) <= most:
+    """The same rings with at most ``most`` points together: one of so many, and without the smallest holes."""
+    total = sum(map(len, rings))
+    if total <= most:
         return list(rings)
-    largest = sorted(rings, key=_area, reverse=True)[: max(1, most // (2 * (LEAST + 1)))]
-    fraction = (most - (LEAST + 1) * len(largest)) / sum(map(len, largest))
-    return [_thin(ring, LEAST + int(fraction * len(ring))) for ring in largest]
-
-
-def _thin(ring: Ring, points: int) -> Ring:
-    if points >= len(ring) - 1:
-        return ring
-    kept = ring[np.linspace(0, len(ring) - 1, points, endpoint=False).astype(np.int64)]
-    return np.concatenate([kept, kept[:1]])
-
-
-def _area(ring: Ring) -> float:
-    x, y = (ring - ring[0]).T
-    return abs(float(x[:-1] @ y[1:] - x[1:] @ y[:-1])) / 2
+    # Each has up to two points more than its share.
+    step = -(-2 * total // most)
+    kept = [ring for ring in rings if len(ring) > LEAST * step] or [max(rings, key=len)]
+    return [np.concatenate([ring[:-1:step], ring[:1]]) if len(ring) > LEAST * step else ring for ring in kept]
 
 
 class RegionFinder:
@@ -57,9 +47,8 @@ class RegionFinder:
         self._rows = {int(row["region"]): row for row in rows}
         self._numbers = [*self._rows]
         self._tissues = np.array([row["tissue"] for row in rows], dtype=object)
-        keys = ("left_px", "top_px", "width_px", "height_px")
-        self._boxes = np.array([[row[key] for key in keys] for row in rows], dtype=np.float64).reshape(-1, 4)
-        self._areas = np.array([row["area_mm2"] for row in rows], dtype=np.float64)
+        keys = ("left_px", "top_px", "width_px", "height_px", "area_mm2")
+        self._boxes = np.array([[row[key] for key in keys] for row in rows], dtype=np.float64).reshape(-1, 5)
         self._polygons = polygons
         self._lines: list[int] = []
 
@@ -71,10 +60,10 @@ class RegionFinder:
         """The region of that tissue that holds a point of the full resolution."""
         from shapely import contains_xy
 
-        left, top, width, height = self._boxes.T
+        left, top, width, height, areas = self._boxes.T
         inside = (left <= x) & (x < left + width) & (top <= y) & (y < top + height) & (self._tissues == tissue)
         candidates = np.flatnonzero(inside)
-        for index in candidates[np.argsort(self._areas[candidates])].tolist():
+        for index in candidates[np.argsort(areas[candidates])].tolist():
             # A connected region of this tissue lies here: where it is the only one that may, it need not be looked at.
             if len(candidates) == 1 or contains_xy(self._polygon(index), x, y):
                 return self._rows[self._numbers[index]]

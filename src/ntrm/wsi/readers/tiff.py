@@ -154,7 +154,6 @@ class TiffReader:
                 # The directory is often written last, so that a cut file has lost it.
                 raise unreadable("no image directory where the header points to")
             series = _slide(tif)
-            _check_one_image(series, tif)
             file, lock = path.open("rb"), Lock()
             self._close = weakref.finalize(self, file.close)
             planes = [[Plane(page, file, lock, self._pieces) for page in _pages(each)] for each in series.levels]
@@ -189,35 +188,29 @@ class TiffReader:
 
 
 def _slide(tif: Any) -> Any:
-    """Of several images the largest, with its levels; the others are previews, labels and pictures of the glass."""
+    """Of several images the largest, with its levels; the others are previews, labels and pictures of the glass.
+
+    A stack is refused: to take its first image would lose the others.
+    """
+
+    def size(series: Any) -> tuple[int, int, int]:
+        return series.keyframe.imagewidth, series.keyframe.imagelength, series.keyframe.samplesperpixel
+
     named = [series for series in tif.series if not _NO_SLIDE.search(series.name)]
-    return max(named or tif.series, key=lambda series: series.keyframe.imagewidth * series.keyframe.imagelength)
-
-
-def _images_in(series: Any) -> int:
-    """How many images in colour lie on each other: planes of focus, times, or pages of no stated meaning."""
-    others = [length for axis, length in zip(series.axes, series.shape, strict=True) if axis not in "YXS"]
-    return prod(others) if series.keyframe.samplesperpixel in {3, 4} else 1
-
-
-def _size(series: Any) -> tuple[int, int, int]:
-    page = series.keyframe
-    return page.imagewidth, page.imagelength, page.samplesperpixel
-
-
-def _check_one_image(slide: Any, tif: Any) -> None:
-    """To take the first image of a stack would lose the others; pages may be series of their own."""
-    # The thumbnail of a tiny Aperio slide may be as large as the slide.
-    like = [slide] if tif.is_svs else [series for series in tif.series if _size(series) == _size(slide)]
-    images = sum(_images_in(series) for series in like)
+    slide = max(named or tif.series, key=lambda series: prod(size(series)[:2]))
+    # Pages may be series of their own; the thumbnail of a tiny Aperio slide may be as large as the slide.
+    like = [slide] if tif.is_svs else [series for series in tif.series if size(series) == size(slide)]
+    # Planes of focus, times, or pages of no stated meaning.
+    stacked = [prod(n for axis, n in zip(one.axes, one.shape, strict=True) if axis not in "YXS") for one in like]
+    images = sum(stacked) if size(slide)[2] in {3, 4} else len(like)
     if images > 1:
-        width, height, _ = _size(slide)
         raise DataError(
             "a stack of several images",
-            got=f"{images} images of {width} × {height} pixels in one file",
+            got=f"{images} images of {size(slide)[0]} × {size(slide)[1]} pixels in one file",
             expected="one image, with or without smaller levels",
             hint="save the image that is meant as a file of its own, for example with QuPath as OME-TIFF",
         )
+    return slide
 
 
 def _coloured(pixels: Pixels, extra: int) -> Pixels:
@@ -232,18 +225,17 @@ def _coloured(pixels: Pixels, extra: int) -> Pixels:
 def _pages(level: Any) -> list[Any]:
     """One page with three or four samples a pixel, or three pages with one."""
     pages = [page for page in level.pages if page is not None]
-    sizes = [(axis, length) for axis, length in zip(level.axes, level.shape, strict=True) if length > 1 or axis in "YX"]
-    axes, shape = "".join(axis for axis, _ in sizes), tuple(length for _, length in sizes)
-    colours = {"YXS": shape[-1], "SYX": shape[0], "CYX": shape[0]}.get(axes, 0)
+    sizes = {axis: n for axis, n in zip(level.axes, level.shape, strict=True) if n > 1 or axis in "YX"}
+    axes, shape = "".join(sizes), tuple(sizes.values())
     separate = axes == "CYX" and len(pages) == 3
     first: Any = pages[0].keyframe if pages else None
-    is_rgb = first is not None and colours in {3, 4} and first.dtype == np.uint8
-    is_rgb = is_rgb and len(pages) == (3 if separate else 1)
+    colours = {"YXS": shape[-1], "SYX": shape[0], "CYX": shape[0]}.get(axes) in {3, 4}
+    is_rgb = colours and first is not None and first.dtype == np.uint8 and len(pages) == (3 if separate else 1)
     if not is_rgb or not (separate or _decodes_to_rgb(first)):
         kind = "no pixels" if first is None else f"{first.dtype}, {tifffile.PHOTOMETRIC(first.photometric).name}"
         raise DataError(
             NOT_RGB,
-            got=f"axes {axes} of {' × '.join(str(length) for length in shape)}, {kind}",
+            got=f"axes {axes} of {' × '.join(map(str, shape))}, {kind}",
             expected="one plane of 8-bit RGB",
             hint="export one brightfield plane as 8-bit RGB, for example from QuPath as OME-TIFF",
         )

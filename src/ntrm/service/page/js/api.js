@@ -31,9 +31,6 @@ export class ApiError extends Error {
 /** The server did not answer at all. */
 class GoneError extends Error {}
 
-/** The server answers again, but what was sent before is not there. */
-export class LostAnswer extends Error {}
-
 /** Fires `lost` and `back` as the server comes and goes. */
 export const connection = new EventTarget();
 let lost = false;
@@ -108,10 +105,7 @@ const corrections = (id, rest = "") => of(id, `/corrections${rest}`);
 export const corrected = (id) => json(corrections(id));
 export const makeGraph = (id) => json(corrections(id, "/graph"), { method: "POST" });
 export const previewName = (id, click, signal) => json(corrections(id, "/preview"), { ...sending(click), signal });
-export const giveName = (id, click) => json(corrections(id), sending({ ...click, action: "name" }));
-export const draw = (id, shape) => json(corrections(id), sending({ ...shape, action: "draw" }));
-/** `action` is undo or redo. */
-export const takeBack = (id, action, step) => json(corrections(id), sending({ ...step, action }));
+export const correct = (id, ask) => json(corrections(id), sending(ask));
 export const regionsToReview = (id) => json(corrections(id, "/regions"));
 export const correctedSummary = (id) => json(of(id, "/corrected/summary"));
 export const correctedGraph = (id) => json(of(id, "/corrected/graph"));

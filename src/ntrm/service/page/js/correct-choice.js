@@ -163,14 +163,13 @@ export class Choice {
   /** Writes what is named; where that is refused, it is chosen as before. Resolves to whether it was written. */
   async write(writer) {
     const kept = { ...this };
-    const body = this.body(0);
-    const mm2 = this.spreads ? this.preview.area_mm2 : this.lasso ? null : sumOf(this.parts, "area_mm2");
+    const step = { action: "name", ...this.body() };
     const shapes = this.shapes()
       .filter(({ kind }) => kind !== "out" && kind !== "line")
       .map((each) => (each.kind === "followed" ? { ...each, kind: "named" } : each));
     this.clear();
     this.changed();
-    const written = await (kept.shape ? writer.draw(kept.shape, kept.name, shapes) : writer.name(body, mm2, shapes));
+    const written = await (kept.shape ? writer.draw(kept.shape, kept.name, shapes) : writer.write(step, shapes));
     if (!written && this.isEmpty) this.restore(kept);
     return written;
   }

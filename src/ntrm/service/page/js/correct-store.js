@@ -3,14 +3,17 @@
 import * as api from "./api.js";
 import { poll } from "./poll.js";
 
-const AGAIN = 1000; // ms until a server that does not answer is asked again
+const AGAIN = 1000; // ms until a step that was not answered is sent again
+
+/** A name for a step: the server takes one that is sent twice as one. */
+const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16)).join("-");
 
 /** Whether the server, or one in front of it, gave no answer: what was sent may be written or not. */
 const isLost = ({ name, status }) => name !== "AbortError" && (!status || status === 502 || status === 504);
 
 /**
  * Fires `change` when the state is another one; its `elsewhere` is true where this page did not cause it. `document` is
- * null until the server has answered, `error` says why it refuses. Fires `lost` when it is not known what was written.
+ * null until the server has answered, `error` says why it refuses. Fires `lost` when a step is not answered.
  */
 export class CorrectionStore extends EventTarget {
   constructor(id) {
@@ -93,31 +96,25 @@ export class CorrectionStore extends EventTarget {
   }
 
   /**
-   * Calls `send(version)` after all that was sent before; resolves to the new state. Where somebody else was faster, or
-   * the answer was lost, the state as it is now is fetched before the refusal is passed on. `isMine(step)` tells whether
-   * a step is the one that was sent: where it is there after all, it is written.
+   * Sends a step after all that was sent before, until it is answered; resolves to the new state. Where somebody else
+   * was faster, the state as it is now is fetched before the refusal is passed on.
    */
-  write(send, isMine) {
-    const mine = this.last.then(() => this.sent(send, isMine));
+  write(step) {
+    const mine = this.last.then(() => this.sent(step));
     this.last = mine.catch(() => {});
     return mine;
   }
 
-  async sent(send, isMine) {
+  async sent(step) {
     const request = ++this.asked;
-    const before = this.version;
+    const ask = { ...step, version: this.version, key: newKey() };
     this.writing += 1;
     let next;
     try {
-      next = await send(before);
+      next = await this.answer(ask);
     } catch (error) {
       if (error.isConflict) await this.refresh().catch(() => {});
-      if (!isLost(error)) throw error;
-      this.dispatchEvent(new Event("lost"));
-      await this.renewed();
-      const step = this.document.steps.find(({ number }) => number === before + 1);
-      if (!step || !isMine(step)) throw new api.LostAnswer();
-      return this.document;
+      throw error;
     } finally {
       this.writing -= 1;
     }
@@ -126,19 +123,16 @@ export class CorrectionStore extends EventTarget {
     return next;
   }
 
-  /** The state as it is now, however long the server is away: until then nobody knows what was written. */
-  async renewed() {
-    while (!this.isStopped) {
-      const request = ++this.asked;
+  async answer(ask) {
+    for (let tries = 0; ; tries += 1) {
       try {
-        await this.take(request, await api.corrected(this.id));
-        return;
+        return await api.correct(this.id, ask);
       } catch (error) {
-        if (!isLost(error)) break;
+        if (!isLost(error) || this.isStopped) throw error;
+        if (!tries) this.dispatchEvent(new Event("lost"));
         await new Promise((resolve) => setTimeout(resolve, AGAIN));
       }
     }
-    throw new api.LostAnswer();
   }
 
   /** Has the region graph made, where that is possible and not under way. */

@@ -1,6 +1,5 @@
 // What the page says about corrections.
 
-import { LostAnswer } from "./api.js";
 import { h } from "./dom.js";
 import { area, count } from "./format.js";
 import { dotOf, titleOf } from "./palette.js";
@@ -42,8 +41,6 @@ export function refusalWords(error, store, writing) {
     const what = step ? `: step ${step.number}${who}, ${stepWords(step)}` : "";
     return `Corrected elsewhere${what}. Your choice was not written.`;
   }
-  if (error instanceof LostAnswer)
-    return `It is not known whether this was written: the answer was lost. The server's last step: ${lastStep(store)}.`;
   const why = error.text ?? "The server does not answer.";
   return writing ? `Not written. ${capital(why)}` : capital(why);
 }

@@ -27,7 +27,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
 
   const choice = new Choice(id, store, settings, update, (error) => refused(error, false));
   const stroke = new Stroke(finished, paint);
-  const writer = new CorrectionWriter(id, store, { tell, refused, changed: paint });
+  const writer = new CorrectionWriter(store, { tell, refused, changed: paint });
   const drawings = new CorrectionDrawings((version) => writer.sweep(version));
   const steps = makeSteps({ id, stage, geometry, store, choice });
   const hover = new Hover((place) => choice.look(place, choice.takesWhole && !choice.preview), point);
@@ -245,7 +245,7 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     settling = setTimeout(() => hover.move(stage.middle), SETTLES);
   }
 
-  store.addEventListener("lost", () => tell("It is not known whether this was written: the server does not answer."));
+  store.addEventListener("lost", () => tell("The server does not answer: this is sent again until it does."));
 
   let seen = store.version;
   store.addEventListener("change", ({ elsewhere }) => {

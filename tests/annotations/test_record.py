@@ -164,7 +164,7 @@ def test_cases_without_a_slide_are_kept_and_named(folders):
     assert (report.kept, report.exit_code) == (("a",), 0)
     before = (out / "cases.csv").read_text()
     assert [line[:14] for line in before.splitlines()[1:]] == ["a,P1,train,0.5", "b,P1,train,0.5"]
-    with pytest.raises(RefusedError, match=r"(?s)a patient would be in two splits.*a in train, b in test"):
+    with pytest.raises(RefusedError, match=r"(?s)patient P1 is in two splits.*a in train and b in test"):
         import_annotations(slides, marks, out, mpp=0.5, facts={"b": SlideFacts("P1", "test")})
     assert (out / "cases.csv").read_text() == before
 
@@ -193,8 +193,18 @@ def test_a_table_of_splits_alone_cannot_tear_a_patient_apart(folders):
     slides, marks, out = folders
     import_annotations(slides, marks, out, mpp=0.5, facts=dict.fromkeys("ab", SlideFacts("P1", "train")))
     apart = {"a": SlideFacts(split="train"), "b": SlideFacts(split="test")}
-    with pytest.raises(RefusedError, match=r"(?s)a patient would be in two splits.*P1: a in train, b in test"):
+    with pytest.raises(RefusedError, match=r"(?s)patient P1 is in two splits.*a in train and b in test"):
         import_annotations(slides, marks, out, mpp=0.5, facts=apart)
+
+
+def test_patients_of_some_slides_only_and_a_patient_in_two_splits_are_refused(folders):
+    slides, marks, out = folders
+    with pytest.raises(DataError, match="no patient told of b"):
+        import_annotations(slides, marks, out, mpp=0.5, facts={"a": SlideFacts("P1")})
+    apart = {"a": SlideFacts("P1", "train"), "b": SlideFacts("P1", "test")}
+    with pytest.raises(RefusedError, match=r"(?s)two splits.*the table of slides"):
+        import_annotations(slides, marks, out, mpp=0.5, facts=apart)
+    assert not (out / "cases.csv").exists()
 
 
 def test_where_patients_were_told_those_of_new_slides_must_be(folders):

@@ -12,7 +12,7 @@ from ntrm.cli.main import app
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import level_resolution
 from ntrm.data.image_files import image_size, write_image, write_rgb_mask
-from ntrm.data.split_file import read_split
+from ntrm.data.split import read_split
 
 runner = CliRunner()
 SMALL = "27"

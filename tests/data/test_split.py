@@ -27,9 +27,9 @@ from ntrm.data.split import (
     make_split,
     open_splits,
     parse_fractions,
+    read_split,
     write_split,
 )
-from ntrm.data.split_file import read_split
 
 SCC_IN_TEST = ["SCC_12", "SCC_17", "SCC_18", "SCC_25", "SCC_39", "SCC_47", "SCC_55", "SCC_60", "SCC_9"]
 """Drawn with seed 0: to change these means that every published split changes."""

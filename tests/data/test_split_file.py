@@ -3,7 +3,7 @@
 import pytest
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.data.split_file import Split, SplitRow, read_split
+from ntrm.data.split import Split, SplitRow, read_split
 
 
 def test_a_patient_in_two_splits_is_named():

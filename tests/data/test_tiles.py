@@ -28,15 +28,6 @@ def test_positions_cover_the_axis_and_stay_inside(length, size_and_overlap):
     assert all(0 < b - a <= size - overlap for a, b in pairwise(positions)), "a gap, or too little overlap"
 
 
-@given(LENGTHS, sizes_with_overlap())
-def test_positions_are_the_fewest_possible(length, size_and_overlap):
-    size, overlap = size_and_overlap
-    count = len(grid_positions(length, size, overlap))
-    # One window fewer, laid with the least overlap allowed, would not reach the end.
-    reach = size + (count - 2) * (size - overlap)
-    assert count == 1 or reach < length
-
-
 @given(st.integers(1, 70), st.integers(1, 70), st.integers(1, 40), st.data())
 def test_windows_cover_every_pixel_and_leave_the_section_nowhere(height, width, size, data):
     overlap = data.draw(st.integers(0, size - 1))

@@ -8,7 +8,6 @@ from PIL import Image
 from tests.evaluation import gaussians
 from tests.evaluation.gaussians import COLOURS, NOISE, WINDOW, make_network, write_sections
 from tests.familiarity import small as painted
-from tests.reference.calibration_counts import calibration_counts
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE
@@ -18,7 +17,6 @@ from ntrm.evaluation.calibrate import calibrate, card_with_temperature, sample_p
 from ntrm.familiarity import build
 from ntrm.familiarity.loaded_model import open_subject
 from ntrm.inference.predictor import Predictor
-from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.models.hub import load
 
 SHAPES = {
@@ -77,18 +75,6 @@ def test_logits_that_are_too_sharp_get_that_temperature(save, data, sharpness):
     assert found.temperature == pytest.approx(sharpness, rel=0.1)
     assert json.loads((found.model / "config.json").read_text())["temperature"] == found.temperature
     assert load(found.model).config.temperature == found.temperature
-
-
-def test_before_and_after_are_counted_over_whole_sections(save, data, truth):
-    found = run(save(3.0), data)
-    expected = sum(
-        (calibration_counts(posterior(image), mask) for image, mask in (truth["two"], truth["three"])),
-        start=CalibrationCounts.none(),
-    )
-    assert found.before.total == found.after.total == expected.total
-    assert found.after.brier == pytest.approx(expected.brier, rel=0.01)
-    assert found.after.expected_error < 0.05 < found.before.expected_error
-    assert found.after.brier < found.before.brier
 
 
 def test_weights_and_the_most_probable_class_do_not_change(save, data, truth):

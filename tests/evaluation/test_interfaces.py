@@ -97,11 +97,6 @@ def test_without_a_coarse_head_nothing_is_corrected_or_broken(random):
         assert (counts["pixels"], counts["wrong"]) == (both.of(*pair)["pixels"], both.of(*pair)["wrong"])
 
 
-def test_only_ignored_pixels_give_no_interface():
-    truth = np.full((5, 5), IGNORE, dtype=np.uint8)
-    assert interface_counts(truth, np.zeros_like(truth), np.zeros_like(truth), schema_for(3)).as_dict() == {}
-
-
 def test_what_does_not_belong_together_is_refused():
     mask = np.zeros((4, 4), dtype=np.uint8)
     three = schema_for(3)

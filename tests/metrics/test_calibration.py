@@ -92,23 +92,6 @@ def test_tiles_add_up(random):
     assert summed.brier == pytest.approx(whole.brier, rel=1e-12)
 
 
-def test_certainty_by_hand():
-    certain = np.array([[1.0, 1.0], [0.0, 0.0]])
-    right = calibration_counts(certain, np.array([0, 0]), axis=0)
-    wrong = calibration_counts(certain, np.array([1, 1]), axis=0)
-    assert (right.expected_error, right.brier) == (0, 0)
-    assert (wrong.expected_error, wrong.brier) == (1, 2)
-    assert right.pixels[-1] == 2, "a confidence of 1 belongs into the last bin"
-
-
-def test_probabilities_that_mean_what_they_say_have_a_small_error(random):
-    logits, truth = draw(random, size=(4, 100, 100))
-    honest = calibration_counts(special.softmax(logits, axis=1), truth).expected_error
-    boastful = calibration_counts(special.softmax(3 * logits, axis=1), truth).expected_error
-    assert honest < 0.02
-    assert boastful > 0.1
-
-
 def test_no_pixel_has_no_score_and_is_still_json():
     nothing = calibration_counts(np.full((3, 2, 2), 1 / 3), np.full((2, 2), 255))
     assert nothing.expected_error is None

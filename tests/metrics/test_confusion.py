@@ -70,11 +70,6 @@ def test_what_is_no_index_is_refused(wrong):
         confusion(np.ma.masked_equal([0, 1], 1), np.array([0, 1]), 2)
 
 
-def test_the_number_of_classes_may_be_numpys():
-    mask = np.array([[0, 19]], dtype=np.uint8)
-    assert confusion(mask, mask, mask.max() + 1).shape == (20, 20)
-
-
 def test_no_value_is_read_back_from_the_device():
     # Tensors of the meta device have no values: reading one raises.
     mask = torch.zeros(8, 8, dtype=torch.uint8, device="meta")

@@ -59,18 +59,6 @@ def test_scores_are_those_of_pixel_sets(seed, classes, size):
     assert found["macro"]["accuracy"] == found["macro"]["recall"]
 
 
-def test_absent_classes_by_hand():
-    # A: 2 of 3 found; B: predicted once, never there; C: neither; D: there once, never predicted.
-    scores = overlap(confusion(np.array([0, 0, 0, 3]), np.array([0, 0, 1, 0]), 4), schema_of(4))
-    assert scores.per_class["iou"].tolist()[:2] == [2 / 4, 0.0]
-    assert np.isnan(scores.per_class["iou"]).tolist() == [False, False, True, False]
-    assert np.isnan(scores.per_class["dice"]).tolist() == [False, False, True, False]
-    assert np.isnan(scores.per_class["precision"]).tolist() == [False, False, True, True]
-    assert np.isnan(scores.per_class["recall"]).tolist() == [False, True, True, False]
-    assert scores.macro["iou"] == pytest.approx((0.5 + 0 + 0) / 3)
-    assert scores.macro["recall"] == pytest.approx((2 / 3 + 0) / 2)
-
-
 def test_agrees_with_torchmetrics_where_every_class_occurs(random):
     from torchmetrics.functional import classification  # slow to import, and every process would at collection
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from ntrm.core.errors import DataError, UsageError, choices_error, some
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.data.csv_tables import nearly, number, one_spelling, patient_faults
+from ntrm.data.csv_tables import nearly, number, one_spelling
 from ntrm.data.dataset import SPLITS
 from ntrm.slides.slide_names import SUFFIXES
 
@@ -154,7 +154,15 @@ def read_names(path: Path) -> dict[str, str]:
 def read_slide_facts(path: Path) -> dict[str, SlideFacts]:
     """Patient, split and µm/px by case name, from a CSV with a column slide and any of patient, split, mpp."""
     columns, rows = read_columns(path, ("slide",))
-    _check_columns(path, columns)
+    almost = nearly(columns, FACTS)
+    if almost or not set(FACTS).intersection(columns):
+        hints = [f"{column}: did you mean {name}?" for column, name in almost.items()]
+        raise DataError(
+            f"{path.name} has the wrong columns",
+            got=", ".join(columns),
+            expected=f"slide and any of {', '.join(FACTS)}",
+            hint=next(iter(hints), "correct the first line"),
+        )
     facts: dict[str, SlideFacts] = {}
     for row in rows:
         split, mpp = row.get("split", ""), row.get("mpp", "")
@@ -170,41 +178,17 @@ def read_slide_facts(path: Path) -> dict[str, SlideFacts]:
                 hint="remove one of them",
             )
         facts[name] = SlideFacts(row.get("patient", ""), split, value)
-    torn = patient_faults(path.name, [(name, f.patient or name, f.split or None) for name, f in facts.items()])
-    if torn:
-        raise DataError(f"{path.name}: a patient in two splits", got=torn[0].found, expected=torn[0].expected)
     return facts
 
 
-def _check_columns(path: Path, columns: Sequence[str]) -> None:
-    """Refuse a table that tells nothing, or has a column that is almost one of ours."""
-    almost = nearly(columns, FACTS)
-    wrong = next(iter(almost), None)
-    if wrong is not None or not set(FACTS).intersection(columns):
-        raise DataError(
-            f"{path.name} has the wrong columns",
-            got=", ".join(columns),
-            expected=f"slide and any of {', '.join(FACTS)}",
-            hint=f"{wrong}: did you mean {almost[wrong]}?" if wrong is not None else "correct the first line",
-        )
-
-
 def check_facts(facts: Mapping[str, SlideFacts], pairing: Pairing) -> None:
-    """Refuse facts about slides that are not there, and slides without a row where patients are told."""
-    names = {pair.name.lower(): pair.slide.name for pair in pairing.pairs}
-    strange = sorted(facts.keys() - names.keys() - {case_name(slide).lower() for slide in pairing.slides_alone})
+    """Refuse facts about slides that are not there."""
+    slides = (*(pair.slide for pair in pairing.pairs), *pairing.slides_alone)
+    strange = sorted(facts.keys() - {case_name(slide).lower() for slide in slides})
     if strange:
         raise DataError(
             "rows of the table of slides match no slide",
             got=some(strange),
             expected="rows about slides that are there",
             hint="correct the names in its column slide, or remove the rows",
-        )
-    missing = sorted(slide for name, slide in names.items() if name not in facts)
-    if missing and any(fact.patient for fact in facts.values()):
-        raise DataError(
-            "the table gives the patients of some slides only",
-            got=f"no row for {some(missing)}",
-            expected="a row for every slide, or a patient could be in two splits",
-            hint="add the rows, with an empty cell for a patient of its own",
         )

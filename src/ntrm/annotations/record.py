@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -11,12 +10,12 @@ from typing import Any, ClassVar
 
 from ntrm.annotations.pairing import Pair, SlideFacts, class_index
 from ntrm.core.csv_text import rows_text
-from ntrm.core.errors import DataError, RefusedError, UsageError, some
+from ntrm.core.errors import DataError, RefusedError, UsageError, check_number, some
 from ntrm.core.io import PARTIAL, remove_partials, sha256_of, whole_file, write_json, write_text
 from ntrm.core.labels import LabelSchema
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
-from ntrm.data.csv_tables import patient_faults
+from ntrm.data.split import SplitRow, split_by_patient
 from ntrm.version import __version__
 
 RECORD, LOCK = "provenance.json", ".lock"
@@ -37,8 +36,7 @@ class ImportOptions:
         for value in (self.mpp, self.target_mpp):
             if value is not None:
                 Resolution.square(value)
-        if not (math.isfinite(self.margin_um) and 0 <= self.margin_um <= 1e5):
-            raise UsageError("unusable margin", got=self.margin_um, expected="0 to 100000 µm")
+        check_number("margin in µm", self.margin_um, 0, 1e5)
 
     def as_dict(self) -> dict[str, Any]:
         """For the record."""
@@ -138,12 +136,13 @@ class ImportedDataset:
         All cases get it at once: a run that stops later must not leave a patient in two splits.
         """
         patients = {name: "" if case.group == name else case.group for name, case in self.cases.items()}
-        unknown = sorted(set(names) - self.cases.keys())
-        if unknown and any(patients.values()) and not any(fact.patient for fact in facts.values()):
+        told = any(fact.patient for fact in facts.values())
+        unknown = sorted(name for name in names if name not in self.cases and not (told and name.lower() in facts))
+        if unknown and (told or any(patients.values())):
             raise DataError(
                 f"{self.out}: the patients of some slides are known, those of others are not",
                 got=f"no patient told of {some(unknown)}",
-                expected="a row for every new slide, or a patient could be in two splits",
+                expected="a row for every slide, or a patient could be in two splits",
                 hint="give --cases with a column patient, empty for a patient of its own",
             )
         full, remembered = {}, []
@@ -153,21 +152,11 @@ class ImportedDataset:
                 patient, split = new.patient or patients[name], new.split or case.split
                 full[name] = SlideFacts(patient, split, case.given_mpp if new.mpp is None else new.mpp)
                 remembered += [name] if full[name] != new else []
-        told = {name: (fact.patient or name, fact.split) for name, fact in full.items()}
-        before = {name: (case.group, case.split) for name, case in self.cases.items()}
-        rows = [(name, group, split or None) for name, (group, split) in (before | told).items()]
-        if torn := patient_faults("cases.csv", rows):
-            others = some(sorted(before.keys() - told.keys()))
-            mend = f"import the slides of {others} again" if others else "correct the table of slides"
-            raise RefusedError(
-                f"{self.out}: a patient would be in two splits",
-                got=torn[0].found,
-                expected=torn[0].expected,
-                hint=f"{mend}, or {ANOTHER_FOLDER}",
-            )
-        for name in before.keys() & told.keys():
-            group, split = told[name]
-            self.cases[name] = replace(self.cases[name], group=group, split=split)
+        places = {name: (case.group, case.split) for name, case in self.cases.items()}
+        places |= {name: (fact.patient or name, fact.split) for name, fact in full.items()}
+        split_by_patient(SplitRow(name, group, split) for name, (group, split) in places.items() if split)
+        for name, case in self.cases.items():
+            self.cases[name] = replace(case, group=places[name][0], split=places[name][1])
         return full, sorted(remembered)
 
     def complete(self, pair: Pair, facts: SlideFacts) -> ImportedSlide | None:

@@ -20,7 +20,7 @@ from ntrm.core.wording import counted
 if TYPE_CHECKING:
     from ntrm.annotations.importing import ImportReport
     from ntrm.data.check import CheckReport
-    from ntrm.data.split_file import Split
+    from ntrm.data.split import Split
     from ntrm.data.stats import DatasetStats
 
 

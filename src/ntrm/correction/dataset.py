@@ -32,7 +32,7 @@ from ntrm.correction.state import State, state_of
 from ntrm.data.csv_tables import nearly
 from ntrm.data.dataset import SPLITS
 from ntrm.data.image_files import write_image, write_indexed_mask
-from ntrm.data.split_file import SplitRow, split_by_patient
+from ntrm.data.split import SplitRow, split_by_patient
 from ntrm.data.tiles import Window
 from ntrm.results.documents import AGAIN, Summary, read_summary
 from ntrm.results.folder import ResultsFolder

@@ -78,7 +78,15 @@ def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, Case], list[F
         case = Case(name, None, None, cells["group"] or name, split, resolution, cancer=cells.get("cancer", ""))
         slide = cells.get("slide_sha256", "").lower()
         rows.setdefault(name, replace(case, slide_sha256=slide if SHA256.fullmatch(slide) else ""))
-    return rows, faults + patient_faults(path.name, [(row.name, row.group, row.split) for row in rows.values()])
+    members: dict[str, dict[str, str]] = defaultdict(dict)
+    for row in rows.values():
+        if row.split is not None:
+            members[row.group].setdefault(row.split, row.name)
+    for group, splits in members.items():
+        if len(splits) > 1:
+            found = ", ".join(f"{name} in {split}" for split, name in splits.items())
+            faults.append(fault("patient-split", path.name, f"{group}: {found}"))
+    return rows, faults
 
 
 def _row_faults(cells: dict[str, str], rows: Collection[str]) -> list[str]:
@@ -96,19 +104,6 @@ def fault_of(error: NtrmError, code: str, file: str) -> Fault:
     """The fault that an error about a table amounts to."""
     found = error.what if error.got is None else f"{error.what}: {error.got}"
     return fault(code, file, found, expected=str(error.expected or ""), hint=error.hint)
-
-
-def patient_faults(file: str, rows: list[tuple[str, str, str | None]]) -> list[Fault]:
-    """Patients in more than one split, from rows (name, group, split)."""
-    members: dict[str, dict[str, str]] = defaultdict(dict)
-    for name, group, split in rows:
-        if split is not None:
-            members[group].setdefault(split, name)
-    return [
-        fault("patient-split", file, f"{group}: " + ", ".join(f"{name} in {split}" for split, name in splits.items()))
-        for group, splits in members.items()
-        if len(splits) > 1
-    ]
 
 
 def number(text: str) -> float:

@@ -18,7 +18,6 @@ from ntrm.data.csv_tables import fault_of, is_good_name, one_spelling, read_case
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.faults import Fault, fault
 from ntrm.data.image_files import RGB8, read_header
-from ntrm.data.split_file import read_split
 
 SKIN_GROUPS = {
     "BCC": "1-2 5-6 7-8 11-12 19-20-21 23-24 25-26 27-28 33-34 37-38 40-41 46-47 55-56 60-61 83-84",
@@ -370,7 +369,11 @@ def open_dataset(root: str | Path, *, resolution: str | None = None, splits: str
     if faults or survey.schema is None:
         raise _refusal(survey, faults)
     dataset = Dataset(root=survey.root, layout=survey.layout, schema=survey.schema, cases=cases)
-    return dataset if splits is None else read_split(Path(splits)).apply(dataset)
+    if splits is None:
+        return dataset
+    from ntrm.data.split import read_split
+
+    return read_split(Path(splits)).apply(dataset)
 
 
 def _refusal(survey: Survey, faults: list[Fault]) -> NtrmError:

@@ -14,8 +14,7 @@ from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Dataset
-from ntrm.data.split import DatasetSplits, few_sections, open_splits, section_hashes, trained_on
-from ntrm.data.split_file import Split, SplitRow
+from ntrm.data.split import DatasetSplits, Split, SplitRow, few_sections, open_splits, section_hashes, trained_on
 from ntrm.data.tensors import TileDataset
 from ntrm.models.config import ModelConfig
 from ntrm.training.recipe import Recipe

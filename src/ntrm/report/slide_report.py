@@ -17,8 +17,7 @@ from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
 from ntrm.results.folder import MB, SlideFolder
 from ntrm.results.paths import FAMILIARITY_MAP, REPORT
 
-VIEWS = {"own": "Dataset colours", "safe": "Colour-blind safe", "bare": "Slide alone"}
-"""Ways to look at the picture."""
+VIEWS = {"own": "Dataset colours", "safe": "Colour-blind safe", "bare": "Slide alone"}  # Ways to look at the picture
 MEASURES = {**LENGTHS, "orientation": "Orientation"}
 FAULTS = {
     "not_he": "Stain other than H&E",
@@ -32,13 +31,10 @@ WHAT_NEXT = (
     "or fine-tuned on slides like this one. The p-value measures similarity: it does not say that the segmentation is "
     "wrong, and a familiar slide may be segmented wrongly, too."
 )
-INTERFACES, RELATIONS = 12, 8
-"""Rows of the tables of boundaries and of the network's relations; the files have all."""
-MOST_LAYERS = 6
-"""Layers that have a column of their own; of a deeper network the mean is told."""
+INTERFACES, RELATIONS = 12, 8  # Rows of the tables of boundaries and of the network's relations; the files have all
+MOST_LAYERS = 6  # Layers that have a column of their own; of a deeper network the mean is told
 
-Content = dict[str, Any]
-"""What a template shows."""
+Content = dict[str, Any]  # What a template shows
 
 
 def write_slide_report(folder: Path) -> Path:

@@ -36,11 +36,19 @@ from ntrm.pipeline.pictures import write_familiarity_map, write_overlays, write_
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.report.slide_report import write_slide_report
-from ntrm.results.documents import StainNorm
+from ntrm.results.documents import Network, StainNorm
 from ntrm.results.familiarity import UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
-from ntrm.results.graph_document import Network
-from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, HIDDEN, LABELS_ZARR, MAPS, PIECES, PROBABILITIES_ZARR
-from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, forget_failure, made_otherwise, remember
+from ntrm.results.paths import (
+    COARSE_MASK,
+    CONFIDENCE_MAP,
+    FAILED,
+    HIDDEN,
+    LABELS_ZARR,
+    MAPS,
+    PIECES,
+    PROBABILITIES_ZARR,
+)
+from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, made_otherwise, remember
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.pieces import NO_PIECE, PieceMap
@@ -223,9 +231,8 @@ def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> No
     check_objects(folder, slide)
     # An input without a table says nothing of what an earlier table said.
     covariates = {**before.covariates, **slide.covariates}
-    if before.covariates != covariates:
+    if before.covariates != covariates or (folder / HIDDEN / FAILED).exists():
         remember(folder, replace(before, covariates=covariates))
-    forget_failure(folder)
 
 
 def _predict(

@@ -12,8 +12,7 @@ Singles = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 BoolMask = NDArray[np.bool_]
-FULL = 255
-"""A confidence or probability of 1 in a byte."""
+FULL = 255  # A confidence or probability of 1 in a byte
 
 
 def plain_array(what: str, values: ArrayLike) -> NDArray[Any]:

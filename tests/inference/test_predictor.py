@@ -10,7 +10,7 @@ from tests.evaluation.small import COLOURS, MPP, ByColour
 from tests.models.shallow import shallow
 
 import ntrm
-from ntrm.core.devices import choose_device, choose_precision
+from ntrm.core.devices import choose_precision
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
@@ -105,22 +105,6 @@ def test_neighbours_and_batch_size_change_nothing(thin, random):
             np.testing.assert_allclose(one.probabilities, other.probabilities, **CLOSE)
 
 
-def test_a_stack_is_a_sequence_and_nothing_gives_nothing(random):
-    predictor = Predictor(Colours(), "cpu")
-    assert [p.mask.shape for p in predictor.predict(np.stack(draw(random, (5, 4), (5, 4))))] == [(5, 4)] * 2
-    assert predictor.predict([]) == []
-
-
-@pytest.mark.parametrize("channel", [0, 1, 2])
-def test_channels_are_red_green_blue(channel):
-    image = np.zeros((3, 4, 3), dtype=np.uint8)
-    image[..., channel] = 255
-    plain = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
-    found = Predictor(Colours(**plain), "cpu").predict(image)
-    assert (found.mask == channel).all()
-    np.testing.assert_allclose(found.confidence, np.e / (np.e + 2), rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -157,14 +141,6 @@ def test_other_failures_of_a_network_are_not_hidden(random):
     assert network.batches == [2]
 
 
-def test_temperature_softens_without_changing_the_mask(random):
-    (image,) = draw(random, (20, 30))
-    sharp, soft = (Predictor(Colours(temperature=t), "cpu").predict(image) for t in (1.0, 4.0))
-    assert np.array_equal(sharp.mask, soft.mask)
-    odds = [np.log(p.probabilities[0] / p.probabilities[1]) for p in (sharp, soft)]
-    np.testing.assert_allclose(odds[0], 4 * odds[1], atol=1e-4)
-
-
 def test_a_graph_that_the_network_does_not_use_is_refused(thin, random):
     (image,) = draw(random, (32, 32))
     with pytest.raises(UsageError, match="colours has no relation module") as caught:
@@ -187,16 +163,6 @@ def test_an_image_larger_than_the_window_is_predicted_as_a_section_is(random):
     np.testing.assert_array_equal(found[1].probabilities, section.probabilities)
     np.testing.assert_array_equal(found[1].mask, section.mask)
     np.testing.assert_array_equal(found[1].coarse_mask, section.coarse_mask)
-
-
-def test_what_is_transparent_is_white(thin, random):
-    (image,) = draw(random, (40, 40))
-    alpha = np.full((40, 40, 1), 255, np.uint8)
-    alpha[:20] = 0
-    white = np.where(alpha > 0, image, np.uint8(255))
-    predictor = Predictor(thin, "cpu")
-    found = predictor.predict(np.dstack([image, alpha])).probabilities
-    assert np.array_equal(found, predictor.predict(white).probabilities)
 
 
 def test_a_network_in_training_predicts_in_evaluation_mode_and_stays_in_training(random):
@@ -224,7 +190,7 @@ def test_what_a_network_is_described_as_later_counts(random):
     assert max(network.batches) > 1  # in windows of the new size
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_a_network_in_other_numbers_runs_in_them(random, dtype):
     network, images = create("ntrm-paper", 3, width=0.125, dim=16, edge_weight=True), draw(random, *[(64, 40)] * 2)
     exact = Predictor(network, "cpu").predict(images, coarse=True, graph=True)
@@ -255,6 +221,12 @@ def test_a_picture_and_a_tensor_are_the_array(thin, random):
     for same in (Image.fromarray(image), Image.fromarray(image).convert("RGBA"), tensor, torch.from_numpy(image)):
         assert np.array_equal(predictor(same).probabilities, expected)
     assert [np.array_equal(one.probabilities, expected) for one in predictor(tensor[None])] == [True]
+    assert [one.mask.shape for one in predictor(np.stack([image, image]))] == [(40, 33)] * 2
+    assert predictor([]) == []
+    alpha = np.full((40, 33, 1), 255, np.uint8)
+    alpha[:20] = 0  # what is transparent is white
+    white = predictor(np.where(alpha > 0, image, np.uint8(255))).probabilities
+    assert np.array_equal(predictor(np.dstack([image, alpha])).probabilities, white)
     palette = Image.fromarray(image).quantize(7)
     (mixed,) = predictor([palette])
     assert np.array_equal(mixed.probabilities, predictor(np.asarray(palette.convert("RGB"))).probabilities)
@@ -293,8 +265,8 @@ class Foreign(torch.nn.Module):
 
 @pytest.mark.parametrize(
     "network",
-    [torch.nn.Conv2d(3, 3, 1), Foreign({"classes": 3}), Foreign(ModelConfig("x", schema_for(3))), "run/model", None],
-    ids=["plain", "with a config", "with our config", "path", "nothing"],
+    [torch.nn.Conv2d(3, 3, 1), Foreign(ModelConfig("x", schema_for(3))), "run/model"],
+    ids=["plain", "with our config", "path"],
 )
 def test_what_is_no_network_of_ours_is_refused(network, tmp_path):
     for use in (
@@ -313,24 +285,15 @@ def test_what_is_no_network_of_ours_is_refused(network, tmp_path):
     "image",
     [
         np.zeros((4, 4, 3), dtype=np.float32),
-        np.zeros((4, 4, 3), dtype=np.uint16),
         np.zeros((4, 4), dtype=np.uint8),
         np.zeros((4, 4, 5), dtype=np.uint8),
-        np.zeros((3, 4, 7), dtype=np.uint8),
         np.zeros((0, 4, 3), dtype=np.uint8),
         [[1, 2, 3]],
-        torch.zeros(3, 4, 4),
         torch.zeros(3, 4, 4, dtype=torch.bfloat16),
-        torch.zeros(4, 4, dtype=torch.uint8),
         Image.fromarray(np.zeros((4, 4), np.uint16)),
-        Image.fromarray(np.zeros((4, 4), np.float32)),
-        b"slide.svs",
         None,
     ],
-    ids=[
-        *("float", "16-bit", "grey", "five channels", "channels first", "empty", "list"),
-        *("float tensor", "bfloat16", "grey tensor", "16-bit picture", "float picture", "bytes", "nothing"),
-    ],
+    ids=["float", "grey", "five channels", "empty", "list", "bfloat16", "16-bit picture", "nothing"],
 )
 def test_what_is_no_rgb_image_is_refused(image):
     with pytest.raises(UsageError, match="expected"):
@@ -355,18 +318,7 @@ def test_wrong_options_are_refused():
         Predictor(Colours(), "cpu", batch=0)
 
 
-def test_devices_and_precisions_by_name(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert choose_device("auto").type == "cpu"
-    with pytest.raises(UsageError, match="no such device"):
-        choose_device("cuda")
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert choose_device("auto").type == choose_device("mps").type == "mps"
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert choose_device("auto").type == "cuda"
-    assert choose_device("cuda:1").index == 1
+def test_the_precision_is_what_the_device_does_well(monkeypatch):
     for supported, best in ((True, torch.bfloat16), (False, torch.float16)):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda supported=supported, **_: supported)
         assert choose_precision("auto", torch.device("cuda")) == best

@@ -125,27 +125,16 @@ def test_any_mask_can_be_rendered(height, width, seed, mpp, ambiguity):
     ("mask", "mpp", "ambiguity", "error"),
     [
         (np.zeros((4, 4), np.int64), 6.7, 0.5, DataError),
-        (np.zeros((4, 4, 3), np.uint8), 6.7, 0.5, DataError),
         (np.zeros((0, 4), np.uint8), 6.7, 0.5, DataError),
         (np.full((4, 4), 12, np.uint8), 6.7, 0.5, DataError),
-        (np.full((4, 4), 254, np.uint8), 6.7, 0.5, DataError),
         (np.zeros((4, 4), np.uint8), 0.0, 0.5, RefusedError),
-        (np.zeros((4, 4), np.uint8), float("nan"), 0.5, RefusedError),
         (np.zeros((4, 4), np.uint8), 670.0, 0.5, RefusedError),
-        (np.zeros((4, 4), np.uint8), 6.7, -0.01, UsageError),
         (np.zeros((4, 4), np.uint8), 6.7, 1.01, UsageError),
-        (np.zeros((4, 4), np.uint8), 6.7, float("nan"), UsageError),
     ],
 )
 def test_bad_input_is_refused(mask, mpp, ambiguity, error):
     with pytest.raises(error, match="expected"):
         render(mask, mpp, 1, ambiguity=ambiguity)
-
-
-@pytest.mark.parametrize("seed", [-1, 2**64])
-def test_seeds_out_of_range_are_refused(seed):
-    with pytest.raises(UsageError, match="expected"):
-        render(layered(), 6.7, seed)
 
 
 def test_real_masks_can_be_rendered(seed, random):
@@ -178,17 +167,6 @@ def test_drawn_artefacts_are_mild_and_repeatable(seed):
     assert drawn == Artefacts.draw(seed)
     assert drawn.uneven_light <= 0.04
     assert drawn.jpeg_quality >= 75
-
-
-def test_half_of_the_sections_carry_ink():
-    assert 0.4 < np.mean([Artefacts.draw(seed).ink > 0 for seed in range(400)]) < 0.6
-
-
-@given(SEEDS)
-def test_sensor_noise_has_its_strength(seed):
-    noisy = expose(GREY, 6.7, seed, Artefacts(sensor_noise=4.0))
-    assert noisy.std() == pytest.approx(4.0, rel=0.05)
-    assert noisy.mean() == pytest.approx(128, abs=0.1)
 
 
 @given(SEEDS)

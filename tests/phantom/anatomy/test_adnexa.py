@@ -55,13 +55,3 @@ def test_details_belong_to_the_same_adnexa(seed):
     for duct in fine["ducts"].bodies:
         assert duct.top_v_um >= 0
         assert any(duct.top_v_um < coil.v_um for coil in fine["coils"].bodies)
-
-
-def test_a_muscle_runs_from_its_follicle_up_to_the_side_to_which_the_hair_slopes(seed):
-    details = AdnexaDetails(muscle_fraction=1.0)
-    fine = draw_adnexa(seed, 3000.0, 2000.0, lambda body: True, MANY, details)
-    by_name = {structure.name: structure.bodies for structure in fine}
-    for shaft, muscle in zip(by_name["follicles"], by_name["muscles"], strict=False):
-        # The root leans to one side, so the hair slopes to the other.
-        assert (muscle.top_u_um < muscle.u_um) == (shaft.lean_deg > 0)
-        assert muscle.top_v_um < shaft.top_v_um + 0.65 * shaft.length_um

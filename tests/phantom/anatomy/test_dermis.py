@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ntrm.phantom.anatomy.bodies import Blob
 from ntrm.phantom.anatomy.dermis import DermisParameters, Scar, draw_dermis, draw_vessels, flatten
 from ntrm.phantom.anatomy.frame import PAP, RET, Axis, Frame, PhantomGrid, Skin
 from ntrm.phantom.anatomy.layers import Fat, SkinParameters, normal_skin, paint_dermis
@@ -55,13 +54,6 @@ def test_a_scar_is_reticular_dermis_from_the_surface_down(seed, specimen):
     assert (skin.mask[scarred] == RET).all()
     if scarred.any():
         assert skin.v[scarred].max() < 1.5 * ALWAYS.scar_depth[1]
-
-
-def test_a_scar_holds_what_lies_in_it():
-    scar = Scar(u_um=0.0, half_width_um=500.0, depth_um=400.0)
-    assert scar.holds(Blob(0.0, 200.0, 50.0))
-    assert not scar.holds(Blob(900.0, 200.0, 50.0))
-    assert not scar.holds(Blob(0.0, 900.0, 50.0))
 
 
 def test_the_epidermis_over_a_scar_is_flat(seed):

@@ -190,12 +190,11 @@ def test_what_a_network_is_described_as_later_counts(random):
     assert max(network.batches) > 1  # in windows of the new size
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_a_network_in_other_numbers_runs_in_them(random, dtype):
+def test_a_network_in_other_numbers_runs_in_them(random):
     network, images = create("ntrm-paper", 3, width=0.125, dim=16, edge_weight=True), draw(random, *[(64, 40)] * 2)
     exact = Predictor(network, "cpu").predict(images, coarse=True, graph=True)
-    found = Predictor(network.to(dtype), "cpu").predict(images, coarse=True, graph=True)
-    assert next(network.parameters()).dtype == dtype
+    found = Predictor(network.to(torch.bfloat16), "cpu").predict(images, coarse=True, graph=True)
+    assert next(network.parameters()).dtype == torch.bfloat16
     for one, other in zip(exact, found, strict=True):
         assert other.probabilities.dtype == other.coarse.dtype == np.float32
         assert np.abs(other.coarse - one.coarse).mean() < 0.02
@@ -255,19 +254,7 @@ def test_the_resolution_of_a_file_is_never_guessed(random, tmp_path):
         Predictor(ByColour(), "cpu")("nothing.svs")
 
 
-class Foreign(torch.nn.Module):
-    """What another program's network may look like."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.config = config
-
-
-@pytest.mark.parametrize(
-    "network",
-    [torch.nn.Conv2d(3, 3, 1), Foreign(ModelConfig("x", schema_for(3))), "run/model"],
-    ids=["plain", "with our config", "path"],
-)
+@pytest.mark.parametrize("network", [torch.nn.Conv2d(3, 3, 1), "run/model"], ids=["plain", "path"])
 def test_what_is_no_network_of_ours_is_refused(network, tmp_path):
     for use in (
         lambda: Predictor(network, "cpu"),
@@ -276,9 +263,6 @@ def test_what_is_no_network_of_ours_is_refused(network, tmp_path):
     ):
         with pytest.raises(UsageError, match=r"(?s)does not say what it predicts.*ntrm\.create"):
             use()
-    if isinstance(network, torch.nn.Module):
-        with pytest.raises(UsageError, match="does not say what it predicts"):
-            ntrm.evaluate(network, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -308,10 +292,6 @@ def test_a_broken_network_is_refused(random):
 
 
 def test_wrong_options_are_refused():
-    with pytest.raises(UsageError, match=r"(?s)unknown device.*tpu.*auto, cpu, cuda"):
-        Predictor(Colours(), "tpu")
-    with pytest.raises(UsageError, match=r"(?s)no such device.*cuda:99.*cpu"):
-        Predictor(Colours(), "cuda:99")
     with pytest.raises(UsageError, match=r"(?s)unknown precision.*int4.*bfloat16"):
         Predictor(Colours(), "cpu", precision="int4")
     with pytest.raises(UsageError, match="batch"):
@@ -348,19 +328,6 @@ def test_the_gpu_agrees_with_the_cpu(compiled, random, monkeypatch):
     for cpu, full, auto in zip(exact, close, quick, strict=True):
         np.testing.assert_allclose(full.probabilities, cpu.probabilities, atol=5e-3)
         assert np.abs(auto.probabilities - cpu.probabilities).mean() < 0.02
-
-
-def test_probabilities_stay_on_the_device_and_equal_what_predict_gives(thin, random):
-    images = np.stack(draw(random, (40, 50), (40, 50), (40, 50)))
-    predictor = Predictor(thin, "cpu", batch=2)
-    out = predictor.probabilities(torch.from_numpy(images), coarse=True, graph=True)
-    assert out.final.dtype == torch.float32
-    assert len(out.graph.presence) == 3
-    assert predictor.probabilities(images).coarse is None
-    for index, prediction in enumerate(predictor.predict(images, coarse=True, graph=True)):
-        np.testing.assert_allclose(out.final[index], prediction.probabilities, **CLOSE)
-        np.testing.assert_allclose(out.coarse[index], prediction.coarse, **CLOSE)
-        np.testing.assert_allclose(out.graph.nodes[index], prediction.graph.nodes, **CLOSE)
 
 
 def test_a_recolouring_predictor_sees_other_colours_and_the_one_it_came_from_does_not(random):

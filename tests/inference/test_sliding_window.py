@@ -175,14 +175,6 @@ def test_rows_are_the_sums_over_the_whole_section_to_the_last_bit(random, share)
         assert torch.equal(found, total / torch.where(divisor > 0, divisor, 1))
 
 
-def test_watching_sees_every_row_once_and_what_is_returned(random):
-    image = draw(random, 150, 70)
-    seen = []
-    found = stitch(Predictor(Position(), "cpu"), image, probabilities=True, watch=seen.append)
-    assert np.array_equal(np.concatenate([rows.final.numpy() for rows in seen], axis=1), found.probabilities)
-    assert [rows.slice.start for rows in seen[1:]] == [rows.slice.stop for rows in seen[:-1]]
-
-
 def test_weights_are_positive_smooth_and_symmetric():
     for overlap in (0, 1, 16, 63):
         weights = Stitching(64, overlap).weights()
@@ -255,10 +247,3 @@ def test_the_strongest_class_is_the_first_of_the_highest(random):
     assert chosen.dtype == torch.uint8
     assert np.array_equal(chosen.numpy(), expected)
     assert np.array_equal(most_probable(torch.from_numpy(values)).numpy(), expected)
-
-
-def test_a_number_that_is_none_is_not_lost_among_others(random):
-    values = torch.from_numpy(random.random((5, 6, 7)))
-    place = tuple(int(random.integers(size)) for size in values.shape)
-    values[place] = torch.nan
-    assert torch.isnan(strongest(values)[0]).nonzero().tolist() == [[*place[1:]]]

@@ -33,12 +33,6 @@ def slide(tmp_path, mask):
     return write_slide(tmp_path / "in" / "a.tif", mask)
 
 
-def test_a_network_that_is_being_trained_stays_in_training(tmp_path, slide):
-    network = ByColour().train()
-    assert ntrm.segment_slides(slide, out=tmp_path / "out", model=network, device="cpu").exit_code == 0
-    assert network.training
-
-
 def test_a_terminal_sees_how_far_it_is_unless_it_wants_quiet(tmp_path, slide, monkeypatch):
     for asked, seen in ({}, True), ({"progress": False}, False):
         monkeypatch.setattr(sys, "stderr", shown := Terminal())
@@ -116,19 +110,6 @@ def test_the_file_name_reaches_no_output(tmp_path, random):
         assert "Jane" not in path.name
         assert not path.is_file() or b"Jane" not in path.read_bytes(), path
     assert "Jane Doe" in (tmp_path / "key.csv").read_text()
-
-
-def test_what_a_folder_holds_besides_slides_is_noted(tmp_path, slide):
-    (slide.parent / "b.czi").touch()
-    run(slide.parent, slide.parent / "first")
-    results = slide.parent / "first"
-    again = run(slide.parent, tmp_path / "out")
-    assert [each.slide_id for each in again.slides] == ["a"]
-    assert again.notes[0] == f"left out: results in {results}"
-    assert again.notes[1].startswith("left out by their endings: 1 file (.czi)")
-    hidden = run(slide.parent, tmp_path / "named otherwise", pseudonymise=tmp_path / "key.csv")
-    assert hidden.notes[0] == "left out: 1 folder of results"
-    assert "czi" not in hidden.notes[1]
 
 
 def test_damage_is_mended_as_the_hint_says_and_corrections_stay(tmp_path, slide, random):
@@ -261,9 +242,3 @@ def test_a_switch_is_on_or_off(name, value):
     with pytest.raises(UsageError, match=f"{name} is a switch") as refused:
         Options(**{name: value})
     assert refused.value.got == repr(value)
-
-
-def test_options_of_numpy_are_those_of_python():
-    given = Options(min_area_um2=np.float32(100), simplify_um=np.float32(0.5), overlap=np.int64(8))
-    assert given == Options(min_area_um2=100.0, simplify_um=0.5, overlap=8)
-    assert json.loads(json.dumps(given.lasting)) == given.lasting

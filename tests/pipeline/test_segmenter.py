@@ -20,9 +20,7 @@ from ntrm.cli.main import app
 from ntrm.core.errors import DataError
 from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline import segmenter as segmenter_module
-from ntrm.pipeline.segmenter import LONGEST, Segmenter, reason_of
-from ntrm.pipeline.slide import SlideTask
-from ntrm.pipeline.tabulating import tabulate
+from ntrm.pipeline.segmenter import LONGEST, reason_of
 from ntrm.results.slide_state import alone, remember_failure, remembered
 from ntrm.slides.inputs import SlideInput
 
@@ -87,32 +85,6 @@ def test_a_bug_in_one_slide_does_not_stop_the_others(tmp_path, slides, caplog):
     again = run(slides, tmp_path / "out", network)
     assert [each.status for each in again.slides] == ["kept", "done", "kept"]
     assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "whole")
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
-        KeyError("Jane Doe"),
-        MemoryError(),
-        OSError(5, "Input/output error", "Jane Doe"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_whatever_a_slide_raises_is_its_outcome(tmp_path, error, monkeypatch):
-    def raising(*_):
-        raise error
-
-    monkeypatch.setattr(segmenter_module, "predict_slide", raising)
-    made = Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2)
-    made.claim()
-    outcome = made.segment(SlideTask(SlideInput(tmp_path / "Jane Doe.tif", "Jane Doe.tif"), "b"))
-    tabulate(made.out, made.run, ())
-    assert outcome.status == failure(tmp_path / "out")["status"] == "failed"
-    assert outcome.reason == failure(tmp_path / "out")["reason"]
-    assert type(error).__name__ in outcome.reason
-    assert "Jane" not in outcome.reason
-    assert outcome.unexpected is not isinstance(error, OSError | MemoryError)
 
 
 def test_what_is_meant_to_stop_everything_does(tmp_path, slides):

@@ -94,23 +94,18 @@ def _write_level(group: Any, name: str, level: Bytes) -> None:
 
 @contextmanager
 def _whole_folder(path: Path) -> Iterator[Path]:
-    """A folder beside ``path`` that takes its name when the block ends well; leftovers of a killed run are deleted."""
-    partial, old = path.with_name(f".{path.name}.writing"), path.with_name(f".{path.name}.old")
+    """A folder beside ``path`` that takes its place when the block ends well."""
+    partial = path.with_name(f".{path.name}.writing")
     if path.exists() and not (path / "zarr.json").is_file():
         raise DataError(f"{path} already exists", got="no zarr folder", expected="a new name", hint="move it away")
-    for leftover in (partial, old):
-        shutil.rmtree(leftover, ignore_errors=True)
+    shutil.rmtree(partial, ignore_errors=True)  # of a killed run
     try:
         with writing(path):
             yield partial
-            if path.exists():
-                path.rename(old)
+            shutil.rmtree(path, ignore_errors=True)
             partial.rename(path)
     finally:
-        if old.exists() and not path.exists():
-            old.rename(path)
-        for leftover in (partial, old):
-            shutil.rmtree(leftover, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def write_probabilities_zarr(

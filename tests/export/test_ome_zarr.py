@@ -78,7 +78,7 @@ def test_what_a_killed_run_left_is_cleared_and_a_failure_keeps_the_old(written, 
     def fails(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(ome_zarr, "_write_level", fails)
+    monkeypatch.setattr(ome_zarr, "_classes", fails)
     with pytest.raises(DataError, match="cannot write"):
         write_labels_zarr(written, block_mask, SKIN, MPP)
     assert files(written) == before

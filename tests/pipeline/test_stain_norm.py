@@ -7,13 +7,10 @@ from tests.pipeline.painted import write
 from tests.pipeline.small import BKG, document, paint, rows_of, run
 
 from ntrm.core.errors import RefusedError
-from ntrm.core.mpp import Resolution
 from ntrm.correction.engine import prepare
 from ntrm.correction.engine.prepare import make_region_graph
 from ntrm.correction.mask import open_mask
-from ntrm.data.split import open_splits
 from ntrm.data.stains import Stains
-from ntrm.familiarity.build import training_stains
 from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
 from ntrm.pipeline.slide import normalise_stains
@@ -114,11 +111,3 @@ def test_parts_to_correct_are_seen_as_the_network_saw_the_slide(tmp_path, foreig
     monkeypatch.setattr(prepare, "_made", lambda *given: seen.append(given[2].mixing) or made(*given))
     make_region_graph(mask, SlideInput(foreign, foreign.name), Predictor(load(painted_model), "cpu"))
     np.testing.assert_allclose(seen[0].numpy(), mask.summary.stain_norm.matrix, rtol=1e-6)
-
-
-def test_training_sections_are_seen_from_as_far_as_slides_are(tmp_path, random):
-    splits = open_splits(small.write_skin(tmp_path / "data", random))
-    stains = training_stains(splits["train"], splits.schema, splits.resolution)
-    assert stains.vectors is not None
-    coarse = training_stains(splits["train"], splits.schema, Resolution.square(13.4))  # as they are
-    assert np.abs(np.subtract(stains.density, coarse.density)).max() < 0.1

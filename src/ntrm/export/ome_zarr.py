@@ -72,7 +72,10 @@ def write_labels_zarr(
         ome = {"version": VERSION, "multiscales": [scales], "image-label": _classes(schema)}
         group = labels.create_group(NAME, attributes={"ome": ome, "ntrm": about})
         for number, level in enumerate(levels):
-            _write_level(group, str(number), level)
+            more = {"chunks": (CHUNK, CHUNK), "dtype": "uint8", "dimension_names": ("y", "x")}
+            array = group.create_array(str(number), shape=level.shape, **more)
+            for top in range(0, len(level), CHUNK):  # whole rows of chunks: none is ever read back
+                array[top : top + CHUNK] = level[top : top + CHUNK] + np.uint8(1)
 
 
 def _group(zarr: Any, path: Path, attributes: Mapping[str, Any]) -> Any:
@@ -83,13 +86,6 @@ def _classes(schema: LabelSchema) -> dict[str, Any]:
     colours = [{"label-value": t.index + 1, "rgba": [*t.rgb, 255]} for t in schema.tissues]
     names = [{"label-value": t.index + 1, "class": t.name, "title": t.title} for t in schema.tissues]
     return {"colors": colours, "properties": names, "source": {"image": "../../"}}
-
-
-def _write_level(group: Any, name: str, level: Bytes) -> None:
-    axes, chunks = ("y", "x"), (CHUNK, CHUNK)
-    array = group.create_array(name, shape=level.shape, chunks=chunks, dtype="uint8", dimension_names=axes)
-    for top in range(0, len(level), CHUNK):  # whole rows of chunks: none is ever read back
-        array[top : top + CHUNK] = level[top : top + CHUNK] + np.uint8(1)
 
 
 @contextmanager

@@ -1,14 +1,12 @@
 """Each carcinoma keeps to its ways."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from ntrm.core.counts import boundary_counts, boundary_share
 from ntrm.phantom.anatomy.frame import BCC, EPI, IEC, INF, KER, SCC, Axis
 from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin
 from ntrm.phantom.anatomy.section_plan import draw_plan
-from ntrm.phantom.anatomy.tumours import InSitu, Invasive, add_in_situ, add_mass, envelope
+from ntrm.phantom.anatomy.tumours import Invasive, add_mass, envelope
 from ntrm.phantom.layout import paint_mask
 
 AXIS = Axis(3000.0)
@@ -18,15 +16,6 @@ def borders(seed: int, cancer: str) -> np.ndarray:
     """Boundary shares over a few sections of one cancer at 20.1 µm/px."""
     masks = [paint_mask(draw_plan(seed + i, cancer), 20.1) for i in range(5)]
     return boundary_share(sum(boundary_counts(mask, 12) for mask in masks))
-
-
-def test_carcinoma_in_situ_thickens_the_epidermis_only_where_it_is(seed):
-    before = normal_skin(seed, AXIS, SkinParameters())
-    there = (AXIS.u > 0).astype(np.float64)
-    after = add_in_situ(before, seed, AXIS, there, InSitu())
-    np.testing.assert_array_equal(after.epidermis[AXIS.u <= 0], before.epidermis[AXIS.u <= 0])
-    assert after.epidermis[AXIS.u > 0].mean() > 1.5 * before.epidermis[AXIS.u > 0].mean()
-    np.testing.assert_array_equal(after.in_situ, there)
 
 
 def test_the_mass_stays_under_its_dome_and_is_inflamed_around(seed):
@@ -51,20 +40,6 @@ def test_squamous_carcinoma_meets_keratin_and_inflammation(seed):
     share = borders(seed, "SCC")[SCC]
     assert share[[KER, INF]].sum() > 0.7
     assert share[EPI] < 0.1
-
-
-def test_pearls_lie_in_the_carcinoma(seed):
-    pixels = 0
-    for number in range(seed, seed + 3):
-        plan = draw_plan(number, "SCC")
-        satellites = [each for each in plan.lesions.structures if each.name == "satellites"]
-        bare = replace(plan, lesions=replace(plan.lesions, structures=satellites))
-        with_pearls, without = paint_mask(plan, 26.8), paint_mask(bare, 26.8)
-        changed = with_pearls != without
-        assert (with_pearls[changed] == KER).all(), f"seed {number}"
-        assert (without[changed] == SCC).all(), f"seed {number}"
-        pixels += changed.sum()
-    assert pixels > 0
 
 
 def test_nests_lie_in_inflamed_stroma(seed):

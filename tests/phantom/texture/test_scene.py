@@ -73,11 +73,3 @@ def test_swapping_look_alikes_leaves_every_map(seed):
     before, after = (measure_geometry(m, 6.7, texture_table(1.0)) for m in (mask, swap[mask]))
     for name in ("from_keratin_um", "depth_um", "from_nest_um", "dermis_near", "cleft_near", "inflamed", "fatty"):
         assert np.array_equal(getattr(before, name).values, getattr(after, name).values), name
-
-
-@pytest.mark.parametrize("name", SKIN.names)
-def test_a_mask_of_one_tissue_can_be_measured(name):
-    geometry = measure_geometry(np.full((9, 7), SKIN.index(name), dtype=np.uint8), 6.7, texture_table(0.5))
-    maps = [each for each in vars(geometry).values() if isinstance(each, CoarseMap)]
-    assert len(maps) == 8
-    assert all(np.isfinite(coarse.values).all() for coarse in maps)

@@ -16,7 +16,7 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import nearly, number, one_spelling
 from ntrm.data.dataset import SPLITS
-from ntrm.slides.slide_names import SUFFIXES
+from ntrm.slides.slide_folders import SUFFIXES
 
 
 @dataclass(frozen=True)

@@ -96,4 +96,4 @@ def _regions_among(
 def _same_points(rings: Sequence[Ring], others: Sequence[Ring]) -> bool:
     """Whether rings have the same corners, wherever they begin and whichever way they go."""
     one, two = np.concatenate(rings), np.concatenate(others)
-    return max(nearest_of(one, two)[0].max(), nearest_of(two, one)[0].max()) <= 2 * ROUNDED
+    return bool(max(nearest_of(one, two)[0].max(), nearest_of(two, one)[0].max()) <= 2 * ROUNDED)

@@ -195,8 +195,8 @@ class FolderCorrections:
     def _originals(self) -> dict[str, Path]:
         """Files of all slides of the folder, by their content."""
         states = (finished(self.out / slide_id) for slide_id in self.slide_ids)
-        wanted = {state.plan.source for state in states if state is not None and state.plan is not None}
-        return dict(find_by_content(wanted - {None}, self.slides))
+        plans = [state.plan for state in states if state is not None and state.plan is not None]
+        return dict(find_by_content({plan.source or "" for plan in plans}, self.slides))
 
     @cached_property
     def _predictor(self) -> Predictor:

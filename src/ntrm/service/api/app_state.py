@@ -74,10 +74,10 @@ FINGERPRINTS = 4096
 class OpenResults:
     """The results of one finished slide: the layers of its masks, and its regions, which are read when asked for."""
 
-    def __init__(self, folder: Path, cache: ArrayCache) -> None:
+    def __init__(self, folder: Path) -> None:
         grid = read_summary(folder).grid
         self.bounds = grid.area
-        self.layers = MaskLayers(folder, MaskGrid(DeepZoom(*grid.area[2:]), *grid.to_level0[:2]), cache)
+        self.layers = MaskLayers(folder, MaskGrid(DeepZoom(*grid.area[2:]), *grid.to_level0[:2]))
         self._folder = folder
 
     @cached_property
@@ -137,7 +137,6 @@ class AppState:
                 raise
             _log.warning("the disk is full: delete slides, and start the service again")
         self._find_originals()
-        threading.Thread(target=self.readers.warm_up, daemon=True).start()
         self.supervisor.start()
         self.audit.note("start")
 
@@ -146,7 +145,7 @@ class AppState:
         self._stop.set()
         self.supervisor.stop()
         self.tiles.close()
-        self.readers.close()
+        self.readers.close_unused()
         self._results.cache_clear()
         if self.search is not None:
             self.search.join(SEARCH_SECONDS)
@@ -197,7 +196,7 @@ class AppState:
         return self._results(self.folder(slide), self.revision(slide))
 
     def _opened(self, folder: Path, _revision: int) -> OpenResults:
-        return OpenResults(folder, self._pixels)
+        return OpenResults(folder)
 
     def original(self, slide: Slide) -> tuple[Path, tuple[str, int, int]]:
         """The original's path, and a key that changes whenever the file does."""

@@ -132,7 +132,7 @@ def step_document(step: Step, active: set[int]) -> StepDocument:
     )
 
 
-def history(log: Log) -> dict[str, object]:
+def history(log: Log) -> dict[str, Any]:
     """The fields that tell a log's steps."""
     active = {step.number for step in log.active}
     undo, redo = log.active[-1:], log.undone[-1:]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ntrm.correction.folder import FolderCorrections
 
 CLICK, WORDS = "--click", 4
-TOLD = "number action tissue regions area_mm2 spread reach of origin by when version".split()
+TOLD = ["number", "action", "tissue", "regions", "area_mm2", "spread", "reach", "of", "origin", "by", "when", "version"]
 """Of each step, without its pixels."""
 
 

@@ -14,14 +14,11 @@ from ntrm.core.arrays import Floats, Ints
 
 EMBEDDED_FRACTION = 0.58
 """Half a disc has 0.61 of its outline along the arc; keratin that covers a surface touches it with half at most."""
-CRACK_UM = 65.0
-"""Half the width of the widest crack that is closed."""
-CRACK_DEPTH_UM = 80.0
-"""Shallower dents belong to the outline: cut edges are ragged."""
+CRACK_UM = 65.0  # Half the width of the widest crack that is closed
+CRACK_DEPTH_UM = 80.0  # Shallower dents belong to the outline: cut edges are ragged
 BULK_UM = 50.0
 """Radius of a disc that fits into the bulk of a body, but not into a spur of wrong labels that sticks out of it."""
-GAP_UM = 130.0
-"""Half the width of the widest gap over which the fragments of a piece are joined, to find its surface."""
+GAP_UM = 130.0  # Half the width of the widest gap over which the fragments of a piece are joined, to find its surface
 FRAGMENT_FRACTION = 0.05
 """A second component of at least this fraction of the tissue makes a piece fragmented; loose bits stay below 0.02."""
 

@@ -37,13 +37,11 @@ from ntrm.core.labels import CANCERS, LabelSchema
 SMALLEST_REGION_MM2 = 0.002
 """A disc 50 µm across, 45 pixels at 10x. Smaller ones in real masks are mostly slips of the annotator's pen."""
 
-TYPICAL_AREA_MM2 = 0.02
-"""Area at which a tumour counts with 63 % of its confidence."""
+TYPICAL_AREA_MM2 = 0.02  # Area at which a tumour counts with 63 % of its confidence
 
 PRESENT_FROM = 0.5
 
-MISPLACED = 0.5
-"""Factor on the confidence of a region that is not where its cancer lies."""
+MISPLACED = 0.5  # Factor on the confidence of a region that is not where its cancer lies
 
 FOREIGN_SHARE = 0.5
 """A region of BCC or SCC with more than this fraction of its boundary next to other cancers is misplaced."""
@@ -51,8 +49,7 @@ FOREIGN_SHARE = 0.5
 HOMES = {"IEC": ("EPI", "FOL", "PAP", "KER", "BKG")}
 """Tissues that a cancer must touch: in situ carcinoma lies in the epidermis or a follicle, under keratin or air."""
 
-HOME_SHARE = 0.05
-"""Least fraction of the boundary that must be with them."""
+HOME_SHARE = 0.05  # Least fraction of the boundary that must be with them
 
 
 @dataclass(frozen=True)
@@ -61,14 +58,10 @@ class CancerFinding:
 
     name: str
     present: bool
-    area_mm2: float
-    """Of the regions that count."""
-    regions: int
-    """Regions that count: no specks."""
-    confidence: float
-    """Confidence of presence, 0 to 1; an absent cancer is absent with one minus this."""
-    reason: str
-    """The finding in plain words."""
+    area_mm2: float  # Of the regions that count
+    regions: int  # Regions that count: no specks
+    confidence: float  # Confidence of presence, 0 to 1; an absent cancer is absent with one minus this
+    reason: str  # The finding in plain words
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -78,16 +71,12 @@ class CancerFinding:
 class CancerRegions(NamedTuple):
     """The regions of one cancer that count, and what was left out."""
 
-    areas_mm2: Floats
-    """(R,)"""
-    confidences: Floats
-    """(R,) mean over the region's pixels."""
-    contacts_um: Floats
-    """(R, K) length of the boundary with each class."""
+    areas_mm2: Floats  # (R,)
+    confidences: Floats  # (R,) mean over the region's pixels
+    contacts_um: Floats  # (R, K) length of the boundary with each class
     specks: int
     specks_mm2: float
-    by_person: Floats | None = None
-    """(R,) fractions that a person named, or accepted, where a mask was corrected."""
+    by_person: Floats | None = None  # (R,) fractions that a person named, or accepted, where a mask was corrected
 
 
 def finding_of(name: str, regions: CancerRegions, schema: LabelSchema) -> CancerFinding:

@@ -26,8 +26,7 @@ from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.core.mpp import Resolution
 
 NEST_UM = 250.0
-CONFIRMED = 0.5
-"""A region is a person's word if a person named, or accepted, this fraction of it."""
+CONFIRMED = 0.5  # A region is a person's word if a person named, or accepted, this fraction of it
 
 NO_TUMOUR_CLASSES = f"no class is called {', '.join(CANCERS[:-1])} or {CANCERS[-1]}"
 ONLY_STRAYS = f"too little tumour to go by: below {SMALLEST_REGION_MM2:g} mm² each, or too unsure to call it present"
@@ -37,16 +36,11 @@ ONLY_STRAYS = f"too little tumour to go by: below {SMALLEST_REGION_MM2:g} mm² e
 class Tumour:
     """The tumour of one piece."""
 
-    counts: Where
-    """(R,) which regions of the piece it consists of."""
-    inside: Runs
-    """Where it is."""
-    rim: Ints
-    """(n, 2) row and column of the pixels that touch anything else."""
-    strays: int
-    """Regions that do not count."""
-    known: bool = True
-    """Whether the schema has any of the classes."""
+    counts: Where  # (R,) which regions of the piece it consists of
+    inside: Runs  # Where it is
+    rim: Ints  # (n, 2) row and column of the pixels that touch anything else
+    strays: int  # Regions that do not count
+    known: bool = True  # Whether the schema has any of the classes
 
     def missing(self, otherwise: str) -> str:
         """Why there is nothing to measure from; empty where there is something."""

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.links import ranges
 
-Ring = NDArray[np.float64]
-"""(n, 2) corners of a closed line, x and y."""
+Ring = NDArray[np.float64]  # (n, 2) corners of a closed line, x and y
 
 CROSSINGS = 1 << 18
 """Edge crossings worked on at once; bounds the memory that a ragged outline of many long edges needs."""

@@ -28,8 +28,7 @@ from ntrm.core.wording import OUTSIDE, PURPOSE, area_text, short_repr
 if TYPE_CHECKING:
     import networkx
 
-DIGITS = 6
-"""Decimals of mm and mm²: a pixel at 1x is 0.0000004 mm², but no mask is that exact."""
+DIGITS = 6  # Decimals of mm and mm²: a pixel at 1x is 0.0000004 mm², but no mask is that exact
 
 NO_TISSUE = "No tissue was found."
 
@@ -40,12 +39,9 @@ class TissueGraph:
 
     schema: LabelSchema
     resolution: Resolution
-    areas_mm2: Floats
-    """(K,) 0 for the background."""
-    boundary_mm: Floats
-    """(K + 1, K + 1) symmetric, empty diagonal; the background's row is empty, as it is outside."""
-    contact_counts: Ints
-    """(K + 1, K + 1) pairs of regions; with outside, the regions that border on it."""
+    areas_mm2: Floats  # (K,) 0 for the background
+    boundary_mm: Floats  # (K + 1, K + 1) symmetric, empty diagonal; the background's row is empty, as it is outside
+    contact_counts: Ints  # (K + 1, K + 1) pairs of regions; with outside, the regions that border on it
     regions: RegionTable
 
     __repr__ = short_repr

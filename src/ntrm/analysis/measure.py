@@ -45,8 +45,7 @@ DEPTH, ORIENTATION = "depth of invasion", "orientation"
 
 DEEP_WITHIN_DEG = 45.0
 DEEP_RUN_UM = 300.0
-LEAST_AGREEMENT = 0.2
-"""Length of the mean of unit normals below which they agree on no side; a half circle has 0.64."""
+LEAST_AGREEMENT = 0.2  # Length of the mean of unit normals below which they agree on no side; a half circle has 0.64
 
 FRAGMENTED = "fragmented: the cut margin cannot be told"
 SCAN_EDGE = "the piece is cut by the scan's edge"
@@ -110,8 +109,7 @@ class PieceMeasurements:
     depth: Measured
     orientation: Measured
     outline: Outline
-    strays: int = 0
-    """Regions of tumour that did not count."""
+    strays: int = 0  # Regions of tumour that did not count
 
 
 def measure_piece(

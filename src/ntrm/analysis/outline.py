@@ -33,14 +33,11 @@ NO_TISSUE = "no tissue in the piece"
 NO_SURFACE_CLASSES = "the classes know no epidermis and no keratin: the skin surface cannot be told"
 NO_SURFACE = "no skin surface in the piece"
 
-LEAST_SURFACE_UM = 300.0
-"""Evidence for less surface than this is none …"""
+LEAST_SURFACE_UM = 300.0  # Evidence for less surface than this is none …
 LEAST_FRACTION = 0.1
 """… nor is evidence for less than this fraction of the outline: keratin pearls and follicles lie at cuts, too."""
-MOST_PIXELS = 1 << 24
-"""Finer masks are subsampled to this many pixels for the outline, so that memory stays bounded."""
-SMOOTH_UM = 150.0
-"""Directions along the outline are means over this length."""
+MOST_PIXELS = 1 << 24  # Finer masks are subsampled to this many pixels for the outline, so that memory stays bounded
+SMOOTH_UM = 150.0  # Directions along the outline are means over this length
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,28 +45,18 @@ class Outline:
     """The outline of one piece. Coordinates are (row, column) in pixels of the original mask."""
 
     resolution: Resolution
-    stride: int
-    """Every ``stride``-th row and column of the mask was used."""
-    sides: Floats
-    """(n, 2) middles of the pixel sides, in order around the body."""
-    inner: Ints
-    """(n, 2) the pixel of the body at each side."""
-    outer: Ints
-    """(n, 2) the pixel outside."""
-    is_surface: Where
-    """(n,) whether the side belongs to the natural surface; the others were cut."""
-    covered: Where
-    """(n,) whether keratin lies beyond the side."""
-    fragments: int
-    """Components that hold a fair fraction of the tissue."""
+    stride: int  # Every stride-th row and column of the mask was used
+    sides: Floats  # (n, 2) middles of the pixel sides, in order around the body
+    inner: Ints  # (n, 2) the pixel of the body at each side
+    outer: Ints  # (n, 2) the pixel outside
+    is_surface: Where  # (n,) whether the side belongs to the natural surface; the others were cut
+    covered: Where  # (n,) whether keratin lies beyond the side
+    fragments: int  # Components that hold a fair fraction of the tissue
     bulk: Ints | None
     """Top, left, bottom and right (first and last pixels) of the body without thin spurs; None if it is but spurs."""
-    body: Runs | None = None
-    """What lies within, in the pixels that were used; None where there is no tissue."""
-    corner: tuple[int, int] = (0, 0)
-    """Where the body's array begins in these."""
-    reason: str = ""
-    """Why there is no surface; empty where there is one."""
+    body: Runs | None = None  # What lies within, in the pixels that were used; None where there is no tissue
+    corner: tuple[int, int] = (0, 0)  # Where the body's array begins in these
+    reason: str = ""  # Why there is no surface; empty where there is one
 
     @property
     def scale_um(self) -> Floats:

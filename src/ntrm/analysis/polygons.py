@@ -24,12 +24,10 @@ from ntrm.analysis.runs import Runs, overlaps, strips_of
 from ntrm.core.arrays import Ints
 from ntrm.core.links import ranges
 
-CORNERS = 1 << 20
-"""Corners linked together, about."""
+CORNERS = 1 << 20  # Corners linked together, about
 
 EAST, SOUTH, WEST, NORTH = range(4)
-ALL_SIDES = 15
-"""Borders go from a corner in all four directions."""
+ALL_SIDES = 15  # Borders go from a corner in all four directions
 
 Ring = NDArray[np.int32]
 """Corners of a closed outline, (n, 2) as x, y in pixel edges of the mask; the last equals the first."""
@@ -39,12 +37,9 @@ Ids = NDArray[np.int32]
 class Outlines(NamedTuple):
     """The rings of consecutive regions of the table."""
 
-    points: Ring
-    """(n, 2) x and y in pixel edges, ring by ring; each ring ends with its first point."""
-    ring: Ints
-    """(rings + 1,) index of the first point of each, then the number of points."""
-    region: Ints
-    """(regions + 1,) the first ring of each region, which is its outline, then the number of rings."""
+    points: Ring  # (n, 2) x and y in pixel edges, ring by ring; each ring ends with its first point
+    ring: Ints  # (rings + 1,) index of the first point of each, then the number of points
+    region: Ints  # (regions + 1,) the first ring of each region, which is its outline, then the number of rings
 
     def __len__(self) -> int:
         return len(self.region) - 1

@@ -16,10 +16,8 @@ from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.wording import short_repr
 
-SIDES = 1 << 18
-"""Places where runs meet that are counted together."""
-BACKGROUND, NOTHING = -1, -2
-"""In place of a region: background, and pixels that are ignored or lie beyond the mask."""
+SIDES = 1 << 18  # Places where runs meet that are counted together
+BACKGROUND, NOTHING = -1, -2  # In place of a region: background, and pixels that are ignored or lie beyond the mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,32 +25,20 @@ class RegionTable:
     """R regions in the order of their numbers. Pixel sides are counted by direction: (…, 2) horizontal, vertical."""
 
     resolution: Resolution
-    number: Ints
-    """(R,) from 1, over the whole slide."""
-    tissue: Ints
-    """(R,) class."""
-    piece: Ints
-    """(R,) from 1; 0 outside all pieces."""
-    pixels: Ints
-    """(R,)"""
-    first: Ints
-    """(R,) flattened index of the first pixel."""
-    centroid: Floats
-    """(R, 2) row and column in pixels."""
-    box: Ints
-    """(R, 4) top, left, height, width in pixels."""
-    confidence: Floats | None
-    """(R,) mean, if there are confidences."""
-    outline: Ints
-    """(R, 2) all pixel sides, holes and the edge of the mask included."""
-    background: Ints
-    """(R, 2) those to background."""
-    nothing: Ints
-    """(R, 2) those to ignored pixels or other pieces; the edge of the mask is neither."""
+    number: Ints  # (R,) from 1, over the whole slide
+    tissue: Ints  # (R,) class
+    piece: Ints  # (R,) from 1; 0 outside all pieces
+    pixels: Ints  # (R,)
+    first: Ints  # (R,) flattened index of the first pixel
+    centroid: Floats  # (R, 2) row and column in pixels
+    box: Ints  # (R, 4) top, left, height, width in pixels
+    confidence: Floats | None  # (R,) mean, if there are confidences
+    outline: Ints  # (R, 2) all pixel sides, holes and the edge of the mask included
+    background: Ints  # (R, 2) those to background
+    nothing: Ints  # (R, 2) those to ignored pixels or other pieces; the edge of the mask is neither
     contacts: Ints
     """(C, 2) pairs of regions of one piece that share a pixel side: indices in this table, the smaller first."""
-    contact_sides: Ints
-    """(C, 2) sides that they share."""
+    contact_sides: Ints  # (C, 2) sides that they share
     person: Floats | None = None
     """(R, 2) fractions of the pixels that a person named, and that followed from these, where a mask was corrected.
     Then ``confidence`` is the mean over the other pixels, NaN where there are none."""

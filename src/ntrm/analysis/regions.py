@@ -28,18 +28,15 @@ from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.links import ranges
 from ntrm.core.mpp import Resolution
 
-STRIP_PIXELS = 1 << 20
-"""Pixels of a mask that are read together."""
+STRIP_PIXELS = 1 << 20  # Pixels of a mask that are read together
 
 
 class PieceGrid(NamedTuple):
     """The piece of each pixel, told by a coarser mask: pixel (r, c) has ``numbers[rows[r], columns[c]]``."""
 
     numbers: NDArray[np.integer[Any]]
-    rows: NDArray[np.integer[Any]]
-    """(H,) rising."""
-    columns: NDArray[np.integer[Any]]
-    """(W,)"""
+    rows: NDArray[np.integer[Any]]  # (H,) rising
+    columns: NDArray[np.integer[Any]]  # (W,)
 
     def changes(self, top: int, height: int) -> Ints:
         """Flattened indices, within some rows, of the pixels that have another piece than their left neighbours."""
@@ -69,12 +66,9 @@ def strip_rows(width: int) -> int:
 class Regions:
     """All regions of a mask, and the n runs that they consist of."""
 
-    runs: Runs
-    """Of labels, cut where the piece changes."""
-    piece: NDArray[np.uint16]
-    """(n,)"""
-    region: NDArray[np.int32]
-    """(n,) index of each run's region in the table; ``BACKGROUND`` or ``NOTHING``."""
+    runs: Runs  # Of labels, cut where the piece changes
+    piece: NDArray[np.uint16]  # (n,)
+    region: NDArray[np.int32]  # (n,) index of each run's region in the table; BACKGROUND or NOTHING
     table: RegionTable
 
     @cached_property

@@ -21,10 +21,8 @@ Where = NDArray[np.bool_]
 
 CONNECTIVITY = 4
 """Neighbours of a pixel that make one region with it: those that share a side. Pixels that touch at a corner do not."""
-STRIP_RUNS = 1 << 18
-"""Runs that are compared with those of the next row together, about."""
-STRETCHES = 1 << 20
-"""Stretches of a dilated mask that are merged together, about."""
+STRIP_RUNS = 1 << 18  # Runs that are compared with those of the next row together, about
+STRETCHES = 1 << 20  # Stretches of a dilated mask that are merged together, about
 
 
 class Overlaps(NamedTuple):
@@ -32,8 +30,7 @@ class Overlaps(NamedTuple):
 
     above: Ints
     below: Ints
-    start: Ints
-    """(n,) index of the first pixel of the stretch in the lower row, in the flattened mask."""
+    start: Ints  # (n,) index of the first pixel of the stretch in the lower row, in the flattened mask
     length: Ints
 
 
@@ -42,10 +39,8 @@ class Runs:
     """Runs in reading order; together they cover the mask, and none continues in the next row."""
 
     shape: tuple[int, int]
-    start: Ints
-    """(n,) index of the first pixel in the flattened mask."""
-    value: NDArray[Any]
-    """(n,)"""
+    start: Ints  # (n,) index of the first pixel in the flattened mask
+    value: NDArray[Any]  # (n,)
 
     def __len__(self) -> int:
         return len(self.start)

@@ -23,8 +23,7 @@ from ntrm.core.links import ranges
 
 REACH = 2.0
 """In sides of a square of the smallest area allowed: a small region that is not next to others is never so thick."""
-TOGETHER = 1 << 18
-"""Pixels that are relabelled together, about."""
+TOGETHER = 1 << 18  # Pixels that are relabelled together, about
 FAR = 1 << 60
 
 
@@ -38,11 +37,9 @@ class RemovedRegions(NamedTuple):
 class _Stretches(NamedTuple):
     """Stretches of pixels along rows, in reading order."""
 
-    start: Ints
-    """(n,) index of the first pixel in the flattened mask."""
+    start: Ints  # (n,) index of the first pixel in the flattened mask
     stop: Ints
-    value: Bytes
-    """(n,) label."""
+    value: Bytes  # (n,) label
     region: NDArray[np.int32]
 
     def chosen(self, which: Where | slice) -> _Stretches:

@@ -10,22 +10,16 @@ import numpy as np
 from ntrm.analysis.runs import Where
 from ntrm.core.arrays import Floats, Ints
 
-AROUND_UM = 200.0
-"""Outline on both sides of the doubtful stretch that the two lines are fitted to."""
-LEAST_TURN_DEG = 30.0
-"""Lines that turn by less make no corner."""
-TURN_UM = 100.0
-"""A turn is the angle between the outline this far before and this far behind …"""
-SHARP_DEG = 60.0
-"""… and is sharp from here on."""
+AROUND_UM = 200.0  # Outline on both sides of the doubtful stretch that the two lines are fitted to
+LEAST_TURN_DEG = 30.0  # Lines that turn by less make no corner
+TURN_UM = 100.0  # A turn is the angle between the outline this far before and this far behind …
+SHARP_DEG = 60.0  # … and is sharp from here on
 
 DETOUR = 1.25
 LEAST_GAIN_UM = 60.0
 WIDEST_UM = 2000.0
-COVERED_FRACTION = 0.7
-"""At least this fraction of the way around must lie under keratin: what gapes open is no plug."""
-STEP_UM = 25.0
-"""Points are taken in steps of this length, which also smooths the stairs of the pixels."""
+COVERED_FRACTION = 0.7  # At least this fraction of the way around must lie under keratin: what gapes open is no plug
+STEP_UM = 25.0  # Points are taken in steps of this length, which also smooths the stairs of the pixels
 MOST_POINTS = 1500
 MOST_PLUGS = 50
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 _FORMULA = "=+-@\t\r\n＝＋－＠"
 """First characters that make a spreadsheet compute a cell; some systems take the wide forms for the narrow ones."""
-_SUSPECT = frozenset((*_FORMULA, "'"))
-"""A cell that begins otherwise is what it says."""
+_SUSPECT = frozenset((*_FORMULA, "'"))  # A cell that begins otherwise is what it says
 _HARMLESS = re.compile(r"[+-]?[0-9.,]+([eE][+-]?[0-9]+)?|[+-]+")
 """Numbers, and grades such as ``++``, in which there is nothing to compute."""
 

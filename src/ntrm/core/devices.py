@@ -21,8 +21,7 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": t
 
 _ALLOCATOR = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
 """Variables by which a user has the last word on glibc's allocator."""
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Options of glibc's ``mallopt``."""
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # Options of glibc's mallopt
 _KEPT = 1 << 30
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUDNN_STATUS_ALLOC_FAILED")
 """How allocators other than CUDA's, which has an error of its own, say that memory has run out."""

@@ -148,8 +148,7 @@ def plain_fields(config: Any) -> None:
         object.__setattr__(config, field.name, plain_number(getattr(config, field.name)))
 
 
-MOST_SEED = 2**63 - 1
-"""Generators of numpy and torch take more, but none takes every number."""
+MOST_SEED = 2**63 - 1  # Generators of numpy and torch take more, but none takes every number
 
 
 def check_seed(seed: object) -> None:

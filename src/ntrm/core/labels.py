@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from ntrm.core.csv_text import by_column, read_rows, write_rows
 from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, columns_hint, plain_number
 
-IGNORE = 255
-"""Mask value of pixels about which nothing is known; never a class."""
+IGNORE = 255  # Mask value of pixels about which nothing is known; never a class
 
 PALETTE_DISTANCE = 16.0
 """RGB distance within which a stray colour is its nearest class; the skin palette's closest colours are 36 apart."""
@@ -59,12 +58,9 @@ class DecodedMask:
     """Indices read from an RGB mask, and the *strays*: pixels whose colour is not in the palette."""
 
     mask: Mask
-    strays: int
-    """All of them, whether they could be mapped or not."""
-    ignored: int
-    """Strays that became ``IGNORE``: white, near-white or too far from every class."""
-    worst: tuple[tuple[RGB, int], ...] = ()
-    """The most frequent stray colours with their counts."""
+    strays: int  # All of them, whether they could be mapped or not
+    ignored: int  # Strays that became IGNORE: white, near-white or too far from every class
+    worst: tuple[tuple[RGB, int], ...] = ()  # The most frequent stray colours with their counts
 
     @property
     def stray_share(self) -> float:
@@ -81,8 +77,7 @@ class LabelSchema:
     """
 
     tissues: tuple[Tissue, ...]
-    background: str | None = None
-    """Name of the class that is not tissue, if there is one."""
+    background: str | None = None  # Name of the class that is not tissue, if there is one
     name: str = field(default="custom", compare=False)
 
     def __post_init__(self) -> None:
@@ -349,8 +344,7 @@ SKIN = LabelSchema(
 )
 """The 12 tissues of the Queensland non-melanoma skin cancer dataset, in its order."""
 
-CANCERS = ("BCC", "SCC", "IEC")
-"""The cancer types among the skin tissues."""
+CANCERS = ("BCC", "SCC", "IEC")  # The cancer types among the skin tissues
 
 SAFE_COLOURS: tuple[RGB, ...] = (
     *((0, 34, 119), (136, 0, 221), (102, 0, 0), (34, 119, 136), (170, 119, 255), (85, 187, 187)),

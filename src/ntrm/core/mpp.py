@@ -9,14 +9,11 @@ from numbers import Real
 
 from ntrm.core.errors import RefusedError, UsageError
 
-TOLERANCE = 0.05
-"""Two resolutions within 5 % of each other count as the same."""
+TOLERANCE = 0.05  # Two resolutions within 5 % of each other count as the same
 
-PLAUSIBLE_MPP = (0.05, 100.0)
-"""Outside this range a number is a mistake (nm, mm, dots per inch), not a scan of tissue."""
+PLAUSIBLE_MPP = (0.05, 100.0)  # Outside this range a number is a mistake (nm, mm, dots per inch), not a scan of tissue
 
-BASE_MPP = 0.67
-"""µm/px of the skin dataset's originals; its folders 1x … 10x are downsample factors of this."""
+BASE_MPP = 0.67  # µm/px of the skin dataset's originals; its folders 1x … 10x are downsample factors of this
 
 LEVELS = ("1x", "2x", "5x", "10x")
 

@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
 
-OPACITY = 0.45
-"""Of the tissue colours over the slide's own."""
-ROWS = 256
-"""Looked at together: as indices, a picture takes eight times its memory."""
+OPACITY = 0.45  # Of the tissue colours over the slide's own
+ROWS = 256  # Looked at together: as indices, a picture takes eight times its memory
 
 
 def check_picture(picture: NDArray[np.uint8]) -> None:

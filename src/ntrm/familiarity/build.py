@@ -36,44 +36,30 @@ from ntrm.familiarity.reference import COLOURS, LEVELS, STATISTICS, Reference, R
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching, stitch
 
-MOST_SECTIONS = 60
-"""Of a split: more change little."""
-LEAST_SECTIONS = 8
-"""Of a split: fewer say nothing about others."""
-PARTS = 8
-"""Parts of each section beside the whole."""
+MOST_SECTIONS = 60  # Of a split: more change little
+LEAST_SECTIONS = 8  # Of a split: fewer say nothing about others
+PARTS = 8  # Parts of each section beside the whole
 TOWARDS_SMALL = 1.5
 """Power of the uniform number that decides on a part's size: small parts differ most, and take least time."""
-SMALLEST_PX = 32
-"""Side of the smallest part."""
-LEAST_TISSUE = 0.3
-"""Fraction of a part that must be tissue."""
+SMALLEST_PX = 32  # Side of the smallest part
+LEAST_TISSUE = 0.3  # Fraction of a part that must be tissue
 TRIES = 40
-LEAST_OF_CLASS = (200, 5)
-"""Cells, and sections that have any: with fewer a class is compared with all cells together."""
-SHRINKAGE = {"cells": 0.01, "units": 0.02, "anatomy": 0.2}
-"""How far covariances are drawn towards their diagonals."""
-PIXELS_PER_SECTION = 4000
-"""Of its tissue, from which stains are estimated: large sections do not count for more."""
-UNITS_PER_SIZE, MOST_SIZES = 25, 12
-"""Held-out parts behind the quantiles of one size, at least; and sizes."""
+LEAST_OF_CLASS = (200, 5)  # Cells, and sections that have any: with fewer a class is compared with all cells together
+SHRINKAGE = {"cells": 0.01, "units": 0.02, "anatomy": 0.2}  # How far covariances are drawn towards their diagonals
+PIXELS_PER_SECTION = 4000  # Of its tissue, from which stains are estimated: large sections do not count for more
+UNITS_PER_SIZE, MOST_SIZES = 25, 12  # Held-out parts behind the quantiles of one size, at least; and sizes
 
-Image = NDArray[np.uint8]
-"""What all cells of all sections are held in: half the memory, and just as exact."""
+Image = NDArray[np.uint8]  # What all cells of all sections are held in: half the memory, and just as exact
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
     """An image as the network sees it."""
 
-    section: int
-    """Number of the section that it is of."""
-    graph: TissueGraph
-    """Of the mask."""
-    values: Singles
-    """(N, D) statistics of the cells that count."""
-    classes: NDArray[np.uint8]
-    """(N,)."""
+    section: int  # Number of the section that it is of
+    graph: TissueGraph  # Of the mask
+    values: Singles  # (N, D) statistics of the cells that count
+    classes: NDArray[np.uint8]  # (N,)
 
 
 @dataclass(eq=False)

@@ -19,25 +19,18 @@ from torch import Tensor
 
 from ntrm.familiarity.reference import COLOURS, STATISTICS
 
-CELL = 8
-"""Side of a cell in pixels."""
-BLOCK = 8
-"""Side of a block in cells."""
-LEAST_DENSITY = 0.04
-"""Mean optical density below which a cell is glass."""
-LEAST_DEVIATION = 0.004
-"""Added to deviations before the logarithm: about one grey level in pale tissue."""
+CELL = 8  # Side of a cell in pixels
+BLOCK = 8  # Side of a block in cells
+LEAST_DENSITY = 0.04  # Mean optical density below which a cell is glass
+LEAST_DEVIATION = 0.004  # Added to deviations before the logarithm: about one grey level in pale tissue
 
 
 class CellStatistics(NamedTuple):
     """The cells of a batch of windows; n = S / ``CELL`` along each side."""
 
-    values: Tensor
-    """(B, n, n, ``STATISTICS``)."""
-    classes: Tensor
-    """(B, n, n) most probable class."""
-    counts: Tensor
-    """(B, n, n) whether a cell counts."""
+    values: Tensor  # (B, n, n, STATISTICS)
+    classes: Tensor  # (B, n, n) most probable class
+    counts: Tensor  # (B, n, n) whether a cell counts
 
 
 def cell_statistics(pixels: Tensor, probabilities: Tensor, background: int | None) -> CellStatistics:
@@ -83,14 +76,11 @@ def _averages(values: Tensor, side: int) -> Tensor:
 class ClassStatistics(NamedTuple):
     """Cells of each class in training; on the device."""
 
-    means: Tensor
-    """(K, ``STATISTICS``)."""
-    whitening: Tensor
-    """(K, ``STATISTICS``, ``STATISTICS``) block-diagonal: colours and texture apart."""
+    means: Tensor  # (K, STATISTICS)
+    whitening: Tensor  # (K, STATISTICS, STATISTICS) block-diagonal: colours and texture apart
 
 
-SUMS = 1 + 2 * STATISTICS
-"""Numbers kept of a block: cells that count, the sum of their z, and of x − μ."""
+SUMS = 1 + 2 * STATISTICS  # Numbers kept of a block: cells that count, the sum of their z, and of x − μ
 
 
 def block_sums(cells: CellStatistics, known: ClassStatistics) -> Tensor:

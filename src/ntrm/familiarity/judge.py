@@ -22,14 +22,11 @@ from ntrm.core.labels import LabelSchema
 from ntrm.familiarity.reference import COLOURS, LEVELS, STATISTICS, Reference, ReferenceNumbers
 from ntrm.results.familiarity import ASPECTS, FAMILIAR, TOO_SMALL, UNFAMILIAR, UNFAMILIAR_BELOW, Familiarity
 
-LEAST_CELLS = 12
-"""Fewer cells tell nothing."""
+LEAST_CELLS = 12  # Fewer cells tell nothing
 WEIGHTS = {"colours": 0.45, "texture": 0.45, "anatomy": 0.1}
 """Shares of the chance of a false alarm, together 1. The anatomy of sections has a long tail, and gets little of it."""
-REASONS = 3
-"""Most sentences about one aspect."""
-LEAST_SEEN = 0.02
-"""Optical density that is worth a word."""
+REASONS = 3  # Most sentences about one aspect
+LEAST_SEEN = 0.02  # Optical density that is worth a word
 TEXTURE_NAMES = (
     "contrast in red light", "contrast in green light", "contrast in blue light", "variation from red to green",
     "variation from blue to green", "fine detail",
@@ -41,12 +38,9 @@ TEXTURE_NAMES = (
 class Unit:
     """A section, a piece or a part of one, as it is judged."""
 
-    sums: Floats
-    """(1 + 2·D,) cells, their z, their deviations from the class means: summed."""
-    areas_mm2: Floats
-    """(K,) by class; 0 for the background."""
-    borders_mm: Floats
-    """(K, K) between classes, symmetric."""
+    sums: Floats  # (1 + 2·D,) cells, their z, their deviations from the class means: summed
+    areas_mm2: Floats  # (K,) by class; 0 for the background
+    borders_mm: Floats  # (K, K) between classes, symmetric
 
     @classmethod
     def of(cls, sums: Floats, graph: TissueGraph) -> Unit:

@@ -18,8 +18,7 @@ from ntrm.models.folders import locate
 from ntrm.models.hub import load
 from ntrm.models.weights import weights_digest
 
-PROVENANCE = "provenance.json"
-"""What a training writes next to its model folder."""
+PROVENANCE = "provenance.json"  # What a training writes next to its model folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +26,8 @@ class LoadedModel:
     """A network and where it comes from."""
 
     network: SegmentationModel = field(repr=False)
-    sha256: str
-    """Of the weights."""
-    provenance: dict[str, Any]
-    """Of its training; empty where it is not known."""
+    sha256: str  # Of the weights
+    provenance: dict[str, Any]  # Of its training; empty where it is not known
     reference: Reference | None = field(default=None, repr=False)
     """What its training sections are like; None where the model does not say."""
 

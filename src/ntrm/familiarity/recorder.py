@@ -22,8 +22,7 @@ from ntrm.familiarity.reference import Reference
 from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.wsi.pieces import NO_PIECE, PieceMap
 
-TOGETHER = 1 << 12
-"""Blocks whose pieces are looked up together: some megabytes."""
+TOGETHER = 1 << 12  # Blocks whose pieces are looked up together: some megabytes
 
 
 class BlockRecorder:
@@ -50,10 +49,8 @@ class BlockRecorder:
 class SlideBlocks:
     """The blocks of all windows of a slide."""
 
-    boxes: NDArray[np.int64]
-    """(N, 4) top, left, height and width in pixels of the mask."""
-    sums: Floats
-    """(N, ``SUMS``)."""
+    boxes: NDArray[np.int64]  # (N, 4) top, left, height and width in pixels of the mask
+    sums: Floats  # (N, SUMS)
 
     @classmethod
     def of(cls, windows: Sequence[Window], recorded: Tensor, window_px: int) -> SlideBlocks:

@@ -27,8 +27,7 @@ FORMAT = "ntrm-reference/1"
 AGAIN = "make it again with ntrm calibrate, or delete both files of the reference"
 
 COLOURS, TEXTURES = 3, 6
-STATISTICS = COLOURS + TEXTURES
-"""Of a cell (``ntrm.familiarity.cells``)."""
+STATISTICS = COLOURS + TEXTURES  # Of a cell (ntrm.familiarity.cells)
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.9)
 """Of the quantiles that are kept of each score; beyond the last an exponential tail goes on."""
@@ -38,28 +37,17 @@ LEVELS = (0.05, 0.25, 0.5, 0.75, 0.9)
 class ReferenceNumbers:
     """K classes, D statistics of cells, A numbers of anatomy, M sizes of sections, Q levels, 3 aspects."""
 
-    class_means: Floats
-    """(K, D) of training cells."""
-    class_whitening: Floats
-    """(K, D, D)."""
-    unit_mean: Floats
-    """(D,) of a section's mean z, over training sections and parts of them."""
-    unit_covariance: Floats
-    """(D, D) of the same: how sections differ from each other."""
-    anatomy_mean: Floats
-    """(A,)."""
-    anatomy_covariance: Floats
-    """(A, A)."""
-    anatomy_most: Floats
-    """(A,) 99 % quantile over training sections."""
-    smallest_mm2: Floats
-    """(1,) less tissue cannot be judged."""
-    log_areas: Floats
-    """(M,) logarithms of mm², rising."""
-    quantiles: Floats
-    """(3, M, Q) of the scores of held-out sections and parts of them."""
-    tails: Floats
-    """(3, M) mean excess over the last of these."""
+    class_means: Floats  # (K, D) of training cells
+    class_whitening: Floats  # (K, D, D)
+    unit_mean: Floats  # (D,) of a section's mean z, over training sections and parts of them
+    unit_covariance: Floats  # (D, D) of the same: how sections differ from each other
+    anatomy_mean: Floats  # (A,)
+    anatomy_covariance: Floats  # (A, A)
+    anatomy_most: Floats  # (A,) 99 % quantile over training sections
+    smallest_mm2: Floats  # (1,) less tissue cannot be judged
+    log_areas: Floats  # (M,) logarithms of mm², rising
+    quantiles: Floats  # (3, M, Q) of the scores of held-out sections and parts of them
+    tails: Floats  # (3, M) mean excess over the last of these
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +57,8 @@ class Reference:
     numbers: ReferenceNumbers
     classes: tuple[str, ...]
     mpp: float
-    about: Mapping[str, Any]
-    """Sections and patients that it was made from, and how."""
-    sha256: str = ""
-    """Of the numbers as they are on disk."""
+    about: Mapping[str, Any]  # Sections and patients that it was made from, and how
+    sha256: str = ""  # Of the numbers as they are on disk
     stains: Stains | None = None
     """How the training sections are stained, seen from as far as a slide's thumbnail; None in references from before
     this was kept, and where they show no stain."""

@@ -36,8 +36,7 @@ from ntrm.report.drawing import (
 
 LogRow = Mapping[str, float | None]
 
-_MANY = 120
-"""From this many points on, a pale line shows them and a bold one their moving average."""
+_MANY = 120  # From this many points on, a pale line shows them and a bold one their moving average
 RATE = "learning_rate"
 COLOURS = (BLUE, ORANGE, GREEN, PINK, INK)
 MARKS = ((BLUE, "o"), (GREEN, "^"), (PINK, "D"), (ORANGE, "s"))

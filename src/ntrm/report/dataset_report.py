@@ -35,10 +35,8 @@ from ntrm.report.drawing import (
 from ntrm.report.html import write_page
 
 _INCH_PER_CLASS = 0.36
-MOST, COLUMNS = 24, 3
-"""Of the contact sheet: sections, and how many stand side by side."""
-SIDE = 300
-"""Of a picture on the contact sheet, in pixels."""
+MOST, COLUMNS = 24, 3  # Of the contact sheet: sections, and how many stand side by side
+SIDE = 300  # Of a picture on the contact sheet, in pixels
 
 
 def dataset_report(

@@ -24,17 +24,13 @@ DPI = 150
 INK, FAINT, PALE = "#222222", "#666666", "#e4e4e8"
 BLUE, ORANGE, GREEN, PINK = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 """Colours of Okabe and Ito, told apart by every kind of colour vision."""
-FEATURES = "cividis"
-"""A colour map whose lightness alone carries the value."""
-PIXELS = 512
-"""Longest side in pixels to which a picture is shrunk."""
-IGNORED: RGB = (196, 196, 196)
-"""Colour of pixels about which nothing is known."""
+FEATURES = "cividis"  # A colour map whose lightness alone carries the value
+PIXELS = 512  # Longest side in pixels to which a picture is shrunk
+IGNORED: RGB = (196, 196, 196)  # Colour of pixels about which nothing is known
 
 Arguments = ParamSpec("Arguments")
 Picture = NDArray[np.uint8]
-Swatch = tuple[RGB, str]
-"""Colour and text of an entry of a legend."""
+Swatch = tuple[RGB, str]  # Colour and text of an entry of a legend
 
 
 def check_format(path: Path) -> str:

@@ -12,8 +12,7 @@ from ntrm.core.arrays import Floats
 from ntrm.core.labels import RGB
 from ntrm.report.overlay import Picture, font_size, with_legend
 
-BETWEEN_BELOW = 0.1
-"""P-value below which a window is neither like nor unlike."""
+BETWEEN_BELOW = 0.1  # P-value below which a window is neither like nor unlike
 STEPS: tuple[tuple[float, RGB, str], ...] = (
     (0.01, (213, 94, 0), "p below 0.01: unlike the training data"),
     (BETWEEN_BELOW, (240, 228, 66), f"p below {BETWEEN_BELOW:g}: in between"),
@@ -21,11 +20,9 @@ STEPS: tuple[tuple[float, RGB, str], ...] = (
 )
 """P-values below which a window has a colour; colours of Okabe and Ito, told apart by every kind of colour vision."""
 TINT = 0.5
-LEAST_P = 1e-6
-"""Smaller p-values count as this: one window must not outweigh all that overlap it."""
+LEAST_P = 1e-6  # Smaller p-values count as this: one window must not outweigh all that overlap it
 
-Windows = Sequence[tuple[int, int, int, int, float]]
-"""Top, left, height and width in pixels of the mask, and p-value."""
+Windows = Sequence[tuple[int, int, int, int, float]]  # Top, left, height and width in pixels of the mask, and p-value
 
 
 def familiarity_map(picture: Picture, windows: Windows, mask_shape: tuple[int, int]) -> Picture:

@@ -9,20 +9,15 @@ from typing import Any, NamedTuple
 
 from ntrm.core.wording import OUTSIDE, area_text
 from ntrm.report.html import share_text
-from ntrm.results.graph_document import Edge, Network, Node
+from ntrm.results.documents import Edge, Network, Node
 
 WIDTH, HEIGHT = 580.0, 430.0
-REACH = (175.0, 155.0)
-"""Half axes of the ellipse on which the tissues stand."""
-SMALL, LARGE = 6.0, 30.0
-"""Radii of nodes."""
-THIN, THICK = 0.8, 16.0
-"""Widths of edges."""
-LEAST_SHOWN = 0.1
-"""Of the strongest: weaker ones of the network's relations are left out of its drawing."""
+REACH = (175.0, 155.0)  # Half axes of the ellipse on which the tissues stand
+SMALL, LARGE = 6.0, 30.0  # Radii of nodes
+THIN, THICK = 0.8, 16.0  # Widths of edges
+LEAST_SHOWN = 0.1  # Of the strongest: weaker ones of the network's relations are left out of its drawing
 
-Graph = dict[str, Any]
-"""What ``graph.svg`` shows."""
+Graph = dict[str, Any]  # What graph.svg shows
 
 
 def _circle(
@@ -100,14 +95,10 @@ class Relation(NamedTuple):
 
     sender: str
     receiver: str
-    attention: float
-    """Mean over the layers, too."""
-    layers: tuple[float, ...]
-    """Attention by layer."""
-    windows: int
-    """How many have the edge."""
-    weight: float | None
-    """Of the edge, where the network trains it."""
+    attention: float  # Mean over the layers, too
+    layers: tuple[float, ...]  # Attention by layer
+    windows: int  # How many have the edge
+    weight: float | None  # Of the edge, where the network trains it
 
 
 def strongest(network: Network, count: int) -> list[Relation]:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 NONE = "–"
 NOTICE = "Research use only. Not a medical device; not for diagnosis."
 
-Column = tuple[str, str]
-"""Name of a column and its class in the style: ``n`` for numbers, or none."""
+Column = tuple[str, str]  # Name of a column and its class in the style: n for numbers, or none
 
 
 def share_text(fraction: float | None) -> str:

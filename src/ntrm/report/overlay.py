@@ -25,11 +25,9 @@ LINES = {
 }
 """What is drawn of the measurements: a short name, and a colour that stands out from white and from tissue."""
 INK, PAPER = "#1d1d22", "#ffffff"
-MOST_LENGTHS = 12
-"""In the legend; of more lines it explains the colours, and the table has the lengths."""
+MOST_LENGTHS = 12  # In the legend; of more lines it explains the colours, and the table has the lengths
 
-Point = tuple[float, float]
-"""x and y."""
+Point = tuple[float, float]  # x and y
 Picture = NDArray[np.uint8]
 
 
@@ -39,8 +37,7 @@ class Frame:
 
     width: float
     height: float
-    across: float
-    """Pixels of the picture for one of the mask, along x."""
+    across: float  # Pixels of the picture for one of the mask, along x
     down: float
     font: float
 
@@ -73,10 +70,8 @@ class Drawing:
     """All that is drawn of the pieces."""
 
     lines: Sequence[Line]
-    badges: Sequence[tuple[str, Point]]
-    """Numbers of the pieces, where there are several, and where they stand."""
-    font: float
-    """Size of their letters: where there are many lines, they become smaller."""
+    badges: Sequence[tuple[str, Point]]  # Numbers of the pieces, where there are several, and where they stand
+    font: float  # Size of their letters: where there are many lines, they become smaller
 
     @property
     def legend(self) -> list[tuple[str, str]]:

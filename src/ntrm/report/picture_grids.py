@@ -33,11 +33,9 @@ from ntrm.report.drawing import (
 )
 
 Mask = NDArray[np.integer]
-Row = tuple[str, Sequence[Picture]]
-"""A caption and the pictures (h, w, 3) above it."""
+Row = tuple[str, Sequence[Picture]]  # A caption and the pictures (h, w, 3) above it
 
-WRONG = (190, 20, 30)
-"""Colour of pixels that the network has wrong."""
+WRONG = (190, 20, 30)  # Colour of pixels that the network has wrong
 CORRECTED, BROKEN, STILL_WRONG = (40, 200, 110), WRONG, (120, 120, 120)
 """A light green, a dark red and grey: told apart without seeing red or green, too."""
 

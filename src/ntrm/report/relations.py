@@ -48,21 +48,14 @@ class RelationTrace:
     image: NDArray[np.uint8]
     schema: LabelSchema
     config: RelationConfig
-    names: tuple[str, str]
-    """What the features are called before and after: D2 and D2' in NTRM."""
-    features: Singles
-    """(C, H2, W2)"""
-    probabilities: Singles
-    """(K, H2, W2) coarse prediction p."""
-    masks: Singles
-    """(K, H2, W2) Reg's masks as Proj uses them: 0 or 1, or probabilities in the soft variant."""
-    projected: Singles
-    """(C, H2, W2) S'."""
-    refined: Singles
-    """(C, H2, W2)"""
+    names: tuple[str, str]  # What the features are called before and after: D2 and D2' in NTRM
+    features: Singles  # (C, H2, W2)
+    probabilities: Singles  # (K, H2, W2) coarse prediction p
+    masks: Singles  # (K, H2, W2) Reg's masks as Proj uses them: 0 or 1, or probabilities in the soft variant
+    projected: Singles  # (C, H2, W2) S'
+    refined: Singles  # (C, H2, W2)
     graph: TissueRelations
-    mask: NDArray[np.uint8]
-    """(H, W) final prediction."""
+    mask: NDArray[np.uint8]  # (H, W) final prediction
 
     @property
     def present(self) -> list[int]:

@@ -32,19 +32,14 @@ from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import CORRECTED, CORRECTED_LOCK, HIDDEN, INDEX, REPORT, RUN_LOCK, SUMMARY, THUMBNAIL
 from ntrm.results.run_record import read_run
 
-MOST_BYTES = 6000
-"""Of a thumbnail on the page; larger ones are left out."""
-WORTH_A_PROCESS = 8
-"""Reports for which another process pays: it needs a second to start."""
+MOST_BYTES = 6000  # Of a thumbnail on the page; larger ones are left out
+WORTH_A_PROCESS = 8  # Reports for which another process pays: it needs a second to start
 
-MOST_BARS = 150
-"""More slides than this are shown in groups."""
-MOST_NAMED = 9
-"""Bars that have their names below them."""
+MOST_BARS = 150  # More slides than this are shown in groups
+MOST_NAMED = 9  # Bars that have their names below them
 BINS = 16
 
-Content = dict[str, Any]
-"""What a template shows."""
+Content = dict[str, Any]  # What a template shows
 
 
 @dataclass(frozen=True)
@@ -53,12 +48,9 @@ class Remade:
 
     out: Path
     overview: Path
-    reported: tuple[str, ...]
-    """Slides with a new report."""
-    failures: tuple[tuple[str, str], ...]
-    """Slides that could not be reported, and why."""
-    without: tuple[str, ...]
-    """Slides that have no results, since they failed."""
+    reported: tuple[str, ...]  # Slides with a new report
+    failures: tuple[tuple[str, str], ...]  # Slides that could not be reported, and why
+    without: tuple[str, ...]  # Slides that have no results, since they failed
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

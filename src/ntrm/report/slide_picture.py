@@ -21,10 +21,8 @@ from ntrm.results.folder import SlideFolder
 from ntrm.results.mask_file import check_shape, colours_in, opened_mask, schema_of
 from ntrm.results.paths import PICTURE
 
-SIDE = 1600
-"""Longer side of the tissues' layer."""
-UNITS = 1000.0
-"""Longer side of the drawing, in its own units."""
+SIDE = 1600  # Longer side of the tissues' layer
+UNITS = 1000.0  # Longer side of the drawing, in its own units
 
 Labels = NDArray[np.uint8]
 
@@ -33,14 +31,11 @@ Labels = NDArray[np.uint8]
 class SlidePictures:
     """What the mask's file and the slide's picture have to show."""
 
-    plain: bytes
-    """The slide as JPEG."""
-    labels: Labels
-    """(H, W) class index + 1, 0 for nothing, at most ``SIDE`` long."""
+    plain: bytes  # The slide as JPEG
+    labels: Labels  # (H, W) class index + 1, 0 for nothing, at most SIDE long
     seen: NDArray[np.float64]
     """(256, 3) mean colours of the slide where each label lies; white for those that are not there."""
-    schema: LabelSchema
-    """Of the classes that the slide's documents name."""
+    schema: LabelSchema  # Of the classes that the slide's documents name
 
     def as_seen(self, palette: Sequence[RGB]) -> list[RGB]:
         """Colours of a palette, one for each class, as they look over the slide."""
@@ -54,7 +49,8 @@ def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
     labels, colours = _read_mask(folder, (slide.grid.height, slide.grid.width))
     plain, pixels = _read_plain(folder, labels.shape[1], labels.shape[0])
     seen = np.nan_to_num(mean_colours(pixels, labels, 256), nan=255.0)
-    return SlidePictures(plain, labels, seen, schema_of(folder, slide, colours, slide.titles))
+    titles = {node.name: node.title for node in slide.nodes}
+    return SlidePictures(plain, labels, seen, schema_of(folder, slide, colours, titles))
 
 
 def class_colours(folder: Path) -> list[RGB]:

@@ -12,14 +12,12 @@ from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, 
 from ntrm.report.html import NONE, css_colours, share_text, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage, stored_jpeg
 from ntrm.results.cohort import MEASURES as LENGTHS
-from ntrm.results.documents import IN_CRUMBS, NOTHING_TO_MEASURE, PieceSummary, Slide, read_slide
+from ntrm.results.documents import IN_CRUMBS, NOTHING_TO_MEASURE, Network, PieceGraph, PieceSummary, Slide, read_slide
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
 from ntrm.results.folder import MB, SlideFolder
-from ntrm.results.graph_document import Network, PieceGraph
 from ntrm.results.paths import FAMILIARITY_MAP, REPORT
 
-VIEWS = {"own": "Dataset colours", "safe": "Colour-blind safe", "bare": "Slide alone"}
-"""Ways to look at the picture."""
+VIEWS = {"own": "Dataset colours", "safe": "Colour-blind safe", "bare": "Slide alone"}  # Ways to look at the picture
 MEASURES = {**LENGTHS, "orientation": "Orientation"}
 FAULTS = {
     "not_he": "Stain other than H&E",
@@ -33,13 +31,10 @@ WHAT_NEXT = (
     "or fine-tuned on slides like this one. The p-value measures similarity: it does not say that the segmentation is "
     "wrong, and a familiar slide may be segmented wrongly, too."
 )
-INTERFACES, RELATIONS = 12, 8
-"""Rows of the tables of boundaries and of the network's relations; the files have all."""
-MOST_LAYERS = 6
-"""Layers that have a column of their own; of a deeper network the mean is told."""
+INTERFACES, RELATIONS = 12, 8  # Rows of the tables of boundaries and of the network's relations; the files have all
+MOST_LAYERS = 6  # Layers that have a column of their own; of a deeper network the mean is told
 
-Content = dict[str, Any]
-"""What a template shows."""
+Content = dict[str, Any]  # What a template shows
 
 
 def write_slide_report(folder: Path) -> Path:

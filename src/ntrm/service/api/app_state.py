@@ -73,10 +73,10 @@ FINGERPRINTS = 4096
 class OpenResults:
     """The results of one finished slide: the layers of its masks, and its regions, which are read when asked for."""
 
-    def __init__(self, folder: Path, cache: ArrayCache) -> None:
+    def __init__(self, folder: Path) -> None:
         grid = read_summary(folder).grid
         self.bounds = grid.area
-        self.layers = MaskLayers(folder, MaskGrid(DeepZoom(*grid.area[2:]), *grid.to_level0[:2]), cache)
+        self.layers = MaskLayers(folder, MaskGrid(DeepZoom(*grid.area[2:]), *grid.to_level0[:2]))
         self._folder = folder
 
     @cached_property
@@ -134,7 +134,6 @@ class AppState:
             if not is_full(error):
                 raise
             _log.warning("the disk is full: delete slides, and start the service again")
-        threading.Thread(target=self.readers.warm_up, daemon=True).start()
         for thread in (self.supervisor, self._chores, self.search):
             thread.start()
         self.audit.note("start")
@@ -144,7 +143,7 @@ class AppState:
         self._stop.set()
         self.supervisor.stop()
         self.tiles.close()
-        self.readers.close()
+        self.readers.close_unused()
         self._results.cache_clear()
         for thread in (self._chores, self.search):
             thread.join(END_SECONDS)
@@ -195,7 +194,7 @@ class AppState:
         return self._results(self.folder(slide), self.revision(slide))
 
     def _opened(self, folder: Path, _revision: int) -> OpenResults:
-        return OpenResults(folder, self._pixels)
+        return OpenResults(folder)
 
     def original(self, slide: Slide) -> tuple[Path, tuple[str, int, int]]:
         """The original's path, and a key that changes whenever the file does."""

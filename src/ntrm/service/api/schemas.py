@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ntrm.service.core.model_info import ModelFacts
 from ntrm.service.jobs.slide_record import QUEUED, Slide
 
 
@@ -239,6 +240,21 @@ class Link(BaseModel):
 
     path: str
     expires: str
+
+
+def classes_of(model: ModelFacts) -> list[TissueClass]:
+    """The classes of a model with their colours."""
+    return [
+        TissueClass(
+            index=tissue.index,
+            name=tissue.name,
+            title=tissue.title,
+            colour="#" + bytes(tissue.rgb).hex(),
+            safe_colour="#" + bytes(safe).hex(),
+            background=tissue.name == model.schema.background,
+        )
+        for tissue, safe in zip(model.schema.tissues, model.safe_colours, strict=True)
+    ]
 
 
 def known_mpp(slide: Slide, facts: Mapping[str, Any]) -> tuple[float | None, float | None]:

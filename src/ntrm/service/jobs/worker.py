@@ -155,11 +155,13 @@ class Worker:
 
 def segment(worker: Worker, job: Job, progress: JobProgress) -> float:
     """Segment a slide; returns when its results were written."""
+    from ntrm.pipeline.slide import SlideTask
+
     slide, segmenter = worker.store.get(job.slide), worker.network
     source = _input(slide)
     # It may be another file by now than when it was queued.
     fingerprint = source_fingerprint(source.path)
-    outcome = segmenter.segment(source, slide.slide_id, progress)
+    outcome = segmenter.segment(SlideTask(source, slide.slide_id), progress)
     if outcome.status == "busy":
         # With a command, or with a process that is just being killed.
         worker.store.ask(job.slide, SEGMENT, BUSY_SECONDS)

@@ -135,11 +135,11 @@ def step_document(step: Step, active: set[int]) -> StepDocument:
 def history(log: Log) -> dict[str, Any]:
     """The fields that tell a log's steps."""
     active = {step.number for step in log.active}
-    undo, redo = log.undoable, log.redoable
+    undo, redo = log.active[-1:], log.undone[-1:]
     return {
         "version": log.version,
-        "undo": None if undo is None else step_document(undo, active),
-        "redo": None if redo is None else step_document(redo, active),
+        "undo": step_document(undo[0], active) if undo else None,
+        "redo": step_document(redo[0], active) if redo else None,
         "steps": [step_document(step, active) for step in log.steps],
     }
 

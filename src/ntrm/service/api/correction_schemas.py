@@ -125,23 +125,16 @@ class PreviewDocument(BaseModel):
     area_mm2: float
 
 
-def step_document(step: Step, active: set[int]) -> StepDocument:
-    """A step without its pixels."""
-    return StepDocument.model_validate(
-        {**vars(step), "spread": step.spread is not None, "active": step.number in active}
-    )
-
-
 def history(log: Log) -> dict[str, Any]:
-    """The fields that tell a log's steps."""
+    """The fields that tell a log's steps, without their pixels."""
     active = {step.number for step in log.active}
-    undo, redo = log.undoable, log.redoable
-    return {
-        "version": log.version,
-        "undo": None if undo is None else step_document(undo, active),
-        "redo": None if redo is None else step_document(redo, active),
-        "steps": [step_document(step, active) for step in log.steps],
-    }
+
+    def told(step: Step | None) -> StepDocument | None:
+        more = {"spread": step.spread is not None, "active": step.number in active} if step else {}
+        return StepDocument.model_validate({**vars(step), **more}) if step else None
+
+    steps = [told(step) for step in log.steps]
+    return {"version": log.version, "undo": told(log.undoable), "redo": told(log.redoable), "steps": steps}
 
 
 def part_document(current: SlideCorrections, part: Part) -> PartDocument:

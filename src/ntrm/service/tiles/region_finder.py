@@ -5,8 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,8 +79,11 @@ class RegionFinder:
         """Of a feature by its position in the file; each has a line of its own."""
         from shapely import GEOSException, from_geojson
 
+        folder, name = SlideFolder(self._polygons.parent), self._polygons.name
+        is_plain = folder.has(name)
         try:
-            with self._open() as stream:
+            with folder.open(name if is_plain else f"{name}.gz") as file:
+                stream = file if is_plain else gzip.GzipFile(fileobj=file)
                 self._lines = self._lines or _line_starts(stream, len(self._numbers) + 1)
                 stream.seek(self._lines[index + 1])
                 line = stream.readline(MOST_LINE).rstrip(b",\r\n ")
@@ -89,12 +91,6 @@ class RegionFinder:
             return None if line.count(b"{") > MOST_OBJECTS else from_geojson(line)
         except (OSError, EOFError, ValueError, LookupError, zlib.error, GEOSException):
             return None
-
-    @contextmanager
-    def _open(self) -> Iterator[io.BufferedIOBase]:
-        folder, name = SlideFolder(self._polygons.parent), self._polygons.name
-        with folder.open(name if folder.has(name) else f"{name}.gz") as stream:
-            yield stream if folder.has(name) else gzip.GzipFile(fileobj=stream)
 
 
 def _line_starts(stream: io.BufferedIOBase, lines: int) -> list[int]:

@@ -15,12 +15,9 @@ from ntrm.correction.slide import Part, SlideCorrections
 from ntrm.correction.units import outlines
 from ntrm.service.tiles.region_finder import thinned
 
-MOST_PARTS = 500
-"""That follow and are listed singly."""
-MOST_REGIONS = 2000
-"""That a person steps through."""
-PREVIEW_POINTS = 40_000
-"""Of all that follows together."""
+MOST_PARTS = 500  # That follow and are listed singly
+MOST_REGIONS = 2000  # That a person steps through
+PREVIEW_POINTS = 40_000  # Of all that follows together
 
 Outline = Annotated[list[list[list[float]]], Field(description="rings of [x, y], holes too")]
 

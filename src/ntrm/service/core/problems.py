@@ -22,8 +22,7 @@ _DATABASE_FULL = (
     sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP, sqlite3.SQLITE_CANTOPEN,
 )  # fmt: skip
 """SQLite reports a full disk, or that its log or its shared memory could not be written."""
-NEARLY_FULL = 4 * 2**20
-"""Free bytes with which nothing new can be written."""
+NEARLY_FULL = 4 * 2**20  # Free bytes with which nothing new can be written
 
 
 class ProblemError(NtrmError):
@@ -42,8 +41,7 @@ class ProblemError(NtrmError):
     ) -> None:
         super().__init__(what, got=got, expected=expected, hint=hint)
         self.status, self.code, self.headers = status, code, dict(headers or {})
-        self.more: dict[str, Any] = {}
-        """Further fields of the document."""
+        self.more: dict[str, Any] = {}  # Further fields of the document
 
 
 def missing(what: str, hint: str = "") -> ProblemError:

@@ -18,14 +18,10 @@ if TYPE_CHECKING:
     from shapely.geometry.base import BaseGeometry
 
 Row = dict[str, Any]
-Ring = NDArray[np.float64]
-"""(N, 2) x and y; the last point is the first one again."""
-MOST_BYTES, MOST_LINE = 2**31, 2**26
-"""Of polygons as text: of all in a file, and of one."""
-MOST_OBJECTS = 1000
-"""In a line."""
-LEAST = 4
-"""Points of a ring that is still an area."""
+Ring = NDArray[np.float64]  # (N, 2) x and y; the last point is the first one again
+MOST_BYTES, MOST_LINE = 2**31, 2**26  # Of polygons as text: of all in a file, and of one
+MOST_OBJECTS = 1000  # In a line
+LEAST = 4  # Points of a ring that is still an area
 
 
 def thinned(rings: Sequence[Ring], most: int) -> list[Ring]:

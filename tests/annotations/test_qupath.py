@@ -15,7 +15,6 @@ from ntrm.annotations import qupath
 from ntrm.annotations.pairing import pair_files
 from ntrm.annotations.qupath import AnnotationFile, read_annotations, repaired
 from ntrm.core.errors import DataError, UsageError
-from ntrm.correction.folder import slide_of
 
 SQUARE = [[0, 0], [10, 0], [10, 10], [0, 10], [0, 0]]
 HOLE = [[2, 2], [2, 4], [4, 4], [4, 2], [2, 2]]
@@ -277,9 +276,8 @@ def test_files_of_a_qupath_project_are_refused_with_what_to_do(tmp_path):
     for name, content in (("project.qpproj", b'{"version": "0.5.1"}'), ("data.qpdata", b"\xac\xed\x00\x05sr")):
         (tmp_path / name).write_bytes(content)
     (tmp_path / "slide.svs").touch()
-    one = partial(slide_of, slide_ids=["a"])
-    asked = [(read, tmp_path / name) for read in (read_annotations, one) for name in ("project.qpproj", "data.qpdata")]
-    for read_it, path in (*asked, (one, tmp_path), (partial(pair_files, tmp_path / "slide.svs"), tmp_path)):
+    asked = [(read_annotations, tmp_path / name) for name in ("project.qpproj", "data.qpdata", ".")]
+    for read_it, path in (*asked, (partial(pair_files, tmp_path / "slide.svs"), tmp_path)):
         with pytest.raises(DataError, match="belongs to a QuPath project") as caught:
             read_it(path)
         assert "Export objects as GeoJSON" in caught.value.hint

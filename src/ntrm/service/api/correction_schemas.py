@@ -126,12 +126,12 @@ def history(log: Log) -> dict[str, Any]:
     """The fields that tell a log's steps, without their pixels."""
     active = {step.number for step in log.active}
 
-    def told(step: Step | None) -> StepDocument | None:
-        more = {"spread": step.spread is not None, "active": step.number in active} if step else {}
-        return StepDocument.model_validate({**vars(step), **more}) if step else None
+    def told(steps: tuple[Step, ...]) -> list[StepDocument]:
+        more = [{"spread": step.spread is not None, "active": step.number in active} for step in steps]
+        return [StepDocument.model_validate({**vars(step), **each}) for step, each in zip(steps, more, strict=True)]
 
-    steps = [told(step) for step in log.steps]
-    return {"version": log.version, "undo": told(log.undoable), "redo": told(log.redoable), "steps": steps}
+    undo, redo = ((told(steps[-1:]) or [None])[0] for steps in (log.active, log.undone))
+    return {"version": log.version, "undo": undo, "redo": redo, "steps": told(log.steps)}
 
 
 def part_document(current: SlideCorrections, part: Part) -> PartDocument:

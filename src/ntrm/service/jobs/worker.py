@@ -159,12 +159,14 @@ class Worker:
 
 def segment(worker: Worker, job: Job, progress: JobProgress) -> float:
     """Segment a slide; returns when its results were written."""
+    from ntrm.pipeline.slide import SlideTask
+
     slide, segmenter = worker.store.get(job.slide), worker.network
     source = _input(slide)
     # It may be another file by now than when it was queued.
     fingerprint = source_fingerprint(source.path)
     until = time.monotonic() + BUSY_SECONDS
-    while (outcome := segmenter.segment(source, slide.slide_id, progress)).status == "busy":
+    while (outcome := segmenter.segment(SlideTask(source, slide.slide_id), progress)).status == "busy":
         # A process that is being killed may hold the slide a moment longer than its lock as a worker.
         if time.monotonic() > until:
             break

@@ -20,8 +20,8 @@ from scipy.ndimage import maximum_filter
 from ntrm.core.errors import BROKEN, DataError
 from ntrm.correction.state import State
 from ntrm.results.folder import SlideFolder
+from ntrm.results.mask_file import Pyramid
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, MASK, TRUTH_MASK
-from ntrm.results.pyramid import Pyramid
 from ntrm.service.core.problems import missing
 from ntrm.service.tiles.geometry import Box, DeepZoom
 

@@ -85,12 +85,12 @@ def disk_state(folder: Path, wanted_bytes: int) -> Literal["ok", "disk_low", "di
     return "disk_low" if free < wanted_bytes else "ok"
 
 
-def document_of(error: NtrmError, code: str | None = None) -> dict[str, Any]:
+def document_of(error: NtrmError) -> dict[str, Any]:
     """The JSON document of any of our errors."""
     fields = {"what": error.what, "got": error.got, "expected": error.expected, "hint": error.hint or None}
     body = {key: None if value is None else without_paths(value) for key, value in fields.items()}
     more = error.more if isinstance(error, ProblemError) else {}
-    return {"error": {**body, "code": code or _kind(error)[1], **more}}
+    return {"error": {**body, "code": _kind(error)[1], **more}}
 
 
 def status_of(error: NtrmError) -> int:

@@ -130,8 +130,9 @@ def history(log: Log) -> dict[str, Any]:
         more = [{"spread": step.spread is not None, "active": step.number in active} for step in steps]
         return [StepDocument.model_validate({**vars(step), **each}) for step, each in zip(steps, more, strict=True)]
 
-    undo, redo = ((told(steps[-1:]) or [None])[0] for steps in (log.active, log.undone))
-    return {"version": log.version, "undo": undo, "redo": redo, "steps": told(log.steps)}
+    undo, redo = told(log.active[-1:]), told(log.undone[-1:])
+    last = {"undo": undo[0] if undo else None, "redo": redo[0] if redo else None}
+    return {"version": log.version, **last, "steps": told(log.steps)}
 
 
 def part_document(current: SlideCorrections, part: Part) -> PartDocument:

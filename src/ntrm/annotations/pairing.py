@@ -58,7 +58,7 @@ def case_name(path: Path) -> str:
     >>> case_name(Path("S12 (a).ome.tif")), case_name(Path("S12 (a).ome.tif.geojson.gz"))
     ('S12 (a)', 'S12 (a)')
     """
-    name, endings = path.name, (*qupath.SUFFIXES, *SUFFIXES, ".ome")
+    name, endings = path.name, (*qupath.SUFFIXES, *SLIDE_SUFFIXES, ".ome")
     while stem := next((name[: -len(end)] for end in endings if name.lower().endswith(end)), ""):
         name = stem
     name = re.sub(r"""[/\\:;*?"<>|]+""", "_", "".join(c if c.isprintable() else "_" for c in one_spelling(name)))

@@ -19,6 +19,7 @@ from tests.service.small import settings_of
 from ntrm.core import processes
 from ntrm.core.processes import MODEL, child_environment, module_environment, terminated_like_interrupted
 from ntrm.service.jobs import supervisor
+from ntrm.service.jobs.slide_record import NETWORK
 from ntrm.training import run
 from ntrm.wsi.isolated import ReadingProcess
 
@@ -61,7 +62,7 @@ def test_the_process_that_segments_holds_what_a_model_needs_and_no_more(tmp_path
     monkeypatch.setattr(supervisor.subprocess, "Popen", lambda *_, env, **more: started.update(env) or nobody)
     settings = settings_of(tmp_path / "out", tmp_path)
     settings.hidden.mkdir(parents=True)
-    supervisor.start_worker(settings)
+    supervisor.start_worker(settings, NETWORK)
     assert FOR_MODELS.items() <= started.items()
     assert not {*SECRETS} & {*started}
 

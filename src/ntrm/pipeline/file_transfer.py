@@ -221,9 +221,8 @@ def _all(work: Callable[[str], None], names: Sequence[str]) -> None:
 
 
 def _is_sent(name: Path) -> bool:
-    hidden = name.parts[0] == HIDDEN
-    left_out = hidden and (name.parts[1] in (paths.MAPS, DONE, FAILED) or name.name.endswith(LOCK))
-    return not left_out and not name.name.startswith(PARTIAL)
+    state = name.parts[0] == HIDDEN and (name.name in (DONE, FAILED) or name.name.endswith(LOCK))
+    return not state and not name.name.startswith(PARTIAL)
 
 
 def _write_state(folder: Path, state: Mapping[str, bytes]) -> None:

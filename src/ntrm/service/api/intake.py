@@ -132,7 +132,6 @@ def _new_slide(
         mpp=None if mpp is None else (mpp, mpp),
         status=QUEUED,
         created=now,
-        queued=now,
         info={key: value for key, value in info.as_dict().items() if key in ("width", "height", "mpp", "bounds")},
     )
 

@@ -110,7 +110,7 @@ def test_a_wrong_split_and_the_bundled_model_are_refused(calibration, tmp_path):
     calibration[2] = "bundled"
     refused = runner.invoke(app, calibration)
     assert refused.exit_code == 3
-    assert "copy it first" in refused.stderr
+    assert "copy another model first" in refused.stderr
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from ntrm.core.processes import (
     terminated_like_interrupted,
 )
 from ntrm.service.jobs import supervisor
+from ntrm.service.jobs.slide_record import NETWORK
 from ntrm.wsi.isolated import ReadingProcess
 
 SECRETS = {"NTRM_TOKEN": "t" * 32, "AWS_SECRET_ACCESS_KEY": "k", "RAY_AUTH_TOKEN": "r", "GIT_DIR": "/elsewhere"}
@@ -60,7 +61,7 @@ def test_the_process_that_segments_holds_what_a_model_needs_and_no_more(tmp_path
     monkeypatch.setattr(supervisor.subprocess, "Popen", lambda *_, env, **more: started.update(env) or nobody)
     settings = settings_of(tmp_path / "out", tmp_path)
     settings.hidden.mkdir(parents=True)
-    supervisor.start_worker(settings, supervisor.NETWORK)
+    supervisor.start_worker(settings, NETWORK)
     assert FOR_MODELS.items() <= started.items()
     assert not {*SECRETS} & {*started}
 

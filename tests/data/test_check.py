@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +9,7 @@ from tests.data.broken import broken_plain, broken_queensland, mask, save, sound
 from tests.helpers import real_data
 
 from ntrm.core.labels import SKIN
-from ntrm.data.check import Inspector, _inspect_all, check_dataset
-from ntrm.data.dataset import Case
+from ntrm.data.check import check_dataset
 from ntrm.data.faults import KINDS
 
 
@@ -47,17 +45,6 @@ def test_exchanged_folders_are_said_to_be_exchanged_and_nothing_else(tmp_path):
         masks.rename(images)
         (tmp_path / "photographs").rename(masks)
     assert {each.code for each in check_dataset(tmp_path).faults} == {"exchanged"}
-
-
-@pytest.mark.parametrize("name", ["a_mask", "a-mask", "a mask"])
-def test_a_mask_with_a_name_of_its_own_is_to_be_named_as_its_image(tmp_path, name):
-    sound_plain(tmp_path, names=("a", "a_2", "b"))
-    (tmp_path / "Masks/a.png").rename(tmp_path / f"Masks/{name}.png")
-    hints = {each.file: each.hint for each in check_dataset(tmp_path).faults if each.code.startswith("missing-")}
-    assert hints == {
-        "Images/a.png": f"name the mask as its image: a, not {name}",
-        f"Masks/{name}.png": f"name the mask as its image: a, not {name}",
-    }
 
 
 def test_masks_of_0_and_255_are_noted(tmp_path):
@@ -116,16 +103,6 @@ def test_bad_cases(tmp_path, table, words):
         assert any(word in finding.found for finding in report.faults), report.faults
 
 
-@pytest.mark.parametrize(
-    ("columns", "hint"), [("file,group,split,mpp", "file to name"), ("name,group,Split,mpp", "Split to split")]
-)
-def test_a_column_of_another_name_is_to_be_renamed(tmp_path, columns, hint):
-    sound_plain(tmp_path)
-    (tmp_path / "cases.csv").write_text(f"{columns}\na,p,train,0.5\nb,q,train,0.5\n")
-    (found,) = check_dataset(tmp_path).faults
-    assert (found.code, found.hint) == ("bad-cases", f"rename the column {hint}")
-
-
 @pytest.mark.parametrize("mpp", ["", "abc", "nan", "-1", "0", "500", "inf"])
 def test_unusable_resolution(tmp_path, mpp):
     sound_plain(tmp_path)
@@ -180,18 +157,6 @@ def test_special_files_are_not_opened(tmp_path):
     }
 
 
-def test_sound_datasets_are_clean_and_described(tmp_path):
-    report = check_dataset(sound_queensland(tmp_path))
-    assert report.clean
-    assert report.findings == ()
-    assert (report.layout, report.sections, report.patients, report.classes) == ("queensland", 2, 2, SKIN.names)
-    assert [(level.level, level.cases, level.mpp) for level in report.levels] == [
-        ("10x", 2, (6.7,)),
-        ("5x", 2, (3.35,)),
-    ]
-    assert report.levels[1].largest == (48, 64)
-
-
 def test_strays_below_the_limit_are_totalled(tmp_path):
     colours = SKIN.colourise(mask(40, 50, classes=12))
     colours[0, :3] = 255  # white means nothing
@@ -205,48 +170,11 @@ def test_strays_below_the_limit_are_totalled(tmp_path):
     assert (report.layout, report.sections, len(report.notes)) == ("masks", 1, 1)
 
 
-def test_background_tiles_are_no_fault_among_masks_alone(tmp_path):
-    save(tmp_path / "BCC_1_0001.png", SKIN.colourise(mask()))
-    save(tmp_path / "BCC_1_0002.png", SKIN.colourise(mask() * 0 + 8))
-    assert check_dataset(tmp_path).clean
-
-
 def test_several_processes_report_the_same_as_one(tmp_path):
     broken_plain(tmp_path)
     one, two = check_dataset(tmp_path, jobs=1), check_dataset(tmp_path, jobs=2)
     assert one == two
     assert json.loads(json.dumps(two.as_dict(), allow_nan=False))["clean"] is False
-
-
-class _Killer:
-    """Ends the process that unpickles it, as a decoder bug would."""
-
-    def __reduce__(self):
-        return os._exit, (1,)
-
-
-def test_a_file_that_kills_its_decoder_does_not_end_the_walk(tmp_path):
-    sound_plain(tmp_path, names=("a", "b", "c"))
-    cancers = {"a": "", "b": _Killer(), "c": ""}
-    cases = [Case(n, tmp_path / "Images" / f"{n}.png", None, n, cancer=cancer) for n, cancer in cancers.items()]
-    inspect = Inspector(tmp_path, None, tiles=False, max_pixels=10**6)
-    outcomes = list(_inspect_all(inspect, cases, jobs=2))
-    assert [bool(outcome.faults) for outcome in outcomes] == [False, True, False]
-    assert outcomes[1].faults[0].file == "Images/b.png"
-
-
-def test_no_permission_is_unreadable(tmp_path, monkeypatch):
-    sound_plain(tmp_path)
-    locked = tmp_path / "Images" / "a.png"
-    plain_open = Path.open
-
-    def refuse(path, *args, **kwargs):
-        if path == locked:
-            raise PermissionError(13, "Permission denied")
-        return plain_open(path, *args, **kwargs)
-
-    monkeypatch.setattr(Path, "open", refuse)
-    assert found_in(check_dataset(tmp_path)) == {("unreadable", "Images/a.png")}
 
 
 @pytest.mark.parametrize("name", ["glas", "gleason2019", "skin-masks"])

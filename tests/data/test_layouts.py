@@ -13,7 +13,7 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.check import check_dataset
-from ntrm.data.layouts import SKIN_SECTIONS, cancer_of, natural, open_dataset, patient_of, section_of, survey_dataset
+from ntrm.data.layouts import SKIN_SECTIONS, cancer_of, open_dataset, patient_of, section_of, survey_dataset
 
 
 def test_plain(tmp_path):
@@ -109,14 +109,6 @@ def test_what_is_no_dataset_gets_the_layouts_shown(tmp_path):
         open_dataset(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("levels", ["data/10x", "10x"])
-def test_a_dataset_one_folder_below_is_pointed_at(tmp_path, levels):
-    (tmp_path / "release" / levels / "Images").mkdir(parents=True)
-    with pytest.raises(DataError) as error:
-        open_dataset(tmp_path)
-    assert error.value.hint == f"give {tmp_path / 'release'}, which holds Images and Masks"
-
-
 def test_a_dataset_that_is_still_packed_is_to_be_unpacked(tmp_path):
     archive = tmp_path / "data.zip"
     archive.write_bytes(b"PK")
@@ -126,15 +118,6 @@ def test_a_dataset_that_is_still_packed_is_to_be_unpacked(tmp_path):
     with pytest.raises(UsageError) as usage:
         open_dataset(archive)
     assert usage.value.hint == "unpack it, and give the folder"
-
-
-def test_an_empty_dataset_is_refused(tmp_path):
-    sound_plain(tmp_path, names=())
-    (tmp_path / "Images").mkdir()
-    (tmp_path / "Masks").mkdir()
-    assert [finding.code for finding in check_dataset(tmp_path).faults] == ["empty-dataset"]
-    with pytest.raises(DataError, match="no image and no mask"):
-        open_dataset(tmp_path)
 
 
 def test_faults_are_named_with_the_way_to_see_them_all(tmp_path):
@@ -196,16 +179,6 @@ def test_a_split_file_replaces_the_splits(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "table", ["name,split\nBCC_1,val\nSCC_2,test\n", "name,group,split\nBCC_1,,val\nSCC_2,,test\n"]
-)
-def test_a_split_file_needs_no_groups(tmp_path, table):
-    sound_queensland(tmp_path)
-    (tmp_path / "mine.csv").write_text(table)
-    dataset = open_dataset(tmp_path, splits=tmp_path / "mine.csv")
-    assert {case.name: case.split for case in dataset} == {"BCC_1": "val", "SCC_2": "test"}
-
-
-@pytest.mark.parametrize(
     ("rows", "kind", "message"),
     [
         ("BCC_1,p,val\n", RefusedError, "nothing about BCC_2, IEC_1"),
@@ -224,25 +197,6 @@ def test_an_unusable_split_file_is_refused(tmp_path, rows, kind, message):
         open_dataset(tmp_path, splits=tmp_path / "mine.csv")
 
 
-@given(st.lists(st.integers(0, 10**6), unique=True))
-def test_natural_order_is_the_order_of_numbers(numbers):
-    names = sorted((f"BCC_{number}" for number in numbers), key=natural)
-    assert names == [f"BCC_{number}" for number in sorted(numbers)]
-
-
-def test_a_part_of_a_dataset_names_the_whole(tmp_path):
-    sound_queensland(tmp_path / "skin")
-    images = next((tmp_path / "skin").rglob("Images"))
-    with pytest.raises(DataError) as refused:
-        open_dataset(images)
-    assert refused.value.hint.startswith(f"give {images.parent.parent},")
-    assert open_dataset(images.parent.parent, resolution=images.parent.name).cases
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError) as refused:
-        open_dataset(tmp_path / "empty")
-    assert "arrange" in refused.value.hint
-
-
 SECTIONS = [f"{cancer}_{number}" for cancer, count in SKIN_SECTIONS.items() for number in range(1, count + 1)]
 
 
@@ -251,14 +205,6 @@ def test_the_dataset_has_as_many_sections_and_patients_as_published():
     patients = Counter(cancer_of(patient.split("-")[0]) for patient in {patient_of(name) for name in SECTIONS})
     # 140 BCC sections in 14 pairs and a triple, 60 SCC in 6 pairs, 90 IEC in 13 pairs, all others alone.
     assert patients == {"BCC": 140 - 14 - 2, "SCC": 60 - 6, "IEC": 90 - 13}
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [("SCC_34", "SCC_35"), ("IEC_51", "IEC_52"), ("IEC_2", "IEC_3"), ("BCC_19", "BCC_21"), ("BCC_83", "BCC_84")],
-)
-def test_sections_of_one_patient_share_its_id(one, other):
-    assert patient_of(one) == patient_of(other)
 
 
 @given(st.sampled_from(SECTIONS), st.integers(0, 9999))

@@ -1,6 +1,5 @@
 import csv
 import json
-import re
 
 import numpy as np
 import pytest
@@ -65,20 +64,6 @@ def test_seeds_are_one_model_and_the_numbers_are_those_of_the_metrics(write, ran
         assert model.mean == pytest.approx(np.mean(scores))
 
 
-def test_it_says_plainly_when_a_difference_is_not_established(write, random, truth):
-    found = compare([write("a", arch="a"), write("b", arch="b", skill=0.8)], draws=DRAWS)
-    alike = compare(
-        [write("c", arch="c", counts=found_counts(truth)), write("d", arch="d", counts=found_counts(truth))]
-    )
-    assert alike.verdicts[0].startswith("A difference between c and d is not established (+0.0000")
-    assert "10 patients" in found.verdicts[0]
-
-
-def found_counts(truth):
-    """Perfect counts."""
-    return np.stack([np.diag(row) for row in truth])
-
-
 def test_a_reference_and_holm_over_the_family(write):
     outs = [write(arch, arch=arch, skill=skill) for arch, skill in (("a", 0.9), ("b", 0.8), ("c", 0.7), ("d", 0.6))]
     everything = compare(outs, draws=DRAWS)
@@ -111,12 +96,6 @@ def test_models_of_one_name_get_labels_that_tell_them_apart(write):
     assert all("width" not in label for label in labels)  # it is the same for all of that name
 
 
-def test_networks_of_unknown_seed_stand_for_themselves(write):
-    found = compare([write("x", seed=None), write("y", seed=None)], draws=DRAWS)
-    assert len(found.models) == 2
-    assert all(re.search(r"ntrm-control \(.*[xy]\)", model.label) for model in found.models)
-
-
 def test_the_order_of_sections_does_not_matter(write, random, truth, tmp_path):
     names = [f"BCC_{number}" for number in range(20)]
     patients = [f"patient-{number // 2}" for number in range(20)]
@@ -146,19 +125,6 @@ def test_tables_and_documents_say_the_same(write, tmp_path):
             found.write(tmp_path / wrong)
 
 
-@pytest.mark.parametrize("name", ["cases.csv", "cases.json"])
-@pytest.mark.parametrize("content", [b"name,group,split,mpp\n", b'{"measure": "iou"}', b"", b"\xff\x00"])
-def test_only_a_comparison_is_replaced(write, tmp_path, name, content):
-    found = compare([write("a", arch="a"), write("b", arch="b")], draws=DRAWS)
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(RefusedError, match="not a comparison would be overwritten"):
-        found.write(tmp_path / name)
-    assert (tmp_path / name).read_bytes() == content
-    (tmp_path / name).unlink()
-    for _ in range(2):
-        found.write(tmp_path / name)
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -179,27 +145,19 @@ def test_evaluations_of_different_things_are_refused(write, changes, said):
 def test_sections_left_out_or_of_another_truth_are_refused(write, random, truth):
     one = write("a", arch="a")
     fewer = write("b", arch="b", counts=confusions(random, truth[:-2], 0.8))
-    names = ", ".join(read_evaluation(one).sections[-2:])
     with pytest.raises(RefusedError, match="same sections") as caught:
         compare([one, fewer], draws=DRAWS)
-    assert (caught.value.got, caught.value.expected) == ("18, no other ones", f"20, with {names}")
-    with pytest.raises(RefusedError, match="same sections") as caught:
-        compare([fewer, one], draws=DRAWS)
-    assert (caught.value.got, caught.value.expected) == (f"20, with {names}", "18, no other ones")
+    assert caught.value.expected == f"20: {', '.join(read_evaluation(one).sections[-2:])}"
     with pytest.raises(RefusedError, match="not scored on the same ground truth"):
         compare([one, write("c", arch="c", counts=confusions(random, truth + 1, 0.8))], draws=DRAWS)
 
 
-def test_fewer_than_two_models_and_doubles_are_refused(write, tmp_path):
+def test_fewer_than_two_models_and_doubles_are_refused(write):
     one, two = write("a"), write("b", seed=1)
     with pytest.raises(UsageError, match=r"nothing to compare\n.*ntrm-control \(2 evaluations\)"):
         compare([one, two])
     with pytest.raises(UsageError, match="nothing to compare"):
         compare([])
-    with pytest.raises(UsageError, match="given twice"):
-        compare([one, tmp_path / "b" / ".." / "a"])
-    with pytest.raises(UsageError, match="given twice"):
-        compare([one, write("copy", sha256=f"sha-{one}")])
     with pytest.raises(RefusedError, match=r"cannot be distinguished[\s\S]*same settings and seed 0"):
         compare([one, two, write("again")])
     with pytest.raises(UsageError, match=r"unknown measure[\s\S]*iou, dice, accuracy"):
@@ -256,22 +214,6 @@ def test_a_file_that_is_cut_or_gone_is_refused(out):
         read_evaluation(out)
     path.unlink()
     with pytest.raises(DataError, match=r"cannot read .*confusions\.npz"):
-        read_evaluation(out)
-
-
-@pytest.mark.parametrize(("text", "said"), [('{"mod', "cannot read"), ("[]", "understood"), ("{}", "understood")])
-def test_metrics_that_are_none_are_refused(out, text, said):
-    (out / "metrics.json").write_text(text)
-    with pytest.raises(DataError, match=said):
-        read_evaluation(out)
-
-
-@pytest.mark.parametrize("value", ["much", [], 10**400], ids=["text", "list", "huge"])
-def test_an_accuracy_that_is_no_number_is_refused(out, value):
-    document = json.loads((out / "metrics.json").read_text())
-    document["pooled"]["pixel_accuracy"] = value
-    (out / "metrics.json").write_text(json.dumps(document))
-    with pytest.raises(DataError, match="understood"):
         read_evaluation(out)
 
 

@@ -11,7 +11,6 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.split import image_hash, open_splits
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.robustness import DEGRADATIONS
-from ntrm.inference.sliding_window import Stitching
 from ntrm.metrics.boundary import BoundaryAgreement, boundary_agreement
 from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
 from ntrm.models.registry import create
@@ -149,14 +148,6 @@ def test_robustness_starts_from_the_scores_themselves(data):
     assert rows[0]["iou"] == pytest.approx(found.pooled.macro["iou"])
     assert rows[0]["iou_change"] == 0
     assert min(row["iou_change"] for row in rows) < 0
-
-
-def test_windows_of_another_size_can_be_studied(data):
-    small = evaluate(ByColour(), data, None, device="cpu", stitching=Stitching(32, 8), boundaries=False)
-    usual = evaluate(ByColour(), data, None, device="cpu", overlap=0, boundaries=False)
-    assert small.as_dict()["stitching"] == {"window": 32, "overlap": 8}
-    assert usual.as_dict()["stitching"] == {"window": 64, "overlap": 0}
-    assert np.array_equal(small.confusion, usual.confusion)  # this network looks at single pixels
 
 
 def test_a_real_network_with_a_graph(data, tmp_path):

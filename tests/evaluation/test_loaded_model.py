@@ -3,7 +3,6 @@ import shlex
 
 import numpy as np
 import pytest
-import torch
 from tests.evaluation.small import ByColour, write_dataset
 from tests.helpers import write_section
 from typer.testing import CliRunner
@@ -13,7 +12,6 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.data.split import image_hash, open_splits, trained_on
 from ntrm.evaluation.calibrate import calibrate
 from ntrm.evaluation.evaluate import evaluate
-from ntrm.familiarity.loaded_model import open_subject
 from ntrm.models.registry import ARCHITECTURES
 
 
@@ -66,23 +64,6 @@ def test_what_is_nearly_the_resolution_is_taken(tmp_path, sections):
     assert evaluate(ByColour(), near, None, device="cpu", boundaries=False).data["mpp"] == pytest.approx(6.8)
     with pytest.raises(RefusedError, match="does not state its µm/px"):
         evaluate(ByColour().describe(mpp=None), near, None, device="cpu")
-
-
-def test_a_network_in_memory_has_the_hash_of_its_file(tmp_path, monkeypatch):
-    monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
-    network = ByColour()
-    assert open_subject(network).sha256 == network.save_pretrained(tmp_path / "model")
-    assert open_subject(network).network is network
-
-
-def test_a_compiled_network_is_the_network_inside_it(data):
-    network = ByColour()
-    compiled = open_subject(torch.compile(network, backend="eager"))
-    assert compiled.sha256 == open_subject(network).sha256
-    found = evaluate(compiled.network, data, None, device=torch.device("cpu"), boundaries=False)
-    assert np.array_equal(found.confusion, evaluate(network, data, None, device="cpu", boundaries=False).confusion)
-    with pytest.raises(UsageError, match=r"DataParallel(.|\n)*\.module"):
-        open_subject(torch.nn.DataParallel(network))
 
 
 def test_sections_that_the_network_was_trained_on_are_told(data, tmp_path, monkeypatch):

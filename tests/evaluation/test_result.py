@@ -3,14 +3,11 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from tests.evaluation.small import ByColour, count, draw_mask, of_test, scores_of
 
-from ntrm.core.errors import NtrmError, RefusedError, UsageError
-from ntrm.core.labels import SKIN
+from ntrm.core.errors import RefusedError, UsageError
 from ntrm.evaluation import result
 from ntrm.evaluation.evaluate import evaluate
-from ntrm.evaluation.interfaces import interface_counts
 from ntrm.evaluation.result import most_changed
 
 
@@ -69,17 +66,6 @@ def test_metrics_come_last_and_a_broken_run_can_be_repeated(data, tmp_path, monk
     assert not list(out.glob(".partial-*"))
 
 
-def test_a_failed_evaluation_leaves_the_earlier_one(data, tmp_path):
-    out = tmp_path / "out"
-    evaluate(ByColour(), data, out, device="cpu", pictures=False)
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-    broken = ByColour()
-    torch.nn.init.constant_(broken.colours, torch.nan)
-    with pytest.raises(NtrmError, match="not numbers"):
-        evaluate(broken, data, out, device="cpu")
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-
-
 def test_without_a_coarse_head_there_is_no_improvement(data, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
@@ -109,14 +95,3 @@ def test_the_field_with_the_most_changes_is_found(shape, side, random):
         for left in range(shape[1] - wide + 1)
     )
     assert changed[rows, columns].sum() == best
-
-
-@pytest.mark.parametrize("coarse", [True, False])
-def test_interfaces_are_kept_section_by_section(tmp_path, random, coarse):
-    masks = random.integers(0, 12, (3, 2, 20, 30))
-    found = [interface_counts(truth, final, truth if coarse else None, SKIN) for truth, final in masks]
-    result.write_interfaces(tmp_path / "interfaces.npz", found)
-    with np.load(tmp_path / "interfaces.npz") as stored:
-        assert set(stored.files) == ({"pixels", "wrong", "corrected", "broken"} if coarse else {"pixels", "wrong"})
-        for name in stored.files:
-            np.testing.assert_array_equal(stored[name], np.stack([getattr(each, name) for each in found]))

@@ -7,7 +7,7 @@ from tests.reference.calibration_counts import calibration_counts
 from ntrm.core.labels import IGNORE
 from ntrm.data.split import open_splits
 from ntrm.evaluation import sections
-from ntrm.evaluation.sections import SectionAccumulator, confusion_of, predict_section
+from ntrm.evaluation.sections import SectionAccumulator, predict_section
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Rows, Stitching, stitch
 
@@ -65,10 +65,3 @@ def test_a_section_is_predicted_in_the_networks_classes(tmp_path, random):
     expected = calibration_counts(probabilities, truth)
     assert counts.calibration.expected_error == pytest.approx(expected.expected_error, abs=1e-6)
     assert counts.calibration.brier == pytest.approx(expected.brier, abs=1e-6)
-
-
-def test_confusions_alone(random):
-    image, truth = random.integers(0, 256, (40, 50, 3), dtype=np.uint8), draw_mask(random, 40, 50)
-    predictor = Predictor(ByColour(coarse=False), "cpu")
-    found = confusion_of(predictor, image, truth, stitching=Stitching(64))
-    assert np.array_equal(found, literal_confusion(truth, predictor.predict(image).mask, 4))

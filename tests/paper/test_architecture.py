@@ -1,8 +1,6 @@
 import pytest
-import torch
 from tests.report.looking import stumbles, words
 
-from ntrm.core.errors import UsageError
 from ntrm.models.registry import create
 from ntrm.paper.architecture import architecture_figure, connections, stage_sizes
 
@@ -38,14 +36,3 @@ def test_arrows_are_the_wiring():
 @pytest.mark.parametrize("options", [{}, {"coarse": "d2", "graph": "none"}, {"encoder": "resnet50", "layer": "sum"}])
 def test_the_architecture_can_be_read(options):
     assert not stumbles(architecture_figure(sure(**options)))
-
-
-def test_the_network_itself_is_left_alone_and_others_are_refused():
-    network = sure().train()
-    before = {name: value.clone() for name, value in network.state_dict().items()}
-    architecture_figure(network)
-    assert network.training
-    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
-    assert not any(part._forward_hooks for part in network.modules())
-    with pytest.raises(UsageError, match="only NTRM's own architecture"):
-        architecture_figure(sure("unet-resnet18"))

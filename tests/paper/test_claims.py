@@ -4,8 +4,7 @@ from tests.paper.synthetic import confusions, interface_tables, read, tiny_plan,
 from tests.paper.test_result_tables import facts
 
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
-from ntrm.paper.claims import HELD, LEFT_OUT, NOT_ESTABLISHED, NOT_HELD, claims_table, find_claims, verdict_of
-from ntrm.paper.result_tables import Difference
+from ntrm.paper.claims import HELD, LEFT_OUT, NOT_ESTABLISHED, NOT_HELD, find_claims, verdict_of
 
 ARCHS = ("unet-resnet18", "ntrm-paper")
 SECTIONS = 10
@@ -37,9 +36,16 @@ def written(root, random, *, ours, others, interfaces=None, f1=None, iou=None, l
 
 
 def test_what_is_clearly_better_holds(tmp_path, random):
-    found = claims(written(tmp_path, random, ours=0.9, others=0.5))
+    results = written(tmp_path, random, ours=0.9, others=0.5)
+    found = claims(results)
     assert found["the highest mean IoU"].verdict == HELD
-    assert found["the highest Dice: 4.9 to 31.25 points above"].verdict == HELD
+    dice = found["the highest Dice: 4.9 to 31.25 points above"]
+    ours, other = (
+        results.metric(each, "pooled", "macro", "dice").mean for each in (results.plan.ours, results.plan.systems[0])
+    )
+    assert (dice.verdict, dice.difference.value) == (HELD, pytest.approx(100 * (ours - other)))
+    assert f"{100 * (ours - other):+.2f}" in dice.measured
+    assert f"{100 * (ours / other - 1):+.0f} %" in dice.measured
     for whom in ("than the matched control", "than the other systems", "after the relation module"):
         claim = found[f"fewer false positives of SCC {whom}"]
         assert claim.verdict == HELD
@@ -56,17 +62,6 @@ def test_what_is_equal_is_not_established(tmp_path, random):
     found = claims(written(tmp_path, random, ours=0.7, others=0.7, seeds=(0, 1)))
     assert found["the spatial order of tissues is kept better than by the matched control"].verdict == NOT_ESTABLISHED
     assert found["errors corrected at the BCC–RET interface"].verdict == NOT_ESTABLISHED
-
-
-def test_dice_is_told_in_points_and_relative(tmp_path, random):
-    results = written(tmp_path, random, ours=0.9, others=0.5)
-    ours, other = (
-        results.metric(each, "pooled", "macro", "dice").mean for each in (results.plan.ours, results.plan.systems[0])
-    )
-    claim = claims(results)["the highest Dice: 4.9 to 31.25 points above"]
-    assert claim.difference.value == pytest.approx(100 * (ours - other))
-    assert f"{100 * (ours - other):+.2f}" in claim.measured
-    assert f"{100 * (ours / other - 1):+.0f} %" in claim.measured
 
 
 def test_false_positives_are_counted_from_the_confusions(tmp_path, random):
@@ -120,19 +115,6 @@ def test_resolutions_are_compared_section_by_section_and_by_cost(tmp_path, rando
     assert "4.0 times as long" in cost.measured
 
 
-def test_few_patients_establish_nothing(tmp_path, random):
-    plan = tiny_plan(ARCHS, seeds=(0,), ablation=False)
-    write_all(
-        tmp_path,
-        plan,
-        random,
-        sections=4,
-        accuracy=lambda job: 0.95 if job.variant.arch == "ntrm-paper" else 0.3,
-    )
-    found = claims(read(tmp_path, plan))
-    assert {claim.verdict for claim in found.values()} == {NOT_ESTABLISHED, LEFT_OUT}
-
-
 def test_other_tissues_leave_the_claims_about_skin_out_with_the_reason(tmp_path, random):
     glands = LabelSchema(
         tuple(Tissue(k, name, name, (k, k, k)) for k, name in enumerate(("background", "benign", "malignant")))
@@ -157,16 +139,6 @@ def test_a_failed_run_leaves_out_only_what_needs_it(tmp_path, random):
     assert found["fewer false positives of SCC than the matched control"].verdict == LEFT_OUT
     assert found["the highest mean IoU"].verdict != LEFT_OUT
     assert "errors corrected at the BCC–RET interface, because of the relation module" not in found
-
-
-def test_the_table_has_a_row_for_each_claim(tmp_path, random):
-    results = written(tmp_path, random, ours=0.8, others=0.6)
-    table = claims_table(results, {"10x": facts("10x")})
-    assert [row[0] for row in table.rows] == list(claims(results))
-    verdicts = [row[table.header.index("verdict")] for row in table.rows]
-    assert set(verdicts) <= {HELD, NOT_HELD, NOT_ESTABLISHED, LEFT_OUT}
-    assert any(isinstance(cell, Difference) for row in table.rows for cell in row)
-    assert claims_table(read(tmp_path, tiny_plan(("unet-resnet18",), ablation=False)), {}) is None
 
 
 def test_a_verdict_needs_every_comparison():

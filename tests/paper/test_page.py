@@ -1,94 +1,123 @@
+"""Tables, figures and the page from runs that are done: nothing is trained here."""
+
+import csv
 import re
 import shlex
-from dataclasses import replace
-from types import SimpleNamespace
+from importlib.resources import files
 
 import pytest
 from lxml import html
-from tests.paper.synthetic import read, tiny_plan, write_all
-from tests.paper.test_result_tables import facts
+from tests.helpers import write_section
+from tests.paper.conftest import draw_section
+from tests.paper.synthetic import write_all
 from tests.report.pages import HOSTILE, cells, check_safe, words
 
-from ntrm.data.split import open_splits
-from ntrm.data.stats import dataset_stats
-from ntrm.paper import result_tables
-from ntrm.paper.claims import claims_table
-from ntrm.paper.figures import draw_ablation, draw_dataset, draw_learning, draw_resolutions
-from ntrm.paper.learning import learning_table
-from ntrm.paper.reproduce import PHANTOM, write_results_page
+from ntrm.core.locks import holding
+from ntrm.paper.reproduce import FIGURES, PHANTOM, REAL, TABLES, reproduce, write_results
+from ntrm.paper.request import Request
+from ntrm.training.recipe import parse_overrides
+
+ARCHS = ("unet-resnet18", "ntrm-paper")
+SMALL = {
+    "overrides": parse_overrides(["steps=24", "batch=2", "window=64", "overlap=0", "augment=none"]),
+    "options": {"width": 0.125},
+    "seeds": (0,),
+    "ablation": False,
+}
 
 
 @pytest.fixture
-def material(tmp_path, random, stripes):
-    plan = tiny_plan(levels=("10x", "5x"), seeds=(0,))
-    write_all(tmp_path / "runs", plan, random, sections=8, skip={plan.jobs[0].key})
-    results = read(tmp_path / "runs", plan, {plan.jobs[0].key: "exit code 1\nout of <memory>"})
-    known = {level: facts(level) for level in ("10x", "5x")}
-    made = [
-        result_tables.table_1(results),
-        result_tables.ablation_table(results),
-        learning_table(results),
-        result_tables.table_2(results, known),
-    ]
-    made += [claims_table(results, known), result_tables.runs_table(results)]
-    stats = dataset_stats(open_splits(stripes, resolution="10x").dataset, tile=64)
-    drawn = [
-        draw_dataset(stats, tmp_path),
-        draw_learning(results, tmp_path),
-        draw_resolutions(results, known, tmp_path),
-        draw_ablation(made[1], tmp_path),
-    ]
-    by_name = {figure.name: figure for figure in drawn}
-    tables = {table.name: table for table in made}
-    return SimpleNamespace(results=results, facts=known, stats=stats, tables=tables, figure_files=by_name)
+def request_of(tmp_path, monkeypatch, random):
+    """Asks for the tables of ten sections of as many patients, eight of them in the test part, at two levels."""
+    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
+    for level, side in (("10x", 64), ("5x", 96)):
+        for name in NAMES:
+            write_section(tmp_path / "data", level, name, *draw_section(random, side, "BCC"))
+    write_patients(tmp_path / "data", NAMES)
+    return lambda **changes: Request(tmp_path / "data", tmp_path / "out", **{"archs": ARCHS, **SMALL, **changes})
 
 
-def test_the_page(material, tmp_path):
-    # One test: to gather what a page shows takes long.
-    path = tmp_path / "index.html"
-    material.tables["runs"] = replace(material.tables["runs"], title=HOSTILE, note=HOSTILE)
-    write_results_page(path, **vars(material), command=["ntrm", "reproduce", "--out", f"a b {HOSTILE}"])
+NAMES = [f"BCC_{k}" for k in range(10)]
+
+
+def write_patients(data, patients):
+    rows = [",".join(row) for row in zip(NAMES, patients, ["train", "val", *["test"] * 8], strict=True)]
+    (data / "cases.csv").write_text("\n".join(["name,group,split", *rows]) + "\n")
+
+
+def better_with_relations(job):
+    return 0.9 if job.variant.arch == "ntrm-paper" else 0.5
+
+
+def read_csv(path):
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+@pytest.mark.slow
+def test_tables_follow_the_dataset_and_the_request_though_nothing_is_trained_again(request_of, tmp_path, random):
+    """Claims hold over eight patients; then these turn out to be two; then less is asked for."""
+    request, tables = request_of(resolutions=("10x",)), tmp_path / "out" / "tables"
+    request.claim()
+    write_all(
+        tmp_path / "out" / "runs", request.plan(), random, sections=8, accuracy=better_with_relations, names=NAMES[2:]
+    )
+    assert reproduce(request, device="cpu").ran == 0
+    (tables / "notes.csv").write_text("mine")
+    assert {row["claim"]: row["verdict"] for row in read_csv(tables / "claims.csv")}["the highest mean IoU"] == "held"
+    write_patients(tmp_path / "data", ["A", "B", *"CCCCDDDD"])
+    full = reproduce(request_of(resolutions=("10x",)), device="cpu")
+    assert full.ran == 0
+    assert {row["verdict"] for row in read_csv(tables / "claims.csv")} <= {"not established", "left out"}
+    (tmp_path / "out" / "figures" / "ablation.png").write_bytes(b"of an earlier request")
+    small = reproduce(request_of(resolutions=("10x",), archs=ARCHS[:1]), device="cpu")
+    assert {*tables.iterdir()} == {*small.tables, tables / "notes.csv"} < {*full.tables, tables / "notes.csv"}
+    assert {path.stem for path in (tmp_path / "out" / "figures").iterdir()} == {"dataset", "learning"}
+
+
+def test_the_page_is_whole_safe_and_needs_nothing_beside_it(request_of, tmp_path, random):
+    from ntrm.paper.outcomes import PlanResults
+
+    request = request_of(ablation=True)
+    plan, facts = request.plan(), request.gather()
+    failed = plan.job(plan.systems[0], 0)
+    write_all(tmp_path / "out" / "runs", plan, random, sections=8, skip={failed.key}, names=NAMES[2:])
+    lost = {failed.key: f"exit code 1\n{HOSTILE}"}
+    results = PlanResults.read(plan, request.run, lost, request.patients)
+    command = ["ntrm", "reproduce", "--out", f"a b {HOSTILE}"]
+    path, tables = write_results(request, results, facts, "cpu", command)
     text = path.read_text(encoding="utf-8")
-    check_the_page_is_whole_and_needs_nothing_beside_it(text, material)
-    check_names_and_last_words_stay_texts(text, material)
-    check_sentences_may_break_and_numbers_stand_to_the_right(text)
-    material.tables["differences"] = result_tables.differences_table(material.results)
-    write_results_page(path, **vars(material), command=[])
-    check_numbers_have_one_kind_of_minus(path.read_text(encoding="utf-8"))
-
-
-def check_the_page_is_whole_and_needs_nothing_beside_it(text, material):
     page = html.fromstring(text)
-    assert len(page.xpath("//img")) == 4
     assert all(source.startswith("data:image/png;base64") for source in page.xpath("//@src"))
-    assert page.xpath("//a") == []
-    assert [title.text for title in page.iter("h3")] == [
-        material.tables[name].title for name in ("table1", "learning", "table2", "claims", "ablation", "runs")
-    ]
+    drawn = {path.stem for path in (tmp_path / "out" / "figures").iterdir()}
+    assert (len(page.xpath("//img")), drawn) == (4, {"dataset", "learning", "resolutions", "ablation"})
+    assert {path.stem for path in tables} == {*TABLES} - {"table1_scratch", "complexity_stages"}
     # Nothing was drawn from a network here, so that section is left out instead of standing empty.
-    assert [title.text for title in page.iter("h2")] == [
-        *("What was run", "The systems compared", "Resolutions", "Claims", "Ablation", "The dataset", "Runs")
-    ]
-    assert page.xpath("//p[@class='lead']")[0].text == PHANTOM
-
-
-def check_names_and_last_words_stay_texts(text, material):
-    page = check_safe(text)
-    assert shlex.join(["ntrm", "reproduce", "--out", f"a b {HOSTILE}"]) in page.texts
-    assert page.texts.count(HOSTILE) == 2
-    label = material.results.lacking[0].job.label
-    assert cells(text, label) == [["failed", "exit code 1 out of <memory>"]]
-
-
-def check_sentences_may_break_and_numbers_stand_to_the_right(text):
-    page = html.fromstring(text)
-    sentences = {words(each) for each in page.find_class("words")}
-    assert all(len(each) > 32 for each in sentences)
+    titles = ["What was run", "The systems compared", "Resolutions", "Tissue by tissue", "Claims", "Ablation"]
+    assert [title.text for title in page.iter("h2")] == [*titles, "Complexity", "The dataset", "Runs"]
+    assert page.xpath("//p[@class='lead']")[0].text == REAL != PHANTOM
+    safe = check_safe(text)
+    assert shlex.join(command) in safe.texts
+    assert cells(text, failed.label) == [["failed", f"exit code 1 {HOSTILE}"]]
+    assert all(len(words(each)) > 32 for each in page.find_class("words"))
     assert page.xpath("//th[text()='paper: Dice' and @class='n']")
-    assert not page.xpath("//th[text()='verdict' and @class='n']")
-
-
-def check_numbers_have_one_kind_of_minus(text):
-    said = words(html.fromstring(text).find("body"))
+    said = words(page.find("body"))
     assert "−" in said
-    assert not re.findall(r"(?:^|[\s(])-[0-9][^\s]*", said)
+    assert not re.findall(r"(?:^|[\s(])-[0-9][^\s]*", said.replace(shlex.join(command), ""))
+
+
+def test_the_names_of_all_tables_and_figures_are_known():
+    page = (files("ntrm.report") / "templates" / "reproduction.html").read_text(encoding="utf-8")
+    shown = {name for group in re.findall(r"section\((.*)\)", page) for name in re.findall(r'"([a-z0-9_]+)"', group)}
+    assert shown == {*TABLES, *FIGURES}
+
+
+def test_a_run_in_other_hands_is_no_failure(request_of, tmp_path):
+    request = request_of(archs=ARCHS[:1], resolutions=("10x",))
+    (job,) = request.plan().jobs
+    request.claim()
+    with holding(tmp_path / "out" / "jobs" / f"{job.key}.lock"):
+        result = reproduce(request, device="cpu")
+    assert (result.ran, result.failures, result.as_dict()["done"]) == (0, {}, 0)
+    (row,) = read_csv(tmp_path / "out" / "tables" / "runs.csv")
+    assert row["status"] == "not run"

@@ -4,9 +4,8 @@ import pytest
 from tests.paper.synthetic import tiny_plan
 
 from ntrm.core.errors import UsageError
-from ntrm.models.registry import create
 from ntrm.paper import plan as plans
-from ntrm.paper.plan import FACTORS, describe, taken
+from ntrm.paper.plan import FACTORS, taken
 from ntrm.paper.published import SYSTEMS
 from ntrm.training.recipe import load_recipe
 
@@ -20,16 +19,6 @@ def test_all_systems_the_control_and_every_factor_are_planned_once_for_each_seed
     assert len(plan.jobs) == 3 * (6 + 1 + 13 + 1)
     assert len({job.key for job in plan.jobs}) == len(plan.jobs)
     assert [job.seed for job in plan.jobs] == sorted(job.seed for job in plan.jobs)
-
-
-def test_every_factor_is_a_network_and_differs_from_the_paper_in_its_options():
-    base = create("ntrm-paper", 12, width=0.125).relation.config.__dict__
-    for factor in FACTORS:
-        network = create("ntrm-paper", 12, width=0.125, **factor.options)
-        changed = network.relation.config.__dict__
-        differing = {key for key in base if base[key] != changed[key]}
-        assert differing == factor.options.keys() - {"coarse"}
-        assert network.coarse_from == factor.options.get("coarse", "e5")
 
 
 def test_the_control_matches_the_factor_that_it_shares():
@@ -82,7 +71,6 @@ def test_keys_are_stable_and_follow_everything_that_decides_the_result():
     variant = plans.Variant("ntrm-paper", (), "10x", "scratch")
     before = plans.Job(variant, 0, load_recipe("fast"), "abc")
     assert before.key == "ntrm-paper_10x_scratch_seed0_95f31821bd"
-    assert before.recipe_digest == "9d3f42"
     assert plans.Job(variant, 0, replace(before.recipe, fill=0.35), "abc").key != before.key
     # How windows are read does not touch the result.
     elsewhere = replace(job.recipe, workers=3, resident="no")
@@ -127,22 +115,15 @@ def test_the_default_is_planned_as_the_network_that_it_is():
         tiny_plan(archs=("ntrm-control",), options={"masks": "soft"})
 
 
-@pytest.mark.parametrize("seeds", [(), (0, 0), (-1,)])
+@pytest.mark.parametrize("seeds", [(), (0, 0), (-1,), (2**63,)])
 def test_impossible_seeds_are_refused(seeds):
-    with pytest.raises(UsageError, match="impossible seeds"):
+    with pytest.raises(UsageError, match="impossible seed"):
         tiny_plan(seeds=seeds)
 
 
 def test_unknown_networks_list_the_choices():
     with pytest.raises(UsageError, match="one of ntrm, ntrm-paper"):
         tiny_plan(archs=("unet",))
-
-
-def test_the_description_names_every_job():
-    plan = tiny_plan(seeds=(0,))
-    document = describe(plan)
-    assert [job["key"] for job in document["jobs"]] == [job.key for job in plan.jobs]
-    assert document["recipe"]["steps"] == 2
 
 
 def test_what_the_options_have_already_is_no_row_of_the_ablation():

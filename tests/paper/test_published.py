@@ -1,9 +1,7 @@
 import re
 
-import pytest
-
 from ntrm.models.registry import ARCHITECTURES
-from ntrm.paper.published import FIGURES, OURS, PRIMARY, QUOTED_MIT, SYSTEMS, TABLE_1, TABLE_2, TITLES, dice_gains
+from ntrm.paper.published import FIGURES, QUOTED_MIT, SYSTEMS, TABLE_1, TABLE_2, TITLES, dice_gains
 
 ROWS = {**TABLE_1, **{f"at {level}": row for level, row in TABLE_2.items()}, "MiT": QUOTED_MIT}
 
@@ -13,23 +11,6 @@ def test_the_tables_give_the_gains_that_the_papers_abstract_states():
     least, *_, most = dice_gains()
     assert (round(least, 1), round(most, 2)) == (4.9, 31.25)
     assert len(dice_gains()) == len(TABLE_1) - 1
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_no_row_has_scores_that_cannot_be_of_one_prediction(name):
-    """Dice = 2 IoU / (1 + IoU) for one class; it bends downwards, so that means over classes lie below."""
-    accuracy, iou, dice = ROWS[name]
-    assert 0 < iou < accuracy < 1
-    if dice is not None:
-        assert iou < dice <= 2 * iou / (1 + iou)
-
-
-def test_the_paper_may_say_which_system_is_best_by_its_own_tables():
-    others = [row for arch, row in TABLE_1.items() if arch != OURS]
-    for measure in ("iou", "dice"):
-        assert getattr(TABLE_1[OURS], measure) > max(getattr(row, measure) for row in others)
-    assert QUOTED_MIT.accuracy > max(row.accuracy for row in TABLE_1.values())
-    assert max(TABLE_2, key=lambda level: TABLE_2[level].iou) == PRIMARY
 
 
 def test_the_caption_says_what_the_table_says():

@@ -1,26 +1,21 @@
 """The whole way in small: killed in the middle, gone on, one run that fails, and a page with the right numbers."""
 
-import csv
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
-from importlib.resources import files
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.helpers import training_that_waits, wait_for, write_section
-from tests.paper.conftest import draw_section
-from tests.paper.synthetic import write_all
+from tests.helpers import training_that_waits, wait_for
+from tests.paper.test_page import read_csv
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.core.locks import holding, is_held
-from ntrm.paper.reproduce import FIGURES, TABLES, reproduce
+from ntrm.core.locks import is_held
 from ntrm.paper.request import Request
 from ntrm.training.recipe import parse_overrides
 
@@ -214,65 +209,3 @@ def check_results_that_came_without_models_give_the_same_tables(story, data, roo
     assert {path.stem for path in (moved / "figures").glob("*.png")} == {"dataset", "learning"}
     page = (moved / "index.html").read_text(encoding="utf-8")
     assert "No trained network is left of unet-resnet18, ntrm-paper, ntrm-control:" in page
-
-
-def read_csv(path):
-    with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
-def test_tables_follow_the_dataset_and_the_request_though_nothing_is_trained_again(tmp_path, monkeypatch, random):
-    """Runs that are done: claims hold over eight patients; then these turn out to be two; then less is asked for."""
-    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
-    data, tables = tmp_path / "data", tmp_path / "out" / "tables"
-    names = [f"BCC_{k}" for k in range(10)]
-    splits = ["train", "val", *["test"] * 8]
-    for name in names:
-        write_section(data, "10x", name, *draw_section(random, 64, "BCC"))
-    write_patients(data, names, splits, names)
-    settings = {"seeds": (0,), "overrides": parse_overrides(SETTINGS), "options": {"width": 0.125}, "ablation": False}
-    request = Request(data, tmp_path / "out", ARCHS[:2], **settings)
-    request.claim()
-    write_all(
-        tmp_path / "out" / "runs", request.plan(), random, sections=8, accuracy=better_with_relations, names=names[2:]
-    )
-
-    assert reproduce(request, device="cpu").ran == 0
-    (tables / "notes.csv").write_text("mine")
-    assert {row["claim"]: row["verdict"] for row in read_csv(tables / "claims.csv")}["the highest mean IoU"] == "held"
-    write_patients(data, names, splits, ["A", "B", *"CCCCDDDD"])
-    full = reproduce(request, device="cpu")
-    assert full.ran == 0
-    assert {row["verdict"] for row in read_csv(tables / "claims.csv")} <= {"not established", "left out"}
-
-    (tmp_path / "out" / "figures" / "ablation.png").write_bytes(b"of an earlier request")
-    small = reproduce(Request(data, tmp_path / "out", ARCHS[:1], **settings), device="cpu")
-    assert {*tables.iterdir()} == {*small.tables, tables / "notes.csv"} < {*full.tables, tables / "notes.csv"}
-    assert {path.stem for path in (tmp_path / "out" / "figures").iterdir()} == {"dataset", "learning"}
-
-
-def better_with_relations(job):
-    return 0.9 if job.variant.arch == "ntrm-paper" else 0.5
-
-
-def write_patients(data, names, splits, patients):
-    rows = [",".join(row) for row in zip(names, patients, splits, strict=True)]
-    (data / "cases.csv").write_text("\n".join(["name,group,split", *rows]) + "\n")
-
-
-def test_the_names_of_all_tables_and_figures_are_known():
-    page = (files("ntrm.report") / "templates" / "reproduction.html").read_text(encoding="utf-8")
-    shown = {name for group in re.findall(r"section\((.*)\)", page) for name in re.findall(r'"([a-z0-9_]+)"', group)}
-    assert shown == {*TABLES, *FIGURES}
-
-
-def test_a_run_in_other_hands_is_no_failure(stripes, tmp_path, monkeypatch):
-    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
-    request = Request(stripes, tmp_path / "out", ("unet-resnet18",), ("10x",), (0,), options={"width": 0.125})
-    (job,) = request.plan().jobs
-    request.claim()
-    with holding(tmp_path / "out" / "jobs" / f"{job.key}.lock"):
-        result = reproduce(request, device="cpu")
-    assert (result.ran, result.failures, result.as_dict()["done"]) == (0, {}, 0)
-    (row,) = read_csv(tmp_path / "out" / "tables" / "runs.csv")
-    assert row["status"] == "not run"

@@ -1,14 +1,15 @@
 import csv
 import json
-from dataclasses import replace
 from statistics import stdev
 
 import numpy as np
 import pytest
-from tests.paper.synthetic import read, tiny_plan, write_all
+from tests.paper.synthetic import confusions, read, tiny_plan, write_all, write_job
 
+from ntrm.core.errors import DataError
 from ntrm.metrics.significance import Bootstrap, compare_confusions, macro_dice, macro_iou
 from ntrm.paper import result_tables
+from ntrm.paper.learning import learning_table
 from ntrm.paper.outcomes import Score
 from ntrm.paper.published import TABLE_1
 from ntrm.paper.request import Facts
@@ -22,8 +23,8 @@ def facts(level, pixels=1_000_000):
         fingerprint=f"data {level}",
         sections=parts,
         patients=parts,
-        pixels={"train": 1, "val": 1, "test": pixels},
-        windows={"train": 40, "val": 1, "test": 1},
+        test_pixels=pixels,
+        windows=40,
         phantom=True,
     )
 
@@ -136,12 +137,6 @@ def test_ablation_compares_each_factor_with_its_control_and_with_ntrm(results):
     assert matched["coarse d2"] != matched["masks soft"]
 
 
-def test_the_ablation_names_the_options_that_were_given(tmp_path):
-    results = read(tmp_path, tiny_plan(options={"layer": "sum", "width": 0.5}))  # none of its runs is there
-    first = result_tables.ablation_table(results).rows[0]
-    assert first[:2] == ("NTRM", "the paper's, with layer sum, width 0.5")
-
-
 def test_runs_that_failed_say_so_and_the_others_stay(tmp_path, random):
     plan = tiny_plan(archs=("ntrm-paper", "unet-resnet18", "unet-vgg16"), ablation=False)
     unet, vgg = plan.systems[1], plan.systems[2]
@@ -163,24 +158,6 @@ def test_runs_that_failed_say_so_and_the_others_stay(tmp_path, random):
     assert len(results.lacking) == 3
 
 
-def test_nothing_at_all_still_gives_tables(tmp_path):
-    plan = tiny_plan(seeds=(0,))
-    results = read(tmp_path, plan)
-    assert {str(row[1]) for row in result_tables.table_1(results).rows} == {"failed", "None"}
-    assert result_tables.tissue_table(results, "iou").rows == ()
-    assert all(row[-1] == "failed" or row[-1] is None for row in result_tables.ablation_table(results).rows)
-    runs = result_tables.runs_table(results)
-    assert len(runs.rows) == len(plan.jobs)
-    assert all(
-        key.endswith(f"_{row[-1].removeprefix('…')}") for key, row in zip(results.outcomes, runs.texts, strict=True)
-    )
-    assert result_tables.table_2(replace_plan(results, resolutions=()), {}) is None
-
-
-def replace_plan(results, **changes):
-    return replace(results, plan=replace(results.plan, **changes))
-
-
 def test_csv_has_plain_numbers_in_columns_of_their_own(tmp_path):
     rows = (("a", Score((0.25, 0.75)), Difference(1.0, -2.0, 3.0, established=False)), ("b", None, "failed"))
     path = ResultTable("t", "T", ("name", "IoU", "gain"), rows).write_csv(tmp_path)
@@ -197,19 +174,6 @@ def test_csv_has_plain_numbers_in_columns_of_their_own(tmp_path):
     assert (second["IoU"], second["gain"], second["gain low"]) == ("", "failed", "")
 
 
-def test_differences_are_numbers_in_the_csv(results, tmp_path):
-    table = result_tables.differences_table(results)
-    with table.write_csv(tmp_path).open(newline="") as stream:
-        *_, last = csv.DictReader(stream)
-    words = ("NTRM minus", "verdict (Dice)")
-    numbers = {key: float(value) for key, value in last.items() if key not in words and "established" not in key}
-    shown = dict(zip(table.header, table.texts[-1], strict=True))
-    ends = [numbers.pop(f"Dice over seeds, points {end}") for end in ("low", "high")]
-    assert shown["Dice over seeds, points"] == f"{ends[0]:+.1f} to {ends[1]:+.1f}".replace("-", "−")
-    assert shown["Dice, relative %"] == f"{numbers['Dice, relative %']:+.1f}".replace("-", "−")
-    assert "Dice over seeds, points" not in last
-
-
 def test_a_minus_is_one_on_the_page_and_a_hyphen_in_the_csv(tmp_path):
     rows = (("a", -0.25, Score((-0.5,)), Difference(-1.0, -2.0, 3.0, established=False), "−3.1 % to +2.0 %"),)
     shown = ResultTable("t", "T", ("name", "b", "c", "d", "e"), rows)
@@ -219,3 +183,33 @@ def test_a_minus_is_one_on_the_page_and_a_hyphen_in_the_csv(tmp_path):
     # A sentence that begins with a number's sign is no formula of a spreadsheet.
     assert "a,-0.25,-0.5," in written
     assert ",'-3.1 % to +2.0 %" in written
+
+
+def test_scores_stand_at_the_last_validation_within_each_part_of_a_training(tmp_path, random):
+    plan = tiny_plan(archs=("ntrm-paper",), ablation=False)
+    curves = {
+        ("ntrm-paper", 0): [(10, 0.2), (20, 0.5), (30, 0.4), (40, 0.7)],
+        ("ntrm-paper", 1): [(10, 0.4), (20, 0.6), (30, 0.8), (40, 0.75)],
+        # One training stopped early and lost, and one has only its last validation.
+        ("ntrm-control", 0): [(10, 0.6), (20, 0.35)],
+        ("ntrm-control", 1): [(10, np.nan), (40, 0.5)],
+    }
+    for job in plan.jobs:
+        write_job(tmp_path / job.key, job, confusions(random, 2, 0.6), curve=curves[job.variant.arch, job.seed])
+    table = learning_table(read(tmp_path, plan))
+    ours, control = (dict(zip(table.header, row, strict=True)) for row in table.rows)
+    parts = ("a quarter", "half", "three quarters", "all")
+    assert [ours[part].values for part in parts] == [(0.2, 0.4), (0.5, 0.6), (0.4, 0.8), (0.7, 0.75)]
+    assert (ours["steps"], ours["last gain, at most"]) == (40, "+0.200")
+    # Of 20 steps the first quarter holds no validation; of the other training only the end does.
+    assert control["a quarter"] is None
+    assert [control[part].values for part in parts[1:]] == [(0.6,), (0.6,), (0.35, 0.5)]
+    assert (control["steps"], control["last gain, at most"]) == (40, "−0.250")
+    logs = sorted(tmp_path.glob("*/log.csv"))
+    for damaged in ("step,val_iou\n10,much\n", "something\nelse\n"):
+        logs[0].write_text(damaged)
+        with pytest.raises(DataError, match=r"log\.csv"):
+            learning_table(read(tmp_path, plan))
+    for log in logs:
+        log.unlink()
+    assert learning_table(read(tmp_path, plan)) is None

@@ -16,7 +16,7 @@ from ntrm.pipeline.options import Options
 from ntrm.pipeline.ray_cluster import Orders, SlideWorker, WorkerResources, divide_resources, segment_on_ray
 from ntrm.pipeline.segmenter import Outcome
 from ntrm.pipeline.slide import SlideTask
-from ntrm.results.slide_state import alone, remembered
+from ntrm.results.slide_state import remembered
 from ntrm.slides.inputs import SlideInput
 
 
@@ -45,26 +45,6 @@ def test_a_worker_does_what_the_command_does(tmp_path, orders, task):
     assert fingerprints(tmp_path / "out" / "a") == fingerprints(tmp_path / "single" / "a")
 
 
-def test_a_worker_waits_for_a_dead_ones_lock_and_not_for_a_living_ones(orders, task, monkeypatch):
-    SlideWorker(orders).ready()
-    worker = SlideWorker(orders)
-    held = alone(orders.out / "a")
-    held.__enter__()
-    naps = []
-
-    def nap(seconds):
-        naps.append(seconds)
-        if len(naps) == 2:
-            held.__exit__(None, None, None)
-
-    monkeypatch.setattr(ray_cluster.time, "sleep", nap)
-    # It was started anew: a worker that was ready before has lost nothing to wait for.
-    assert worker.segment(task).status == "done"
-    assert len(naps) == 2
-    with alone(orders.out / "a"):
-        assert worker.segment(task).status == "busy"
-
-
 def test_what_goes_to_a_worker_is_plain_and_small(orders, task):
     sent = pickle.dumps((orders, task))
     assert len(sent) < 3000
@@ -84,13 +64,16 @@ class FakeRay:
         class RayTaskError(DiedError):
             pass
 
+        class GetTimeoutError(DiedError):
+            pass
+
     def __init__(self):
         self.killed, self.restarted = [], []
 
     def wait(self, jobs, timeout=None):
         return jobs[:1], jobs[1:]
 
-    def get(self, job):
+    def get(self, job, timeout=None):
         return job()
 
     def kill(self, actor, no_restart=True):
@@ -158,29 +141,27 @@ def test_a_worker_that_cannot_load_the_network_anew_gets_no_more(tmp_path):
 
 
 def test_what_keeps_workers_from_starting_is_told():
-    def starting(error):
-        class One:
-            class ready:  # noqa: N801
-                @staticmethod
-                def remote():
-                    def end():
-                        raise error
+    class Starting:
+        def __init__(self, error):
+            self.error, self.ready = error, self
 
-                    return end
+        def remote(self):
+            def end():
+                raise self.error
 
-        return [One]
+            return end
 
     error = FakeRay.exceptions.RayTaskError()
     with pytest.raises(NtrmError, match="a worker did not start"):
-        ray_cluster._first_run(FakeRay(), starting(error))
+        ray_cluster._first_run(FakeRay(), Starting(error))
     error.cause = RefusedError("holds results of another run")
     with pytest.raises(RefusedError, match="another run"):
-        ray_cluster._first_run(FakeRay(), starting(error))
+        ray_cluster._first_run(FakeRay(), Starting(error))
     with pytest.raises(RefusedError, match="starts no worker"):
-        ray_cluster._first_run(FakeRay(), [])
+        ray_cluster._first_run(FakeRay(), Starting(FakeRay.exceptions.GetTimeoutError()))
 
 
-def test_without_ray_it_is_said_how_to_get_it(tmp_path, orders, task, monkeypatch):
+def test_without_ray_it_is_said_how_to_get_it(orders, task, monkeypatch):
     monkeypatch.setattr(ray_cluster.os, "environ", {})
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match="extra") as raised:
@@ -202,36 +183,23 @@ def test_wrong_usage_is_refused_before_anything_is_done(tmp_path, task, more):
 @pytest.mark.parametrize(
     ("resources", "device", "workers", "expected"),
     [
-        ([{"CPU": 2.0}], "auto", None, WorkerResources(1, "cpu", 2, 0.0)),
         ([{"CPU": 2.0}], "cpu", 2, WorkerResources(2, "cpu", 1, 0.0)),
         ([{"CPU": 64.0}], "auto", None, WorkerResources(32, "cpu", 2, 0.0)),
-        ([{"CPU": 64.0}], "auto", 4, WorkerResources(4, "cpu", 2, 0.0)),
-        ([{"CPU": 64.0, "GPU": 8.0}], "auto", None, WorkerResources(8, "cuda", 8, 1.0)),
         ([{"CPU": 64.0, "GPU": 8.0}], "cuda", 3, WorkerResources(3, "cuda", 8, 1.0)),
         ([{"CPU": 64.0, "GPU": 8.0}], "cpu", None, WorkerResources(32, "cpu", 2, 0.0)),
-        ([{"GPU": 1.0}], "auto", 2, WorkerResources(2, "cuda", 1, 0.5)),
         ([{"CPU": 16.0, "GPU": 1.0}], "auto", 3, WorkerResources(3, "cuda", 5, 1 / 3)),
         ([{"CPU": 96.0, "GPU": 2.0}, {"CPU": 12.0, "GPU": 4.0}], "auto", None, WorkerResources(6, "cuda", 3, 1.0)),
         ([{"CPU": 96.0}, {"CPU": 2.0, "GPU": 1.0}], "auto", None, WorkerResources(1, "cuda", 2, 1.0)),
-        ([{"CPU": 6.0}, {"CPU": 2.0}], "auto", None, WorkerResources(4, "cpu", 2, 0.0)),
     ],
 )
 def test_a_worker_for_each_gpu_or_for_two_cores(resources, device, workers, expected):
     assert divide_resources(resources, device, workers) == expected
 
 
-@pytest.mark.parametrize(
-    ("resources", "device", "workers"),
-    [
-        ([{"CPU": 4}], "cuda", None),
-        ([{"CPU": 4, "GPU": 2}], "cuda:1", None),
-        ([{"CPU": 4}], "auto", 0),
-        ([{"CPU": 4}], "mps", 1),
-    ],
-)
-def test_what_cannot_be_divided_is_refused(resources, device, workers):
+@pytest.mark.parametrize(("device", "workers"), [("cuda", None), ("cuda:1", None), ("auto", 0), ("mps", 1)])
+def test_what_cannot_be_divided_is_refused(device, workers):
     with pytest.raises(UsageError):
-        divide_resources(resources, device, workers)
+        divide_resources([{"CPU": 4}], device, workers)
 
 
 class Cluster:
@@ -265,14 +233,11 @@ def connect(monkeypatch):
     return connect
 
 
-def test_a_cluster_is_joined_and_left(connect):
+def test_a_cluster_is_joined_and_our_own_listens_to_this_machine_alone(connect):
     ray = Cluster(at="192.0.2.7")
     connect(ray, "192.0.2.7:6379")
     assert ray.calls[0]["address"] == "192.0.2.7:6379"
     assert ray.calls[1:] == ["work", "shutdown"]
-
-
-def test_our_own_listens_to_this_machine_alone(connect):
     ray = Cluster()
     connect(ray)
     assert ray.calls[0]["_node_ip_address"] == "127.0.0.1"
@@ -283,32 +248,18 @@ def test_our_own_listens_to_this_machine_alone(connect):
     assert ray.calls[-1] == "shutdown"
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ConnectionError("Failed to connect to Ray cluster at …\nTraceback"),
-        RuntimeError("Version mismatch: The cluster was started with:\n Ray: 1"),
-        ValueError("Invalid address format: garbage"),
-        Exception("No node info found for head node in GCS."),
-        TypeError("an argument that this version does not know"),
-    ],
-    ids=["no Ray", "another version", "no address", "no node", "a bug"],
-)
 @pytest.mark.parametrize("address", ["127.0.0.1:1", ""])
-def test_what_ray_says_of_a_cluster_is_told_in_a_line(connect, error, address):
-    ray = Cluster(error)
-    with pytest.raises(TypeError if isinstance(error, TypeError) else RefusedError) as raised:
+def test_what_ray_says_of_a_cluster_is_told_in_a_line(connect, address):
+    ray = Cluster(ConnectionError("Failed to connect to Ray cluster at …\nTraceback"))
+    with pytest.raises(RefusedError, match="Ray did not start") as raised:
         connect(ray, address)
     assert ray.calls[-1] == "shutdown"
-    if isinstance(raised.value, RefusedError):
-        assert str(error).split("\n")[0] in str(raised.value.got)
-        assert "\n" not in str(raised.value.got)
+    assert raised.value.got == f"{address or 'local'}: Failed to connect to Ray cluster at …"
 
 
-@pytest.mark.parametrize(("address", "token"), [("127.0.0.1:1", False), ("", True), (None, True)])
+@pytest.mark.parametrize(("address", "token"), [("127.0.0.1:1", False), ("", True)])
 def test_settings_are_those_of_the_cluster_that_is_used(monkeypatch, address, token):
-    environment = {} if address is None else {"RAY_ADDRESS": address}
-    monkeypatch.setattr(ray_cluster.os, "environ", environment)
+    monkeypatch.setattr(ray_cluster.os, "environ", environment := {"RAY_ADDRESS": address})
     monkeypatch.setattr(ray_cluster.importlib, "import_module", lambda name: name)
     assert ray_cluster._import_ray() == "ray"
     assert environment["RAY_USAGE_STATS_ENABLED"] == "0"

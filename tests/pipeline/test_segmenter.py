@@ -23,6 +23,8 @@ from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline import segmenter as segmenter_module
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.segmenter import LONGEST, Segmenter, reason_of
+from ntrm.pipeline.slide import SlideTask
+from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.slide_state import alone, remember_failure, remembered
 from ntrm.slides.inputs import SlideInput
 
@@ -111,8 +113,8 @@ def test_whatever_a_slide_raises_is_its_outcome(tmp_path, error, monkeypatch):
     monkeypatch.setattr(segmenter_module, "predict_slide", raising)
     made = Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2)
     made.claim()
-    outcome = made.segment(SlideInput(tmp_path / "Jane Doe.tif", "Jane Doe.tif"), "b")
-    made.tabulate()
+    outcome = made.segment(SlideTask(SlideInput(tmp_path / "Jane Doe.tif", "Jane Doe.tif"), "b"))
+    tabulate(made.out, made.run, ())
     assert outcome.status == rows_of(tmp_path / "out")["b"]["status"] == "failed"
     assert outcome.reason == rows_of(tmp_path / "out")["b"]["reason"]
     assert type(error).__name__ in outcome.reason
@@ -250,13 +252,13 @@ def test_a_slide_that_was_busy_is_looked_at_once_more(tmp_path, random, monkeypa
     held = alone(tmp_path / "out" / "a")
     asked = []
 
-    def spied(self, slide, slide_id, *more):
+    def spied(self, task, *more):
         if not asked:
             held.__enter__()
-        outcome = self.write(original(self, slide, slide_id, *more))
+        outcome = self.write(original(self, task, *more))
         if not asked:
             held.__exit__(None, None, None)
-        asked.append((slide_id, outcome.status))
+        asked.append((task.slide_id, outcome.status))
         return outcome
 
     monkeypatch.setattr(Segmenter, "predict", spied)

@@ -11,6 +11,8 @@ from ntrm.core.errors import DataError
 from ntrm.pipeline import slide as one_slide
 from ntrm.pipeline import slide_files
 from ntrm.pipeline.segmenter import Segmenter
+from ntrm.pipeline.slide import SlideTask
+from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.slide_state import alone
 from ntrm.slides.inputs import SlideInput
 
@@ -31,8 +33,8 @@ def expected(slides, tmp_path_factory):
     one_by_one = Segmenter(ByColour(), tmp_path_factory.mktemp("expected"), device="cpu", batch=2)
     one_by_one.claim()
     for slide in slides:
-        assert one_by_one.segment(SlideInput(slide, slide.name), slide.stem).status == "done"
-    one_by_one.tabulate()
+        assert one_by_one.segment(SlideTask(SlideInput(slide, slide.name), slide.stem)).status == "done"
+    tabulate(one_by_one.out, one_by_one.run, ())
     return fingerprints(one_by_one.out)
 
 

@@ -9,7 +9,7 @@ from tests.report.pages import HOSTILE
 from ntrm.core.wording import OUTSIDE
 from ntrm.report.graph_layout import HEIGHT, LARGE, SMALL, THICK, THIN, WIDTH, graph_drawing, network_graph, strongest
 from ntrm.report.html import render
-from ntrm.results.graph_document import Edge, Network, Node
+from ntrm.results.documents import Edge, Network, Node
 
 NAMES = ("EPI", "RET", "BKG", "SCC", "BCC")
 NODES = [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,10 +12,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ntrm.core.errors import DataError
-from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution, level_factor
-from ntrm.core.processes import parallel_map, worker_pool
+from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import SPLITS, Case
 from ntrm.data.faults import KINDS, Fault, FaultError, fault, printable
@@ -41,70 +41,46 @@ class Inspection:
     faults: list[Fault] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Inspector:
-    """Decodes image and mask of a case and collects all their faults."""
+def inspect(case: Case, survey: Survey, max_pixels: int) -> Inspection:
+    """Decode image and mask of a case and collect all their faults."""
+    result, schema = Inspection(), survey.schema
 
-    root: Path
-    schema: LabelSchema | None
-    tiles: bool
-    """Whether the masks may be tiles of sections, of which some are rightly all background."""
-    max_pixels: int
-
-    def __call__(self, case: Case) -> Inspection:
-        """Inspect one case."""
-        result = Inspection()
-        image_at = self._attempt(result, case.image, image_size)
-        mask_at = self._attempt(result, case.mask, image_size)
-        result.size = image_at or mask_at
-        if image_at:
-            self._attempt(result, case.image, partial(read_image, max_pixels=self.max_pixels))
-        if mask_at and case.mask and self.schema:
-            self._inspect_mask(result, case.mask, self.schema)
-        if _are_exchanged(case, self.schema, result.faults) and case.mask:
-            result.faults = [fault("exchanged", self._relative(case.mask))]
-        if image_at and mask_at and case.mask and image_at != mask_at:
-            found = f"image {image_at[1]} × {image_at[0]}, mask {mask_at[1]} × {mask_at[0]}"
-            result.faults.append(fault("size-mismatch", self._relative(case.mask), found))
-        return result
-
-    def _inspect_mask(self, result: Inspection, path: Path, schema: LabelSchema) -> None:
-        decoded = self._attempt(result, path, partial(read_mask, schema=schema, max_pixels=self.max_pixels))
-        if decoded is None:
-            return
-        result.pixels, result.strays, result.ignored = decoded.mask.size, decoded.strays, decoded.ignored
-        counts = np.bincount(decoded.mask.ravel(), minlength=IGNORE + 1)
-        values = set(np.flatnonzero(counts).tolist())
-        result.values = Counter(dict(enumerate(counts.tolist()))) - Counter({IGNORE: decoded.ignored})
-        if values <= {IGNORE}:
-            result.faults.append(fault("empty-mask", self._relative(path)))
-        elif values <= {IGNORE, schema.background_index} and not self.tiles:
-            result.faults.append(fault("background-only", self._relative(path)))
-
-    def _attempt(self, result: Inspection, path: Path | None, read: Callable[[Path], T]) -> T | None:
+    def attempt(path: Path | None, read: Callable[[Path], T]) -> T | None:
         if path is None:
             return None
         try:
             return read(path)
         except FaultError as error:
-            result.faults.append(replace(error.fault, file=self._relative(path)))
+            result.faults.append(replace(error.fault, file=printable(survey.relative(path))))
             return None
 
-    def _relative(self, path: Path) -> str:
-        return printable(path.relative_to(self.root).as_posix())
-
-
-def _are_exchanged(case: Case, schema: LabelSchema | None, faults: Sequence[Fault]) -> bool:
-    """Whether what is no mask is an image, and the image is a mask."""
-    strange = any(each.code in ("mask-format", "stray-colours") for each in faults)
-    if not (strange and case.image and case.mask and schema):
-        return False
-    try:
-        read_mask(case.image, schema)
-        read_image(case.mask)
-    except FaultError:
-        return False
-    return True
+    image_at, mask_at = attempt(case.image, image_size), attempt(case.mask, image_size)
+    result.size = image_at or mask_at
+    if image_at:
+        attempt(case.image, partial(read_image, max_pixels=max_pixels))
+    if case.mask is None:
+        return result
+    file = survey.relative(case.mask)
+    if mask_at and schema and (decoded := attempt(case.mask, partial(read_mask, schema=schema, max_pixels=max_pixels))):
+        result.pixels, result.strays, result.ignored = decoded.mask.size, decoded.strays, decoded.ignored
+        counts = np.bincount(decoded.mask.ravel(), minlength=IGNORE + 1)
+        values = set(np.flatnonzero(counts).tolist())
+        result.values = Counter(dict(enumerate(counts.tolist()))) - Counter({IGNORE: decoded.ignored})
+        if values <= {IGNORE}:
+            result.faults.append(fault("empty-mask", file))
+        # Of the tiles of a section some are rightly all background.
+        elif values <= {IGNORE, schema.background_index} and survey.layout != "masks":
+            result.faults.append(fault("background-only", file))
+    strange = any(each.code in ("mask-format", "stray-colours") for each in result.faults)
+    if strange and case.image and schema:
+        with suppress(FaultError):
+            read_mask(case.image, schema)
+            read_image(case.mask)
+            result.faults = [fault("exchanged", file)]
+    if image_at and mask_at and image_at != mask_at:
+        found = f"image {image_at[1]} × {image_at[0]}, mask {mask_at[1]} × {mask_at[0]}"
+        result.faults.append(fault("size-mismatch", file, found))
+    return result
 
 
 @dataclass(frozen=True)
@@ -167,28 +143,19 @@ class CheckReport:
 
     def as_dict(self) -> dict[str, Any]:
         """The report for JSON."""
-        document = asdict(self)
+        document = asdict(self) | {"root": str(self.root), "clean": self.clean}
         del document["findings"]
-        return {
-            **document,
-            "root": str(self.root),
-            "clean": self.clean,
-            "faults": [finding.as_dict() for finding in self.faults],
-            "notes": [finding.as_dict() for finding in self.notes],
-        }
+        return document | {"faults": list(map(asdict, self.faults)), "notes": list(map(asdict, self.notes))}
 
 
 def check_dataset(
     root: Path, *, max_pixels: int = MAX_PIXELS, jobs: int = 1, progress: Progress = SILENT
 ) -> CheckReport:
-    """Check every file of a dataset; raises only where the folder is no dataset at all.
-
-    With several ``jobs`` even a file that kills its decoder is survived and reported.
-    """
+    """Check every file of a dataset; raises only where the folder is no dataset at all."""
     survey = survey_dataset(Path(root))
     tiles = survey.layout == "masks"
-    inspect = Inspector(survey.root, survey.schema, tiles, max_pixels)
-    outcomes = list(progress.track(_inspect_all(inspect, survey.cases, jobs), len(survey.cases), "checking"))
+    work = partial(inspect, survey=replace(survey, cases=[], faults=[]), max_pixels=max_pixels)
+    outcomes = list(progress.track(parallel_map(work, survey.cases, jobs), len(survey.cases), "checking"))
     counts = Counter({case.name: case.split for case in survey.cases}.values())
     splits = {split: counts[split] for split in SPLITS if counts[split]}
     # A dataset that is split needs all three to be trained and scored with; one that is not split yet needs none.
@@ -214,31 +181,6 @@ def check_dataset(
         ),
         findings=tuple(sorted(findings, key=lambda f: ([*KINDS].index(f.code), natural(f.file), natural(f.found)))),
     )
-
-
-def _inspect_all(inspect: Inspector, cases: Sequence[Case], jobs: int) -> Iterator[Inspection]:
-    """Inspections in the order of the cases."""
-    if jobs <= 1:
-        yield from parallel_map(inspect, cases, jobs)
-        return
-    done = 0
-    while done < len(cases):
-        try:
-            with worker_pool(min(jobs, len(cases) - done)) as pool:
-                for outcome in pool.map(inspect, cases[done:]):
-                    done += 1
-                    yield outcome
-        except DataError:
-            # A worker died. Its case is among the first ones not done, so these go one by one.
-            try:
-                with worker_pool(1) as pool:
-                    outcome = pool.submit(inspect, cases[done]).result()
-            except DataError:
-                found = "its decoder was killed: not enough memory, or a damaged file"
-                paths = [path.relative_to(inspect.root) for path in (cases[done].image, cases[done].mask) if path]
-                outcome = Inspection(faults=[fault("unreadable", path, found) for path in paths])
-            done += 1
-            yield outcome
 
 
 def _level_faults(survey: Survey, outcomes: list[Inspection]) -> list[Fault]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -144,10 +144,6 @@ class Fault:
     def title(self) -> str:
         """What the code means."""
         return KINDS[self.code].title
-
-    def as_dict(self) -> dict[str, str]:
-        """Plain strings for JSON."""
-        return asdict(self)
 
 
 def fault(

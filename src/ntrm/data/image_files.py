@@ -1,7 +1,7 @@
 """Image and mask files: headers read before any pixel, strictly 8-bit decoding within a stated limit, writing.
 
-The first bytes of a file decide its format, never its extension. The libraries underneath tolerate some damage (a PNG
-without its end, a JPEG strip cut short inside a TIFF, strips that were never written); here all of it is an error.
+The first bytes of a file decide its format, never its extension. The libraries underneath tolerate some damage (wrong
+checksums, a JPEG without its end, strips that were never written); here it is an error.
 """
 
 from __future__ import annotations
@@ -41,16 +41,14 @@ MAGIC = {
     JPEG: (b"\xff\xd8\xff",),
     TIFF: (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"),
 }
-ENDS = {PNG: b"\0\0\0\0IEND\xaeB`\x82", JPEG: b"\xff\xd9"}
-_PNG_COLOURS = {0: "grey", 2: "RGB", 3: PALETTE, 4: "grey with alpha", 6: "RGB with alpha"}
-_JPEG_MODES = {"L": GREY8, "RGB": RGB8, "CMYK": "8-bit CMYK"}
-_FLOAT = 3  # TIFF SampleFormat
+ENDS = {PNG: b"IEND\xaeB`\x82", JPEG: b"\xff\xd9"}
+_NAMES = {"L": GREY8, "RGB": RGB8, "RGBA": RGBA8, "LA": "8-bit grey with alpha", "CMYK": "8-bit CMYK"}
+_NAMES |= {"RGB;16B": "16-bit RGB", "I;16B": "16-bit grey", "1": "1-bit grey", "L;2": "2-bit grey"}
+"""How Pillow calls what a PNG or JPEG stores, in words."""
 
 MAX_PIXELS = 400_000_000
 """Largest image that is decoded: a small file may claim any size, and decoding costs up to 10 bytes per pixel."""
 
-MOST_SCANS = 200
-"""Of a JPEG picture; programs write about ten."""
 _PICTURES: dict[int, type[JpegImageFile | Jpeg2KImageFile]] = {
     tifffile.COMPRESSION.JPEG: JpegImageFile,
     tifffile.COMPRESSION.JPEG2000: Jpeg2KImageFile,
@@ -115,20 +113,20 @@ def read_header(path: Path) -> Header:
     """Header of a PNG, JPEG or TIFF file; cheap, whatever size the file claims to have."""
     with decoding(path):
         with path.open("rb") as stream:
-            start = stream.read(33)
+            start = stream.read(8)
         kind = next((kind for kind, magic in MAGIC.items() if start.startswith(magic)), None)
         if kind is None:
-            found = f"bytes {start[:8]!r}" if start else "an empty file"
+            found = f"bytes {start!r}" if start else "an empty file"
             raise FaultError("unreadable", path, found=found, expected="a PNG, JPEG or TIFF file")
-        if kind == PNG:
-            header = _png_header(path, start)
-        elif kind == JPEG:
-            # The plugin is used directly: Image.open would warn or raise by a limit that is global to the process.
-            with JpegImageFile(path) as image:
-                header = Header(JPEG, image.height, image.width, _JPEG_MODES.get(image.mode, image.mode))
-        else:
+        if kind == TIFF:
             with open_tiff_page(path) as page:
                 header = Header(TIFF, int(page.imagelength), int(page.imagewidth), _tiff_pixels(page))
+        else:
+            # The plugin is used directly: Image.open would warn or raise by a limit that is global to the process.
+            with (PngImageFile if kind == PNG else JpegImageFile)(path) as image:
+                stored = str(image.tile[0].args) if kind == PNG else image.mode
+                name = PALETTE if stored.startswith("P") else _NAMES.get(stored, stored)
+                header = Header(kind, image.height, image.width, name)
     if header.height < 1 or header.width < 1:
         raise FaultError("unreadable", path, found=f"a size of {header.width} × {header.height}")
     return header
@@ -140,31 +138,18 @@ def check_complete(path: Path, header: Header) -> None:
         if header.kind == TIFF:
             with open_tiff_page(path) as page:
                 expected, size = prod(page.chunked), path.stat().st_size
-                segments = list(zip(page.dataoffsets, page.databytecounts, strict=True))
-            # What was never written, or lies beyond the end of the file, would read as 0.
-            written = sum(offset > 0 and count > 0 and offset + count <= size for offset, count in segments)
+                segments = zip(page.dataoffsets, page.databytecounts, strict=True)
+                # What was never written, or lies beyond the end of the file, would read as 0.
+                written = sum(offset > 0 and count > 0 and offset + count <= size for offset, count in segments)
             if written < expected:
                 raise FaultError("truncated", path, found=f"{written} of {expected} strips or tiles")
             return
-        content = path.read_bytes()
         # Near the end: some writers pad. Missing data before it is noticed by the decoder.
-        if ENDS[header.kind] not in content[-65536:]:
+        if ENDS[header.kind] not in path.read_bytes()[-65536:]:
             raise FaultError("truncated", path, found=f"a {header.kind} file without its end mark")
-        if header.kind == JPEG:
-            _check_scans(path, content)
-            return
-        with PngImageFile(BytesIO(content)) as image:
-            image.verify()  # every checksum
-
-
-def _png_header(path: Path, start: bytes) -> Header:
-    if len(start) < 33:
-        raise FaultError("truncated", path, found=f"{len(start)} bytes")
-    chunk, width, height, bits, colour = struct.unpack(">4sIIBB", start[12:26])
-    if chunk != b"IHDR" or colour not in _PNG_COLOURS:
-        raise FaultError("unreadable", path, found="a PNG file without a valid header")
-    name = _PNG_COLOURS[colour]
-    return Header(PNG, height, width, name if name == PALETTE else f"{bits}-bit {name}")
+        if header.kind == PNG:
+            with PngImageFile(path) as image:
+                image.verify()  # every checksum
 
 
 def open_tiff(path: Path) -> tifffile.TiffFile:
@@ -179,30 +164,17 @@ def open_tiff_page(path: Path) -> Iterator[Any]:
         if not len(tif.pages):
             # The directory is often written last, so that a cut file has lost it.
             raise FaultError("truncated", path, found="no image directory where the header points to")
-        page = tif.pages[0]
-        _check_tags(path, tif, page.offset)
-        yield page
-
-
-def _check_tags(path: Path, tif: Any, offset: int) -> None:
-    """Every tag's value must lie inside the file: a tag that is lost would silently get its default."""
-    form, stream = tif.tiff, tif.filehandle
-    if form.is_ndpi:
-        return
-    stream.seek(offset)
-    (number,) = struct.unpack(form.tagnoformat, stream.read(form.tagnosize))
-    for _ in range(number):
-        _code, kind, count, value = struct.unpack(form.tagheaderformat, stream.read(form.tagsize))
-        size = count * struct.calcsize(tifffile.TIFF.DATA_FORMATS.get(kind, "0s"))
-        # A value too long for its entry stands elsewhere, and the entry holds its offset.
-        start = struct.unpack(form.offsetformat, value)[0] if size > form.tagoffsetthreshold else 0
-        if start + size > stream.size:
+        page, form = tif.pages.first, tif.tiff
+        tif.filehandle.seek(page.offset)
+        # A tag whose value lies beyond the end of the file is passed over, and would silently get its default.
+        if struct.unpack(form.tagnoformat, tif.filehandle.read(form.tagnosize))[0] != len(page.tags):
             raise FaultError("truncated", path, found="an image directory whose values lie beyond the end of the file")
+        yield page
 
 
 def _tiff_pixels(page: Any) -> str:
     bits, samples, alpha = page.bitspersample, page.samplesperpixel, bool(page.extrasamples)
-    number = f"{bits}-bit" + (" float" if page.sampleformat == _FLOAT else "")
+    number = f"{bits}-bit" + (" float" if page.sampleformat == tifffile.SAMPLEFORMAT.IEEEFP else "")
     photometric = tifffile.PHOTOMETRIC(page.photometric).name
     jpeg = page.compression in {tifffile.COMPRESSION.JPEG, tifffile.COMPRESSION.OJPEG}
     if page.imagedepth != 1:
@@ -215,12 +187,6 @@ def _tiff_pixels(page: Any) -> str:
         return PALETTE
     name = {"SEPARATED": "CMYK", "MINISWHITE": "inverted grey", "MINISBLACK": "grey"}.get(photometric, photometric)
     return f"{number} {name} with {samples} samples" + (" and alpha" if alpha else "")
-
-
-def _check_scans(path: Path, content: bytes) -> None:
-    """Each scan goes over the whole picture once more, and takes no more than ten bytes."""
-    if (scans := content.count(b"\xff\xda")) > MOST_SCANS:
-        raise FaultError("unreadable", path, found=f"a JPEG picture in {scans:,} scans")
 
 
 def image_size(path: Path) -> tuple[int, int]:
@@ -323,9 +289,7 @@ def _check_tiles(path: Path, page: Any) -> None:
         return
     for offset, count in zip(page.dataoffsets, page.databytecounts, strict=True):
         page.parent.filehandle.seek(offset)
-        content = page.parent.filehandle.read(count)
-        _check_scans(path, content)
-        with plugin(BytesIO(content)) as tile:
+        with plugin(BytesIO(page.parent.filehandle.read(count))) as tile:
             if tile.width * tile.height > most:
                 found = f"a tile of {tile.width} × {tile.height} pixels"
                 raise FaultError("unreadable", path, found=found, expected=f"at most {most:,} pixels")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error, listed
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error, listed, some
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
 from ntrm.core.mpp import Resolution, level_factor, level_resolution
@@ -140,21 +140,6 @@ def natural(name: str) -> tuple[list[tuple[int, str] | str], str]:
     return [(len(numbers[i]), numbers[i]) if i % 2 else text for i, text in enumerate(texts)], name
 
 
-def _dataset_near(root: Path) -> str:
-    """How to fix a folder that is no dataset, and may be a part of one, hold one, or hold one that is packed."""
-    folder = root.parent if root.name in ("Images", "Masks") else root
-    if re.fullmatch(LEVEL, folder.name):
-        folder = folder.parent
-    if folder != root:
-        return f"give {folder}, which holds Images and Masks"
-    archives = sorted(path.name for path in root.iterdir() if path.suffix.lower() in ARCHIVES)
-    if archives:
-        return f"unpack {', '.join(archives[:3])}{' …' if len(archives) > 3 else ''} first"
-    below = next((path.parents[2] for path in sorted(root.glob("*/data/[1-9]*x/Images"))), None)
-    below = below or next((path.parents[1] for path in sorted(root.glob("*/[1-9]*x/Images"))), None)
-    return f"give {below}, which holds Images and Masks" if below else "arrange the folders like this"
-
-
 def _find_layout(root: Path) -> tuple[str, list[Folders]]:
     for base in (root, root / "data"):
         levels = [folder for folder in sorted(base.glob("[1-9]*x")) if re.fullmatch(LEVEL, folder.name)]
@@ -171,9 +156,9 @@ def _find_layout(root: Path) -> tuple[str, list[Folders]]:
         return "masks", [Folders("", None, masks)]
     if {path.suffix.lower() for path in root.iterdir()} & SUFFIXES == {".png"}:
         return "masks", [Folders("", None, root)]
-    raise DataError(
-        f"{root} is not a dataset", got="none of the known layouts", expected=LAYOUTS, hint=_dataset_near(root)
-    )
+    archives = sorted(path.name for path in root.iterdir() if path.suffix.lower() in ARCHIVES)
+    hint = f"unpack {some(archives)} first" if archives else "give the folder that holds Images and Masks"
+    raise DataError(f"{root} is not a dataset", got="none of the known layouts", expected=LAYOUTS, hint=hint)
 
 
 def _folder(base: Path, name: str) -> Path:
@@ -186,25 +171,13 @@ def _folder(base: Path, name: str) -> Path:
 def _pair_up(survey: Survey, folders: Folders) -> None:
     images = _scan(survey, folders.images) if folders.images else {}
     masks = _scan(survey, folders.masks)
-    lonely = images.keys() ^ masks.keys()
     for name in sorted({*images, *masks}):
         image, mask = images.get(name), masks.get(name)
         if mask is None and image is not None:
-            other = _nearly(name, lonely & masks.keys())
-            hint = f"name the mask as its image: {name}, not {other}" if other else ""
-            survey.faults.append(fault("missing-mask", survey.relative(image), f"no {name}.* in Masks", hint=hint))
+            survey.faults.append(fault("missing-mask", survey.relative(image), f"no {name}.* in Masks"))
         if image is None and mask is not None and folders.images:
-            other = _nearly(name, lonely & images.keys())
-            hint = f"name the mask as its image: {other}, not {name}" if other else ""
-            survey.faults.append(fault("missing-image", survey.relative(mask), f"no {name}.* in Images", hint=hint))
+            survey.faults.append(fault("missing-image", survey.relative(mask), f"no {name}.* in Images"))
         survey.cases.append(Case(name, image, mask, group=name, level=folders.level))
-
-
-def _nearly(name: str, others: Collection[str]) -> str:
-    """The name that is this one but for what follows, such as ``a_mask`` for ``a``; empty where none is."""
-    pairs = ((other, *sorted((name, other), key=len)) for other in others)
-    near = [other for other, short, long in pairs if long.startswith(tuple(short + sign for sign in "_-. "))]
-    return min(near, key=lambda other: (abs(len(other) - len(name)), other), default="")
 
 
 def _scan(survey: Survey, folder: Path) -> dict[str, Path]:
@@ -275,29 +248,25 @@ def _is_rgb(cases: Iterable[Case]) -> bool:
 def _add_rows(survey: Survey) -> None:
     """Give every case its patient, split, cancer type and µm/px."""
     rows: dict[str, Case] = {}
-    plain = survey.layout == "plain"
+    names, plain = {case.name for case in survey.cases}, survey.layout == "plain"
     path = next((base / CASES for base in (survey.root, survey.root / "data") if (base / CASES).exists()), None)
     if path is not None:
-        rows, faults = _read_rows(path, {case.name for case in survey.cases}, mpp_needed=plain)
-        survey.faults += faults
+        try:
+            rows, faults = read_cases(path, mpp_needed=plain)
+        except DataError as error:
+            survey.faults.append(fault_of(error, "bad-cases", CASES))
+        else:
+            missing, surplus = sorted(names - rows.keys(), key=natural), sorted(rows.keys() - names, key=natural)
+            faults += [fault("bad-cases", CASES, f"no row for {name}") for name in missing]
+            faults += [fault("bad-cases", CASES, f"row {name!r} without a file") for name in surplus]
+            faults += [fault("odd-name", CASES, repr(name)) for name in surplus if name and not is_good_name(name)]
+            survey.faults += faults
     elif plain:
         survey.faults += [fault(code, CASES, "no such file") for code in ("bad-cases", "no-mpp")]
     survey.faults += _contradictions(survey.cases, rows)
     survey.cases = [_complete(case, rows.get(case.name)) for case in survey.cases]
     if survey.layout == "masks" and any(case.resolution is None for case in survey.cases):
         survey.faults.append(fault("no-mpp", CASES, "masks without µm/px: enough for statistics", severity="note"))
-
-
-def _read_rows(path: Path, names: set[str], *, mpp_needed: bool) -> tuple[dict[str, Case], list[Fault]]:
-    try:
-        rows, faults = read_cases(path, mpp_needed=mpp_needed)
-    except DataError as error:
-        return {}, [fault_of(error, "bad-cases", path.name)]
-    lacking = [fault("bad-cases", path.name, f"no row for {name}") for name in sorted(names - set(rows), key=natural)]
-    surplus = sorted(set(rows) - names, key=natural)
-    faults += lacking + [fault("bad-cases", path.name, f"row {name!r} without a file") for name in surplus]
-    faults += [fault("odd-name", path.name, repr(name)) for name in surplus if name and not is_good_name(name)]
-    return rows, faults
 
 
 def _contradictions(cases: Iterable[Case], rows: dict[str, Case]) -> list[Fault]:
@@ -343,10 +312,6 @@ def _note_missing_levels(survey: Survey) -> None:
             survey.faults.append(fault("missing-level", name, f"not at {level}"))
 
 
-REFUSED = {"no-mpp", "patient-split"}
-"""Faults of sound files that still forbid their use."""
-
-
 def open_dataset(root: str | Path, *, resolution: str | None = None, splits: str | Path | None = None) -> Dataset:
     """Cases of a dataset folder, with patient, split and µm/px; no image is decoded.
 
@@ -367,21 +332,17 @@ def open_dataset(root: str | Path, *, resolution: str | None = None, splits: str
     if splits is not None:
         faults = [finding for finding in faults if finding.code != "patient-split"]
     if faults or survey.schema is None:
-        raise _refusal(survey, faults)
+        # Where nothing is damaged, going on would mean guessing, or testing on patients that were trained on.
+        refused = all(finding.code in ("no-mpp", "patient-split") for finding in faults)
+        raise (RefusedError if refused else DataError)(
+            f"{root} cannot be used as a dataset",
+            got=listed([f"{finding.file}: {finding.title} ({finding.found})" for finding in faults]),
+            expected=faults[0].expected,
+            hint=f"run `ntrm data check {root}` for all faults and how to fix them",
+        )
     dataset = Dataset(root=survey.root, layout=survey.layout, schema=survey.schema, cases=cases)
     if splits is None:
         return dataset
     from ntrm.data.split import read_split
 
     return read_split(Path(splits)).apply(dataset)
-
-
-def _refusal(survey: Survey, faults: list[Fault]) -> NtrmError:
-    # Nothing is damaged then, but going on would mean guessing, or testing on patients that were trained on.
-    kind = RefusedError if all(finding.code in REFUSED for finding in faults) else DataError
-    return kind(
-        f"{survey.root} cannot be used as a dataset",
-        got=listed([f"{finding.file}: {finding.title} ({finding.found})" for finding in faults]),
-        expected=faults[0].expected,
-        hint=f"run `ntrm data check {survey.root}` for all faults and how to fix them",
-    )

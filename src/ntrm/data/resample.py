@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,23 +105,12 @@ class ResampleResult:
 
 
 class _Target(NamedTuple):
-    """A file to derive."""
+    """A resolution to derive a section at."""
 
-    path: Path
+    folder: Path
     factors: tuple[Fraction, Fraction]
     """Along y and x."""
     resolution: Resolution
-
-
-class _Task(NamedTuple):
-    """A file to read, once, and all that is derived from it."""
-
-    source: Path
-    targets: tuple[_Target, ...]
-    schema: LabelSchema | None
-    """Classes if it is a mask, None if it is an image."""
-    in_plain: bool
-    """Whether the layout is plain, in which masks are written as indices, or queensland, in colours."""
 
 
 def parse_targets(text: str) -> tuple[str | float, ...]:
@@ -151,13 +141,16 @@ def resample_dataset(
         dataset = open_dataset(dataset)
     _check_request(dataset, levels, out)
     cases = _finest(dataset.cases)
-    tasks = [task for case in cases for task in _tasks(case, dataset, levels, out)]
-    for folder in {target.path.parent for task in tasks for target in task.targets}:
+    plain = dataset.layout == "plain" or not isinstance(levels[0], str)
+    targets = [tuple(_target(case, level, out / ("" if plain else str(level))) for level in levels) for case in cases]
+    for folder in {each.folder / name for section in targets for each in section for name in ("Images", "Masks")}:
         remove_partials(folder)
-    resolutions = {to.path.stem: to.resolution for task in tasks if task.in_plain for to in task.targets}
+    resolutions = {case.name: one.resolution for case, (one, *_) in zip(cases, targets, strict=True) if plain}
     _copy_sidecars(replace(dataset, cases=tuple(cases)), resolutions, out)
-    written = sum(progress.track(parallel_map(_run, tasks, jobs), len(tasks), "resampling"))
-    wanted = sum(len(task.targets) for task in tasks)
+    work = partial(_derive, schema=dataset.schema, plain=plain)
+    sections = parallel_map(work, list(zip(cases, targets, strict=True)), jobs)
+    written = sum(progress.track(sections, len(cases), "resampling"))
+    wanted = len(levels) * sum((case.image is not None) + (case.mask is not None) for case in cases)
     return ResampleResult(out, tuple(levels), len(cases), written, skipped=wanted - written)
 
 
@@ -186,18 +179,7 @@ def _finest(cases: Iterable[Case]) -> list[Case]:
     return list(best.values())
 
 
-def _tasks(case: Case, dataset: Dataset, levels: Sequence[str | float], out: Path) -> list[_Task]:
-    """What to do for one section: its image and its mask."""
-    tasks, plain = [], not (case.level and isinstance(levels[0], str))
-    for source, folder, suffix in ((case.image, "Images", ".tif"), (case.mask, "Masks", ".png")):
-        if source is not None:
-            file = f"{folder}/{case.name}{suffix}"
-            targets = tuple(_target(case, level, out / ("" if plain else str(level)) / file) for level in levels)
-            tasks.append(_Task(source, targets, dataset.schema if folder == "Masks" else None, plain))
-    return tasks
-
-
-def _target(case: Case, level: str | float, path: Path) -> _Target:
+def _target(case: Case, level: str | float, folder: Path) -> _Target:
     own = case.resolution
     if own is None:
         hint = "add it to cases.csv, column mpp"
@@ -218,37 +200,37 @@ def _target(case: Case, level: str | float, path: Path) -> _Target:
         raise RefusedError(
             f"{case.name} cannot be made finer than it is", got=f"{level} wanted", expected=f"{finest} or coarser"
         )
-    return _Target(path, (down, across), own.downsampled(float(down)) if isinstance(level, str) else wanted)
+    return _Target(folder, (down, across), own.downsampled(float(down)) if isinstance(level, str) else wanted)
 
 
-def _run(task: _Task) -> int:
-    """Derive what is missing; returns how many files that were."""
-    missing = [target for target in task.targets if not _is_done(target, task.source)]
-    if not missing:
-        return 0
-    if task.schema is None:
-        image = read_image(task.source)
-        for path, factors, resolution in missing:
-            write_image(path, area_average(image, *factors), resolution)
-        return len(missing)
-    mask = read_mask(task.source, task.schema).mask
-    for path, factors, _ in missing:
-        votes = majority_vote(mask, *factors, len(task.schema))
-        # In RGB ignore is white: much of it is a fault, and it may be the colour of a class.
-        write_mask = write_indexed_mask if task.in_plain or IGNORE in votes else write_rgb_mask
-        write_mask(path, votes, task.schema)
-    return len(missing)
+def _derive(section: tuple[Case, tuple[_Target, ...]], *, schema: LabelSchema, plain: bool) -> int:
+    """Write what is missing of a section; returns how many files that were."""
+    (case, targets), written = section, 0
+    for source, file in ((case.image, f"Images/{case.name}.tif"), (case.mask, f"Masks/{case.name}.png")):
+        missing = [each for each in targets if source and not _is_done(each.folder / file, source, each.factors)]
+        if source is None or not missing:
+            continue
+        pixels = read_image(source) if source == case.image else read_mask(source, schema).mask
+        for folder, factors, resolution in missing:
+            if source == case.image:
+                write_image(folder / file, area_average(pixels, *factors), resolution)
+                continue
+            votes = majority_vote(pixels, *factors, len(schema))
+            # In RGB ignore is white: much of it is a fault, and it may be the colour of a class.
+            write_mask = write_indexed_mask if plain or IGNORE in votes else write_rgb_mask
+            write_mask(folder / file, votes, schema)
+        written += len(missing)
+    return written
 
 
-def _is_done(target: _Target, source: Path) -> bool:
+def _is_done(path: Path, source: Path, factors: tuple[Fraction, Fraction]) -> bool:
     """Whether the file is there and newer than its source; one of another size is none of ours."""
-    if not target.path.exists():
+    if not path.exists():
         return False
-    height, width = map(shrunk_length, image_size(source), target.factors)
-    size = image_size(target.path)
+    (height, width), size = map(shrunk_length, image_size(source), factors), image_size(path)
     if size != (height, width):
-        raise _occupied(target.path, got=f"{size[1]} × {size[0]} pixels", expected=f"{width} × {height} pixels")
-    return target.path.stat().st_mtime_ns > source.stat().st_mtime_ns
+        raise _occupied(path, got=f"{size[1]} × {size[0]} pixels", expected=f"{width} × {height} pixels")
+    return path.stat().st_mtime_ns > source.stat().st_mtime_ns
 
 
 def _occupied(path: Path, **details: str) -> RefusedError:
@@ -276,11 +258,11 @@ def _copy_sidecars(dataset: Dataset, resolutions: Mapping[str, Resolution], out:
 
 def _cases_table(dataset: Dataset, path: Path | None, resolutions: Mapping[str, Resolution]) -> bytes:
     """``cases.csv`` with new µm per pixel, or without where folders tell it; all other columns unchanged."""
-    columns: tuple[str, ...] = ("name", "group", "split", "cancer")
     if path is not None:
         columns, rows = read_columns(path, ("name",))
     else:
-        rows = [{"name": c.name, "group": c.group, "split": c.split or "", "cancer": c.cancer} for c in dataset]
+        columns = ("name", "group", "split", "cancer")
+        rows = [{name: getattr(case, name) or "" for name in columns} for case in dataset]
     columns = (*columns, *(["mpp"] if resolutions and "mpp" not in columns else []))
     for row in rows:
         new = resolutions.get(one_spelling(row["name"]))

@@ -12,7 +12,6 @@ the sections that the network was trained on.
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +22,8 @@ import torch
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Singles
-from ntrm.core.errors import RefusedError, check_seed, path_error, plain_number
-from ntrm.core.io import check_folder, sha256_of, write_json, write_text
+from ntrm.core.errors import RefusedError, check_seed, plain_number
+from ntrm.core.io import check_folder, check_writable, sha256_of, write_json, write_text
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.progress import SILENT, Progress, as_progress
 from ntrm.core.wording import short_repr
@@ -51,7 +50,6 @@ SHOWN = 3
 """Sections whose confidence and entropy are drawn."""
 
 DOCUMENT, RELIABILITY = "calibration.json", "reliability.png"
-CARD_ROW = "| temperature |"
 LEAST = float(np.finfo(np.float32).tiny)
 
 Labels = NDArray[np.uint8]
@@ -142,7 +140,13 @@ def calibrate(
     """
     check_seed(seed)
     seed, progress = plain_number(seed), as_progress(progress)
-    folder = _own_folder(model_folder)
+    folder = Path(model_folder)
+    # The bundled model takes precedence over a folder of that name, as it does in loading.
+    if str(model_folder) == BUNDLED or not folder.is_dir():
+        hint = f'copy another model first: ntrm.load("{model_folder}").save_pretrained("my-model")'
+        what, expected = "only a local model folder can be calibrated", f"a folder with {CONFIG}"
+        raise RefusedError(what, got=model_folder, expected=expected, hint=hint)
+    check_writable(folder)
     out = default_out(folder) if out is None else Path(out)
     check_outside(out, Path(data))
     check_folder(out)
@@ -239,22 +243,9 @@ def store_temperature(folder: Path, network: SegmentationModel) -> None:
     """Write the network's temperature into the card and the config of its folder; the weights are not touched."""
     temperature, card, config = network.config.temperature, folder / CARD, folder / CONFIG
     if card.is_file():
-        write_text(card, card_with_temperature(card.read_text(encoding="utf-8"), temperature))
+        row = f"| temperature | {temperature:g} |"
+        write_text(card, re.sub(r"(?m)^\| temperature \|.*$", row, card.read_text(encoding="utf-8"), count=1))
     write_json(config, {**json.loads(config.read_text(encoding="utf-8")), "temperature": temperature})
-
-
-def card_with_temperature(card: str, temperature: float) -> str:
-    r"""A model card with a row for the temperature, and otherwise as it was: people may have written in it.
-
-    >>> card_with_temperature("| | |\n|---|---|\n| window | 256 |\n", 1.5)
-    '| | |\n|---|---|\n| temperature | 1.5 |\n| window | 256 |\n'
-    """
-    row = f"{CARD_ROW} {temperature:g} |"
-    if re.search(rf"(?m)^{re.escape(CARD_ROW)}", card):
-        return re.sub(rf"(?m)^{re.escape(CARD_ROW)}.*$", row, card, count=1)
-    if not re.search(r"(?m)^\|---\|---\|$", card):
-        card = f"{card.rstrip()}\n\n| | |\n|---|---|\n"
-    return re.sub(r"(?m)^\|---\|---\|$", rf"|---|---|\n{row}", card, count=1)
 
 
 def _write_results(
@@ -287,21 +278,3 @@ def _with_entropy(predictor: Predictor, image: Labels) -> tuple[Labels, Singles,
 
     seen = stitch(predictor, image, stitching=Stitching(predictor.config.window), watch=keep)
     return seen.mask, seen.confidence, entropy
-
-
-def _own_folder(model: str | Path) -> Path:
-    """The model's folder, if it is one that may be written to."""
-    folder, text = Path(model), str(model)
-    # The bundled model takes precedence over a folder of that name, as it does in loading.
-    if text == BUNDLED or not folder.is_dir():
-        if text == BUNDLED or (text.count("/") == 1 and not text.startswith((".", "/", "~"))):
-            raise RefusedError(
-                "only a local model folder can be calibrated",
-                got=text,
-                expected=f"a folder with {CONFIG}",
-                hint=f'copy it first: ntrm.load("{text}").save_pretrained("my-model")',
-            )
-        raise path_error("no such model", folder, got=text, expected=f"a folder with {CONFIG}")
-    if not os.access(folder, os.W_OK):
-        raise RefusedError("the model folder cannot be written to", got=folder, hint="copy it first")
-    return folder

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.csv_text import rows_text
 from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, path_error, some
-from ntrm.core.io import read_arrays, read_json, read_object, write_json, write_text
+from ntrm.core.io import read_arrays, read_json, write_json, write_text
 from ntrm.core.wording import counted, short_repr
 from ntrm.evaluation.result import CONFUSIONS, METRICS
 from ntrm.metrics.significance import Bootstrap, Comparison, compare_confusions, macro_dice, macro_iou, pixel_accuracy
@@ -33,7 +33,6 @@ MEASURES = {
 """Measures by name: their title and the statistic of pooled confusion counts."""
 
 AGAIN = "evaluate again with this version of ntrm"
-FORMATS = (".csv", ".json")
 COLUMNS = ("first", "second", "difference", "low", "high", "p", "p_holm", "established", "patients", "draws")
 BY_SEED = ("first_by_seed", "second_by_seed")
 HEADER = ("measure", *COLUMNS, "confidence", *BY_SEED, "verdict")
@@ -54,7 +53,6 @@ class Evaluated:
     """Everything that distinguishes models, flat, as text."""
     seed: int | None
     """Of its training; None where it is not known."""
-    sha256: str | None
     data: Mapping[str, Any]
     """Fingerprint, split, resolution."""
     classes: tuple[str, ...]
@@ -201,23 +199,9 @@ def compare(
 
 
 def check_target(path: Path) -> None:
-    """Refuse a file that is neither a table nor a document, or that would take the place of anything else."""
-    if path.suffix not in FORMATS or path.name == METRICS:
+    """Refuse a file that is neither a table nor a document, or that is an evaluation's."""
+    if path.suffix not in (".csv", ".json") or path.name == METRICS:
         raise UsageError("cannot write the comparison there", got=path, expected="a file that ends in .csv or .json")
-    if path.exists() and not _is_comparison(path):
-        raise RefusedError(
-            "a file that is not a comparison would be overwritten", got=path, hint="choose another --out"
-        )
-
-
-def _is_comparison(path: Path) -> bool:
-    if path.suffix == ".json":
-        return {"measure", "models", "comparisons"} <= read_object(path).keys()
-    try:
-        with path.open(encoding="utf-8") as stream:
-            return stream.readline(1000).rstrip() == ",".join(HEADER)
-    except (OSError, ValueError):
-        return False
 
 
 def group_seeds(evaluated: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:
@@ -225,7 +209,6 @@ def group_seeds(evaluated: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:
 
     An evaluation whose training seed is not known is a model of its own: nothing says what it repeats.
     """
-    _check_distinct(evaluated)
     groups: dict[tuple[Any, ...], list[Evaluated]] = {}
     for evaluation in evaluated:
         alone = str(evaluation.folder) if evaluation.seed is None else ""
@@ -236,7 +219,7 @@ def group_seeds(evaluated: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:
             if one.seed == two.seed:
                 raise RefusedError(
                     f"two trainings of {one.name} cannot be distinguished",
-                    got=f"{one.folder} and {two.folder}: the same settings and seed {one.seed}, different weights",
+                    got=f"{one.folder} and {two.folder}: the same settings and seed {one.seed}",
                     expected="one evaluation for each seed",
                     hint="leave one of them out, or give the models different names when training",
                 )
@@ -267,33 +250,13 @@ def _in_one_order(evaluated: Sequence[Evaluated]) -> list[Evaluated]:
             if ours != theirs[what]:
                 raise RefusedError(
                     f"{first.folder} and {other.folder} were not evaluated on the same {what}",
-                    got=_difference(theirs[what], ours),
-                    expected=_difference(ours, theirs[what]),
+                    got=f"{len(theirs[what])}: {some([str(item) for item in theirs[what] if item not in ours])}",
+                    expected=f"{len(ours)}: {some([str(item) for item in ours if item not in theirs[what]])}",
                     hint="evaluate all models on one split of one dataset at one resolution",
                 )
         counts = other.confusions[[other.sections.index(name) for name in first.sections]]
         ordered.append(replace(other, sections=first.sections, patients=first.patients, confusions=counts))
     return ordered
-
-
-def _difference(one: Sequence[Any], two: Sequence[Any]) -> str:
-    """How many there are, and which of them the other lacks."""
-    extra = [" ".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in one if item not in two]
-    return f"{len(one)}, with {some(extra)}" if extra else f"{len(one)}, no other ones"
-
-
-def _check_distinct(evaluated: Sequence[Evaluated]) -> None:
-    """Refuse a folder or a network that is given twice."""
-    seen: dict[Any, Evaluated] = {}
-    for evaluation in evaluated:
-        weights = (evaluation.sha256 or str(evaluation.folder), evaluation.name, tuple(evaluation.traits.items()))
-        for key in (evaluation.folder.resolve(), weights):
-            if (other := seen.setdefault(key, evaluation)) is not evaluation:
-                raise UsageError(
-                    "one evaluation was given twice",
-                    got=f"{other.folder} and {evaluation.folder}",
-                    expected="each trained network once",
-                )
 
 
 # --- an evaluation read back from its folder ---
@@ -313,7 +276,6 @@ def read_evaluation(folder: Path) -> Evaluated:
             name=str(model.get("name") or model["arch"]),
             traits=_traits({**{key: model.get(key) for key in TRAITS}, "stitching": document.get("stitching")}),
             seed=None if model["seed"] is None else int(model["seed"]),
-            sha256=None if model.get("sha256") is None else str(model["sha256"]),
             data={key: data.get(key) for key in ("fingerprint", "split", "level", "mpp")},
             classes=tuple(map(str, document["classes"])),
             sections=tuple(arrays["names"].astype(str).ravel().tolist()),
@@ -343,8 +305,8 @@ def _traits(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def _check_counts(evaluated: Evaluated, written: float) -> None:
     """Refuse counts that do not fit sections and classes, or another pixel accuracy than the one ``written``."""
     count, classes, tables = len(set(evaluated.sections)), len(evaluated.classes), evaluated.confusions
-    lengths = {count, len(evaluated.sections), len(evaluated.patients)}
-    if not count or lengths != {count} or tables.shape != (count, classes, classes) or tables.dtype.kind not in "iu":
+    fits = count == len(evaluated.sections) == len(evaluated.patients) and tables.shape == (count, classes, classes)
+    if not count or not fits or tables.dtype.kind not in "iu":
         raise DataError(
             f"{evaluated.folder / CONFUSIONS} does not fit its evaluation",
             got=f"{count} sections, {len(evaluated.patients)} patients, {tables.dtype} {tables.shape}",

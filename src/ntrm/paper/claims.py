@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -12,23 +12,17 @@ from numpy.typing import NDArray
 from ntrm.core.wording import signed
 from ntrm.evaluation.interfaces import CLAIMED
 from ntrm.metrics.significance import Comparison
-from ntrm.paper.outcomes import (
-    STATISTICS,
-    PlanResults,
-    compare_counts,
-    compare_section_scores,
-    compare_variants,
-    false_positive_rate,
-)
+from ntrm.paper.outcomes import STATISTICS, PlanResults, compare_stacks, compare_variants, false_positive_rate
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import PRIMARY, dice_gains
 from ntrm.paper.request import Facts
 from ntrm.paper.result_tables import Difference, ResultTable, seconds_per_section
 
-LEAST_SCORE = 0.01
-"""Below this, gains are not told in percent of a score."""
+LEAST_SCORE = 0.01  # Below this, gains are not told in percent of a score
 
 HELD, NOT_HELD, NOT_ESTABLISHED, LEFT_OUT = "held", "not held", "not established", "left out"
+
+Comparisons = Collection[Comparison]
 
 
 class Claim(NamedTuple):
@@ -38,17 +32,6 @@ class Claim(NamedTuple):
     verdict: str
     difference: Difference | None
     measured: str
-
-
-def _left_out(claim: str, reason: str) -> Claim:
-    return Claim(claim, LEFT_OUT, None, reason)
-
-
-def _judged(claim: str, measured: str, comparisons: Collection[Comparison], *, lower: bool = False) -> Claim:
-    """A claim that something is higher (or lower); the comparison shown is the least favourable one."""
-    sign = -1 if lower else 1
-    shown = min(comparisons, key=lambda comparison: sign * comparison.difference)
-    return Claim(claim, verdict_of(comparisons, lower=lower), Difference.of(shown), measured)
 
 
 def claims_table(results: PlanResults, facts: Mapping[str, Facts]) -> ResultTable | None:
@@ -65,9 +48,8 @@ def claims_table(results: PlanResults, facts: Mapping[str, Facts]) -> ResultTabl
         "0.01 throughout."
     )
     header = ("claim", "verdict", "difference, points", "measured")
-    return ResultTable(
-        "claims", "What the paper claims, tested", header, tuple(find_claims(results, facts, ours)), note
-    )
+    rows = tuple(find_claims(results, facts, ours))
+    return ResultTable("claims", "What the paper claims, tested", header, rows, note)
 
 
 def find_claims(results: PlanResults, facts: Mapping[str, Facts], ours: Variant) -> Iterator[Claim]:
@@ -90,12 +72,23 @@ def find_claims(results: PlanResults, facts: Mapping[str, Facts], ours: Variant)
     yield from _resolutions(results, facts)
 
 
-def verdict_of(comparisons: Collection[Comparison], *, lower: bool = False) -> str:
+def verdict_of(comparisons: Comparisons, *, lower: bool = False) -> str:
     """Held if every difference is established in the claimed direction; not held if one is in the other."""
     signs = [(-1 if lower else 1) * comparison.difference for comparison in comparisons if comparison.established]
     if any(sign < 0 for sign in signs):
         return NOT_HELD
     return HELD if comparisons and len(signs) == len(comparisons) else NOT_ESTABLISHED
+
+
+def _left_out(claim: str, reason: str) -> Claim:
+    return Claim(claim, LEFT_OUT, None, reason)
+
+
+def _judged(claim: str, measured: str, comparisons: Comparisons, *, lower: bool = False) -> Claim:
+    """A claim that something is higher (or lower); the comparison shown is the least favourable one."""
+    sign = -1 if lower else 1
+    shown = min(comparisons, key=lambda comparison: sign * comparison.difference)
+    return Claim(claim, verdict_of(comparisons, lower=lower), Difference.of(shown), measured)
 
 
 def _scores(results: PlanResults, ours: Variant, others: list[Variant]) -> Iterator[Claim]:
@@ -110,31 +103,24 @@ def _scores(results: PlanResults, ours: Variant, others: list[Variant]) -> Itera
             continue
         _, closest = min(compared, key=lambda pair: compared[pair].difference)
         gains = sorted(100 * comparison.difference for comparison in comparisons)
+        spread = f"{signed(gains[0], 2)} to {signed(gains[-1], 2)} points"
+        theirs = [fmean(comparison.second_by_seed) for comparison in comparisons]
+        if min(theirs) >= LEAST_SCORE:
+            relative = sorted(100 * one.difference / score for one, score in zip(comparisons, theirs, strict=True))
+            spread += f" ({signed(relative[0], 0)} % to {signed(relative[-1], 0)} %)"
         ahead = sum(comparison.established and comparison.difference > 0 for comparison in comparisons)
-        spread = f"{signed(gains[0], 2)} to {signed(gains[-1], 2)} points{_percent(comparisons)}"
         words = f"NTRM minus the others: {spread}; established over {ahead} of {len(others)}"
-        words += f"; shown: minus {closest.title}"
-        yield _judged(title, words, comparisons)
-
-
-def _percent(comparisons: Iterable[Comparison]) -> str:
-    """The range of relative gains; empty where a system has so low a score that they say nothing."""
-    scores = [(one.difference, fmean(one.second_by_seed)) for one in comparisons]
-    if any(score < LEAST_SCORE for _, score in scores):
-        return ""
-    relative = sorted(100 * difference / score for difference, score in scores)
-    return f" ({signed(relative[0], 0)} % to {signed(relative[-1], 0)} %)"
+        yield _judged(title, f"{words}; shown: minus {closest.title}", comparisons)
 
 
 def _false_positives(results: PlanResults, ours: Variant, others: list[Variant], index: int) -> Iterator[Claim]:
     """Pixels called SCC that are not: final against coarse, against the control, against the other systems."""
     control, rate = results.plan.control, false_positive_rate(index)
     final, coarse = results.stack(ours), results.stack(ours, "coarse")
-    within: Collection[Comparison] = ()
+    within: Comparisons = ()
     if final is not None and coarse is not None and final.shape == coarse.shape:
-        stacks = {"first": final, "second": coarse}
-        within = compare_counts({"": stacks}, results.patients_of([ours]), rate).values()
-    compared: list[tuple[str, Collection[Comparison], str]] = [
+        within = compare_stacks({"": (final, coarse)}, results.patients_of([ours]), rate).values()
+    compared: list[tuple[str, Comparisons, str]] = [
         ("after the relation module", within, f"final minus coarse; {_counts(results, ours)}")
     ]
     if control is not None:
@@ -156,13 +142,9 @@ def _false_positives(results: PlanResults, ours: Variant, others: list[Variant],
 
 def _counts(results: PlanResults, variant: Variant) -> str:
     """False positives of SCC, coarse → final, with the recall that they must be read with."""
-
-    def mean(*path: str) -> float | None:
-        return results.metric(variant, *path).mean
-
-    numbers = [mean("claims", "scc_false_positives", head) for head in ("coarse", "final")]
+    numbers = [results.metric(variant, "claims", "scc_false_positives", head).mean for head in ("coarse", "final")]
     coarse, final = ("–" if number is None else f"{number:,.0f}" for number in numbers)
-    recall = mean("pooled", "classes", "SCC", "recall")
+    recall = results.metric(variant, "pooled", "classes", "SCC", "recall").mean
     known = ", no SCC in the test part" if recall is None else f", SCC found {recall:.1%}"
     return f"{coarse} → {final} pixels{known}"
 
@@ -174,24 +156,20 @@ def _interface(results: PlanResults, ours: Variant, title: str, one: str, other:
     if counts is None or not counts["pixels"].any():
         yield _left_out(title, "the interface does not occur in the test part, or a run failed")
         return
-    right = _right_wrong(counts["pixels"], counts["wrong"])
     before = _right_wrong(counts["pixels"], counts["wrong"] + counts["corrected"] - counts["broken"])
     corrected, broken, pixels = (_mean_sum(counts[name]) for name in ("corrected", "broken", "pixels"))
     words = f"{corrected} corrected, {broken} broken of {pixels} pixels within 3 pixels of it"
-    rivals = [(title, before, words)]
-    networks = [ours]
+    rivals, networks = [(title, before, words)], [ours]
     if control is not None and theirs is not None:
         networks.append(control)
         words = f"which corrects {_mean_sum(theirs['corrected'])} and breaks {_mean_sum(theirs['broken'])}"
         words = f"pixels right there, NTRM minus control ({words})"
-        rivals.append(
-            (f"{title}, because of the relation module", _right_wrong(theirs["pixels"], theirs["wrong"]), words)
-        )
-    patients = results.patients_of(networks)
+        because = f"{title}, because of the relation module"
+        rivals.append((because, _right_wrong(theirs["pixels"], theirs["wrong"]), words))
+    right, patients = _right_wrong(counts["pixels"], counts["wrong"]), results.patients_of(networks)
     for claim, rival, measured in rivals:
-        stacks = {"first": right, "second": rival}
-        comparison = compare_counts({"": stacks}, patients, STATISTICS["accuracy"]).values()
-        yield _judged(claim, measured, comparison) if comparison else _left_out(claim, "there is nothing to compare")
+        found = compare_stacks({"": (right, rival)}, patients, STATISTICS["accuracy"]).values()
+        yield _judged(claim, measured, found) if found else _left_out(claim, "there is nothing to compare")
 
 
 def _right_wrong(pixels: NDArray[Any], wrong: NDArray[Any]) -> NDArray[Any]:
@@ -211,7 +189,7 @@ def _order(results: PlanResults, ours: Variant, others: list[Variant]) -> Iterat
         if not rivals:
             continue
         title = f"the spatial order of tissues is kept better than by {name}"
-        comparisons = compare_section_scores(results, [(ours, other) for other in rivals], "adjacency_f1").values()
+        comparisons = compare_variants(results, [(ours, other) for other in rivals], "adjacency_f1").values()
         if len(comparisons) < len(rivals):
             yield _left_out(title, "a run failed, or there are no edges")
             continue
@@ -231,20 +209,16 @@ def _resolutions(results: PlanResults, facts: Mapping[str, Facts]) -> Iterator[C
     base = by_level.pop(PRIMARY)
     for level, variant in by_level.items():
         title = f"10x scores higher than {level}"
-        comparisons = compare_section_scores(results, [(base, variant)], "iou").values()
+        comparisons = compare_variants(results, [(base, variant)], "iou").values()
         if not comparisons:
             yield _left_out(title, "a run failed")
             continue
         yield _judged(title, f"mean IoU of each section at its own resolution, 10x minus {level}", comparisons)
-        yield _cost(results, base, variant, facts)
-
-
-def _cost(results: PlanResults, base: Variant, variant: Variant, facts: Mapping[str, Facts]) -> Claim:
-    title = f"10x costs little beside {variant.level}"
-    slow, fast = (results.score(one, seconds_per_section).mean for one in (variant, base))
-    ratio = facts[variant.level].pixels["test"] / max(facts[base.level].pixels["test"], 1)
-    words = f"{variant.level} has {ratio:.1f} times the pixels of 10x"
-    if slow is None or not fast:
-        return _left_out(title, words)
-    words += f" and takes {slow / fast:.1f} times as long per section: 10x is the coarsest, hence cheapest"
-    return Claim(title, HELD if fast <= slow else NOT_HELD, None, words)
+        title, words = f"10x costs little beside {level}", f"{level} has "
+        slow, fast = (results.score(one, seconds_per_section).mean for one in (variant, base))
+        words += f"{facts[level].test_pixels / max(facts[PRIMARY].test_pixels, 1):.1f} times the pixels of 10x"
+        if slow is None or not fast:
+            yield _left_out(title, words)
+        else:
+            words += f" and takes {slow / fast:.1f} times as long per section: 10x is the coarsest, hence cheapest"
+            yield Claim(title, HELD if fast <= slow else NOT_HELD, None, words)

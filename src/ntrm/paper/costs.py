@@ -26,8 +26,7 @@ from ntrm.models.trm import TissueRelation, edges, nodes
 from ntrm.paper.plan import Variant
 from ntrm.paper.result_tables import Cell, ResultTable
 
-ROUNDS = 5
-"""A time is the median over these rounds."""
+ROUNDS = 5  # A time is the median over these rounds
 
 
 def network_cost(arch: str, classes: int | LabelSchema, window: int, options: Mapping[str, Option]) -> tuple[int, int]:
@@ -62,13 +61,10 @@ class Stage(NamedTuple):
     """A stage of the relation module."""
 
     name: str
-    formula: str
-    """The paper's, or what is missing in it."""
+    formula: str  # The paper's, or what is missing in it
     remark: str
-    operations: float
-    """By the formula with this network's sizes."""
-    microseconds: float
-    """Measured, per window."""
+    operations: float  # By the formula with this network's sizes
+    microseconds: float  # Measured, per window
 
 
 @dataclass(frozen=True)
@@ -76,10 +72,8 @@ class Complexity:
     """Stages of the relation module of one network on real windows."""
 
     stages: tuple[Stage, ...]
-    sizes: Mapping[str, float]
-    """K, N, d, L, |E|, C."""
-    network: float
-    """Microseconds of the entire network, per window."""
+    sizes: Mapping[str, float]  # K, N, d, L, |E|, C
+    network: float  # Microseconds of the entire network, per window
     device: str
 
 
@@ -98,26 +92,22 @@ def measure_stages(network: NTRM, windows: Sequence[NDArray[np.uint8]], predicto
     finally:
         hook.remove()
     features, probabilities = (tensor.float() for tensor in caught[0])
-    count = features.shape[0]
-    edge_count = float(out.graph.adjacency.float().sum(dim=(1, 2)).mean()) if out.graph is not None else 0.0
-    (_, channels, height, width), tissues = features.shape, probabilities.shape[1]
+    edge_count = 0.0 if out.graph is None else float(out.graph.adjacency.float().sum(dim=(1, 2)).mean())
+    (count, channels, height, width), tissues = features.shape, probabilities.shape[1]
     sizes: dict[str, float] = {"K": tissues, "N": height * width, "d": relation.config.dim, "L": relation.config.layers}
     sizes |= {"E": edge_count, "C": channels}
     with torch.inference_mode():
         planned = _plan_stages(relation, features, probabilities, sizes)
-        calls = {name: call for name, (*_, call) in planned.items()} | {"": lambda: predictor.probabilities(pixels)}
-        micros = {name: 1e6 * seconds / count for name, seconds in _in_turns(calls, predictor.device).items()}
-    stages = tuple(
-        Stage(name, formula, remark, operations, micros[name])
-        for name, (formula, remark, operations, _) in planned.items()
-    )
-    return Complexity(stages, sizes, micros[""], str(predictor.device))
+        calls = [*(call for *_, call in planned), lambda: predictor.probabilities(pixels)]
+        *micros, whole = (1e6 * seconds / count for seconds in _in_turns(calls, predictor.device))
+    stages = tuple(Stage(*stage[:4], took) for stage, took in zip(planned, micros, strict=True))
+    return Complexity(stages, sizes, whole, str(predictor.device))
 
 
 def _plan_stages(
     relation: TissueRelation, features: Tensor, probabilities: Tensor, sizes: Mapping[str, float]
-) -> dict[str, tuple[str, str, float, Callable[[], Any]]]:
-    """Formula, remark, operations by the formula, and the stage itself as a call that depends on no other."""
+) -> list[tuple[str, str, str, float, Callable[[], Any]]]:
+    """Name, formula, remark, operations by the formula, and the stage itself as a call that depends on no other."""
     config = relation.config
     k, n, d, layers, e, c = (sizes[name] for name in ("K", "N", "d", "L", "E", "C"))
     hard = nodes.propose(probabilities, config.tau, pooled=config.masks != "plain")
@@ -135,15 +125,15 @@ def _plan_stages(
 
     convolution = "a 3×3 convolution, more than K·N·d where 9·C > K"
     stated, all_pairs = "stated, but left out of the paper's total", "computed for all K² pairs here, |E| of them count"
-    return {
-        "Reg": ("K·N", "", k * n, lambda: nodes.propose(probabilities, config.tau, pooled=config.masks != "plain")),
-        "ψ": ("not in the paper's sum: 9·C·d·N", convolution, 9 * c * d * n, lambda: relation.psi(features)),
-        "Node": ("K·N·d", "", k * n * d, lambda: nodes.pool(refined, masks)),
-        "Adj, Bnd": ("K²·N", stated, k * k * n, lambda: edges.contacts(hard)),
-        "Edge": ("K²·d²", "", k * k * d * d, lambda: relation.edge(states, ratios)),
-        "layers": ("L·|E|·d²", all_pairs, layers * e * d * d, pass_messages),
-        "Proj": ("K·N·d", "", k * n * d, lambda: relation.projection(states, masks)),
-    }
+    return [
+        ("Reg", "K·N", "", k * n, lambda: nodes.propose(probabilities, config.tau, pooled=config.masks != "plain")),
+        ("ψ", "not in the paper's sum: 9·C·d·N", convolution, 9 * c * d * n, lambda: relation.psi(features)),
+        ("Node", "K·N·d", "", k * n * d, lambda: nodes.pool(refined, masks)),
+        ("Adj, Bnd", "K²·N", stated, k * k * n, lambda: edges.contacts(hard)),
+        ("Edge", "K²·d²", "", k * k * d * d, lambda: relation.edge(states, ratios)),
+        ("layers", "L·|E|·d²", all_pairs, layers * e * d * d, pass_messages),
+        ("Proj", "K·N·d", "", k * n * d, lambda: relation.projection(states, masks)),
+    ]
 
 
 def stages_table(complexity: Complexity) -> ResultTable:
@@ -171,20 +161,16 @@ def stages_table(complexity: Complexity) -> ResultTable:
     return ResultTable("complexity_stages", "Complexity of the relation module", header, tuple(rows), note)
 
 
-def _in_turns(calls: Mapping[str, Callable[[], Any]], device: torch.device) -> dict[str, float]:
+def _in_turns(calls: Sequence[Callable[[], Any]], device: torch.device) -> list[float]:
     """Median seconds of each call, timed in turns so that a drift of the machine hits all of them."""
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    for round_number in range(ROUNDS + 1):
-        for name, call in calls.items():
-            _wait(device)
-            begin = time.perf_counter()
-            call()
-            _wait(device)
-            if round_number:  # the first one warms up
-                samples[name].append(time.perf_counter() - begin)
-    return {name: statistics.median(values) for name, values in samples.items()}
 
+    def timed(call: Callable[[], Any]) -> float:
+        wait: Callable[[], object] = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+        wait()
+        begin = time.perf_counter()
+        call()
+        wait()
+        return time.perf_counter() - begin
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    rounds = [[timed(call) for call in calls] for _ in range(ROUNDS + 1)][1:]  # the first one warms up
+    return [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]

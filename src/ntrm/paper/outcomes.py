@@ -5,7 +5,6 @@ Comparisons are paired, with Holm's correction over a family of them.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.csv_text import read_rows
+from ntrm.core.csv_text import read_table
 from ntrm.core.errors import DataError
 from ntrm.core.io import read_arrays, read_object
 from ntrm.core.wording import with_minus
@@ -27,7 +26,6 @@ from ntrm.metrics import significance
 from ntrm.metrics.significance import Bootstrap, Comparison, Statistic, compare_confusions, compare_scores, holm
 from ntrm.paper.plan import Job, TrainingPlan, Variant
 from ntrm.report.html import NONE
-from ntrm.training.log import LOG, read_log
 
 Document = Mapping[str, Any]
 EVALUATION = "evaluation"
@@ -42,8 +40,7 @@ START_AGAIN = "delete this folder `evaluation` and start again"
 
 Key = TypeVar("Key", bound=Hashable)
 Variants = tuple[Variant, Variant]
-Stacks = Mapping[str, NDArray[Any]]
-"""Values of the ``first`` and the ``second`` of a pair."""
+Stack = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -55,8 +52,7 @@ class Score:
     """
 
     values: tuple[float, ...]
-    failed: int = 0
-    """Seeds whose run failed."""
+    failed: int = 0  # Seeds whose run failed
     digits: int = 4
 
     @property
@@ -88,12 +84,9 @@ class JobOutcome:
     job: Job
     folder: Path
     status: str
-    metrics: Document = field(default_factory=dict)
-    """``metrics.json`` of its evaluation."""
-    provenance: Document = field(default_factory=dict)
-    """``provenance.json`` of its training."""
-    failure: str = ""
-    """The last lines of the log of a job that failed."""
+    metrics: Document = field(default_factory=dict)  # metrics.json of its evaluation
+    provenance: Document = field(default_factory=dict)  # provenance.json of its training
+    failure: str = ""  # The last lines of the log of a job that failed
 
     @property
     def model(self) -> Path:
@@ -118,29 +111,22 @@ class JobOutcome:
         """``interfaces.npz``: pixels and wrong (S, K, K), and corrected and broken where there is a coarse head."""
         return read_arrays(self.folder / EVALUATION / INTERFACES, hint=START_AGAIN)
 
-    @cached_property
-    def log(self) -> list[dict[str, float | None]]:
-        """``log.csv`` of its training; empty where it was left behind."""
-        path = self.folder / LOG
+    def column(self, file: str, key: str, column: str, hint: str) -> dict[str, float]:
+        """A column of a table in this folder by another, NaN where a cell is empty."""
+        path = self.folder / file
         try:
-            return read_log(path) if path.is_file() else []
-        except (OSError, ValueError, csv.Error) as error:
-            raise DataError(f"cannot read {path}", got=error, hint="delete it: learning curves do without") from error
+            return {row[key]: float(row[column] or "nan") for row in read_table(path, (key, column))}
+        except (DataError, ValueError) as error:
+            raise DataError(f"cannot read {path}", got=error, hint=hint) from error
 
     def section_scores(self, column: str) -> list[float]:
-        """A column of ``sections.csv`` in the order of ``confusions.npz``, NaN where a cell is empty."""
-        path = self.folder / EVALUATION / SECTIONS
-        names = [str(name) for name in self.arrays["names"]]
-        try:
-            with path.open(encoding="utf-8", newline="") as stream:
-                columns, *rows = [*read_rows(stream)] or [[]]
-            found = [dict(zip(columns, row, strict=True)) for row in rows]
-            if [row["name"] for row in found] != names:
-                raise ValueError(f"{len(found)} rows, not those of the {len(names)} sections")
-            return [float(row[column] or "nan") for row in found]
-        except (OSError, ValueError, KeyError, csv.Error) as error:
-            got = f"{type(error).__name__}: {error}"
-            raise DataError(f"cannot read {path}", got=got, hint=START_AGAIN) from error
+        """A column of ``sections.csv`` in the order of ``confusions.npz``."""
+        file, names = f"{EVALUATION}/{SECTIONS}", [str(name) for name in self.arrays["names"]]
+        found = self.column(file, "name", column, START_AGAIN)
+        if found.keys() != {*names}:
+            got = f"{len(found)} rows, not those of the {len(names)} sections"
+            raise DataError(f"cannot read {self.folder / file}", got=got, hint=START_AGAIN)
+        return [found[name] for name in names]
 
 
 def evaluation_of(folder: Path) -> Document | None:
@@ -153,8 +139,7 @@ class PlanResults:
     """The outcomes of a plan."""
 
     plan: TrainingPlan
-    outcomes: Mapping[str, JobOutcome]
-    """By key of the job."""
+    outcomes: Mapping[str, JobOutcome]  # By key of the job
     patients: Mapping[str, str]
     """By name of the section, as the dataset has them now: those in an evaluation may have been corrected since."""
 
@@ -237,50 +222,41 @@ def dig(document: Document, path: Iterable[str]) -> float | None:
     return None if value is None or isinstance(value, Mapping) else float(value)
 
 
-def compare_counts(pairs: Mapping[Key, Stacks], patients: Sequence[str], statistic: Statistic) -> dict[Key, Comparison]:
-    """First minus second of every pair of counts on the same sections, (seeds, S, K, K), corrected for their number."""
-    return _corrected(
-        pairs, lambda _, stacks: compare_confusions(stacks, patients, statistic=statistic, bootstrap=BOOTSTRAP)
-    )
+def compare_stacks(
+    pairs: Mapping[Key, tuple[Stack, Stack]], patients: Sequence[str], statistic: Statistic | None
+) -> dict[Key, Comparison]:
+    """First minus second of every pair on the same sections, corrected for their number, where it is defined.
+
+    Counts (seeds, S, K, K) are compared by a statistic, scores of sections (seeds, S) by their mean without one.
+    """
+    found: dict[Key, Comparison] = {}
+    for key, (first, second) in pairs.items():
+        models = {"first": first, "second": second}
+        with suppress(DataError):
+            if statistic is None:
+                (found[key],) = compare_scores(models, patients, bootstrap=BOOTSTRAP)
+            else:
+                (found[key],) = compare_confusions(models, patients, statistic=statistic, bootstrap=BOOTSTRAP)
+    corrected = holm([result.p for result in found.values()])
+    return {key: replace(result, p_holm=p) for (key, result), p in zip(found.items(), corrected, strict=True)}
 
 
 def compare_variants(
-    results: PlanResults, pairs: Sequence[Variants], statistic: Statistic
+    results: PlanResults, pairs: Sequence[Variants], measure: Statistic | str
 ) -> dict[Variants, Comparison]:
-    """First minus second of every pair of networks that both have results."""
-    ready = _both_known(pairs, results.stack)
-    patients = results.patients_of(variant for pair in ready for variant in pair) if ready else []
-    return compare_counts(ready, patients, statistic)
+    """First minus second of every pair of networks that both have results.
 
-
-def compare_section_scores(results: PlanResults, pairs: Sequence[Variants], score: str) -> dict[Variants, Comparison]:
-    """First minus second in the mean of a column of ``sections.csv``; networks may be of different resolutions."""
-    return _corrected(
-        _both_known(pairs, lambda variant: results.section_scores(variant, score)),
-        lambda pair, stacks: compare_scores(stacks, results.patients_of(pair), bootstrap=BOOTSTRAP),
-    )
-
-
-def _both_known(pairs: Sequence[Variants], values: Callable[[Variant], NDArray[Any] | None]) -> dict[Variants, Stacks]:
-    known = {variant: values(variant) for variant in dict.fromkeys(chain.from_iterable(pairs))}
-    stacks = {pair: (known[pair[0]], known[pair[1]]) for pair in pairs}
-    return {
-        pair: {"first": one, "second": other}
-        for pair, (one, other) in stacks.items()
-        if one is not None and other is not None
+    In a statistic of the counts of all sections, or in the mean of a column of ``sections.csv``, by its name: then the
+    networks may be of different resolutions.
+    """
+    known = {
+        variant: results.section_scores(variant, measure) if isinstance(measure, str) else results.stack(variant)
+        for variant in dict.fromkeys(chain.from_iterable(pairs))
     }
-
-
-def _corrected(
-    pairs: Mapping[Key, Stacks], compare: Callable[[Key, Stacks], tuple[Comparison, ...]]
-) -> dict[Key, Comparison]:
-    """The comparisons that are defined, with Holm's correction over all of them."""
-    results: dict[Key, Comparison] = {}
-    for key, stacks in pairs.items():
-        with suppress(DataError):
-            (results[key],) = compare(key, stacks)
-    corrected = holm([result.p for result in results.values()])
-    return {key: replace(result, p_holm=p) for (key, result), p in zip(results.items(), corrected, strict=True)}
+    stacks = {pair: (known[pair[0]], known[pair[1]]) for pair in pairs}
+    ready = {pair: (a, b) for pair, (a, b) in stacks.items() if a is not None and b is not None}
+    patients = results.patients_of(chain.from_iterable(ready)) if ready else []
+    return compare_stacks(ready, patients, None if isinstance(measure, str) else measure)
 
 
 def false_positive_rate(index: int) -> Statistic:

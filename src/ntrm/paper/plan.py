@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from ntrm.core.errors import UsageError, choices_error
+from ntrm.core.errors import UsageError, check_seed, choices_error
 from ntrm.models.config import Option
 from ntrm.models.names import DEFAULT, DEFAULT_NETWORK, network_named
 from ntrm.models.registry import ARCHITECTURES, option_names
@@ -19,8 +19,7 @@ from ntrm.training.run import FREE
 
 ALIASES = {"mit": "mit-b2"}
 IMAGENET, SCRATCH = "imagenet", "scratch"
-SINCE = {"fill": 0}
-"""Fields of a recipe that came later, switched off: folders from before them keep their names."""
+SINCE = {"fill": 0}  # Fields of a recipe that came later, switched off: folders from before them keep their names
 
 
 class Factor(NamedTuple):
@@ -54,12 +53,9 @@ class Variant:
     """One network trained in one way; its scores are averaged over seeds."""
 
     arch: str
-    options: tuple[tuple[str, Option], ...]
-    """Of the architecture, sorted by name."""
-    level: str
-    """Resolution level, empty where the layout has none."""
-    init: str
-    """Start of its encoder: ``imagenet`` or ``scratch``."""
+    options: tuple[tuple[str, Option], ...]  # Of the architecture, sorted by name
+    level: str  # Resolution level, empty where the layout has none
+    init: str  # Start of its encoder: imagenet or scratch
 
     @property
     def title(self) -> str:
@@ -80,8 +76,7 @@ class Job:
     variant: Variant
     seed: int
     recipe: Recipe
-    fingerprint: str
-    """Of the data at the variant's level."""
+    fingerprint: str  # Of the data at the variant's level
 
     @property
     def key(self) -> str:
@@ -91,22 +86,14 @@ class Job:
         # With the fields of the augmentation that were given, as folders have always been named.
         fields = asdict(self.recipe).items()
         recipe = {name: value for name, value in fields if name not in FREE and (name, value) not in SINCE.items()}
-        digest = _sha256([what, list(variant.options), recipe])[:10]
+        document = json.dumps([what, list(variant.options), recipe], sort_keys=True)
+        digest = hashlib.sha256(document.encode()).hexdigest()[:10]
         return "_".join(filter(None, [variant.arch, variant.level, variant.init, f"seed{self.seed}", digest]))
 
     @property
     def label(self) -> str:
         """The job in one line."""
         return f"{self.variant.label} seed {self.seed}"
-
-    @property
-    def recipe_digest(self) -> str:
-        """The same for the same recipe."""
-        return _sha256(asdict(self.recipe))[:6]
-
-
-def _sha256(document: object) -> str:
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 class Ablated(NamedTuple):
@@ -123,21 +110,15 @@ class TrainingPlan:
 
     recipe: Recipe
     seeds: tuple[int, ...]
-    primary: str
-    """Level of Table 1 and of the ablation."""
-    fingerprints: Mapping[str, str]
-    """Of the data, by level."""
-    systems: tuple[Variant, ...]
-    """Table 1."""
+    primary: str  # Level of Table 1 and of the ablation
+    fingerprints: Mapping[str, str]  # Of the data, by level
+    systems: tuple[Variant, ...]  # Table 1
     scratch: tuple[Variant, ...]
     """Table 1 and the control with every encoder from scratch; empty where all encoders of Table 1 start alike."""
-    resolutions: tuple[Variant, ...]
-    """Table 2, coarsest first; empty without NTRM."""
-    control: Variant | None
-    """The matched control of NTRM; None without NTRM."""
+    resolutions: tuple[Variant, ...]  # Table 2, coarsest first; empty without NTRM
+    control: Variant | None  # The matched control of NTRM; None without NTRM
     ablation: tuple[Ablated, ...]
-    notes: tuple[str, ...] = ()
-    """What was left out, and why."""
+    notes: tuple[str, ...] = ()  # What was left out, and why
 
     @property
     def ours(self) -> Variant | None:
@@ -183,8 +164,10 @@ def make_plan(
     ``encoder_init`` tells what the encoder of an architecture would start from under a recipe; ``options`` go to
     every architecture that takes them.
     """
-    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+    if not seeds or len(set(seeds)) < len(seeds):
         raise UsageError("impossible seeds", got=list(seeds), expected="different whole numbers from 0 on")
+    for seed in seeds:
+        check_seed(seed)
     names, notes = _usable(archs)
     unused = [key for key in options if not any(taken(arch, {key: None}) for arch in names)]
     if unused:
@@ -193,11 +176,19 @@ def make_plan(
     primary = PRIMARY if PRIMARY in levels else levels[0]
     inits = {arch: encoder_init(arch, taken(arch, options), recipe) for arch in names}
 
-    def variant(arch: str, level: str = primary, init: str = "", **changes: Option) -> Variant:
-        chosen = tuple(sorted({**taken(arch, options), **changes}.items()))
+    def variant(
+        arch: str, level: str = primary, init: str = "", changes: Mapping[str, Option] | None = None
+    ) -> Variant:
+        chosen = tuple(sorted(taken(arch, {**options, **(changes or {})}).items()))
         return Variant(arch, chosen, level, init or inits.get(arch) or inits[OURS])
 
+    ablations: dict[Variant, Ablated] = {}
     with_ntrm = OURS in names
+    for factor in FACTORS if ablation and with_ntrm else ():
+        # A factor that the options have already makes no network of its own.
+        changed, control = variant(OURS, changes=factor.options), variant(CONTROL, changes=factor.options)
+        if changed != variant(OURS):
+            ablations.setdefault(changed, Ablated(factor, changed, control))
     compared = [*names, *([CONTROL] if with_ntrm and CONTROL not in names else [])]
     if not with_ntrm:
         notes.append(f"{OURS} is not among the networks: no Table 2, no claims, no ablation.")
@@ -214,7 +205,7 @@ def make_plan(
         scratch=tuple(variant(arch, init=SCRATCH) for arch in compared) if mixed else (),
         resolutions=tuple(variant(OURS, level) for level in levels) if with_ntrm else (),
         control=variant(CONTROL) if with_ntrm else None,
-        ablation=_ablations(variant) if ablation and with_ntrm else (),
+        ablation=tuple(ablations.values()),
         notes=tuple(notes),
     )
 
@@ -227,16 +218,6 @@ def taken(arch: str, options: Mapping[str, Option]) -> dict[str, Option]:
     """
     names = option_names(arch)
     return {key: value for key, value in options.items() if key in names}
-
-
-def _ablations(variant: Callable[..., Variant]) -> tuple[Ablated, ...]:
-    """A row for every factor that makes a network of its own: one that the options have already makes none."""
-    rows: dict[Variant, Ablated] = {}
-    for factor in FACTORS:
-        changed = variant(OURS, **factor.options)
-        rows.setdefault(changed, Ablated(factor, changed, variant(CONTROL, **taken(CONTROL, factor.options))))
-    rows.pop(variant(OURS), None)
-    return tuple(rows.values())
 
 
 def _usable(archs: Sequence[str]) -> tuple[list[str], list[str]]:

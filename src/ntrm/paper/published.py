@@ -32,8 +32,7 @@ SYSTEMS = ("deeplabv3plus", "unet-vgg16", "attention-unet", "unet-resnet18", "mi
 
 OURS, CONTROL = "ntrm-paper", "ntrm-control"
 
-PRIMARY = "10x"
-"""The resolution of Table 1."""
+PRIMARY = "10x"  # The resolution of Table 1
 
 TABLE_1 = {
     "deeplabv3plus": Reported(0.5061, 0.4191, 0.5038),

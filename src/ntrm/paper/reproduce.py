@@ -15,23 +15,22 @@ from ntrm.core.locks import holding
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import counted
-from ntrm.data.split import DatasetSplits
-from ntrm.data.stats import DatasetStats, dataset_stats
+from ntrm.data.stats import dataset_stats
 from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
 from ntrm.models.ntrm import NTRM
-from ntrm.paper import figures
 from ntrm.paper import result_tables as tables
 from ntrm.paper.claims import claims_table
 from ntrm.paper.costs import measure_stages, networks_table, stages_table
-from ntrm.paper.figures import FigureFile, Shown, choose_windows, first_trained
+from ntrm.paper.figures import choose_windows, draw_figures, first_trained
 from ntrm.paper.learning import learning_table
 from ntrm.paper.outcomes import FAILED, Document, PlanResults, dig, evaluation_of
 from ntrm.paper.plan import Job, TrainingPlan, describe
 from ntrm.paper.request import LOCK, MARK, Facts, Request
-from ntrm.paper.result_tables import ACCURACY, DICE, IOU, ResultTable
+from ntrm.paper.result_tables import ACCURACY, DICE, IOU
 from ntrm.paper.run import Ended, Slot, make_slots, run_jobs
 from ntrm.report.html import write_page
+from ntrm.report.picture_grids import Example
 from ntrm.training.log import CHECKPOINTS
 
 PHANTOM = (
@@ -39,7 +38,6 @@ PHANTOM = (
     "with each other; they say nothing about real skin, and the paper's numbers beside them are for orientation only."
 )
 REAL = "Accuracy, mean IoU and Dice of every system on the data named below, with the paper's numbers beside."
-TIMED_WINDOWS = 4
 TABLES = (
     *("table1", "table1_scratch", "differences", "learning", "table2", "tissues_iou", "tissues_dice", "claims"),
     *("ablation", "complexity_networks", "complexity_stages", "runs"),
@@ -59,8 +57,7 @@ class Reproduction:
 
     page: Path
     results: PlanResults
-    ran: int
-    """Jobs that ran now; the others were done before, or by other commands."""
+    ran: int  # Jobs that ran now; the others were done before, or by other commands
     tables: tuple[Path, ...]
 
     @property
@@ -171,33 +168,27 @@ def write_results(
     progress: Progress = SILENT,
 ) -> tuple[Path, tuple[Path, ...]]:
     """Write tables, figures and the page; returns the page and the tables."""
-    out, plan, window = request.out, results.plan, results.plan.recipe.window
-    splits = request.splits(plan.primary)
-    windows = choose_windows(splits, window)
-    stats = dataset_stats(splits.dataset, tile=window, jobs=jobs, progress=progress)
-    tables = make_tables(results, facts, splits, windows, device)
-    drawn = draw_figures(results, facts, splits, windows, stats, tables, out / "figures", device)
-    files = tuple(table.write_csv(out / "tables") for table in tables.values())
-    page = out / "index.html"
-    write_results_page(page, results, facts, stats, tables, drawn, command)
-    # What an earlier request made, and this one does not, would pass for a result of this one.
-    for kind, names, made in (("tables/{}.csv", TABLES, tables), ("figures/{}.png", FIGURES, drawn)):
-        for name in set(names) - made.keys():
-            (out / kind.format(name)).unlink(missing_ok=True)
-    return page, files
-
-
-def write_results_page(
-    path: Path,
-    results: PlanResults,
-    facts: Mapping[str, Facts],
-    stats: DatasetStats,
-    tables: Mapping[str, ResultTable],
-    figure_files: Mapping[str, FigureFile],
-    command: Sequence[str],
-) -> None:
-    """Write the page."""
-    plan, recipe = results.plan, results.plan.recipe
+    out, plan, recipe = request.out, results.plan, results.plan.recipe
+    splits = request.splits[plan.primary]
+    windows = choose_windows(splits, recipe.window)
+    stats = dataset_stats(splits.dataset, tile=recipe.window, jobs=jobs, progress=progress)
+    every = (
+        tables.table_1(results),
+        tables.table_1_scratch(results),
+        tables.differences_table(results),
+        learning_table(results),
+        tables.table_2(results, facts),
+        tables.tissue_table(results, "iou"),
+        tables.tissue_table(results, "dice"),
+        claims_table(results, facts),
+        tables.ablation_table(results),
+        networks_table(plan.compared, splits.schema, recipe.window),
+        _stages(results, windows, device),
+        tables.runs_table(results),
+    )
+    made = {table.name: table for table in every if table is not None}
+    drawn = draw_figures(results, facts, windows, stats, made.get("ablation"), out / "figures", device)
+    files = tuple(table.write_csv(out / "tables") for table in made.values())
     length = f"{recipe.steps:,} steps" if recipe.steps is not None else f"up to {recipe.epochs} passes"
     of_batches = f"of {recipe.batch} windows of {recipe.window} pixels"
     setup = [
@@ -207,18 +198,23 @@ def write_results_page(
         *((f"data {level}".strip(), _amount(known)) for level, known in facts.items()),
     ]
     write_page(
-        path,
+        out / "index.html",
         "reproduction.html",
         lead=PHANTOM if any(known.phantom for known in facts.values()) else REAL,
         setup=setup,
         command=shlex.join(command),
         notes=[*plan.notes, *_without_models(results)],
-        tables=tables,
-        figures=figure_files,
+        tables=made,
+        figures=drawn,
         headline=stats.headline,
         cancers=", ".join(f"{name} {count}" for name, count in stats.as_dict()["cancers"].items()),
         failures=[(each.job.label, each.status, each.failure[-400:] or "–") for each in results.lacking],
     )
+    # What an earlier request made, and this one does not, would pass for a result of this one.
+    for kind, names, present in (("tables/{}.csv", TABLES, made), ("figures/{}.png", FIGURES, drawn)):
+        for name in set(names) - present.keys():
+            (out / kind.format(name)).unlink(missing_ok=True)
+    return out / "index.html", files
 
 
 def _amount(facts: Facts) -> str:
@@ -237,55 +233,14 @@ def _without_models(results: PlanResults) -> list[str]:
     return [f"No trained network is left of {lacking}: figures and times that need one are left out."]
 
 
-def make_tables(
-    results: PlanResults, facts: Mapping[str, Facts], splits: DatasetSplits, windows: Sequence[Shown], device: str
-) -> dict[str, ResultTable]:
-    """All tables that the results allow, by name."""
-    made = [
-        tables.table_1(results),
-        tables.table_1_scratch(results),
-        tables.differences_table(results),
-        learning_table(results),
-        tables.table_2(results, facts),
-        tables.tissue_table(results, "iou"),
-        tables.tissue_table(results, "dice"),
-        claims_table(results, facts),
-        tables.ablation_table(results),
-        networks_table(results.plan.compared, splits.schema, results.plan.recipe.window),
-        _stages(results, windows, device),
-        tables.runs_table(results),
-    ]
-    return {table.name: table for table in made if table is not None}
-
-
-def _stages(results: PlanResults, windows: Sequence[Shown], device: str) -> ResultTable | None:
+def _stages(results: PlanResults, windows: Sequence[Example], device: str) -> tables.ResultTable | None:
     ours = first_trained(results, results.plan.ours)
     network = load(ours.model) if ours is not None else None
-    if not isinstance(network, NTRM) or network.relation is None or network.relation.config.graph == "none":
+    if (
+        not isinstance(network, NTRM)
+        or not windows
+        or network.relation is None
+        or network.relation.config.graph == "none"
+    ):
         return None
-    images = [window.image for window in windows][:TIMED_WINDOWS]
-    return stages_table(measure_stages(network, images, Predictor(network, device))) if images else None
-
-
-def draw_figures(
-    results: PlanResults,
-    facts: Mapping[str, Facts],
-    splits: DatasetSplits,
-    windows: Sequence[Shown],
-    stats: DatasetStats,
-    tables: Mapping[str, ResultTable],
-    folder: Path,
-    device: str,
-) -> dict[str, FigureFile]:
-    """All figures that the results allow, by name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    figure_files: list[FigureFile | None] = [figures.draw_dataset(stats, folder)]
-    figure_files += figures.draw_systems(results, windows, splits.schema, folder, device)
-    ours = first_trained(results, results.plan.ours)
-    if ours is not None and windows:
-        figure_files += figures.draw_network(ours, windows, folder)
-    figure_files.append(figures.draw_learning(results, folder))
-    figure_files.append(figures.draw_resolutions(results, facts, folder))
-    if "ablation" in tables:
-        figure_files.append(figures.draw_ablation(tables["ablation"], folder))
-    return {figure.name: figure for figure in figure_files if figure is not None}
+    return stages_table(measure_stages(network, [window.image for window in windows], Predictor(network, device)))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import DataError, RefusedError, UsageError, check_seed, choices_error
+from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error
 from ntrm.core.io import PARTIAL, check_folder, foreign_files, write_json
 from ntrm.core.labels import LabelSchema
 from ntrm.core.processes import parallel_map
@@ -39,14 +39,11 @@ class Facts:
 
     mpp: float
     fingerprint: str
-    sections: Mapping[str, int]
-    """By split, as are patients, pixels and windows."""
+    sections: Mapping[str, int]  # By split, as are patients
     patients: Mapping[str, int]
-    pixels: Mapping[str, int]
-    windows: Mapping[str, int]
-    """Training windows, cut as the recipe says."""
-    phantom: bool
-    """Whether the sections are synthetic."""
+    test_pixels: int
+    windows: int  # Of the training, cut as the recipe says
+    phantom: bool  # Whether the sections are synthetic
 
 
 @dataclass(frozen=True)
@@ -55,24 +52,15 @@ class Request:
 
     data: Path
     out: Path
-    archs: tuple[str, ...] = SYSTEMS
-    """The systems of Table 1."""
-    resolutions: tuple[str, ...] = ()
-    """Levels of Table 2; all that the dataset has if empty."""
-    seeds: tuple[int, ...] = SEEDS
-    """Training seeds of every network."""
-    recipe: str | Path = "fast"
-    """By name or as a YAML file, the same for all networks."""
-    overrides: Mapping[str, object] | None = None
-    """Fields of the recipe to change."""
-    options: Mapping[str, Any] | None = None
-    """Options of architectures, for each that takes them."""
-    ablation: bool = True
-    """Whether to train the variants of the relation module."""
-    split_file: Path | None = None
-    """What ``ntrm data split`` wrote; the dataset's own splits if not given."""
-    boundaries: bool = True
-    """Whether evaluations measure distances of boundaries, too."""
+    archs: tuple[str, ...] = SYSTEMS  # The systems of Table 1
+    resolutions: tuple[str, ...] = ()  # Levels of Table 2; all that the dataset has if empty
+    seeds: tuple[int, ...] = SEEDS  # Training seeds of every network
+    recipe: str | Path = "fast"  # By name or as a YAML file, the same for all networks
+    overrides: Mapping[str, object] | None = None  # Fields of the recipe to change
+    options: Mapping[str, Any] | None = None  # Options of architectures, for each that takes them
+    ablation: bool = True  # Whether to train the variants of the relation module
+    split_file: Path | None = None  # What ntrm data split wrote; the dataset's own splits if not given
+    boundaries: bool = True  # Whether evaluations measure distances of boundaries, too
 
     @cached_property
     def resolved(self) -> Recipe:
@@ -84,7 +72,7 @@ class Request:
     @cached_property
     def levels(self) -> tuple[str, ...]:
         """Levels to work at, coarsest first: those wanted, or the paper's that are there, or whatever the data has."""
-        present = present_levels(self.data)
+        present = self._present
         if self.resolutions and present == ("",):
             got = ", ".join(self.resolutions)
             raise UsageError("this dataset has no resolution levels", got=got, hint="leave them out")
@@ -93,49 +81,56 @@ class Request:
         chosen = self.resolutions or TABLE_2
         return tuple(level for level in present if level in chosen) or present
 
-    def splits(self, level: str) -> DatasetSplits:
-        """The data at one level, with sections in each of the splits."""
-        splits = open_splits(self.data, resolution=level or None, splits=self.split_file)
-        if empty := [split for split in SPLITS if not any(case.split == split for case in splits.dataset)]:
-            raise UsageError(
-                f"{splits.dataset.root} has an empty split",
-                got=f"no section in {', '.join(empty)}",
-                hint="divide it with `ntrm data split` and give the file with --splits",
-            )
-        return splits
+    @cached_property
+    def _present(self) -> tuple[str, ...]:
+        """Levels that the dataset has, coarsest first; faults at levels that nobody asks for do not matter."""
+        cases = survey_dataset(self.data).cases
+        return tuple(dict.fromkeys(case.level for case in cases)) or open_dataset(self.data).levels
+
+    @cached_property
+    def splits(self) -> dict[str, DatasetSplits]:
+        """The data at every level, with sections in each of the splits."""
+        opened = {}
+        for level in self.levels:
+            opened[level] = open_splits(self.data, resolution=level or None, splits=self.split_file)
+            if empty := {*SPLITS} - {case.split for case in opened[level].dataset}:
+                raise UsageError(
+                    f"{opened[level].dataset.root} has an empty split",
+                    got=f"no section in {', '.join(sorted(empty))}",
+                    hint="divide it with `ntrm data split` and give the file with --splits",
+                )
+        return opened
 
     @property
     def patients(self) -> dict[str, str]:
         """Patients by name of the section, as the dataset has them now."""
-        return {case.name: case.group for level in self.levels for case in self.splits(level).dataset}
+        return {case.name: case.group for splits in self.splits.values() for case in splits.dataset}
 
     def gather(self, *, jobs: int = 1, progress: Progress = SILENT) -> dict[str, Facts]:
         """Facts about the data at every level; every section is decoded into the cache, once for all runs."""
-        return {level: self._facts(level, jobs, progress) for level in self.levels}
-
-    def _facts(self, level: str, jobs: int, progress: Progress) -> Facts:
-        splits = self.splits(level)
-        cases = list(splits.dataset)
-        count = partial(_count, schema=splits.schema, recipe=self.resolved)
-        label = f"reading sections {level}".strip()
-        counts = list(progress.track(parallel_map(count, cases, jobs), len(cases), label))
-        of = {split: [k for k, case in enumerate(cases) if case.split == split] for split in SPLITS}
-        return Facts(
-            mpp=splits.resolution.mean,
-            fingerprint=splits.fingerprint(),
-            sections={split: len(members) for split, members in of.items()},
-            patients={split: len({cases[k].group for k in members}) for split, members in of.items()},
-            pixels={split: sum(counts[k][0] for k in members) for split, members in of.items()},
-            windows={split: sum(counts[k][1] for k in members) for split, members in of.items()},
-            phantom=(splits.dataset.root / "truth.json").is_file(),  # which `ntrm phantom` alone writes
-        )
+        facts = {}
+        for level, splits in self.splits.items():
+            cases = list(splits.dataset)
+            count = partial(_count, schema=splits.schema, recipe=self.resolved)
+            label = f"reading sections {level}".strip()
+            counts = list(progress.track(parallel_map(count, cases, jobs), len(cases), label))
+            of = {split: [k for k, case in enumerate(cases) if case.split == split] for split in SPLITS}
+            facts[level] = Facts(
+                mpp=splits.resolution.mean,
+                fingerprint=splits.fingerprint(),
+                sections={split: len(members) for split, members in of.items()},
+                patients={split: len({cases[k].group for k in members}) for split, members in of.items()},
+                test_pixels=sum(counts[k][0] for k in of["test"]),
+                windows=sum(counts[k][1] for k in of["train"]),
+                phantom=(splits.dataset.root / "truth.json").is_file(),  # which `ntrm phantom` alone writes
+            )
+        return facts
 
     def plan(self) -> TrainingPlan:
         """The jobs for the data as it is; nothing is decoded."""
-        splits = {level: self.splits(level) for level in self.levels}
-        schema = next(iter(splits.values())).schema
+        schema = next(iter(self.splits.values())).schema
         plan = make_plan(
-            {level: part.fingerprint() for level, part in splits.items()},
+            {level: splits.fingerprint() for level, splits in self.splits.items()},
             self.resolved,
             archs=self.archs,
             seeds=self.seeds,
@@ -143,22 +138,17 @@ class Request:
             options=self.options or {},
             ablation=self.ablation,
         )
-        return replace(plan, notes=(*plan.notes, *self._notes(splits)))
-
-    def _notes(self, levels: Collection[str]) -> list[str]:
-        """Choices made by default: the split, and levels that are left out or lacking."""
-        notes = []
+        notes = list(plan.notes)
         if self.split_file is None and any(case.split is None for case in survey_dataset(self.data).cases):
             shares = ", ".join(f"{100 * share:.0f}" for share in FRACTIONS)
             notes.append(f"The dataset names no splits: it is divided by patient, {shares} % (ntrm data split).")
-        present = present_levels(self.data)
-        if self.resolutions or present == ("",):
-            return notes
-        if left := ", ".join(level for level in present if level not in levels):
-            notes.append(f"{left} is left out: the paper has no results there (include it with --resolutions).")
-        if lacking := ", ".join(level for level in TABLE_2 if level not in present):
-            notes.append(f"Not in this dataset: {lacking}. ntrm data resample makes coarser levels from finer ones.")
-        return notes
+        if not self.resolutions and self._present != ("",):
+            if left := ", ".join(level for level in self._present if level not in self.levels):
+                notes.append(f"{left} is left out: the paper has no results there (include it with --resolutions).")
+            if lacking := ", ".join(level for level in TABLE_2 if level not in self._present):
+                advice = "ntrm data resample makes coarser levels from finer ones"
+                notes.append(f"Not in this dataset: {lacking}. {advice}.")
+        return replace(plan, notes=tuple(notes))
 
     def claim(self, command: Sequence[str] = ()) -> None:
         """Refuse an output folder that holds something else, and mark it before anything is written there."""
@@ -183,13 +173,11 @@ class Request:
     def commands(self, job: Job, *, pictures: bool = False) -> tuple[list[str], list[str]]:
         """Words after ``ntrm`` that train a network and evaluate it; writes the recipe that they name."""
         variant, run = job.variant, self.run(job)
-        recipe = self.out / "recipes" / f"{variant.init}-{job.recipe_digest}.yaml"
-        if not recipe.exists():
-            recipe.parent.mkdir(parents=True, exist_ok=True)
-            write_recipe(job.recipe, recipe)
+        recipe = self.out / "recipes" / f"{job.key}.yaml"
+        recipe.parent.mkdir(parents=True, exist_ok=True)
+        write_recipe(job.recipe, recipe)
         options = [
-            f"{key}={str(value).lower() if value is True or value is False else value}"
-            for key, value in variant.options
+            f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in variant.options
         ]
         # Pictures of every run would take longer than the runs themselves.
         shared = ["--data", str(self.data), *([] if pictures else ["--no-pictures"])]
@@ -200,11 +188,6 @@ class Request:
         evaluate = ["evaluate", *shared, "--model", str(run / "model"), "--out", str(run / EVALUATION)]
         # The tables compare networks and judge no slide: a reference is of no use.
         return [*train, "--resume", "--no-reference"], [*evaluate, *([] if self.boundaries else ["--no-boundaries"])]
-
-
-def present_levels(data: Path) -> tuple[str, ...]:
-    """Levels that the dataset has, coarsest first; faults at levels that nobody asks for do not matter."""
-    return tuple(dict.fromkeys(case.level for case in survey_dataset(data).cases)) or open_dataset(data).levels
 
 
 def _count(case: Case, schema: LabelSchema, recipe: Recipe) -> tuple[int, int]:
@@ -254,9 +237,6 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     (0, 1, 2)
     """
     try:
-        seeds = tuple(int(name) for name in parse_names(text))
+        return tuple(int(name) for name in parse_names(text))
     except ValueError as error:
         raise UsageError("cannot understand the seeds", got=text, expected="whole numbers such as 0,1,2") from error
-    for seed in seeds:
-        check_seed(seed)
-    return seeds

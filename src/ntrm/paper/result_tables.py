@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -23,8 +24,7 @@ from ntrm.report.html import NONE, Column, columns
 
 ACCURACY, IOU, DICE = ("pooled", "pixel_accuracy"), ("pooled", "macro", "iou"), ("pooled", "macro", "dice")
 """Where ``metrics.json`` has the columns of the paper's tables."""
-VALIDATED = ("best", "iou")
-"""Where ``provenance.json`` has the score on the windows of the validation part."""
+VALIDATED = ("best", "iou")  # Where provenance.json has the score on the windows of the validation part
 
 HEADLINE = ("accuracy", "mean IoU", "Dice")
 PAPER = tuple(f"paper: {title}" for title in HEADLINE)
@@ -110,26 +110,23 @@ class ResultTable:
 
     def write_csv(self, folder: Path) -> Path:
         """Write ``NAME.csv``; spreads and ends of intervals have columns of their own."""
-        ends = [next((ENDS[type(row[k])] for row in self.rows if type(row[k]) in ENDS), ("",)) for k in self._places]
-        titles = [f"{self.header[k]} {end}".rstrip() for k in self._places for end in ends[k]]
-        rows = [[value for k in self._places for value in _values(row[k], len(ends[k]))] for row in self.rows]
+        columns = []
+        for k, title in enumerate(self.header):
+            cells = [row[k] for row in self.rows]
+            ends = next((ENDS[type(cell)] for cell in cells if type(cell) in ENDS), ("",))
+            titles = [f"{title} {end}".rstrip() for end in ends]
+            columns.append([titles, *(_values(cell, len(ends)) for cell in cells)])
         path = folder / f"{self.name}.csv"
-        write_text(path, rows_text([titles, *rows]))
+        write_text(path, rows_text(chain.from_iterable(row) for row in zip(*columns, strict=True)))
         return path
-
-    @property
-    def _places(self) -> range:
-        return range(len(self.header))
 
 
 def _text(cell: Cell) -> str:
-    if cell is None:
-        return NONE
     if isinstance(cell, RunFolder):
         return f"…{cell.rpartition('_')[2]}"
     if isinstance(cell, int):
         return f"{cell:,}"
-    return with_minus(f"{cell:.4f}") if isinstance(cell, float) else str(cell)
+    return NONE if cell is None else with_minus(f"{cell:.4f}") if isinstance(cell, float) else str(cell)
 
 
 def _values(cell: Cell, count: int) -> list[object]:
@@ -151,10 +148,11 @@ def table_1(results: PlanResults) -> ResultTable:
 
 def table_1_scratch(results: PlanResults) -> ResultTable | None:
     """Table 1 and NTRM's control with every encoder from scratch, where only some had ImageNet weights."""
-    if not results.plan.scratch:
-        return None
     note = "ImageNet weights were to hand for some encoders only. Here none has them, so that all start equal."
-    return _systems(results, results.plan.scratch, "table1_scratch", "Table 1, every encoder from scratch", note)
+    scratch = results.plan.scratch
+    return (
+        _systems(results, scratch, "table1_scratch", "Table 1, every encoder from scratch", note) if scratch else None
+    )
 
 
 def _systems(results: PlanResults, variants: Sequence[Variant], name: str, title: str, note: str) -> ResultTable:
@@ -172,15 +170,11 @@ def table_2(results: PlanResults, facts: Mapping[str, Facts]) -> ResultTable | N
         return None
     rows: list[tuple[Cell, ...]] = []
     for variant in results.plan.resolutions:
-        known = facts[variant.level]
-        costs = (
-            known.windows["train"],
-            f"{known.pixels['test'] / 1e6:.2f}",
-            results.score(variant, seconds_per_section, digits=2),
-            results.score(variant, lambda outcome: dig(outcome.provenance, ("seconds",)), digits=1),
-        )
-        where = (variant.level or "as it is", f"{known.mpp:g}")
-        rows.append((*where, *headline(results, variant), *TABLE_2.get(variant.level, NO_NUMBERS), *costs))
+        known, level = facts[variant.level], variant.level
+        costs = known.windows, f"{known.test_pixels / 1e6:.2f}", results.score(variant, seconds_per_section, digits=2)
+        training = results.score(variant, lambda outcome: dig(outcome.provenance, ("seconds",)), digits=1)
+        scores = (*headline(results, variant), *TABLE_2.get(level, NO_NUMBERS))
+        rows.append((level or "as it is", f"{known.mpp:g}", *scores, *costs, training))
     titles = ("training windows", "test pixels (million)", "seconds per section", "training seconds")
     note = (
         "The names are downsample factors of 0.67 µm/px: 10x is the coarsest and cheapest, and 2x has 25 times its "
@@ -193,20 +187,18 @@ def table_2(results: PlanResults, facts: Mapping[str, Facts]) -> ResultTable | N
 
 def seconds_per_section(outcome: JobOutcome) -> float | None:
     """Time that the prediction of a test section took."""
-    seconds = dig(outcome.metrics, ("seconds_predicting",))
-    sections = dig(outcome.metrics, ("pooled", "sections"))
+    seconds, sections = (dig(outcome.metrics, path) for path in (("seconds_predicting",), ("pooled", "sections")))
     return seconds / sections if seconds is not None and sections else None
 
 
 def tissue_table(results: PlanResults, measure: str) -> ResultTable:
     """A score (``iou`` or ``dice``) of every tissue under every system."""
-    plan = results.plan
-    title = {"iou": "IoU", "dice": "Dice"}[measure]
+    compared, title = results.plan.compared, {"iou": "IoU", "dice": "Dice"}[measure]
     rows: list[tuple[Cell, ...]] = [
-        (name, *(results.metric(variant, "pooled", "classes", name, measure) for variant in plan.compared))
+        (name, *(results.metric(variant, "pooled", "classes", name, measure) for variant in compared))
         for name in results.classes
     ]
-    header = ("tissue", *(variant.title for variant in plan.compared))
+    header = ("tissue", *(variant.title for variant in compared))
     note = "Mean ± standard deviation over training seeds, all test sections together."
     return ResultTable(f"tissues_{measure}", f"{title} of every tissue", header, tuple(rows), note)
 
@@ -220,8 +212,17 @@ def differences_table(results: PlanResults) -> ResultTable | None:
     compared = {measure: compare_variants(results, pairs, statistic) for measure, statistic in STATISTICS.items()}
     rows: list[tuple[Cell, ...]] = []
     for pair in pairs:
-        cells = [points(compared[measure].get(pair)) for measure in STATISTICS]
-        rows.append((pair[1].title, *cells, *_further(compared["dice"].get(pair))))
+        cells, dice = [points(compared[measure].get(pair)) for measure in STATISTICS], compared["dice"].get(pair)
+        relative = interval = None
+        verdict = FAILED
+        if dice is not None:
+            second, ends = fmean(dice.second_by_seed), dice.over_trainings
+            relative = signed(100 * dice.difference / second, 1) if second else None
+            interval = Interval(100 * ends[0], 100 * ends[1]) if ends else None
+            direction = "NTRM higher" if dice.difference > 0 else "NTRM lower"
+            verdict = f"{direction if dice.established else 'not established'} (p = {dice.p_holm:.2g})"
+            verdict += "; other trainings may differ" if dice.may_turn else ""
+        rows.append((pair[1].title, *cells, relative, interval, verdict))
     measures = ("accuracy, points", "IoU, points", "Dice, points", "Dice, relative %", "Dice over seeds, points")
     header = ("NTRM minus", *measures, "verdict (Dice)")
     note = (
@@ -231,18 +232,6 @@ def differences_table(results: PlanResults) -> ResultTable | None:
         "to 31.25 % higher Dice” are points; relative, its own numbers give 6 % to 62 %."
     )
     return ResultTable("differences", "Is NTRM better?", header, tuple(rows), note)
-
-
-def _further(dice: Comparison | None) -> tuple[Cell, Cell, str]:
-    """The relative difference in percent, the interval over trainings in points, and the verdict."""
-    if dice is None:
-        return None, None, FAILED
-    second, ends = fmean(dice.second_by_seed), dice.over_trainings
-    relative = signed(100 * dice.difference / second, 1) if second else None
-    direction = "NTRM higher" if dice.difference > 0 else "NTRM lower"
-    verdict = f"{direction if dice.established else 'not established'} (p = {dice.p_holm:.2g})"
-    verdict += "; other trainings may differ" if dice.may_turn else ""
-    return relative, Interval(100 * ends[0], 100 * ends[1]) if ends else None, verdict
 
 
 def points(comparison: Comparison | None) -> Cell:
@@ -255,25 +244,23 @@ def ablation_table(results: PlanResults) -> ResultTable | None:
     plan = results.plan
     if plan.ours is None or plan.control is None or not plan.ablation:
         return None
-    matched = {plan.ours: plan.control, **{row.variant: row.control for row in plan.ablation}}
-    controls = list(dict.fromkeys(matched.values()))
+    ours, options = plan.ours, ", ".join(f"{key} {value}" for key, value in plan.ours.options)
+    meaning = f"the paper's, with {options}" if options else "the paper's letter"
+    networks = [("NTRM", meaning, ours), *((row.factor.name, row.factor.meaning, row.variant) for row in plan.ablation)]
+    matched = {ours: plan.control, **{row.variant: row.control for row in plan.ablation}}
+    for control in dict.fromkeys(matched.values()):
+        changed = sorted(set(control.options) - set(plan.control.options))
+        name = " ".join(["control", *(f"{key} {value}" for key, value in changed)])
+        networks.append((name, "no relation module", control))
     minus_control = compare_variants(results, list(matched.items()), STATISTICS["iou"])
-    ours = [(variant, plan.ours) for variant in [*matched, *controls] if variant != plan.ours]
-    minus_ours = compare_variants(results, ours, STATISTICS["iou"])
-
-    def row(name: str, meaning: str, variant: Variant) -> tuple[Cell, ...]:
-        control = points(minus_control.get((variant, matched[variant]))) if variant in matched else None
-        paper = points(minus_ours.get((variant, plan.ours))) if variant != plan.ours and plan.ours else None
+    pairs = [(variant, ours) for *_, variant in networks if variant != ours]
+    minus_ours = compare_variants(results, pairs, STATISTICS["iou"])
+    rows: list[tuple[Cell, ...]] = []
+    for name, meaning, variant in networks:
+        gained = points(minus_control.get((variant, matched[variant]))) if variant in matched else None
+        lost = points(minus_ours.get((variant, ours))) if variant != ours else None
         validated = results.score(variant, lambda outcome: dig(outcome.provenance, VALIDATED))
-        return (name, meaning, validated, results.metric(variant, *IOU), control, paper)
-
-    options = ", ".join(f"{key} {value}" for key, value in plan.ours.options)
-    rows = [row("NTRM", f"the paper's, with {options}" if options else "the paper's letter", plan.ours)]
-    rows += [row(ablated.factor.name, ablated.factor.meaning, ablated.variant) for ablated in plan.ablation]
-    for control in controls:
-        changed = set(control.options) - set(plan.control.options)
-        name = " ".join(["control", *(f"{key} {value}" for key, value in sorted(changed))])
-        rows.append(row(name, "no relation module", control))
+        rows.append((name, meaning, validated, results.metric(variant, *IOU), gained, lost))
     scores = ("validation IoU", "mean IoU")
     header = ("changed", "what it means", *scores, "IoU minus control, points", "IoU minus NTRM, points")
     note = (
@@ -299,13 +286,12 @@ def runs_table(results: PlanResults) -> ResultTable:
         which = (variant.arch, options, variant.level or None, variant.init, str(outcome.job.seed))
         rows.append((*which, outcome.status, *scores, *costs, RunFolder(key)))
     what = ("network", "options", "resolution", "encoder init", "seed", "status")
+    header = (*what, *HEADLINE, "steps", "training seconds", "folder")
     note = (
         "Each folder, under runs/, holds the recipe, the log, the model and the evaluation. Here is the end of its "
         "name; tables/runs.csv has all of it."
     )
-    return ResultTable(
-        "runs", "Every run", (*what, *HEADLINE, "steps", "training seconds", "folder"), tuple(rows), note
-    )
+    return ResultTable("runs", "Every run", header, tuple(rows), note)
 
 
 def headline(results: PlanResults, variant: Variant) -> tuple[Score, Score, Score]:

@@ -7,36 +7,38 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import torch
 
 from ntrm.core.devices import choose_device
-from ntrm.core.errors import RefusedError, UsageError, check_number
+from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.locks import holding
 from ntrm.core.threads import cores_given
 from ntrm.paper.plan import Job
 
 INTERRUPTED = 130
-TAIL = 20
-"""Lines of a failed run's log that are shown."""
+TAIL = 20  # Lines of a failed run's log that are shown
 NTRM = (sys.executable, "-m", "ntrm")
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(NamedTuple):
     """Trains one network at a time."""
 
-    device: str
-    """As the process sees it."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    threads: int = 1
-    """Cores that the process may use."""
+    device: str  # As the process sees it
+    card: str = ""  # The GPU that the process sees alone
+    threads: int = 1  # Cores that the process may use
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the process finds in its environment."""
+        card = {"CUDA_VISIBLE_DEVICES": self.card} if self.card else {}
+        return {**os.environ, "OMP_NUM_THREADS": str(self.threads), **card}
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,7 @@ class Ended:
     """A run that has ended; its ``code`` is None where another command has done it, or works on it."""
 
     job: Job
-    log: Path
-    """Everything its two commands have printed."""
+    log: Path  # Everything its two commands have printed
     code: int | None
     seconds: float = 0.0
 
@@ -61,28 +62,16 @@ class Ended:
 
 def make_slots(device: str, *, num_devices: int | None = None, per_device: int = 1, jobs: int = 1) -> tuple[Slot, ...]:
     """Slots on every GPU, ``per_device`` on each; without GPUs ``jobs`` slots on the processor."""
-    check_number("number of jobs per device", per_device, 1, 64, whole=True)
-    check_number("number of jobs", jobs, 1, 1024, whole=True)
-    chosen = choose_device(device)
-    cards = _gpus(chosen.index, num_devices) if chosen.type == "cuda" else []
-    count = jobs if chosen.type == "cpu" else per_device * max(len(cards), 1)
-    threads = max(1, cores_given() // count)
-    environment = {"OMP_NUM_THREADS": str(threads)}
-    if not cards:
-        return (Slot(chosen.type, environment, threads),) * count
-    return tuple(Slot("cuda", {"CUDA_VISIBLE_DEVICES": card, **environment}, threads) for card in cards * per_device)
-
-
-def _gpus(index: int | None, count: int | None) -> list[str]:
-    """Names of the GPUs as the environment knows them: this process may itself see only some."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    seen = torch.cuda.device_count()
-    gpus = [name.strip() for name in visible.split(",")][:seen] if visible else [*map(str, range(seen))]
-    if index is not None:
-        return [gpus[index]]
-    if count is not None and not 1 <= count <= len(gpus):
-        raise UsageError("wrong number of devices", got=count, expected=f"1 to {len(gpus)}")
-    return gpus[:count]
+    chosen, cards = choose_device(device), [""]
+    if chosen.type == "cuda":
+        # Names of the GPUs as the environment knows them: this process may itself see only some.
+        visible, seen = os.environ.get("CUDA_VISIBLE_DEVICES"), torch.cuda.device_count()
+        cards = [name.strip() for name in visible.split(",")][:seen] if visible else [*map(str, range(seen))]
+        if num_devices is not None and not 1 <= num_devices <= len(cards):
+            raise UsageError("wrong number of devices", got=num_devices, expected=f"1 to {len(cards)}")
+        cards = cards[:num_devices] if chosen.index is None else [cards[chosen.index]]
+    cards *= jobs if chosen.type == "cpu" else per_device
+    return tuple(Slot(chosen.type, card, max(1, cores_given() // len(cards))) for card in cards)
 
 
 def run_jobs(
@@ -104,13 +93,14 @@ def run_jobs(
         free.put(slot)
 
     def call(words: Sequence[str], slot: Slot, output: BinaryIO) -> int:
+        command = [*NTRM, *words, "--device", slot.device, "--progress", "none"]
+        # A session of its own: an interrupt from the terminal is passed on once, since a second one means haste.
         process = subprocess.Popen(  # noqa: S603 - our own program
-            [*NTRM, *words, "--device", slot.device, "--progress", "none"],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **slot.environment},
-            # An interrupt from the terminal reaches this process alone: a training takes a second one for haste.
+            stderr=output,
+            env=slot.environment,
             start_new_session=True,
         )
         running.add(process)

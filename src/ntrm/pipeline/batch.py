@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error
+from ntrm.core.errors import RefusedError, UsageError, choices_error
 from ntrm.core.mpp import Resolution, stated_resolution
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import Progress, as_progress
@@ -26,7 +27,6 @@ from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.pipeline.slide import PredictedSlide, SlideTask
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NOT_JUDGED
-from ntrm.results.run_record import Run
 from ntrm.results.slide_state import finished
 from ntrm.slides.addresses import Address, is_address
 from ntrm.slides.inputs import SlideInput, find_inputs, shard_of
@@ -127,35 +127,36 @@ def segment_slides(
     stated = None if mpp is None else stated_resolution(mpp)
     address = Address.parse(str(out)) if is_address(out) else None
     storage = Storage(None if cache is None else Path(cache), address)
-    folder = Path(out) if address is None else storage.work_folder()
     several = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    left_out = LeftOut()
-    slides = find_inputs(several, stated, out=folder, remote=storage.slides(), left_out=left_out)
-    key_file = None if pseudonymise is None else Path(pseudonymise)
-    ids = slide_ids(slides, key_file=key_file, out=folder, results=storage.results())
-    named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}
-    tasks = [SlideTask(slide, named[slide.path]) for slide in shard_of(slides, shard)]
-    covariates = [*dict.fromkeys(name for slide in slides for name in slide.covariates)]
+    left_out, key_file = LeftOut(), None if pseudonymise is None else Path(pseudonymise)
     with terminated_like_interrupted(), closing(FileTransfer(storage)) as transfer:
+        results = transfer.results
+        folder = Path(out) if results is None else results.out
+        slides = find_inputs(several, stated, out=folder, remote=transfer.slides, left_out=left_out)
+        ids = slide_ids(slides, key_file=key_file, out=folder, results=results)
+        named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}
+        tasks = [SlideTask(slide, named[slide.path]) for slide in shard_of(slides, shard)]
+        covariates = [*dict.fromkeys(name for slide in slides for name in slide.covariates)]
         if cluster is None or not tasks or isinstance(model, nn.Module):
             # The first reading process starts while the network is loaded.
             with closing(ReaderPool(len(tasks))) as readers:
                 opening: dict[str, Any] = {"open_slide": readers.open, "transfer": transfer}
                 segmenter = Segmenter(model, folder, chosen, device=device, batch=batch, **opening)
                 segmenter.claim(covariates)
-                transfer.expect([task.slide for task in tasks], [task.slide_id for task in tasks])
+                transfer.expect({task.slide_id: task.slide for task in tasks})
                 outcomes, run = _one_by_one(segmenter, tasks, progress), segmenter.run
         else:
             from ntrm.pipeline.ray_cluster import Orders, segment_on_ray
 
             # Actors run elsewhere: a folder must be named in full, a hub id or "bundled" as it is.
             name = str(Path(model).absolute()) if str(model) != BUNDLED and Path(model).is_dir() else str(model)
-            orders = Orders(name, folder, chosen, str(device), batch, tuple(covariates), storage.shared())
+            orders = Orders(name, folder.absolute(), chosen, str(device), batch, tuple(covariates), storage.shared())
             outcomes, run = segment_on_ray(tasks, orders, workers=workers, progress=progress)
-            for outcome in outcomes:
-                # Those of lost workers were noted here.
-                transfer.deliver_failure(outcome.slide_id)
-        untold = _tabulate(transfer, folder, run, covariates, ids if shard else [], outcomes, report=chosen.report)
+            if results is not None:
+                for task in tasks:
+                    results.deliver_failure(task.slide_id)  # those of lost workers were noted here
+        tabulated = partial(tabulate, folder) if results is None else results.tabulate
+        untold = tabulated(run, covariates, report=chosen.report)
     notes = left_out.notes(names=key_file is None)
     if key_file is None:
         _remember(folder, tasks, outcomes)
@@ -170,7 +171,7 @@ def _one_by_one(segmenter: Segmenter, tasks: Sequence[SlideTask], progress: Prog
         waiting: Future[Outcome] | None = None
         with ThreadPoolExecutor(1, thread_name_prefix="ntrm-write") as writer:
             for task in tasks:
-                found = segmenter.predict(task.slide, task.slide_id, progress)
+                found = segmenter.predict(task, progress)
                 if waiting is not None:
                     yield waiting.result()
                 waiting = writer.submit(segmenter.write, found)
@@ -181,40 +182,9 @@ def _one_by_one(segmenter: Segmenter, tasks: Sequence[SlideTask], progress: Prog
 
     # Whoever worked on a slide that was busy may be through by now.
     return [
-        segmenter.segment(task.slide, task.slide_id, progress) if outcome.status == "busy" else outcome
+        segmenter.segment(task, progress) if outcome.status == "busy" else outcome
         for task, outcome in zip(tasks, [*progress.track(outcomes(), len(tasks), "slides")], strict=True)
     ]
-
-
-def _tabulate(
-    transfer: FileTransfer,
-    folder: Path,
-    run: Run,
-    covariates: Sequence[str],
-    of_all: Sequence[str],
-    outcomes: Sequence[Outcome],
-    *,
-    report: bool,
-) -> list[str]:
-    """Write the tables, and say what is not in them.
-
-    At an address only the last of several shards writes them, since it costs a look at every slide.
-    """
-    try:
-        if transfer.results is None:
-            return tabulate(folder, run, covariates, report=report)
-        known = transfer.results.outcomes() if of_all else {}
-        if missing := [slide_id for slide_id in of_all if slide_id not in known]:
-            return [f"no tables yet: {len(missing)} of {len(of_all)} slides are left to other shards"]
-        return transfer.results.tabulate(run, covariates, report=report)
-    except DataError as error:
-        failed = [outcome for outcome in outcomes if outcome.status == "failed"]
-        if not failed:
-            raise
-        # Which slide failed before: on a full disk that is the first thing to know.
-        more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
-        what = f"{failed[0].slide_id} failed{more}, and the tables could not be written"
-        raise DataError(what, got=f"{failed[0].reason}; {error.what}", hint=error.hint) from error
 
 
 def _remember(folder: Path, tasks: Sequence[SlideTask], outcomes: Sequence[Outcome]) -> None:

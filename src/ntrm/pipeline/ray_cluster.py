@@ -12,11 +12,11 @@ import math
 import os
 import secrets
 import tempfile
-import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -42,8 +42,6 @@ LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 LOOPBACK = "127.0.0.1"
 START_S = 900.0
 """How long to wait for the first worker: a cluster that grows on demand takes minutes to add a machine."""
-PATIENCE_S = 120.0
-"""How long a slide of a dead worker may seem locked: a lock ends with its holder, but over a network not at once."""
 STORE_BYTES = 100 * 2**20
 """Ray's object store; the smallest that it takes without complaint, since no pixels travel through it."""
 LONGEST_FOLDER = 26
@@ -109,32 +107,22 @@ class SlideWorker:
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
-        self._segmenter: Segmenter | None = None
+
+    @cached_property
+    def _segmenter(self) -> Segmenter:
+        orders, transfer = self._orders, FileTransfer(self._orders.storage)
+        options: dict[str, Any] = {"device": orders.device, "batch": orders.batch, "transfer": transfer}
+        segmenter = Segmenter(orders.model, orders.out, orders.options, **options)
+        segmenter.claim(orders.covariates)
+        return segmenter
 
     def ready(self) -> Run:
         """Load the network, and check that its results belong into the folder."""
-        return self._loaded().run
-
-    def _loaded(self) -> Segmenter:
-        if self._segmenter is None:
-            orders, transfer = self._orders, FileTransfer(self._orders.storage)
-            segmenter = Segmenter(
-                orders.model, orders.out, orders.options, device=orders.device, batch=orders.batch, transfer=transfer
-            )
-            segmenter.claim(orders.covariates)
-            self._segmenter = segmenter
-        return self._segmenter
+        return self._segmenter.run
 
     def segment(self, task: SlideTask) -> Outcome:
-        """Do what is missing of a slide; after a death, one that seems locked is tried again for a while."""
-        patience_s = PATIENCE_S if self._segmenter is None else 0.0
-        segmenter = self._loaded()
-        until = time.monotonic() + patience_s
-        while True:
-            outcome = segmenter.segment(task.slide, task.slide_id)
-            if outcome.status != "busy" or time.monotonic() >= until:
-                return outcome
-            time.sleep(1.0)
+        """Do what is missing of a slide."""
+        return self._segmenter.segment(task)
 
 
 def segment_on_ray(
@@ -142,7 +130,6 @@ def segment_on_ray(
 ) -> tuple[list[Outcome], Run]:
     """Segment slides on the cluster; outcomes come in the order of ``tasks``."""
     ray = _import_ray()
-    orders = replace(orders, out=orders.out.absolute())
     # Actors run in another folder, perhaps on another machine.
     tasks = [replace(task, slide=replace(task.slide, path=task.slide.path.absolute())) for task in tasks]
     # Ray takes SIGTERM for itself when it starts, so that ours comes after it.
@@ -150,11 +137,10 @@ def segment_on_ray(
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         resources = divide_resources(machines, orders.device, workers)
         limits = {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "max_restarts": -1, "max_task_retries": 2}
-        actor = ray.remote(**limits)(SlideWorker)
-        orders = replace(orders, device=resources.device)
+        actor, orders = ray.remote(**limits)(SlideWorker), replace(orders, device=resources.device)
         actors = [actor.remote(orders) for _ in range(min(resources.workers, len(tasks)))]
         try:
-            run = _first_run(ray, actors)
+            run = _first_run(ray, actors[0])
             ended = progress.track(_outcomes(ray, actors, tasks, orders.out), len(tasks), "slides")
             outcomes = {outcome.slide_id: outcome for outcome in ended}
         finally:
@@ -163,18 +149,17 @@ def segment_on_ray(
     return [outcomes[task.slide_id] for task in tasks], run
 
 
-def _first_run(ray: Any, actors: Sequence[Any]) -> Run:
-    """The run of the worker that is ready first; raises what keeps it from starting."""
-    done, _ = ray.wait([each.ready.remote() for each in actors], timeout=START_S)
-    if not done:
+def _first_run(ray: Any, actor: Any) -> Run:
+    """The run of a worker once it is ready; raises what keeps it from starting."""
+    try:
+        run: Run = ray.get(actor.ready.remote(), timeout=START_S)
+    except ray.exceptions.GetTimeoutError as error:
         raise RefusedError(
             "the cluster starts no worker",
             got=f"none within {START_S:.0f} s",
             expected="free GPUs, or free CPUs with --device cpu",
             hint="look with `ray status` whether others hold them, or use fewer --workers",
-        )
-    try:
-        run: Run = ray.get(done[0])
+        ) from error
     except ray.exceptions.RayError as error:
         cause = getattr(error, "cause", None)
         if isinstance(cause, NtrmError):
@@ -205,18 +190,19 @@ def _outcomes(ray: Any, actors: Sequence[Any], tasks: Sequence[SlideTask], out: 
         except ray.exceptions.RayError as error:
             reason = f"the worker process was lost; {type(error).__name__}"
             remember_failure(out / task.slide_id, task.slide_id, reason, task.slide.covariates)
-            outcome = Outcome(task.slide_id, "failed", reason, unexpected=True)
-        else:
-            if (outcome.unexpected or outcome.status == "busy") and task.slide_id not in again:
-                # Who works on a busy slide may be through later. A GPU after an illegal address answers nothing.
-                again.add(task.slide_id)
-                waiting.append(task)
-                free.append(worker)
-                if outcome.unexpected:
-                    ray.kill(worker, no_restart=False)
-                continue
+            free.append(worker)
+            yield Outcome(task.slide_id, "failed", reason, unexpected=True)
+            continue
         free.append(worker)
-        yield outcome
+        if outcome.unexpected:
+            # A GPU after an illegal address answers nothing more.
+            ray.kill(worker, no_restart=False)
+        if (outcome.unexpected or outcome.status == "busy") and task.slide_id not in again:
+            # Who works on a busy slide may be through later.
+            again.add(task.slide_id)
+            waiting.append(task)
+        else:
+            yield outcome
 
 
 def _import_ray() -> Any:
@@ -251,8 +237,6 @@ def _connected(ray: Any, workers: int | None) -> Iterator[None]:
             options |= {"num_cpus": max(cores_given(), workers or 1), "include_dashboard": False}
         try:
             _start(ray, options)
-            if address == "local":
-                _check_loopback(ray)
             yield
         finally:
             ray.shutdown()
@@ -261,26 +245,19 @@ def _connected(ray: Any, workers: int | None) -> Iterator[None]:
 def _start(ray: Any, options: Mapping[str, Any]) -> None:
     try:
         ray.init(**options)
-    except Exception as error:
-        # Ray raises plain exceptions, too; any other kind is a bug.
-        if type(error) is not Exception and not isinstance(error, OSError | RuntimeError | ValueError):
-            raise
-        own = options["address"] == "local"
-        joining = "host:port of `ray start --head`, the same versions of Python and Ray, and the same token"
+    except Exception as error:  # of any kind: Ray raises plain exceptions, too
         raise RefusedError(
-            "Ray did not start" if own else f"the cluster of {ADDRESS} cannot be joined",
+            "Ray did not start, or its cluster cannot be joined",
             got=f"{options['address']}: {str(error).strip().partition(os.linesep)[0]}",
-            expected="a machine with a core to spare" if own else joining,
+            expected=f"a core to spare; or, with {ADDRESS}, host:port of `ray start --head`, the same versions of "
+            "Python and Ray, and the same token",
             hint="try again later, or run without --cluster; docs/cluster.md says how clusters are started",
         ) from error
-
-
-def _check_loopback(ray: Any) -> None:
-    addresses = {node["NodeManagerAddress"] for node in ray.nodes()}
-    if addresses != {LOOPBACK}:
+    listening = {node["NodeManagerAddress"] for node in ray.nodes()}
+    if options["address"] == "local" and listening != {LOOPBACK}:
         raise RefusedError(
             "Ray would listen to the network",
-            got=", ".join(sorted(addresses)),
+            got=", ".join(sorted(listening)),
             expected=LOOPBACK,
             hint=f"import ntrm before ray, or set {LOOPBACK_ONLY}=0 before",
         )

@@ -11,7 +11,7 @@ from torch import Tensor
 from ntrm.core.arrays import Floats
 from ntrm.data.tiles import Window
 from ntrm.models.base import TissueGraph
-from ntrm.results.graph_document import EdgeWindow, Matrix, Network, StrongestWindows
+from ntrm.results.documents import EdgeWindow, Matrix, Network, StrongestWindows
 
 KEPT = 10
 """Windows that are remembered of each edge."""

@@ -23,7 +23,6 @@ from ntrm.models.base import SegmentationModel
 from ntrm.pipeline.file_transfer import FileTransfer
 from ntrm.pipeline.options import Options, run_of
 from ntrm.pipeline.slide import OpenSlide, PredictedSlide, SlideTask, predict_slide, write_slide
-from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NONE, NOT_ASSESSED
 from ntrm.results.paths import RUN_LOCK
 from ntrm.results.run_record import check_out, claim
@@ -164,27 +163,21 @@ class Segmenter:
         results = self.transfer.results
         claim_folder() if results is None else results.claim(claim_folder)
 
-    def segment(
-        self, slide: SlideInput, slide_id: str, progress: Progress = SILENT, open_slide: OpenSlide | None = None
-    ) -> Outcome:
-        """Do what is missing of one slide; ``open_slide`` opens this one in another way than the others."""
-        return self.write(self.predict(slide, slide_id, progress, open_slide))
+    def segment(self, task: SlideTask, progress: Progress = SILENT) -> Outcome:
+        """Do what is missing of one slide."""
+        return self.write(self.predict(task, progress))
 
-    def predict(
-        self, slide: SlideInput, slide_id: str, progress: Progress = SILENT, open_slide: OpenSlide | None = None
-    ) -> PredictedSlide | Outcome:
+    def predict(self, task: SlideTask, progress: Progress = SILENT) -> PredictedSlide | Outcome:
         """Do what needs the network; what it gives must be written, or is the outcome already."""
-        task = SlideTask(slide, slide_id)
-        found = self._guarded(lambda: predict_slide(task, self, progress, open_slide or self.open_slide), task)
-        return Outcome(slide_id, "kept", row=found.row) if isinstance(found, SlideState) else found
+        found = self._guarded(lambda: predict_slide(task, self, progress), task)
+        return Outcome(task.slide_id, "kept", row=found.row) if isinstance(found, SlideState) else found
 
     def write(self, found: PredictedSlide | Outcome) -> Outcome:
         """Write the files of a predicted slide, in any thread."""
         if isinstance(found, Outcome):
             return found
-        task = SlideTask(found.slide, found.files.slide_id)
-        written = self._guarded(lambda: write_slide(found, self), task)
-        return written if isinstance(written, Outcome) else Outcome(task.slide_id, "done", row=written.row)
+        written = self._guarded(lambda: write_slide(found, self), found.task)
+        return written if isinstance(written, Outcome) else Outcome(found.task.slide_id, "done", row=written.row)
 
     def _guarded(self, work: Callable[[], Result], task: SlideTask) -> Result | Outcome:
         """The result of the work; an error is the slide's outcome."""
@@ -210,9 +203,6 @@ class Segmenter:
             with suppress(RuntimeError):
                 torch.cuda.empty_cache()
         remember_failure(self.out / slide_id, slide_id, failure.reason, slide.covariates)
-        self.transfer.deliver_failure(slide_id)
+        if self.transfer.results is not None:
+            self.transfer.results.deliver_failure(slide_id)
         return failure
-
-    def tabulate(self, covariates: Sequence[str] = ()) -> None:
-        """Write the tables of every slide in ``out``, also of those that other processes segmented."""
-        tabulate(self.out, self.run, covariates, report=self.options.report)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -36,35 +35,57 @@ from ntrm.pipeline.pictures import write_familiarity_map, write_overlays, write_
 from ntrm.pipeline.relations_mean import RelationsMean
 from ntrm.pipeline.slide_files import SlideFiles
 from ntrm.report.slide_report import write_slide_report
-from ntrm.results.documents import StainNorm
+from ntrm.results.documents import Network, StainNorm
 from ntrm.results.familiarity import UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
-from ntrm.results.graph_document import Network
-from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, HIDDEN, LABELS_ZARR, MAPS, PIECES, PROBABILITIES_ZARR
-from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, forget_failure, made_otherwise, remember
+from ntrm.results.paths import (
+    COARSE_MASK,
+    CONFIDENCE_MAP,
+    FAILED,
+    HIDDEN,
+    LABELS_ZARR,
+    PIECES,
+    PROBABILITIES_ZARR,
+)
+from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, made_otherwise, remember
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.pieces import NO_PIECE, PieceMap
 from ntrm.wsi.readers.reader import SlideReader
 from ntrm.wsi.slide_cost import check_cost
 
+if TYPE_CHECKING:
+    from ntrm.pipeline.segmenter import Segmenter
+
+OpenSlide = Callable[..., SlideReader]
+LARGE = 1 << 25
+"""Pixels of a slide from which on its files get the memory that the network has used; a smaller one leaves it to the
+batches of the next."""
 THREADS = 3
 """That write files of one slide at the same time, beside the one that measures."""
 BEHIND = 1 << 28
 """Pixels of a slide up to which its files are written while the network works on the next: they take memory."""
 
 
+@dataclass(frozen=True)
+class SlideTask:
+    """One slide and the name of its results."""
+
+    slide: SlideInput
+    slide_id: str
+
+
 @dataclass(frozen=True, eq=False)
 class PredictedSlide:
     """What the network says about a slide, and what its files say about slide and run."""
 
-    slide: SlideInput
+    task: SlideTask
     plan: Plan
     files: SlideFiles
     overview: SlideOverview
     grid: SlideGrid
     maps: Maps
     held: ExitStack
-    """The slide's lock, and files of large maps. Until it is closed, no other process can take the slide."""
+    """The slide's lock. Until it is closed, no other process can take the slide."""
     relations: Network | None
     """The network's relations of tissues; None for networks that have none."""
     blocks: SlideBlocks | None
@@ -154,60 +175,41 @@ def _write_more(found: PredictedSlide, pieces: PieceMap, options: Options) -> No
         write_probabilities_zarr(path, maps.probabilities, schema, resolution, metadata=metadata)
 
 
-if TYPE_CHECKING:
-    from ntrm.pipeline.segmenter import Segmenter
-
-OpenSlide = Callable[..., SlideReader]
-LARGE = 1 << 25
-"""Pixels of a slide from which on its files get the memory that the network has used; a smaller one leaves it to the
-batches of the next."""
-
-
-@dataclass(frozen=True)
-class SlideTask:
-    """One slide and the name of its results."""
-
-    slide: SlideInput
-    slide_id: str
-
-
-def predict_slide(
-    task: SlideTask, work: Segmenter, progress: Progress, open_slide: OpenSlide
-) -> PredictedSlide | SlideState:
+def predict_slide(task: SlideTask, work: Segmenter, progress: Progress) -> PredictedSlide | SlideState:
     """Do what needs the network; of a slide that is finished already, give what is kept of it."""
-    slide, slide_id, folder = task.slide, task.slide_id, work.out / task.slide_id
+    slide, slide_id, folder, results = task.slide, task.slide_id, work.out / task.slide_id, work.transfer.results
     with ExitStack() as stack:
         stack.enter_context(alone(folder))
-        # What a killed run left, and what this one will leave.
-        shutil.rmtree(folder / HIDDEN / MAPS, ignore_errors=True)
-        stack.callback(shutil.rmtree, folder / HIDDEN / MAPS, ignore_errors=True)
-        work.transfer.bring(slide_id)
+        if results is not None:
+            results.bring(slide_id)
         before = finished(folder)
         if before is not None:
-            _keep(before, _plan(slide, slide_id, work), slide, folder)
-            work.transfer.deliver(slide_id)
+            _keep(before, _plan(task, work), slide, folder)
+            if results is not None:
+                results.deliver(slide_id)
             return before
         with work.transfer.at_hand(slide):
-            plan = _plan(slide, slide_id, work)
-            with closing(open_slide(slide.path, alone=slide.alone)) as reader:
-                return _predict(reader, slide, plan, work, progress, stack)
+            plan = _plan(task, work)
+            with closing(work.open_slide(slide.path, alone=slide.alone)) as reader:
+                return _predict(reader, task, plan, work, progress, stack)
 
 
 def write_slide(found: PredictedSlide, work: Segmenter) -> SlideState:
     """Write all files of a slide and remember it as finished, in any thread."""
+    slide, slide_id = found.task.slide, found.task.slide_id
     with found.held:
-        tables = write_outputs(found, work.options, work.reference)
-        state = SlideState(found.plan, found.slide.covariates, tables)
-        remember_objects(found.files.folder, found.slide)
+        state = SlideState(found.plan, slide.covariates, write_outputs(found, work.options, work.reference))
+        remember_objects(found.files.folder, slide)
         remember(found.files.folder, state)
-        work.transfer.deliver(found.files.slide_id)
+        if work.transfer.results is not None:
+            work.transfer.results.deliver(slide_id)
     return state
 
 
-def _plan(slide: SlideInput, slide_id: str, work: Segmenter) -> Plan:
-    mpp = None if slide.mpp is None else (slide.mpp.x, slide.mpp.y)
+def _plan(task: SlideTask, work: Segmenter) -> Plan:
+    mpp = None if task.slide.mpp is None else (task.slide.mpp.x, task.slide.mpp.y)
     run = json.dumps(work.run.identity(), sort_keys=True, ensure_ascii=False)
-    return Plan(slide_id, hashlib.sha256(run.encode()).hexdigest(), mpp, source_fingerprint(slide.path))
+    return Plan(task.slide_id, hashlib.sha256(run.encode()).hexdigest(), mpp, source_fingerprint(task.slide.path))
 
 
 def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> None:
@@ -224,16 +226,16 @@ def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> No
     check_objects(folder, slide)
     # An input without a table says nothing of what an earlier table said.
     covariates = {**before.covariates, **slide.covariates}
-    if before.covariates != covariates:
+    if before.covariates != covariates or (folder / HIDDEN / FAILED).exists():
         remember(folder, replace(before, covariates=covariates))
-    forget_failure(folder)
 
 
 def _predict(
-    reader: SlideReader, slide: SlideInput, plan: Plan, work: Segmenter, progress: Progress, stack: ExitStack
+    reader: SlideReader, task: SlideTask, plan: Plan, work: Segmenter, progress: Progress, stack: ExitStack
 ) -> PredictedSlide:
     """The network's prediction, which takes over what ``stack`` holds."""
-    folder, predictor, options, reference = work.out / plan.slide_id, work.predictor, work.options, work.reference
+    slide, folder, predictor = task.slide, work.out / task.slide_id, work.predictor
+    options, reference = work.options, work.reference
     config, schema = predictor.config, predictor.config.schema
     grid = SlideGrid(reader, float(work.run.model["mpp"]), slide.mpp)
     check_cost(reader.info, grid.source, grid.model_mpp, slide.path.stat().st_size)
@@ -245,7 +247,7 @@ def _predict(
     maps = Maps.new(
         grid.height,
         grid.width,
-        folder / HIDDEN / MAPS,
+        folder / HIDDEN,
         coarse=options.maps and predictor.has_coarse,
         classes=config.classes if options.probabilities else 0,
     )
@@ -261,16 +263,16 @@ def _predict(
         graphs=means.add_graphs,
         observe=recorder,
     )
-    for _ in progress.track(rows, grid.height, plan.slide_id):
+    for _ in progress.track(rows, grid.height, task.slide_id):
         pass
     overview.unmark(maps.labels, grid, schema, options)
     grid.forget()
     if grid.height * grid.width >= LARGE:
         give_back_freed_memory()
     return PredictedSlide(
-        slide=slide,
+        task=task,
         plan=plan,
-        files=SlideFiles(folder, plan.slide_id, grid.record(), schema, work.run),
+        files=SlideFiles(folder, task.slide_id, grid.record(), schema, work.run),
         overview=overview,
         grid=grid,
         maps=maps,

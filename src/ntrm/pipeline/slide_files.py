@@ -19,6 +19,7 @@ from ntrm.analysis.measure import Measured, sentences_of
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import Regions
 from ntrm.core.arrays import Bytes
+from ntrm.core.io import write_json
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_mask_ome_tiff
@@ -40,6 +41,7 @@ from ntrm.results.documents import (
     Correction,
     Grid,
     Measure,
+    Network,
     PieceCancer,
     PieceSummary,
     StainNorm,
@@ -47,9 +49,8 @@ from ntrm.results.documents import (
     crumb_warnings,
 )
 from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, Familiarity, SlideFamiliarity
-from ntrm.results.graph_document import Network, write_graph
 from ntrm.results.json_files import Document
-from ntrm.results.paths import MASK, REGIONS
+from ntrm.results.paths import GRAPH, MASK, REGIONS
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import Tables
 from ntrm.results.tables import piece_row, slide_row
@@ -254,11 +255,17 @@ class SlideFiles:
         network: Network | None = None,
     ) -> None:
         """Write ``graph.json``; ``network`` is what the network itself used."""
-        graphs = {
-            each.piece.number: (graph_text(each, familiarity.ruling(each.piece.number)), each.graph.as_node_link())
+        graphs = [
+            {
+                "piece": each.piece.number,
+                "text": [*graph_text(each, familiarity.ruling(each.piece.number))],
+                "graph": each.graph.as_node_link(),
+            }
             for each in pieces
-        }
-        write_graph(self.folder, self.about, network, graphs, rest_graph(regions.table, self.schema))
+        ]
+        rest = rest_graph(regions.table, self.schema)
+        outside = None if rest is None else {"piece": 0, "graph": rest}
+        write_json(self.folder / GRAPH, {**self.about, "network": network, "pieces": graphs, "outside_pieces": outside})
 
     def summary(
         self,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ntrm.core.wording import OUTSIDE, area_text
 from ntrm.report.html import share_text
-from ntrm.results.graph_document import Edge, Network, Node
+from ntrm.results.documents import Edge, Network, Node
 
 WIDTH, HEIGHT = 580.0, 430.0
 REACH = (175.0, 155.0)  # Half axes of the ellipse on which the tissues stand

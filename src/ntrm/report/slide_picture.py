@@ -49,7 +49,8 @@ def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
     labels, colours = _read_mask(folder, (slide.grid.height, slide.grid.width))
     plain, pixels = _read_plain(folder, labels.shape[1], labels.shape[0])
     seen = np.nan_to_num(mean_colours(pixels, labels, 256), nan=255.0)
-    return SlidePictures(plain, labels, seen, schema_of(folder, slide, colours, slide.titles))
+    titles = {node.name: node.title for node in slide.nodes}
+    return SlidePictures(plain, labels, seen, schema_of(folder, slide, colours, titles))
 
 
 def class_colours(folder: Path) -> list[RGB]:

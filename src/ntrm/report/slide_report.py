@@ -12,10 +12,9 @@ from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, 
 from ntrm.report.html import NONE, css_colours, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage, stored_jpeg
 from ntrm.results.cohort import MEASURES as LENGTHS
-from ntrm.results.documents import IN_CRUMBS, NOTHING_TO_MEASURE, PieceSummary, Slide, read_slide
+from ntrm.results.documents import IN_CRUMBS, NOTHING_TO_MEASURE, Network, PieceGraph, PieceSummary, Slide, read_slide
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
 from ntrm.results.folder import MB, SlideFolder
-from ntrm.results.graph_document import Network, PieceGraph
 from ntrm.results.paths import FAMILIARITY_MAP, REPORT
 
 VIEWS = {"own": "Dataset colours", "safe": "Colour-blind safe", "bare": "Slide alone"}  # Ways to look at the picture

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 from ntrm.core.csv_text import by_column, stream_rows
 from ntrm.core.errors import DataError
@@ -26,7 +25,8 @@ MEASURES = {
     "invasion_depth": "Depth of invasion",
 }
 
-Cells = Mapping[str, str]
+Reasons = Mapping[str, Sequence[str]]
+"""By the names of ``MEASURES``: why pieces lack a measurement, each reason once."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,11 @@ class CohortSlide:
     """Those that are present, each with the confidence that it is."""
     measures: Mapping[str, float | None]
     """In mm, by the names of ``MEASURES``."""
-    reasons: Mapping[str, Sequence[str]]
-    """Why pieces lack a measurement, each reason once."""
+    reasons: Reasons
     confidence: float | None
     """Mean over the regions, weighted by area."""
     assessed: bool = True
-    """False where cancers are not assessed, since the slide is unlike what the model knows, has no piece of tissue, or
-    has tumour in crumbs alone. No statistic has it."""
+    """No statistic has a slide whose cancers are not assessed."""
     corrected_parts: int = 0
     """Parts of regions that a person corrected; all else here is what the network said."""
     corrected_cancers: tuple[str, ...] = ()
@@ -72,7 +70,6 @@ class Cohort:
     """Without the background."""
     cancers: tuple[str, ...]
     run: Run
-    """Model, program, options and classes."""
     neighbours: Mapping[str, Mapping[str, float]]
     """By cancer: length in mm of the boundary with each other tissue, in all pieces that are assessed."""
 
@@ -88,7 +85,7 @@ class Cohort:
 
     @property
     def failed(self) -> tuple[CohortSlide, ...]:
-        """Slides without."""
+        """Slides without results."""
         return tuple(slide for slide in self.slides if not slide.done)
 
 
@@ -100,29 +97,36 @@ def read_cohort(out: Path) -> Cohort:
         columns, *cells = stream_rows(out / table_file("slides"), needed, hint=AGAIN, open_file=opened_table)
         tissues = tuple(name.removeprefix("fraction_") for name in columns if name.startswith("fraction_"))
         cancers = tuple(found[1] for name in columns if (found := re.fullmatch(r"(?s:cancer_(.*)_confidence)", name)))
-        pieces, confidence = _read_pieces(out), _mean_confidence(out)
-        rows = [by_column(columns, row) for row in cells]
-        slides = tuple(_slide(row, tissues, cancers, pieces.reasons, confidence) for row in rows)
+        (reasons, unfamiliar), confidence = _read_pieces(out), _mean_confidence(out)
+        rows = (by_column(columns, row) for row in cells)
+        slides = tuple(
+            _slide(row, tissues, cancers, reasons.get(row["slide_id"], {}), confidence.get(row["slide_id"]))
+            for row in rows
+        )
         left_out = {slide.slide_id for slide in slides if not slide.assessed}
-        lengths = _neighbours(out, tissues, cancers, left_out, pieces.unfamiliar)
+        lengths: dict[str, dict[str, float]] = {name: defaultdict(float) for name in cancers}
+        names = ("slide_id", "piece", "tissue_a", "tissue_b", "boundary_mm")
+        for slide_id, piece, *pair, length in _cells(out, "interfaces", *names):
+            counts = slide_id not in left_out and (slide_id, piece) not in unfamiliar
+            for tissue, other in (pair, pair[::-1]) if counts else ():
+                if tissue in lengths and other != OUTSIDE:
+                    if other not in tissues:
+                        raise ValueError(f"{other!r} is no tissue")
+                    lengths[tissue][other] += _number(length) or 0.0
     except (KeyError, ValueError, TypeError) as error:
         raise DataError(f"the tables of {out} are damaged", got=error, hint=AGAIN) from error
-    return Cohort(slides, tissues, cancers, run, lengths)
+    return Cohort(slides, tissues, cancers, run, {name: dict(others) for name, others in lengths.items()})
 
 
 def _slide(
-    row: Cells,
-    tissues: Sequence[str],
-    cancers: Sequence[str],
-    reasons: Mapping[str, Mapping[str, Sequence[str]]],
-    confidence: Mapping[str, float],
+    row: Mapping[str, str], tissues: Sequence[str], cancers: Sequence[str], reasons: Reasons, confidence: float | None
 ) -> CohortSlide:
     slide_id = row["slide_id"]
     # Every slide is a folder beside the tables, and nothing else.
     if slide_id != Path(slide_id).name or slide_id.startswith(".") or "\0" in slide_id:
         raise ValueError(f"{slide_id!r} is no slide's folder")
     cells = {name: row.get(f"cancer_{name}") for name in cancers}
-    present = [name for name, cell in cells.items() if cell == "true"]
+    corrected = {name: row.get(f"corrected_cancer_{name}") for name in cancers}
     return CohortSlide(
         slide_id=slide_id,
         done=row["status"] == "done",
@@ -131,77 +135,53 @@ def _slide(
         pieces=int(row.get("pieces") or 0),
         tissue_area_mm2=_number(row["tissue_area_mm2"]),
         fractions={name: _number(row[f"fraction_{name}"]) or 0.0 for name in tissues},
-        cancers={name: _number(row[f"cancer_{name}_confidence"]) or 0.0 for name in present},
+        cancers={k: _number(row[f"cancer_{k}_confidence"]) or 0.0 for k, cell in cells.items() if cell == "true"},
         measures={key: _number(row[f"{key}_mm"]) for key in MEASURES},
-        reasons=reasons.get(slide_id, {}),
-        confidence=confidence.get(slide_id),
+        reasons=reasons,
+        confidence=confidence,
         corrected_parts=int(row.get("corrected_parts") or 0),
-        corrected_cancers=tuple(name for name in cancers if row.get(f"corrected_cancer_{name}") == "true"),
-        corrected_assessed=all(row.get(f"corrected_cancer_{name}") != NOT_ASSESSED for name in cancers),
+        corrected_cancers=tuple(name for name, cell in corrected.items() if cell == "true"),
+        corrected_assessed=NOT_ASSESSED not in corrected.values(),
         assessed=row["familiarity"] != UNFAMILIAR and NOT_ASSESSED not in cells.values(),
     )
 
 
 def _number(cell: str) -> float | None:
-    if not cell:
-        return None
-    value = float(cell)
-    if not math.isfinite(value):
+    value = float(cell) if cell else None
+    if value is not None and not math.isfinite(value):
         raise ValueError(f"{cell} is no number")
     return value
 
 
-class _Pieces(NamedTuple):
-    """What the table of pieces says."""
-
-    reasons: dict[str, dict[str, list[str]]]
-    """By slide and measurement: the different reasons why pieces have none."""
-    unfamiliar: set[tuple[str, str]]
-    """Slide and number of pieces that are unlike what the model knows."""
-
-
-def _read_pieces(out: Path) -> _Pieces:
-    found = _Pieces(defaultdict(lambda: defaultdict(list)), set())
+def _read_pieces(out: Path) -> tuple[dict[str, Reasons], set[tuple[str, str]]]:
+    """By slide the reasons of its pieces; and slide and number of the pieces that are unfamiliar."""
+    reasons: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    unfamiliar = set()
     columns = ("slide_id", "piece", "familiarity", *(f"{key}_reason" for key in MEASURES))
-    for slide_id, piece, familiarity, *reasons in _cells(out, "pieces", *columns):
-        for key, reason in zip(MEASURES, reasons, strict=True):
-            if reason and reason not in found.reasons[slide_id][key]:
-                found.reasons[slide_id][key].append(reason)
+    for slide_id, piece, familiarity, *said in _cells(out, "pieces", *columns):
+        for key, reason in zip(MEASURES, said, strict=True):
+            if reason and reason not in reasons[slide_id][key]:
+                reasons[slide_id][key].append(reason)
         if familiarity == UNFAMILIAR:
-            found.unfamiliar.add((slide_id, piece))
-    return found
+            unfamiliar.add((slide_id, piece))
+    return dict(reasons), unfamiliar
 
 
 def _mean_confidence(out: Path) -> dict[str, float]:
     """By slide: mean over its regions, weighted by area."""
-    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    weighted: dict[str, float] = defaultdict(float)
+    areas: dict[str, float] = defaultdict(float)
     for slide_id, *cells in _cells(out, "regions", "slide_id", "area_mm2", "mean_confidence"):
         area, value = map(_number, cells)
-        if area is not None and value is not None:
-            sums[slide_id][0] += area * value
-            sums[slide_id][1] += area
-    return {slide_id: weighted / area for slide_id, (weighted, area) in sums.items() if area > 0}
-
-
-def _neighbours(
-    out: Path, tissues: Sequence[str], cancers: Sequence[str], left_out: set[str], unfamiliar: set[tuple[str, str]]
-) -> dict[str, dict[str, float]]:
-    """``left_out`` are slides that are not assessed; pieces that are ``unfamiliar`` are left out as well."""
-    lengths: dict[str, dict[str, float]] = {name: defaultdict(float) for name in cancers}
-    columns = ("slide_id", "piece", "tissue_a", "tissue_b", "boundary_mm")
-    for slide_id, piece, *pair, length in _cells(out, "interfaces", *columns):
-        for tissue, other in (pair, pair[::-1]) if slide_id not in left_out else ():
-            if tissue in lengths and other != OUTSIDE and (slide_id, piece) not in unfamiliar:
-                if other not in tissues:
-                    raise ValueError(f"{other!r} is no tissue")
-                lengths[tissue][other] += _number(length) or 0.0
-    return {name: dict(by_tissue) for name, by_tissue in lengths.items()}
+        if area and value is not None:
+            weighted[slide_id] += area * value
+            areas[slide_id] += area
+    return {slide_id: weighted[slide_id] / area for slide_id, area in areas.items()}
 
 
 def _cells(out: Path, table: str, *needed: str) -> Iterator[Sequence[str]]:
-    """The cells of some columns, row by row."""
+    """The cells of some columns, row by row; those that are missing at the end of a row are empty."""
     rows = stream_rows(out / table_file(table), needed, hint=AGAIN, open_file=opened_table)
     columns = next(rows)
     pick = itemgetter(*map(columns.index, needed))
-    # Cells that are missing at the end of a row are empty.
     return (pick([*row, *[""] * (len(columns) - len(row))]) for row in rows)

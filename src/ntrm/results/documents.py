@@ -5,8 +5,9 @@ The names of fields are the keys of the files, in their order. Whatever is damag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ntrm.core.errors import DataError
@@ -15,7 +16,6 @@ from ntrm.core.mpp import Resolution
 from ntrm.core.wording import NO_TUMOUR, NOTHING_INVADES, PURPOSE, counted
 from ntrm.results.familiarity import NOT_ASSESSED, Familiarity, SlideFamiliarity
 from ntrm.results.folder import SlideFolder
-from ntrm.results.graph_document import GraphFile, Network, Node, PieceGraph, weighted_mean
 from ntrm.results.json_files import STRICT, Document, Kind, parsed
 from ntrm.results.paths import CORRECTED, DONE, GRAPH, HIDDEN, SUMMARY
 
@@ -25,10 +25,11 @@ IN_CRUMBS = f"{NOT_ASSESSED}: tumour in crumbs outside all pieces"
 """Why a cancer is left open that is in no piece."""
 NAMED_IN_CRUMBS = "named by a person in crumbs outside all pieces"
 """Why a cancer is present that is in no piece."""
+# Not the slide's folder: what a person corrected lies there, too.
 AGAIN = f"delete {HIDDEN}/{DONE} in the slide's folder, if it is there, and run the same ntrm segment again"
-"""Not the slide's folder: what a person corrected lies there, too."""
 
 Point = tuple[float, float]
+Matrix = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -45,23 +46,15 @@ class Measure:
 
 @dataclass(frozen=True)
 class Cancer:
-    """One cancer in all pieces together: present if in any, as sure as the surest; or why it was not assessed.
-
-    Area and regions of a cancer that was not assessed are what the network has called so.
-    """
+    """One cancer in all pieces together: present if in any, as sure as the surest."""
 
     present: bool | None
-    """None where it was not assessed."""
+    """None where it was not assessed: area and regions are then what the network has called so."""
     confidence: float | None
     area_mm2: float
     regions: int
     reason: str = ""
     """Why it was not assessed, or which pieces were not; or that it is in crumbs alone, by a person's word."""
-
-
-def crumb_warnings(cancers: Mapping[str, Cancer]) -> tuple[str, ...]:
-    """One for each cancer that is left open for what crumbs hold."""
-    return tuple(f"{name} {each.reason}" for name, each in cancers.items() if each.reason == IN_CRUMBS)
 
 
 @dataclass(frozen=True)
@@ -70,9 +63,7 @@ class PieceCancer:
 
     name: str
     present: bool | None
-    """None where it was not assessed."""
     area_mm2: float
-    """Of the regions that count."""
     regions: int
     confidence: float | None
     reason: str
@@ -102,7 +93,6 @@ class PieceSummary:
     measurements: Mapping[str, Measure]
     cancers: tuple[PieceCancer, ...]
     text: tuple[str, ...]
-    """Tissue graph and measurements in sentences."""
     familiarity: Familiarity
 
 
@@ -113,7 +103,6 @@ class Grid:
     height: int
     width: int
     mpp: Point
-    """Of the mask, along x and y."""
     slide_mpp: Point
     slide_mpp_from: str
     level: int
@@ -121,7 +110,6 @@ class Grid:
     """sx, sy, ox, oy: pixel x of the mask lies at sx · x + ox of the slide's level 0."""
     bounds: tuple[int, int, int, int] | None
     slide: Document
-    """Reader, vendor, size and levels."""
 
     def __post_init__(self) -> None:
         size = self.bounds[2:] if self.bounds else (self.slide.get("width"), self.slide.get("height"))
@@ -131,13 +119,18 @@ class Grid:
 
     @property
     def resolution(self) -> Resolution:
-        """Of the mask."""
+        """µm/px of the mask."""
         return Resolution(*self.mpp)
 
     @property
     def area(self) -> tuple[int, int, int, int]:
         """The scanned area in pixels of the slide's level 0: left, top, width, height."""
         return self.bounds or (0, 0, int(self.slide["width"]), int(self.slide["height"]))
+
+
+def crumb_warnings(cancers: Mapping[str, Cancer]) -> tuple[str, ...]:
+    """One for each cancer that is left open for what crumbs hold."""
+    return tuple(f"{name} {each.reason}" for name, each in cancers.items() if each.reason == IN_CRUMBS)
 
 
 @dataclass(frozen=True)
@@ -154,11 +147,7 @@ class Correction:
 
     @property
     def text(self) -> str:
-        """In words.
-
-        >>> Correction(2, 1, 0.5, "5eb3").text
-        'corrected by a person, 1 part'
-        """
+        """In words."""
         return f"corrected by a person, {counted(self.regions, 'part')}"
 
 
@@ -192,20 +181,17 @@ class Summary:
     grid: Grid
     quality: Mapping[str, float | bool]
     familiarity: Familiarity
-    """Whether the slide is like what the model was trained on."""
     warnings: tuple[str, ...]
-    """Of an unfamiliar slide or piece first, then of tumour in crumbs, then of the slide's quality."""
     tissue_area_mm2: float
     areas_mm2: Mapping[str, float]
     tissue_fractions: Mapping[str, float | None]
     """Without the background."""
     cancers: Mapping[str, Cancer]
-    """Each that was looked for: those among the classes. The file also has their names as ``cancers_looked_for``."""
+    """Each that was looked for; the file also has their names as ``cancers_looked_for``."""
     pieces: tuple[PieceSummary, ...]
     small_regions: Document | None
-    """How many were relabelled as what lies around them, and how much area; None where nobody asked for that."""
     stain_norm: StainNorm | None = None
-    """What was done to the slide's stains before the network saw it; None, and no key, where nobody asked for that."""
+    """None, and no key, where nobody asked for it."""
     corrected: Correction | None = None
     """None for what the network said; only the corrected version has the key."""
 
@@ -237,6 +223,150 @@ class Summary:
         write_json(folder / SUMMARY, document | {"cancers_looked_for": [*self.cancers]})
 
 
+@dataclass(frozen=True)
+class Node:
+    """A tissue of the graph."""
+
+    name: str
+    title: str
+    area_mm2: float
+    regions: int
+    confidence: float | None
+    """Mean over its regions, weighted by area."""
+    by_person: float | None = None
+    """Fraction of its area that a person named or accepted; None where nobody corrected the slide."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Two tissues that touch, or a tissue and the outside; in the file also two regions, with a boundary alone."""
+
+    source: str
+    target: str
+    boundary_mm: float
+    share_of_source: float = 0.0
+    share_of_target: float = 0.0
+    contacts: int = 0
+    kind: str = "boundary"
+
+
+@dataclass(frozen=True)
+class Item:
+    """A node of the file: a tissue, a region of one, or the outside."""
+
+    id: str
+    kind: str
+    title: str = ""
+    tissue: str = ""
+    area_mm2: float = 0.0
+    regions: int = 0
+    confidence: float | None = None
+    by_hand: float | None = None
+    followed: float | None = None
+
+    @property
+    def by_person(self) -> float:
+        """Fraction of a region that a person named, or that followed."""
+        return (self.by_hand or 0.0) + (self.followed or 0.0)
+
+
+@dataclass(frozen=True)
+class NodeLink:
+    """A graph of the file."""
+
+    nodes: tuple[Item, ...]
+    edges: tuple[Edge, ...]
+
+
+@dataclass(frozen=True)
+class PieceGraph:
+    """The tissue graph of one piece."""
+
+    piece: int
+    text: tuple[str, ...]
+    """In sentences."""
+    graph: NodeLink
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Of the tissues."""
+        return tuple(_node(item, self.graph) for item in self.graph.nodes if item.kind == "tissue")
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """Of the tissues."""
+        return tuple(edge for edge in self.graph.edges if edge.kind == "boundary")
+
+
+def _node(tissue: Item, graph: NodeLink) -> Node:
+    """A tissue and the means of its regions; what a person named is no part of the network's confidence."""
+    regions = [item for item in graph.nodes if item.tissue == tissue.id]
+    confidence = _mean([(r.confidence, r.area_mm2 * (1 - r.by_person)) for r in regions if r.confidence is not None])
+    corrected = any(region.by_hand is not None for region in regions)
+    by_person = _mean([(region.by_person, region.area_mm2) for region in regions]) if corrected else None
+    return Node(tissue.id, tissue.title or tissue.id, tissue.area_mm2, tissue.regions, confidence, by_person)
+
+
+def _mean(known: Sequence[tuple[float, float]]) -> float | None:
+    """Of values, weighted by areas."""
+    total = sum(area for _, area in known)
+    return sum(value * area for value, area in known) / total if total > 0 else None
+
+
+@dataclass(frozen=True)
+class EdgeWindow(Box):
+    """A window, with the mean attention of the layers along an edge there."""
+
+    attention: float
+
+
+@dataclass(frozen=True)
+class StrongestWindows:
+    """The windows where one tissue attended most to another, the strongest first."""
+
+    source: str
+    target: str
+    windows: tuple[EdgeWindow, ...]
+
+
+@dataclass(frozen=True)
+class Network:
+    """What the network itself used, as means over windows; the first index sends, the second receives."""
+
+    names: tuple[str, ...]
+    attention: tuple[Matrix, ...]
+    """By layer; empty for a network without attention."""
+    edge_windows: tuple[tuple[int, ...], ...]
+    """How many windows have the edge."""
+    edge_weight: Matrix | None
+    """None for a network that does not train them."""
+    strongest_windows: tuple[StrongestWindows, ...]
+    windows: int
+    """All that were counted."""
+    note: str = "what the network used, not biology"
+
+    def __post_init__(self) -> None:
+        matrices = (*self.attention, self.edge_windows, self.edge_weight)
+        if any({len(each), *map(len, each)} != {len(self.names)} for each in matrices if each is not None):
+            raise ValueError("relations of the network do not fit their names")
+        if not {name for edge in self.strongest_windows for name in (edge.source, edge.target)} <= {*self.names}:
+            raise ValueError("windows of unknown tissues")
+
+    @property
+    def mean_attention(self) -> Matrix:
+        """Over the layers; 0 without any."""
+        size, layers = range(len(self.names)), self.attention
+        return tuple(tuple(sum(m[i][j] for m in layers) / max(len(layers), 1) for j in size) for i in size)
+
+
+@dataclass(frozen=True)
+class _GraphFile:
+    __pydantic_config__ = STRICT
+    slide_id: str
+    pieces: tuple[PieceGraph, ...]
+    network: Network | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Slide(Summary):
     """Everything about one slide: its summary, the graph of each piece, and what the network used."""
@@ -249,20 +379,15 @@ class Slide(Summary):
         """Of all pieces."""
         return [node for graph in self.graphs for node in graph.nodes]
 
-    @property
-    def titles(self) -> dict[str, str]:
-        """What the names of the tissues stand for, where a piece has them."""
-        return {node.name: node.title for node in self.nodes}
-
     def confidence(self, tissue: str) -> float | None:
         """Mean over all pieces, weighted by area; None where there is no region."""
         own = [node for node in self.nodes if node.name == tissue and node.confidence is not None]
-        return weighted_mean([(node.confidence or 0.0, node.area_mm2 * (1 - (node.by_person or 0.0))) for node in own])
+        return _mean([(node.confidence or 0.0, node.area_mm2 * (1 - (node.by_person or 0.0))) for node in own])
 
     def by_person(self, tissue: str) -> float | None:
         """Fraction that a person named or accepted, in all pieces; None where nobody corrected the slide."""
         own = [node for node in self.nodes if node.name == tissue and node.by_person is not None]
-        return weighted_mean([(node.by_person or 0.0, node.area_mm2) for node in own])
+        return _mean([(node.by_person or 0.0, node.area_mm2) for node in own])
 
 
 def unusable(folder: Path, predicate: str, got: object = None) -> DataError:
@@ -282,7 +407,7 @@ def read_summary(folder: Path) -> Summary:
 
 def read_slide(folder: Path) -> Slide:
     """Read ``summary.json`` and ``graph.json`` of a slide that ``ntrm segment`` has finished."""
-    summary, graph = read_summary(folder), _read(folder, GRAPH, GraphFile)
+    summary, graph = read_summary(folder), _read(folder, GRAPH, _GraphFile)
     numbers = [piece.piece for piece in graph.pieces]
     if (graph.slide_id, numbers) != (summary.slide_id, [piece.number for piece in summary.pieces]):
         raise unusable(folder, f": {SUMMARY} and {GRAPH} are not of one slide")

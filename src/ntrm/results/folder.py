@@ -18,7 +18,7 @@ from collections.abc import Container, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ntrm.core.errors import BROKEN, DataError, RefusedError
 from ntrm.core.io import NO_ARRAYS, arrays_in
@@ -37,8 +37,9 @@ LONGEST = 100
 _PLAIN = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_-])?")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 """Names that some systems take for devices."""
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+_FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+WITH_DESCRIPTORS = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 
 
 def is_safe_name(name: str) -> bool:
@@ -72,7 +73,7 @@ class SlideFolder:
         """Whether there is such a plain file."""
         try:
             with _inside(self.path, *names[:-1]) as folder:
-                return stat.S_ISREG(os.stat(names[-1], dir_fd=folder, follow_symlinks=False).st_mode)
+                return stat.S_ISREG(folder.stat(names[-1]).st_mode)
         except OSError:
             return False
 
@@ -102,12 +103,12 @@ class SlideFolder:
         """Move the folder, or what lies in its place, into another one and delete it there; no link is followed."""
         name = f"{self.path.name}-{time.time_ns()}"
         with _folder(self.path.parent) as here, _inside(trash.path) as there:
-            os.rename(self.path.name, name, src_dir_fd=here, dst_dir_fd=there)
-            if stat.S_ISDIR(os.stat(name, dir_fd=there, follow_symlinks=False).st_mode):
+            os.rename(here / self.path.name, there / name, src_dir_fd=here.descriptor, dst_dir_fd=there.descriptor)
+            if stat.S_ISDIR(there.stat(name).st_mode):
                 # What cannot be deleted now is deleted with the rest of the trash.
-                shutil.rmtree(name, ignore_errors=True, dir_fd=there)
+                shutil.rmtree(there / name, ignore_errors=True, dir_fd=there.descriptor)
             else:
-                os.unlink(name, dir_fd=there)
+                os.unlink(there / name, dir_fd=there.descriptor)
 
 
 @dataclass(frozen=True)
@@ -150,10 +151,9 @@ class ResultsFolder:
             path.mkdir(parents=True, mode=0o700)
         try:
             with _inside(path) as folder:
-                if os.fstat(folder).st_uid != os.geteuid():
-                    raise OSError(f"{name} belongs to another user")
-                os.fchmod(folder, 0o700)
-                _check_plain(folder, unchecked)
+                if folder.descriptor is not None:  # else the system has no owners and modes like these
+                    os.fchmod(folder.descriptor, 0o700)
+                    _check_plain(folder.descriptor, unchecked)
         except OSError as error:
             hint = f"move {name} away: a new one is made, and the results are found again"
             raise RefusedError(f"{name} in the results is not the program's own", got=error, hint=hint) from error
@@ -165,36 +165,52 @@ def opened_table(path: Path, most: int = 2**44) -> io.BufferedReader:
     return ResultsFolder(path.parent).open(path.name, most=most)
 
 
+class _Folder(NamedTuple):
+    """An open folder; where the system has no descriptors of folders, as Windows, its path."""
+
+    path: Path
+    descriptor: int | None
+
+    def __truediv__(self, name: str) -> str:
+        return name if self.descriptor is not None else str(self.path / name)
+
+    def stat(self, name: str) -> os.stat_result:
+        """Of a file or a link in it."""
+        return os.stat(self / name, dir_fd=self.descriptor, follow_symlinks=False)
+
+
 @contextmanager
-def _folder(path: Path) -> Iterator[int]:
-    """A descriptor of a folder, wherever it lies."""
-    descriptor = os.open(path, _FOLDER)
+def _folder(path: Path, above: _Folder | None = None) -> Iterator[_Folder]:
+    """A folder, wherever it lies; one in the folder ``above``, which may then not be a link."""
+    if above is not None and not stat.S_ISDIR(above.stat(path.name).st_mode):
+        raise OSError(f"{path.name} is a link or no folder")
+    if not WITH_DESCRIPTORS:
+        yield _Folder(path, None)
+        return
+    flags = _FOLDER if above is None else _FOLDER | os.O_NOFOLLOW
+    descriptor = os.open(path if above is None else path.name, flags, dir_fd=above and above.descriptor)
     try:
-        yield descriptor
+        yield _Folder(path, descriptor)
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def _inside(path: Path, *names: str) -> Iterator[int]:
-    """A descriptor of a folder below others; from ``path`` on none may be a link."""
+def _inside(path: Path, *names: str) -> Iterator[_Folder]:
+    """A folder below others; from ``path`` on none may be a link."""
     with ExitStack() as opened:
         # A path such as "." has no name.
         folder = opened.enter_context(_folder(path.parent if path.name else path))
         for name in [path.name, *names] if path.name else names:
-            try:
-                folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-            except NotADirectoryError as error:
-                raise OSError(f"{name} is a link or no folder") from error
-            opened.callback(os.close, folder)
+            folder = opened.enter_context(_folder(folder.path / name, folder))
         yield folder
 
 
-def _plain(name: str, folder: int, most: int) -> io.BufferedReader:
+def _plain(name: str, folder: _Folder, most: int) -> io.BufferedReader:
     """Open a plain file; a device is not even opened, and a pipe is not waited for."""
-    if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+    if not stat.S_ISREG(folder.stat(name).st_mode):
         raise OSError(f"{name} is a link or no plain file")
-    stream = os.fdopen(os.open(name, _FILE, dir_fd=folder), "rb")
+    stream = os.fdopen(os.open(folder / name, _FILE, dir_fd=folder.descriptor), "rb")
     status = os.fstat(stream.fileno())
     # It may have been replaced since.
     if not stat.S_ISREG(status.st_mode) or status.st_size > most:
@@ -204,9 +220,9 @@ def _plain(name: str, folder: int, most: int) -> io.BufferedReader:
 
 
 def _check_plain(folder: int, unchecked: str) -> None:
-    """Refuse a link, a pipe, a device or another user's file in a folder, at any depth."""
+    """Refuse a link, a pipe, a device or another user's file in our folder, at any depth."""
     for _, folders, files, descriptor in os.fwalk(dir_fd=folder):
-        for name in (*folders, *files):
+        for name in (".", *folders, *files):
             status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             is_plain = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
             if not is_plain or status.st_uid != os.geteuid():

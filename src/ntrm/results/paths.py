@@ -24,8 +24,6 @@ CORRECTED = "corrected"
 # Of a slide, for the program alone: ``OUT/<slide id>/.ntrm/…``
 
 HIDDEN = ".ntrm"
-MAPS = "maps"
-"""Unfinished rows."""
 DONE, FAILED, LOCK = "done.json", "failed.json", "lock"
 REGION_GRAPH, REGION_GRAPH_LOCK, CORRECTIONS_LOCK = "region-graph.npz", "region-graph.lock", "corrections.lock"
 SOURCE = "source.sha256"
@@ -34,13 +32,8 @@ PIECES = "pieces.npz"
 """Which pixel belongs to which piece."""
 CORRECTED_LOCK, CORRECTED_NEW, CORRECTED_OLD = "corrected.lock", "corrected-new", "corrected-old"
 """The corrected version while it is made, and the one before while it is replaced."""
-"""Unfinished sums of a region graph."""
 
 
 def table_file(table: str) -> str:
-    """File of a table.
-
-    >>> table_file("regions")
-    'regions.csv'
-    """
+    """File of a table, such as ``regions.csv``."""
     return f"{table}.csv"

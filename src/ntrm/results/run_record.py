@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from ntrm.core.errors import DataError, RefusedError, UsageError, path_error
-from ntrm.core.io import remove_partials, write_json
+from ntrm.core.errors import DataError, RefusedError, path_error
+from ntrm.core.io import check_folder, remove_partials, write_json
 from ntrm.core.wording import PURPOSE
 from ntrm.results.folder import MB, ResultsFolder
 from ntrm.results.json_files import STRICT, Document, parsed
@@ -61,20 +61,16 @@ def read_run(out: Path) -> Run:
 
 def check_out(out: Path) -> Run | None:
     """What ``out`` was made with; None where it is new or empty. Refuses a folder of something else."""
+    check_folder(out)
     try:
         # Looked at before the record: a run that another process begins meanwhile is then nothing strange.
-        names = [path.name for path in out.iterdir()] if out.is_dir() else []
-        strange = next((name for name in names if not name.startswith(".")), None)
-        try:
-            return _read(out)
-        except FileNotFoundError:
-            if strange is None:
-                return None
-        raise RefusedError(
-            f"{out} is not empty and holds no results", got=strange, hint="choose a new or an empty folder for --out"
-        )
-    except NotADirectoryError as error:
-        raise UsageError("the output is not a folder", got=out, hint="choose another --out") from error
+        strange = [path.name for path in out.glob("[!.]*")]
+        return _read(out)
+    except FileNotFoundError as error:
+        if not strange:
+            return None
+        hint = "choose a new or an empty folder for --out"
+        raise RefusedError(f"{out} is not empty and holds no results", got=strange[0], hint=hint) from error
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read {out / RUN}", got=error, hint="choose another --out") from error
 
@@ -105,34 +101,26 @@ def claim(out: Path, run: Run, covariates: Sequence[str]) -> tuple[str, ...]:
     """
     before = check_out(out)
     remove_partials(out)
-    seen = () if before is None else before.covariates
-    if before is not None:
-        _check_same(out, before, replace(run, covariates=seen))
-    together = tuple(dict.fromkeys([*seen, *covariates]))
-    if before is None or together != seen:
-        write_json(out / RUN, replace(run, covariates=together).as_dict())
-    return together
-
-
-def _check_same(out: Path, before: Run, run: Run) -> None:
-    """Refuse other results, with the values that differ, down to the single option."""
-    differences = []
-    for key, new in sorted(run.as_dict().items()):
-        old = before.as_dict()[key]
-        if isinstance(old, dict):
-            names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-            differences += [_difference(f"{key} {name}", old.get(name), new.get(name)) for name in names]
-        elif old != new:
-            differences.append(_difference(key, old, new))
-    if differences:
+    together = tuple(dict.fromkeys([*(before.covariates if before else ()), *covariates]))
+    run = replace(run, covariates=together)
+    old = run if before is None else replace(before, covariates=together)
+    if differing := "; ".join(_differences(old.as_dict(), run.as_dict())):
         raise RefusedError(
             f"{out} holds results of another run",
-            got="; ".join(differences),
+            got=differing,
             expected="the same model, program and options",
             hint="choose another --out, or use the earlier options",
         )
+    if run != before:
+        write_json(out / RUN, run.as_dict())
+    return together
 
 
-def _difference(what: str, old: object, new: object) -> str:
-    """In words; what has parts, such as stains, is only named."""
-    return f"other {what}" if isinstance(old or new, dict) else f"{what} {old!r}, not {new!r}"
+def _differences(before: Document, now: Document, of: str = "") -> Iterator[str]:
+    """In words, down to the single option; what has further parts, such as stains, is only named."""
+    for key in sorted({*before, *now}):
+        old, new = before.get(key), now.get(key)
+        if old != new and not of and isinstance(old, dict):
+            yield from _differences(old, new or {}, f"{key} ")
+        elif old != new:
+            yield f"other {of}{key}" if isinstance(old or new, dict) else f"{of}{key} {old!r}, not {new!r}"

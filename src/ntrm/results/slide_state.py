@@ -1,7 +1,4 @@
-"""What a slide's folder keeps of its segmentation: what it was made of, its rows of the tables, or why it failed.
-
-All of it lies in a hidden folder, ``.ntrm``: the lock, the unfinished rows, and one document at the end.
-"""
+"""What a slide's hidden folder, ``.ntrm``, keeps: what results were made of, rows of the tables, or why it failed."""
 
 from __future__ import annotations
 
@@ -93,13 +90,8 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def remember(folder: Path, state: SlideState) -> None:
-    """Record that the slide is finished; written after all its other files."""
+    """Record that the slide is finished, after all its other files; an earlier failure no longer counts."""
     write_json(folder / HIDDEN / DONE, state)
-    forget_failure(folder)
-
-
-def forget_failure(folder: Path) -> None:
-    """An earlier failure no longer counts."""
     (folder / HIDDEN / FAILED).unlink(missing_ok=True)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from ntrm.core.errors import RefusedError, choices_error
 from ntrm.core.io import whole_file
 from ntrm.core.wording import short_repr
 from ntrm.results.documents import Cancer, PieceCancer, PieceSummary, Summary
-from ntrm.results.familiarity import ASPECTS, NONE, NOT_ASSESSED, Familiarity
+from ntrm.results.familiarity import ASPECTS, NONE, NOT_ASSESSED
 from ntrm.results.folder import opened_table
 from ntrm.results.paths import table_file
 from ntrm.results.run_record import read_run
@@ -49,17 +48,8 @@ TEXTS = {
 }  # fmt: skip
 """Columns of ours that hold text, whatever it looks like: a class may be called 1."""
 
-BY_CLASS = re.compile(r"(area_.*_mm2|fraction_.*|cancer_.*|quality_.*|corrected_.*)", re.DOTALL)
+BY_CLASS = re.compile(r"(?s:area_.*_mm2|fraction_.*|cancer_.*|quality_.*|corrected_.*)")
 """Further columns, one for each class, cancer or kind of fault, and those of corrected slides."""
-
-CORRECTED_COLUMN = "corrected_"
-"""How columns begin that tell about the corrected version of a slide."""
-
-CORRECTED_TOO = ("tissue_area_mm2", "deep_clearance_mm", "lateral_clearance_mm", "invasion_depth_mm")
-"""Columns of ``slides`` that the corrected version has as well, beside those of classes and cancers."""
-
-DIGITS = 9
-"""They hold every figure that an image can give, and the text is the same on every machine."""
 
 Cell = str | int | float | bool | None
 Row = Mapping[str, Cell]
@@ -149,21 +139,18 @@ def slide_row(summary: Summary) -> dict[str, Cell]:
         cells[f"{name}_mm"] = choose((value for value in values if value is not None), default=None)
     cells["cancers_looked_for"] = " ".join(summary.cancers) or NONE
     quality = {f"quality_{name}": value for name, value in summary.quality.items()}
-    judged = _familiarity_cells(summary.familiarity)
-    return {**cells, **judged, **_by_class(summary), **_cancer_cells(summary.cancers), **quality}
+    return {**cells, **_common_cells(summary, summary.cancers), **quality}
 
 
 def corrected_cells(summary: Summary) -> dict[str, Cell]:
     """What the row of ``slides`` says beside the network's columns, from the summary of the corrected version."""
     if summary.corrected is None:
         return {}
-    told = {
-        name: cell
-        for name, cell in slide_row(summary).items()
-        if name in CORRECTED_TOO or re.fullmatch("(area|fraction|cancer)_.*", name, re.DOTALL)
-    }
+    lengths = ("tissue_area_mm2", "deep_clearance_mm", "lateral_clearance_mm", "invasion_depth_mm")
+    kinds = ("area_", "fraction_", "cancer_")
+    told = {name: cell for name, cell in slide_row(summary).items() if name in lengths or name.startswith(kinds)}
     changed = {"parts": summary.corrected.regions, "area_mm2": summary.corrected.area_mm2}
-    return {f"{CORRECTED_COLUMN}{name}": cell for name, cell in {**changed, **told}.items()}
+    return {f"corrected_{name}": cell for name, cell in {**changed, **told}.items()}
 
 
 def piece_row(summary: Summary, piece: PieceSummary) -> dict[str, Cell]:
@@ -182,23 +169,16 @@ def piece_row(summary: Summary, piece: PieceSummary) -> dict[str, Cell]:
     for name, measure in piece.measurements.items():
         unit = "mm" if measure.unit == "mm" else "deg"
         cells |= {f"{name}_{unit}": measure.value, f"{name}_reason": measure.reason}
-    cells |= _familiarity_cells(piece.familiarity)
-    return {**cells, **_by_class(piece), **_cancer_cells({each.name: each for each in piece.cancers})}
+    return {**cells, **_common_cells(piece, {each.name: each for each in piece.cancers})}
 
 
-def _familiarity_cells(judged: Familiarity) -> dict[str, Cell]:
+def _common_cells(of: Summary | PieceSummary, cancers: Mapping[str, Cancer | PieceCancer]) -> dict[str, Cell]:
+    """Familiarity, areas and fractions of all classes but the background, and cancers."""
+    judged = of.familiarity
     values = (judged.verdict, judged.p_value, *(judged.aspects.get(name) for name in ASPECTS))
-    return dict(zip(FAMILIARITY, (*values, "; ".join(judged.reasons)), strict=True))
-
-
-def _by_class(of: Summary | PieceSummary) -> dict[str, Cell]:
-    """Area and fraction of each class but the background."""
-    areas = {f"area_{name}_mm2": of.areas_mm2[name] for name in of.tissue_fractions}
-    return {**areas, **{f"fraction_{name}": value for name, value in of.tissue_fractions.items()}}
-
-
-def _cancer_cells(cancers: Mapping[str, Cancer] | Mapping[str, PieceCancer]) -> dict[str, Cell]:
-    cells: dict[str, Cell] = {}
+    cells: dict[str, Cell] = dict(zip(FAMILIARITY, (*values, "; ".join(judged.reasons)), strict=True))
+    cells |= {f"area_{name}_mm2": of.areas_mm2[name] for name in of.tissue_fractions}
+    cells |= {f"fraction_{name}": value for name, value in of.tissue_fractions.items()}
     for name, each in cancers.items():
         found = {f"cancer_{name}": each.present, f"cancer_{name}_confidence": each.confidence}
         # In words: an empty cell would look like a cancer that nobody looked for.
@@ -212,7 +192,7 @@ def write_tables(out: Path, documents: Sequence[Mapping[str, Sequence[Row]]], co
         rows = [row for document in documents for row in document.get(name, ())]
         known: dict[str, Cell] = {}
         for row in rows:
-            known.update(row)
+            known |= row
         columns = (*first, *(column for column in known if BY_CLASS.fullmatch(column)), *covariates, *FOOT)
         with whole_file(out / table_file(name)) as partial, partial.open("w", newline="", encoding="utf-8") as stream:
             write_rows(stream, [columns])
@@ -221,7 +201,8 @@ def write_tables(out: Path, documents: Sequence[Mapping[str, Sequence[Row]]], co
 
 def _text(cell: Cell) -> str:
     if isinstance(cell, float):
-        return f"{cell:.{DIGITS}g}"
+        # Nine digits hold every figure that an image can give, and the text is the same on every machine.
+        return f"{cell:.9g}"
     if isinstance(cell, bool):
         return "true" if cell else "false"
     return "" if cell is None else str(cell)
@@ -241,7 +222,7 @@ def read_table(path: Path, covariates: Sequence[str] = (), *, most: int = 2**44)
 
 def _is_known(column: str, cell: str) -> bool:
     """False for an empty cell, and for a cancer that was not assessed: as a text it would pass for a finding."""
-    return bool(cell) and not (cell == NOT_ASSESSED and column.removeprefix(CORRECTED_COLUMN).startswith("cancer_"))
+    return bool(cell) and not (cell == NOT_ASSESSED and column.removeprefix("corrected_").startswith("cancer_"))
 
 
 def _kind(column: str, cells: Sequence[str], covariates: Sequence[str]) -> Callable[[str], Cell]:
@@ -250,21 +231,11 @@ def _kind(column: str, cells: Sequence[str], covariates: Sequence[str]) -> Calla
         return str
     if all(cell in ("true", "false") for cell in cells):
         return "true".__eq__
-    is_number = _is_plain_number if column in covariates else _is_number
+    # Covariates are the user's: codes such as 007 stay texts.
+    whole = r"(0|[1-9][0-9]*)" if column in covariates else "[0-9]+"
+    is_number = re.compile(rf"-?{whole}(\.[0-9]+)?([eE][+-]?[0-9]{{1,2}})?").fullmatch
     return _number if all(map(is_number, cells)) else str
 
 
 def _number(text: str) -> int | float:
     return int(text) if re.fullmatch(r"-?[0-9]+", text) else float(text)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def _is_plain_number(text: str) -> bool:
-    """Covariates are the user's: codes such as 007 and 1_2 stay texts."""
-    return _is_number(text) and re.fullmatch(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", text) is not None

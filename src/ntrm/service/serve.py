@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -41,8 +40,8 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
     if os.name != "posix":
         hint = "open index.html in the results, or run the service under WSL"
         raise UsageError("the service does not run on this system", got=os.name, expected="Linux or macOS", hint=hint)
-    _check_out(settings.out)
     results = ResultsFolder(settings.out)
+    _check_out(settings)
     if os.path.lexists(settings.hidden):
         results.own(SERVICE_FOLDER)
     check_model(settings)
@@ -50,11 +49,10 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
     results.own(SERVICE_FOLDER)
     with holding(settings.hidden / SERVER_LOCK), _listening(settings) as listener:
         app = create_app(settings)
-        server = _Server(configured(app))
-        port = listener.getsockname()[1]
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        address = settings.public_url or f"http://{host}:{port}"
-        server.when_started = lambda: opened(address.rstrip("/"), f"/open/{app.state.app_state.access.new_code()}")
+        address = (settings.public_url or f"http://{host}:{listener.getsockname()[1]}").rstrip("/")
+        server = _Server(configured(app))
+        server.when_started = lambda: opened(address, f"/open/{app.state.app_state.access.new_code()}")
         server.run(sockets=[listener])
         return 128 + signal.SIGINT if server.signal == signal.SIGINT else 0
 
@@ -80,17 +78,15 @@ def configured(app: FastAPI) -> uvicorn.Config:
     )
 
 
-def _check_out(out: Path) -> None:
+def _check_out(settings: ServiceSettings) -> None:
     """Refuse early what no worker would accept."""
+    out = settings.out
     if not next(path for path in (out, *out.absolute().parents) if path.exists()).is_dir():
         raise UsageError("the output is not a folder", got=out, hint="choose another folder")
-    other = next((path for path in out.iterdir() if path.name[0] != "."), None) if out.is_dir() else None
+    other = next((path.name for path in out.iterdir() if path.name[0] != "."), None) if out.is_dir() else None
     if other is not None and not (out / RUN).is_file():
-        raise RefusedError(
-            f"{out} is not empty and holds no results",
-            got=other.name,
-            hint="name a folder that ntrm segment wrote to, or a new one",
-        )
+        hint = "name a folder that ntrm segment wrote to, or a new one"
+        raise RefusedError(f"{out} is not empty and holds no results", got=other, hint=hint)
 
 
 def _check_classes(settings: ServiceSettings) -> None:
@@ -137,13 +133,10 @@ def _listening(settings: ServiceSettings) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise UsageError(
-            f"cannot listen on {settings.host} port {settings.port}",
-            got=error.strerror,
-            hint="choose an address of this machine for --host"
-            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
-            else "choose another --port, or 0 for any free one",
-        ) from error
+        elsewhere = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        hint = "choose an address of this machine for --host" if elsewhere else "choose another --port, or 0 for any"
+        what = f"cannot listen on {settings.host} port {settings.port}"
+        raise UsageError(what, got=error.strerror, hint=hint) from error
     return listener
 
 

@@ -28,8 +28,7 @@ from ntrm.data.tiles import TILE_SIZE
 
 CUDA_FRACTION = 0.3
 """Fraction of a GPU's free memory that ``auto`` gives to windows: the network and its gradients need the rest."""
-MOST_ON_HOST = 2 * 2**30
-"""Bytes of main memory, which other programs share, that ``auto`` gives to windows."""
+MOST_ON_HOST = 2 * 2**30  # Bytes of main memory, which other programs share, that auto gives to windows
 
 VALIDATION_BATCH = 16
 """Windows of ``TILE_SIZE`` at a time in validation, if the training's own batch is not larger; of larger windows as
@@ -52,13 +51,11 @@ class StepPlan:
     """
 
     tiles: int
-    batch: int
-    """Windows per step over all processes."""
+    batch: int  # Windows per step over all processes
     seed: int
     rank: int = 0
     world: int = 1
-    fill: float = 0.0
-    """Probability that another window takes the place of the glass in a window."""
+    fill: float = 0.0  # Probability that another window takes the place of the glass in a window
 
     def __post_init__(self) -> None:
         if self.batch % self.world:

@@ -22,8 +22,7 @@ from ntrm.core.io import remove_partials, whole_file
 from ntrm.models.weights import DAMAGED
 
 MAGIC = b"ntrm-ckpt/2\n"
-KEPT = 2
-"""Checkpoints on disk: the last one, and one more for the case that the last is damaged."""
+KEPT = 2  # Checkpoints on disk: the last one, and one more for the case that the last is damaged
 
 _DIGEST = 32
 State = dict[str, Any]

@@ -23,8 +23,7 @@ from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.threads import cores_given
 
 TORCHRUN = "torch.distributed.run"
-MEETING = timedelta(minutes=30)
-"""How long processes wait for each other: some may take long to read the data."""
+MEETING = timedelta(minutes=30)  # How long processes wait for each other: some may take long to read the data
 _T = TypeVar("_T")
 
 
@@ -32,8 +31,7 @@ _T = TypeVar("_T")
 class Launch:
     """Processes of one training, and which of them this is."""
 
-    device: torch.device
-    """The device of this process."""
+    device: torch.device  # The device of this process
     rank: int = 0
     world: int = 1
 

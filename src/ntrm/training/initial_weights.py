@@ -30,18 +30,13 @@ _COUNTER = "num_batches_tracked"
 class WeightTransfer:
     """Tensors of a model that fit a network."""
 
-    copied: Mapping[str, Tensor] = field(default_factory=dict)
-    """The model's, for every class of the network."""
+    copied: Mapping[str, Tensor] = field(default_factory=dict)  # The model's, for every class of the network
     partly: Mapping[str, Tensor] = field(default_factory=dict)
     """The network's own, with the model's values for the classes in common."""
-    left: tuple[str, ...] = ()
-    """Names of the network's tensors that the model has nothing for."""
-    dropped: tuple[str, ...] = ()
-    """Names of the model's tensors that the network does not have."""
-    classes: tuple[str, ...] = ()
-    """Classes in common, in the network's order."""
-    new_classes: tuple[str, ...] = ()
-    """Classes of the network that the model does not know."""
+    left: tuple[str, ...] = ()  # Names of the network's tensors that the model has nothing for
+    dropped: tuple[str, ...] = ()  # Names of the model's tensors that the network does not have
+    classes: tuple[str, ...] = ()  # Classes in common, in the network's order
+    new_classes: tuple[str, ...] = ()  # Classes of the network that the model does not know
 
     @property
     def empty(self) -> bool:
@@ -57,13 +52,11 @@ class WeightTransfer:
 class InitReport:
     """What a network starts with."""
 
-    encoder: str
-    """``imagenet``, ``file`` (weights given by path), ``model`` (the trained model's) or ``scratch``."""
+    encoder: str  # imagenet, file (weights given by path), model (the trained model's) or scratch
     notes: tuple[str, ...] = ()
     source: Mapping[str, Any] | None = None
     """The trained model: name, architecture, data, µm/px, window, SHA-256 of its weights."""
-    transfer: WeightTransfer = WeightTransfer()
-    """What was copied from it."""
+    transfer: WeightTransfer = WeightTransfer()  # What was copied from it
 
     def as_dict(self) -> dict[str, Any]:
         """For provenance: names of what is new, a count of what is known."""

@@ -29,8 +29,7 @@ from ntrm.training.validation import Scores
 if TYPE_CHECKING:
     from ntrm.training.loop import Training
 
-PICTURES_EVERY_S = 300.0
-"""Pictures are drawn anew at a better validation, but not more often than this; and at the end."""
+PICTURES_EVERY_S = 300.0  # Pictures are drawn anew at a better validation, but not more often than this; and at the end
 EXAMPLES_SHOWN = 6
 
 LOG, CURVES, EXAMPLES, CHECKPOINTS, EVENTS = "log.csv", "curves.png", "examples.png", "checkpoints", "tensorboard"
@@ -43,8 +42,7 @@ COLUMNS = (
 
 LogRow = Mapping[str, float | None]
 
-Row = list[float]
-"""Total, final and coarse loss of a step; the last is NaN for a network without a coarse head."""
+Row = list[float]  # Total, final and coarse loss of a step; the last is NaN for a network without a coarse head
 
 
 def means(rows: list[Row]) -> tuple[float, float, float | None]:

@@ -36,8 +36,7 @@ from ntrm.training.validation import NOT_VALIDATED, ScoreAccumulator, Scores
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-AGREE_EVERY = 5
-"""Steps after which several processes ask each other whether to stop: seldom enough to cost nothing."""
+AGREE_EVERY = 5  # Steps after which several processes ask each other whether to stop: seldom enough to cost nothing
 
 
 class Training:

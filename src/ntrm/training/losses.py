@@ -20,26 +20,21 @@ from ntrm.core.labels import IGNORE
 from ntrm.models.base import Segmentation
 from ntrm.training.distributed import summed, world_size
 
-COARSE = 0.4
-"""Weight λ of the coarse head's cross-entropy."""
+COARSE = 0.4  # Weight λ of the coarse head's cross-entropy
 
 RAREST = 1e-3
 """Fraction of pixels below which a class gains no more weight, unless the batch itself is counted: a class that is
 nearly never seen would otherwise outweigh all others in the one batch that has it."""
 
-MOMENTUM = 0.99
-"""Of the running class counts."""
+MOMENTUM = 0.99  # Of the running class counts
 
 
 class Loss(NamedTuple):
     """The loss and its terms, all scalars."""
 
-    total: Tensor
-    """final + λ·coarse."""
-    final: Tensor
-    """Of the final prediction: cross-entropy, plus Dice where it has a weight."""
-    coarse: Tensor | None = None
-    """None for a network without a coarse head."""
+    total: Tensor  # final + λ·coarse
+    final: Tensor  # Of the final prediction: cross-entropy, plus Dice where it has a weight
+    coarse: Tensor | None = None  # None for a network without a coarse head
 
 
 def class_counts(target: Tensor, classes: int) -> Tensor:

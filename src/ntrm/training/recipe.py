@@ -17,20 +17,17 @@ from ntrm.core.errors import DataError, UsageError, check_number, choices_error,
 from ntrm.core.io import write_text
 from ntrm.data.augment import Augment
 
-MOST_CHARACTERS = 64_000
-"""A recipe is a page of text; anything larger is not one."""
+MOST_CHARACTERS = 64_000  # A recipe is a page of text; anything larger is not one
 
 FINETUNE = "finetune"
-RECIPES = ("paper", "fast", "robust", FINETUNE)
-"""Recipes that come with the package: files in ``training/recipes``."""
+RECIPES = ("paper", "fast", "robust", FINETUNE)  # Recipes that come with the package: files in training/recipes
 
 AUGMENTATIONS = {"none": Augment.none, "paper": Augment.paper, "full": Augment.full, "strong": Augment.strong}
 """Names that ``augment`` may have instead of fields."""
 
 _LENGTH = ("epochs", "steps")
 
-Number = int | float
-"""A whole number stays one: recipes are compared, and folders named, by their values as text."""
+Number = int | float  # A whole number stays one: recipes are compared, and folders named, by their values as text
 Weight = Annotated[Number, Field(ge=0, le=100)]
 Share = Annotated[Number, Field(ge=0, le=1)]
 
@@ -46,10 +43,8 @@ class Recipe:
     name: Annotated[str, Field(pattern=r"^[\w][\w .+-]{0,63}$")]
     epochs: Annotated[int, Field(ge=1, le=100_000)] | None
     """Length of the training in passes over the training windows; either this or ``steps``."""
-    steps: Annotated[int, Field(ge=1, le=100_000_000)] | None
-    """Length of the training in optimiser steps."""
-    batch: Annotated[int, Field(ge=1, le=65_536)]
-    """Windows per step, over all processes together."""
+    steps: Annotated[int, Field(ge=1, le=100_000_000)] | None  # Length of the training in optimiser steps
+    batch: Annotated[int, Field(ge=1, le=65_536)]  # Windows per step, over all processes together
     optimiser: Literal["adam", "adamw"]
     learning_rate: Annotated[Number, Field(ge=1e-9, le=10)]
     weight_decay: Annotated[Number, Field(ge=0, le=10)]
@@ -57,8 +52,7 @@ class Recipe:
     """Maximum norm of the gradient of all parameters together."""
     schedule: Literal["plateau", "cosine", "constant"]
     """``plateau``: lowered when the validation loss stalls · ``cosine``: to 0 at the end · ``constant``."""
-    warmup: Annotated[Number, Field(ge=0, le=0.9)]
-    """Fraction of all steps over which the learning rate rises from 0."""
+    warmup: Annotated[Number, Field(ge=0, le=0.9)]  # Fraction of all steps over which the learning rate rises from 0
     plateau_factor: Annotated[Number, Field(ge=0.01, le=0.99)]
     plateau_patience: Annotated[int, Field(ge=1, le=100_000)]
     """Validations without better validation loss after which ``plateau_factor`` is applied."""
@@ -69,36 +63,22 @@ class Recipe:
     keep: Literal["loss", "iou", "last"]
     """Which weights become the model: of the lowest validation ``loss``, of the highest ``iou``, or the ``last``."""
     precision: Literal["auto", "float32", "bfloat16", "float16"]
-    compile: bool
-    """Whether the network is compiled first; pays off in long trainings."""
+    compile: bool  # Whether the network is compiled first; pays off in long trainings
     replay: bool
     """Whether forward and backward are recorded once and replayed as CUDA graphs; on one GPU, if not compiled."""
-    window: Annotated[int, Field(ge=32, le=8192, multiple_of=32)]
-    """Side of a window in pixels."""
-    overlap: Annotated[int, Field(ge=0)]
-    """Least overlap of neighbouring windows in pixels."""
-    drop_background: bool
-    """Whether windows without tissue are left out."""
-    augment: dict[str, Any]
-    """Fields of ``Augment``, as they were given; the others are as they are without augmentation."""
-    weighting: Literal["batch", "running", "dataset"]
-    """Where class weights come from."""
-    coarse: Weight
-    """λ, the weight of the coarse head's loss."""
-    encoder_weights: Annotated[str, Field(min_length=1)]
-    """``auto`` · ``imagenet`` · ``none`` · a file."""
-    freeze_batch_norm: bool
-    """Whether running statistics and affine parameters of batch norm stay as they start."""
-    resident: Literal["auto", "yes", "no"]
-    """Whether the windows are held in the device's memory."""
-    workers: Annotated[int, Field(ge=0, le=256)]
-    """Processes that read windows where they are not resident."""
-    balance: Share
-    """Power of the class weights: 1 as the paper has it, 0 for none."""
-    dice: Weight
-    """Weight of the soft Dice loss."""
-    fill: Share
-    """Probability that the glass of a window is replaced by another window, tissues and all."""
+    window: Annotated[int, Field(ge=32, le=8192, multiple_of=32)]  # Side of a window in pixels
+    overlap: Annotated[int, Field(ge=0)]  # Least overlap of neighbouring windows in pixels
+    drop_background: bool  # Whether windows without tissue are left out
+    augment: dict[str, Any]  # Fields of Augment, as they were given; the others are as they are without augmentation
+    weighting: Literal["batch", "running", "dataset"]  # Where class weights come from
+    coarse: Weight  # λ, the weight of the coarse head's loss
+    encoder_weights: Annotated[str, Field(min_length=1)]  # auto · imagenet · none · a file
+    freeze_batch_norm: bool  # Whether running statistics and affine parameters of batch norm stay as they start
+    resident: Literal["auto", "yes", "no"]  # Whether the windows are held in the device's memory
+    workers: Annotated[int, Field(ge=0, le=256)]  # Processes that read windows where they are not resident
+    balance: Share  # Power of the class weights: 1 as the paper has it, 0 for none
+    dice: Weight  # Weight of the soft Dice loss
+    fill: Share  # Probability that the glass of a window is replaced by another window, tissues and all
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):

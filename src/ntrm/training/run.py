@@ -30,16 +30,13 @@ from ntrm.training.recipe import Recipe, write_recipe
 from ntrm.version import __version__
 
 PROVENANCE, RECIPE, MODEL = "provenance.json", "recipe.yaml", "model"
-LOCK = ".lock"
-"""Held while a training works in a folder; stays where a run is not finished."""
-CORRECTED_DATA = "corrections"
-"""Corrected slides that a run learns from, as a dataset."""
+LOCK = ".lock"  # Held while a training works in a folder; stays where a run is not finished
+CORRECTED_DATA = "corrections"  # Corrected slides that a run learns from, as a dataset
 
 IDENTITY = ("arch", "options", "seed", "level", "mpp", "sections", "init", "init_sha256", "data", "recipe")
 """Keys of the provenance that make two runs the same run."""
 
-FREE = ("workers", "resident")
-"""Fields of a recipe that do not change the result."""
+FREE = ("workers", "resident")  # Fields of a recipe that do not change the result
 
 LIBRARIES = ("torch", "numpy", "scipy", "safetensors", "tifffile", "pillow", "transformers", "timm")
 """Distributions whose version can change a result; the last two where they are installed."""
@@ -55,8 +52,7 @@ class RunResult:
     model: Path
     steps: int
     epochs: float
-    best: dict[str, Any]
-    """Scores of the kept weights, with their step and epoch."""
+    best: dict[str, Any]  # Scores of the kept weights, with their step and epoch
     seconds: float
     provenance: dict[str, Any]
 
@@ -138,15 +134,12 @@ class TrainingRun:
     init: str | None
     seed: int
     recipe: Recipe
-    data: str
-    """Fingerprint of the dataset."""
+    data: str  # Fingerprint of the dataset
     name: str
     device: torch.device
     command: tuple[str, ...] = ()
-    init_sha256: str | None = None
-    """Of the weights of the model to start from."""
-    corrections: Mapping[str, Any] | None = None
-    """Which versions of which corrections are learned from."""
+    init_sha256: str | None = None  # Of the weights of the model to start from
+    corrections: Mapping[str, Any] | None = None  # Which versions of which corrections are learned from
 
     def check(self) -> None:
         """Make sure that a run that is already in the folder is the same."""

@@ -13,12 +13,9 @@ from ntrm.training.recipe import Recipe
 class Rounds:
     """A training in rounds: the steps between two validations, each of which ends with a checkpoint."""
 
-    total: int
-    """Steps of the whole training."""
-    length: int
-    """Steps of a round; the last one may be shorter."""
-    per_epoch: int
-    """Steps of a pass over the training windows."""
+    total: int  # Steps of the whole training
+    length: int  # Steps of a round; the last one may be shorter
+    per_epoch: int  # Steps of a pass over the training windows
 
     @classmethod
     def of(cls, recipe: Recipe, per_epoch: int) -> Rounds:
@@ -39,14 +36,10 @@ class Rounds:
 class Course:
     """What the validations so far have decided. NaN is never better than another loss."""
 
-    lowest: float = math.inf
-    """Lowest validation loss."""
-    stale: int = 0
-    """Validations since then."""
-    reductions: int = 0
-    """How often the learning rate was lowered."""
-    patience: int = 0
-    """Validations since then or since the lowest loss, whichever is later."""
+    lowest: float = math.inf  # Lowest validation loss
+    stale: int = 0  # Validations since then
+    reductions: int = 0  # How often the learning rate was lowered
+    patience: int = 0  # Validations since then or since the lowest loss, whichever is later
 
     def after(self, loss: float, recipe: Recipe) -> Course:
         """The course after one more validation."""

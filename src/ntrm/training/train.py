@@ -159,10 +159,8 @@ class _Session:
     run: TrainingRun
     launch: Launch
     pictures: bool
-    known: DatasetSplits | None
-    """What the reference is made from; None for a model without."""
-    start: ModelConfig | None
-    """The model to start from."""
+    known: DatasetSplits | None  # What the reference is made from; None for a model without
+    start: ModelConfig | None  # The model to start from
     progress: Progress
     say: Say
 

@@ -20,8 +20,7 @@ from ntrm.models.config import ModelConfig
 from ntrm.training.recipe import Recipe
 from ntrm.training.run import CORRECTED_DATA
 
-MOST_TIMES = 64
-"""How often a window of a corrected slide may occur in an epoch."""
+MOST_TIMES = 64  # How often a window of a corrected slide may occur in an epoch
 
 
 class CorrectedSlides(Protocol):
@@ -39,18 +38,12 @@ class CorrectedSlides(Protocol):
 class TrainingData:
     """Sections to learn from, those to validate on, and where they come from."""
 
-    splits: DatasetSplits
-    """Everything, divided so that no patient is in two splits."""
-    training: Dataset | None
-    """Annotated sections."""
-    corrected: Dataset | None = None
-    """Corrected slides, in which most pixels are ignored."""
-    validation: Dataset | None = None
-    """None: there is nothing to validate on."""
-    chooses: bool = True
-    """Whether weights may be chosen by the validation."""
-    record: Mapping[str, Any] | None = field(default=None, repr=False)
-    """Which versions of which corrections."""
+    splits: DatasetSplits  # Everything, divided so that no patient is in two splits
+    training: Dataset | None  # Annotated sections
+    corrected: Dataset | None = None  # Corrected slides, in which most pixels are ignored
+    validation: Dataset | None = None  # None: there is nothing to validate on
+    chooses: bool = True  # Whether weights may be chosen by the validation
+    record: Mapping[str, Any] | None = field(default=None, repr=False)  # Which versions of which corrections
 
     def windows(self, recipe: Recipe, progress: Progress = SILENT) -> TileDataset:
         """Windows to learn from. Beside a dataset, those of corrected slides make up about half of them.

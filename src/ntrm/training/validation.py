@@ -33,8 +33,7 @@ class Scores:
     accuracy: float | None
 
 
-NOT_VALIDATED = Scores(None, None, None, None, None, None)
-"""Where there is nothing to validate on."""
+NOT_VALIDATED = Scores(None, None, None, None, None, None)  # Where there is nothing to validate on
 
 
 class ScoreAccumulator:

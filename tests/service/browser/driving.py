@@ -21,7 +21,7 @@ from ntrm.phantom.layout import layout
 from ntrm.phantom.render import render
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
-from ntrm.results.graph_document import EdgeWindow, Network, StrongestWindows
+from ntrm.results.documents import EdgeWindow, Network, StrongestWindows
 
 MPP = 3.35
 """Of the slide; half of the model's, so that mask and slide differ in their pixels."""

@@ -27,7 +27,7 @@ def test_openings_that_are_refused_are_counted_and_not_written_one_by_one(tmp_pa
 
 def test_a_full_log_is_moved_on_and_the_oldest_lines_go(tmp_path, monkeypatch):
     audit = Audit(tmp_path / AUDIT)
-    monkeypatch.setattr(audit._file, "maxBytes", 200)
+    monkeypatch.setattr(audit, "maxBytes", 200)
     for number in range(50):
         audit.note("link", str(number))
     audit.close()
@@ -37,9 +37,8 @@ def test_a_full_log_is_moved_on_and_the_oldest_lines_go(tmp_path, monkeypatch):
     assert lines_of(tmp_path / AUDIT)[-1]["slide"] == "49"
 
 
-def test_a_link_in_the_place_of_the_log_is_not_followed(tmp_path, caplog):
+def test_a_link_in_the_place_of_the_log_is_not_followed(tmp_path):
     (tmp_path / "other").write_text("somebody's")
     (tmp_path / AUDIT).symlink_to("other")
     Audit(tmp_path / AUDIT).note("start")
-    assert "could not be written" in caplog.text
     assert (tmp_path / "other").read_text() == "somebody's"

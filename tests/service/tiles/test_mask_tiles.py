@@ -3,14 +3,12 @@ import pytest
 import tifffile
 from scipy.ndimage import maximum_filter
 from tests.evaluation.small import MPP, schema_of
-from tests.service.small import refused
 
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
 from ntrm.export.ome_tiff import write_mask_ome_tiff
 from ntrm.service.tiles.geometry import DeepZoom
 from ntrm.service.tiles.mask_tiles import BORDER, MaskGrid, MaskLayers
-from ntrm.wsi.readers.reader import ArrayCache
 
 
 def blobs(random, height, width):
@@ -52,7 +50,7 @@ def test_tiles_are_the_masks_own_pixels_at_every_level(tmp_path, random, factors
     write(tmp_path, {"mask": mask, "confidence": blobs(random, 530, 610)})
     sx, sy = factors
     grid = MaskGrid(DeepZoom(round(610 * sx - 0.4 * (sx > 1)), round(530 * sy)), sx, sy)
-    layers = MaskLayers(tmp_path, grid, ArrayCache(2**24))
+    layers = MaskLayers(tmp_path, grid)
     assert layers.names == ["tissue", "confidence", "interface"]
     for layer, file in (("tissue", "mask"), ("confidence", "confidence")):
         levels = levels_of(tmp_path / f"{file}.ome.tif")
@@ -67,7 +65,7 @@ def test_tiles_are_the_masks_own_pixels_at_every_level(tmp_path, random, factors
 def test_a_pixel_at_a_point(tmp_path, random):
     mask = blobs(random, 530, 610)
     write(tmp_path, {"mask": mask})
-    layers = MaskLayers(tmp_path, MaskGrid(DeepZoom(6100, 5300), 10.0, 10.0), ArrayCache(2**24))
+    layers = MaskLayers(tmp_path, MaskGrid(DeepZoom(6100, 5300), 10.0, 10.0))
     for _ in range(50):
         x, y = random.random(2) * (6100, 5300)
         row, column = int(y // layers.grid.sy), int(x // layers.grid.sx)
@@ -81,7 +79,7 @@ def test_borders_of_two_tissues_are_drawn_on_both_sides_across_tiles(tmp_path, r
     mask = blobs(random, 300, 310)
     write(tmp_path, {"mask": mask})
     grid = MaskGrid(DeepZoom(310, 300), 1.0, 1.0)
-    layers = MaskLayers(tmp_path, grid, ArrayCache(2**24))
+    layers = MaskLayers(tmp_path, grid)
     near = np.logical_and(*(maximum_filter(mask == index, 2 * BORDER + 1, mode="constant") for index in (1, 3)))
     found = np.zeros(mask.shape, dtype=bool)
     for column in range(2):
@@ -93,42 +91,17 @@ def test_borders_of_two_tissues_are_drawn_on_both_sides_across_tiles(tmp_path, r
     assert near.any()
 
 
-def test_a_border_is_at_least_four_tile_pixels_wide_at_every_zoom(tmp_path):
-    mask = np.zeros((400, 600), dtype=np.uint8)
-    mask[:, 311:] = 1
-    write(tmp_path, {"mask": mask})
-    grid = MaskGrid(DeepZoom(6000, 4000), 10.0, 10.0)
-    layers = MaskLayers(tmp_path, grid, ArrayCache(2**24))
-    widths = []
-    for level in range(7, grid.zoom.top + 1):
-        scale = grid.zoom.scale(level)
-        column = int(3110 / scale) // 256
-        box = grid.zoom.tile(level, column, 0)
-        part = layers.pixels("interface", level, box, (0, 1))
-        if 4 <= 3110 / scale % 256 <= 252:  # not cut by the edge of the tile
-            widths += np.unique(part.sum(axis=1)).tolist()
-    assert len(widths) > 4
-    assert set(widths) == {2 * BORDER}
-
-
 def test_what_the_second_look_corrected_and_broke(tmp_path, random):
     final, first, truth = (blobs(random, 200, 300) for _ in range(3))
     truth[:30] = IGNORE
     write(tmp_path, {"mask": final, "coarse": first})
     grid = MaskGrid(DeepZoom(300, 200), 1.0, 1.0)
-    layers = MaskLayers(tmp_path, grid, ArrayCache(2**24))
+    layers = MaskLayers(tmp_path, grid)
     assert "improvement" not in layers.names
     write(tmp_path, {"truth": truth})
-    layers = MaskLayers(tmp_path, grid, ArrayCache(2**24))
+    layers = MaskLayers(tmp_path, grid)
     box = grid.zoom.tile(grid.zoom.top, 0, 0)
     found = layers.pixels("improvement", grid.zoom.top, box)
     known = truth != IGNORE
     np.testing.assert_array_equal(found == 1, (known & (final == truth) & (first != truth))[:, :256])
     np.testing.assert_array_equal(found == 2, (known & (final != truth) & (first == truth))[:, :256])
-
-
-def test_a_layer_that_is_not_there(tmp_path, random):
-    write(tmp_path, {"mask": blobs(random, 50, 60)})
-    layers = MaskLayers(tmp_path, MaskGrid(DeepZoom(60, 50), 1.0, 1.0), ArrayCache(2**20))
-    with refused(404):
-        layers.pixels("confidence", 6, layers.grid.zoom.tile(6, 0, 0))

@@ -18,7 +18,7 @@ FOREVER = float("inf")
 def readers():
     readers = Readers(4, ReadingLimits(seconds=600))
     yield readers
-    readers.close()
+    readers.close_unused()
 
 
 def means(image, scale):

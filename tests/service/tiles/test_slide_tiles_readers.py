@@ -23,7 +23,7 @@ def readers():
     before = set(children())
     readers = Readers(2, ReadingLimits(seconds=600))
     yield readers
-    readers.close()
+    readers.close_unused()
     wait_for("our readers to end", lambda: set(children()) <= before)
 
 
@@ -38,18 +38,8 @@ def test_few_slides_stay_open_and_all_are_read_rightly(readers, slides):
     for path, image in (*slides, slides[0]):
         with readers.using(path) as slide:
             np.testing.assert_array_equal(slide.read(5, 7, 40, 30, 0), image[7:37, 5:45])
-    # Two slides with a process each, and one in reserve.
-    wait_for("the others to end", lambda: len(children()) - before <= 3)
-
-
-def test_a_slide_in_use_is_not_closed(readers, slides):
-    with readers.using(slides[0][0]) as held:
-        for path, _ in slides[1:]:
-            with readers.using(path) as slide:
-                slide.read(0, 0, 1, 1, 0)
-        readers.close_unused()
-        readers.forget(slides[0][0])
-        np.testing.assert_array_equal(held.read(0, 0, 90, 80, 0), slides[0][1])
+    # Two slides with a process each.
+    wait_for("the others to end", lambda: len(children()) - before <= 2)
 
 
 def test_many_threads_share_few_processes(readers, slides):
@@ -69,7 +59,7 @@ def test_many_threads_share_few_processes(readers, slides):
     for thread in threads:
         thread.join()
     assert wrong == []
-    wait_for("few readers", lambda: len(children()) - before <= PER_SLIDE + 1)
+    wait_for("few readers", lambda: len(children()) - before <= PER_SLIDE)
 
 
 def test_a_killed_process_is_replaced(readers, slides):
@@ -80,10 +70,8 @@ def test_a_killed_process_is_replaced(readers, slides):
         killed = set(children()) - others
         for process in killed:
             os.kill(process, signal.SIGKILL)
-        # A process that is told to die lives on for a moment, and the one in reserve would still be taken for alive.
+        # A process that is told to die lives on for a moment.
         wait_for("their death", lambda: not killed & set(children_of(os.getpid())))
-        with pytest.raises(DataError):
-            slide.read(0, 0, 1, 1, 0)
         np.testing.assert_array_equal(slide.read(0, 0, 90, 80, 0), image)
 
 

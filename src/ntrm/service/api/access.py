@@ -11,13 +11,12 @@ import hashlib
 import hmac
 import re
 import secrets
-import threading
 import time
 from pathlib import Path
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ntrm.service.core.problems import ProblemError, document_of
@@ -25,10 +24,7 @@ from ntrm.service.core.settings import ServiceSettings, address_in, is_loopback
 
 LINK_SECONDS = 15 * 60
 SESSION_SECONDS = 7 * 24 * 3600
-LONGEST_COOKIES = 32_768
-"""Characters: what other services on 127.0.0.1 left in the browser is sent along."""
-MOST_LINKS = 100
-"""Unused links; of more, the oldest is dropped."""
+LONGEST_COOKIES = 32_768  # Characters: what other services on 127.0.0.1 left in the browser is sent along
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
@@ -44,8 +40,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 UPLOAD_TYPE = "application/octet-stream"
-MOST_BODY = 2**20
-"""Bytes of a JSON document: some ten thousand points."""
+MOST_BODY = 2**20  # Bytes of a JSON document: some ten thousand points
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OPEN_PATHS = ("/healthz", "/open/", "/page/", "/favicon.ico")
 """Need no token: nothing there reveals anything about slides."""
@@ -58,51 +53,46 @@ class Access:
         self.token = settings.token or secrets.token_urlsafe(32)
         # Browsers do not tell ports apart: each service has a name of its own for its cookie.
         self.cookie = f"ntrm_session_{settings.port}_{_digest(str(settings.out))[:8]}"
-        self._digest = _digest(self.token)
         self.settings = settings
         # Slow: whoever has a cookie must not guess the token from it.
         self._key = hashlib.scrypt(self.token.encode(), salt=self.cookie.encode(), n=2**14, r=8, p=1)
         self._links: dict[str, float] = {}
-        self._lock = threading.Lock()
-        self._public_scheme, self._public_host = _scheme_and_host((settings.public_url or "").rstrip("/"))
-        self.secure = self._public_scheme == "https"
-        """Whether the cookie may travel over TLS only."""
-
-    def knows(self, token: str) -> bool:
-        """Whether this is the token."""
-        return hmac.compare_digest(_digest(token), self._digest)
+        self._public = _scheme_and_host((settings.public_url or "").rstrip("/"))
+        self.secure = self._public[0] == "https"  # Whether the cookie may travel over TLS only
 
     def new_code(self) -> str:
         """For a link that lets one browser in."""
         code = secrets.token_urlsafe(32)
-        with self._lock:
-            while len(self._links) >= MOST_LINKS:
-                self._links.pop(next(iter(self._links)))
-            self._links[_digest(code)] = time.time() + LINK_SECONDS
+        self._links[_digest(code)] = time.time() + LINK_SECONDS
         return code
 
     def redeem(self, code: str) -> str | None:
         """The cookie of a new session for a link's code, which works once and for a short time; None otherwise."""
-        with self._lock:
-            expires = self._links.pop(_digest(code), 0.0)
-        if expires < time.time():
+        if self._links.pop(_digest(code), 0.0) < time.time():
             return None
         content = f"{time.time() + SESSION_SECONDS:.0f}.{secrets.token_urlsafe(32)}"
         return f"{content}.{self._signature(content)}"
 
-    def has_session(self, cookie: str) -> bool:
-        """Whether a cookie belongs to a session that goes on."""
-        content, _, signature = cookie.rpartition(".")
-        genuine = hmac.compare_digest(_digest(signature), _digest(self._signature(content)))
-        return genuine and int(content.partition(".")[0]) > time.time()
+    def credentials(self, headers: Headers) -> str | None:
+        """How a request shows that it may come in: ``token``, ``cookie`` or not at all."""
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return "token" if _same(token.strip(), self.token) else None
+        for part in headers.get("cookie", "")[:LONGEST_COOKIES].split(";"):
+            name, _, value = part.strip().partition("=")
+            content, _, signature = value.rpartition(".")
+            if name == self.cookie and _same(signature, self._signature(content)):
+                return "cookie" if int(content.partition(".")[0]) > time.time() else None
+        return None
 
     def _signature(self, content: str) -> str:
         return hmac.new(self._key, content.encode("utf-8", "surrogateescape"), "sha256").hexdigest()
 
     def allows_host(self, host: str) -> bool:
         """Whether a Host header names this service, and no other site that points here."""
-        name = _without_port(host.lower())
-        if (self._public_host and host.lower() == self._public_host) or is_loopback(name):
+        match = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]*)(:[0-9]{1,5})?", host.lower())
+        name = match[1] if match else ""
+        if (self._public[1] and host.lower() == self._public[1]) or is_loopback(name):
             return True
         # A site of an attacker can point a name at this service, never an address.
         own = name == self.settings.host.lower() or address_in(name) is not None
@@ -111,8 +101,8 @@ class Access:
     def allows_origin(self, origin: str, host: str) -> bool:
         """Whether a request comes from this service's own page."""
         (scheme, name), host = _scheme_and_host(origin), host.lower()
-        if self._public_host and self._public_host in (name, host):
-            return (scheme, name) == (self._public_scheme, self._public_host)
+        if self._public[1] and self._public[1] in (name, host):
+            return (scheme, name) == self._public
         return scheme in ("http", "https") and name == host
 
 
@@ -120,20 +110,14 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
+def _same(given: str, secret: str) -> bool:
+    return hmac.compare_digest(_digest(given), _digest(secret))
+
+
 def _scheme_and_host(origin: str) -> tuple[str, str]:
     """Parts of an ``Origin``, which has no path; a parser of addresses would raise at what is none."""
     scheme, _, host = origin.lower().partition("://")
     return scheme, host
-
-
-def _without_port(host: str) -> str:
-    """The name in a Host header; nothing where it is malformed.
-
-    >>> _without_port("localhost:80"), _without_port("[::1]:80"), _without_port("[::1"), _without_port("a:b")
-    ('localhost', '[::1]', '', '')
-    """
-    match = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]*)(:[0-9]{1,5})?", host)
-    return match[1] if match else ""
 
 
 class Guard:
@@ -147,8 +131,6 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":
-            return
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -160,7 +142,11 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        answer = self._refusal(scope) or self._app
+        problem, answer = self._problem(scope, Headers(scope=scope)), self._app
+        if problem is not None:
+            answer = JSONResponse(document_of(problem), problem.status, problem.headers)
+            if problem.status == 401 and scope["path"] == "/" and scope["method"] == "GET":
+                answer = HTMLResponse(self._locked.read_bytes(), 401)
         # Nothing behind the guard wants cookies, and the library's way of parsing them takes seconds for some.
         plain = [header for header in scope["headers"] if header[0] != b"cookie"]
         await answer({**scope, "headers": plain}, self._bounded(scope, receive), with_headers)
@@ -186,14 +172,6 @@ class Guard:
 
         return next_part
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        problem = self._problem(scope, Headers(scope=scope))
-        if problem is None:
-            return None
-        if problem.status == 401 and scope["path"] == "/" and scope["method"] == "GET":
-            return HTMLResponse(self._locked.read_bytes(), 401)
-        return JSONResponse(document_of(problem), problem.status, problem.headers)
-
     def _problem(self, scope: Scope, headers: Headers) -> ProblemError | None:
         host, origin, site = headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site")
         if len(headers.getlist("host")) != 1 or not self._access.allows_host(host):
@@ -204,7 +182,7 @@ class Guard:
             return foreign
         if scope["path"].startswith(OPEN_PATHS):
             return None
-        kind = self._credentials(headers)
+        kind = self._access.credentials(headers)
         if kind is None:
             expected = "Authorization: Bearer TOKEN, or the cookie of a browser that opened the printed link"
             asked = {"WWW-Authenticate": 'Bearer realm="ntrm"'}
@@ -214,13 +192,3 @@ class Guard:
         if kind == "cookie" and scope["method"] not in SAFE_METHODS and origin is None and site != "same-origin":
             return ProblemError(403, "origin", "the request does not say which page it comes from")
         return foreign if kind == "cookie" and site in ("cross-site", "same-site") and scope["path"] != "/" else None
-
-    def _credentials(self, headers: Headers) -> str | None:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return "token" if self._access.knows(token.strip()) else None
-        for part in headers.get("cookie", "")[:LONGEST_COOKIES].split(";"):
-            name, _, value = part.strip().partition("=")
-            if name == self._access.cookie and self._access.has_session(value):
-                return "cookie"
-        return None

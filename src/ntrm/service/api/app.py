@@ -23,7 +23,7 @@ from ntrm.service.api import routes_corrections, routes_results, routes_slides, 
 from ntrm.service.api.access import HEADERS, LINK_SECONDS, SESSION_SECONDS, Guard
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Shared, invalid, problems
-from ntrm.service.core.model_info import BUNDLED_NOTICE, NOTICE, ModelFacts
+from ntrm.service.core.model_info import BUNDLED_NOTICE, NOTICE
 from ntrm.service.core.problems import (
     ProblemError,
     busy,
@@ -38,7 +38,6 @@ from ntrm.service.core.settings import ServiceSettings
 from ntrm.version import __version__
 
 PAGE = Path(__file__).parents[1] / "page"
-INDEX, LOCKED = "index.html", "locked.html"
 router, open_router = APIRouter(tags=["service"]), APIRouter(tags=["service"])
 # The files of results are last: what is not another address is the name of one.
 ROUTES = (routes_slides, routes_tiles, routes_corrections, routes_results)
@@ -76,11 +75,10 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     app.include_router(open_router)
     for routes in (router, *(module.router for module in ROUTES)):
         app.include_router(routes, dependencies=asked)
-    if PAGE.is_dir():
-        app.mount("/page", StaticFiles(directory=PAGE))
+    app.mount("/page", StaticFiles(directory=PAGE))
     for kind in _PROBLEMS:
         app.add_exception_handler(kind, _answer)
-    app.add_middleware(Guard, access=app_state.access, locked=PAGE / LOCKED)
+    app.add_middleware(Guard, access=app_state.access, locked=PAGE / "locked.html")
     return app
 
 
@@ -104,7 +102,7 @@ def about(app_state: Shared) -> schemas.About:
         version=__version__,
         model=None if model is None else schemas.Model.model_validate(model),
         notice=f"{NOTICE} {BUNDLED_NOTICE}" if settings.model == BUNDLED else NOTICE,
-        classes=[] if model is None else _classes(model),
+        classes=[] if model is None else schemas.classes_of(model),
         limits=schemas.Limits.model_validate(settings.limits),
         server_paths=bool(settings.roots),
         worker=app_state.supervisor.state,  # type: ignore[arg-type]
@@ -121,26 +119,10 @@ def link(app_state: Shared) -> schemas.Link:
     return schemas.Link(path=f"/open/{app_state.access.new_code()}", expires=expires)
 
 
-def _classes(model: ModelFacts) -> list[schemas.TissueClass]:
-    return [
-        schemas.TissueClass(
-            index=tissue.index,
-            name=tissue.name,
-            title=tissue.title,
-            colour="#" + bytes(tissue.rgb).hex(),
-            safe_colour="#" + bytes(safe).hex(),
-            background=tissue.name == model.schema.background,
-        )
-        for tissue, safe in zip(model.schema.tissues, model.safe_colours, strict=True)
-    ]
-
-
 @router.get("/", include_in_schema=False)
 def index() -> Response:
     """The page."""
-    if not (PAGE / INDEX).is_file():
-        raise missing("this installation has no page", "use the HTTP interface, or install the package again")
-    return FileResponse(PAGE / INDEX)
+    return FileResponse(PAGE / "index.html")
 
 
 @router.get("/open/{code}", include_in_schema=False)
@@ -149,7 +131,7 @@ def sign_in(app_state: Shared, code: str) -> Response:
     access = app_state.access
     cookie = access.redeem(code)
     if cookie is None:
-        app_state.audit.count_refusal()
+        app_state.audit.refusals += 1
         return RedirectResponse("/", status_code=303)
     app_state.audit.note("open")
     # No redirect: where another page or a file led here, the browser would not send the new cookie along with it.
@@ -166,12 +148,9 @@ def icon() -> Response:
 
 
 async def _answer(_: Request, error: Exception) -> Response:
-    problem = disk_full() if is_full(error) else _PROBLEMS[_known(error)](error)
+    known = next(kind for kind in type(error).__mro__ if kind in _PROBLEMS)
+    problem = disk_full() if is_full(error) else _PROBLEMS[known](error)
     return JSONResponse(document_of(problem), status_of(problem), getattr(problem, "headers", None))
-
-
-def _known(error: Exception) -> type[Exception]:
-    return next(kind for kind in type(error).__mro__ if kind in _PROBLEMS)
 
 
 def _http_problem(error: HTTPException) -> ProblemError:

@@ -6,7 +6,6 @@ import hashlib
 import logging
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -59,8 +58,8 @@ _log = logging.getLogger(__name__)
 CHORE_SECONDS = 60.0
 IDLE_SECONDS = 600.0
 """Slides that nobody views are closed after this."""
-SEARCH_SECONDS = 5.0
-"""How long the end waits for the search for originals."""
+END_SECONDS = 5.0
+"""How long the end waits for what is done beside the requests."""
 OPEN_RESULTS = 32
 HEAVY = 2
 """Previews of corrections at a time."""
@@ -74,17 +73,16 @@ FINGERPRINTS = 4096
 class OpenResults:
     """The results of one finished slide: the layers of its masks, and its regions, which are read when asked for."""
 
-    def __init__(self, folder: Path, cache: ArrayCache) -> None:
+    def __init__(self, folder: Path) -> None:
         grid = read_summary(folder).grid
         self.bounds = grid.area
-        self.layers = MaskLayers(folder, MaskGrid(DeepZoom(*grid.area[2:]), *grid.to_level0[:2]), cache)
+        self.layers = MaskLayers(folder, MaskGrid(DeepZoom(*grid.area[2:]), *grid.to_level0[:2]))
         self._folder = folder
 
     @cached_property
     def regions(self) -> RegionFinder:
         """Finds the region at a point."""
-        state = finished(self._folder)
-        if state is None:
+        if (state := finished(self._folder)) is None:
             raise _no_results()
         return RegionFinder(state.tables["regions"], self._folder / REGIONS)
 
@@ -107,7 +105,7 @@ class AppState:
         self.watch = Watch()
         """What fails of all that is done beside the requests."""
         self.catalogue = Catalogue(settings, self.store, self.audit.note)
-        self.supervisor = Supervisor(settings, self.store, self._chores, self.watch)
+        self.supervisor = Supervisor(settings, self.store, self.watch)
         self.heavy = CapacityLimiter(HEAVY)
         """For what takes a processor, and memory, for up to a second: few threads, so that others stay free."""
         self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
@@ -117,10 +115,10 @@ class AppState:
         """Held while a name is chosen for a new slide."""
         self.uploads = 0
         """Uploads in progress."""
-        self.search: threading.Thread | None = None
-        """Looks for the originals of results; alive while it does."""
         self._stop = threading.Event()
-        self._next_chore = 0.0
+        self._chores = threading.Thread(target=self._do_chores, name="chores", daemon=True)
+        self.search = self._new_search()
+        """Looks for the originals of results; in a thread of its own, since the roots may be large and far away."""
 
     def open(self) -> None:
         """Begin: clean up after a service that was killed, adopt results, start the workers."""
@@ -130,15 +128,14 @@ class AppState:
         # Nothing begins before this is done.
         self.catalogue.check()
         try:
-            self.supervisor.reclaim(blame=False)
+            self.supervisor.reclaim()
             self.catalogue.open()
         except sqlite3.Error as error:
             if not is_full(error):
                 raise
             _log.warning("the disk is full: delete slides, and start the service again")
-        self._find_originals()
-        threading.Thread(target=self.readers.warm_up, daemon=True).start()
-        self.supervisor.start()
+        for thread in (self.supervisor, self._chores, self.search):
+            thread.start()
         self.audit.note("start")
 
     def close(self) -> None:
@@ -146,10 +143,10 @@ class AppState:
         self._stop.set()
         self.supervisor.stop()
         self.tiles.close()
-        self.readers.close()
+        self.readers.close_unused()
         self._results.cache_clear()
-        if self.search is not None:
-            self.search.join(SEARCH_SECONDS)
+        for thread in (self._chores, self.search):
+            thread.join(END_SECONDS)
         self.audit.note_refusals()
         self.audit.note("stop")
         self.audit.close()
@@ -197,7 +194,7 @@ class AppState:
         return self._results(self.folder(slide), self.revision(slide))
 
     def _opened(self, folder: Path, _revision: int) -> OpenResults:
-        return OpenResults(folder, self._pixels)
+        return OpenResults(folder)
 
     def original(self, slide: Slide) -> tuple[Path, tuple[str, int, int]]:
         """The original's path, and a key that changes whenever the file does."""
@@ -271,28 +268,23 @@ class AppState:
 
     # From time to time
 
-    def _find_originals(self) -> None:
-        """In a thread of its own: the roots may be large and far away."""
-        search = partial(self.catalogue.find_originals, self._stop)
-        work = partial(self.watch.run, "the search for originals", search)
-        self.search = threading.Thread(target=work, name="originals", daemon=True)
-        self.search.start()
-
-    def _chores(self) -> None:
-        """Called often, from a thread of the supervisor."""
-        if time.monotonic() < self._next_chore:
-            return
-        self._next_chore = time.monotonic() + CHORE_SECONDS
-        chores = (self._close_unused, self.audit.note_refusals, self.catalogue.empty_trash, self.retire, self._look)
-        for chore in chores:
-            self.watch.run(chore.__name__, chore)
+    def _do_chores(self) -> None:
+        while not self._stop.wait(CHORE_SECONDS):
+            chores = (self._close_unused, self.audit.note_refusals, self.catalogue.empty_trash, self.retire)
+            for chore in (*chores, self._look_around):
+                self.watch.run(chore.__name__, chore)
 
     def _close_unused(self) -> None:
         self.readers.close_unused(idle_seconds=IDLE_SECONDS)
 
-    def _look(self) -> None:
-        if self.catalogue.look_around():
-            self._find_originals()
+    def _look_around(self) -> None:
+        if self.catalogue.look_around() and not self.search.is_alive():
+            self.search = self._new_search()
+            self.search.start()
+
+    def _new_search(self) -> threading.Thread:
+        work = partial(self.watch.run, "the search for originals", lambda: self.catalogue.find_originals(self._stop))
+        return threading.Thread(target=work, name="originals", daemon=True)
 
     def retire(self) -> None:
         """Delete what is older than wanted."""

@@ -18,7 +18,7 @@ from ntrm.core.errors import NtrmError
 from ntrm.core.mpp import Resolution
 from ntrm.service.api.app_state import AppState
 from ntrm.service.core.problems import ProblemError, conflict, disk_full, document_of
-from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, upload_path
+from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, ServiceSettings, upload_path
 from ntrm.service.jobs.slide_record import FAILED, MPP_MISSING, PATH, QUEUED, UPLOAD, Slide, new_id
 from ntrm.slides.inputs import source_fingerprint
 from ntrm.slides.slide_ids import safe_name
@@ -27,27 +27,19 @@ from ntrm.wsi.grid import credible_resolution
 from ntrm.wsi.readers.reader import SlideInfo
 from ntrm.wsi.slide_cost import check_cost
 
-CHECK_BYTES = 64 * 2**20
-"""The free space is checked again after so many bytes."""
 LONGEST_PATH = 4096
 LONGEST_NAME = 200
 
 
 async def receive(app_state: AppState, chunks: AsyncIterator[bytes], declared: int = 0) -> Path:
     """Write an upload of so many bytes, where known, to disk; where it ends early, nothing is left behind."""
-    limits = app_state.settings.limits
-    _check_size(declared, limits.upload_bytes)
-    path = app_state.settings.hidden / INCOMING / new_id()
-    _check_space(path.parent, declared, limits.reserve_bytes)
-    written, unchecked = 0, 0
+    path, written = app_state.settings.hidden / INCOMING / new_id(), 0
+    _check_size(app_state.settings, declared, more=declared)
     try:
         async with await anyio.open_file(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
             async for chunk in chunks:
-                written, unchecked = written + len(chunk), unchecked + len(chunk)
-                _check_size(written, limits.upload_bytes)
-                if unchecked >= CHECK_BYTES:
-                    unchecked = 0
-                    _check_space(path.parent, 0, limits.reserve_bytes)
+                written += len(chunk)
+                _check_size(app_state.settings, written, more=len(chunk))
                 await stream.write(chunk)
             await stream.flush()
             await run_sync(os.fsync, stream.wrapped.fileno())
@@ -59,17 +51,21 @@ async def receive(app_state: AppState, chunks: AsyncIterator[bytes], declared: i
     return path
 
 
+def _check_size(settings: ServiceSettings, size: int, *, more: int) -> None:
+    """Refuse an upload that is too large, or one of which as much as follows has no room."""
+    most, hint = settings.limits.upload_bytes, "name it by path"
+    if size > most:
+        raise ProblemError(413, "too_large", "the upload is too large", expected=f"at most {most:,} bytes", hint=hint)
+    if shutil.disk_usage(settings.hidden).free - more < settings.limits.reserve_bytes:
+        raise disk_full()
+
+
 def check_file_name(name: str) -> None:
     """Refuse a file that is by its name only one of a slide's: its content may look like a whole picture."""
     if has_parts(PurePosixPath(name)):
-        raise ProblemError(
-            422,
-            "unreadable",
-            "a slide of several files",
-            got=f"a file that ends in {PurePosixPath(name).suffix.lower()}",
-            expected="a slide that is one file",
-            hint="name it by its path below a --root of the service, or convert it in QuPath to OME-TIFF",
-        )
+        got, expected = f"a file that ends in {PurePosixPath(name).suffix.lower()}", "a slide that is one file"
+        hint = "name it by its path below a --root of the service, or convert it in QuPath to OME-TIFF"
+        raise ProblemError(422, "unreadable", "a slide of several files", got=got, expected=expected, hint=hint)
 
 
 def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | None, slide_id: str | None) -> Slide:
@@ -136,7 +132,6 @@ def _new_slide(
         mpp=None if mpp is None else (mpp, mpp),
         status=QUEUED,
         created=now,
-        queued=now,
         info={key: value for key, value in info.as_dict().items() if key in ("width", "height", "mpp", "bounds")},
     )
 
@@ -149,8 +144,9 @@ def _add(app_state: AppState, slide: Slide, info: SlideInfo, slide_id: str | Non
     # One at a time: files of one name may come in together.
     with app_state.naming:
         check_name(app_state, slide_id)
-        named = slide if slide_id else replace(slide, slide_id=_free_name(app_state, slide.slide_id))
-        return app_state.store.add(named, app_state.settings.limits.queue)
+        names = chain([slide.slide_id], (f"{slide.slide_id[:90]}-{number}" for number in count(2)))
+        free = slide_id or next(name for name in names if not _is_taken(app_state, name))
+        return app_state.store.add(replace(slide, slide_id=free), app_state.settings.limits.queue)
 
 
 def _mpp_problem(info: SlideInfo, mpp: float | None) -> ProblemError | None:
@@ -174,11 +170,6 @@ def check_name(app_state: AppState, name: str | None) -> None:
         raise ProblemError(422, "usage", "a slide_id that is not a safe name", got=name, expected=expected)
     if _is_taken(app_state, name):
         raise conflict("the name is taken", got=name, hint="choose another slide_id")
-
-
-def _free_name(app_state: AppState, name: str) -> str:
-    names = chain([name], (f"{name[:90]}-{number}" for number in count(2)))
-    return next(free for free in names if not _is_taken(app_state, free))
 
 
 def _is_taken(app_state: AppState, name: str) -> bool:
@@ -209,9 +200,7 @@ def file_under(roots: Sequence[Path], text: str) -> Path:
         # After every link is followed: what counts is where the file lies. The service's own files are no slides.
         if path.is_relative_to(base) and path != base and SERVICE_FOLDER not in path.parts:
             if path.is_dir():
-                raise ProblemError(
-                    422, "unreadable", "the path names a folder", expected="the slide's main file", hint="name a file"
-                )
+                raise ProblemError(422, "unreadable", "the path names a folder", expected="the slide's main file")
             if path.is_file():
                 return path
     raise refusal
@@ -226,15 +215,3 @@ def display_name(text: str) -> str:
     last = text.replace("\\", "/").rsplit("/", 1)[-1]
     shown = "".join(letter for letter in last if unicodedata.category(letter)[0] != "C")
     return " ".join(shown.split())[:LONGEST_NAME]
-
-
-def _check_size(size: int, most: int) -> None:
-    if size > most:
-        raise ProblemError(
-            413, "too_large", "the upload is too large", expected=f"at most {most:,} bytes", hint="name it by path"
-        )
-
-
-def _check_space(folder: Path, size: int, reserve: int) -> None:
-    if shutil.disk_usage(folder).free - size < reserve:
-        raise disk_full()

@@ -15,7 +15,7 @@ from ntrm.correction.ask import Ask, Name
 from ntrm.correction.engine import NotReadyError
 from ntrm.correction.log import ConflictError
 from ntrm.correction.slide import SlideCorrections
-from ntrm.results.paths import CORRECTED, REPORT
+from ntrm.results.paths import CORRECTED
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.correction_schemas import (
     CorrectionsDocument,
@@ -27,17 +27,14 @@ from ntrm.service.api.correction_schemas import (
     preview_document,
     review_document,
 )
-from ntrm.service.api.routes_results import CONTENT, Coordinate, FileName, SlideFile, slide_file
+from ntrm.service.api.routes_results import CONTENT, Coordinate, FileName, slide_file
 from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.jobs.slide_record import CORRECT, FAILED, PREPARE, RUNNING, Slide
 
 router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"], responses=problems(404))
 ORIGIN = "page"
-REST_SECONDS = 2.0
-"""Without a further step, before the corrected files are made."""
-NETWORK_WORDS = "What the network said"
-NETWORK_LINK = f'<a href="../{REPORT}">{NETWORK_WORDS}</a>'.encode()
+REST_SECONDS = 2.0  # Without a further step, before the corrected files are made
 WholeRegion = Annotated[bool, Query(description="the connected region around the part")]
 
 
@@ -119,14 +116,9 @@ def _refusals() -> Iterator[None]:
     """What a person can mend by looking again, or by waiting for the region graph."""
     try:
         yield
-    except ConflictError as error:
-        raise _conflict("corrected_elsewhere", error) from error
-    except NotReadyError as error:
-        raise _conflict("no_region_graph", error) from error
-
-
-def _conflict(code: str, error: ConflictError | NotReadyError) -> ProblemError:
-    return ProblemError(409, code, error.what, got=error.got, expected=error.expected, hint=error.hint)
+    except (ConflictError, NotReadyError) as error:
+        code = "corrected_elsewhere" if isinstance(error, ConflictError) else "no_region_graph"
+        raise ProblemError(409, code, error.what, got=error.got, expected=error.expected, hint=error.hint) from error
 
 
 @router.get("/corrected/{file}", response_class=FileResponse, responses=CONTENT)
@@ -137,49 +129,35 @@ def corrected_file(app_state: Shared, slide: Requested, file: FileName, download
     hint = "correct the slide first" if ready else "it is being made: ask again in a moment"
     hint = app_state.corrected_failure(slide) or hint
     folder, begin = app_state.folder(slide) / CORRECTED, f"{slide.slide_id}-corrected"
-    answer = slide_file(folder, file, begin, hint=hint, download=download)
-    return _without_link(answer) if file == "report" else answer
-
-
-def _without_link(report: SlideFile) -> Response:
-    """The report for a browser: in its sandbox, or saved by itself, the link to the network's leads nowhere."""
-    page = report.content().replace(NETWORK_LINK, f"{NETWORK_WORDS}: Download › Report".encode())
-    names = ("cache-control", "content-disposition", "content-security-policy")
-    kept = {name: report.headers[name] for name in names if name in report.headers}
-    return Response(page, media_type=report.media_type, headers=kept)
+    return slide_file(folder, file, begin, hint=hint, download=download)
 
 
 def _document(app_state: AppState, slide: Slide) -> CorrectionsDocument:
     current = app_state.corrections_of(slide)
-    log, now = current.log, current.state()
-    return CorrectionsDocument.model_validate(
-        {
-            **history(log),
-            "revision": app_state.tile_revision(slide, now),
-            "regions": now.regions,
-            "area_mm2": sum(pixels.pixels for pixels in now.tissue.values()) * current.pixel_mm2,
-            "corrected": (ready := app_state.is_corrected(slide, current)),
-            "corrected_reason": None if ready else app_state.corrected_failure(slide),
-            **_graph_state(app_state, slide, current),
-        }
+    log, now, ready = current.log, current.state(), app_state.is_corrected(slide, current)
+    return CorrectionsDocument(
+        **history(log),
+        revision=app_state.tile_revision(slide, now),
+        regions=now.regions,
+        area_mm2=sum(pixels.pixels for pixels in now.tissue.values()) * current.pixel_mm2,
+        corrected=ready,
+        corrected_reason=None if ready else app_state.corrected_failure(slide),
+        **_graph_state(app_state, slide, current),
     )
 
 
 def _graph_state(app_state: AppState, slide: Slide, current: SlideCorrections) -> dict[str, Any]:
     """The state of the region graph, how far it is, and why there is none."""
+    job, state, progress, reason = app_state.store.job(slide.id, PREPARE), "missing", None, None
     if current.is_ready:
-        return {"graph": "ready", "graph_progress": None, "graph_reason": None}
-    job, reason = app_state.store.job(slide.id, PREPARE), _impossible(app_state, slide, current)
-    if reason is not None:
-        return {"graph": "impossible", "graph_progress": None, "graph_reason": reason}
-    if job is None or job.status == FAILED:
-        failure = None if job is None or job.error is None else job.error.get("got") or job.error.get("what")
-        return {"graph": "missing", "graph_progress": None, "graph_reason": failure}
-    return {
-        "graph": "making" if job.status == RUNNING else "waiting",
-        "graph_progress": round(job.progress, 4),
-        "graph_reason": None,
-    }
+        state = "ready"
+    elif (reason := _impossible(app_state, slide, current)) is not None:
+        state = "impossible"
+    elif job is not None and job.status == FAILED:
+        reason = (job.error or {}).get("got") or (job.error or {}).get("what")
+    elif job is not None:
+        state, progress = "making" if job.status == RUNNING else "waiting", round(job.progress, 4)
+    return {"graph": state, "graph_progress": progress, "graph_reason": reason}
 
 
 def _impossible(app_state: AppState, slide: Slide, current: SlideCorrections) -> str | None:

@@ -26,10 +26,7 @@ from ntrm.service.tiles.slide_tiles import encode_jpeg
 router = APIRouter(prefix="/v1/slides/{id}", tags=["results"], responses=problems(404))
 
 THUMBNAIL_SIDE = 512
-MOST_READ = 2**26
-"""Bytes of a page or a small picture that is read before it is sent."""
-OUTLINE_POINTS = 10_000
-"""Of a region: more than a screen shows, few enough to be drawn while the slide moves."""
+OUTLINE_POINTS = 10_000  # Of a region: more than a screen shows, few enough to be drawn while the slide moves
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 Number = Annotated[int, Path(ge=1, le=2**31)]
 Version = Annotated[int | None, Query(ge=0, le=2**31, description="of the corrections; 0: the network's own mask")]
@@ -70,11 +67,6 @@ class SlideFile(FileResponse):
         """Send it and close it."""
         with self._stream:
             await super().__call__(scope, receive, send)
-
-    def content(self) -> bytes:
-        """All of it, instead of sending it."""
-        with self._stream:
-            return self._stream.read(MOST_READ)
 
 
 def slide_file(folder: FilePath, file: FileName, begin: str, *, hint: str, download: bool) -> SlideFile:

@@ -6,10 +6,10 @@ that of the mask nearest to its centre, from the finest level that is not finer 
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,11 +20,10 @@ from scipy.ndimage import maximum_filter
 from ntrm.core.errors import BROKEN, DataError
 from ntrm.correction.state import State
 from ntrm.results.folder import SlideFolder
+from ntrm.results.mask_file import Pyramid
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, MASK, TRUTH_MASK
-from ntrm.results.pyramid import Pyramid
 from ntrm.service.core.problems import missing
 from ntrm.service.tiles.geometry import Box, DeepZoom
-from ntrm.wsi.readers.reader import ArrayCache
 
 T = TypeVar("T")
 Labels = NDArray[np.uint8]
@@ -36,12 +35,9 @@ BORDER = 2
 class LayerFile:
     """A tiled 8-bit pyramid of our own making; each level is half the one before. Closed when nobody holds it."""
 
-    def __init__(self, folder: SlideFolder, name: str, cache: ArrayCache) -> None:
-        self._cache = cache
+    def __init__(self, folder: SlideFolder, name: str) -> None:
         stream = folder.open(name)
         weakref.finalize(self, stream.close)
-        status = os.fstat(stream.fileno())
-        self._key = (str(folder.path / name), status.st_mtime_ns, status.st_size)
         self._file = _sound(lambda: Pyramid(stream))
 
     @property
@@ -55,12 +51,9 @@ class LayerFile:
         tall, wide = of.tile
         for tile_row, r in _by_tile(rows, tall, of.shape[0]):
             for tile_column, c in _by_tile(columns, wide, of.shape[1]):
-                tile = self._tile(level, tile_row * of.across + tile_column)
+                tile = _sound(partial(self._file.tile, level, tile_row * of.across + tile_column))
                 out[np.ix_(r, c)] = tile[np.ix_(rows[r] - tile_row * tall, columns[c] - tile_column * wide)]
         return out
-
-    def _tile(self, level: int, number: int) -> Labels:
-        return self._cache.get((*self._key, level, number), lambda: _sound(lambda: self._file.tile(level, number)))
 
 
 def _sound(read: Callable[[], T]) -> T:
@@ -100,9 +93,9 @@ def layers_with(files: Collection[str]) -> list[str]:
 class MaskLayers:
     """The layers of one finished slide."""
 
-    def __init__(self, folder: Path, grid: MaskGrid, cache: ArrayCache) -> None:
+    def __init__(self, folder: Path, grid: MaskGrid) -> None:
         self.grid, there = grid, SlideFolder(folder)
-        self._files = {name: LayerFile(there, file, cache) for name, file in FILES.items() if there.has(file)}
+        self._files = {name: LayerFile(there, file) for name, file in FILES.items() if there.has(file)}
 
     @property
     def names(self) -> list[str]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import LifoQueue
 
 from ntrm.core.errors import DataError
 from ntrm.wsi.isolated import ReadingLimits, ReadingProcess
 from ntrm.wsi.readers.reader import Pixels, SlideInfo, check_request
 
-PER_SLIDE = 2
-"""Processes that read one slide."""
+PER_SLIDE = 2  # Processes that read one slide
 Key = tuple[Path, int, int, bool]
 
 
@@ -23,14 +23,14 @@ class OpenSlide:
 
     info: SlideInfo
 
-    def __init__(self, path: Path, new_process: Callable[[], ReadingProcess], *, alone: bool) -> None:
-        self._path, self._new_process, self._alone = path, new_process, alone
-        self._idle: deque[ReadingProcess] = deque()
-        self._places = threading.Semaphore(PER_SLIDE)
+    def __init__(self, path: Path, limits: ReadingLimits, *, alone: bool) -> None:
+        self._path, self._limits, self._alone = path, limits, alone
+        self._processes: LifoQueue[ReadingProcess | None] = LifoQueue()
+        for _ in range(PER_SLIDE):
+            self._processes.put(None)
         self._opening = threading.Lock()
         self.users = 0
-        self.used = 0.0
-        """When it was used last."""
+        self.used = 0.0  # When it was used last
 
     @property
     def is_open(self) -> bool:
@@ -53,37 +53,33 @@ class OpenSlide:
     @contextmanager
     def _process(self) -> Iterator[ReadingProcess]:
         """A process that has the slide open, for this thread alone."""
-        with self._places:
-            try:
-                process = self._idle.pop()
-            except IndexError:
-                process = self._new_process()
+        process = self._processes.get()
+        try:
+            if process is None or not process.alive:
+                process = ReadingProcess(self._limits)
                 try:
                     self.info = process.open(self._path, alone=self._alone)
                 except BaseException:
                     process.close()
                     raise
-            try:
-                yield process
-            finally:
-                if process.alive:
-                    self._idle.append(process)
+            yield process
+        finally:
+            self._processes.put(process)
 
     def close(self) -> None:
         """End the processes; nobody may be reading."""
-        while self._idle:
-            self._idle.pop().close()
+        for process in self._processes.queue:
+            if process is not None:
+                process.close()
 
 
 class Readers:
-    """The slides used last, as many as stated, each with its processes, and one process in reserve."""
+    """The slides used last, as many as stated, each with its processes."""
 
     def __init__(self, slides: int, limits: ReadingLimits) -> None:
         self._most, self._limits = slides, limits
         self._slides: OrderedDict[Key, OpenSlide] = OrderedDict()
         self._lock = threading.Lock()
-        self._spare: ReadingProcess | None = None
-        self._closed = False
 
     @contextmanager
     def using(self, path: Path, *, alone: bool = True) -> Iterator[OpenSlide]:
@@ -94,7 +90,7 @@ class Readers:
             raise DataError("the slide's file no longer exists", hint="put it back, or delete the slide") from error
         key = path, status.st_mtime_ns, status.st_size, alone
         with self._lock:
-            slide = self._slides.setdefault(key, OpenSlide(path, self._new_process, alone=alone))
+            slide = self._slides.setdefault(key, OpenSlide(path, self._limits, alone=alone))
             self._slides.move_to_end(key)
             slide.users += 1
         try:
@@ -120,28 +116,3 @@ class Readers:
     def forget(self, path: Path) -> None:
         """Close a slide that is about to be deleted, unless somebody is reading it just now."""
         self.close_unused(path=path)
-
-    def warm_up(self) -> None:
-        """Start a process for the next slide: starting one takes longer than reading."""
-        process = ReadingProcess(self._limits) if self._spare is None and not self._closed else None
-        with self._lock:
-            if self._spare is None and not self._closed:
-                self._spare, process = process, None
-        if process is not None:
-            process.close()
-
-    def _new_process(self) -> ReadingProcess:
-        """A process that has no slide open."""
-        with self._lock:
-            spare, self._spare = self._spare, None
-        threading.Thread(target=self.warm_up, daemon=True).start()
-        return spare if spare is not None and spare.alive else ReadingProcess(self._limits)
-
-    def close(self) -> None:
-        """End every process."""
-        with self._lock:
-            self._closed = True
-            spare, self._spare = self._spare, None
-        if spare is not None:
-            spare.close()
-        self.close_unused()

@@ -9,7 +9,7 @@ from tests.evaluation.small import MPP, schema_of
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
 from ntrm.export.ome_tiff import write_mask_ome_tiff
-from ntrm.results.pyramid import MOST_LEVELS, MOST_TILE, Pyramid
+from ntrm.results.mask_file import MOST_LEVELS, MOST_TILE, Pyramid
 
 
 @pytest.fixture

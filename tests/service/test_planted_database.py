@@ -338,6 +338,6 @@ def test_a_clock_that_jumps_deletes_nothing(model, out, random, monkeypatch):
         assert client.post(f"/v1/slides/{sent}/cancel").status_code == 200
         for jump in (10 * 365 * 86_400, -86_400):
             monkeypatch.setattr(time, "time", lambda jump=jump: now() + jump)
-            client.app_state.retire()
+            client.app_state.catalogue.retire()
             assert len(names(client)) == 2
             assert client.get("/healthz").json()["status"] == "ok"

@@ -25,8 +25,7 @@ MEASURES = {
     "invasion_depth": "Depth of invasion",
 }
 
-Reasons = Mapping[str, Sequence[str]]
-"""By the names of ``MEASURES``: why pieces lack a measurement, each reason once."""
+Reasons = Mapping[str, Sequence[str]]  # By the names of `MEASURES`: why pieces lack a measurement, each reason once
 
 
 @dataclass(frozen=True)

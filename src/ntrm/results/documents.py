@@ -21,10 +21,8 @@ from ntrm.results.paths import CORRECTED, DONE, GRAPH, HIDDEN, SUMMARY
 
 NOTHING_TO_MEASURE = (NO_TUMOUR, NOTHING_INVADES)
 """Why a piece has no clearance or depth where nothing is left open by that."""
-IN_CRUMBS = f"{NOT_ASSESSED}: tumour in crumbs outside all pieces"
-"""Why a cancer is left open that is in no piece."""
-NAMED_IN_CRUMBS = "named by a person in crumbs outside all pieces"
-"""Why a cancer is present that is in no piece."""
+IN_CRUMBS = f"{NOT_ASSESSED}: tumour in crumbs outside all pieces"  # Why a cancer is left open that is in no piece
+NAMED_IN_CRUMBS = "named by a person in crumbs outside all pieces"  # Why a cancer is present that is in no piece
 # Not the slide's folder: what a person corrected lies there, too.
 AGAIN = f"delete {HIDDEN}/{DONE} in the slide's folder, if it is there, and run the same ntrm segment again"
 

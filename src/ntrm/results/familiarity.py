@@ -10,22 +10,17 @@ from dataclasses import dataclass
 
 FAMILIAR, UNFAMILIAR, TOO_SMALL, NO_REFERENCE = "familiar", "unfamiliar", "too small to judge", "no reference"
 VERDICTS = (FAMILIAR, UNFAMILIAR, TOO_SMALL, NO_REFERENCE)
-NOT_JUDGED = (TOO_SMALL, NO_REFERENCE)
-"""Verdicts that change nothing."""
-ASPECTS = ("colours", "texture", "anatomy")
-"""What is compared."""
+NOT_JUDGED = (TOO_SMALL, NO_REFERENCE)  # Verdicts that change nothing
+ASPECTS = ("colours", "texture", "anatomy")  # What is compared
 
-UNFAMILIAR_BELOW = 0.05
-"""P-value from which down a slide is unlike what the model knows."""
+UNFAMILIAR_BELOW = 0.05  # P-value from which down a slide is unlike what the model knows
 
-NOT_ASSESSED = "not assessed"
-"""What stands in place of cancers and of all that is measured from them."""
+NOT_ASSESSED = "not assessed"  # What stands in place of cancers and of all that is measured from them
 
 NOT_LOOKED_FOR, NONE = "not looked for", "none"
 """What is said of cancers where the model has no class of one, and which it looked for."""
 
-UNLIKE = "unlike what the model knows"
-"""What is said of an unfamiliar slide or piece."""
+UNLIKE = "unlike what the model knows"  # What is said of an unfamiliar slide or piece
 
 
 def cancers_in_words(found: Sequence[str] | None, looked_for: Sequence[str] | None) -> str:

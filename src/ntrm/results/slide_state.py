@@ -16,8 +16,7 @@ from ntrm.results.json_files import STRICT, parsed
 from ntrm.results.paths import CORRECTIONS, DONE, FAILED, HIDDEN, LOCK, SOURCE
 
 Row = dict[str, Any]
-Tables = Mapping[str, tuple[Row, ...]]
-"""Rows by the name of their table."""
+Tables = Mapping[str, tuple[Row, ...]]  # Rows by the name of their table
 
 
 class BusyError(RefusedError):

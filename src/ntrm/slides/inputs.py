@@ -22,8 +22,7 @@ from ntrm.slides.slide_folders import IMAGES, SLIDE_SUFFIXES, LeftOut, lies_in, 
 
 OWN_COLUMNS = ("slide", "slide_id", "mpp", "mpp_y")
 """Columns of an input table that mean something; all others are covariates."""
-FINGERPRINT_BYTES = 1 << 20
-"""Bytes at either end of a file that tell it from others."""
+FINGERPRINT_BYTES = 1 << 20  # Bytes at either end of a file that tell it from others
 
 
 @dataclass(frozen=True)

@@ -38,12 +38,10 @@ def cancers_in_words(found: Sequence[str] | None, looked_for: Sequence[str] | No
 class Familiarity:
     """Whether a slide or a piece is like the sections that a model was trained on."""
 
-    verdict: str
-    """One of ``VERDICTS``."""
+    verdict: str  # One of `VERDICTS`
     p_value: float | None
     """How often a section of the model's own kind, held out, looks as unlike as this; None where it was not judged."""
-    aspects: Mapping[str, float]
-    """P-values by the names of ``ASPECTS``; empty where it was not judged."""
+    aspects: Mapping[str, float]  # P-values by the names of `ASPECTS`; empty where it was not judged
     reasons: tuple[str, ...]
     """In plain sentences: why it is unfamiliar, the strongest first, or why it was not judged."""
 
@@ -89,8 +87,7 @@ class SlideFamiliarity:
     """Of a slide, its pieces, and its windows."""
 
     slide: Familiarity
-    pieces: Mapping[int, Familiarity]
-    """By number."""
+    pieces: Mapping[int, Familiarity]  # By number
     windows: tuple[tuple[int, int, int, int, float], ...] = ()
     """Top, left, height and width in pixels of the mask, and p-value of each window with enough tissue: where."""
 

@@ -50,12 +50,9 @@ class Level:
     """One of the sizes of a mask."""
 
     shape: tuple[int, int]
-    tile: tuple[int, int]
-    """Height and width of a tile."""
-    offsets: NDArray[np.int64]
-    """Where the tiles lie in the file, row by row."""
-    counts: NDArray[np.int64]
-    """Their bytes."""
+    tile: tuple[int, int]  # Height and width of a tile
+    offsets: NDArray[np.int64]  # Where the tiles lie in the file, row by row
+    counts: NDArray[np.int64]  # Their bytes
 
     @property
     def across(self) -> int:

@@ -38,8 +38,7 @@ class LeftOut:
 
     results: list[str] = field(default_factory=list)
     """Folders that ``ntrm segment`` wrote to before: their pictures are no slides."""
-    endings: Counter[str] = field(default_factory=Counter)
-    """Of files that could be images, and how many have them."""
+    endings: Counter[str] = field(default_factory=Counter)  # Of files that could be images, and how many have them
 
     def slides_among(self, names: Iterable[PurePosixPath]) -> Iterator[PurePosixPath]:
         """The slides among the names that are not hidden; of the others the endings are counted."""

@@ -36,12 +36,10 @@ NO_PIECE = 0  # In place of a piece's number, on glass and on crumbs
 class Piece:
     """One piece of tissue on a slide."""
 
-    number: int
-    """From 1, in reading order."""
+    number: int  # From 1, in reading order
     bbox: PieceBox
     area_mm2: float
-    touches_edge: bool
-    """Cut off by the edge of the scan, perhaps: what lies beyond is not known."""
+    touches_edge: bool  # Cut off by the edge of the scan, perhaps: what lies beyond is not known
 
     def __post_init__(self) -> None:
         top, left, height, width = self.bbox

@@ -69,8 +69,7 @@ class Quality:
     pen: Grade
     has_tissue: bool = True
     drawn: Grade = Grade(0.0, False)
-    enlarged: float = 1.0
-    """µm/px of the scan over that of the model: above 1, pixels were made up."""
+    enlarged: float = 1.0  # µm/px of the scan over that of the model: above 1, pixels were made up
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -65,11 +65,9 @@ class SlideLevel:
 class SlideInfo:
     """Metadata of a slide; numbers and fixed words only."""
 
-    reader: str
-    """``openslide``, ``tifffile`` or ``pillow``."""
+    reader: str  # `openslide`, `tifffile` or `pillow`
     vendor: str
-    levels: tuple[SlideLevel, ...]
-    """From the full resolution to the coarsest."""
+    levels: tuple[SlideLevel, ...]  # From the full resolution to the coarsest
     stated_mpp: StatedMpp = None
     bounds: tuple[int, int, int, int] | None = None
     """The scanned area (x, y, width, height) in level-0 pixels, where the file has one."""

@@ -9,12 +9,12 @@ from tests.evaluation.small import MPP, schema_of
 from ntrm.analysis import outline, regions
 from ntrm.analysis.regions import scan
 from ntrm.analysis.small_regions import remove_small_regions
+from ntrm.core.arrays import new_map
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
 from ntrm.export import pyramid
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
-from ntrm.inference.predict import new_map
 from ntrm.pipeline.measurements import measure_pieces, scan_slide
 from ntrm.pipeline.pictures import overlay
 from ntrm.wsi.pieces import PieceMap
@@ -35,7 +35,7 @@ def small_bands(monkeypatch):
 def stored(folder, shape, random):
     """A finished slide with the same tissue whatever its size."""
     tissue = np.kron(random.integers(1, 5, (10, 20)), np.ones((50, 50))).astype(np.uint8)
-    labels, confidence = new_map(shape, IGNORE, folder / "labels.u8"), new_map(shape, 0, folder / "confidence.u8")
+    labels, confidence = new_map(shape, folder, IGNORE), new_map(shape, folder)
     labels[:500, 100:1100], confidence[:500, 100:1100] = tissue - 1, tissue
     return labels, confidence
 

@@ -85,7 +85,6 @@ def test_probabilities_are_those_of_the_section_in_memory(tmp_path, slide, trm):
     stored = zarr.open_group(folder / "probabilities.zarr", mode="r")["0"][:]
     whole = stitch(Predictor(trm, "cpu", batch=3), pixels_of(slide), probabilities=True)
     np.testing.assert_allclose(stored, whole.probabilities * 255, atol=0.501)
-    assert not (folder / ".ntrm" / "maps").exists()
 
 
 @pytest.mark.parametrize("options", [{}, {"edge_weight": True}, {"nodes": "region", "regions": 2}])

@@ -94,7 +94,7 @@ def test_regions_are_the_same_everywhere_and_those_of_scipy(tmp_path_factory, ma
         written = write_geojson(folder / "r.geojson", regions, SKIN)
     finally:
         engine.STRIP_PIXELS, runs.STRIP_RUNS, polygon_engine.CORNERS = kept
-    features = json.loads(written.path.read_text())["features"]
+    features = json.loads(written.read_text())["features"]
     pieces = coarse[np.ix_(*(np.arange(size) // 3 for size in mask.shape))]
     numbers, (nodes, edges) = labelled(mask, pieces), node_link(regions, coarse)
     assert sorted(nodes) == [row["region"] for row in rows] == [*range(1, int(numbers.max()) + 1)]

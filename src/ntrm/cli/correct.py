@@ -20,11 +20,8 @@ from ntrm.results.paths import CORRECTED
 if TYPE_CHECKING:
     from ntrm.correction.folder import FolderCorrections
 
-CLICK, PARTS = "--click", ("SLIDE", "X", "Y", "TISSUE")
-TOLD = (
-    *("number", "action", "tissue", "regions", "area_mm2", "spread", "reach"),
-    *("of", "origin", "by", "when", "version"),
-)
+CLICK, WORDS = "--click", 4
+TOLD = ["number", "action", "tissue", "regions", "area_mm2", "spread", "reach", "of", "origin", "by", "when", "version"]
 """Of each step, without its pixels."""
 
 
@@ -32,15 +29,12 @@ class CorrectCommand(TyperCommand):
     """Takes four words after ``--click``, as often as it is given."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As usual, with the words of each click made one."""
+        """The words of each click made one."""
         joined, left = [], [*args]
         while left:
             joined.append(left.pop(0))
-            if joined[-1].startswith(f"{CLICK}="):
-                left[:0] = joined.pop().removeprefix(f"{CLICK}=").split()
-                joined.append(CLICK)
             if joined[-1] == CLICK:
-                end = next((k for k, word in enumerate(left[: len(PARTS)]) if word.startswith("--")), len(PARTS))
+                end = next((k for k, word in enumerate(left[:WORDS]) if word.startswith("--")), WORDS)
                 joined.append(json.dumps(left[:end]))
                 del left[:end]
         return super().parse_args(ctx, joined)
@@ -54,7 +48,7 @@ def correct(
     how_far: Annotated[float, typer.Option(min=0.25, max=4.0)] = 1.0,
     whole_region: bool = False,
     all_slides: bool = False,
-    drawn: Annotated[list[Path] | None, typer.Option("--from")] = None,
+    drawn: Annotated[list[Path] | None, typer.Option("--from", exists=True)] = None,
     slide: str | None = None,
     undo: str | None = None,
     redo: str | None = None,
@@ -102,8 +96,7 @@ def correct(
             "what to do is not clear", got=" ".join(chosen) or "nothing", expected=f"one of {', '.join(asked)}"
         )
     if slide and chosen[0] not in ("--from", "--list"):
-        hint = f"leave out --slide and give the slide after {chosen[0]}"
-        raise UsageError("--slide goes with --from or --list", got=f"--slide {slide} {chosen[0]}", hint=hint)
+        raise UsageError("--slide goes with --from or --list", got=f"--slide {slide} {chosen[0]}")
     clicks = [_click(text) for text in click or ()]
     corrections = FolderCorrections(out, slides or (), model, device, batch, by, preview, console.progress)
     if listed:
@@ -115,9 +108,9 @@ def correct(
         for path in drawn or ():
             corrections.draw(path, slide)
         if undo:
-            corrections.undo(undo)
+            corrections.go("undo", undo)
         if redo:
-            corrections.redo(redo)
+            corrections.go("redo", redo)
     except (NtrmError, OSError, KeyboardInterrupt):
         if corrections.changes and not preview:
             console.done["changes"] = corrections.changes
@@ -130,13 +123,12 @@ def correct(
 
 
 def _click(text: str) -> tuple[str, int, int, str]:
-    words = json.loads(text)
-    expected = f"{CLICK} {' '.join(PARTS)}, such as {CLICK} slide-1 410 230 BCC"
     try:
-        slide_id, x, y, tissue = words
+        slide_id, x, y, tissue = json.loads(text)
         return slide_id, int(x), int(y), tissue
     except ValueError as error:
-        raise UsageError("unreadable click", got=" ".join(words) or "nothing", expected=expected) from error
+        expected = f"{CLICK} SLIDE X Y TISSUE, such as {CLICK} slide-1 410 230 BCC"
+        raise UsageError("unreadable click", got=text, expected=expected) from error
 
 
 def _show(corrections: FolderCorrections, console: Console) -> None:

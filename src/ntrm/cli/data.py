@@ -226,10 +226,6 @@ def _show_import(report: ImportReport, stdout: RichConsole) -> None:
         stdout.print(make_table(f"imported into {report.out}", columns, rows))
     for what, files in (
         ("kept from earlier imports, without a slide and annotations in this one", report.kept),
-        (
-            "patient, split or µm/px taken from an earlier import, because this one does not give them",
-            report.remembered,
-        ),
         ("slides without annotations", report.slides_without_annotations),
         ("annotations without a slide", report.annotations_without_slide),
         ("failed", tuple(failure.slide for failure in report.failures)),

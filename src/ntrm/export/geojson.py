@@ -24,7 +24,6 @@ from ntrm.analysis.polygons import outlines_of
 from ntrm.analysis.region_table import RegionTable
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import CONNECTIVITY
-from ntrm.core.errors import UsageError, check_number
 from ntrm.core.io import whole_file
 from ntrm.core.labels import LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
@@ -52,10 +51,6 @@ class Placement:
     to_level0: Transform
     bounds: tuple[int, int, int, int] | None
 
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.to_level0).all() and min(self.to_level0[:2]) > 0):
-            raise UsageError("unusable transform to level 0", got=self.to_level0, expected="positive, finite scales")
-
     @property
     def offset(self) -> tuple[int, int]:
         """What was taken off the file's own coordinates, as QuPath crops them."""
@@ -75,18 +70,6 @@ class Placement:
         return list(x), list(y)
 
 
-@dataclass(frozen=True)
-class WrittenRegions:
-    """What a file holds."""
-
-    path: Path
-    regions: int
-    pixels: Mapping[str, int]
-    """Mask pixels by class name, the sum over the polygons before any simplification."""
-    kept_exact: int = 0
-    """Regions whose exact outline stands although simpler ones were asked for: too much would have changed."""
-
-
 def write_geojson(
     path: Path,
     regions: Regions,
@@ -99,33 +82,27 @@ def write_geojson(
     metadata: Mapping[str, str] | None = None,
     document: Mapping[str, Any] | None = None,
     identity: str = "",
-) -> WrittenRegions:
-    """Write the regions of a mask, in the order of their numbers.
+) -> Path:
+    """Write the regions of a mask, in the order of their numbers; returns the file, which ``gzip`` gives a ``.gz``.
 
     ``simplify_um`` is the farthest that a point of an outline may move. ``metadata`` stands in every annotation,
     ``document`` once in the file. ``identity`` (a slide id, say) keeps the annotations' ids apart from those of other
-    slides. With ``gzip``, the name ends in ``.gz``; the result tells it.
+    slides.
     """
-    if simplify_um is not None:
-        check_number("simplification in µm", simplify_um, 0, 1e4)
     placement, resolution = Placement(to_level0, bounds), regions.table.resolution
-    path = path.with_name(f"{path.name}.gz") if gzip and path.suffix != ".gz" else path
+    path = path.with_name(f"{path.name}.gz") if gzip else path
     head: dict[str, Any] = {"program": "ntrm", "version": __version__, "mask_mpp": [resolution.x, resolution.y]}
     head |= {"to_level0": list(to_level0), "offset": list(placement.offset), "simplify_um": simplify_um}
     head |= {"simplification": SIMPLIFIED} if simplify_um else {}
     head |= {"connectivity": CONNECTIVITY, **(document or {})}
     check_classes(regions.table.tissue, schema)
-    kept_exact = 0
     with _stream(path, gzip) as write:
         write(f'{{"type":"FeatureCollection","ntrm":{_json(head)},"features":['.encode())
         tissues = [_properties(tissue, metadata) for tissue in schema.tissues]
-        for number, (feature, kept) in enumerate(_features(regions, placement, simplify_um, tissues, identity)):
+        for number, feature in enumerate(_features(regions, placement, simplify_um, tissues, identity)):
             write(((",\n" if number else "\n") + feature).encode())
-            kept_exact += kept
         write(b"\n]}\n")
-    counts = np.bincount(regions.table.tissue, regions.table.pixels, len(schema)).astype(np.int64).tolist()
-    pixels = {name: count for name, count in zip(schema.names, counts, strict=True) if count}
-    return WrittenRegions(path, len(regions.table), pixels, kept_exact)
+    return path
 
 
 def _features(
@@ -134,8 +111,9 @@ def _features(
     simplify_um: float | None,
     tissues: Sequence[dict[str, Any]],
     identity: str,
-) -> Iterator[tuple[str, bool]]:
-    """The annotations as JSON, each with whether its exact outline stands although simpler ones were asked for."""
+) -> Iterator[str]:
+    """The annotations as JSON."""
+    import shapely
     from pydantic_core import to_json
 
     table = regions.table
@@ -145,14 +123,21 @@ def _features(
         corners = outlines.points.tolist()
         for spans, (number, tissue, measurements) in zip(outlines.spans(), every, strict=False):
             properties = tissues[tissue] | {"measurements": measurements}
-            name = f"{identity}|{properties['name']}|{number}|{_corner(*corners[spans[0][0]])}"
-            simpler = _simplified(outlines.points, spans, placement, table.resolution, simplify_um)
-            rings = simpler or [[[across[x], down[y]] for x, y in corners[begin:end]] for begin, end in spans]
+            x, y = corners[spans[0][0]]
+            wide = max(len(str(x)), len(str(y)))
+            # Of the first corner as numpy writes it.
+            name = f"{identity}|{properties['name']}|{number}|[{x:>{wide}} {y:>{wide}}]"
+            rings = [[[across[x], down[y]] for x, y in corners[begin:end]] for begin, end in spans]
+            if simplify_um:
+                simpler = simplified(outlines.points, spans, table.resolution, simplify_um) or ()
+                placed = [placement.to_qupath(ring) for ring in simpler]
+                # Rounding may break what is valid.
+                rings = placed if placed and shapely.Polygon(placed[0], placed[1:]).is_valid else rings
             properties["name"] = f"{properties['name']} {number}"
             # The numbers of the corners are most of the file, and this writes them ten times as quickly.
             geometry = f'{{"type":"Polygon","coordinates":{to_json(rings).decode()}}}'
             feature = f'"id":"{uuid.uuid5(NAMESPACE, name)}","geometry":{geometry},"properties":{_json(properties)}'
-            yield f'{{"type":"Feature",{feature}}}', bool(simplify_um) and simpler is None
+            yield f'{{"type":"Feature",{feature}}}'
 
 
 def _measurements(table: RegionTable) -> Iterator[dict[str, float]]:
@@ -167,28 +152,6 @@ def _measurements(table: RegionTable) -> Iterator[dict[str, float]]:
     for row in zip(*(column.tolist() for column in columns.values()), strict=True):
         cells = zip(columns, row, strict=True)
         yield {name: v if isinstance(v, int) else float(f"{v:.6g}") for name, v in cells if not math.isnan(v)}
-
-
-def _corner(x: int, y: int) -> str:
-    """The first corner as numpy writes it: ids are made from this text."""
-    wide = max(len(str(x)), len(str(y)))
-    return f"[{x:>{wide}} {y:>{wide}}]"
-
-
-def _simplified(
-    points: NDArray[np.int32],
-    spans: Sequence[tuple[int, int]],
-    placement: Placement,
-    resolution: Resolution,
-    simplify_um: float | None,
-) -> list[list[list[float]]] | None:
-    """Outline and holes, simplified, in QuPath's coordinates; None if the exact ones stand."""
-    import shapely
-
-    rings = simplified(points, spans, resolution, simplify_um) if simplify_um else None
-    placed = [placement.to_qupath(ring) for ring in rings or ()]
-    # Rounding may break what is valid.
-    return placed if placed and shapely.Polygon(placed[0], placed[1:]).is_valid else None
 
 
 def simplified(

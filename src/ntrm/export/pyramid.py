@@ -7,17 +7,14 @@ most of its four pixels have; of equally frequent ones the first in reading orde
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.arrays import Bytes
+from ntrm.core.arrays import Bytes, new_map
 from ntrm.core.errors import DataError
-from ntrm.core.io import writing
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.threads import thread_map
 from ntrm.data.area_mean import block_means
@@ -43,7 +40,8 @@ def pyramid(level: Bytes, halved: Callable[[Bytes], Bytes], folder: Path) -> lis
 
 def _coarser(finer: Bytes, halved: Callable[[Bytes], Bytes], folder: Path) -> Bytes:
     height, width = finer.shape
-    coarser = _scratch((-(-height // 2), -(-width // 2)), folder)
+    shape = (-(-height // 2), -(-width // 2))
+    coarser = new_map(shape, None if math.prod(shape) <= IN_MEMORY else folder)
     rows = max(2, BAND_PIXELS // width // 2 * 2)
 
     def fill(top: int) -> None:
@@ -52,18 +50,6 @@ def _coarser(finer: Bytes, halved: Callable[[Bytes], Bytes], folder: Path) -> By
     for _ in thread_map(fill, range(0, height, rows)):
         pass
     return coarser
-
-
-def _scratch(shape: tuple[int, int], folder: Path) -> Bytes:
-    if math.prod(shape) <= IN_MEMORY:
-        return np.empty(shape, dtype=np.uint8)
-    with writing(f"below {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        # No name in any folder: a killed run leaves nothing behind. On a full disk this fails, and not a later page.
-        with tempfile.TemporaryFile(dir=folder) as stream:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(stream.fileno(), 0, math.prod(shape))
-            return np.memmap(stream, dtype=np.uint8, mode="w+", shape=shape)
 
 
 def check_mask(mask: Bytes, schema: LabelSchema) -> None:

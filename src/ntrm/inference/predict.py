@@ -1,12 +1,10 @@
-"""One slide from its windows to its maps: arrays in memory, or mapped files where a slide is large.
+"""One slide from its windows to its maps: arrays in memory, or mapped from files without a name where a slide is large.
 
 Windows are read ahead by threads while the network works.
 """
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ntrm.core.arrays import FULL, Bytes
-from ntrm.core.io import writing
+from ntrm.core.arrays import FULL, Bytes, new_map
 from ntrm.core.labels import IGNORE
 from ntrm.core.threads import thread_map
 from ntrm.data.tiles import Window
@@ -45,21 +42,14 @@ class Maps:
 
     @classmethod
     def new(cls, height: int, width: int, folder: Path, *, coarse: bool = False, classes: int = 0) -> Maps:
-        """Maps that say nothing yet; large ones lie in ``folder``, which the caller deletes.
-
-        ``classes`` is how many have their probabilities kept.
-        """
+        """Maps that say nothing yet, in ``folder`` where they are large; ``classes`` have their probabilities kept."""
         shape = (height, width)
-        on_disk = (2 + coarse + classes) * height * width > IN_MEMORY
-
-        def new(name: str, fill: int, *shape: int) -> Bytes:
-            return new_map(shape, fill, folder / name if on_disk else None)
-
+        place = folder if (2 + coarse + classes) * height * width > IN_MEMORY else None
         return cls(
-            new("labels", IGNORE, *shape),
-            new("confidence", 0, *shape),
-            new("coarse", IGNORE, *shape) if coarse else None,
-            new("probabilities", 0, classes, *shape) if classes else None,
+            new_map(shape, place, IGNORE),
+            new_map(shape, place),
+            new_map(shape, place, IGNORE) if coarse else None,
+            new_map((classes, *shape), place) if classes else None,
         )
 
     def fill(self, rows: Rows) -> None:
@@ -70,25 +60,6 @@ class Maps:
             self.coarse[rows.slice] = most_probable(rows.coarse).cpu().numpy()
         if self.probabilities is not None:
             self.probabilities[:, rows.slice] = _as_bytes(rows.final)
-
-
-def new_map(shape: tuple[int, ...], fill: int, path: Path | None = None) -> Bytes:
-    """Bytes that all are ``fill``: in memory, or mapped from the new file ``path``.
-
-    The file has all its room at once, so that a full disk is an error here: later it would end the process.
-    """
-    if path is None:
-        return np.full(shape, fill, dtype=np.uint8)
-    with writing(path.name):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x+b") as stream:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(stream.fileno(), 0, math.prod(shape))
-            else:
-                stream.truncate(math.prod(shape))
-        values: Bytes = np.memmap(path, dtype=np.uint8, mode="r+", shape=shape)
-    values[...] = fill
-    return values
 
 
 def predict_maps(

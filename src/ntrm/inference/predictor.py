@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from copy import copy
@@ -25,7 +26,7 @@ from ntrm.core.wording import short_repr
 from ntrm.data.image_files import over_white
 from ntrm.data.tiles import GLASS
 from ntrm.data.transforms import mix_colours, send
-from ntrm.inference.sliding_window import Image, Stitching, blended_rows, check_image, image_tiles
+from ntrm.inference.sliding_window import Image, check_image, stitch
 from ntrm.models.base import Segmentation, SegmentationModel, TissueGraph, check_described, evaluating
 from ntrm.models.config import ModelConfig
 from ntrm.models.trm import trains_edge_weights
@@ -189,9 +190,10 @@ class Predictor:
         """
         batch = _as_tensor(pixels) if isinstance(pixels, np.ndarray) else pixels
         height, width = batch.shape[1:3]
-        tall, wide = self._padded_size(height, width)
-        if (tall, wide) != (height, width):
-            batch = functional.pad(batch, (0, 0, 0, wide - width, 0, tall - height), value=GLASS[0])
+        if height % self._multiple or width % self._multiple:
+            batch = functional.pad(
+                batch, (0, 0, 0, -width % self._multiple, 0, -height % self._multiple), value=GLASS[0]
+            )
         out = _joined([*self._by_halves(batch, coarse=coarse, graph=graph)])
         first = None if out.coarse is None else out.coarse[..., :height, :width]
         return Segmentation(out.final[..., :height, :width], first, out.graph)
@@ -199,9 +201,6 @@ class Predictor:
     def on_device(self, pixels: Image) -> Tensor:
         """(B, H, W, 3) uint8 where the network is, for callers that need them there, too."""
         return send(_as_tensor(pixels), self._mean_and_std()[0])
-
-    def _padded_size(self, height: int, width: int) -> tuple[int, int]:
-        return -(-height // self._multiple) * self._multiple, -(-width // self._multiple) * self._multiple
 
     @overload
     def predict(  # type: ignore[overload-overlap]  # a path is a sequence of letters, too
@@ -220,41 +219,42 @@ class Predictor:
 
         ``coarse`` adds what the coarse head says; ``graph`` adds the relations that the network used, which exist for
         images no larger than its window and for networks with a relation module. ``ntrm.tissue_graph`` gives the graph
-        of any mask. Images of one padded size go through the network together; none influences another.
+        of any mask. Images of one size go through the network together; none influences another.
         """
         stack = isinstance(images, np.ndarray | Tensor) and images.ndim == 4
         single = not (stack or (isinstance(images, Sequence) and not isinstance(images, str)))
         given: Any = [images] if single else images
-        several = [_on_white(self._pixels(image)) for image in given]
-        done: dict[int, Prediction] = {}
-        groups: dict[tuple[int, int], list[int]] = {}
-        for image in several:
+        several = [self._pixels(image) for image in given]
+        by_size: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for index, image in enumerate(several):
             check_image(image)
             if graph:
                 self._check_graph(image)
-        for index, image in enumerate(several):
-            if max(image.shape[:2]) > self.config.window:
-                done[index] = self._predict_large(image, coarse=coarse)
+            by_size[image.shape].append(index)
+        done: dict[int, Prediction] = {}
+        for size, indices in by_size.items():
+            equal = [several[index] for index in indices]
+            if max(size) > self.config.window:
+                done.update(zip(indices, (self._predict_large(image, coarse=coarse) for image in equal), strict=True))
             else:
-                groups.setdefault(self._padded_size(*image.shape[:2]), []).append(index)
-        for indices in groups.values():
-            equal = self._predict_equal([several[index] for index in indices], coarse=coarse, graph=graph)
-            done.update(zip(indices, equal, strict=True))
+                done.update(zip(indices, self._predict_equal(equal, coarse=coarse, graph=graph), strict=True))
         ordered = [done[index] for index in range(len(several))]
         return ordered[0] if single else ordered
 
     __call__ = predict
 
     def _pixels(self, image: ImageLike) -> Image:
-        """What a user gave as an image, as an array where it is one at all."""
+        """What a user gave as an image, as an array where it is one at all; what is transparent is white."""
         if isinstance(image, str | Path):
             return self._read(Path(image))
         if isinstance(image, Picture) and image.mode[0] not in "IF":  # whose channels have more than 8 bits
             image = image if image.mode == "RGB" else image.convert("RGBA")
         if isinstance(image, Tensor) and image.dtype == torch.uint8:
             image = image.permute(1, 2, 0) if image.ndim == 3 and len(image) == 3 else image
-            return np.asarray(image.cpu())
-        return np.asarray(image) if isinstance(image, Picture) else image  # type: ignore[return-value]
+            image = image.cpu().numpy()
+        pixels: Any = np.asarray(image) if isinstance(image, Picture) else image
+        has_alpha = isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8 and pixels.shape[2:] == (4,)
+        return over_white(pixels) if has_alpha else pixels
 
     def _read(self, path: Path) -> Image:
         """A slide or image at the network's µm/px."""
@@ -278,17 +278,8 @@ class Predictor:
 
     def _predict_large(self, image: Image, *, coarse: bool) -> Prediction:
         """An image larger than the network's window, in windows; 4·K bytes a pixel."""
-        height, width = image.shape[:2]
-        maps: dict[str, Singles] = {}
-        stitching = Stitching(self.config.window)
-        tiles = image_tiles(image, stitching.windows(height, width), self.batch)
-        for rows in blended_rows(self, tiles, width, stitching, coarse=coarse):
-            for name, values in (("probabilities", rows.final), ("coarse", rows.coarse)):
-                if values is not None:
-                    target = maps.setdefault(name, np.empty((len(values), height, width), dtype=np.float32))
-                    target[:, rows.slice] = values.cpu().numpy()
-        mask = maps["probabilities"].argmax(axis=0).astype(np.uint8)
-        return Prediction(maps["probabilities"], mask, self.config.schema, coarse=maps.get("coarse"))
+        found: Any = stitch(self, image, coarse=coarse, probabilities=True)
+        return Prediction(found.probabilities, found.mask, self.config.schema, coarse=found.coarse)
 
     def _check_graph(self, image: Image) -> None:
         """Refuse to give None, or the graph of a field larger than any the network was trained with."""
@@ -304,25 +295,20 @@ class Predictor:
             )
 
     def _predict_equal(self, images: Sequence[Image], *, coarse: bool, graph: bool) -> Iterator[Prediction]:
-        """Images of one padded size, batch by batch, with glass around them."""
-        size, batch = self._padded_size(*images[0].shape[:2]), self.batch
+        """Images of one size, batch by batch."""
+        batch = self.batch
         for start in range(0, len(images), batch):
-            chunk = images[start : start + batch]
-            padded = np.full((len(chunk), *size, 3), GLASS, dtype=np.uint8)
-            for index, image in enumerate(chunk):
-                padded[index, : image.shape[0], : image.shape[1]] = image
-            out = self.probabilities(padded, coarse=coarse, graph=graph)
+            out = self.probabilities(np.stack(images[start : start + batch]), coarse=coarse, graph=graph)
             final, first = out.final.cpu().numpy(), None if out.coarse is None else out.coarse.cpu().numpy()
             if not np.isfinite(final.sum()):
                 raise self.broken_network()
-            for index, image in enumerate(chunk):
-                inside = (index, slice(None), slice(image.shape[0]), slice(image.shape[1]))
-                probabilities = final[inside].copy()  # keeps no larger array alive
+            for index, values in enumerate(final):
+                probabilities = values.copy()  # keeps no larger array alive
                 yield Prediction(
                     probabilities,
                     probabilities.argmax(axis=0).astype(np.uint8),
                     self.config.schema,
-                    coarse=None if first is None else first[inside].copy(),
+                    coarse=None if first is None else first[index].copy(),
                     graph=None if out.graph is None else self._relations(out.graph, index),
                 )
 
@@ -406,9 +392,3 @@ def _joined(batches: Sequence[Segmentation]) -> Segmentation:
         torch.cat(coarse) if coarse else None,
         TissueGraph(*(torch.cat(values) for values in zip(*graphs, strict=True))) if graphs else None,
     )
-
-
-def _on_white(image: Image) -> Image:
-    """An RGBA image on white, as ``ntrm segment`` reads it; anything else as it is."""
-    has_alpha = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 4
-    return over_white(image) if has_alpha else image

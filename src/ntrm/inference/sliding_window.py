@@ -201,16 +201,17 @@ def image_tiles(image: Image, windows: Sequence[Window], batch: int) -> Iterator
 
 @dataclass(frozen=True, eq=False)
 class Stitched:
-    """A network's prediction of a whole section."""
+    """A network's prediction of a whole section; the coarse head's where it was asked for and there is one."""
 
     mask: Image
     """(H, W) index of the most probable class."""
     confidence: Singles
     """(H, W) probability of that class."""
     coarse_mask: Image | None = None
-    """(H, W) of the coarse head, where it was asked for and there is one."""
     probabilities: Singles | None = None
     """(K, H, W), where asked for."""
+    coarse: Singles | None = None
+    """(K, H, W), with them."""
 
 
 def stitch(
@@ -233,19 +234,24 @@ def stitch(
     height, width = image.shape[:2]
     stitching = stitching or Stitching(predictor.config.window)
     tiles = image_tiles(image, stitching.windows(height, width), predictor.batch)
-    bands: dict[str, list[NDArray[Any]]] = {}
+    maps: dict[str, NDArray[Any]] = {}
     for rows in blended_rows(predictor, tiles, width, stitching, coarse=coarse, observe=observe):
         highest, mask = strongest(rows.final)
-        maps = {"mask": mask, "confidence": highest.clamp(max=1)}
+        found = {
+            "mask": mask,
+            "confidence": highest.clamp(max=1),
+            "probabilities": rows.final if probabilities else None,
+        }
         if rows.coarse is not None:
-            maps["coarse_mask"] = most_probable(rows.coarse)
-        if probabilities:
-            maps["probabilities"] = rows.final
-        for name, tensor in maps.items():
-            bands.setdefault(name, []).append(tensor.cpu().numpy())
+            found |= {"coarse_mask": most_probable(rows.coarse), "coarse": rows.coarse if probabilities else None}
+        for name, tensor in found.items():
+            if tensor is not None:
+                values = tensor.cpu().numpy()
+                whole = maps.setdefault(name, np.empty((*values.shape[:-2], height, width), dtype=values.dtype))
+                whole[..., rows.slice, :] = values
         if watch is not None:
             watch(rows)
-    return Stitched(**{name: np.concatenate(each, axis=-2) for name, each in bands.items()})
+    return Stitched(**maps)
 
 
 def strongest(probabilities: Tensor) -> tuple[Tensor, Tensor]:

@@ -29,9 +29,8 @@ from ntrm.results.paths import DONE, FAILED, HIDDEN, INDEX, LOCK, MASK, RUN, SOU
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import made_otherwise, source_version
 from ntrm.results.tables import COLUMNS
-from ntrm.slides.addresses import Address
 from ntrm.slides.inputs import SlideInput
-from ntrm.slides.object_store import NoSuchObjectError, ObjectStore, RemoteFile
+from ntrm.slides.object_store import Address, NoSuchObjectError, ObjectStore, RemoteFile
 from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
 from ntrm.slides.slide_ids import KnownResults
 
@@ -221,9 +220,8 @@ def _all(work: Callable[[str], None], names: Sequence[str]) -> None:
 
 
 def _is_sent(name: Path) -> bool:
-    hidden = name.parts[0] == HIDDEN
-    left_out = hidden and (name.parts[1] in (paths.MAPS, DONE, FAILED) or name.name.endswith(LOCK))
-    return not left_out and not name.name.startswith(PARTIAL)
+    state = name.parts[0] == HIDDEN and (name.name in (DONE, FAILED) or name.name.endswith(LOCK))
+    return not state and not name.name.startswith(PARTIAL)
 
 
 def _write_state(folder: Path, state: Mapping[str, bytes]) -> None:

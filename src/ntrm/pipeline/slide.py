@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -44,16 +43,14 @@ from ntrm.results.paths import (
     FAILED,
     HIDDEN,
     LABELS_ZARR,
-    MAPS,
     PIECES,
     PROBABILITIES_ZARR,
 )
 from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, made_otherwise, remember
 from ntrm.slides.inputs import SlideInput, source_fingerprint
-from ntrm.wsi.grid import SlideGrid
+from ntrm.wsi.grid import SlideGrid, check_cost
 from ntrm.wsi.pieces import NO_PIECE, PieceMap
 from ntrm.wsi.readers.reader import SlideReader
-from ntrm.wsi.slide_cost import check_cost
 
 if TYPE_CHECKING:
     from ntrm.pipeline.segmenter import Segmenter
@@ -87,7 +84,7 @@ class PredictedSlide:
     grid: SlideGrid
     maps: Maps
     held: ExitStack
-    """The slide's lock, and files of large maps. Until it is closed, no other process can take the slide."""
+    """The slide's lock. Until it is closed, no other process can take the slide."""
     relations: Network | None
     """The network's relations of tissues; None for networks that have none."""
     blocks: SlideBlocks | None
@@ -182,9 +179,6 @@ def predict_slide(task: SlideTask, work: Segmenter, progress: Progress) -> Predi
     slide, slide_id, folder, results = task.slide, task.slide_id, work.out / task.slide_id, work.transfer.results
     with ExitStack() as stack:
         stack.enter_context(alone(folder))
-        # What a killed run left, and what this one will leave.
-        shutil.rmtree(folder / HIDDEN / MAPS, ignore_errors=True)
-        stack.callback(shutil.rmtree, folder / HIDDEN / MAPS, ignore_errors=True)
         if results is not None:
             results.bring(slide_id)
         before = finished(folder)
@@ -252,7 +246,7 @@ def _predict(
     maps = Maps.new(
         grid.height,
         grid.width,
-        folder / HIDDEN / MAPS,
+        folder / HIDDEN,
         coarse=options.maps and predictor.has_coarse,
         classes=config.classes if options.probabilities else 0,
     )

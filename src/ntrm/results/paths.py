@@ -23,7 +23,7 @@ CORRECTED = "corrected"
 
 # Of a slide, for the program alone: ``OUT/<slide id>/.ntrm/…``
 
-HIDDEN, MAPS = ".ntrm", "maps"
+HIDDEN = ".ntrm"
 DONE, FAILED, LOCK = "done.json", "failed.json", "lock"
 REGION_GRAPH, REGION_GRAPH_LOCK, CORRECTIONS_LOCK = "region-graph.npz", "region-graph.lock", "corrections.lock"
 SOURCE = "source.sha256"

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ntrm.core.devices import choose_layout, fast_gradients, keep_freed_memory
+from ntrm.core.devices import choose_layout, keep_freed_memory
 from ntrm.core.errors import NtrmError
 from ntrm.data.augment import Filling
 from ntrm.data.tensors import LoadedTiles
@@ -113,8 +113,7 @@ class Training:
             torch.manual_seed(plan.dropout_seed(number))  # not sooner: recording draws random numbers, too
             loss: Loss = self.loss(self._forward(x), masks)
         self.optimiser.zero_grad()
-        with fast_gradients(self.network):
-            self.scaler.scale(loss.total).backward()  # type: ignore[no-untyped-call]
+        self.scaler.scale(loss.total).backward()  # type: ignore[no-untyped-call]
         if self.recipe.gradient_clip is not None:
             self.scaler.unscale_(self.optimiser)
             nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.gradient_clip)

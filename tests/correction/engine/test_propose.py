@@ -9,7 +9,7 @@ from tests.correction.engine.test_spread import BCC, BKG, EPI, RET, chain
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
 from ntrm.correction.engine import Click
-from ntrm.correction.engine.propose import learn, propose, propose_elsewhere
+from ntrm.correction.engine.propose import MOST_AT_ONCE, MOST_CLICKS, propose, propose_elsewhere
 from ntrm.correction.engine.spread import spread
 from ntrm.correction.log import Log, MaskRecord, Step
 from ntrm.correction.state import State, state_of
@@ -117,7 +117,7 @@ def test_what_was_taken_out_once_stays_out_of_later_clicks():
 
 def test_a_click_in_one_slide_is_carried_on_to_another():
     here, there = chain([BCC, RET], [0.0, 5.0]), chain([BCC, BCC, RET], [0.1, 0.0, 5.0])
-    proposal = propose_elsewhere(learn([(here, nothing(here))]), Click(at(0), "EPI", reach=0.25), there, nothing(there))
+    proposal = propose_elsewhere(here, nothing(here), Click(at(0), "EPI", reach=0.25), there, nothing(there))
     assert proposal.followers.tolist() == [0, 1]
     assert not proposal.named
     step = proposal.step("slide a, step 1")
@@ -125,10 +125,21 @@ def test_a_click_in_one_slide_is_carried_on_to_another():
     assert painted(there, after(there, step)) == [EPI, EPI, RET]
 
 
+def test_of_many_parts_named_at_once_all_are_named_and_some_are_carried_on():
+    count = 5 * MOST_AT_ONCE
+    graph = chain([BCC] * count, [0] * count)
+    clicks = tuple((place, RET) for place in at(*range(MOST_CLICKS)))
+    for before, follows in (((), True), (clicks, False)):
+        state = State(graph.runs.shape, SKIN, clicks=before)
+        found = propose(graph, state, Click(at(*range(MOST_CLICKS, count - 1)), "EPI"))
+        assert found.nodes.tolist() == [*range(MOST_CLICKS, count - 1)]
+        assert (count - 1 in found.followers) == follows
+
+
 def test_impossible_clicks_are_told():
     graph = chain([BCC] * 2, [0.0] * 2)
     for click, what in (
-        (Click(at(0), "EPL"), "does not know this tissue"),
+        (Click(at(0), "EPL"), "unknown class"),
         (Click((), "EPI"), "nothing is chosen"),
         (Click(((9, 0),), "EPI"), "outside the mask"),
     ):

@@ -84,7 +84,7 @@ def test_deleting_an_upload_spares_an_original_found_below_a_root(tmp_path, mode
     original.write_bytes(slide_bytes(random))
     with serving(settings_of(tmp_path / "out", model, roots=(original.parent,))) as client:
         slide = Slide("a" * 24, "a", "a", UPLOAD, original, None, DONE, 0.0)
-        client.app_state.delete(client.app_state.store.add(slide))
+        client.app_state.catalogue.delete(client.app_state.store.add(slide))
         assert client.get("/v1/slides").json() == {"slides": []}
     assert original.is_file()
 

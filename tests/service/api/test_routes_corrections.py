@@ -1,7 +1,6 @@
 """Corrections over HTTP: what is answered, what is written, what is refused."""
 
 import json
-import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -16,7 +15,6 @@ from ntrm.correction.log import read_log
 from ntrm.correction.mask import open_mask
 from ntrm.correction.pixels import PixelSet
 from ntrm.inference.predictor import Predictor
-from ntrm.results.paths import CORRECTIONS
 from ntrm.service.core.settings import AUDIT
 from ntrm.slides.inputs import SlideInput
 
@@ -256,19 +254,6 @@ def test_the_log_holds_what_was_done_and_the_audit_tells_it_without_initials(tmp
     told = [(line["action"], line["slide"], line["outcome"]) for line in lines if line["action"].startswith("correct")]
     assert told == [("correct: name", "a", "parts: 1"), ("correct: undo", "a", "step: 1")]
     assert "JD" not in audit
-
-
-def test_a_log_that_begins_anew_gives_its_tiles_other_addresses(client, url, results, tmp_path):
-    _, mask = results
-    log, revisions = tmp_path / "out" / "a" / CORRECTIONS, []
-    for second in ("01", "02"):
-        log.unlink(missing_ok=True)
-        client.post(url, json=click(middle_of(mask, SCC), "RET", whole_regions=True))
-        log.write_text(re.sub(r'("when": ?"[^"]+:)[0-9]{2}Z', rf"\g<1>{second}Z", log.read_text()))
-        document = client.get(url).json()
-        assert (document["version"], document["steps"][0]["when"][-3:]) == (1, f"{second}Z")
-        revisions.append(document["revision"])
-    assert len({*revisions, client.get(url.replace("corrections", "tiles")).json()["revision"]}) == 3
 
 
 def test_tiles_of_the_corrected_mask_are_told_apart_by_version_and_look_like_those_of_the_tissue(client, url, results):

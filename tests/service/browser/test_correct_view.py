@@ -164,33 +164,6 @@ def test_two_pages_on_one_slide_see_each_other(correct_page, service):
     assert corrections(service, service.slide)["version"] == 2
 
 
-def test_what_would_follow_is_asked_again_after_others_corrected(correct_page, service):
-    watched = correct_page("stale")
-    page, (_, place) = watched.page, large_region(service, "BCC")
-    watched.expected.append("status of 409")
-    keep_ignorant(page, corrections(service, service.slide))
-    pick(page, service, place)
-    body = {"action": "name", "version": 0, "points": [place], "tissue": "IEC", "spread": False, "by": "MK"}
-    assert service.ask("POST", f"/v1/slides/{service.slide}/corrections", body)[0] == 201
-
-    said = name(page, "SCC")
-    told(page, "Corrected elsewhere: step 1")
-    groups = preview(service, service.slide, place, "SCC")["followed"]
-    assert said.startswith(f"{sum(group['regions'] for group in groups)} other parts would follow")
-
-
-def test_another_log_with_as_many_steps_is_shown_as_it_is(correct_page, corrected_folder, service):
-    page, (_, place) = correct_page("moved").page, large_region(service, "BCC")
-    log, url = corrected_folder / "out" / "moved" / "corrections.jsonl", f"/v1/slides/{service.slide}/corrections"
-    for tissue in ("IEC", "SCC"):
-        body = {"action": "name", "version": 0, "points": [place], "tissue": tissue, "spread": False}
-        assert service.ask("POST", url, body)[0] == 201
-        told(page, "Corrected elsewhere: step 1")
-        until(lambda tissue=tissue: shows(page, service, place, tissue))
-        log.rename(log.with_name(tissue))
-        told(page, "The corrections were removed elsewhere.")
-
-
 def test_a_stroke_of_the_brush_is_written(correct_page, service):
     page = correct_page("brush").page
     _, (x, y) = large_region(service, "BCC")
@@ -251,17 +224,6 @@ def test_parts_inside_a_lasso_are_named(correct_page, service):
     assert said.startswith(f"{answer['named']['regions']} parts, {answer['named']['area_mm2']:.2f} mm²")
 
 
-WHOLE = """() => [
-  [...document.querySelectorAll(".tabs button")].every((tab) => tab.getBoundingClientRect().right <= innerWidth + 0.5),
-  [...document.querySelectorAll(".slide-name, .names .title")].every((text) => text.scrollWidth <= text.clientWidth),
-]"""
-
-
-def test_the_slide_and_the_tissues_are_called_by_their_whole_names_in_a_narrow_window(correct_page, service):
-    for width in (800, 1024, 1440):
-        assert correct_page("whole", width=width).page.evaluate(WHOLE) == [True, True]
-
-
 @pytest.mark.parametrize("number", range(3))
 def test_a_place_is_inside_rings_as_geometry_says(open_page, number):
     random = np.random.default_rng(number)
@@ -289,26 +251,6 @@ def test_what_the_server_did_not_get_is_sent_again(correct_page, service):
     page.unroute("**/corrections")
     told(page, "Written.")
     assert corrections(service, service.slide)["version"] == 1
-
-
-ANSWERED_LATE = """async () => {
-  const { CorrectionStore } = await import("/page/js/correct-store.js");
-  const asked = [];
-  const real = window.fetch;
-  window.fetch = () => new Promise((answer) => asked.push(answer));
-  const store = new CorrectionStore("x");
-  const both = [store.refresh(), store.refresh()];
-  window.fetch = real;
-  asked[1](Response.json({ version: 2, steps: [] }));
-  await both[1];
-  asked[0](Response.json({ version: 1, steps: [] }));
-  await both[0];
-  return [asked.length, store.version];
-}"""
-
-
-def test_an_answer_that_comes_late_does_not_take_the_page_back(open_page):
-    assert open_page().page.evaluate(ANSWERED_LATE) == [2, 2]
 
 
 def test_both_versions_are_compared_read_and_downloaded(correct_page, service):

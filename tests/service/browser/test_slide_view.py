@@ -368,17 +368,6 @@ def test_a_narrow_window_shows_everything(slide_page, open_page):
     assert listed.evaluate(inside)
 
 
-@pytest.mark.parametrize("width", [1024, 1280])
-def test_a_long_name_leaves_room_for_what_was_found(open_page, service, width):
-    watched = open_page("/healthz", width=width)
-    page, slide = watched.page, service.json(f"/v1/slides/{service.slide}")
-    page.route(f"**/v1/slides/{service.slide}", lambda route: route.fulfill(json={**slide, "name": "long-" * 12}))
-    page.goto(f"{service.address}/#/slide/{service.slide}")
-    page.wait_for_selector(".legend li")
-    chips, room = (page.locator(f".slide-bar {part}").first.bounding_box() for part in (".chip", ".chips"))
-    assert chips["x"] + chips["width"] <= room["x"] + room["width"]
-
-
 def test_a_slide_without_its_file_and_with_a_known_truth(open_page, service):
     page = open_page(f"/#/slide/{service.lost}").page
     page.wait_for_selector(".legend li")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("quick_readers")
 @pytest.fixture
 def catalogue_of(tmp_path, store):
     """The catalogue of a folder, with the roots where originals may lie."""
-    return lambda *roots: Catalogue(settings_of(tmp_path / "out", "bundled", roots=roots), store, lambda *_: None)
+    return lambda *roots: Catalogue(settings_of(tmp_path / "out", "bundled", roots=roots), store, None, lambda *_: None)
 
 
 @pytest.mark.usefixtures("results")
@@ -141,10 +141,10 @@ def test_old_slides_are_deleted_where_that_was_asked_for_but_not_those_that_were
     settings = settings_of(tmp_path / "out", model, retention_days=0.0)
     with serving(settings) as client:
         sent = upload(client, slide_bytes(random)).json()
-        client.app_state.retire()
+        client.app_state.catalogue.retire()
         assert client.get(f"/v1/slides/{sent['id']}").json()["status"] == "queued"
         client.post(f"/v1/slides/{sent['id']}/cancel")
-        client.app_state.retire()
+        client.app_state.catalogue.retire()
         assert only_slide(client)["slide_id"] == "a"
         assert list((settings.hidden / UPLOADS).iterdir()) == []
 

@@ -5,9 +5,9 @@ Nothing outside this package knows how: a slide's corrections ask an ``Engine``,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -87,7 +87,7 @@ class Proposal:
         pixels = self.named.pixels + sum(each.pixels for each in self.followed.values())
         return pixels * self.resolution.pixel_area_um2 / 1e6
 
-    def step(self, origin: str, by: str | None = None, key: str | None = None) -> Step:
+    def step(self, origin: str = "") -> Step:
         """For the log."""
         names = self.schema.names
         return Step(
@@ -103,8 +103,6 @@ class Proposal:
             regions=self.regions,
             area_mm2=self.area_mm2,
             origin=origin,
-            by=by,
-            key=key,
         )
 
 
@@ -132,11 +130,10 @@ class Engine(Protocol):
     def units(self, mask: SlideMask, *, whole_regions: bool) -> Units:
         """The parts of a slide, or its regions; ``NotReadyError`` where they are not known."""
 
-    def learn(self, slides: Sequence[tuple[SlideMask, State]]) -> Any:
-        """A classifier from what people said in these slides so far."""
-
-    def propose(self, mask: SlideMask, state: State, click: Click, classifier: Any = None) -> Proposal:
-        """What a click would change. With a classifier, its places lie in the first slide that it was learned from."""
+    def propose(
+        self, mask: SlideMask, state: State, click: Click, source: tuple[SlideMask, State] | None = None
+    ) -> Proposal:
+        """What a click would change; its places lie in the slide itself, or in the ``source`` it is carried on from."""
 
     def order(self, mask: SlideMask, state: State) -> Review:
         """The regions of a slide, likely errors first."""

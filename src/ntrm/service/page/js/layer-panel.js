@@ -75,15 +75,14 @@ export function makeLayers(layers, view, store, changed) {
       },
     },
   });
-  const amount = h("output", { class: "number muted" });
-  const note = h("p", { class: "small muted note" });
-  const ramp = h("div", { class: "ramp small muted", hidden: true }, "unsure", h("span", {}), "sure");
+  const amount = h("output.number.muted");
+  const note = h("p.small.muted.note");
+  const ramp = h("div.ramp.small.muted", { hidden: true }, "unsure", h("span"), "sure");
   const element = h(
-    "section",
-    { class: "layers" },
+    "section.layers",
     layer,
-    h("label", { class: "line" }, h("span", {}, "Opacity"), opacity, amount),
-    h("div", { class: "line" }, h("span", {}, "Compare"), compare),
+    h("label.line", h("span", "Opacity"), opacity, amount),
+    h("div.line", h("span", "Compare"), compare),
     note,
     ramp,
   );
@@ -106,8 +105,7 @@ export function makeLayers(layers, view, store, changed) {
       opacity.value = Math.round(view.opacity * 100);
       opacity.disabled = view.layer === "none";
       amount.textContent = `${Math.round(view.opacity * 100)} %`;
-      note.textContent =
-        view.compare === "off" ? (LEGENDS[view.layer]?.(store) ?? "") : PAIRS[view.version].note;
+      note.textContent = view.compare === "off" ? (LEGENDS[view.layer]?.(store) ?? "") : PAIRS[view.version].note;
       note.hidden = !note.textContent;
       ramp.hidden = view.layer !== "confidence";
     },

@@ -92,7 +92,10 @@ class Uploads extends EventTarget {
     request.addEventListener("load", () => this.answered(item, request));
     request.addEventListener("error", () => {
       noteLost();
-      this.fail(item, new ApiError(0, { what: "the upload was interrupted", hint: "try again when the server answers" }));
+      this.fail(
+        item,
+        new ApiError(0, { what: "the upload was interrupted", hint: "try again when the server answers" }),
+      );
     });
     request.send(item.file);
     this.changed();

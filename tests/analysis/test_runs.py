@@ -6,7 +6,7 @@ from scipy import ndimage
 
 from ntrm.analysis import runs as module
 from ntrm.analysis.runs import CONNECTIVITY, combined, components, covering, dilated, framed, runs_of, sides_of
-from ntrm.core.links import ranges
+from ntrm.core.arrays import ranges
 
 FOUR = ndimage.generate_binary_structure(2, 1)
 

@@ -122,7 +122,7 @@ def get_slide(app_state: Shared, slide: Requested) -> SlideDocument:
 @router.delete("/{id}", status_code=204, responses=problems(404, 409, 500))
 def delete_slide(app_state: Shared, slide: Requested) -> Response:
     """End its jobs, remove its upload and its results, also on a full disk. A file under a root stays."""
-    app_state.delete(slide)
+    app_state.catalogue.delete(slide)
     return Response(status_code=204)
 
 

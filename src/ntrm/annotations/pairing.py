@@ -16,7 +16,7 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import nearly, number, one_spelling
 from ntrm.data.dataset import SPLITS
-from ntrm.slides.slide_names import SUFFIXES
+from ntrm.slides.slide_folders import SLIDE_SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def case_name(path: Path) -> str:
     >>> case_name(Path("S12 (a).ome.tif")), case_name(Path("S12 (a).ome.tif.geojson.gz"))
     ('S12 (a)', 'S12 (a)')
     """
-    name, endings = path.name, (*qupath.SUFFIXES, *SUFFIXES, ".ome")
+    name, endings = path.name, (*qupath.SUFFIXES, *SLIDE_SUFFIXES, ".ome")
     while stem := next((name[: -len(end)] for end in endings if name.lower().endswith(end)), ""):
         name = stem
     name = re.sub(r"""[/\\:;*?"<>|]+""", "_", "".join(c if c.isprintable() else "_" for c in one_spelling(name)))
@@ -68,7 +68,7 @@ def case_name(path: Path) -> str:
 
 def pair_files(slide_path: Path, annotation_path: Path) -> Pairing:
     """Slides and annotations by name; two single files belong together whatever their names are."""
-    slide_files = _files(slide_path, SUFFIXES, "slides or images")
+    slide_files = _files(slide_path, SLIDE_SUFFIXES, "slides or images")
     annotation_files = _files(annotation_path, qupath.SUFFIXES, "GeoJSON files")
     if slide_path.is_file() and annotation_path.is_file():
         return Pairing((Pair(case_name(slide_path), slide_path, annotation_path),), (), ())

@@ -40,14 +40,6 @@ def unknown(model, folder, arch="ntrm-of-tomorrow"):
     return folder
 
 
-def cached(model, home, name):
-    """A model as the hub's client keeps what it has fetched."""
-    folder = home / "hub" / f"models--{name.replace('/', '--')}"
-    shutil.copytree(model, folder / "snapshots" / ("0" * 40))
-    (folder / "refs").mkdir()
-    (folder / "refs" / "main").write_text("0" * 40)
-
-
 def test_an_unknown_architecture_ends_the_service_as_it_ends_other_commands(tmp_path, model):
     folder = unknown(model, tmp_path / "model")
     words = ["serve", str(tmp_path / "out"), "--port", "0", "--no-open", "--model", str(folder), "--json"]

@@ -29,6 +29,7 @@ from ntrm.service.jobs.database import UNUSABLE, JobStore
 from ntrm.service.jobs.slide_record import CORRECT, DONE, FOUND, LIGHT, NETWORK, TABLES, UPLOAD, Slide, new_id
 from ntrm.service.jobs.worker import TABLES_SECONDS
 from ntrm.service.tiles.mask_tiles import FILES, layers_with
+from ntrm.service.tiles.readers import Readers
 from ntrm.slides.inputs import find_by_content
 
 _log = logging.getLogger(__name__)
@@ -43,8 +44,10 @@ DAY = 86_400.0
 class Catalogue:
     """Keeps rows and folders alike; what has no row is found, what has no folder is forgotten."""
 
-    def __init__(self, settings: ServiceSettings, store: JobStore, note: Callable[[str, str], None]) -> None:
-        self._settings, self._store, self._note = settings, store, note
+    def __init__(
+        self, settings: ServiceSettings, store: JobStore, readers: Readers, note: Callable[[str, str], None]
+    ) -> None:
+        self._settings, self._store, self._readers, self._note = settings, store, readers, note
         self._results = ResultsFolder(settings.out)
         self._deleting = Lock()
         self._skipped: dict[Path, str] = {}
@@ -146,8 +149,8 @@ class Catalogue:
                 count += 1
         return count
 
-    def delete(self, slide: Slide, release: Callable[[Path], None]) -> None:
-        """End a slide's jobs, and remove its upload and its results; ``release`` closes a file.
+    def delete(self, slide: Slide) -> None:
+        """End a slide's jobs, and remove its upload and its results.
 
         Nothing is written before the files are gone, unless a job has to be ended, so that a full disk can be emptied.
         """
@@ -170,7 +173,7 @@ class Catalogue:
                 if slide.origin == UPLOAD:
                     # Never its source, which may be a file with the same content below a root.
                     upload = upload_path(hidden, slide.id)
-                    release(upload)
+                    self._readers.forget(upload)
                     upload.unlink(missing_ok=True)
                 store.forget(slide.id)
         except BusyError as error:
@@ -189,14 +192,17 @@ class Catalogue:
         for leftover in (self._settings.hidden / TRASH).iterdir():
             shutil.rmtree(leftover)
 
-    def old(self) -> list[Slide]:
-        """Slides that have been kept as long as wanted; results that were there before the service stay."""
+    def retire(self) -> None:
+        """Delete slides that were kept as long as wanted; results that were there before the service stay."""
         days = self._settings.retention_days
         # A clock that was set while the service runs would make everything old at once.
         if days is None or abs(_clock_offset() - self._offset) > DAY:
-            return []
-        before = time.time() - days * DAY
-        return [s for s in self._store.every() if s.origin != FOUND and s.finished is not None and s.finished < before]
+            return
+        for slide in self._store.every():
+            if slide.origin != FOUND and slide.finished is not None and time.time() - slide.finished > days * DAY:
+                # One on which somebody works is deleted later.
+                with suppress(NtrmError):
+                    self.delete(slide)
 
 
 def _made(folder: Path) -> float | None:

@@ -106,7 +106,7 @@ class JobStore:
             slide = self._slide(row)
             show(slide)
             if row["source"] is not None and slide.source is not None and not may_read(slide.source):
-                self.change(slide.id, source=None)
+                self.locate(slide.id, None)
 
         for table, rows, look in (("jobs", "SELECT * FROM jobs", _job), ("slides", _SLIDES, check)):
             for row in self._do(rows):
@@ -194,11 +194,10 @@ class JobStore:
         cells |= {"mpp": as_json(slide.mpp), "info": as_json(slide.info)}
         job = {name: getattr(slide, name) for name in ("status", "progress", "started", "finished")}
         job |= {"slide": slide.id, "kind": SEGMENT, "due": slide.created, "error": as_json(slide.error)}
+        if most_queued is not None and slide.status == QUEUED:
+            self.check_room(most_queued)
         try:
             with self._transaction() as one:
-                waiting = one.execute("SELECT count(*) FROM jobs WHERE status = 'queued' AND kind = 'segment'")
-                if most_queued is not None and slide.status == QUEUED and waiting.fetchone()[0] >= most_queued:
-                    raise _queue_full(most_queued)
                 for table, row in (("slides", cells), ("jobs", job)):
                     places = ",".join("?" * len(row))
                     one.execute(f"INSERT INTO {table} ({','.join(row)}) VALUES ({places})", [*row.values()])
@@ -211,9 +210,9 @@ class JobStore:
         columns = ",".join(f"{name} = ?" for name in cells)
         self._do(f"UPDATE slides SET {columns} WHERE id = ?", *cells.values(), key)
 
-    def locate(self, key: str, source: Path) -> None:
-        """Note where the original of results was found."""
-        self.change(key, source=os.fsencode(source.absolute()))
+    def locate(self, key: str, source: Path | None) -> None:
+        """Note where the original of results was found, or that it is not known any more."""
+        self.change(key, source=source and os.fsencode(source.absolute()))
 
     def forget(self, key: str) -> None:
         """Drop a slide and its jobs; a worker that still has one of these ends it."""
@@ -225,7 +224,7 @@ class JobStore:
         """A finished slide has other results, perhaps of another file; a job that began meanwhile counts more."""
         self.change(slide.id, fingerprint=plan.source, mpp=as_json(plan.mpp))
         if slide.source is not None and source_fingerprint(slide.source) not in (plan.source, None):
-            self.change(slide.id, source=None)
+            self.locate(slide.id, None)
         self._do("UPDATE jobs SET finished = ? WHERE slide = ? AND status = 'done'", finished, slide.id)
 
     def vanished(self, key: str) -> None:
@@ -241,7 +240,9 @@ class JobStore:
     def check_room(self, most_queued: int) -> None:
         """Refuse where the queue is full."""
         if len(self.waiting()) >= most_queued:
-            raise _queue_full(most_queued)
+            expected, hint = f"at most {most_queued} slides that wait", "try again when some of them are done"
+            again = {"Retry-After": "60"}
+            raise ProblemError(429, "queue_full", "the queue is full", expected=expected, hint=hint, headers=again)
 
     def ask(self, key: str, kind: str, after: float = 0.0) -> None:
         """Have something done so many seconds from now: that moves on what waits, and what is running is repeated."""
@@ -382,14 +383,3 @@ def _check_database(connection: sqlite3.Connection, path: Path) -> None:
         )
     if (damage := connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
         raise sqlite3.DatabaseError(damage)
-
-
-def _queue_full(most: int) -> ProblemError:
-    return ProblemError(
-        429,
-        "queue_full",
-        "the queue is full",
-        expected=f"at most {most} slides that wait",
-        hint="try again when some of them are done",
-        headers={"Retry-After": "60"},
-    )

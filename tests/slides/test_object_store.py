@@ -8,8 +8,7 @@ from tests.slides.server import environment, served
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.slides import object_store
-from ntrm.slides.addresses import Address
-from ntrm.slides.object_store import NoSuchObjectError, ObjectStore, RemoteFile
+from ntrm.slides.object_store import Address, NoSuchObjectError, ObjectStore, RemoteFile
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import pytest
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.results.run_record import FORMAT
-from ntrm.slides.addresses import Address
 from ntrm.slides.inputs import find_inputs
+from ntrm.slides.object_store import Address
 from ntrm.slides.remote_slides import RemoteSlides
+from ntrm.slides.slide_folders import LeftOut, belongs_to
 from ntrm.slides.slide_ids import slide_ids, without_name
-from ntrm.slides.slide_names import LeftOut, belongs_to
 
 KEYS = [
     "slides/b.svs", "slides/a.mrxs", "slides/a/Slidedat.ini", "slides/a/Data0000.dat", "slides/ab/Data0000.dat",

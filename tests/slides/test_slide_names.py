@@ -2,7 +2,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from ntrm.slides.slide_names import LeftOut
+from ntrm.slides.slide_folders import LeftOut
 
 
 def slides_among(*names):

@@ -218,10 +218,8 @@ def _imported(report: ImportReport) -> Iterator[RenderableType]:
     if rows:
         columns = ("case", "pixels", "µm/px", "areas", "tissues", "overlaps", "")
         yield make_table(f"imported into {report.out}", columns, rows)
-    remembered = "patient, split or µm/px taken from an earlier import, because this one does not give them"
     for what, files in (
         ("kept from earlier imports, without a slide and annotations in this one", report.kept),
-        (remembered, report.remembered),
         ("slides without annotations", report.slides_without_annotations),
         ("annotations without a slide", report.annotations_without_slide),
         ("failed", tuple(failure.slide for failure in report.failures)),

@@ -15,7 +15,7 @@ import typer
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import write_text
 
 if TYPE_CHECKING:
@@ -58,6 +58,9 @@ def serve(
         open_page: Open the page in a browser.
 
     """
+    if not hasattr(os, "geteuid"):
+        hint = "every other command works here; for the service use Linux, macOS or WSL"
+        raise UsageError("the service needs a POSIX system", got=sys.platform, hint=hint)
     missing = _missing()
     if missing is not None:
         raise RefusedError("the service is not installed", got=missing, hint=INSTALL)

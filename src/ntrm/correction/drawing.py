@@ -13,10 +13,9 @@ import numpy as np
 
 from ntrm.analysis.fill import fill
 from ntrm.analysis.runs import components, covering, runs_of
-from ntrm.core.arrays import Floats, Ints
+from ntrm.core.arrays import Floats, Ints, ranges
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, Mask
-from ntrm.core.links import ranges
 from ntrm.core.mpp import Resolution
 from ntrm.correction.log import Place
 from ntrm.correction.pixels import PixelSet

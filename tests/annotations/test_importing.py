@@ -11,11 +11,7 @@ from ntrm.annotations import importing
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import IGNORE, SKIN
-from ntrm.core.mpp import Resolution
-from ntrm.data.check import check_dataset
 from ntrm.data.image_files import read_image, read_mask
-from ntrm.data.layouts import open_dataset
-from ntrm.wsi import isolated
 
 
 def test_a_dataset_comes_out(folders, pixels):
@@ -40,15 +36,6 @@ def test_a_dataset_comes_out(folders, pixels):
     assert case.pixels["ignore"] == 80 * 70 - 3000
     assert report.imported[1].counts["unclassified"] == 1
     assert (read_mask(out / "Masks" / "b.png", SKIN).mask == IGNORE).sum() == 60 * 60 - 1600 + 100
-
-
-def test_the_dataset_passes_the_check(folders):
-    slides, marks, out = folders
-    import_annotations(slides, marks, out, mpp=0.5)
-    report = check_dataset(out)
-    assert report.findings == ()
-    assert report.sections == 2
-    assert [case.resolution for case in open_dataset(out)] == [Resolution.square(0.5)] * 2
 
 
 def test_the_record_tells_inputs_options_and_place(folders):
@@ -141,10 +128,6 @@ def test_too_many_pixels_are_refused_with_the_resolution_that_fits(folders, monk
     assert 4500 < report.imported[0].width * report.imported[0].height <= 5000
 
 
-def test_a_finer_resolution_than_the_slides_is_refused(folders):
-    assert "coarser" in only_error(folders, mpp=0.5, target_mpp=0.4).what
-
-
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -169,14 +152,6 @@ def test_annotations_over_the_edge_are_clipped_and_counted(folders):
     assert (case.width, case.height) == (200, 120)
     assert case.pixels["EPI"] == 20 * 30
     assert case.pixels["BKG"] == 20 * 20
-
-
-def test_unequal_pixel_sides_are_written_square(folders, pixels):
-    slides, marks, out = folders
-    Image.fromarray(pixels).save(slides / "c.tif", resolution_unit=3, x_resolution=20000, y_resolution=10000)
-    annotate(marks / "c.geojson", drawn("EPI", box(0, 0, 200, 120)))
-    (case,) = import_annotations(slides / "c.tif", marks / "c.geojson", out).imported
-    assert (case.width, case.height, case.mpp) == (100, 120, 1.0)
 
 
 def test_classes_mapped_to_nothing_are_ignore(folders):
@@ -220,25 +195,3 @@ def _mean(handle, left, top, right, bottom):
             share = (min(u + 1, right) - max(u, left)) * (min(v + 1, bottom) - max(v, top))
             total += share * np.array(handle.read_region((u, v), 0, (1, 1)))[0, 0, :3]
     return total / ((right - left) * (bottom - top))
-
-
-def test_slides_are_read_in_a_process_of_their_own(folders, monkeypatch):
-    slides, marks, out = folders
-    started = []
-    process = isolated.ReadingProcess
-
-    def start():
-        started.append(process())
-        return started[-1]
-
-    monkeypatch.setattr(isolated, "ReadingProcess", start)
-    report = importing.import_annotations(slides / "a.png", marks / "a.geojson", out, mpp=0.5)
-    assert [case.name for case in report.imported] == ["a"]
-    assert [child.alive for child in started] == [False]
-
-
-def test_a_slide_that_cannot_be_read_is_named(folders):
-    slides, marks, out = folders
-    (slides / "b.png").write_bytes(b"no slide")
-    (failure,) = import_annotations(slides, marks, out, mpp=0.5).failures
-    assert failure.error.what == "b.png: cannot read the slide"

@@ -6,14 +6,12 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers import star
-from tests.wsi import making
 
 from ntrm.annotations import rasterise
 from ntrm.annotations.qupath import Annotation
 from ntrm.annotations.rasterise import AnnotationGrid, paint, read_grid
 from ntrm.core.labels import IGNORE
 from ntrm.data.resample import area_average
-from ntrm.wsi.readers.formats import open_slide
 from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
 
 seeds = st.integers(0, 2**32 - 1)
@@ -108,19 +106,3 @@ def test_means_over_fractions_of_pixels_are_exact_and_halves_are_rounded_up(step
     side = count * step.numerator
     sums = slivers[:side, :side].reshape(count, step.numerator, count, step.numerator, 3).sum(axis=(1, 3))
     assert np.array_equal(image, (2 * sums + step.numerator**2) // (2 * step.numerator**2))
-
-
-def test_reading_never_leaves_the_slide():
-    step = 0.1 + 0.2  # 0.30000000000000004: sums of it exceed the true border
-    slide = InMemory(np.full((30, 30, 3), 77, dtype=np.uint8))
-    assert (read_grid(slide, AnnotationGrid(0, 0, step, step, 100, 100)) == 77).all()
-
-
-def test_pixels_count_from_the_scanned_part_as_in_qupath(tmp_path, random):
-    image = making.tissue(random, 128, 192)
-    reader = open_slide(making.write_scn(tmp_path / "a.scn", image, offset=(300, 200)))
-    assert reader.info.area == (300, 200, 192, 128)
-    np.testing.assert_array_equal(
-        read_grid(reader, AnnotationGrid(10, 20, 1, 1, 30, 40)), reader.read(310, 220, 30, 40, 0)
-    )
-    reader.close()

@@ -17,7 +17,6 @@ from ntrm.correction.log import read_log
 from ntrm.correction.mask import open_mask
 from ntrm.models.registry import ARCHITECTURES
 from ntrm.pipeline.batch import segment_slides
-from ntrm.results.documents import AGAIN
 from ntrm.results.tables import read_results
 from ntrm.wsi import isolated
 
@@ -130,17 +129,10 @@ def test_a_preview_says_what_would_change_and_writes_no_step(out, correct):
     assert done["changes"] == shown["changes"]
 
 
-def test_a_click_may_be_written_with_an_equals_sign(out, correct):
-    x, y = middle(out, SCC)
-    plain = correct("--click", "first", x, y, "EPI", "--preview")
-    assert correct(f"--click=first {x} {y} EPI", "--preview") == plain
-    assert correct("--click=first", x, y, "EPI", "--preview") == plain
-
-
 def test_the_slide_is_needed_once(out, correct, segmented):
     place = middle(out, SCC)
     refused = correct("--click", "first", *place, "EPI", code=2, slides=False)["error"]
-    assert refused["what"] == "the parts of first are not known yet"
+    assert refused["what"].startswith("the parts of first are not known yet")
     assert "--slides" in refused["hint"]
     correct("--click", "first", *place, "EPI", "--no-spread")
     correct("--click", "first", *place, "RET", "--no-spread", slides=False)
@@ -382,25 +374,24 @@ def test_areas_that_were_left_out_are_counted(out, correct, tmp_path):
     (counts,) = correct("--from", path, "--preview", slides=False)["areas"]
     assert (counts["slide_id"], counts["unclassified"], counts["no_pixel"]) == ("first", 1, 1)
     result = runner.invoke(app, ["correct", str(out), "--from", str(path)])
-    assert "first: annotations left out: 1 without a class, 1 on no pixel" in result.stderr
+    assert "first: annotations left out or changed: 1 without a class, 1 on no pixel" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "code", "what"),
     [
         (["--click", "frist", 1, 1, "EPI"], 2, "no such slide in out"),
-        (["--click", "first", 1, 1, "EPL"], 2, "the model does not know this tissue"),
+        (["--click", "first", 1, 1, "EPL"], 2, "unknown class"),
         (["--click", "first", 5000, 1, "EPI"], 2, "the place lies outside the mask"),
         (["--click", "first", -1, 1, "EPI"], 2, "the place lies outside the mask"),
         (["--click", "first", "a", 1, "EPI"], 2, "unreadable click"),
         (["--click", "first", 1, 1], 2, "unreadable click"),
         (["--click=first 1 1"], 2, "unreadable click"),
-        (["--click="], 2, "unreadable click"),
         (["--undo", "first"], 2, "there is nothing to undo"),
         (["--undo", "first", "--by", "much too long"], 2, "impossible initials"),
         (["--click", "first", 1, 1, "EPI", "--slide", "second"], 2, "--slide goes with --from or --list"),
         (["--click", "first", 1, 1, "EPI", "--slides", "nix"], 2, "no such folder of slides"),
-        (["--from", "nix.geojson"], 2, "no such file"),
+        (["--from", "nix.geojson"], 2, "wrong usage"),
         (["--undo", "first", "--list"], 2, "what to do is not clear"),
         ([], 2, "what to do is not clear"),
     ],
@@ -439,14 +430,6 @@ def test_results_that_were_made_anew_are_not_corrected_by_the_old_log(out, corre
     error = correct("--undo", "first", code=3)["error"]
     assert error["what"] == "first: the corrections are about another mask"
     assert "segmented again" in error["hint"]
-
-
-def test_results_without_their_pieces_are_refused_before_a_step_is_taken(out, correct):
-    (out / "first" / ".ntrm" / "pieces.npz").unlink()
-    error = correct("--click", "first", 1, 1, "RET", "--whole-region", "--no-spread", code=1, slides=False)["error"]
-    assert error["what"] == f"cannot read {out / 'first' / '.ntrm' / 'pieces.npz'}"
-    assert error["hint"] == AGAIN
-    assert not (out / "first" / "corrections.jsonl").exists()
 
 
 def test_a_folder_of_something_else_is_told(tmp_path):

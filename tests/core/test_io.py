@@ -18,7 +18,6 @@ from ntrm.core.io import (
     read_json,
     read_object,
     remove_partials,
-    sha256_of,
     whole_file,
     write_arrays,
     write_json,
@@ -108,18 +107,6 @@ def test_json_that_cannot_be_read_is_our_error(tmp_path):
         with pytest.raises(DataError, match="cannot read"):
             read_json(tmp_path / "a.json", hint="")
         assert read_object(tmp_path / "a.json") == {}
-
-
-def test_sha256_is_the_known_one(tmp_path):
-    (tmp_path / "a").write_bytes(b"abc")
-    assert sha256_of(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-
-
-def test_a_folder_is_no_name_of_a_file(tmp_path):
-    (tmp_path / "there").mkdir()
-    with pytest.raises(DataError, match="the name of a file"):
-        write_text(tmp_path / "there", "text")
-    assert [*tmp_path.rglob("*")] == [tmp_path / "there"]
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):

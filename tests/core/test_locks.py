@@ -15,14 +15,6 @@ def test_a_lock_is_held_by_one_and_goes_with_its_holder(tmp_path):
         assert is_held(path)
 
 
-def test_a_lock_is_held_by_one_though_the_last_holder_deleted_its_file(tmp_path):
-    path = tmp_path / "lock"
-    with holding(path):
-        path.unlink()
-    with holding(path):
-        assert is_held(path)
-
-
 def test_a_file_is_no_folder_to_work_in(tmp_path):
     (tmp_path / "letter.txt").write_text("Dear colleague")
     for folder in (tmp_path / "letter.txt", tmp_path / "letter.txt" / "deeper"):

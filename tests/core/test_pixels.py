@@ -25,13 +25,6 @@ def test_samples_are_the_pixels_in_the_middle(random):
     np.testing.assert_array_equal(sampled(labels, (37, 52)), labels)
 
 
-@pytest.mark.parametrize("height", [5, 90, 130, 260, 700, 2100])
-def test_samples_of_many_rows_are_those_of_each(random, height):
-    values = random.integers(0, 250, (800, 9), dtype=np.uint8)
-    rows = ((np.arange(height) + 0.5) * 800 / height).astype(int)
-    np.testing.assert_array_equal(sampled(values, (height, 9)), values[rows])
-
-
 @pytest.mark.parametrize("factors", [(1, 1), (3, 2), (2, 5)])
 @pytest.mark.parametrize("rest", [(), (3,)])
 def test_block_means_agree_with_scikit_image(random, factors, rest):

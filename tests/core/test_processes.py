@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,10 +15,16 @@ import pytest
 from tests.helpers import is_alive, wait_for
 from tests.service.small import settings_of
 
-from ntrm.core import processes
-from ntrm.core.processes import MODEL, child_environment, module_environment, terminated_like_interrupted
+from ntrm.core.errors import DataError
+from ntrm.core.processes import (
+    MODEL,
+    child_environment,
+    module_environment,
+    parallel_map,
+    terminated_like_interrupted,
+)
 from ntrm.service.jobs import supervisor
-from ntrm.training import run
+from ntrm.service.jobs.slide_record import NETWORK
 from ntrm.wsi.isolated import ReadingProcess
 
 SECRETS = {"NTRM_TOKEN": "t" * 32, "AWS_SECRET_ACCESS_KEY": "k", "RAY_AUTH_TOKEN": "r", "GIT_DIR": "/elsewhere"}
@@ -40,11 +45,6 @@ def test_only_what_is_asked_for_by_name_is_given():
     assert not {*SECRETS} & {*child_environment(*MODEL)}
 
 
-def test_modules_are_found_where_the_parent_finds_them(monkeypatch):
-    monkeypatch.setattr(processes.sys, "path", ["", "/own", "/theirs"])
-    assert module_environment()["PYTHONPATH"] == "/own:/theirs"
-
-
 def test_the_process_that_reads_slides_holds_no_secret():
     process = ReadingProcess()
     file = Path(f"/proc/{process._child.pid}/environ")
@@ -61,18 +61,9 @@ def test_the_process_that_segments_holds_what_a_model_needs_and_no_more(tmp_path
     monkeypatch.setattr(supervisor.subprocess, "Popen", lambda *_, env, **more: started.update(env) or nobody)
     settings = settings_of(tmp_path / "out", tmp_path)
     settings.hidden.mkdir(parents=True)
-    supervisor.start_worker(settings)
+    supervisor.start_worker(settings, NETWORK)
     assert FOR_MODELS.items() <= started.items()
     assert not {*SECRETS} & {*started}
-
-
-def test_git_is_told_nothing_but_where_home_is(monkeypatch):
-    passed = {}
-    done = subprocess.CompletedProcess([], 0, stdout="")
-    monkeypatch.setattr(run.subprocess, "run", lambda *_, env, **more: passed.update(env) or done)
-    run.git_state()
-    assert passed.get("HOME") == os.environ.get("HOME")
-    assert not {*SECRETS, *FOR_MODELS} & {*passed}
 
 
 def test_sigterm_ends_the_work_like_an_interrupt():
@@ -80,19 +71,6 @@ def test_sigterm_ends_the_work_like_an_interrupt():
     with pytest.raises(KeyboardInterrupt), terminated_like_interrupted():
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_other_threads_leave_the_signal_alone():
-    before, seen = signal.getsignal(signal.SIGTERM), []
-
-    def look():
-        with terminated_like_interrupted():
-            seen.append(signal.getsignal(signal.SIGTERM))
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    thread.join()
-    assert seen == [before]
 
 
 def handler_inside(results):
@@ -136,3 +114,27 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path):
         parent.wait()
     workers = [worker.name for worker in folder.iterdir()]
     wait_for("their end", lambda: not any(map(is_alive, workers)))
+
+
+def refuse_three(number: int) -> int:
+    if number == 3:
+        raise DataError("three", got=number, hint="take four")
+    return number * number
+
+
+def die(number: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_order_is_kept_and_errors_arrive_whole(jobs):
+    assert list(parallel_map(refuse_three, [2, 0, 5, 1], jobs)) == [4, 0, 25, 1]
+    with pytest.raises(DataError, match="take four") as caught:
+        list(parallel_map(refuse_three, [1, 2, 3, 4], jobs))
+    assert caught.value.got == 3
+
+
+def test_a_killed_worker_is_explained():
+    with pytest.raises(DataError, match="--jobs"):
+        list(parallel_map(die, [1, 2], jobs=2))

@@ -57,3 +57,12 @@ def test_from_python_a_bar_is_shown_where_somebody_may_see_it(monkeypatch):
         assert "letters" in shown.getvalue()
         # A notebook writes a line again, and knows no way up.
         assert "\x1b[1A" not in shown.getvalue()
+
+
+def test_a_bar_within_another_stands_below_it_while_it_lasts(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", shown := Terminal())
+    bars = BarProgress()
+    for _ in bars.track(range(2), 2, "slides"):
+        assert list(bars.track("ab", 2, "windows")) == ["a", "b"]
+    last = shown.getvalue().rsplit("\r", 1)[1]
+    assert ("slides" in last, "windows" in last, "windows" in shown.getvalue()) == (True, False, True)

@@ -1,22 +1,15 @@
 """Threads: how many there may be, results in order, errors in their turn, no more under way than a few."""
 
-from threading import Barrier, Lock
+from threading import Lock
 
 import pytest
 
-from ntrm.core.errors import UsageError
 from ntrm.core.threads import cores_given, most_threads, thread_map
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_results_come_in_the_order_of_the_items(threads: int):
     assert list(thread_map(lambda k: k * k, range(50), threads)) == [k * k for k in range(50)]
-
-
-def test_items_are_worked_on_at_the_same_time():
-    # Each of the two waits for the other.
-    both = Barrier(2, timeout=30)
-    assert len(list(thread_map(lambda _: both.wait(), range(2), threads=2))) == 2
 
 
 def test_an_error_is_raised_in_its_turn_and_drops_what_has_not_begun():
@@ -58,8 +51,3 @@ def test_a_process_takes_no_more_threads_than_the_environment_allows(monkeypatch
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert most_threads() == 8
     assert cores_given() >= 1
-
-
-def test_a_wrong_number_of_threads_is_refused():
-    with pytest.raises(UsageError, match="number of threads"):
-        list(thread_map(abs, [1], threads=0))

@@ -13,13 +13,12 @@ from tests.pipeline.small import write_slide
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE
 from ntrm.correction import dataset as corrected_dataset
-from ntrm.correction.dataset import _area_name, corrected_slides, write_training_data
+from ntrm.correction.dataset import CorrectedResults
 from ntrm.correction.log import Step
+from ntrm.correction.mask import segmented as segmented_state
 from ntrm.data.check import check_dataset
 from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.layouts import open_dataset
-from ntrm.data.tiles import Window
-from ntrm.results.slide_state import finished
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 SHAPE = (190, 130)
@@ -42,7 +41,11 @@ def slides(before, tmp_path):
 
 
 def written(slides, out, trust="hand", **options):
-    return write_training_data(corrected_slides(slides.results), slides.slides, out, trust=trust, **options)
+    return CorrectedResults(slides.results, slides.slides, trust).write(out, **options)
+
+
+def corrected(results):
+    return results.corrected
 
 
 def mask_of(out, name="a"):
@@ -102,7 +105,17 @@ def labelled(tmp_path_factory):
 
 def test_the_column_group_does_not_hide_that_a_patient_is_in_two_splits(labelled):
     with pytest.raises(RefusedError, match="patient P01 is in two splits"):
-        corrected_slides(labelled.results)
+        corrected(CorrectedResults(labelled.results))
+
+
+def labelled_as(monkeypatch, covariates):
+    """Slides whose table of slides has these columns."""
+
+    def read(folder):
+        state, plan = segmented_state(folder)
+        return replace(state, covariates=covariates), plan
+
+    monkeypatch.setattr(corrected_dataset, "segmented", read)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +128,8 @@ def test_the_column_group_does_not_hide_that_a_patient_is_in_two_splits(labelled
     ],
 )
 def test_group_is_the_patient_only_where_no_patient_is_told(labelled, monkeypatch, covariates, groups):
-    monkeypatch.setattr(corrected_dataset, "finished", lambda folder: replace(finished(folder), covariates=covariates))
-    assert [slide.group for slide in corrected_slides(labelled.results)] == groups
+    labelled_as(monkeypatch, covariates)
+    assert [slide.group for slide in CorrectedResults(labelled.results).corrected] == groups
 
 
 @pytest.mark.parametrize(
@@ -129,9 +142,9 @@ def test_group_is_the_patient_only_where_no_patient_is_told(labelled, monkeypatc
     ],
 )
 def test_columns_that_are_almost_patient_or_split_are_not_passed_over(labelled, monkeypatch, covariates, meant):
-    monkeypatch.setattr(corrected_dataset, "finished", lambda folder: replace(finished(folder), covariates=covariates))
+    labelled_as(monkeypatch, covariates)
     with pytest.raises(DataError, match=f"a: a column .* has a name that resembles {meant}") as refused:
-        corrected_slides(labelled.results)
+        corrected(CorrectedResults(labelled.results))
     assert refused.value.got in covariates
 
 
@@ -151,13 +164,6 @@ def test_an_area_is_cut_out_with_its_surroundings_and_no_pixel_counts_twice(slid
         counted[here] += mask != IGNORE
     np.testing.assert_array_equal(counted, truth != IGNORE)
     assert [case.name for case in dataset.cases] == ["a_75_35", "a_79_35"]
-
-
-def test_areas_of_slides_whose_ids_look_like_places_have_names_of_their_own():
-    small, large, area = (100, 100), (5000, 100), Window(0, 0, 100, 100)
-    slides = {"b": small, "a": large, "a_0": large, "a_0_0": small, "a_0_0_0": small}
-    names = [_area_name(slide_id, area, shape) for slide_id, shape in slides.items()]
-    assert names == ["b", "a_0_0", "a_0_0_0", "a_0_0_0_0", "a_0_0_0_0_0"]
 
 
 def test_slides_are_found_by_their_content_under_any_name(slides, tmp_path):
@@ -200,19 +206,14 @@ def test_the_record_names_mask_and_version_but_no_path(slides, tmp_path):
 def test_what_was_undone_does_not_count(slides):
     correct(slides.results, "a", Step(action="undo"))
     with pytest.raises(DataError, match="no slide is corrected"):
-        corrected_slides(slides.results)
-
-
-def test_results_that_are_none_are_refused(tmp_path):
-    with pytest.raises(DataError, match="holds no results"):
-        corrected_slides(tmp_path)
+        corrected(CorrectedResults(slides.results))
 
 
 def test_slides_that_are_missing_or_not_named_are_an_error(slides, tmp_path):
     with pytest.raises(UsageError, match="slides themselves are needed"):
-        write_training_data(corrected_slides(slides.results), None, tmp_path / "data")
+        CorrectedResults(slides.results).write(tmp_path / "data")
     with pytest.raises(UsageError, match="no such folder of slides"):
-        write_training_data(corrected_slides(slides.results), tmp_path / "nix", tmp_path / "data")
+        CorrectedResults(slides.results, tmp_path / "nix").write(tmp_path / "data")
     (slides.slides / "a.tif").unlink()
     write_slide(slides.slides / "a.tif", slides.painted["b"][:, ::-1])
     with pytest.raises(DataError, match="not below") as missing:
@@ -224,7 +225,7 @@ def test_a_mask_that_was_made_anew_is_refused(slides):
     mask = slides.results / "a" / "mask.ome.tif"
     mask.write_bytes(mask.read_bytes() + b"\0")
     with pytest.raises(RefusedError, match="another mask"):
-        corrected_slides(slides.results)
+        corrected(CorrectedResults(slides.results))
 
 
 def test_an_unknown_trust_lists_what_there_is(slides, tmp_path):

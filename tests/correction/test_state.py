@@ -1,14 +1,10 @@
 """The steps of a log, one laid over the other, against painting a dictionary pixel by pixel."""
 
-from dataclasses import replace
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.correction.steps import CLASSES, SHAPE, SIZE, logs, record
 
-from ntrm.core.errors import DataError
 from ntrm.core.labels import LabelSchema, Tissue
 from ntrm.correction.log import Log, Step
 from ntrm.correction.state import state_of
@@ -84,14 +80,6 @@ def test_places_outside_the_mask_are_left_as_they_are():
     found = state_of(log, SCHEMA, SHAPE)
     seen = found.at(np.array([-1, 0]), np.array([0, SHAPE[1]]), np.full((2, 2), 2, dtype=np.uint8))
     assert seen.tolist() == [[2, 2], [0, 2]]
-
-
-def test_a_log_of_another_mask_or_with_an_unknown_tissue_is_refused():
-    step = Step(number=1, action="draw", tissue="EPI", named="0+2")
-    with pytest.raises(DataError, match="about another mask"):
-        state_of(Log(record(), (step,)), SCHEMA, (SHAPE[0] + 1, SHAPE[1]))
-    with pytest.raises(DataError, match="unknown tissue"):
-        state_of(Log(record(), (replace(step, tissue="BONE"),)), SCHEMA, SHAPE)
 
 
 @given(logs(), st.data())

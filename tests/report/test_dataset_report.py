@@ -37,11 +37,6 @@ def test_image_stands_beside_mask_in_its_colours(dataset, tmp_path):
         assert (sheet == tissue.rgb).all(axis=2).any(), tissue.name
 
 
-def test_no_more_than_fit(dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr("ntrm.report.dataset_report.MOST", 3)
-    assert contact_sheet(dataset, tmp_path / "sheet.png") == 3
-
-
 def test_nothing_to_show_is_an_error(dataset, tmp_path):
     with pytest.raises(DataError, match="both image and mask"):
         contact_sheet(replace(dataset, cases=()), tmp_path / "sheet.png")
@@ -79,15 +74,6 @@ def test_the_heat_map_says_what_the_statistics_say(stats, figure):
     assert said.keys() == {(row, column) for row, column in np.argwhere(stats.boundary_share >= 0.005)}
     assert all(abs(stats.boundary_share[cell] - value) <= 0.00501 for cell, value in said.items())
     assert [label.get_text() for label in axes.get_yticklabels()] == list(SKIN.names)
-
-
-def test_nothing_is_cut_off(figure):
-    figure.draw_without_rendering()
-    frame = figure.get_tightbbox(figure.canvas.get_renderer())
-    assert frame.x0 >= 0
-    assert frame.y0 >= 0
-    assert frame.x1 <= figure.get_figwidth()
-    assert frame.y1 <= figure.get_figheight()
 
 
 def test_other_schemas_and_odd_names_can_be_drawn(tmp_path):

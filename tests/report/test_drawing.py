@@ -22,20 +22,6 @@ from ntrm.report.drawing import (
 )
 
 
-def test_a_file_that_cannot_be_drawn_leaves_the_old_one(tmp_path):
-    path = tmp_path / "figure.png"
-    write_figure(path, new_figure, 1, 1)
-    before = path.read_bytes()
-
-    def fails():
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_figure(path, fails)
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
-
-
 @pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".SVG", b"<?xml"), (".pdf", b"%PDF")])
 def test_the_suffix_chooses_the_format_and_the_bytes_repeat(tmp_path, suffix, start):
     def draw():
@@ -74,11 +60,6 @@ def test_numbers_are_written_where_they_mean_something(random):
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b", "c", r"a long \$ name"]
 
 
-def test_shrinking_by_whole_factors_takes_the_middle_pixel(random):
-    values = random.integers(200, size=(30, 60))
-    assert np.array_equal(shrink_map(values, 20), values[1::3, 1::3])
-
-
 @pytest.mark.parametrize("shape", [(7, 3), (100, 33), (1, 50), (50, 1), (64, 64)])
 def test_nothing_is_enlarged_distorted_or_invented(random, shape):
     mask = random.integers(12, size=shape, dtype=np.uint8)
@@ -89,19 +70,6 @@ def test_nothing_is_enlarged_distorted_or_invented(random, shape):
     picture = shrink_image(np.repeat(mask[..., None], 3, axis=2), 40)
     assert picture.shape == (*small.shape, 3)
     assert SKIN.decode(shrink_mask(mask, SKIN, 40)).strays == 0
-
-
-def test_read_only_maps_can_be_shrunk(random, tmp_path):
-    image = random.integers(256, size=(90, 40, 3), dtype=np.uint8)
-    np.save(tmp_path / "image.npy", image)
-    mapped = np.load(tmp_path / "image.npy", mmap_mode="r")
-    assert np.array_equal(shrink_image(mapped, 30), shrink_image(image, 30))
-    assert np.array_equal(shrink_map(mapped[..., 0], 30), shrink_map(image[..., 0], 30))
-
-
-def test_smooth_shrinking_keeps_the_mean(random):
-    image = random.integers(256, size=(120, 120, 3), dtype=np.uint8)
-    assert shrink_image(image, 12).mean() == pytest.approx(image.mean(), abs=3)
 
 
 def test_pale_pictures_are_grey_and_light_and_still_show_the_tissue(random):

@@ -1,15 +1,13 @@
-import re
 import shutil
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from jinja2 import UndefinedError
-from lxml import html
 from PIL import Image
 from tests.report.pages import HOSTILE, check_safe, rows
 
-from ntrm.report.html import NOTICE, columns, data_uri, render, static, write_page
+from ntrm.report.html import NOTICE, data_uri, render, write_page
 
 TISSUE = {"rgb": (1, 2, 3), "name": HOSTILE, "explanation": HOSTILE}
 DATASET = {
@@ -70,24 +68,3 @@ def test_the_page_of_the_tour_escapes_what_it_adds(tmp_path, picture):
 def test_whatever_is_missing_in_the_content_is_an_error(picture):
     with pytest.raises(UndefinedError, match="figure"):
         render("dataset_report.html", **DATASET, sheet=picture)
-
-
-def test_a_table_heads_its_rows_and_its_columns_where_they_have_names(picture):
-    page = html.fromstring(render("dataset_report.html", **DATASET, sheet=picture, figure=picture))
-    heads = [[cell.text for cell in table.iterfind("./thead/tr/th")] for table in page.iter("table")]
-    assert heads == [["tissue", None, "share of pixels", "borders most on"], [], ["fault", "file", "found", "hint"]]
-    assert {cell.get("scope") for cell in page.xpath("//tbody//th")} == {"row"}
-
-
-def test_columns_of_numbers_are_known_as_such():
-    given = [["a", "5%", "1"], ["b", "–", "two"]]
-    assert columns(["name", "share", "words"], given) == [("name", ""), ("share", "n"), ("words", "")]
-    assert columns(["name"], []) == [("name", "")]
-
-
-def test_every_colour_of_the_style_is_given_in_the_light_in_the_dark_and_on_paper():
-    style = static("page.css")
-    given = [set(re.findall(r"(--[\w-]+):", block)) for block in re.findall(r":root \{(.*?)\}", style, re.DOTALL)]
-    assert given[0] == given[1] == given[2]
-    of_an_element = {"--c", "--m", "--w", "--h"}
-    assert set(re.findall(r"var\((--[\w-]+)", style)) - of_an_element == given[0]

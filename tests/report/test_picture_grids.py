@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
-from PIL import Image
 from tests.report.looking import pictures, stumbles, words
 
-from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
-from ntrm.report.drawing import IGNORED, write_figure
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.report.drawing import IGNORED
 from ntrm.report.picture_grids import (
     BROKEN,
     CORRECTED,
@@ -12,7 +11,6 @@ from ntrm.report.picture_grids import (
     WRONG,
     Example,
     changes_of,
-    draw_grid,
     examples_figure,
     improvement_figure,
     painted,
@@ -75,11 +73,6 @@ def test_large_sections_are_shrunk_and_none_is_distorted(random):
     assert not stumbles(figure)
 
 
-def test_long_names_and_other_schemas_fit(random):
-    schema = LabelSchema(tuple(Tissue(k, f"tissue {k} of $ {'x' * 30}", "", (k, 9, 9)) for k in range(12)))
-    assert not stumbles(examples_figure([example(random, name="a very long $ name of a section " * 6)], schema))
-
-
 def test_colours_of_change_on_every_case(random):
     image = random.integers(256, size=(1, 6, 3), dtype=np.uint8)
     truth = np.array([[0, 0, 0, 0, 0, IGNORE]], dtype=np.uint8)
@@ -90,39 +83,6 @@ def test_colours_of_change_on_every_case(random):
     assert [tuple(colour) for colour in picture[1:5].tolist()] == [CORRECTED, BROKEN, STILL_WRONG, STILL_WRONG]
     assert (picture[[0, 5]] >= 200).all()
     assert [int(pixels.sum()) for pixels in changes.values()] == [1, 1, 2]
-
-
-def test_what_stays_right_shows_the_pale_image_without_any_colour_of_change(random):
-    image = random.integers(256, size=(30, 30, 3), dtype=np.uint8)
-    truth = random.integers(3, size=(30, 30), dtype=np.uint8)
-    picture = painted(image, changes_of(truth, truth, truth, 3))
-    assert (picture[..., 0] == picture[..., 1]).all()
-    assert picture.min() >= 200
-    assert picture.std() > 1
-
-
-def simulated(colour, kind):
-    """The colour as it looks without one kind of cone (Machado, Oliveira and Fernandes 2009, severity 1)."""
-    matrices = {
-        "none": np.eye(3),
-        "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-        "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    }
-    value = np.array(colour) / 255
-    linear = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
-    seen = np.clip(np.array(matrices[kind]) @ linear, 0, 1)
-    return np.where(seen <= 0.0031308, 12.92 * seen, 1.055 * seen ** (1 / 2.4) - 0.055)
-
-
-@pytest.mark.parametrize("kind", ["none", "deutan", "protan"])
-def test_the_colours_of_change_are_told_apart_without_red_or_green(kind):
-    from skimage.color import rgb2lab
-
-    colours = (CORRECTED, BROKEN, STILL_WRONG, (200, 200, 200), (255, 255, 255))
-    seen = [rgb2lab(simulated(colour, kind).reshape(1, 1, 3)).ravel() for colour in colours]
-    for number, one in enumerate(seen[:3]):
-        for other in seen[number + 1 :]:
-            assert np.linalg.norm(one - other) > 20
 
 
 def test_an_improvement_is_a_row_of_five_with_its_counts(random):
@@ -165,22 +125,6 @@ def test_rows_are_windows_and_columns_image_truth_and_models(windows):
     assert not stumbles(figure)
 
 
-def test_fractions_leave_ignored_pixels_out(random):
-    row = example(random, (40, 40), predictions=("NTRM",))
-    truth = row.truth.copy()
-    truth[:30] = IGNORE
-    figure = qualitative_figure([with_truth(row, truth)], SKIN)
-    assert f"a · pixels right: NTRM {(row.predictions['NTRM'] == truth)[30:].mean():.1%}" in words(figure)
-
-
-def test_rows_columns_and_wrapped_titles(random):
-    wide, tall = np.zeros((10, 40, 3), np.uint8), np.zeros((40, 10, 3), np.uint8)
-    titles = ["a", "a title that is far too long for the width of one single column"]
-    figure = draw_grid(titles, [("one", [wide] * 2), ("two", [tall] * 2)], [((1, 2, 3), "x")])
-    assert {"one", "two", "a", "x"} <= set(words(figure))
-    assert not stumbles(figure)
-
-
 @pytest.fixture(params=[(40, 90), (90, 40), (33, 1200)])
 def section(request, random):
     shape = request.param
@@ -204,12 +148,3 @@ def test_image_mask_confidence_and_entropy_on_scales_from_0_to_1(section):
     means = {f"confidence (mean {confidence.mean():.2f})", f"entropy (mean {entropy.mean():.2f})"}
     assert means <= set(words(figure))
     assert not stumbles(figure)
-
-
-def test_examples_are_written_whole(random, tmp_path):
-    path = tmp_path / "sheet" / "examples.png"
-    write_figure(path, examples_figure, [example(random)], SKIN)
-    with Image.open(path) as picture:
-        colours = {colour for _, colour in picture.convert("RGB").getcolors(2**24)}
-    assert {tissue.rgb for tissue in SKIN.tissues} | {WRONG} <= colours
-    assert list(path.parent.iterdir()) == [path]

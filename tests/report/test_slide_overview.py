@@ -5,23 +5,17 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from lxml import html
-from tests.correction.test_results import box, named
 from tests.report.pages import HOSTILE, check_safe, rows, words
 from tests.results.test_cohort import leave_out_one, rewrite
 
 from ntrm.core.errors import DataError
-from ntrm.core.locks import is_held
 from ntrm.core.wording import area_text
-from ntrm.correction.mask import open_mask
-from ntrm.correction.results import write_corrected
-from ntrm.report import slide_overview, slide_report
 from ntrm.report.html import confidence_text
 from ntrm.report.slide_overview import (
     MOST_BARS,
     MOST_BYTES,
     borders,
     composition,
-    grouped,
     histogram,
     remake_reports,
     write_overview,
@@ -91,22 +85,12 @@ def test_hostile_names_and_reasons_stay_texts(results):
     assert "script" not in page.tags
 
 
-def test_the_same_tables_give_the_same_bytes(results):
-    assert write_overview(results).read_bytes() == write_overview(results).read_bytes()
-
-
 def test_a_folder_of_failures_alone_has_an_overview(results):
     rewrite(results / "slides.csv", lambda found: found.__delitem__(slice(1, None)))
     assert read_results(results).slides.column("status") == ["failed"]
     page, _ = overview(results)
     assert "Tissue composition" not in page.text
     assert "broken" in page.text
-
-
-def test_an_empty_table_has_an_overview(results):
-    rewrite(results / "slides.csv", list.clear)
-    page, _ = overview(results)
-    assert "Slides done" in page.text
 
 
 def test_many_slides_stay_a_small_page(results, random):
@@ -122,12 +106,6 @@ def test_many_slides_stay_a_small_page(results, random):
     assert len(text) < 400 * (8000 + 2000) + 200_000
     assert sum(link.startswith("data:image/jpeg") for link in page.links) == 400
     assert "This page: " in page.text
-
-
-def test_without_results_there_is_no_overview(tmp_path):
-    with pytest.raises(DataError, match="holds no results"):
-        write_overview(tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 TISSUES = ("EPI", "RET", "SCC")
@@ -162,14 +140,9 @@ def test_columns_are_stacked_by_share_most_cancer_first(random):
 
 def test_many_slides_are_put_together_without_losing_one(random):
     found = slides(random, int(random.integers(MOST_BARS + 1, 4 * MOST_BARS)))
-    groups = grouped(found, MOST_BARS)
-    assert len(groups) == MOST_BARS
-    assert [one for group in groups for one in group] == found
-    assert max(map(len, groups)) - min(map(len, groups)) <= 1
     drawn = composition(found, TISSUES, ("SCC",))
     assert len(drawn["columns"]) == MOST_BARS
     assert drawn["slides_each"] == len(found) / MOST_BARS
-    assert grouped([], 5) == []
 
 
 def test_bins_are_those_of_numpy(random):
@@ -219,41 +192,6 @@ def test_a_slide_that_cannot_be_reported_does_not_stop_the_others(results):
     assert found.reported == ("two",)
     assert found.as_dict()["failures"] == [{"slide_id": "one", "reason": reason}]
     assert "one/report.html" not in (results / "index.html").read_text()
-
-
-def test_nobody_replaces_a_corrected_version_while_its_report_is_written(results, monkeypatch):
-    """The report of the old version would stand beside the new one, or alone where all was undone."""
-    mask = open_mask(results / "one")
-    named(mask, box(mask, 70, 40, 10, 10), "EPI")
-    write_corrected(mask)
-    write_page, held = slide_report.write_page, {}
-
-    def watched(path, *given, **more):
-        held[path.relative_to(results).as_posix()] = is_held(results / "one" / ".ntrm" / "corrected.lock")
-        write_page(path, *given, **more)
-
-    monkeypatch.setattr(slide_report, "write_page", watched)
-    assert remake_reports(results).failures == ()
-    assert held == {"one/report.html": False, "one/corrected/report.html": True, "two/report.html": False}
-
-
-def test_nobody_writes_tables_between_reading_them_and_writing_the_overview(results, monkeypatch):
-    """It would replace the overview of the new tables by that of the old ones."""
-    held = []
-
-    def watch(name):
-        real = getattr(slide_overview, name)
-
-        def watched(*given):
-            held.append((name, is_held(results / ".lock")))
-            return real(*given)
-
-        monkeypatch.setattr(slide_overview, name, watched)
-
-    watch("read_cohort")
-    watch("write_text")
-    remake_reports(results)
-    assert held == [("read_cohort", True), ("read_cohort", True), ("write_text", True)]
 
 
 def test_several_processes_make_the_same_pages(results):

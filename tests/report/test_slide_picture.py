@@ -1,6 +1,5 @@
 from contextlib import suppress
 from dataclasses import replace
-from io import BytesIO
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from tests.report.segmented import document
 from ntrm.core.errors import DataError
 from ntrm.core.pixels import OPACITY
 from ntrm.report.html import render
-from ntrm.report.slide_picture import SIDE, class_colours, layer_pngs, read_pictures, stage
+from ntrm.report.slide_picture import SIDE, class_colours, read_pictures, stage
 from ntrm.results.documents import read_slide
 
 
@@ -66,17 +65,6 @@ def test_a_large_mask_is_sampled_from_a_coarser_level(results, random):
     assert (shown == labels[np.ix_(rows, columns)]).mean() > 0.99
 
 
-def test_a_layer_shows_tissues_alone(random):
-    labels = random.integers(0, 5, (30, 40)).astype(np.uint8)
-    with Image.open(BytesIO(layer_pngs(labels, [COLOURS], clear=(2,))[0])) as stored:
-        shown = np.asarray(stored.convert("RGBA"))
-    for index, rgb in enumerate(COLOURS):
-        here = shown[labels == index + 1]
-        assert (here[:, 3] == (0 if index == 2 else 255)).all()
-        assert index == 2 or (here[:, :3] == rgb).all()
-    assert (shown[labels == 0][:, 3] == 0).all()
-
-
 def test_the_stage_shows_lines_with_their_lengths(results):
     folder = results / "two"
     slide = read_slide(folder)
@@ -96,20 +84,6 @@ def test_the_stage_shows_lines_with_their_lengths(results):
     assert len(expected) > 0
     assert page.xpath("//img/@class") == ["plain", "tint own", "tint safe"]
     assert all(source.startswith("data:image/") for source in page.xpath("//img/@src"))
-
-
-def test_numbers_of_many_pieces_are_smaller_and_the_scale_bar_is_not(results):
-    slide = read_slide(results / "two")
-    crowd = replace(slide, pieces=slide.pieces * 50)
-
-    def fonts(slide):
-        page = html.fromstring(render("stage.html", stage=stage(slide, read_pictures(results / "two", slide))))
-        *_, bar = page.iter("text")
-        return float(page.find(".//svg").get("font-size")), float(bar.get("font-size"))
-
-    labels, bar = fonts(slide)
-    assert labels == bar
-    assert fonts(crowd) == (pytest.approx(0.4 * labels, abs=0.01), bar)
 
 
 @pytest.mark.parametrize("name", ["mask.ome.tif", "slide.jpg"])

@@ -86,7 +86,7 @@ def zip_of(path, *, header=None, deflated=zipfile.ZIP_DEFLATED, size=0):
     """An NPZ file with one array ``a`` that says of itself what ``header`` says, and ``size`` zeros after it."""
     header = header or b"{'descr': '|u1', 'fortran_order': False, 'shape': (%d,), }\n" % size
     with zipfile.ZipFile(path, "w", deflated) as archive, archive.open("a.npy", "w") as stream:
-        stream.write(b"\x93NUMPY\x02\x00" + struct.pack("<I", len(header)) + header)
+        stream.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) % 2**16) + header)
         for _ in range(size // 2**20):
             stream.write(bytes(2**20))
 

@@ -69,8 +69,7 @@ def only_slide(client):
 
 def add_queued(store, path=None, name="a", origin=PATH):
     """A slide in the queue."""
-    now = time.time()
-    return store.add(Slide(new_id(), name, name, origin, path, None, QUEUED, now, queued=now))
+    return store.add(Slide(new_id(), name, name, origin, path, None, QUEUED, time.time()))
 
 
 def upload(client, content, **query):

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.slides.addresses import Address, is_address
+from ntrm.slides.object_store import Address, is_address
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Small datasets and recipes for tests of the training."""
 
+import csv
+
 import numpy as np
 import torch
 from tests.helpers import write_plain
@@ -49,6 +51,12 @@ def train_small(data, out, *, arch="tiny", changes=None, **settings):
     """A training with that recipe, changed by ``changes``."""
     settings = {"device": "cpu", "pictures": False, **settings}
     return train_network(data, out, arch=arch, recipe=small_recipe(**(changes or {})), **settings)
+
+
+def read_log(path):
+    """The rows of a run's log."""
+    with path.open(newline="", encoding="utf-8") as stream:
+        return [{key: float(cell) if cell else None for key, cell in row.items()} for row in csv.DictReader(stream)]
 
 
 def weights(folder):

@@ -1,5 +1,4 @@
 import math
-import pickle
 from collections import Counter
 
 import numpy as np
@@ -61,33 +60,6 @@ def test_processes_share_a_batch_as_one_process_has_it(tiles, share, world, seed
         assert torch.equal(part.generator(step).get_state(), whole.generator(step).get_state())
 
 
-def test_a_step_is_the_same_whenever_and_wherever_it_is_asked_for(seed):
-    order = np.random.default_rng(seed).permutation(200)
-    plan = StepPlan(50, 8, seed)
-    forward = [plan.indices(step) for step in range(200)]
-    again = pickle.loads(pickle.dumps(StepPlan(50, 8, seed)))
-    for step in order:
-        assert again.indices(int(step)) == forward[step]
-        assert torch.equal(
-            torch.rand(3, generator=again.generator(int(step))), torch.rand(3, generator=plan.generator(int(step)))
-        )
-
-
-def test_steps_epochs_and_seeds_differ(seed):
-    plan, other = StepPlan(500, 100, seed), StepPlan(500, 100, seed + 1)
-    assert plan.indices(0) != plan.indices(5)  # the same place in the next epoch
-    assert plan.indices(0) != other.indices(0)
-    draws = [torch.rand(4, generator=p.generator(step)) for p in (plan, other) for step in range(4)]
-    assert len({tuple(draw.tolist()) for draw in draws}) == 8
-
-
-def test_what_is_left_out_of_an_epoch_changes(seed):
-    plan = StepPlan(50, 20, seed)
-    counts = Counter(index for step in range(400) for index in plan.indices(step))
-    assert set(counts) == set(range(50))
-    assert min(counts.values()) > 100  # 160 expected, with a standard deviation of 6
-
-
 def test_a_batch_that_cannot_be_shared_is_refused():
     with pytest.raises(UsageError, match="multiple of 4"):
         StepPlan(10, 6, 0, world=4)
@@ -146,37 +118,11 @@ def test_windows_are_filled_as_often_as_asked_from_all_windows_alike(seed):
     assert len({tuple(each.items()) for each in fillings}) > 190
 
 
-def test_a_plan_without_filling_has_its_own_windows_alone(seed):
-    plain, filled = StepPlan(20, 8, seed), StepPlan(20, 8, seed, fill=1.0)
-    assert plain.fillings(3) == {}
-    assert plain.windows(3) == plain.indices(3) == filled.indices(3)
-    assert filled.windows(3) == [*filled.indices(3), *filled.fillings(3).values()]
-    assert len(filled.windows(3)) == 16
-
-
 @pytest.mark.parametrize("resident", ["yes", "no"])
 def test_nothing_random_is_used_up(tiles, random, resident):
     before = torch.get_rng_state()
     assert len(list(WindowStore(tiles, CPU, resident=resident, workers=0).batches(plan_of(tiles, random)))) == 5
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_batch_may_be_changed_without_changing_the_windows(tiles, random):
-    store = WindowStore(tiles, CPU, resident="yes", workers=0)
-    first = next(store.batches([[0, 1]]))
-    kept = first.images.clone()
-    first.images.zero_()
-    assert torch.equal(next(store.batches([[0, 1]])).images, kept)
-
-
-def test_what_has_no_room_is_not_held(tiles, monkeypatch):
-    needed = 4 * SIZE**2 * len(tiles)
-    assert needed == sum(tensor.nbytes for tensor in stack_tiles(list(tiles)))
-    monkeypatch.setattr(batches_module, "MOST_ON_HOST", needed)
-    assert not WindowStore(tiles, CPU, resident="auto", workers=0).resident
-    assert WindowStore(tiles, CPU, resident="yes", workers=0).resident
-    monkeypatch.setattr(batches_module, "MOST_ON_HOST", needed + 1)
-    assert WindowStore(tiles, CPU, resident="auto", workers=0).resident
 
 
 # --- batches of steps and of validations ---

@@ -74,25 +74,6 @@ def test_nothing_in_a_file_is_run_even_with_a_good_checksum(tmp_path, write):
     assert not (tmp_path / "sprung").exists()
 
 
-@pytest.mark.parametrize("state", [[1, 2], {"step": 1}])
-def test_a_state_of_something_else_is_refused(tmp_path, state):
-    stream = io.BytesIO()
-    torch.save(state, stream)
-    payload = stream.getvalue()
-    (tmp_path / "x.ckpt").write_bytes(MAGIC + hashlib.sha256(payload).digest() + payload)
-    with pytest.raises(DataError, match="of a training"):
-        read_checkpoint(tmp_path / "x.ckpt")
-
-
-def test_a_copy_on_the_host_does_not_follow_later_steps():
-    weights = torch.ones(3, requires_grad=True)
-    copied = on_host({"a": [weights]})
-    with torch.no_grad():
-        weights.mul_(2)
-    assert copied["a"][0].tolist() == [1, 1, 1]
-    assert not copied["a"][0].requires_grad
-
-
 # --- the folder ---
 
 
@@ -120,11 +101,6 @@ def test_the_last_two_stay(folder, random):
     assert folder.latest(print)["step"] == 12
 
 
-def test_order_is_by_step_and_not_by_name(folder, random):
-    fill(folder, random, [99_999_999, 100_000_000])
-    assert folder.latest(print)["step"] == 100_000_000
-
-
 def test_a_truncated_last_one_makes_the_one_before_count(folder, random):
     fill(folder, random, [2, 4])
     last = folder.folder / "step-00000004.ckpt"
@@ -150,12 +126,6 @@ def test_before_the_first_there_is_none(folder):
     (folder.folder / ".partial-abc.ckpt").write_bytes(b"half")
     assert folder.latest(print) is None
     assert names(folder) == []
-
-
-def test_going_back_removes_what_came_after(folder, random):
-    fill(folder, random, [2, 4, 6])
-    fill(CheckpointFolder(folder.folder), random, [5])
-    assert names(folder) == ["step-00000004.ckpt", "step-00000005.ckpt"]
 
 
 def test_the_state_is_that_of_the_moment(folder, random):

@@ -30,14 +30,6 @@ def test_float16_needs_a_gpu():
         training_precision(small_recipe(precision="float16"), CPU)
 
 
-@pytest.mark.parametrize("before", [True, False])
-def test_the_fastest_kernel_is_looked_for_on_a_gpu_and_the_choice_put_back(before, monkeypatch):
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", before)
-    with pytest.raises(NtrmError, match="memory of cpu"), tuned(small_recipe(), CPU):
-        raise MemoryError
-    assert torch.backends.cudnn.benchmark is before
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -57,18 +49,6 @@ def test_running_out_of_memory_says_what_to_lower(error):
     for advice in ("batch=16", "window=128", "resident=no"):
         assert advice in caught.value.hint
     assert "batch 32" in str(caught.value.got)
-
-
-def test_other_errors_stay_what_they_are():
-    with pytest.raises(RuntimeError, match="something else"), tuned(small_recipe(), CPU):
-        raise RuntimeError("something else")
-
-
-def test_advice_stays_possible():
-    with pytest.raises(NtrmError) as caught, tuned(small_recipe(batch=1, window=32, freeze_batch_norm=True), CPU):
-        raise MemoryError
-    assert "batch=1," in caught.value.hint
-    assert "window=32," in caught.value.hint
 
 
 @pytest.fixture
@@ -179,16 +159,6 @@ def test_a_recorded_network_learns_as_the_network_itself(arch, options, half, se
         assert apart < (0.3 if regions else 0.05) * moved
     counters = [value for key, value in twin.named_buffers() if key.endswith("num_batches_tracked")]
     assert all(counter == 4 for counter in counters)
-
-
-def test_frozen_layers_stay_frozen_in_a_recording(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "make_graphed_callables", lambda heads, _, **__: heads)
-    network = create("ntrm-control", 3, width=0.25).train()
-    frozen = [layer.eval() for layer in network.modules() if isinstance(layer, torch.nn.BatchNorm2d)]
-    recorded(network, torch.zeros(2, 3, 64, 64))
-    assert frozen
-    assert not any(layer.training for layer in frozen)
-    assert network.training
 
 
 @cuda_only

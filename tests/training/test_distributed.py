@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import torch
 from tests.helpers import wait_for
-from tests.training.small_data import SETTINGS, train_small
+from tests.training.small_data import SETTINGS, read_log, train_small
 
 from ntrm.core.errors import UsageError
 from ntrm.training.checkpoint import read_checkpoint
 from ntrm.training.distributed import find_launch
-from ntrm.training.log import read_log
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
 CHANGES = {"steps": 4, "batch": 4, "validate_every": 2, "freeze_batch_norm": True, "keep": "last"}
@@ -40,12 +39,6 @@ def test_several_devices_without_their_processes_are_refused(environment):
     with pytest.raises(UsageError, match="number of processes") as refused:
         find_launch("cpu", 2, environment)
     assert "torchrun" in refused.value.hint
-
-
-@pytest.mark.parametrize("count", [0, -1, 1.5])
-def test_impossible_numbers_are_refused(count):
-    with pytest.raises(UsageError, match="number of devices"):
-        find_launch("cpu", count, {})
 
 
 def test_each_process_gets_a_gpu_of_its_own(monkeypatch):

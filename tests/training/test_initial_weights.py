@@ -8,12 +8,11 @@ import torch
 from safetensors.torch import save_file
 from tests.helpers import imagenet_weights
 
-from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.core.errors import NtrmError, RefusedError
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
 from ntrm.models import weights as weights_module
 from ntrm.models.encoders import ResNetEncoder
 from ntrm.models.registry import ARCHITECTURES, create
-from ntrm.training import initial_weights
 from ntrm.training.initial_weights import InitReport, build_network, class_axes, find_transfer
 from ntrm.training.recipe import load_recipe
 
@@ -73,27 +72,6 @@ def test_classes_in_common_are_taken_and_the_others_stay_as_they_were(seed):
             assert torch.equal(value, given[key]), key
 
 
-def test_without_a_class_in_common_everything_else_is_taken(seed):
-    model, network = network_of("ntrm-paper", NAMES, seed), network_of("ntrm-paper", ("gland", "other"), seed + 1)
-    fresh = network.classify.weight.clone()
-    transfer = find_transfer(network, model)
-    transfer.apply(network)
-    assert transfer.classes == ()
-    assert set(transfer.left) == {key for key, axes in class_axes(network).items() if axes}
-    assert torch.equal(network.classify.weight, fresh)
-    assert torch.equal(network.encoder.conv1.weight, model.encoder.conv1.weight)
-
-
-def test_another_architecture_takes_what_fits(seed):
-    model, network = network_of("ntrm-paper", NAMES, seed), network_of("unet-resnet18", NAMES, seed + 1)
-    transfer = find_transfer(network, model)
-    shared = set(network.state_dict()) & set(model.state_dict())
-    assert set(transfer.copied) == shared
-    assert {key.split(".")[0] for key in shared} == {"encoder", "classify"}
-    assert set(transfer.left) == set(network.state_dict()) - shared
-    assert not transfer.empty
-
-
 def test_another_width_takes_no_counter_without_its_statistics(seed):
     model = network_of("unet-resnet18", NAMES, seed)
     torch.manual_seed(seed)
@@ -102,11 +80,6 @@ def test_another_width_takes_no_counter_without_its_statistics(seed):
     assert [key for key in transfer.copied if key.startswith("encoder.")] == []
     assert not any(key.endswith("num_batches_tracked") for key in transfer.copied)
     assert transfer.empty  # the bias of the classifier alone is nothing to start from
-
-
-def test_networks_of_different_make_have_nothing_in_common(seed):
-    model, network = network_of("attention-unet", NAMES, seed), network_of("unet-resnet18", ("a", "b"), seed)
-    assert find_transfer(network, model).empty
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -238,23 +211,6 @@ def test_imagenet_without_a_file_is_refused(folder, monkeypatch):
         build_network("unet-resnet18", SKIN, options={}, recipe=with_weights("imagenet"))
 
 
-def test_a_damaged_file_is_refused_or_told_with_random_weights(folder, random_unet):
-    (folder / "resnet18-imagenet1k-v1.safetensors").write_bytes(b"12345678")
-    with pytest.raises(DataError, match="cannot read weights"):
-        build_network("unet-resnet18", SKIN, options={}, recipe=with_weights("imagenet"))
-    network, report = built("unet-resnet18", SKIN, options={}, recipe=with_weights("auto"), seed=7)
-    assert report.encoder == "scratch"
-    assert "encoder from scratch: cannot read weights from" in report.notes[0]
-    assert same(random_unet, network.state_dict())
-
-
-def test_a_file_that_does_not_fit_is_told_with_random_weights(folder, random_unet):
-    save_file({"conv1.weight": torch.zeros(64, 3, 3, 3)}, folder / "resnet18-other.safetensors")
-    network, report = built("unet-resnet18", SKIN, options={}, recipe=with_weights("auto"), seed=7)
-    assert "does not fit the encoder resnet18" in report.notes[0]
-    assert same(random_unet, network.state_dict())
-
-
 def test_weights_can_be_given_as_a_file(tmp_path, seed):
     state = ResNetEncoder("resnet18", width=0.125).state_dict()
     save_file(state, tmp_path / "pathology.safetensors")
@@ -294,17 +250,6 @@ def test_a_trained_model_is_taken_over_whole(model, seed):
     assert (network.config.mpp, network.config.name, network.config.temperature) == (None, "", 1.0)
 
 
-@pytest.mark.parametrize("source", ["auto", "imagenet"])
-def test_no_weights_are_looked_for_where_the_model_fills_the_encoder(model, source, seed, monkeypatch):
-    trained, folder = model
-    monkeypatch.setattr(initial_weights, "_fill_encoder", lambda *_arguments: pytest.fail("looked for weights"))
-    network, report = built(
-        "ntrm-paper", schema_of(("a", "b", "c")), options=THIN, recipe=with_weights(source), init=folder, seed=seed
-    )
-    assert report.encoder == "model"
-    assert same(trained.state_dict(), network.state_dict())
-
-
 def test_classes_are_matched_by_name_and_reported(model, seed):
     trained, folder = model
     schema = schema_of(("c", "d", "a"))
@@ -332,26 +277,10 @@ def test_another_architecture_takes_the_encoder_and_says_what_is_new(model, seed
     assert all(key in report.transfer.left for key in network.state_dict() if key.startswith(("aspp.", "merge.")))
 
 
-def test_an_encoder_of_another_kind_keeps_what_it_had(model, imagenet, seed):
-    _, folder = model
-    network, report = built(
-        "ntrm-paper", schema_of(("a", "b")), options={}, recipe=with_weights("auto"), init=folder, seed=seed
-    )
-    assert report.encoder == "imagenet"
-    assert same(imagenet, network.encoder.state_dict())
-    assert network.config.mean != (0.5, 0.5, 0.5)
-    assert "relation.edge.first.weight" in report.transfer.copied  # of width d whatever the width of the network
-
-
 def test_a_model_with_nothing_in_common_is_refused(model):
     _, folder = model
     with pytest.raises(RefusedError, match="nothing that this network could start from"):
         build_network("attention-unet", schema_of(("x", "y")), options=THIN, recipe=PAPER, init=folder)
-
-
-def test_a_model_that_is_none_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="no such model"):
-        build_network("ntrm-paper", SKIN, options=THIN, recipe=PAPER, init=tmp_path / "nowhere" / "model")
 
 
 def test_what_a_network_has_no_place_for_is_told(model, seed):

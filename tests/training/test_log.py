@@ -6,41 +6,13 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from tests.training.small_data import weights, write_small
+from tests.training.small_data import read_log, weights, write_small
 
 from ntrm.data.layouts import open_dataset
 from ntrm.data.tensors import TileDataset
-from ntrm.training import log, validation
+from ntrm.training import validation
 from ntrm.training.checkpoint import read_checkpoint
-from ntrm.training.log import (
-    COLUMNS,
-    choose_examples,
-    draw_curves,
-    draw_examples,
-    read_log,
-    ticking,
-    write_log,
-)
-
-
-def make_rows(random, count):
-    rows = [dict(zip(COLUMNS, map(float, random.normal(size=len(COLUMNS))), strict=True)) for _ in range(count)]
-    for step, row in enumerate(rows, start=1):
-        row.update(step=100 * step, train_coarse=None)
-    return rows
-
-
-def test_a_table_comes_back_to_the_last_digit(tmp_path, random):
-    rows = make_rows(random, 3)
-    write_log(tmp_path / "log.csv", rows)
-    assert read_log(tmp_path / "log.csv") == rows
-    assert (tmp_path / "log.csv").read_text().splitlines()[0] == ",".join(COLUMNS)
-
-
-def test_an_unknown_column_is_no_silent_loss(tmp_path):
-    with pytest.raises(ValueError, match="strange"):
-        write_log(tmp_path / "log.csv", [{"strange": 1.0}])
-    assert not (tmp_path / "log.csv").exists()
+from ntrm.training.log import choose_examples
 
 
 def test_tensorboard_gets_the_rows_of_the_log(train):
@@ -56,35 +28,17 @@ def test_tensorboard_gets_the_rows_of_the_log(train):
     assert found == [(row["step"], float(np.float32(row["val_loss"]))) for row in read_log(result.folder / "log.csv")]
 
 
-# --- progress ---
-
-
 class Counting:
     """A progress that remembers how many items are done, by label."""
 
     def __init__(self):
-        self.tracked, self.ended = {}, False
+        self.tracked = {}
 
     def track(self, items, total, label):
         self.tracked[label] = 0, total
         for item in items:
             yield item
             self.tracked[label] = self.tracked[label][0] + 1, total
-        self.ended = True
-
-
-def test_every_tick_is_one_item_done():
-    progress = Counting()
-    with ticking(progress, total=3, label="steps") as tick:
-        assert progress.tracked["steps"] == (0, 3)
-        for count in range(1, 4):
-            assert not progress.ended
-            tick()
-            assert progress.tracked["steps"] == (count, 3)
-        assert progress.ended
-
-
-# --- the recorder ---
 
 
 def test_the_log_has_a_row_a_round(train):
@@ -132,78 +86,25 @@ def test_early_stopping_ends_the_run(train, monkeypatch):
     assert len(read_log(result.folder / "log.csv")) == 4
 
 
-def test_a_plateau_lowers_the_rate(train, monkeypatch):
-    monkeypatch.setattr(
-        validation.ScoreAccumulator,
-        "compute",
-        lambda *_: validation.Scores(1.0, 1.0, None, iou=0.5, dice=0.5, accuracy=0.5),
-    )
-    changes = {"schedule": "plateau", "plateau_patience": 2, "plateau_factor": 0.5, "warmup": 0, "learning_rate": 0.01}
-    rows = read_log(train(changes=changes).folder / "log.csv")
-    assert [row["learning_rate"] for row in rows] == [0.01, 0.01, 0.01, 0.005, 0.005, 0.0025]
-
-
 def test_every_step_is_shown(train):
     progress = Counting()
     train(progress=progress, changes={"steps": 3})
     assert progress.tracked["training steps"] == (3, 3)
 
 
-def test_pictures_come_with_better_weights_but_not_too_often(train, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(log, "draw_curves", lambda rows, path: drawn.append(len(rows)))
-    monkeypatch.setattr(log, "draw_examples", lambda predict, tiles, indices, path: None)
-    changes = {"keep": "last", "steps": 6}
-    train("one", pictures=True, changes=changes)
-    assert drawn == [3]  # at the end
-    drawn.clear()
-    monkeypatch.setattr(log, "PICTURES_EVERY_S", -1.0)
-    train("two", pictures=True, changes=changes)
-    assert drawn == [1, 2, 3]
-
-
-def test_drawing_does_not_change_the_training(train, finished, monkeypatch):
-    monkeypatch.setattr(log, "PICTURES_EVERY_S", -1.0)
-    monkeypatch.setattr(log, "draw_curves", lambda rows, path: None)
-    monkeypatch.setattr(
-        log, "draw_examples", lambda predict, tiles, indices, path: predict(tiles[indices[0]].image[None])
-    )
-    with_pictures = train(pictures=True)
-    assert weights(with_pictures.folder) == weights(finished.folder)
-
-
-# --- pictures ---
-
-
-@pytest.fixture(scope="module")
-def tiles(tmp_path_factory):
-    folder = write_small(tmp_path_factory.mktemp("wide") / "data", np.random.default_rng(2), shape=(64, 320))
-    return TileDataset(open_dataset(folder), size=64)
-
-
-def tissues(tiles, index):
-    return len(set(np.unique(tiles[index].mask)) - {255})
-
-
-def test_examples_are_rich_and_from_different_sections(tiles):
+def test_examples_are_rich_and_from_different_sections(tmp_path, random):
+    tiles = TileDataset(open_dataset(write_small(tmp_path / "data", random, shape=(64, 320))), size=64)
+    tissues = [len(set(np.unique(tile.mask)) - {255}) for tile in tiles]
     chosen = choose_examples(tiles, 4)
     assert {tiles.sources[index].case.name for index in chosen} == {"a", "b", "c", "d"}
     for index in chosen:
         own = [i for i, place in enumerate(tiles.sources) if place.case.name == tiles.sources[index].case.name]
-        assert tissues(tiles, index) == max(tissues(tiles, i) for i in own)
+        assert tissues[index] == max(tissues[i] for i in own)
 
 
-def test_pictures_are_written(tiles, tmp_path):
-    seen = []
-
-    def predict(images):
-        seen.append(images)
-        return torch.zeros(len(images), *images.shape[2:], dtype=torch.uint8)
-
-    draw_examples(predict, tiles, choose_examples(tiles, 2), tmp_path / "examples.png")
-    draw_curves([{"step": 1, "train_loss": 1.0, "val_loss": None}], tmp_path / "curves.png")
-    assert seen[0].shape == (2, 3, 64, 64)
-    assert seen[0].dtype == torch.uint8
+def test_pictures_come_at_the_end_and_change_nothing(train, finished):
+    result = train(pictures=True)
+    assert weights(result.folder) == weights(finished.folder)
     for name in ("examples.png", "curves.png"):
-        with Image.open(tmp_path / name) as picture:
+        with Image.open(result.folder / name) as picture:
             assert min(picture.size) > 100

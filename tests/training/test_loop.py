@@ -1,20 +1,16 @@
 import os
 import signal
-import threading
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from tests.training.small_data import small_recipe
 
-from ntrm.core.progress import SILENT
 from ntrm.data.layouts import open_dataset
 from ntrm.data.tensors import TileDataset
 from ntrm.models.registry import create
 from ntrm.training.batches import StepBatches, StepPlan, WindowStore
-from ntrm.training.loop import SIGNALS, InterruptedTrainingError, Interruption, Training, run_rounds
-from ntrm.training.losses import DatasetWeights, SegmentationLoss
+from ntrm.training.loop import SIGNALS, InterruptedTrainingError, Interruption, Training
+from ntrm.training.losses import SegmentationLoss
 
 CPU = torch.device("cpu")
 
@@ -47,14 +43,6 @@ def tiles_of(store):
 # --- steps ---
 
 
-def test_images_are_normalised_as_the_config_says(make, random):
-    training = make()
-    images = torch.from_numpy(random.integers(0, 256, (2, 3, 5, 6), dtype=np.uint8))
-    config = training.network.config
-    expected = (images.numpy() / 255 - np.reshape(config.mean, (3, 1, 1))) / np.reshape(config.std, (3, 1, 1))
-    np.testing.assert_allclose(training.normalise(images).numpy(), expected, rtol=1e-5, atol=1e-6)
-
-
 def test_a_step_is_a_function_of_seed_and_step(make, tiles_of, random):
     training, other = make(), make()
     first = training.step(5, tiles_of(training, 5))
@@ -75,20 +63,6 @@ def test_a_state_from_another_device_goes_on_in_the_form_of_this_one(make):
     training.restore(state)
     assert [group["fused"] for group in training.optimiser.param_groups] == [False]
     assert training.scaler.get_scale() == torch.amp.GradScaler("cpu", enabled=True).get_scale()
-
-
-def test_statistics_of_all_processes_are_joined_before_anything_is_written(make, store, monkeypatch):
-    events, interruption = [], Interruption()
-    monkeypatch.setattr(Training, "join_statistics", lambda _: events.append("joined"))
-    recorder = SimpleNamespace(
-        record=lambda *_: events.append("recorded"), checkpoint=lambda *_: events.append("written")
-    )
-    run_rounds(make(steps=2), store, None, recorder, interruption, SILENT)
-    assert events == ["joined", "recorded"]
-    interruption.name = "SIGTERM"
-    with pytest.raises(InterruptedTrainingError):
-        run_rounds(make(steps=2), store, None, recorder, interruption, SILENT)
-    assert events[2:] == ["joined", "written"]
 
 
 def filled_training(data, seed, rank=0, world=1, device=CPU, **changes):
@@ -113,36 +87,10 @@ def test_some_windows_of_a_step_show_another_one_where_they_had_glass(data_with_
         assert torch.equal(images[place], torch.where(glass, other.image, own.image))
 
 
-@pytest.mark.parametrize("world", [2, 4])
-def test_processes_see_the_windows_of_a_filled_step_as_one_does(data_with_background, seed, world):
-    changes = {"augment.jpeg": 0, "augment.colour": 0.8, "augment.noise": 0.4}  # JPEG may round either way
-    training, tiles = filled_training(data_with_background, seed, **changes)
-    images, masks = training._augmented(0, tiles)
-    for rank in range(world):
-        one, own = filled_training(data_with_background, seed, rank, world, **changes)
-        found, found_masks = one._augmented(0, own)
-        assert torch.equal(found_masks, masks[rank::world])
-        assert (found.int() - images[rank::world].int()).abs().max() <= 1
-
-
 def test_classes_without_a_background_have_nothing_to_fill(train):
     said = []
     assert train(changes={"steps": 2, "fill": 0.5}, say=said.append).provenance["finished"]
     assert "fill 0.5 does nothing: none of the classes is background" in said
-
-
-def test_steps_differ_in_dropout_even_for_the_same_windows(make, tiles_of):
-    losses = set()
-    for step in (1, 2, 2, 3):
-        training = make(augment="none", weighting="batch")
-        losses.add(training.step(step, tiles_of(training, 0)).total.item())
-    assert len(losses) == 3
-
-
-def test_processes_differ_in_dropout(make, tiles_of):
-    training, other = make(rank=0, world=2, augment="none"), make(rank=1, world=2, augment="none")
-    tiles = tiles_of(training, 0)
-    assert training.step(0, tiles).total.item() != other.step(0, tiles).total.item()
 
 
 def test_the_loss_is_the_specified_one(make, tiles_of):
@@ -151,12 +99,6 @@ def test_the_loss_is_the_specified_one(make, tiles_of):
     images, masks = tiles_of(training, 0)
     expected = SegmentationLoss(3, coarse=0.7, balance=0.5, dice=2)(training.network(training.normalise(images)), masks)
     assert torch.equal(training.step(0, tiles_of(training, 0)).total, expected.total)
-
-
-def test_the_loss_is_the_recipes(make):
-    loss = make(balance=0.25, dice=0.5, coarse=0.75, weighting="dataset").loss
-    assert (loss.balance, loss.dice, loss.coarse) == (0.25, 0.5, 0.75)
-    assert isinstance(loss.weights, DatasetWeights)
 
 
 def test_validation_scores_all_windows_and_changes_nothing(make, store):
@@ -177,28 +119,7 @@ def test_validation_scores_all_windows_and_changes_nothing(make, store):
     assert first.accuracy == pytest.approx(float(right))
 
 
-def test_predictions_leave_the_modes_of_layers_as_they_were(make, random):
-    training = make()
-    training.network.body[1].eval()
-    images = torch.from_numpy(random.integers(0, 256, (2, 3, 32, 32), dtype=np.uint8))
-    before = {key: value.clone() for key, value in training.network.state_dict().items()}
-    masks = training.predict_masks(images)
-    assert [layer.training for layer in training.network.body] == [True, False, True, True]
-    assert all(torch.equal(value, before[key]) for key, value in training.network.state_dict().items())
-    training.network.eval()
-    assert torch.equal(masks, training.network(training.normalise(images)).final.argmax(dim=1).to(torch.uint8))
-
-
 # --- what is learned ---
-
-
-def test_every_parameter_is_learned_but_those_without_gradient(make, tiles_of):
-    training = make(learning_rate=0.1, warmup=0)
-    before = {name: value.clone() for name, value in training.network.named_parameters()}
-    training.step(0, tiles_of(training, 0))
-    parameters = dict(training.network.named_parameters())
-    assert [name for name, value in parameters.items() if value.grad is None] == ["unused"]
-    assert [name for name, value in parameters.items() if torch.equal(value, before[name])] == ["unused"]
 
 
 @pytest.mark.parametrize("frozen", [True, False])
@@ -214,28 +135,11 @@ def test_batch_norm_moves_unless_it_is_frozen(make, tiles_of, frozen):
     )
 
 
-def test_gradients_are_clipped_over_all_parameters_together(make, tiles_of):
-    training = make(gradient_clip=1e-3)
-    training.step(0, tiles_of(training, 0))
-    gradients = [value.grad for value in training.network.parameters() if value.grad is not None]
-    assert torch.cat([gradient.flatten() for gradient in gradients]).norm() == pytest.approx(1e-3, rel=1e-3)
-
-
 def test_the_rate_is_that_of_the_step(make, tiles_of):
     training = make(steps=100, warmup=0.1, learning_rate=0.01, schedule="constant")
     assert (training.rate(0), training.rate(5)) == pytest.approx((0.001, 0.006))
     training.step(5, tiles_of(training, 5))
     assert training.optimiser.param_groups[0]["lr"] == training.rate(5)
-
-
-def test_finished_by_steps_or_by_early_stopping(make):
-    training = make(steps=10, early_stopping=1)
-    assert not training.finished
-    training.steps_done = 10
-    assert training.finished
-    training.steps_done = 4
-    training.course = training.course.after(1.0, training.recipe).after(2.0, training.recipe)
-    assert training.finished
 
 
 # --- signals ---
@@ -273,21 +177,6 @@ def test_whoever_had_the_signals_gets_them_back():
         assert seen == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def test_in_a_thread_no_signals_are_taken():
-    handlers = [signal.getsignal(number) for number in SIGNALS]
-    found = []
-
-    def work():
-        with Interruption() as interruption:
-            found.append(interruption.agreed(1))
-            found.append([signal.getsignal(number) for number in SIGNALS] == handlers)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert found == [False, True]
 
 
 # --- on a GPU ---

@@ -1,6 +1,5 @@
 """The loss against the literal oracle, PyTorch's own weighted mean, and itself over several processes."""
 
-import math
 import os
 
 import numpy as np
@@ -80,56 +79,6 @@ def test_nothing_known_is_no_loss_and_no_gradient(random, case):
     assert torch.equal(logits.grad, torch.zeros_like(logits))
 
 
-@pytest.mark.parametrize("weighting", ["batch", "running", "dataset"])
-def test_a_batch_of_one_class_is_finite(random, weighting):
-    logits, target = draw(random, classes=4)
-    logits.requires_grad_()
-    criterion = SegmentationLoss(4, weighting=weighting, frequencies=[1, 0, 0, 0])
-    loss = criterion(Segmentation(logits), torch.full_like(target, 2)).total
-    loss.backward()
-    assert 0 < loss.item() < math.inf
-    assert logits.grad.isfinite().all()
-
-
-def test_half_precision_is_computed_in_single(random):
-    logits, target = draw(random, dtype=torch.bfloat16)
-    expected = weighted_cross_entropy(logits.float(), target)
-    logits.requires_grad_()
-    loss = weighted_cross_entropy(logits, target)
-    assert loss.dtype == torch.float32
-    assert loss.item() == expected.item()
-    loss.backward()
-    assert logits.grad.dtype == torch.bfloat16
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert weighted_cross_entropy(logits, target).item() == expected.item()
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
-def test_counts_are_bincounts(random, dtype):
-    _, target = draw(random, classes=9)
-    expected = np.bincount(target[target != 255].numpy(), minlength=9)
-    assert class_counts(target.to(dtype), 9).tolist() == expected.tolist()
-
-
-def test_given_frequencies_weigh_as_the_batch_does_where_they_are_the_batchs(random):
-    logits, target = draw(random, classes=4)
-    target.flatten()[:4] = torch.arange(4)  # no class is absent
-    counts = class_counts(target, 4)
-    expected = weighted_cross_entropy(logits, target).item()
-    for frequencies in (counts.tolist(), (counts / counts.sum()).tolist()):
-        loss = SegmentationLoss(4, weighting="dataset", frequencies=frequencies)(Segmentation(logits), target)
-        assert loss.total.item() == pytest.approx(expected, rel=1e-5)
-
-
-def test_dataset_weights_do_not_depend_on_the_batch(random):
-    logits, target = draw(random, classes=3)
-    target[:] = 1
-    frequencies = [0.5, 0.2, 0.3]
-    nll = F.cross_entropy(logits, target.long()).item()
-    loss = SegmentationLoss(3, weighting="dataset", frequencies=frequencies)(Segmentation(logits), target)
-    assert loss.total.item() == pytest.approx(nll / (3 * 0.2), rel=1e-5)
-
-
 @pytest.mark.parametrize("balance", [0.0, 0.5, 1.0])
 def test_balance_lies_between_every_pixel_alike_and_every_class_alike(random, balance):
     logits, target = draw(random, classes=3)
@@ -166,10 +115,6 @@ def test_running_weights_follow_an_exponential_average(random):
     assert restored.eval()(torch.zeros(3)).tolist() == found.tolist(), "a checkpoint carries the average"
 
 
-def test_running_weights_start_equal():
-    assert RunningWeights(4).eval()(torch.tensor([9, 0, 0, 0])).tolist() == [1, 1, 1, 1]
-
-
 def test_both_heads_are_weighed_and_reported(random):
     (final, target), (coarse, _) = draw(random), draw(random)
     loss = SegmentationLoss(5)(Segmentation(final, coarse), target)
@@ -179,22 +124,6 @@ def test_both_heads_are_weighed_and_reported(random):
     alone = SegmentationLoss(5)(Segmentation(final), target)
     assert alone.total.item() == alone.final.item() == loss.final.item()
     assert alone.coarse is None
-
-
-@every_case
-def test_compiles_into_one_graph(random, case):
-    torch.compiler.reset()
-    criterion, twin = (SegmentationLoss(4, **case) for _ in range(2))
-    compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
-    for _ in range(2):
-        (final, target), (coarse, _) = (draw(random, classes=4, dtype=kind) for kind in (torch.float32, torch.bfloat16))
-        gradients = []
-        for loss in (compiled, twin):
-            leaves = [logits.detach().requires_grad_() for logits in (final, coarse)]
-            terms = loss(Segmentation(*leaves), target)
-            gradients.append((terms.total.detach(), *torch.autograd.grad(terms.total, leaves)))
-        for found, expected in zip(*gradients, strict=True):
-            torch.testing.assert_close(found, expected)
 
 
 @every_case
@@ -305,38 +234,6 @@ def test_the_mean_gradient_of_parts_is_that_of_the_whole(random):
     (found,) = torch.autograd.grad(sum(parts) / 3, logits)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-15)
     assert expected.abs().max() > 0
-
-
-def test_ignored_pixels_have_no_gradient(random):
-    logits, target = draw(random)
-    target[0, 0, 0] = 255
-    logits.requires_grad_()
-    dice(logits, target).backward()
-    ignored = (target == 255).unsqueeze(1).expand_as(logits)
-    assert not logits.grad[ignored].any()
-
-
-def test_all_right_costs_nothing_and_all_wrong_one(random):
-    _, target = draw(random, classes=3)
-    target[0, 0, 0] = 2
-    right = 100.0 * (target.unsqueeze(1) == torch.arange(3).view(1, 3, 1, 1))
-    assert dice(right, target).item() == pytest.approx(0, abs=1e-6)
-    assert dice(right.roll(1, dims=1), target).item() == pytest.approx(1, abs=1e-6)
-
-
-def test_dice_of_half_precision_is_computed_in_single(random):
-    logits, target = draw(random, dtype=torch.bfloat16)
-    target[0, 0, 0] = 0
-    expected = literal_dice(logits.double().numpy(), target.numpy().astype(int))
-    logits.requires_grad_()
-    for half in (False, True):
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
-            loss = dice(logits, target)
-        assert loss.dtype == torch.float32
-        assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-6)
-        (gradient,) = torch.autograd.grad(loss, logits)
-        assert gradient.dtype == torch.bfloat16
-        assert gradient.isfinite().all()
 
 
 def test_the_final_head_alone_is_weighed_and_added(random):

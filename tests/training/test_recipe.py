@@ -56,14 +56,6 @@ def test_the_other_recipes_are_what_they_are_for():
         assert (recipe.weighting, recipe.keep, recipe.drop_background) == ("running", "iou", False)
 
 
-def test_the_robust_recipe_is_the_fast_one_with_more_to_see():
-    fast, robust = load_recipe("fast"), load_recipe("robust")
-    assert robust.augmentation == Augment.strong()
-    assert (fast.fill, robust.fill) == (0, 0.35)
-    differing = {key for key, value in robust.as_dict().items() if value != fast.as_dict()[key]}
-    assert differing == {"name", "steps", "augment", "fill"}
-
-
 @pytest.mark.parametrize("name", RECIPES)
 def test_packaged_files_are_whole_named_and_explained(name):
     text = (resources.files("ntrm.training") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
@@ -96,11 +88,6 @@ def test_a_file_may_build_on_a_recipe(tmp_path, fast):
     assert {k: v for k, v in asdict(recipe).items() if k not in changed} == {
         k: v for k, v in asdict(fast).items() if k not in changed
     }
-
-
-def test_a_byte_order_mark_and_a_name_do_no_harm(tmp_path):
-    path = written(tmp_path / "mine.yaml", "\ufeffname: our lab 2\nbase: paper\n")
-    assert load_recipe(str(path)) == replace(load_recipe("paper"), name="our lab 2")
 
 
 @pytest.mark.parametrize(
@@ -181,13 +168,10 @@ def test_one_length_replaces_the_other():
             load_recipe("fast", both)
 
 
-@pytest.mark.parametrize("pair", ["batch", "=8", "batch=", " = ", "batch=[", "batch=*x"])
+@pytest.mark.parametrize("pair", ["batch", "=8", "batch=", "batch=[", "batch=*x"])
 def test_changes_that_say_nothing_are_refused(pair):
     with pytest.raises(NtrmError, match=r"cannot understand"):
         parse_overrides([pair])
-
-
-def test_a_change_made_twice_is_refused():
     with pytest.raises(UsageError, match="twice"):
         parse_overrides(["batch=8", "batch=9"])
 
@@ -196,41 +180,6 @@ def test_a_change_made_twice_is_refused():
 def test_an_unknown_field_lists_the_fields(key):
     with pytest.raises(UsageError, match=r"flip|batch, optimiser"):
         load_recipe("fast", {key: 1})
-
-
-WRONG = {
-    "name": ["", "a/b", 3, "x" * 65, "line\nbreak"],
-    "epochs": [0, -1, 1.5, "many", True],
-    "steps": [0, "10", math.inf],
-    "batch": [0, 2.0, None, True, math.nan],
-    "optimiser": ["sgd", None, 3],
-    "learning_rate": [0, -1, math.nan, math.inf, "fast", True, None],
-    "weight_decay": [-0.1, None],
-    "gradient_clip": [0, "no"],
-    "schedule": ["linear"],
-    "warmup": [1, -0.1],
-    "plateau_factor": [0, 1],
-    "plateau_patience": [0, None],
-    "early_stopping": [0, 2.5],
-    "validate_every": [0],
-    "keep": ["best"],
-    "precision": ["bf16"],
-    "compile": [1, "true", None],
-    "replay": [1, "true", None],
-    "window": [0, 100, 16, 2**20, 256.0],
-    "overlap": [-1, 256, 0.5],
-    "drop_background": ["no"],
-    "augment": [[0.5], 3, {"flip": 2}, {"flip": "x"}, {"flip": None}, {"blur_sigma": 1}, {"blur_sigma": [1, 2, 3]}],
-    "weighting": ["none"],
-    "coarse": [-1, 101],
-    "encoder_weights": ["", None, False],
-    "freeze_batch_norm": [0],
-    "resident": [False, True, "maybe"],
-    "workers": [-1, 1000],
-    "balance": [-0.1, 1.1, "even", None],
-    "dice": [-0.1, 101, "much", None],
-    "fill": [-0.1, 1.1, "often", None],
-}
 
 
 def test_every_field_of_the_augmentation_is_written_and_none_needs_to_be_read(tmp_path, fast):
@@ -243,18 +192,6 @@ def test_every_field_of_the_augmentation_is_written_and_none_needs_to_be_read(tm
     written(tmp_path / "shorter.yaml", yaml.safe_dump(document))
     assert load_recipe(tmp_path / "shorter.yaml") == load_recipe(tmp_path / "recipe.yaml") == fast
     assert fast != load_recipe("fast", {"augment.jpeg_quality": [50, 95]})
-
-
-@pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in WRONG.items() for value in values])
-def test_impossible_values_are_refused(field, value):
-    with pytest.raises(UsageError, match=field if field not in ("epochs", "steps") else "epochs|steps"):
-        load_recipe("fast", {field: value})
-
-
-def test_more_impossible_augmentations_are_refused():
-    for wrong in ({"jpeg_quality": [90, 40]}, {"rotate_degrees": 200}, {"blur_sigma": "wide"}, {"flip": [0.1, 0.2]}):
-        with pytest.raises(UsageError, match=next(iter(wrong))):
-            load_recipe("fast", {"augment": wrong})
 
 
 # --- YAML ---
@@ -308,3 +245,22 @@ def test_fine_tuning_needs_a_start(tmp_path):
     (tmp_path / "mine.yaml").write_text("base: finetune\n")
     check_start(load_recipe(tmp_path / "mine.yaml"), None)
     check_start(load_recipe("finetune", {"name": "from scratch"}), None)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("name", ""), ("name", "a/b"), ("epochs", 0), ("epochs", True), ("steps", "10"), ("batch", 2.0)),
+        *(("optimiser", "sgd"), ("learning_rate", math.nan), ("learning_rate", "fast"), ("weight_decay", -0.1)),
+        *(("gradient_clip", 0), ("schedule", "linear"), ("warmup", 1), ("plateau_factor", 0), ("keep", "best")),
+        *(("early_stopping", 2.5), ("validate_every", 0), ("precision", "bf16"), ("compile", 1), ("replay", "true")),
+        *(("window", 100), ("window", 2**20), ("overlap", 256), ("drop_background", "no"), ("weighting", "none")),
+        *(("coarse", 101), ("encoder_weights", ""), ("freeze_batch_norm", 0), ("resident", False), ("workers", -1)),
+        *(("balance", 1.1), ("dice", -0.1), ("fill", None), ("augment", [0.5]), ("augment", {"flip": 2})),
+        *(("augment", {"flip": None}), ("augment", {"blur_sigma": [1, 2, 3]}), ("augment", {"jpeg_quality": [90, 40]})),
+    ],
+    ids=repr,
+)
+def test_impossible_values_are_refused(field, value):
+    with pytest.raises(UsageError, match=field if field not in ("epochs", "steps") else "epochs|steps"):
+        load_recipe("fast", {field: value})

@@ -11,19 +11,15 @@ from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from PIL import Image
 from safetensors.torch import save_file
 from tests.helpers import training_that_waits
-from tests.training.small_data import SETTINGS, Tiny, train_small, weights
+from tests.training.small_data import SETTINGS, Tiny, read_log, train_small, weights
 
 from ntrm.core.errors import RefusedError
 from ntrm.core.locks import holding, is_held
 from ntrm.models.hub import load
 from ntrm.models.registry import create
-from ntrm.training import validation
-from ntrm.training.log import read_log
 from ntrm.training.loop import InterruptedTrainingError
 from ntrm.training.run import LOCK
 
@@ -46,24 +42,6 @@ def test_a_finished_run_says_so_and_changes_nothing(train, finished):
     assert files(finished.folder) == before
 
 
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        ({"seed": 1}, "seed 1"),
-        ({"changes": {"batch": 4}}, "recipe.batch 4"),
-        ({"changes": {"augment.flip": 0}}, "recipe.augment"),
-        ({"options": {"coarse": False}}, "options.coarse False"),
-        ({"sections": 1}, "sections 1"),
-    ],
-)
-def test_another_run_in_the_folder_is_refused_by_name(train, finished, settings, named):
-    before = files(finished.folder)
-    with pytest.raises(RefusedError, match="a different run") as caught:
-        train(finished.folder, resume=True, **settings)
-    assert named in str(caught.value.got)
-    assert files(finished.folder) == before
-
-
 def test_another_model_to_start_from_is_refused_under_the_same_name(train, finished, tmp_path):
     model, settings = tmp_path / "model", {"changes": {"steps": 2}, "init": tmp_path / "model"}
     shutil.copytree(finished.model, model)
@@ -79,19 +57,6 @@ def test_another_model_to_start_from_is_refused_under_the_same_name(train, finis
     assert caught.value.expected == f"init_sha256 {digest}"
 
 
-def test_other_data_are_refused(train, finished, data, tmp_path):
-    path = shutil.copytree(data, tmp_path / "copy") / "Images" / "a.png"
-    Image.fromarray(255 - np.asarray(Image.open(path))).save(path)
-    with pytest.raises(RefusedError, match="a different run") as caught:
-        train(finished.folder, data=tmp_path / "copy", resume=True)
-    assert "data" in str(caught.value.got)
-
-
-def test_resume_where_nothing_is_begins(train, tmp_path):
-    (tmp_path / "run").mkdir()
-    assert train(resume=True, changes={"steps": 2}).steps == 2
-
-
 @pytest.mark.parametrize("resume", [True, False])
 def test_a_folder_is_trained_into_by_one_command_at_a_time(train, tmp_path, resume):
     with holding(tmp_path / "run" / LOCK), pytest.raises(RefusedError, match="another process works in"):
@@ -104,13 +69,6 @@ def test_a_folder_is_trained_into_by_one_command_at_a_time(train, tmp_path, resu
     assert files(tmp_path / "run") == before
     assert train(resume=True).provenance["finished"]
     assert not (tmp_path / "run" / LOCK).exists()
-
-
-def test_the_folder_is_held_until_the_training_ends(train, tmp_path):
-    held = []
-    train(say=lambda _: held.append(is_held(tmp_path / "run" / LOCK)))
-    assert len(held) > 3
-    assert all(held)
 
 
 def interrupt_after(line, number):
@@ -169,32 +127,6 @@ def test_a_crash_after_the_last_checkpoint_still_gives_the_model(train, finished
     assert result.best == finished.best
 
 
-def test_a_damaged_last_checkpoint_makes_the_one_before_count(train, finished, tmp_path, random):
-    with pytest.raises(InterruptedTrainingError):
-        train(say=interrupt_after("step 8 ", signal.SIGTERM))
-    last = max((tmp_path / "run" / "checkpoints").glob("step-*.ckpt"))
-    last.write_bytes(last.read_bytes()[: int(random.integers(0, last.stat().st_size))])
-    said = []
-    assert train(resume=True, say=said.append).provenance["finished"]
-    assert any("using the one before" in line and last.name in line for line in said)
-    assert weights(tmp_path / "run") == weights(finished.folder)
-
-
-def test_early_stopped_runs_are_finished_when_asked_again(train, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        validation.ScoreAccumulator,
-        "compute",
-        lambda *_: validation.Scores(1.0, 1.0, None, iou=0.5, dice=0.5, accuracy=0.5),
-    )
-    changes = {"early_stopping": 1}
-    with monkeypatch.context() as patch:
-        patch.setattr(Tiny, "save_pretrained", lambda *_, **__: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            train(changes=changes)
-    result = train(changes=changes, resume=True)
-    assert (result.steps, result.best["step"]) == (4, 2)
-
-
 def test_a_run_of_another_network_does_not_go_on_as_the_default(train, tmp_path):
     settings = {"options": {"width": 0.125}, "changes": {"steps": 4}}
     with pytest.raises(InterruptedTrainingError):
@@ -206,16 +138,6 @@ def test_a_run_of_another_network_does_not_go_on_as_the_default(train, tmp_path)
     assert "--arch ntrm-control" in caught.value.hint
     assert said == ["ntrm is ntrm-paper in this version of ntrm"]
     assert files(tmp_path / "run") == before
-
-
-def test_a_run_of_the_default_is_one_of_its_network(train, tmp_path):
-    settings = {"options": {"width": 0.125}, "changes": {"steps": 2}}
-    result = train(arch="ntrm", **settings)
-    assert (result.provenance["arch"], result.provenance["name"]) == ("ntrm-paper", "ntrm-paper")
-    assert load(result.model).config.arch == "ntrm-paper"
-    assert train(arch="ntrm", resume=True, **settings) == train(arch="ntrm-paper", resume=True, **settings) == result
-    path = tmp_path / "run" / "provenance.json"
-    assert json.loads(path.read_text())["arch"] == "ntrm-paper"
 
 
 def test_a_run_that_goes_on_keeps_what_it_started_from(train, tmp_path):

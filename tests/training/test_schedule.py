@@ -62,11 +62,6 @@ def test_warm_up_and_cosine_are_torchs_own():
     assert [learning_rate(recipe, step, total) for step in range(total)] == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_constant_rate_stays():
-    recipe = small_recipe(schedule="constant", warmup=0, learning_rate=0.1)
-    assert {learning_rate(recipe, step, 30, reductions=3) for step in range(30)} == {0.1}
-
-
 @pytest.mark.parametrize("patience", [1, 2, 5])
 def test_plateau_is_torchs_own(random, patience):
     recipe = small_recipe(

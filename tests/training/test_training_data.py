@@ -13,20 +13,15 @@ from tests.annotations.small import annotate, box, drawn, import_annotations
 from tests.correction.corrected import correct, segmented, step
 from tests.evaluation.small import MPP, draw_mask, schema_of, write_dataset
 from tests.pipeline.conftest import quick_readers
-from tests.pipeline.small import write_slide
-from tests.training.small_data import small_recipe, weights
+from tests.training.small_data import read_log, small_recipe, weights
 
 from ntrm.annotations.pairing import SlideFacts
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.io import sha256_of
 from ntrm.core.labels import IGNORE
 from ntrm.correction.dataset import CorrectedResults
 from ntrm.data.resample import resample_dataset
-from ntrm.data.split import image_hash, open_splits, short_hash, trained_on
-from ntrm.data.tensors import TileDataset
-from ntrm.evaluation.evaluate import evaluate
+from ntrm.data.split import image_hash, open_splits, trained_on
 from ntrm.models.registry import create
-from ntrm.training.log import read_log
 from ntrm.training.loop import InterruptedTrainingError
 from ntrm.training.recipe import load_recipe
 from ntrm.training.train import train
@@ -111,12 +106,6 @@ def test_whole_corrected_masks_count_unless_told_otherwise(slides, init, tmp_pat
     assert any(line.startswith("--trust hand learns from corrected places alone") for line in said)
 
 
-def test_network_and_options_are_those_of_the_model_to_start_from(slides, init, tmp_path):
-    result = learn(slides, init, tmp_path / "run")
-    assert (result.provenance["arch"], result.provenance["options"]) == ("tiny", {})
-    assert result.provenance["init_report"]["left"] == []
-
-
 def test_the_run_says_which_versions_of_which_corrections_it_learned_from(slides, init, tmp_path):
     corrections = learn(slides, init, tmp_path / "run", trust="followed").provenance["corrections"]
     assert corrections["trust"] == "followed"
@@ -158,24 +147,6 @@ def test_a_run_is_not_resumed_with_other_corrections(init, tmp_path):
     with pytest.raises(RefusedError, match="other corrections"):
         learn(slides, init, tmp_path / "run", resume=True)
     assert weights(tmp_path / "run") == before
-
-
-def test_windows_in_which_nothing_is_known_are_left_out(slides, tmp_path):
-    given = open_training_data(None, tmp_path, corrections=CorrectedResults(slides.results, slides.slides, "hand"))
-    windows = given.windows(small_recipe())
-    every = TileDataset(given.corrected, size=64, overlap=16)
-    known = [index for index in range(len(every)) if (every[index].mask != IGNORE).any()]
-    assert 0 < len(known) < len(every)
-    assert [source.window for source in windows.sources] == [every.sources[index].window for index in known]
-
-
-def test_all_windows_of_fully_annotated_sections_are_trained_on(known, tmp_path):
-    given = open_training_data(known, tmp_path)
-    windows, every = given.windows(small_recipe()), TileDataset(given.training, size=64, overlap=16)
-    assert [(source.case, source.window) for source in windows.sources] == [
-        (source.case, source.window) for source in every.sources
-    ]
-    assert windows.unknown == 0
 
 
 def test_a_few_areas_on_a_large_section_are_all_that_is_trained_on(random, tmp_path):
@@ -221,24 +192,6 @@ def test_slides_that_the_table_put_into_val_choose_the_weights(divided, init, tm
     assert [row["step"] for row in read_log(tmp_path / "run" / "log.csv")] == [0, 2, 4]
 
 
-def test_what_is_learned_from_is_remembered_as_it_was_before_it_was_cut_out(divided, known, tmp_path):
-    given = open_training_data(known, tmp_path, corrections=CorrectedResults(divided.results, divided.slides))
-    cut = open_splits(tmp_path / "corrections")
-    assert given.hashes() == {
-        short_hash(sha256_of(divided.slides / "a.tif")),
-        *map(image_hash, cut["train"]),
-        *map(image_hash, open_splits(known)["train"]),
-    }
-
-
-def test_an_evaluation_on_a_slide_that_was_corrected_and_learned_from_says_so(slides, init, tmp_path):
-    result = learn(slides, init, tmp_path / "run")
-    data = write_dataset(tmp_path / "data", {"own": ("test", "P", slides.painted["a"], slides.painted["a"])})
-    shutil.copy(slides.slides / "a.tif", data / "Images" / "own.tif")
-    (note,) = evaluate(result.model, data, None, device="cpu", boundaries=False).notes
-    assert note.startswith("the model was trained on 1 of 1 section (own)")
-
-
 def imported(slide, folder, name, split, right):
     """A dataset of a slide under another name, cut out around a box that a person drew."""
     folder.mkdir()
@@ -248,16 +201,6 @@ def imported(slide, folder, name, split, right):
     files = folder / f"{name}.tif", folder / f"{name}.geojson"
     import_annotations(*files, folder / "data", schema=schema_of(), facts=facts, margin_um=0)
     return folder / "data"
-
-
-def test_so_does_one_on_an_import_of_such_a_slide(slides, init, tmp_path):
-    result = learn(slides, init, tmp_path / "run")
-    of_a = imported(slides.slides / "a.tif", tmp_path / "import", "another", "test", right=90)
-    (note,) = evaluate(result.model, of_a, None, device="cpu", boundaries=False).notes
-    assert note.startswith("the model was trained on 1 of 1 section (another)")
-    other = write_slide(tmp_path / "other.tif", slides.painted["a"][:, ::-1])
-    of_other = imported(other, tmp_path / "unknown", "unknown", "test", right=90)
-    assert evaluate(result.model, of_other, None, device="cpu", boundaries=False).notes == ()
 
 
 def test_slides_of_an_import_that_was_learned_from_are_recognised_whatever_is_cut_from_them(divided, tmp_path):
@@ -281,13 +224,13 @@ def test_a_patient_of_the_dataset_in_another_split_is_refused(slides, random, tm
     )
     with pytest.raises(RefusedError, match="patient A is in two splits"):
         open_training_data(data, tmp_path, corrections=CorrectedResults(slides.results, slides.slides))
-
-
-def test_a_slide_that_is_called_like_a_section_is_refused(slides, random, tmp_path):
-    seen = draw_mask(random, 64, 64)
-    data = write_dataset(tmp_path / "known", {"a": ("train", "X", seen, seen), "y": ("val", "Y", seen, seen)})
+    named = {"a": ("train", "X", seen, seen), "y": ("val", "Y", seen, seen)}
     with pytest.raises(RefusedError, match="same name as a section"):
-        open_training_data(data, tmp_path, corrections=CorrectedResults(slides.results, slides.slides))
+        open_training_data(
+            write_dataset(tmp_path / "named", named),
+            tmp_path,
+            corrections=CorrectedResults(slides.results, slides.slides),
+        )
 
 
 def test_other_classes_and_other_resolutions_are_refused(slides, random, tmp_path):

@@ -2,8 +2,8 @@ import pytest
 
 from ntrm.core.errors import RefusedError
 from ntrm.core.mpp import Resolution
+from ntrm.wsi.grid import check_cost, cost_of
 from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
-from ntrm.wsi.slide_cost import check_cost, cost_of
 
 FINE, MODEL = Resolution.square(0.25), 6.7
 GB = 10**9

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.links import ranges
+from ntrm.core.arrays import ranges
 
 Ring = NDArray[np.float64]  # (n, 2) corners of a closed line, x and y
 

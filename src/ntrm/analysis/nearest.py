@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ntrm.analysis.runs import Runs
-from ntrm.core.arrays import Floats, Ints
-from ntrm.core.links import ranges
+from ntrm.core.arrays import Floats, Ints, ranges
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree

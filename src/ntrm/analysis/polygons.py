@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Runs, overlaps, strips_of
-from ntrm.core.arrays import Ints
-from ntrm.core.links import ranges
+from ntrm.core.arrays import Ints, ranges
 
 CORNERS = 1 << 20  # Corners linked together, about
 

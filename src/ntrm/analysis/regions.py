@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.region_table import BACKGROUND, NOTHING, RegionTable, region_table, summed
 from ntrm.analysis.runs import Runs, Where, components, connected, distinct, run_starts, sides_of, split_overlaps
-from ntrm.core.arrays import Floats, Ints, plain_array
+from ntrm.core.arrays import Floats, Ints, plain_array, ranges
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
-from ntrm.core.links import ranges
 from ntrm.core.mpp import Resolution
 
 STRIP_PIXELS = 1 << 20  # Pixels of a mask that are read together

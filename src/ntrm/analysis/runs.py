@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.arrays import Floats, Ints
-from ntrm.core.links import ranges
+from ntrm.core.arrays import Floats, Ints, ranges
 
 Where = NDArray[np.bool_]
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from ntrm.analysis.regions import region_sizes, strip_rows
 from ntrm.analysis.runs import Where
-from ntrm.core.arrays import Bytes, Ints
+from ntrm.core.arrays import Bytes, Ints, ranges
 from ntrm.core.labels import IGNORE
-from ntrm.core.links import ranges
 
 REACH = 2.0
 """In sides of a square of the smallest area allowed: a small region that is not next to others is never so thick."""

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ntrm.annotations.pairing import Pair, SlideFacts, check_facts, check_names, class_index, pair_files
+from ntrm.annotations.pairing import Pair, SlideFacts, case_name, check_names, class_index, pair_files
 from ntrm.annotations.qupath import Annotation, count_clipped, read_annotations
 from ntrm.annotations.rasterise import AnnotationGrid, paint, read_grid
 from ntrm.annotations.record import ImportedDataset, ImportedSlide, ImportOptions, input_sha256
-from ntrm.core.errors import DataError, NtrmError, RefusedError
+from ntrm.core.errors import DataError, NtrmError, RefusedError, some
 from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import TOLERANCE, Resolution
@@ -55,8 +55,6 @@ class ImportReport:
     """Names of the cases that an earlier run had already written from the same inputs."""
     kept: tuple[str, ...]
     """Names of the cases of earlier runs that this one has no slide and annotations for."""
-    remembered: tuple[str, ...]
-    """Names of the cases whose patient, split or µm/px an earlier run was told, and this one was not."""
     failures: tuple[ImportFailure, ...]
     slides_without_annotations: tuple[str, ...]
     annotations_without_slide: tuple[str, ...]
@@ -97,10 +95,13 @@ def import_annotations(
     """
     options = ImportOptions(schema, check_names(names or {}, schema), mpp, target_mpp, margin_um)
     pairing = pair_files(slides, annotations)
-    check_facts(facts or {}, pairing)
+    slides_there = (*(pair.slide for pair in pairing.pairs), *pairing.slides_alone)
+    if strange := sorted(set(facts or {}) - {case_name(slide).lower() for slide in slides_there}):
+        hint = "correct the names in its column slide, or remove the rows"
+        raise DataError("rows of the table of slides match no slide", got=some(strange), hint=hint)
     imported, reused, failures = [], [], []
     with ImportedDataset.opened(out, options) as dataset:
-        told, remembered = dataset.settle(facts or {}, [pair.name for pair in pairing.pairs])
+        told = dataset.settle(facts or {}, [pair.name for pair in pairing.pairs])
         kept = tuple(sorted(dataset.cases.keys() - told.keys()))
         for pair in progress.track(pairing.pairs, len(pairing.pairs), "importing"):
             try:
@@ -118,7 +119,6 @@ def import_annotations(
         imported=tuple(imported),
         reused=tuple(reused),
         kept=kept,
-        remembered=tuple(remembered),
         failures=tuple(failures),
         slides_without_annotations=tuple(path.name for path in pairing.slides_alone),
         annotations_without_slide=tuple(path.name for path in pairing.annotations_alone),

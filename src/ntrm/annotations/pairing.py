@@ -10,13 +10,13 @@ from pathlib import Path
 
 from ntrm.annotations import qupath
 from ntrm.core.csv_text import read_columns, read_table
-from ntrm.core.errors import DataError, UsageError, choices_error, some
+from ntrm.core.errors import DataError, UsageError, choices_error
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import nearly, number, one_spelling
 from ntrm.data.dataset import SPLITS
-from ntrm.slides.slide_names import SUFFIXES
+from ntrm.slides.slide_folders import SLIDE_SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def case_name(path: Path) -> str:
     >>> case_name(Path("S12 (a).ome.tif")), case_name(Path("S12 (a).ome.tif.geojson.gz"))
     ('S12 (a)', 'S12 (a)')
     """
-    name, endings = path.name, (*qupath.SUFFIXES, *SUFFIXES, ".ome")
+    name, endings = path.name, (*qupath.SUFFIXES, *SLIDE_SUFFIXES, ".ome")
     while stem := next((name[: -len(end)] for end in endings if name.lower().endswith(end)), ""):
         name = stem
     name = re.sub(r"""[/\\:;*?"<>|]+""", "_", "".join(c if c.isprintable() else "_" for c in one_spelling(name)))
@@ -68,19 +68,15 @@ def case_name(path: Path) -> str:
 
 def pair_files(slide_path: Path, annotation_path: Path) -> Pairing:
     """Slides and annotations by name; two single files belong together whatever their names are."""
-    slide_files = _files(slide_path, SUFFIXES, "slides or images")
+    slide_files = _files(slide_path, SLIDE_SUFFIXES, "slides or images")
     annotation_files = _files(annotation_path, qupath.SUFFIXES, "GeoJSON files")
     if slide_path.is_file() and annotation_path.is_file():
         return Pairing((Pair(case_name(slide_path), slide_path, annotation_path),), (), ())
     by_slide, by_annotation = _by_name(slide_files), _by_name(annotation_files)
     common = sorted(by_slide.keys() & by_annotation.keys())
     if not common:
-        raise DataError(
-            "no slide has annotations",
-            got=f"{slide_files[0].name} …, {annotation_files[0].name} …",
-            expected="<slide name>.geojson for a slide of that name",
-            hint="name every export after its slide",
-        )
+        got, hint = f"{slide_files[0].name} …, {annotation_files[0].name} …", "name every export after its slide"
+        raise DataError("no slide has annotations", got=got, expected="<slide name>.geojson", hint=hint)
     return Pairing(
         pairs=tuple(Pair(case_name(by_slide[key]), by_slide[key], by_annotation[key]) for key in common),
         slides_alone=tuple(by_slide[key] for key in sorted(by_slide.keys() - by_annotation.keys())),
@@ -108,12 +104,8 @@ def _by_name(files: Iterable[Path]) -> dict[str, Path]:
         groups[case_name(file).lower()].append(file)
     for name, group in groups.items():
         if len(group) > 1:
-            raise DataError(
-                f"two files for one name: {name}",
-                got=", ".join(file.name for file in group),
-                expected="one slide and one GeoJSON file per name",
-                hint="rename or remove one of them",
-            )
+            got, expected = ", ".join(file.name for file in group), "one slide and one GeoJSON file per name"
+            raise DataError(f"two files for one name: {name}", got=got, expected=expected)
     return {name: group[0] for name, group in groups.items()}
 
 
@@ -154,15 +146,9 @@ def read_names(path: Path) -> dict[str, str]:
 def read_slide_facts(path: Path) -> dict[str, SlideFacts]:
     """Patient, split and µm/px by case name, from a CSV with a column slide and any of patient, split, mpp."""
     columns, rows = read_columns(path, ("slide",))
-    almost = nearly(columns, FACTS)
-    if almost or not set(FACTS).intersection(columns):
-        hints = [f"{column}: did you mean {name}?" for column, name in almost.items()]
-        raise DataError(
-            f"{path.name} has the wrong columns",
-            got=", ".join(columns),
-            expected=f"slide and any of {', '.join(FACTS)}",
-            hint=next(iter(hints), "correct the first line"),
-        )
+    if nearly(columns, FACTS) or not set(FACTS).intersection(columns):
+        expected = f"slide and any of {', '.join(FACTS)}"
+        raise DataError(f"{path.name} has the wrong columns", got=", ".join(columns), expected=expected)
     facts: dict[str, SlideFacts] = {}
     for row in rows:
         split, mpp = row.get("split", ""), row.get("mpp", "")
@@ -171,24 +157,7 @@ def read_slide_facts(path: Path) -> dict[str, SlideFacts]:
         value = Resolution.square(number(mpp)).x if mpp else None
         name = case_name(Path(row["slide"])).lower()
         if name in facts:
-            raise DataError(
-                f"{path.name}: two rows for one slide",
-                got=row["slide"],
-                expected="one row per slide, whatever the ending of its name",
-                hint="remove one of them",
-            )
+            expected = "one row per slide, whatever the ending of its name"
+            raise DataError(f"{path.name}: two rows for one slide", got=row["slide"], expected=expected)
         facts[name] = SlideFacts(row.get("patient", ""), split, value)
     return facts
-
-
-def check_facts(facts: Mapping[str, SlideFacts], pairing: Pairing) -> None:
-    """Refuse facts about slides that are not there."""
-    slides = (*(pair.slide for pair in pairing.pairs), *pairing.slides_alone)
-    strange = sorted(facts.keys() - {case_name(slide).lower() for slide in slides})
-    if strange:
-        raise DataError(
-            "rows of the table of slides match no slide",
-            got=some(strange),
-            expected="rows about slides that are there",
-            hint="correct the names in its column slide, or remove the rows",
-        )

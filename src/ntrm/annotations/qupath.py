@@ -40,7 +40,7 @@ PAIRS_AT_ONCE = 2_000_000
 MOST_MEETINGS = 300_000
 """Of pieces of outlines that touch or cross, in all areas of a file that have to be repaired: some seconds' work."""
 
-HINT = "export again from QuPath: File > Export objects as GeoJSON, 'Export as FeatureCollection'"
+HINT = "export from QuPath: File > Export objects as GeoJSON, 'Export as FeatureCollection'"
 OTHER_OBJECTS = ("PathCellObject", "PathDetectionObject", "PathTileObject", "PathRootObject", "TMACoreObject")
 """What QuPath 0.2 wrote as the id of an object that nobody drew; later versions write its kind as objectType."""
 NOT_AREAS = ("Point", "MultiPoint", "LineString", "MultiLineString")
@@ -77,7 +77,7 @@ def read_annotations(path: Path) -> AnnotationFile:
         where = f"{path.name}, feature {number}"
         properties = feature.get("properties") or {}
         if not isinstance(properties, dict):
-            raise DataError(f"{where}: unreadable properties", got=_short(properties), expected="an object", hint=HINT)
+            raise _bad(f"{where}: unreadable properties", properties, "an object")
         # Whether a person drew it; other programs do not say, and mean so.
         kind = str(properties.get("objectType") or properties.get("object_type") or "").lower()
         if kind != "annotation" if kind else feature.get("id") in OTHER_OBJECTS:
@@ -180,9 +180,7 @@ def refuse_project(path: Path) -> None:
     """Refuse what belongs to a QuPath project: areas lie there in files that only QuPath reads."""
     if path.suffix.lower() in (".qpproj", ".qpdata") or (path.is_dir() and any(path.glob("*.qpproj"))):
         expected = f"areas that QuPath exported, in files ending in {', '.join(SUFFIXES)}"
-        raise DataError(
-            f"{path} belongs to a QuPath project", expected=expected, hint=HINT.replace("again from", "from")
-        )
+        raise DataError(f"{path} belongs to a QuPath project", expected=expected, hint=HINT)
 
 
 def _load(path: Path) -> Any:
@@ -197,12 +195,7 @@ def _load(path: Path) -> Any:
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot read {path}", got=error, hint="check the file, or export it again") from error
     except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{path} is not readable as JSON",
-            got=f"{type(error).__name__}: {error}",
-            expected="a whole UTF-8 GeoJSON file",
-            hint=HINT,
-        ) from error
+        raise _bad(f"{path} is not readable as JSON", error, "a whole UTF-8 GeoJSON file") from error
 
 
 def _features(document: Any, path: Path) -> list[dict[str, Any]]:
@@ -210,12 +203,10 @@ def _features(document: Any, path: Path) -> list[dict[str, Any]]:
     if isinstance(document, dict):
         features = document.get("features") if document.get("type") == "FeatureCollection" else [document]
     if not isinstance(features, list):
-        raise DataError(f"{path} holds no features", got=_short(document), expected="a FeatureCollection", hint=HINT)
+        raise _bad(f"{path} holds no features", document, "a FeatureCollection")
     for number, feature in enumerate(features, start=1):
         if not isinstance(feature, dict) or feature.get("type") != "Feature":
-            raise DataError(
-                f"{path}: entry {number} is no Feature", got=_short(feature), expected="Features", hint=HINT
-            )
+            raise _bad(f"{path}: entry {number} is no Feature", feature, "Features")
     return features
 
 
@@ -227,7 +218,7 @@ def _class_name(properties: dict[str, Any], where: str) -> str:
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
         value = ": ".join(value)  # QuPath's own way to write a class derived from another
     if value is not None and not isinstance(value, str):
-        raise DataError(f"{where}: unreadable classification", got=_short(value), expected="a name", hint=HINT)
+        raise _bad(f"{where}: unreadable classification", value, "a name")
     return (value or "").strip()
 
 
@@ -258,35 +249,27 @@ def _polygons(geometry: Any, where: str) -> Iterator[list[Ring]]:
             for polygon in [coordinates] if kind == "Polygon" else _list(coordinates, where):
                 yield [_ring(ring, where) for ring in _list(polygon, where)]
         elif kind not in NOT_AREAS:
-            raise DataError(
-                f"{where}: unknown geometry", got=_short(one), expected="Polygon or MultiPolygon", hint=HINT
-            )
+            raise _bad(f"{where}: unknown geometry", one, "Polygon or MultiPolygon")
 
 
 def _ring(points: Any, where: str) -> Ring:
     try:
         ring = np.array([point[:2] for point in _list(points, where)], dtype=np.float64).reshape(-1, 2)
     except (TypeError, ValueError, OverflowError, KeyError) as error:
-        raise DataError(
-            f"{where}: unreadable coordinates", got=error, expected="pairs of numbers", hint=HINT
-        ) from error
+        raise _bad(f"{where}: unreadable coordinates", error, "pairs of numbers") from error
     # Written so that NaN fails the comparison as well.
-    if not (np.abs(ring) <= MAX_COORDINATE).all():
-        raise DataError(
-            f"{where}: impossible coordinates",
-            got=f"{ring[~(np.abs(ring) <= MAX_COORDINATE)][0]:g}",
-            expected=f"full-resolution pixels, finite and at most {MAX_COORDINATE:g}",
-            hint=HINT,
-        )
+    possible = np.abs(ring) <= MAX_COORDINATE
+    if not possible.all():
+        expected = f"full-resolution pixels, finite and at most {MAX_COORDINATE:g}"
+        raise _bad(f"{where}: impossible coordinates", float(ring[~possible][0]), expected)
     return ring
 
 
 def _list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list):
-        raise DataError(f"{where}: unreadable geometry", got=_short(value), expected="a list of coordinates", hint=HINT)
+        raise _bad(f"{where}: unreadable geometry", value, "a list of coordinates")
     return value
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "…"
+def _bad(what: str, value: Any, expected: str) -> DataError:
+    return DataError(what, got=repr(value)[:80], expected=expected, hint=HINT)

@@ -10,8 +10,17 @@ from typing import Any, ClassVar
 
 from ntrm.annotations.pairing import Pair, SlideFacts, class_index
 from ntrm.core.csv_text import rows_text
-from ntrm.core.errors import DataError, RefusedError, UsageError, check_number, some
-from ntrm.core.io import PARTIAL, remove_partials, sha256_of, whole_file, write_json, write_text
+from ntrm.core.errors import DataError, RefusedError, check_number, some
+from ntrm.core.io import (
+    PARTIAL,
+    check_folder,
+    foreign_files,
+    remove_partials,
+    sha256_of,
+    whole_file,
+    write_json,
+    write_text,
+)
 from ntrm.core.labels import LabelSchema
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
@@ -130,44 +139,40 @@ class ImportedDataset:
         """The mask of a case."""
         return self.out / "Masks" / f"{name}.png"
 
-    def settle(self, facts: Mapping[str, SlideFacts], names: Sequence[str]) -> tuple[dict[str, SlideFacts], list[str]]:
-        """What is stated of these cases, else what an earlier import was told, and which cases have the latter.
+    def settle(self, facts: Mapping[str, SlideFacts], names: Sequence[str]) -> dict[str, SlideFacts]:
+        """What is stated of these cases, else what an earlier import was told.
 
         All cases get it at once: a run that stops later must not leave a patient in two splits.
         """
-        patients = {name: "" if case.group == name else case.group for name, case in self.cases.items()}
+        known = {
+            name: SlideFacts("" if case.group == name else case.group, case.split, case.given_mpp)
+            for name, case in self.cases.items()
+        }
         told = any(fact.patient for fact in facts.values())
-        unknown = sorted(name for name in names if name not in self.cases and not (told and name.lower() in facts))
-        if unknown and (told or any(patients.values())):
+        unknown = sorted(name for name in names if name not in known and not (told and name.lower() in facts))
+        if unknown and (told or any(fact.patient for fact in known.values())):
             raise DataError(
                 f"{self.out}: the patients of some slides are known, those of others are not",
                 got=f"no patient told of {some(unknown)}",
                 expected="a row for every slide, or a patient could be in two splits",
                 hint="give --cases with a column patient, empty for a patient of its own",
             )
-        full, remembered = {}, []
         for name in names:
-            new = full[name] = facts.get(name.lower(), SlideFacts())
-            if case := self.cases.get(name):
-                patient, split = new.patient or patients[name], new.split or case.split
-                full[name] = SlideFacts(patient, split, case.given_mpp if new.mpp is None else new.mpp)
-                remembered += [name] if full[name] != new else []
-        places = {name: (case.group, case.split) for name, case in self.cases.items()}
-        places |= {name: (fact.patient or name, fact.split) for name, fact in full.items()}
-        split_by_patient(SplitRow(name, group, split) for name, (group, split) in places.items() if split)
+            old, new = known.get(name, SlideFacts()), facts.get(name.lower(), SlideFacts())
+            mpp = old.mpp if new.mpp is None else new.mpp
+            known[name] = SlideFacts(new.patient or old.patient, new.split or old.split, mpp)
+        split_by_patient(SplitRow(name, fact.patient or name, fact.split) for name, fact in known.items() if fact.split)
         for name, case in self.cases.items():
-            self.cases[name] = replace(case, group=places[name][0], split=places[name][1])
-        return full, sorted(remembered)
+            self.cases[name] = replace(case, group=known[name].patient or name, split=known[name].split)
+        return {name: known[name] for name in names}
 
     def complete(self, pair: Pair, facts: SlideFacts) -> ImportedSlide | None:
         """The case that an earlier run made of the same inputs."""
         case = self.cases.get(pair.name)
         if case is None or not (self.image(pair.name).is_file() and self.mask(pair.name).is_file()):
             return None
-        before = (case.slide_sha256, case.annotations_sha256, case.given_mpp)
-        if before != (input_sha256(pair.slide), input_sha256(pair.annotations), facts.mpp):
-            return None
-        return case
+        now = (input_sha256(pair.slide), input_sha256(pair.annotations), facts.mpp)
+        return case if now == (case.slide_sha256, case.annotations_sha256, case.given_mpp) else None
 
     def add(self, case: ImportedSlide) -> None:
         """List a case whose image and mask are in place."""
@@ -204,7 +209,12 @@ def _read_record(out: Path, options: ImportOptions) -> dict[str, ImportedSlide]:
 
     path = out / RECORD
     if not path.exists():
-        _refuse_other_files(out)
+        check_folder(out)
+        # What a run that was stopped before its first slide leaves.
+        names = {each.name for each in (*out.glob("*"), *out.glob("Masks/[!.]*"))}
+        names -= {"Images", "Masks", "classes.csv", LOCK}
+        if strange := [name for name in names if not name.startswith(PARTIAL)]:
+            raise foreign_files(out, "import", strange)
         return {}
     try:
         record = TypeAdapter(_Record).validate_json(path.read_bytes())
@@ -229,18 +239,3 @@ def _read_record(out: Path, options: ImportOptions) -> dict[str, ImportedSlide]:
             hint=f"repeat the earlier options, or {ANOTHER_FOLDER}",
         )
     return {slide.name: slide for slide in record.slides}
-
-
-def _refuse_other_files(out: Path) -> None:
-    """Refuse what a run that was stopped before its first slide does not leave: classes.csv and empty folders."""
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is not a folder", expected="a new or an empty folder")
-    allowed = {"Images", "Masks", "classes.csv", LOCK}
-    names = {p.name for p in out.glob("*") if not p.name.startswith(PARTIAL)} - allowed
-    if names := names | {p.name for p in out.glob("Masks/[!.]*")}:
-        raise RefusedError(
-            f"{out} already holds files",
-            got=", ".join(sorted(names)[:3]),
-            expected="an empty folder, or one that the same import began",
-            hint=ANOTHER_FOLDER,
-        )

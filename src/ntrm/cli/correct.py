@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console as RichConsole
 from typer.core import TyperCommand
 
 from ntrm.cli import shared_options as options
@@ -20,11 +19,8 @@ from ntrm.results.paths import CORRECTED
 if TYPE_CHECKING:
     from ntrm.correction.folder import FolderCorrections
 
-CLICK, PARTS = "--click", ("SLIDE", "X", "Y", "TISSUE")
-TOLD = (
-    *("number", "action", "tissue", "regions", "area_mm2", "spread", "reach"),
-    *("of", "origin", "by", "when", "version"),
-)
+CLICK, WORDS = "--click", 4
+TOLD = ["number", "action", "tissue", "regions", "area_mm2", "spread", "reach", "of", "origin", "by", "when", "version"]
 """Of each step, without its pixels."""
 
 
@@ -32,15 +28,12 @@ class CorrectCommand(TyperCommand):
     """Takes four words after ``--click``, as often as it is given."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As usual, with the words of each click made one."""
+        """The words of each click made one."""
         joined, left = [], [*args]
         while left:
             joined.append(left.pop(0))
-            if joined[-1].startswith(f"{CLICK}="):
-                left[:0] = joined.pop().removeprefix(f"{CLICK}=").split()
-                joined.append(CLICK)
             if joined[-1] == CLICK:
-                end = next((k for k, word in enumerate(left[: len(PARTS)]) if word.startswith("--")), len(PARTS))
+                end = next((k for k, word in enumerate(left[:WORDS]) if word.startswith("--")), WORDS)
                 joined.append(json.dumps(left[:end]))
                 del left[:end]
         return super().parse_args(ctx, joined)
@@ -54,7 +47,7 @@ def correct(
     how_far: Annotated[float, typer.Option(min=0.25, max=4.0)] = 1.0,
     whole_region: bool = False,
     all_slides: bool = False,
-    drawn: Annotated[list[Path] | None, typer.Option("--from")] = None,
+    drawn: Annotated[list[Path] | None, typer.Option("--from", exists=True)] = None,
     slide: str | None = None,
     undo: str | None = None,
     redo: str | None = None,
@@ -102,8 +95,7 @@ def correct(
             "what to do is not clear", got=" ".join(chosen) or "nothing", expected=f"one of {', '.join(asked)}"
         )
     if slide and chosen[0] not in ("--from", "--list"):
-        hint = f"leave out --slide and give the slide after {chosen[0]}"
-        raise UsageError("--slide goes with --from or --list", got=f"--slide {slide} {chosen[0]}", hint=hint)
+        raise UsageError("--slide goes with --from or --list", got=f"--slide {slide} {chosen[0]}")
     clicks = [_click(text) for text in click or ()]
     corrections = FolderCorrections(out, slides or (), model, device, batch, by, preview, console.progress)
     if listed:
@@ -115,9 +107,9 @@ def correct(
         for path in drawn or ():
             corrections.draw(path, slide)
         if undo:
-            corrections.undo(undo)
+            corrections.go("undo", undo)
         if redo:
-            corrections.redo(redo)
+            corrections.go("redo", redo)
     except (NtrmError, OSError, KeyboardInterrupt):
         if corrections.changes and not preview:
             console.done["changes"] = corrections.changes
@@ -130,13 +122,12 @@ def correct(
 
 
 def _click(text: str) -> tuple[str, int, int, str]:
-    words = json.loads(text)
-    expected = f"{CLICK} {' '.join(PARTS)}, such as {CLICK} slide-1 410 230 BCC"
     try:
-        slide_id, x, y, tissue = words
+        slide_id, x, y, tissue = json.loads(text)
         return slide_id, int(x), int(y), tissue
     except ValueError as error:
-        raise UsageError("unreadable click", got=" ".join(words) or "nothing", expected=expected) from error
+        expected = f"{CLICK} SLIDE X Y TISSUE, such as {CLICK} slide-1 410 230 BCC"
+        raise UsageError("unreadable click", got=text, expected=expected) from error
 
 
 def _show(corrections: FolderCorrections, console: Console) -> None:
@@ -148,17 +139,13 @@ def _show(corrections: FolderCorrections, console: Console) -> None:
         "areas": corrections.areas,
         "failures": [{"slide_id": name, "reason": reason} for name, reason in corrections.failures.items()],
     }
-
-    def row(change: dict[str, Any]) -> tuple[str, ...]:
+    rows = []
+    for change in changes:
         followed = ", ".join(f"{name} {area:.3f} mm²" for name, area in change["followed_mm2"].items())
-        return (change["slide_id"], str(change["step"]), *_cells(change), followed or "–")
-
-    def table(to: RichConsole) -> None:
-        title = f"{counted(len(changes), 'step')}{', a preview' if preview else ''}"
-        columns = ("slide", "step", "action", "tissue", "parts", "mm²", "of which followed")
-        to.print(make_table(title, columns, map(row, changes), right=("step", "parts", "mm²")))
-
-    console.result(document, table)
+        rows.append((change["slide_id"], str(change["step"]), *_cells(change), followed or "–"))
+    title = f"{counted(len(changes), 'step')}{', a preview' if preview else ''}"
+    columns = ("slide", "step", "action", "tissue", "parts", "mm²", "of which followed")
+    console.result(document, make_table(title, columns, rows, right=("step", "parts", "mm²")))
     for name, reason in corrections.failures.items():
         console.failed(reason, name)
     for counts in corrections.areas:
@@ -176,23 +163,18 @@ def _show(corrections: FolderCorrections, console: Console) -> None:
 
 def _list(corrections: FolderCorrections, slide: str | None, console: Console) -> None:
     """The logs as one table."""
-    steps = []
+    steps, rows = [], []
     for slide_id in [slide] if slide else corrections.slide_ids:
         log = corrections.slide(slide_id).log
         active = {step.number for step in log.active}
         for step in log.steps:
             told = {key: getattr(step, key) for key in TOLD}
             steps.append({"slide_id": slide_id, "active": step.number in active, **told})
-
-    def row(step: dict[str, Any]) -> tuple[str, ...]:
-        undone = "undone" if step["of"] is None and not step["active"] else ""
-        told = (undone, step["origin"], step["by"] or "", step["when"])
-        return (step["slide_id"], str(step["number"]), *_cells(step), *told)
-
-    def table(to: RichConsole) -> None:
-        columns = ("slide", "step", "action", "tissue", "parts", "mm²", "", "from", "by", "when")
-        to.print(make_table(counted(len(steps), "step"), columns, map(row, steps), right=("step", "parts", "mm²")))
-
+            undone = "undone" if step.of is None and step.number not in active else ""
+            cells = (*_cells(told), undone, step.origin, step.by or "", step.when)
+            rows.append((slide_id, str(step.number), *cells))
+    columns = ("slide", "step", "action", "tissue", "parts", "mm²", "", "from", "by", "when")
+    table = make_table(counted(len(steps), "step"), columns, rows, right=("step", "parts", "mm²"))
     console.result({"out": str(corrections.out), "steps": steps}, table)
 
 

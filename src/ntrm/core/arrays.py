@@ -61,3 +61,12 @@ def plain_array(what: str, values: ArrayLike) -> NDArray[Any]:
         return np.asarray(values)
     except ValueError as error:
         raise UsageError(f"{what} is no array", got=error, expected="rows of one length") from error
+
+
+def ranges(first: Ints, length: Ints) -> Ints:
+    """All integers of several ranges, one range after the other.
+
+    >>> ranges(np.array([3, 10]), np.array([2, 3])).tolist()
+    [3, 4, 10, 11, 12]
+    """
+    return np.repeat(first - (np.cumsum(length) - length), length) + np.arange(length.sum())

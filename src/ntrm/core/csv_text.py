@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ntrm.core.errors import DataError, columns_hint
 
@@ -49,24 +50,13 @@ def _computes(text: str) -> bool:
     return text != "" and text[0] in _FORMULA and _HARMLESS.fullmatch(text) is None
 
 
-class _Lines:
-    """Ends every row with a line feed alone.
-
-    The csv writer quotes cells with characters of its line end: it must have both, or a carriage return in a cell
-    would end the row.
-    """
-
-    def __init__(self, stream: SupportsWrite[str]) -> None:
-        self.stream = stream
-
-    def write(self, line: str, /) -> object:
-        return self.stream.write(line.removesuffix("\r\n") + "\n")
-
-
 def write_rows(stream: SupportsWrite[str], rows: Iterable[Iterable[object]]) -> None:
     """Write rows, the header first. Texts are guarded; numbers stay as they are, and None is an empty cell."""
-    writer = csv.writer(_Lines(stream), lineterminator="\r\n")
-    writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    # Cells with characters of its line end are quoted: a carriage return in a cell must not end the row.
+    to_line: Any = csv.writer(SimpleNamespace(write=str), lineterminator="\r\n").writerow
+    for row in rows:
+        line = to_line([guarded(cell) if isinstance(cell, str) else cell for cell in row])
+        stream.write(line.removesuffix("\r\n") + "\n")
 
 
 def rows_text(rows: Iterable[Iterable[object]]) -> str:

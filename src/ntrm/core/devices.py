@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import re
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 import torch
-from torch import nn
 
 from ntrm.core.errors import UsageError, choices_error
 
@@ -116,22 +112,3 @@ def give_back_freed_memory() -> None:
     """Return freed memory to the system, for other work that needs much of it; does nothing without glibc."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-@contextmanager
-def fast_gradients(network: nn.Module) -> Iterator[None]:
-    """Gradients of a network's convolutions by the faster code that the processor has.
-
-    On ARM without SVE, oneDNN has fast convolutions but only reference code for their gradients: torch's own takes a
-    third of the time. That one goes group by group, so grouped convolutions (Mix Transformers) stay with oneDNN.
-    """
-    backend: Any = torch.backends.mkldnn  # its type stubs do not declare this switch
-    before = backend.enabled
-    arm = platform.machine() in ("aarch64", "arm64")
-    slow = arm and not torch.backends.cpu.get_cpu_capability().startswith("SVE")
-    grouped = any(isinstance(layer, nn.Conv2d) and layer.groups > 1 for layer in network.modules())
-    backend.enabled = before and (grouped or not slow)
-    try:
-        yield
-    finally:
-        backend.enabled = before

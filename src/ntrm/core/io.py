@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
 import os
@@ -11,13 +10,13 @@ import secrets
 import stat
 import struct
 import zipfile
-import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ntrm.core.errors import DataError, RefusedError, UsageError, plain_number
+from ntrm.core.errors import BROKEN, DataError, RefusedError, UsageError, plain_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -198,16 +197,13 @@ def read_arrays(path: Path, *, hint: str) -> dict[str, NDArray[Any]]:
         raise DataError(f"cannot read {path}", got=f"{type(error).__name__}: {error}", hint=hint) from error
 
 
-NO_ARRAYS = (
-    *(OSError, ValueError, EOFError, TypeError, SyntaxError, LookupError, ArithmeticError, MemoryError, RuntimeError),
-    *(zipfile.BadZipFile, zlib.error, struct.error),
-)
-"""What ``arrays_in`` raises over a damaged file."""
+NO_ARRAYS = (*BROKEN, zipfile.BadZipFile, TokenError)  # What ``arrays_in`` raises over a damaged file
 
 
 def arrays_in(stream: BinaryIO, most: int = 2**40, only: Container[str] | None = None) -> dict[str, NDArray[Any]]:
     """All or some arrays of an NPZ file; refused, before any is unpacked, where they have more than ``most`` bytes."""
-    from numpy.lib.format import read_array
+    import numpy as np
+    from numpy.lib import format as npy
 
     # The end of a ZIP file without a comment; the sixth value says how long the list of its contents is.
     end = struct.Struct("<4s4H2LH")
@@ -219,30 +215,21 @@ def arrays_in(stream: BinaryIO, most: int = 2**40, only: Container[str] | None =
     with zipfile.ZipFile(stream) as archive:
         entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         wanted = {name: entry for name, entry in entries.items() if only is None or name in only}
-        if sum(_array_size(archive, entry) for entry in wanted.values()) > most:
+        # No more than this is unpacked of an entry, whatever it holds, by the two kinds that are unpacked in parts.
+        if sum(entry.file_size for entry in wanted.values()) > most:
             raise ValueError(f"arrays of more than {most} bytes")
+        if {entry.compress_type for entry in wanted.values()} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            raise ValueError("a compression that cannot be unpacked in parts")
         for name, entry in wanted.items():
             with archive.open(entry) as content:
-                arrays[name] = read_array(content, allow_pickle=False)
-                # At the end the checksum is compared.
-                if content.read(1):
-                    raise ValueError("more than an array")
+                if npy.read_magic(content) != (1, 0):
+                    raise ValueError("no array as numpy writes them")
+                shape, by_columns, dtype = npy.read_array_header_1_0(content)
+                data = bytearray(content.read())  # to the end, where the checksum is compared
+                if dtype.hasobject or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data):
+                    raise ValueError("no array of numbers or text")
+                arrays[name] = np.ndarray(shape, dtype, data, order="F" if by_columns else "C")
     return arrays
-
-
-def _array_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> int:
-    """Bytes of the numbers of an array, by what stands before them."""
-    from numpy.lib import format as npy
-
-    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError("a compression that cannot be unpacked in parts")
-    with archive.open(entry) as stream:
-        head = io.BytesIO(stream.read(2**14))
-    read = npy.read_array_header_1_0 if npy.read_magic(head) == (1, 0) else npy.read_array_header_2_0
-    shape, _, dtype = read(head)
-    if dtype.hasobject or min(shape, default=0) < 0:
-        raise ValueError("no array of numbers or text")
-    return math.prod(shape) * dtype.itemsize
 
 
 def sha256_of(path: Path) -> str:

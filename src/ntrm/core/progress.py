@@ -56,10 +56,19 @@ class JsonProgress:
 
 
 class BarProgress:
-    """A bar with count and time left."""
+    """Bars with count and time left; a bar within another one stands below it while it lasts."""
+
+    def __init__(self) -> None:
+        self._bars: Any = None  # What is shown now, by rich
 
     def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
         """Yield ``items`` under a bar."""
+        if self._bars is not None:
+            bars = self._bars
+            task = bars.add_task(label, total=total)
+            yield from bars.track(items, total=total, task_id=task)
+            bars.remove_task(task)
+            return
         from rich import progress as rich
         from rich.console import Console
 
@@ -67,8 +76,11 @@ class BarProgress:
         columns += [rich.TimeElapsedColumn(), rich.TextColumn("left"), rich.TimeRemainingColumn()]
         # In a notebook rich would want widgets; one line that is written again and again needs none.
         notebook: dict[str, Any] = {"force_jupyter": False, "force_terminal": True} if _in_notebook() else {}
-        with rich.Progress(*columns, console=Console(stderr=True, **notebook)) as bar:
-            yield from bar.track(items, total=total, description=label)
+        try:
+            with rich.Progress(*columns, console=Console(stderr=True, **notebook)) as self._bars:
+                yield from self._bars.track(items, total=total, description=label)
+        finally:
+            self._bars = None
 
 
 SILENT = SilentProgress()

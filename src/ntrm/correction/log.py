@@ -24,15 +24,11 @@ from ntrm.core.locks import holding
 from ntrm.core.wording import PURPOSE
 from ntrm.results.folder import SlideFolder
 from ntrm.results.json_files import STRICT, parsed
-from ntrm.results.mask_file import mask_sha256
-from ntrm.results.paths import CORRECTIONS, CORRECTIONS_LOCK, HIDDEN, MASK
+from ntrm.results.paths import CORRECTIONS, CORRECTIONS_LOCK, HIDDEN
 from ntrm.version import __version__
 
 FORMAT = "ntrm-corrections/1"
 ACTIONS = NAME, DRAW, UNDO, REDO = ("name", "draw", "undo", "redo")
-HAND, FOLLOWED, ALL = "hand", "followed", "all"
-TRUSTS = (HAND, FOLLOWED, ALL)
-"""What counts for training: what a person named or drew; also what followed from it; the whole corrected mask."""
 INITIALS = 8
 """Characters that initials may have."""
 MOST_STEPS, MOST_BYTES = 5_000, 64 * 2**20
@@ -41,8 +37,6 @@ SET_ASIDE = "move it away; the network's mask is as it was"
 
 Place = tuple[int, int]
 """Row and column in pixels of the mask."""
-
-
 Stamp = tuple[int, int, int] | None
 
 
@@ -145,32 +139,26 @@ class Log:
             digest.update(json.dumps([step.tissue, step.regions, step.named, dict(step.followed)]).encode())
         return digest.hexdigest()[:16]
 
-    def at(self, version: int) -> Log:
+    def at(self, version: int | None) -> Log:
         """As it was after this step."""
-        return Log(self.record, self.steps[:version])
+        return self if version is None else Log(self.record, self.steps[:version])
 
-    def with_key(self, key: str) -> Step | None:
+    def with_key(self, key: str | None) -> Step | None:
         """The step that was sent under this key."""
-        return next((step for step in self.steps if step.key == key), None)
+        return None if key is None else next((step for step in self.steps if step.key == key), None)
 
     @property
     def active(self) -> tuple[Step, ...]:
-        """Steps that were not undone, in their order."""
-        return tuple(self._history[0])
+        """Steps that count, in their order; the last is the one that an undo takes back."""
+        return self._history[0]
 
     @property
-    def undoable(self) -> Step | None:
-        """The step that an undo would take back."""
-        return next(reversed(self._history[0]), None)
-
-    @property
-    def redoable(self) -> Step | None:
-        """The step that a redo would do again."""
-        return next(reversed(self._history[1]), None)
+    def undone(self) -> tuple[Step, ...]:
+        """Steps that can be done again; the last is the one that a redo does."""
+        return self._history[1]
 
     @cached_property
-    def _history(self) -> tuple[list[Step], list[Step]]:
-        """Steps that are done, and those that were undone and can be done again."""
+    def _history(self) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
         done: list[Step] = []
         undone: list[Step] = []
         for step in self.steps:
@@ -181,7 +169,32 @@ class Log:
             else:
                 done.append(step)
                 undone.clear()
-        return done, undone
+        return tuple(done), tuple(undone)
+
+    def check(self, record: MaskRecord, seen: int | None = None) -> Log:
+        """Itself; refused as a log about another mask, or where a person saw another version."""
+        if self.record not in (None, record):
+            raise RefusedError(
+                f"{record.slide_id}: the corrections are about another mask",
+                hint=f"the slide was segmented again: move {CORRECTIONS} away, and correct the new mask",
+            )
+        if seen not in (None, self.version):
+            raise ConflictError(
+                "the slide was corrected elsewhere meanwhile",
+                got=f"version {seen}",
+                expected=f"version {self.version}",
+                hint="look at the slide as it is now, and correct it again",
+            )
+        return self
+
+    def with_step(self, record: MaskRecord, step: Step) -> Log:
+        """One more step; an undo or redo gets the step that it is about."""
+        if step.action in (UNDO, REDO):
+            targets = self.active if step.action == UNDO else self.undone
+            if not targets:
+                raise UsageError(f"there is nothing to {step.action}", got=f"{len(self.active)} corrections")
+            step = replace(step, of=targets[-1].number, tissue=targets[-1].tissue)
+        return Log(record, (*self.steps, replace(step, number=self.version + 1)))
 
 
 def read_log(folder: Path) -> Log:
@@ -196,41 +209,23 @@ def read_log(folder: Path) -> Log:
     except OSError as error:
         raise DataError(f"cannot read {folder / CORRECTIONS}", got=error, hint=SET_ASIDE) from error
     lines, number, steps = content[: content.rfind(b"\n") + 1].splitlines(), 0, list[Step]()
-    if len(lines) > MOST_STEPS + 1:
-        got, expected = len(lines) - 1, f"at most {MOST_STEPS}"
-        raise DataError(f"{folder.name}: too many corrections", got=got, expected=expected, hint=SET_ASIDE)
     try:
         record = parsed(MaskRecord, lines[0]) if lines else None
         if record is not None and record.format != FORMAT:
             raise ValueError(f"format {record.format!r}, not {FORMAT!r}")
         for number, line in enumerate(lines[1:], 1):
-            steps.append(parsed(Step, line))
-            if steps[-1].number != number:
-                raise ValueError(f"step {steps[-1].number}, not {number}")
-    except (UsageError, ValueError) as error:
+            step = parsed(Step, line)
+            if step.number != number or number > MOST_STEPS:
+                raise ValueError(f"step {step.number}, not {number} of at most {MOST_STEPS}")
+            if record is not None and (unknown := {step.tissue, *step.followed} - {None, *record.classes}):
+                raise ValueError(f"tissues that the mask does not have: {unknown}")
+            steps.append(step)
+        log = Log(record, tuple(steps))
+        _ = log.active  # an undo of nothing is damage
+    except (UsageError, ValueError, IndexError) as error:
         what = f"{folder.name}: {CORRECTIONS} is damaged in line {number + 1}"
         raise DataError(what, got=error, hint=SET_ASIDE) from error
-    log = Log(record, tuple(steps))
-    try:
-        _ = log.active
-    except IndexError as error:
-        raise DataError(f"{folder.name}: {CORRECTIONS} undoes what was never done", hint=SET_ASIDE) from error
     return log
-
-
-def check_mask(folder: Path, record: MaskRecord) -> None:
-    """Refuse corrections of another mask than the one that lies in ``folder`` now."""
-    try:
-        own = mask_sha256(folder)
-    except OSError as error:
-        raise DataError(f"{folder.name} has no {MASK}", got=error, hint="segment the slide again") from error
-    if own != record.mask:
-        raise RefusedError(
-            f"{folder.name}: the corrections are about another mask",
-            got=f"{MASK} {own[:12]}",
-            expected=record.mask[:12],
-            hint=f"the slide was segmented again: move {CORRECTIONS} away, and correct the new mask",
-        )
 
 
 def append(folder: Path, record: MaskRecord, step: Step, *, after: int | None = None) -> Log:
@@ -240,39 +235,14 @@ def append(folder: Path, record: MaskRecord, step: Step, *, after: int | None = 
     """
     SlideFolder(folder).check()
     with holding(folder / HIDDEN / CORRECTIONS_LOCK, wait=True):
-        log = read_log(folder)
-        if log.record is not None and log.record != record:
-            raise RefusedError(
-                f"{folder.name}: the corrections are about another mask", got=record.mask, expected=log.record.mask
-            )
-        if step.key is not None and log.with_key(step.key) is not None:
+        log = read_log(folder).check(record)
+        if log.with_key(step.key) is not None:
             return log
-        check_version(log, after)
-        new = numbered(log, record, replace(step, when=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())))
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        new = log.check(record, after).with_step(record, replace(step, when=now))
         lines = [new.steps[-1].line()] if log.record is not None else [asdict(record), new.steps[-1].line()]
         _write(folder, new, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
         return new
-
-
-def check_version(log: Log, seen: int | None) -> None:
-    """Refuse to correct another version than the one that a person saw."""
-    if seen is not None and seen != log.version:
-        raise ConflictError(
-            "the slide was corrected elsewhere meanwhile",
-            got=f"version {seen}",
-            expected=f"version {log.version}",
-            hint="look at the slide as it is now, and correct it again",
-        )
-
-
-def numbered(log: Log, record: MaskRecord, step: Step) -> Log:
-    """The log with one more step; an undo or redo gets the step that it is about."""
-    if step.action in (UNDO, REDO):
-        target = log.undoable if step.action == UNDO else log.redoable
-        if target is None:
-            raise UsageError(f"there is nothing to {step.action}", got=f"{len(log.active)} corrections")
-        step = replace(step, of=target.number, tissue=target.tissue)
-    return Log(record, (*log.steps, replace(step, number=log.version + 1)))
 
 
 def _write(folder: Path, log: Log, text: bytes) -> None:

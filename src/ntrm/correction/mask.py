@@ -9,7 +9,7 @@ from ntrm.analysis.regions import Regions, scan_mask
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import LabelSchema, Mask
 from ntrm.core.mpp import Resolution
-from ntrm.correction.log import Log, MaskRecord, check_mask, read_log
+from ntrm.correction.log import Log, MaskRecord, read_log
 from ntrm.correction.state import State, state_of
 from ntrm.results.documents import AGAIN, Summary, read_summary
 from ntrm.results.mask_file import colours_in, labels_in, mask_sha256, opened_mask, schema_of, titles_in
@@ -66,16 +66,8 @@ def open_mask(folder: Path) -> SlideMask:
 
 def corrections_in(mask: SlideMask) -> tuple[Log, State]:
     """The log beside a mask, and its corrections; refuses a log about another mask."""
-    log = read_mask_log(mask)
+    log = read_log(mask.folder).check(mask.record)
     return log, state_of(log, mask.schema, mask.shape)
-
-
-def read_mask_log(mask: SlideMask) -> Log:
-    """The log beside a mask; refuses one about another mask."""
-    log = read_log(mask.folder)
-    if log.record is not None and log.record.mask != mask.record.mask:
-        check_mask(mask.folder, log.record)
-    return log
 
 
 def segmented(folder: Path) -> tuple[SlideState, Plan]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -13,16 +12,16 @@ import numpy as np
 
 from ntrm.analysis.regions import Regions
 from ntrm.core.arrays import Floats
-from ntrm.core.errors import UsageError, choices_error
+from ntrm.core.errors import UsageError
 from ntrm.core.labels import Mask
 from ntrm.correction.ask import Ask, Draw, Name
 from ntrm.correction.drawing import area, split_by_line, stroke
-from ntrm.correction.engine import DEFAULT, Click, Engine, Proposal, Review
+from ntrm.correction.engine import Engine, Proposal, Review, clicked
 from ntrm.correction.engine.parts_engine import PARTS
 from ntrm.correction.engine.propose import propose_regions
 from ntrm.correction.engine.review import largest_first
-from ntrm.correction.log import DRAW, Log, Place, Stamp, Step, append, check_version, numbered, stamp_of
-from ntrm.correction.mask import open_mask, read_mask_log
+from ntrm.correction.log import DRAW, Log, Place, Stamp, Step, append, read_log, stamp_of
+from ntrm.correction.mask import open_mask
 from ntrm.correction.pixels import PixelSet
 from ntrm.correction.results import is_current, write_corrected
 from ntrm.correction.state import State, state_of
@@ -47,37 +46,27 @@ class Part(NamedTuple):
 class SlideCorrections:
     """A slide's corrections: its mask, its log as it is now, what it comes to, and what an engine proposes.
 
-    The log is the only truth, and others write it, too: it is read again whenever its file has changed. Safe to use
-    from several threads.
+    The log is the only truth, and others write it, too: it is read again whenever its file has changed. Several threads
+    may use it: whatever is kept is replaced whole.
     """
 
     def __init__(self, folder: Path, engine: Engine = PARTS) -> None:
         self.mask, self.engine = open_mask(folder), engine
         self._read: tuple[Stamp, Log] | None = None
         self._states: list[State] = []
-        self._lock = threading.Lock()
-
-    # --- what is there ---
 
     @property
     def log(self) -> Log:
         """The steps so far."""
         stamp, read = stamp_of(self.mask.folder / CORRECTIONS), self._read
         if read is None or read[0] != stamp:
-            self._read = read = (stamp, read_mask_log(self.mask))
+            self._read = read = (stamp, read_log(self.mask.folder).check(self.mask.record))
         return read[1]
 
     def state(self, version: int | None = None) -> State:
         """What the steps come to: all, or those up to a version."""
-        log = self.log
-        return self._state(log if version is None or version >= log.version else log.at(version))
-
-    def _state(self, log: Log) -> State:
-        with self._lock:
-            known = [*self._states]
-        state = state_of(log, self.mask.schema, self.mask.shape, known)
-        with self._lock:
-            self._states = [*(each for each in self._states if each.steps != state.steps), state][-KEPT_STATES:]
+        state = state_of(self.log.at(version), self.mask.schema, self.mask.shape, self._states)
+        self._states = [*(each for each in self._states if each.steps != state.steps), state][-KEPT_STATES:]
         return state
 
     @cached_property
@@ -147,11 +136,9 @@ class SlideCorrections:
         order = np.argsort(-count, kind="stable")
         return {int(tissue): float(count[tissue]) * self.pixel_mm2 for tissue in order if count[tissue]}
 
-    # --- steps ---
-
-    def click(self, ask: Name) -> Click:
+    def click(self, ask: Name) -> Step:
         """What a person says about some parts, in pixels of the mask."""
-        self.check_tissue(ask.tissue)
+        self.mask.schema.index(ask.tissue)  # refuses a name that is no class
         units = self.units(whole_regions=ask.whole_regions)
         if ask.lasso is None:
             places = units.one_each([self.place(point) for point in ask.points])
@@ -159,52 +146,51 @@ class SlideCorrections:
             inside = area(self._in_mask(ask.lasso), self.mask.shape)
             is_glass = self.state().names_at(units.first, units.tissue) == self.mask.schema.background_index
             places = tuple(units.place(unit) for unit in units.inside(inside, is_glass).tolist())
-        how, left_out = DEFAULT if ask.spread else None, tuple(self.place(point) for point in ask.left_out)
-        return Click(places, ask.tissue, ask.whole_regions, how, ask.reach, left_out)
+        more = {"whole_regions": ask.whole_regions, "left_out": tuple(self.place(point) for point in ask.left_out)}
+        return clicked(places, ask.tissue, spread=ask.spread, reach=ask.reach, **more)
 
     def propose(self, ask: Name) -> Proposal:
         """What a click would change; needs a prepared engine unless whole regions alone are named."""
-        log = self.log
-        check_version(log, ask.version)
+        self.log.check(self.mask.record, ask.version)
         click = self.click(ask)
         if ask.whole_regions and not ask.spread and not self.is_ready:
             return propose_regions(self.regions, self.mask.schema, click)
-        return self.engine.propose(self.mask, self._state(log), click)
+        return self.engine.propose(self.mask, self.state(ask.version), click)
 
     def take(self, ask: Ask, *, origin: str, preview: bool = False) -> Step:
         """Do what a person asks for; the step is on the disk when this returns, or only followed with ``preview``.
 
         A step whose key is known was taken before: it is that one that is returned.
         """
-        if ask.key is not None and (known := self.log.with_key(ask.key)) is not None:
+        if (known := self.log.with_key(ask.key)) is not None:
             return known
         if isinstance(ask, Name):
-            step = self.propose(ask).step(origin, ask.by, ask.key)
+            step = self.propose(ask).step()
         elif isinstance(ask, Draw):
-            step = replace(self._drawing(ask), origin=origin, by=ask.by, key=ask.key)
+            step = self.drawn(self._drawing(ask), ask.tissue)
         else:
-            step = Step(action=ask.action, origin=origin, by=ask.by, key=ask.key)
-        return self.record(step, after=ask.version, preview=preview)
+            step = Step(action=ask.action)
+        return self.record(replace(step, origin=origin, by=ask.by, key=ask.key), after=ask.version, preview=preview)
 
     def record(self, step: Step, *, after: int | None = None, preview: bool = False) -> Step:
         """Write a step down; ``ConflictError`` where others were faster than who saw version ``after``."""
         if preview:
-            log = self.log
-            self._read = (stamp_of(self.mask.folder / CORRECTIONS), numbered(log, self.mask.record, step))
-            return self.log.steps[-1]
-        log = append(self.mask.folder, self.mask.record, step, after=after)
-        return log.steps[-1] if step.key is None else log.with_key(step.key) or log.steps[-1]
+            log = self.log.with_step(self.mask.record, step)
+            self._read = (stamp_of(self.mask.folder / CORRECTIONS), log)
+        else:
+            log = append(self.mask.folder, self.mask.record, step, after=after)
+        return log.with_key(step.key) or log.steps[-1]
 
     def drawn(self, pixels: PixelSet, tissue: str) -> Step:
         """Names pixels that a person has drawn."""
-        self.check_tissue(tissue)
+        self.mask.schema.index(tissue)  # refuses a name that is no class
         return Step(action=DRAW, tissue=tissue, named=pixels.text, area_mm2=pixels.pixels * self.pixel_mm2)
 
     def write(self) -> None:
         """Make ``corrected/`` from the log, whole or not at all."""
         write_corrected(self.mask)
 
-    def _drawing(self, ask: Draw) -> Step:
+    def _drawing(self, ask: Draw) -> PixelSet:
         points, mask = self._in_mask(ask.points), self.mask
         if ask.kind == "brush":
             named = stroke(points, ask.width_um, mask.shape, mask.resolution)
@@ -216,16 +202,11 @@ class SlideCorrections:
             named = split_by_line(self.labels(), points, self.place(ask.side), mask.resolution)
         if not named:
             raise UsageError("nothing of the drawing lies on the section", hint="draw on the section")
-        return self.drawn(named, ask.tissue)
+        return named
 
     def labels(self) -> Mask:
         """(H, W) classes as they are now."""
         return self.state().paint(self.mask.labels())
-
-    def check_tissue(self, tissue: str) -> None:
-        """Refuse a name that is no class."""
-        if tissue not in self.mask.schema.names:
-            raise choices_error("the model does not know this tissue", tissue, self.mask.schema.names)
 
     def _in_mask(self, points: Sequence[tuple[float, float]]) -> Floats:
         """(n, 2) in pixels of the mask."""

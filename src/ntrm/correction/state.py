@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Ints
-from ntrm.core.errors import DataError, UsageError
 from ntrm.core.labels import LabelSchema, Mask
-from ntrm.correction.log import NAME, SET_ASIDE, Log, Place, Step
-from ntrm.correction.pixels import PixelSet
+from ntrm.correction.log import NAME, Log, Place, Step
+from ntrm.correction.pixels import PixelSet, union
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,16 +49,15 @@ class State:
             out[pixels.rows(top, len(out), self.shape[1])] = index
         return out
 
-    def at(self, rows: NDArray[np.int64], columns: NDArray[np.int64], labels: Mask) -> Mask:
+    def at(self, rows: Ints, columns: Ints, labels: Mask) -> Mask:
         """The network's labels (n, m) at these rows and columns of the mask, with the corrections."""
-        out, flat = np.array(labels, dtype=np.uint8), rows[:, None] * self.shape[1] + columns[None]
-        inside = (rows[:, None] >= 0) & (rows[:, None] < self.shape[0]) & (columns >= 0) & (columns < self.shape[1])
-        for index, pixels in self.tissue.items():
-            out[inside & pixels.holds(flat)] = index
-        return out
+        height, width = self.shape
+        rows, columns = rows[:, None], columns[None]
+        inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
+        return np.asarray(self.names_at(np.where(inside, rows * width + columns, -1), labels))
 
-    def names_at(self, first: Ints, network: Ints) -> Ints:
-        """(n,) classes at flattened pixels, of which the network said ``network``."""
+    def names_at(self, first: Ints, network: NDArray[Any]) -> NDArray[Any]:
+        """Classes at flattened pixels of any shape, of which the network said ``network``; -1 lies outside."""
         names = network.copy()
         for index, pixels in self.tissue.items():
             names[pixels.holds(first)] = index
@@ -71,19 +69,17 @@ class State:
         given = self.schema.index(step.tissue or "")
         named = PixelSet.parse(step.named, size)
         followed = {self.schema.index(name): PixelSet.parse(text, size) for name, text in step.followed.items()}
-        tissue, by_hand, all_followed = dict(self.tissue), self.by_hand | named, self.followed - named
+        tissue = dict(self.tissue)
         for index, pixels in (*followed.items(), (given, named)):
             tissue = {other: before - pixels for other, before in tissue.items()}
             tissue[index] = tissue.get(index, PixelSet.empty()) | pixels
-        for pixels in followed.values():
-            all_followed = all_followed | (pixels - named)
         clicks = tuple((place, given) for place in step.places) if step.action == NAME else ()
         return State(
             shape=self.shape,
             schema=self.schema,
             tissue={index: pixels for index, pixels in tissue.items() if pixels},
-            by_hand=by_hand,
-            followed=all_followed,
+            by_hand=self.by_hand | named,
+            followed=union([self.followed, *followed.values()]) - named,
             clicks=(*self.clicks, *clicks),
             left_out=(*self.left_out, *step.left_out),
             steps=(*self.steps, step),
@@ -91,28 +87,10 @@ class State:
 
 
 def state_of(log: Log, schema: LabelSchema, shape: tuple[int, int], known: Iterable[State] = ()) -> State:
-    """The corrections that the steps of a log add up to, on a mask of this shape and with these classes.
-
-    Starts from the ``known`` corrections that cover the most steps.
-    """
-    if log.record is not None and (log.record.height, log.record.width, log.record.classes) != (*shape, schema.names):
-        raise DataError(
-            f"{log.record.slide_id}: the corrections are about another mask",
-            got=f"{log.record.width} × {log.record.height} px, classes {', '.join(log.record.classes)}",
-            expected=f"{shape[1]} × {shape[0]} px, classes {', '.join(schema.names)}",
-            hint=SET_ASIDE,
-        )
+    """What the steps of a log come to on its mask; starts from the ``known`` state that has the most of them."""
     active = log.active
     before = [State(shape, schema), *(each for each in known if active[: len(each.steps)] == each.steps)]
-    corrections = max(before, key=lambda each: len(each.steps))
-    for step in active[len(corrections.steps) :]:
-        try:
-            corrections = corrections.with_step(step)
-        except UsageError as error:
-            raise DataError(f"step {step.number} names an unknown tissue", got=error, hint=SET_ASIDE) from error
-    return corrections
-
-
-Corrections: TypeAlias = State
-corrections_of = state_of
-"""As the service calls them still."""
+    state = max(before, key=lambda each: len(each.steps))
+    for step in active[len(state.steps) :]:
+        state = state.with_step(step)
+    return state

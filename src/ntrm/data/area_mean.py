@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.arrays import Ints
-from ntrm.core.links import ranges
+from ntrm.core.arrays import Ints, ranges
 
 Factor = Fraction | float
 Pixels = NDArray[np.uint8]

@@ -28,11 +28,11 @@ from ntrm.pipeline.slide import PredictedSlide, SlideTask
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.results.slide_state import finished
-from ntrm.slides.addresses import Address, is_address
 from ntrm.slides.inputs import SlideInput, find_inputs, shard_of
 from ntrm.slides.known_places import remember_places
+from ntrm.slides.object_store import Address, is_address
+from ntrm.slides.slide_folders import LeftOut
 from ntrm.slides.slide_ids import distinguishing_paths, slide_ids
-from ntrm.slides.slide_names import LeftOut
 from ntrm.wsi.isolated import ReaderPool
 
 

@@ -29,9 +29,8 @@ from ntrm.results.paths import DONE, FAILED, HIDDEN, INDEX, LOCK, MASK, RUN, SOU
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import made_otherwise, source_version
 from ntrm.results.tables import COLUMNS
-from ntrm.slides.addresses import Address
 from ntrm.slides.inputs import SlideInput
-from ntrm.slides.object_store import NoSuchObjectError, ObjectStore, RemoteFile
+from ntrm.slides.object_store import Address, NoSuchObjectError, ObjectStore, RemoteFile
 from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
 from ntrm.slides.slide_ids import KnownResults
 

@@ -48,10 +48,9 @@ from ntrm.results.paths import (
 )
 from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, made_otherwise, remember
 from ntrm.slides.inputs import SlideInput, source_fingerprint
-from ntrm.wsi.grid import SlideGrid
+from ntrm.wsi.grid import SlideGrid, check_cost
 from ntrm.wsi.pieces import NO_PIECE, PieceMap
 from ntrm.wsi.readers.reader import SlideReader
-from ntrm.wsi.slide_cost import check_cost
 
 if TYPE_CHECKING:
     from ntrm.pipeline.segmenter import Segmenter

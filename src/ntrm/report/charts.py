@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.core.labels import LabelSchema
+from ntrm.core.wording import with_minus
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.report.drawing import (
     BLUE,
@@ -39,10 +40,10 @@ LogRow = Mapping[str, float | None]
 _MANY = 120  # From this many points on, a pale line shows them and a bold one their moving average
 RATE = "learning_rate"
 COLOURS = (BLUE, ORANGE, GREEN, PINK, INK)
-MARKS = ((BLUE, "o"), (GREEN, "^"), (PINK, "D"), (ORANGE, "s"))
-"""Colour and marker of each score, in the order in which the first row names them."""
+MARKS = ((BLUE, "o"), (GREEN, "^"), (PINK, "D"), (ORANGE, "s"))  # Colour and marker of each score, as rows name them
+BESIDE: dict[str, Any] = {"fontsize": 8.5, "frameon": False, "loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
 
-
+# Titles, and of each line its column of the log, label, colour, marker, and what finds its best value.
 _PANELS: tuple[tuple[str, tuple[tuple[str, str, str, str, Any], ...]], ...] = (
     ("Loss", (("train_loss", "training", ORANGE, "s", None), ("val_loss", "validation", BLUE, "o", np.argmin))),
     (
@@ -55,7 +56,6 @@ _PANELS: tuple[tuple[str, tuple[tuple[str, str, str, str, Any], ...]], ...] = (
     ),
     ("Learning rate", ((RATE, "", INK, ".", None),)),
 )
-"""Titles, and of each line its column of the log, label, colour, marker, and what finds its best value."""
 
 
 def curves_figure(rows: Sequence[LogRow]) -> Figure:
@@ -71,17 +71,18 @@ def curves_figure(rows: Sequence[LogRow]) -> Figure:
             show_message(axes, "no values yet")
             axes.set_yticks([])
         elif title != "Learning rate":
-            axes.legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+            axes.legend(**BESIDE)
     losses, _, rate = every
-    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in losses.lines] or [np.ones(1)])
+    values = np.concatenate([line.get_ydata() for line in losses.lines] or [np.ones(1)])
     # A linear scale would flatten most of the losses.
     if values.min() > 0 and values.max() > 20 * values.min():
         losses.set_yscale("log")
-    for axes in (losses, rate):
-        if axes.lines and axes.get_yscale() == "linear" and values.min() >= 0:
-            axes.set_ylim(bottom=0)
-    rate.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))
-    epochs = [float(row["epoch"] or 0) for row in rows if row.get("epoch") is not None]
+    elif losses.lines and values.min() >= 0:
+        losses.set_ylim(bottom=0)
+    if rate.lines:
+        rate.set_ylim(bottom=0)
+    rate.yaxis.set_major_formatter(StrMethodFormatter("{x:.2g}"))
+    epochs = [epoch for row in rows if (epoch := row.get("epoch")) is not None]
     last = f" (the last one shown lies in epoch {max(epochs):,.1f})" if epochs else ""
     rate.set_xlabel(f"step{last}", fontsize=9)
     rate.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -93,16 +94,13 @@ def _draw_line(axes: Any, rows: Sequence[LogRow], key: str, label: str, colour: 
     known = [(a, b) for a, b in pairs if a is not None and b is not None and math.isfinite(a) and math.isfinite(b)]
     if not known:
         return
-    steps, values = np.array(sorted(known, key=lambda pair: pair[0]), dtype=np.float64).T
+    steps, values = np.array(sorted(known), dtype=np.float64).T
     if best is not None:
         at = int(best(values))
         label += f"\n  best {values[at]:.3f}\n  at step {steps[at]:,.0f}"
         axes.plot(steps[at], values[at], "o", ms=11, mfc="none", mec=colour, mew=1.4, zorder=4, label="_best")
-    if key == RATE:
-        # A schedule is exact: it is drawn in steps, never averaged.
-        axes.plot(
-            steps, values, color=colour, lw=1.5, marker=marker if len(values) == 1 else "", drawstyle="steps-post"
-        )
+    if key == RATE:  # a schedule is exact: it is drawn in steps, never averaged
+        axes.plot(steps, values, color=colour, lw=1.5, marker=marker * (len(values) == 1), drawstyle="steps-post")
     elif len(values) < _MANY:
         axes.plot(steps, values, color=colour, marker=marker, ms=4, lw=1.5, label=label)
     else:
@@ -128,8 +126,7 @@ def learning_figure(curves: Mapping[str, Sequence[tuple[Floats, Floats]]], *, me
     figure = new_figure(8.5, 4.6)
     axes = figure.subplots()
     trim(axes)
-    styles = cycle(product(("o-", "D--"), COLOURS))
-    for (name, trainings), (style, colour) in zip(curves.items(), styles, strict=False):
+    for (name, trainings), (style, colour) in zip(curves.items(), cycle(product(("o-", "D--"), COLOURS)), strict=False):
         for steps, scores in trainings:
             axes.plot(steps, scores, color=colour, lw=0.8, alpha=0.3, label="_training")
         every = np.unique(np.concatenate([steps for steps, _ in trainings]))
@@ -137,7 +134,7 @@ def learning_figure(curves: Mapping[str, Sequence[tuple[Floats, Floats]]], *, me
         mean = np.mean([np.interp(every, steps, scores) for steps, scores in trainings], axis=0)
         last = np.mean([scores[-1] for _, scores in trainings])
         axes.plot(every, mean, style, color=colour, ms=4, lw=1.8, label=f"{plain(name)}: {last:.3f}")
-    axes.legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.legend(**BESIDE)
     axes.set_xlabel("step", fontsize=9)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     set_title(axes, plain(measure))
@@ -153,20 +150,20 @@ def confusion_figure(counts: NDArray[np.integer], schema: LabelSchema) -> Figure
     side = 0.42 * max(size, 5)
     figure = new_figure(side + 2.4, side + 1.4)
     axes: Any = figure.subplots()
-    absent_rows, absent_columns = totals == 0, (totals == 0) & (counts.sum(axis=0) == 0)
-    fractions, grey = counts / np.maximum(totals, 1)[:, None], absent_rows[:, None] | absent_columns[None, :]
+    absent, never = totals == 0, (totals == 0) & (counts.sum(axis=0) == 0)
+    fractions, grey = counts / np.maximum(totals, 1)[:, None], absent[:, None] | never[None, :]
     heat_map(axes, fractions, schema.names, grey=grey, aspect="equal")
-    if not totals.any():
+    if absent.all():
         show_message(axes, "no annotated pixel")
-    for labels, absent in ((axes.get_yticklabels(), absent_rows), (axes.get_xticklabels(), absent_columns)):
-        for label, gone in zip(labels, absent, strict=True):
-            label.set_color("#a0a0a6" if gone else INK)
-    small = {"fontsize": 7.5, "color": FAINT}
+    for labels, gone in ((axes.get_yticklabels(), absent), (axes.get_xticklabels(), never)):
+        for k in np.flatnonzero(gone):
+            labels[k].set_color("#a0a0a6")
+    small: dict[str, Any] = {"fontsize": 7.5, "color": FAINT}
+    above: dict[str, Any] = {"xytext": (0, 3), "textcoords": "offset points", "annotation_clip": False}
+    axes.annotate("of all pixels", (size - 0.35, -0.5), **above, **small)
     for row, total in enumerate(totals):
         text = f"{total / totals.sum():.1%}" if total else "absent"
-        axes.text(size - 0.35, row, text, va="center", clip_on=False, **small)
-    above = {"xytext": (0, 3), "textcoords": "offset points", "annotation_clip": False}
-    axes.annotate("of all pixels", (size - 0.35, -0.5), **above, **small)
+        axes.text(size - 0.35, row, text, va="center", **small)
     axes.set_ylabel("true tissue", fontsize=9)
     axes.set_xlabel("predicted tissue", fontsize=9)
     set_title(axes, "Share of each true tissue’s pixels", pad=18)
@@ -180,11 +177,21 @@ def reliability_figure(before: CalibrationCounts, after: CalibrationCounts | Non
     for axes in (diagram, pixels):
         trim(axes)
     diagram.plot([0, 1], [0, 1], color=FAINT, lw=1, ls=":", label="as sure as right")
-    _draw_counts(diagram, pixels, before, "before calibration" if after else "as it is", ORANGE, "s", "--")
-    if after is not None:
-        _draw_counts(diagram, pixels, after, "after calibration", BLUE, "o", "-")
-    diagram.set_xlim(0, 1)
-    diagram.set_ylim(0, 1.02)
+    drawn = [(before, "before calibration" if after else "as it is", ORANGE, "s", "--")]
+    for counts, label, colour, marker, style in [
+        *drawn,
+        *([(after, "after calibration", BLUE, "o", "-")] if after else []),
+    ]:
+        rows = counts.reliability()
+        if not counts.total:
+            show_message(diagram, "no annotated pixel")
+            continue
+        known = [(row.confidence, row.accuracy) for row in rows if row.pixels]
+        text = f"{label}: calibration error {counts.expected_error or 0:.3f}, Brier {counts.brier or 0:.3f}"
+        diagram.plot(*zip(*known, strict=True), color=colour, marker=marker, ms=5, lw=1.6, ls=style, label=text)
+        fractions, edges = [row.pixels / counts.total for row in rows], [*(row.low for row in rows), 1.0]
+        pixels.stairs(fractions, edges, color=colour, lw=1.6, ls=style)
+    diagram.set(xlim=(0, 1), ylim=(0, 1.02))
     diagram.set_ylabel("share of pixels that are right", fontsize=9)
     diagram.text(0.97, 0.05, "below the line: too sure", fontsize=8, color=FAINT, ha="right")
     diagram.legend(fontsize=8.5, frameon=False, loc="upper left")
@@ -193,20 +200,6 @@ def reliability_figure(before: CalibrationCounts, after: CalibrationCounts | Non
     pixels.set_xlabel("confidence (probability of the predicted tissue)", fontsize=9)
     pixels.set_ylim(0, None)
     return figure
-
-
-def _draw_counts(
-    diagram: Any, pixels: Any, counts: CalibrationCounts, label: str, colour: str, marker: str, style: str
-) -> None:
-    rows = counts.reliability()
-    known = [(row.confidence, row.accuracy) for row in rows if row.pixels]
-    if not known:
-        show_message(diagram, "no annotated pixel")
-        return
-    text = f"{label}: calibration error {counts.expected_error or 0:.3f}, Brier {counts.brier or 0:.3f}"
-    diagram.plot(*zip(*known, strict=True), color=colour, marker=marker, ms=5, lw=1.6, ls=style, label=text)
-    edges = [row.low for row in rows] + [1.0]
-    pixels.stairs([row.pixels / counts.total for row in rows], edges, color=colour, lw=1.6, ls=style)
 
 
 @dataclass(frozen=True)
@@ -224,25 +217,18 @@ class Estimate:
         return self.mean - low, high - self.mean
 
 
-def ablation_figure(
-    variants: Mapping[str, Estimate], *, measure: str = "mean IoU", reference: str | None = None, note: str = ""
-) -> Figure:
+def ablation_figure(variants: Mapping[str, Estimate], *, measure: str, reference: str, note: str) -> Figure:
     """The score of each variant with its interval, one below the other; a line marks the one called ``reference``."""
-    if reference is not None and reference not in variants:
-        raise UsageError("unknown reference", got=reference, expected=f"one of {', '.join(variants)}")
-    labels = ["\n".join(textwrap.wrap(plain(name), 38)) for name in variants]
-    figure = new_figure(8.4, 1.3 + 0.4 * len(variants) + (0.25 if note else 0))
+    figure = new_figure(8.4, 1.55 + 0.4 * len(variants))
     axes = figure.subplots()
     above: dict[str, Any] = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center"}
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
     for row, (name, score) in enumerate(variants.items()):
         colour, arms = ORANGE if name == reference else BLUE, [[arm] for arm in score.arms]
         axes.errorbar(score.mean, row, xerr=arms, fmt="o", color=colour, ms=6, lw=1.6, capsize=3)
-        text = f"{score.mean:.3f}".replace("-", "−")
-        axes.annotate(text, (score.mean, row), fontsize=7.5, color=INK, bbox=white, **above)
-    if reference is not None:
-        axes.axvline(variants[reference].mean, color=ORANGE, lw=1, ls="--", zorder=1)
-    axes.set_yticks(range(len(variants)), labels, fontsize=8.5)
+        axes.annotate(with_minus(f"{score.mean:.3f}"), (score.mean, row), fontsize=7.5, color=INK, bbox=white, **above)
+    axes.axvline(variants[reference].mean, color=ORANGE, lw=1, ls="--", zorder=1)
+    axes.set_yticks(range(len(variants)), [textwrap.fill(plain(name), 38) for name in variants], fontsize=8.5)
     axes.set_ylim(len(variants) - 0.5, -0.5)
     axes.margins(x=0.08)
     axes.tick_params(axis="x", labelsize=8)
@@ -251,7 +237,7 @@ def ablation_figure(
     axes.grid(axis="x", color=PALE, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.set_xlabel(plain(note), fontsize=8.5, color=FAINT, loc="left")
-    set_title(axes, plain(measure) + ("" if reference is None else f" (dashed: {plain(reference)})"))
+    set_title(axes, f"{plain(measure)} (dashed: {plain(reference)})")
     return figure
 
 
@@ -274,8 +260,15 @@ def resolution_figure(rows: Sequence[ResolutionRow]) -> Figure:
     first, *others = figure.subplots(1, 1 + len(costs), squeeze=False, width_ratios=[1.9, *[1] * len(costs)])[0]
     _draw_scores(first, rows)
     for axes, name in zip(others, costs, strict=True):
-        _draw_cost(axes, rows, name)
+        known = {k: row.costs[name] for k, row in enumerate(rows) if name in row.costs}
+        axes.bar(list(known), list(known.values()), width=0.6, color=BLUE, alpha=0.85)
+        for k, cost in known.items():
+            text = f"{cost:.3g}" if cost < 1000 else f"{cost:,.0f}"  # thousands, not 1.15e+03
+            axes.text(k, cost, text, fontsize=8, color=INK, ha="center", va="bottom")
+        axes.margins(y=0.2)
+        set_title(axes, textwrap.fill(plain(name), 22))
     for axes in (first, *others):
+        trim(axes)
         # Narrow panels have no room for µm/px, which stand in the first one.
         labels = [plain(row.name) + (f"\n{row.mpp:g} µm/px" if axes is first else "") for row in rows]
         axes.set_xticks(range(len(rows)), labels, fontsize=8.5)
@@ -284,33 +277,16 @@ def resolution_figure(rows: Sequence[ResolutionRow]) -> Figure:
 
 
 def _draw_scores(axes: Any, rows: Sequence[ResolutionRow]) -> None:
-    trim(axes)
     names = list(dict.fromkeys(name for row in rows for name in row.scores))
-    handles: list[Any] = []
-    for number, name in enumerate(names):
-        colour, marker = MARKS[number % len(MARKS)]
+    for number, (name, (colour, marker)) in enumerate(zip(names, cycle(MARKS), strict=False)):
         shift = 0.12 * (number - (len(names) - 1) / 2)
         scores = {k + shift: row.scores[name] for k, row in enumerate(rows) if name in row.scores}
         means, arms = [score.mean for score in scores.values()], np.array([score.arms for score in scores.values()]).T
         style: dict[str, Any] = {"color": colour, "marker": marker, "ms": 6, "lw": 1.5, "capsize": 3}
-        handles.append(axes.errorbar([*scores], means, yerr=arms, label=plain(name), **style))
-        quoted = [(k + shift, row.quoted[name]) for k, row in enumerate(rows) if name in row.quoted]
-        if quoted:
-            axes.plot(*zip(*quoted, strict=True), ls="none", marker=marker, ms=8, mfc="none", mec=colour, mew=1.2)
+        axes.errorbar([*scores], means, yerr=arms, label=plain(name), **style)
+        quoted = {k + shift: row.quoted[name] for k, row in enumerate(rows) if name in row.quoted}
+        axes.plot([*quoted], [*quoted.values()], marker, ms=8, mfc="none", mec=colour, mew=1.2)
     if any(row.quoted for row in rows):
-        handles += axes.plot([], [], ls="none", marker="o", ms=8, mfc="none", mec=FAINT, label="hollow: in the paper")
-    axes.legend(handles=handles, fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+        axes.plot([], [], "o", ms=8, mfc="none", mec=FAINT, label="hollow: in the paper")
+    axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     set_title(axes, "Scores")
-
-
-def _draw_cost(axes: Any, rows: Sequence[ResolutionRow], name: str) -> None:
-    trim(axes)
-    known = [(k, row.costs[name]) for k, row in enumerate(rows) if name in row.costs]
-    least = min((cost for _, cost in known if cost > 0), default=1.0)
-    for k, cost in known:
-        axes.bar(k, cost, width=0.6, color=BLUE, alpha=0.85)
-        times = f"\n× {cost / least:.3g}" if cost > 0 else ""
-        said = f"{cost:.3g}" if cost < 1000 else f"{cost:,.0f}"  # thousands, not 1.15e+03
-        axes.text(k, cost, f"{said}{times}", fontsize=8, color=INK, ha="center", va="bottom")
-    axes.set_ylim(0, 1.2 * max((cost for _, cost in known), default=1.0) or 1.0)
-    set_title(axes, "\n".join(textwrap.wrap(plain(name), 22)))

@@ -67,18 +67,19 @@ def graph_drawing(nodes: Sequence[Node], edges: Sequence[Edge], order: Sequence[
     """The tissue graph as a drawing; circles follow ``order``, the list of all classes. Edges of cancers stand out."""
     present = {node.name for node in nodes} | {name for edge in edges for name in (edge.source, edge.target)}
     at = ellipse([name for name in (OUTSIDE, *order) if name in present])
-    longest = max((edge.boundary_mm for edge in edges), default=0.0)
-    lines = [
-        {
-            "start": _pair(at[edge.source]),
-            "end": _pair(at[edge.target]),
-            "width": width_of(edge.boundary_mm, longest),
-            "tooltip": f"{edge.source} – {edge.target}: {edge.boundary_mm:.2f} mm, "
-            f"{share_text(edge.share_of_source)} of {edge.source}, {share_text(edge.share_of_target)} of {edge.target}",
-            "cancer": bool(cancers & {edge.source, edge.target}),
-        }
-        for edge in sorted(edges, key=lambda edge: -edge.boundary_mm)
-    ]
+    longest, lines = max((edge.boundary_mm for edge in edges), default=0.0), []
+    for edge in sorted(edges, key=lambda edge: -edge.boundary_mm):
+        pair, shares = (edge.source, edge.target), (edge.share_of_source, edge.share_of_target)
+        of = ", ".join(f"{share_text(share)} of {name}" for name, share in zip(pair, shares, strict=True))
+        lines.append(
+            {
+                "start": at[edge.source],
+                "end": at[edge.target],
+                "width": width_of(edge.boundary_mm, longest),
+                "tooltip": f"{' – '.join(pair)}: {edge.boundary_mm:.2f} mm, {of}",
+                "cancer": not cancers.isdisjoint(pair),
+            }
+        )
     circles = [_circle(OUTSIDE, at[OUTSIDE], SMALL + 3, None)] if OUTSIDE in at else []
     total, largest = sum(node.area_mm2 for node in nodes), max((node.area_mm2 for node in nodes), default=0.0) or 1.0
     for node in nodes:
@@ -125,13 +126,8 @@ def network_graph(network: Network, order: Sequence[str]) -> Graph:
         bend = (start + end) / 2 + 0.16j * (end - start)
         way = (end - bend) / (abs(end - bend) or 1.0)
         base, side = end - (16 + width) * way, 0.45j * (6 + width) * way
-        places = {"start": _pair(start), "bend": _pair(bend), "end": _pair(base)}
-        head = [_pair(point) for point in (end - 10 * way, base + side, base - side)]
         told = f"{one.sender} → {one.receiver}: attention {one.attention:.3f} in {one.windows} windows"
-        arrows.append({**places, "head": head, "width": width, "tooltip": told})
+        head = (end - 10 * way, base + side, base - side)
+        arrows.append({"start": start, "bend": bend, "end": base, "head": head, "width": width, "tooltip": told})
     circles = [_circle(name, centre, 9, order.index(name)) for name, centre in at.items()]
     return _graph("What the network used", circles, arrows=arrows)
-
-
-def _pair(point: complex) -> tuple[float, float]:
-    return point.real, point.imag

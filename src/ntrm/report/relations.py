@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import textwrap
-from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,13 +63,12 @@ class RelationTrace:
     @property
     def coarse(self) -> NDArray[np.uint8]:
         """(H2, W2) most probable tissue of the coarse prediction."""
-        highest: NDArray[np.uint8] = self.probabilities.argmax(axis=0).astype(np.uint8)
-        return highest
+        return np.asarray(self.probabilities.argmax(axis=0), dtype=np.uint8)
 
 
 def trace_relation(network: SegmentationModel, image: NDArray[np.uint8]) -> RelationTrace:
     """Run one RGB window through a network with a tissue relation module, as the predictor does."""
-    # A copy, because the predictor moves a network and puts it in evaluation mode.
+    # A copy, because the predictor moves a network and puts it in evaluation mode, and hooks are left on it.
     network = copy.deepcopy(network)
     relation = next((module for module in network.modules() if isinstance(module, TissueRelation)), None)
     if relation is None:
@@ -89,10 +86,9 @@ def trace_relation(network: SegmentationModel, image: NDArray[np.uint8]) -> Rela
     def keep_projection(_: object, inputs: tuple[Any, ...], output: Any) -> None:
         caught.update(masks=inputs[1], projected=output)
 
-    with ExitStack() as hooks:
-        hooks.callback(relation.register_forward_hook(keep_relation).remove)
-        hooks.callback(relation.projection.register_forward_hook(keep_projection).remove)
-        predicted = Predictor(network, device="cpu", precision="float32").predict(image, graph=True)
+    relation.register_forward_hook(keep_relation)
+    relation.projection.register_forward_hook(keep_projection)
+    predicted = Predictor(network, device="cpu", precision="float32").predict(image, graph=True)
     if predicted.graph is None:
         raise UsageError("the network gave no tissue graph", got=network.config.arch)
     stride = -(-image.shape[0] // network.multiple) * network.multiple // caught["features"].shape[2]
@@ -105,14 +101,12 @@ def trace_relation(network: SegmentationModel, image: NDArray[np.uint8]) -> Rela
 
 def norm(features: NDArray[np.float32]) -> NDArray[np.float64]:
     """Length of the vector at every pixel: (C, H, W) → (H, W)."""
-    length: NDArray[np.float64] = np.sqrt(np.square(features, dtype=np.float64).sum(axis=0))
-    return length
+    return np.asarray(np.linalg.norm(features.astype(np.float64), axis=0))
 
 
 def robust_top(*maps: NDArray[np.float64]) -> float:
     """Upper end of a scale: the 99th percentile, so that one bright pixel does not darken all the others."""
-    top = float(np.percentile(np.concatenate([values.ravel() for values in maps]), 99))
-    return top if top > 0 else 1.0
+    return float(np.percentile(np.concatenate([values.ravel() for values in maps]), 99)) or 1.0
 
 
 def pipeline_figure(network: SegmentationModel, image: NDArray[np.uint8]) -> Figure:
@@ -123,24 +117,21 @@ def pipeline_figure(network: SegmentationModel, image: NDArray[np.uint8]) -> Fig
     scale = {"cmap": FEATURES, "vmin": 0, "vmax": robust_top(features, refined)}
     steps: list[tuple[str, str, Any, dict[str, Any]]] = [
         ("window", "{} × {} pixels".format(*image.shape[:2]), shrink_image(image), {}),
-        ("features", f"{before}, {shape}\nbrightness: norm over the channels", features, scale),
-        ("coarse prediction", "most probable tissue", trace.schema.colourise(trace.coarse), {}),
-        ("tissue graph", f"{len(trace.present)} of {len(trace.schema)} tissues, {edges} edges", None, {}),
-        ("refined features", f"{after} = {before} + S', {shape}\non the same scale", refined, scale),
-        ("final mask", "most probable tissue of every pixel", shrink_mask(trace.mask, trace.schema), {}),
+        ("→  features", f"{before}, {shape}\nbrightness: norm over the channels", features, scale),
+        ("→  coarse prediction", "most probable tissue", trace.schema.colourise(trace.coarse), {}),
+        ("→  tissue graph", f"{len(trace.present)} of {len(trace.schema)} tissues, {edges} edges", None, {}),
+        ("→  refined features", f"{after} = {before} + S', {shape}\non the same scale", refined, scale),
+        ("→  final mask", "most probable tissue of every pixel", shrink_mask(trace.mask, trace.schema), {}),
     ]
     figure = new_figure(15.9, 4.2)
-    for number, (axes, (title, note, values, options)) in enumerate(
-        zip(figure.subplots(1, len(steps)), steps, strict=True)
-    ):
+    for axes, (title, note, values, options) in zip(figure.subplots(1, len(steps)), steps, strict=True):
         if values is None:
             draw_graph(axes, trace.graph, trace.schema, size=7)
         else:
             show_picture(axes, values, **options)
-        axes.set_title(("→  " if number else "") + title, fontsize=10, fontweight="bold", color=INK)
-        axes.annotate(
-            note, (0.5, -0.05), xycoords="axes fraction", ha="center", va="top", fontsize=8, color=FAINT
-        ).set_in_layout(False)
+        axes.set_title(title, fontsize=10, fontweight="bold", color=INK)
+        below = {"xycoords": "axes fraction", "ha": "center", "va": "top", "fontsize": 8, "color": FAINT}
+        axes.annotate(note, (0.5, -0.05), **below).set_in_layout(False)
     title = plain(f"{network.config.name or network.config.arch}: one window")
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
     draw_legend(figure, tissue_swatches(trace.schema))
@@ -150,17 +141,11 @@ def pipeline_figure(network: SegmentationModel, image: NDArray[np.uint8]) -> Fig
 def trm_figure(network: SegmentationModel, image: NDArray[np.uint8]) -> Figure:
     """The stages of the tissue relation module for one RGB window: Reg; Node, Adj, Bnd; Attn or Sum; Proj."""
     trace = trace_relation(network, image)
-    layers, tile_rows = len(trace.graph.attention), -(-(len(trace.present) + 2) // 8)
-    sections: list[tuple[Callable[[Any, RelationTrace], tuple[str, str]], float]] = [
-        (_draw_regions, 0.8 + 1.75 * tile_rows),
-        (_draw_graph, 4.6),
-        (_draw_layers, 0.6 + 3.9 * -(-layers // 3)),
-        (_draw_projection, 3.3),
-    ]
-    heights = [height for _, height in sections]
+    tile_rows, layer_rows = -(-(len(trace.present) + 2) // 8), -(-len(trace.graph.attention) // 3)
+    heights = (0.8 + 1.75 * tile_rows, 4.6, 0.6 + 3.9 * layer_rows, 3.3)
     figure = new_figure(12.4, sum(heights) + 0.9)
     parts: Any = figure.subfigures(4, 1, height_ratios=heights)
-    for part, (draw, _) in zip(parts, sections, strict=True):
+    for part, draw in zip(parts, (_draw_regions, _draw_graph, _draw_layers, _draw_projection), strict=True):
         stage, text = draw(part, trace)
         part.suptitle(stage, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
         part.supxlabel(textwrap.fill(plain(text), 160), x=0.01, ha="left", fontsize=9, color=FAINT)
@@ -176,12 +161,8 @@ def _draw_regions(part: Any, trace: RelationTrace) -> tuple[str, str]:
         ground = 0.65 * sampled(faded(trace.image), weight.shape[:2])
         mixed = (weight * trace.schema.palette[tissue] + (1 - weight) * ground).round().astype(np.uint8)
         pictures.append((f"{trace.schema.names[tissue]} ({trace.graph.area[tissue]:,.0f} places)", mixed))
-    rows = -(-len(pictures) // 8)
-    every = part.subplots(rows, -(-len(pictures) // rows), squeeze=False).ravel()
-    for axes, (title, picture) in zip(every, pictures, strict=False):
+    for axes, (title, picture) in zip(_cells(part, len(pictures), 8), pictures, strict=True):
         show_picture(axes, picture, title)
-    for axes in every[len(pictures) :]:
-        axes.set_axis_off()
     tau = f"exceeds τ = {trace.config.tau:g}"
     kinds = {
         "hard": f"where the largest p within 3 × 3 places {tau}",
@@ -189,6 +170,15 @@ def _draw_regions(part: Any, trace: RelationTrace) -> tuple[str, str]:
         "soft": f"p itself; present where the largest p within 3 × 3 places {tau}",
     }
     return "Reg", f"A mask for each tissue, {kinds[trace.config.masks]}; masks may overlap."
+
+
+def _cells(part: Any, count: int, columns: int) -> list[Any]:
+    """Axes in rows of so many at most; those left over are blank."""
+    rows = -(-count // columns)
+    every = part.subplots(rows, columns if rows > 1 else min(count, columns), squeeze=False).ravel()
+    for axes in every[count:]:
+        axes.set_axis_off()
+    return list(every[:count])
 
 
 def _draw_graph(part: Any, trace: RelationTrace) -> tuple[str, str]:
@@ -220,11 +210,8 @@ def _draw_layers(part: Any, trace: RelationTrace) -> tuple[str, str]:
     if config.layer == "sum":
         weight = "its edge weight" if config.edge_weight else "1"
         return "Sum", f"{config.layers} layers without attention: every message counts {weight}."
-    every = part.subplots(-(-len(attention) // 3), 3, squeeze=False).ravel()
-    for axes in every[len(attention) :]:
-        axes.set_axis_off()
-    for layer, (axes, values) in enumerate(zip(every, attention, strict=False)):
-        _heat(axes, trace, values, f"layer {layer + 1}")
+    for layer, (axes, values) in enumerate(zip(_cells(part, len(attention), 3), attention, strict=True), start=1):
+        _heat(axes, trace, values, f"layer {layer}")
     return "Attn", "Who listens to whom: the attention of a column’s tissue sums to 1 over the rows."
 
 
@@ -258,32 +245,28 @@ def draw_graph(axes: Any, graph: TissueRelations, schema: LabelSchema, *, size: 
     """
     axes.set(xlim=(-1.5, 1.5), ylim=(-1.4, 1.4), aspect="equal")
     axes.set_axis_off()
-    linked = graph.adjacency.any(axis=0) | graph.adjacency.any(axis=1)
-    tissues = np.flatnonzero(graph.presence | linked).tolist()
+    tissues = np.flatnonzero(graph.presence | graph.adjacency.any(axis=0) | graph.adjacency.any(axis=1)).tolist()
     if not tissues:
         show_message(axes, "no tissue was proposed")
         return
-    angles = [math.pi / 2 - 2 * math.pi * k / len(tissues) for k in range(len(tissues))]
-    reach = 1.0 if len(tissues) > 1 else 0.0
-    points = {t: (reach * math.cos(a), reach * math.sin(a)) for t, a in zip(tissues, angles, strict=True)}
+    angles = (2 * math.pi * k / len(tissues) for k in range(len(tissues)))
+    points = {t: (math.sin(a), math.cos(a)) for t, a in zip(tissues, angles, strict=True)}
     largest = max(float(graph.area.max()), 1.0)
     radii = {t: size / 9 * (6 + 9 * math.sqrt(float(graph.area[t]) / largest)) for t in tissues}
     # The bend takes the arrows there and back to different sides.
     style: dict[str, Any] = {"connectionstyle": "arc3,rad=0.13", "arrowstyle": "-|>", "mutation_scale": 8}
     for source, target in np.argwhere(graph.adjacency).tolist():
         style.update(shrinkA=radii[source], shrinkB=radii[target] + 1, color=FAINT)
-        arrow = FancyArrowPatch(points[source], points[target], **style)
         width = 0.5 + 4.5 * min(float(graph.boundary[source, target]), 1.0)
-        arrow.set(lw=width, alpha=0.65, gid=f"edge {source} {target}")
+        arrow = FancyArrowPatch(points[source], points[target], lw=width, alpha=0.65, **style)
+        arrow.set_gid(f"edge {source} {target}")
         axes.add_patch(arrow)
     for tissue in tissues:
-        present, radius = bool(graph.presence[tissue]), radii[tissue]
+        present, radius, (x, y) = bool(graph.presence[tissue]), radii[tissue], points[tissue]
         fill = schema.palette[tissue] / 255.0 if present else "white"
-        axes.plot(*points[tissue], "o", ms=2 * radius, mfc=fill, mec=INK, mew=0.9, gid=f"node {tissue}")
-        x, y = points[tissue] if reach else (0.0, 1.0)
+        axes.plot(x, y, "o", ms=2 * radius, mfc=fill, mec=INK, mew=0.9, gid=f"node {tissue}")
+        text = plain(schema.names[tissue]) if present else f"({plain(schema.names[tissue])})"
         across = "center" if abs(x) < 0.2 else ("left" if x > 0 else "right")
         along = "center" if abs(y) < 0.9 else ("bottom" if y > 0 else "top")
-        name = plain(schema.names[tissue])
-        offset = {"xytext": ((radius + 3) * x, (radius + 3) * y), "textcoords": "offset points"}
-        text = name if present else f"({name})"
-        axes.annotate(text, points[tissue], fontsize=size, color=INK, ha=across, va=along, **offset)
+        away: dict[str, Any] = {"xytext": ((radius + 3) * x, (radius + 3) * y), "textcoords": "offset points"}
+        axes.annotate(text, (x, y), fontsize=size, color=INK, ha=across, va=along, **away)

@@ -33,8 +33,6 @@ from ntrm.results.paths import CORRECTED, CORRECTED_LOCK, HIDDEN, INDEX, REPORT,
 from ntrm.results.run_record import read_run
 
 MOST_BYTES = 6000  # Of a thumbnail on the page; larger ones are left out
-WORTH_A_PROCESS = 8  # Reports for which another process pays: it needs a second to start
-
 MOST_BARS = 150  # More slides than this are shown in groups
 MOST_NAMED = 9  # Bars that have their names below them
 BINS = 16
@@ -71,8 +69,7 @@ def remake_reports(out: str | Path, *, jobs: int = 1, progress: Progress = SILEN
     with writing(folder), holding(folder / RUN_LOCK, wait=True):
         cohort = read_cohort(folder)
     folders = [folder / slide.slide_id for slide in cohort.done]
-    workers = min(jobs, max(1, len(folders) // WORTH_A_PROCESS)) if jobs > 1 else jobs
-    reasons = progress.track(parallel_map(_attempt, folders, workers), len(folders), "reports")
+    reasons = progress.track(parallel_map(_attempt, folders, jobs), len(folders), "reports")
     outcomes = {slide.slide_id: reason for slide, reason in zip(cohort.done, reasons, strict=True)}
     with writing(folder), holding(folder / RUN_LOCK, wait=True):
         overview = write_overview(folder)
@@ -129,23 +126,33 @@ def write_overview(out: Path) -> Path:
 
 def _key_figures(cohort: Cohort, left_out: int, corrected: int) -> list[tuple[str, str, str]]:
     area = sum(slide.tissue_area_mm2 or 0.0 for slide in cohort.done)
-    return [
-        ("Slides done", f"{len(cohort.done):,}", ""),
-        ("Failed", f"{len(cohort.failed):,}", ""),
-        ("With warnings", f"{sum(bool(slide.warnings) for slide in cohort.done):,}", ""),
-        *([("Cancers not assessed", f"{left_out:,}", "")] if left_out else []),
-        *([("Corrected by a person", f"{corrected:,}", "")] if corrected else []),
-        ("Tissue", f"{area:,.1f} mm²", ""),
-        ("Pieces", f"{sum(slide.pieces for slide in cohort.done):,}", ""),
-    ]
+    figures = {
+        "Slides done": f"{len(cohort.done):,}",
+        "Failed": f"{len(cohort.failed):,}",
+        "With warnings": f"{sum(bool(slide.warnings) for slide in cohort.done):,}",
+        "Cancers not assessed": f"{left_out:,}" * bool(left_out),
+        "Corrected by a person": f"{corrected:,}" * bool(corrected),
+        "Tissue": f"{area:,.1f} mm²",
+        "Pieces": f"{sum(slide.pieces for slide in cohort.done):,}",
+    }
+    return [(name, value, "") for name, value in figures.items() if value]
 
 
 def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:
+    stored, link = SlideFolder(folder), quote(slide.slide_id, safe="")
+    corrected = None
+    if slide.corrected_parts:
+        found = slide.corrected_cancers or (() if slide.corrected_assessed else None)
+        corrected = {
+            "text": f"corrected by a person, {counted(slide.corrected_parts, 'part')}",
+            "cancers": cancers_in_words(found, cohort.cancers),
+            "link": f"{link}/{CORRECTED}/{REPORT}" if stored.has(CORRECTED, REPORT) else "",
+        }
     return {
         "slide": slide,
-        "link": f"{quote(slide.slide_id, safe='')}/{REPORT}" if (folder / REPORT).is_file() else "",
-        "thumbnail": stored_jpeg(SlideFolder(folder), THUMBNAIL, MOST_BYTES),
-        "corrected": _corrected(slide, cohort.cancers, folder) if slide.corrected_parts else None,
+        "link": f"{link}/{REPORT}" if (folder / REPORT).is_file() else "",
+        "thumbnail": stored_jpeg(stored, THUMBNAIL, MOST_BYTES),
+        "corrected": corrected,
         "mix": _stops(slide.fractions, cohort.tissues),
         "measures": [(slide.measures[key], _why(slide, key)) for key in MEASURES],
     }
@@ -157,17 +164,6 @@ def _why(slide: CohortSlide, key: str) -> str:
     if slide.measures[key] is None:
         return "; ".join(reasons)
     return "; ".join(f"{NOT_ASSESSED} in other pieces: {each}" for each in reasons if each not in NOTHING_TO_MEASURE)
-
-
-def _corrected(slide: CohortSlide, cancers: Sequence[str], folder: Path) -> Content:
-    """What a person corrected in the slide, and where that report is."""
-    there = SlideFolder(folder).has(CORRECTED, REPORT)
-    found = slide.corrected_cancers or (() if slide.corrected_assessed else None)
-    return {
-        "text": f"corrected by a person, {counted(slide.corrected_parts, 'part')}",
-        "cancers": cancers_in_words(found, cancers),
-        "link": f"{quote(slide.slide_id, safe='')}/{CORRECTED}/{REPORT}" if there else "",
-    }
 
 
 def _tissue_colours(cohort: Cohort, out: Path) -> list[RGB]:
@@ -200,29 +196,30 @@ def _plots(cohort: Cohort) -> Content:
         title: [value for slide in slides if (value := slide.measures[key]) is not None]
         for key, title in MEASURES.items()
     }
-    tumour = {"Cancer in tissue": [100 * slide.tumour_fraction(cohort.cancers) for slide in slides]}
+    distributions = [(title, "mm", histogram(known)) for title, known in values.items()]
+    if cohort.cancers:
+        shares = [100 * slide.tumour_fraction(cohort.cancers) for slide in slides]
+        distributions.insert(0, ("Cancer in tissue", "%", histogram(shares)))
     return {
         "composition": composition(slides, cohort.tissues, cohort.cancers),
-        "distributions": [
-            *((title, "%", histogram(shares)) for title, shares in tumour.items() if cohort.cancers),
-            *((title, "mm", histogram(known)) for title, known in values.items()),
-        ],
+        "distributions": distributions,
         "missing": [f"{title.lower()} on {len(slides) - len(known):,}" for title, known in values.items()],
         "borders": borders(cohort.neighbours, cohort.tissues),
     }
 
 
 def composition(slides: Sequence[CohortSlide], tissues: Sequence[str], cancers: Sequence[str]) -> Content:
-    """A stacked column for each slide, or for groups of slides, most cancer first."""
+    """A stacked column for each slide, or for groups of neighbouring slides of about one size, most cancer first."""
     order = sorted(slides, key=lambda slide: (-slide.tumour_fraction(cancers), slide.slide_id))
-    groups = grouped(order, MOST_BARS)
+    count = min(len(order), MOST_BARS)
     columns = []
-    for group in groups:
+    for start, end in pairwise(round(k * len(order) / count) for k in range(count + 1)):
+        group = order[start:end]
         means = {name: math.fsum(slide.fractions.get(name, 0.0) for slide in group) / len(group) for name in tissues}
         # Cancers stand at the bottom.
         stacked = dict(sorted(means.items(), key=lambda item: item[0] not in cancers))
         columns.append((group[0].slide_id, _stops(stacked, tissues)))
-    return {"columns": columns, "named": len(groups) <= MOST_NAMED, "slides_each": len(order) / len(groups)}
+    return {"columns": columns, "named": count <= MOST_NAMED, "slides_each": len(order) / count}
 
 
 def _stops(fractions: Mapping[str, float], tissues: Sequence[str]) -> str:
@@ -233,13 +230,6 @@ def _stops(fractions: Mapping[str, float], tissues: Sequence[str]) -> str:
             stops.append(f"var(--t{tissues.index(name)}) {100 * start:.1f}% {100 * (start + fraction):.1f}%")
             start += fraction
     return ",".join(stops)
-
-
-def grouped(slides: Sequence[CohortSlide], most: int) -> list[Sequence[CohortSlide]]:
-    """Slides in at most ``most`` groups of neighbours, of sizes that differ by one at most."""
-    count = min(len(slides), most)
-    cuts = [round(k * len(slides) / count) for k in range(count + 1)] if count else [0]
-    return [slides[start:end] for start, end in pairwise(cuts)]
 
 
 def histogram(values: Sequence[float]) -> list[tuple[str, int, float]]:

@@ -9,7 +9,7 @@ from typing import Any
 from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
 from ntrm.core.wording import area_text
 from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, strongest
-from ntrm.report.html import NONE, css_colours, share_text, value_text, write_page
+from ntrm.report.html import NONE, css_colours, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage, stored_jpeg
 from ntrm.results.cohort import MEASURES as LENGTHS
 from ntrm.results.documents import IN_CRUMBS, NOTHING_TO_MEASURE, Network, PieceGraph, PieceSummary, Slide, read_slide
@@ -40,32 +40,29 @@ Content = dict[str, Any]  # What a template shows
 def write_slide_report(folder: Path) -> Path:
     """Write ``folder/report.html`` from the files of a finished slide; the same files give the same bytes."""
     slide, path = read_slide(folder), folder / REPORT
-    familiarity = _familiarity(slide, SlideFolder(folder))
     pictures = read_pictures(folder, slide)
-    write_page(path, "slide_report.html", familiarity=familiarity, **_content(slide, pictures))
+    where = stored_jpeg(SlideFolder(folder), FAMILIARITY_MAP, 64 * MB)
+    write_page(path, "slide_report.html", familiarity=_familiarity(slide, where), **_content(slide, pictures))
     return path
 
 
-def _familiarity(slide: Slide, where: SlideFolder) -> Content:
+def _familiarity(slide: Slide, where: str) -> Content:
     """The verdict in words and numbers, and the map of windows where there is one."""
-    judged = slide.familiarities
+    whole = slide.familiarities.slide
     pieces = [(f"Piece {piece.number}", piece.familiarity) for piece in slide.pieces]
     unfamiliar = [(name, piece) for name, piece in pieces if not piece.assessed]
-    unlike = unfamiliar if judged.slide.assessed else [("This slide", judged.slide)]
+    unlike = unfamiliar if whole.assessed else [("This slide", whole)]
+    rows = []
+    for name, of in (("Slide", whole), *(pieces if len(pieces) > 1 else [])):
+        p_values = (of.p_value, *(of.aspects.get(aspect) for aspect in ASPECTS))
+        rows.append((name, of.verdict, *(NONE if p is None else f"{p:.2g}" for p in p_values)))
     return {
-        "slide": judged.slide,
+        "slide": whole,
         "unlike": [(name, rarity(of.p_value), of.reasons) for name, of in unlike],
-        "pieces_only": judged.slide.assessed and bool(unfamiliar),
-        "rows": [
-            (
-                name,
-                of.verdict,
-                *(NONE if p is None else f"{p:.2g}" for p in (of.p_value, *map(of.aspects.get, ASPECTS))),
-            )
-            for name, of in (("Slide", judged.slide), *(pieces if len(pieces) > 1 else []))
-        ],
+        "pieces_only": whole.assessed and bool(unfamiliar),
+        "rows": rows,
         "columns": [(f"p of {name}", "n") for name in ASPECTS],
-        "map": stored_jpeg(where, FAMILIARITY_MAP, 64 * MB),
+        "map": where,
         "next": WHAT_NEXT,
     }
 
@@ -83,34 +80,25 @@ def rarity(p_value: float | None) -> str:
 
 
 def _content(slide: Slide, pictures: SlidePictures) -> Content:
-    schema, network = pictures.schema, slide.network
+    schema, network, cancers = pictures.schema, slide.network, slide.cancers
+    not_assessed = {name for name, cancer in cancers.items() if cancer.present is None}
+    order, safe = schema.names, safe_palette(schema)
     return {
         "slide": slide,
         "colours": _colours(pictures),
-        "views": {key: label for key, label in VIEWS.items() if key != "safe" or safe_palette(schema) is not None},
-        "present": [_present(name, slide, schema) for name, cancer in slide.cancers.items() if cancer.present],
-        "absent": [
-            (name, cancer, slide.areas_mm2.get(name, 0.0))
-            for name, cancer in slide.cancers.items()
-            if cancer.present is False
-        ],
-        "in_crumbs": [(name, cancer) for name, cancer in slide.cancers.items() if cancer.reason == IN_CRUMBS],
+        "views": {key: label for key, label in VIEWS.items() if key != "safe" or safe is not None},
+        "present": [_present(name, slide, schema) for name, cancer in cancers.items() if cancer.present],
+        "absent": [(name, of, slide.areas_mm2.get(name, 0.0)) for name, of in cancers.items() if of.present is False],
+        "in_crumbs": [(name, cancer) for name, cancer in cancers.items() if cancer.reason == IN_CRUMBS],
         "cancers": CANCERS,
         "looked_for": any(name in CANCERS for name in slide.classes),
         "figures": _key_figures(slide),
         "stage": stage(slide, pictures),
-        "whole": _tissues(
-            slide.areas_mm2,
-            slide.tissue_fractions,
-            schema,
-            slide.confidence,
-            slide.by_person,
-            {name for name, cancer in slide.cancers.items() if cancer.present is None},
-        ),
+        "whole": _tissues(slide, schema, slide.confidence, slide.by_person, not_assessed),
         "measures": [(name, "") for name in MEASURES.values()],
         "pieces": [_piece(*each, slide, schema) for each in zip(slide.pieces, slide.graphs, strict=True)],
         "network": network,
-        "network_graph": None if network is None else network_graph(network, schema.names),
+        "network_graph": None if network is None else network_graph(network, order),
         "relations_used": None if network is None else _relations_used(network),
         "least": f"{LEAST_SHOWN:.0%}",
         "quality": [
@@ -164,21 +152,20 @@ def _key_figures(slide: Slide) -> list[tuple[str, str, str]]:
 
 
 def _tissues(
-    areas: Mapping[str, float],
-    fractions: Mapping[str, float | None],
+    of: Slide | PieceSummary,
     schema: LabelSchema,
     confidence: Callable[[str], float | None],
     by_person: Callable[[str], float | None],
-    not_assessed: Collection[str] = (),
+    not_assessed: Collection[str],
 ) -> Content:
     """Rows of the table of tissues; cancers that were ``not_assessed`` are neither found nor missing."""
+    areas, fractions = of.areas_mm2, of.tissue_fractions
     order = sorted((name for name in fractions if areas.get(name, 0) > 0), key=lambda name: -areas[name])
     rows = [
         {
             "tissue": schema[name],
             "area": areas[name],
             "share": fractions[name],
-            "bar": 100 * min(max(fractions[name] or 0.0, 0.0), 1.0),
             "confidence": confidence(name),
             "by_person": by_person(name) or 0.0,
             "assessed": name not in not_assessed,
@@ -190,10 +177,8 @@ def _tissues(
 
 def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSchema) -> Content:
     longest = sorted(graph.edges, key=lambda edge: -edge.boundary_mm)
-    known = {node.name: node.confidence for node in graph.nodes}
-    by_person = {node.name: node.by_person for node in graph.nodes}
+    nodes = {node.name: node for node in graph.nodes}
     assessed = slide.familiarities.ruling(piece.number).assessed
-    not_assessed = {cancer.name for cancer in piece.cancers if cancer.present is None}
     return {
         "piece": piece,
         "text": graph.text,
@@ -201,18 +186,15 @@ def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSc
         "assessed": assessed,
         # Lines of cancers stand out where they are findings.
         "graph": graph_drawing(graph.nodes, graph.edges, schema.names, {*slide.cancers} if assessed else set()),
-        "boundaries": [
-            (
-                f"{e.source} – {e.target}",
-                f"{e.boundary_mm:.2f}",
-                share_text(e.share_of_source),
-                share_text(e.share_of_target),
-                e.contacts,
-            )
-            for e in longest[:INTERFACES]
-        ],
+        "boundaries": longest[:INTERFACES],
         "shorter": max(len(longest) - INTERFACES, 0),
-        "tissues": _tissues(piece.areas_mm2, piece.tissue_fractions, schema, known.get, by_person.get, not_assessed),
+        "tissues": _tissues(
+            piece,
+            schema,
+            lambda name: nodes[name].confidence if name in nodes else None,
+            lambda name: nodes[name].by_person if name in nodes else None,
+            {cancer.name for cancer in piece.cancers if cancer.present is None},
+        ),
     }
 
 
@@ -231,13 +213,11 @@ def _relations_used(network: Network) -> Content:
             most = f"{window.attention:.3f} at {middle}"
         weight = [] if relation.weight is None else [f"{relation.weight:.3f}"]
         rows.append((f"{relation.sender} → {relation.receiver}", *values, f"{relation.windows:,}", most, *weight))
+    unused = {"Attention": not network.attention, "Edge weights": not weighted}
     return {
-        "columns": [("Relation", ""), *((name, "n") for name in [*names, *(["edge weight"] if weighted else [])])],
+        "columns": [("Relation", ""), *((name, "n") for name in names + ["edge weight"] * weighted)],
         "rows": rows,
-        "notes": [
-            *([] if network.attention else ["Attention: not used by this model."]),
-            *([] if weighted else ["Edge weights: not used by this model."]),
-        ],
+        "notes": [f"{what}: not used by this model." for what, missing in unused.items() if missing],
     }
 
 
@@ -248,21 +228,20 @@ def _origin(slide: Slide) -> dict[str, str | list[str]]:
     options = {key: words[value] if isinstance(value, bool | None) else value for key, value in slide.options.items()}
     read = "as it was given" if grid.slide_mpp_from == "given" else f"from {grid.slide_mpp_from}"
     size = f"{grid.slide.get('width', NONE)} × {grid.slide.get('height', NONE)} px"
-    stains = {}
-    if norm is not None:
-        done = f"brought to those of the training sections for the network ({norm.method}); pictures show the slide"
-        stains["Stains"] = f"left as they were: {norm.reason}" if norm.matrix is None else done
-    return {
+    rows: dict[str, str | list[str]] = {
         **model_origin(model),
         "Network": f"{model.get('arch')}, windows of {model.get('window')} px at {model.get('mpp')} µm/px",
         "Temperature": str(model.get("temperature") or "not calibrated"),
         "Program": f"{program.get('name')} {program.get('version')}",
         "Options": [f"{key}={value}" for key, value in options.items()],
-        **stains,
         "Slide": f"{size}, {_by(grid.slide_mpp)} µm/px ({read}), read with {grid.slide.get('reader', NONE)}",
         "Mask": f"{grid.width} × {grid.height} px, {_by(grid.mpp)} µm/px",
         "Mask to slide pixels": "x → {0:.9g} x + {2:.9g}, y → {1:.9g} y + {3:.9g}".format(*grid.to_level0),
     }
+    if norm is not None:
+        done = f"brought to those of the training sections for the network ({norm.method}); pictures show the slide"
+        rows["Stains"] = f"left as they were: {norm.reason}" if norm.matrix is None else done
+    return rows
 
 
 def model_origin(model: Mapping[str, Any]) -> dict[str, str | list[str]]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import tempfile
-import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,15 +16,13 @@ from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import number
 from ntrm.data.layouts import survey_dataset
-from ntrm.slides.addresses import Address, is_address
+from ntrm.slides.object_store import Address, is_address
 from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
-from ntrm.slides.slide_folders import is_annotation, lies_in, real, slides_in
-from ntrm.slides.slide_names import IMAGES, SLIDE_SUFFIXES, LeftOut
+from ntrm.slides.slide_folders import IMAGES, SLIDE_SUFFIXES, LeftOut, lies_in, real, slides_in
 
 OWN_COLUMNS = ("slide", "slide_id", "mpp", "mpp_y")
 """Columns of an input table that mean something; all others are covariates."""
-FINGERPRINT_BYTES = 1 << 20
-"""Bytes at either end of a file that tell it from others."""
+FINGERPRINT_BYTES = 1 << 20  # Bytes at either end of a file that tell it from others
 
 
 @dataclass(frozen=True)
@@ -34,19 +30,13 @@ class SlideInput:
     """One slide to segment."""
 
     path: Path
-    name: str
-    """Its name in the input: distinguishes slides of one file name."""
-    slide_id: str | None = None
-    """As the user wants its outputs named."""
-    mpp: Resolution | None = None
-    """Stated by the user; the file's own where None."""
+    name: str  # Its name in the input: distinguishes slides of one file name
+    slide_id: str | None = None  # As the user wants its outputs named
+    mpp: Resolution | None = None  # Stated by the user; the file's own where None
     covariates: Mapping[str, str] = field(default_factory=dict)
-    times: int = 1
-    """How often it occurs in the input; it is segmented once."""
-    alone: bool = False
-    """Whether no other file may be read with it; see ``open_slide``."""
-    remote: RemoteSlide | None = None
-    """Its objects, if it lies at an address; ``path`` is then its place in the cache."""
+    times: int = 1  # How often it occurs in the input; it is segmented once
+    alone: bool = False  # Whether no other file may be read with it; see `open_slide`
+    remote: RemoteSlide | None = None  # Its objects, if it lies at an address; `path` is then its place in the cache
 
     @property
     def location(self) -> str:
@@ -76,7 +66,12 @@ def find_inputs(
     left_out = LeftOut() if left_out is None else left_out
     slides = _merged(slide for each in inputs for slide in _expand(each, mpp, out, remote, left_out))
     if not slides:
-        raise _no_slide(inputs, out, left_out)
+        raise UsageError(
+            "no slide among the inputs",
+            got=", ".join(str(path) if is_address(path) else Path(path).name for path in inputs),
+            expected=f"files that end in {', '.join(SLIDE_SUFFIXES)}; no results, nothing in --out, no Masks",
+            hint="name the files themselves if they end otherwise",
+        )
     for slide in slides:
         there = slide.remote is not None and remote is not None and slide.remote.address.lies_in(remote.out)
         if there or (slide.remote is None and lies_in(slide.path, out)):
@@ -104,23 +99,6 @@ def shard_of(slides: Sequence[SlideInput], shard: str | None) -> tuple[SlideInpu
     if not 1 <= shard_number <= shards:
         raise UsageError("impossible shard", got=repr(shard), expected="I/N with I from 1 to N, such as 1/4")
     return tuple(slides[shard_number - 1 :: shards])
-
-
-def _no_slide(inputs: Sequence[str | Path], out: Path | None, left_out: LeftOut) -> UsageError:
-    hint = "name the files themselves if they end otherwise"
-    paths = [Path(path) for path in inputs if not is_address(path)]
-    if any(lies_in(path, out) for path in paths):
-        hint = "choose an --out that does not hold the slides: what lies in it is taken for results"
-    elif any(is_annotation(file) for path in paths for file in path.rglob("*")):
-        hint = "name the folder Images: what lies in Masks beside it are masks, not sections"
-    elif left_out.results:
-        hint = "name a folder of slides: this one holds results, whose pictures are no slides"
-    return UsageError(
-        "no slide among the inputs",
-        got=", ".join(str(path) if is_address(path) else Path(path).name for path in inputs),
-        expected=f"files that end in {', '.join(SLIDE_SUFFIXES)}",
-        hint=hint,
-    )
 
 
 def _expand(
@@ -171,12 +149,19 @@ def _rows(
     rows = read_table(table, ("slide",))
     if not rows:
         raise DataError(f"{table.name} names no slide", expected="a row for each slide")
-    _check_columns(table.name, rows[0])
+    # A column that is nearly one of ours would be taken for a covariate, and what it states ignored.
+    for name in rows[0]:
+        if name not in OWN_COLUMNS and name.lower() in OWN_COLUMNS:
+            raise DataError(
+                f"{table.name} has a column whose name differs from one of ours only in upper and lower case",
+                got=name,
+                expected=name.lower(),
+                hint="write it like this, or rename it if it is a covariate",
+            )
     for line, cells in enumerate(rows, start=2):
         if not cells["slide"] or "\0" in cells["slide"]:
             raise DataError(f"{table.name} has a row without a slide", got=f"row {line}")
         where = f"{table.name}, row {line}"
-        _check_encoding(cells["slide"], where)
         if cells.get("mpp_y") and not cells.get("mpp"):
             raise DataError(f"{where}: mpp_y without mpp", expected="both, or mpp alone for square pixels")
         objects = None
@@ -198,36 +183,11 @@ def _rows(
         )
 
 
-def _check_columns(table: str, columns: Iterable[str]) -> None:
-    """A column that is nearly one of ours would be taken for a covariate, and what it states ignored."""
-    nearly = [name for name in columns if name not in OWN_COLUMNS and name.lower() in OWN_COLUMNS]
-    if nearly:
-        raise DataError(
-            f"{table} has a column whose name differs from one of ours only in upper and lower case",
-            got=nearly[0],
-            expected=nearly[0].lower(),
-            hint="write it like this, or rename it if it is a covariate",
-        )
-
-
-def _check_encoding(name: str, where: str) -> None:
-    """A table is always UTF-8, file names are not: some locales cannot even encode the name."""
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"{where}: this file name is not possible on this system",
-            got=ascii(name),
-            expected=f"characters of {error.encoding}, the encoding of this system's file names",
-            hint="set LC_ALL=C.UTF-8",
-        ) from error
-
-
 def _spelt_as_on_disk(path: Path) -> Path:
     """The path as the disk has it: letters with marks may be one character or two (NFC, NFD)."""
     spellings = (path, *(Path(unicodedata.normalize(form, str(path))) for form in ("NFC", "NFD")))
     # A name that no disk can hold must not spoil the other rows.
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         return next((spelling for spelling in spellings if spelling.exists()), path)
     return path
 
@@ -284,15 +244,15 @@ def find_by_content(
 ) -> Iterator[tuple[str, Path]]:
     """Files under the roots whose fingerprint is ``wanted``, whatever they are called now; each content once."""
     left = set(wanted)
-    for path in _files(roots):
-        if not left or stopped():
-            return
-        # Others need the disk, too.
-        time.sleep(0)
-        found = source_fingerprint(path)
-        if found in left:
-            left.discard(found)
-            yield found, path
+    for root in (root.resolve() for root in roots):
+        for path in slides_in(root, LeftOut(), on_error=lambda _: None) if root.is_dir() else [root]:
+            if not left or stopped():
+                return
+            # Links may lead out of the root.
+            found = source_fingerprint(path) if real(path).is_relative_to(root) else None
+            if found in left:
+                left.discard(found)
+                yield found, path
 
 
 def check_roots(roots: Iterable[Path]) -> None:
@@ -300,11 +260,3 @@ def check_roots(roots: Iterable[Path]) -> None:
     lost = next((root for root in roots if not root.exists()), None)
     if lost is not None:
         raise UsageError("no such folder of slides", got=lost, expected="a folder that exists", hint="correct --slides")
-
-
-def _files(roots: Sequence[Path]) -> Iterator[Path]:
-    for root in roots:
-        base = root.resolve()
-        paths = slides_in(base, LeftOut(), on_error=lambda _: None) if base.is_dir() else [base]
-        # Links may lead out of the root.
-        yield from (path for path in paths if real(path).is_relative_to(base))

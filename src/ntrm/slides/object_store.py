@@ -1,7 +1,7 @@
-"""Objects of one storage service, through fsspec: list, fetch, send. The storage library tries again what may pass.
+"""Object storage through fsspec: addresses (``s3://bucket/folder``), and the objects there to list, fetch and send.
 
 Credentials and endpoints are the storage library's own business (for S3 ``AWS_…`` variables, ``~/.aws``, the role of a
-machine): nothing here reads, keeps or writes them.
+machine): no address carries them, and nothing here reads, keeps or writes them.
 """
 
 from __future__ import annotations
@@ -17,20 +17,83 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.errors import DataError, NtrmError, UsageError, choices_error
-from ntrm.slides.addresses import Address
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error
 
-_URL = re.compile(r"(https?://[^/\s\"']+)[^\s\"']*")
-
-ATTEMPTS = 3
-"""Of each request of S3, with growing pauses; the library above makes five of each."""
-ANSWER_S = 20
-"""How long a server may take to send the next bytes."""
+EXAMPLE = "s3://bucket/folder"
+WITH_NAME = ("abfs", "abfss", "sftp", "ssh", "webhdfs", "hdfs")
+"""Schemes whose address names a container or a user before an ``@``."""
+ATTEMPTS, ANSWER_S = 3, 20
+"""Attempts of each request of S3, of which the library above makes five, and how long it waits for the next bytes."""
 VERSIONS = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "created")
 """What services call the mark that changes with an object's content."""
 WITHOUT_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "TokenRetrievalError")
 CHATTY = ("botocore", "aiobotocore", "boto3", "s3fs", "fsspec", "aiohttp", "urllib3", "asyncio")
 """Loggers that would write signed requests, tokens included, at the level that ``-v`` sets."""
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)((?:::.*)?)://(.*)", re.DOTALL)
+_FLATTENED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
+
+
+@dataclass(frozen=True)
+class Address:
+    """A scheme, and the path below it, which starts with the bucket.
+
+    >>> slides = Address.parse("s3://bucket/slides/")
+    >>> str(slides / "a.svs"), slides.name, str(slides.parent)
+    ('s3://bucket/slides/a.svs', 'slides', 's3://bucket')
+    """
+
+    scheme: str
+    path: str
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Check an address; one with credentials or a query is refused, and not repeated in the message."""
+        match = _ADDRESS.fullmatch(text)
+        if match is None:
+            raise UsageError("no address", got=text, expected=f"something like {EXAMPLE}")
+        scheme, chain, path = match[1].lower(), match[2], match[3].strip("/")
+        before, at, _ = path.partition("/")[0].rpartition("@")
+        if "?" in path or ":" in before or (at and scheme not in WITH_NAME):
+            raise RefusedError(
+                "an address with credentials or a query",
+                expected=EXAMPLE,
+                hint="leave them out: the storage library takes credentials from the environment or its own settings",
+            )
+        if scheme in ("file", "local"):
+            raise UsageError("an address of this machine", got=text, expected="a path", hint=f"give /{path}")
+        if chain or "::" in path or not _is_plain(path) or re.search(r"[\x01-\x1f\x7f]", path):
+            raise UsageError("an address that names no folder or file", got=ascii(text), expected=EXAMPLE)
+        return cls(scheme, path)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.path}"
+
+    def __truediv__(self, name: str) -> Address:
+        return Address(self.scheme, f"{self.path}/{name}")
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Address:
+        """The folder; a bucket is its own."""
+        return Address(self.scheme, self.path.rpartition("/")[0] or self.path)
+
+    def lies_in(self, folder: Address | None) -> bool:
+        """Whether this is the folder, or something below it."""
+        return folder is not None and f"{self}/".startswith(f"{folder}/")
+
+
+def is_address(text: str | Path) -> bool:
+    """Whether a text is meant as an address, good or bad; a path is not, but an address that became one is refused."""
+    if isinstance(text, Path):
+        if _FLATTENED.match(str(text)) and not text.exists():
+            raise UsageError("an address cannot be a path", got=text, expected=f'a text such as "{EXAMPLE}"')
+        return False
+    return _ADDRESS.fullmatch(text) is not None
 
 
 class NoSuchObjectError(UsageError):
@@ -47,8 +110,15 @@ class RemoteFile:
 
     name: str
     size: int
-    version: str
-    """Its ETag, or what the service has in its place."""
+    version: str  # Its ETag, or what the service has in its place
+
+    @classmethod
+    def of(cls, name: str, info: Mapping[str, Any]) -> RemoteFile:
+        """From what a storage library knows of it."""
+        mark = next((info[key] for key in VERSIONS if info.get(key)), "")
+        # A listing may give a time as a number where a look at the single object gives a date.
+        version = str(mark.timestamp() if isinstance(mark, datetime) else mark)
+        return cls(name, int(info.get("size") or 0), version.strip('"'))
 
 
 class ObjectStore:
@@ -62,16 +132,15 @@ class ObjectStore:
         self._fs.invalidate_cache()
         with _explaining(address):
             info = self._fs.info(address.path)
-            return None if info["type"] == "directory" else _remote_file(address.name, info)
+            return None if info["type"] == "directory" else RemoteFile.of(address.name, info)
 
     def files_under(self, address: Address) -> list[RemoteFile]:
-        """Every object below a folder, sorted. Names that could lead out of a folder are left out."""
+        """Every object below a folder, sorted; without names that could lead out of it, such as ``../x``."""
         self._fs.invalidate_cache()
         with _explaining(address):
             found = self._fs.find(address.path, detail=True)
-        start = f"{address.path}/"
-        names = {path.lstrip("/").removeprefix(start): info for path, info in found.items()}
-        return sorted(_remote_file(name, info) for name, info in names.items() if _is_plain(name))
+        names = {path.lstrip("/").removeprefix(f"{address.path}/"): info for path, info in found.items()}
+        return sorted(RemoteFile.of(name, info) for name, info in names.items() if _is_plain(name))
 
     def names_in(self, address: Address, *, folders: bool) -> list[str]:
         """Names of the files, or of the folders, directly below a folder."""
@@ -118,100 +187,74 @@ class ObjectStore:
             self._fs.rm_file(address.path)
 
 
+def _is_plain(name: str) -> bool:
+    return "\0" not in name and "\\" not in name and all(part not in ("", ".", "..") for part in name.split("/"))
+
+
 def _file_system(scheme: str) -> Any:
     try:
         import fsspec
-    except ImportError as error:
-        raise _missing(scheme, error) from error
-    known = sorted({*fsspec.available_protocols()} - {"file", "local"})
-    if scheme not in known:
-        raise choices_error("unknown kind of address", scheme, known)
-    for name in CHATTY:
-        logging.getLogger(name).setLevel(logging.WARNING)
-    options: dict[str, Any] = {"skip_instance_cache": True}
-    if scheme in ("s3", "s3a"):
-        retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
-        settings = {"connect_timeout": 10, "read_timeout": ANSWER_S, "retries": retries}
-        options |= {"use_listings_cache": False, "config_kwargs": settings}
-    try:
+
+        known = sorted({*fsspec.available_protocols()} - {"file", "local"})
+        if scheme not in known:
+            raise choices_error("unknown kind of address", scheme, known)
+        for name in CHATTY:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        options: dict[str, Any] = {"skip_instance_cache": True}
+        if scheme in ("s3", "s3a"):
+            retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
+            settings = {"connect_timeout": 10, "read_timeout": ANSWER_S, "retries": retries}
+            options |= {"use_listings_cache": False, "config_kwargs": settings}
         return fsspec.filesystem(scheme, **options)
     except (ImportError, ValueError) as error:
-        raise _missing(scheme, error) from error
+        hint = 'pip install "ntrm[cloud]"' if scheme in ("s3", "s3a") else f"install the fsspec package for {scheme}://"
+        raise UsageError(f"{scheme}:// needs an extra", got=error, hint=hint) from error
 
 
-def _missing(scheme: str, error: Exception) -> UsageError:
-    hint = 'pip install "ntrm[cloud]"' if scheme in ("s3", "s3a") else f"install the fsspec package for {scheme}://"
-    return UsageError(f"{scheme}:// needs an extra", got=error, hint=hint)
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    """What storage libraries raise; theirs are known only where they were imported."""
+@contextmanager
+def _explaining(address: Address) -> Iterator[None]:
+    """Turn what a storage library raises into our own error; its kinds are known only where it was imported."""
     # A look-up fails in them where an answer lacks what every service sends.
     kinds: list[type[Exception]] = [OSError, EOFError, ValueError, LookupError]
     for module, names in {"botocore.exceptions": ("BotoCoreError", "ClientError"), "aiohttp": ("ClientError",)}.items():
         loaded = sys.modules.get(module)
         kinds += [getattr(loaded, name) for name in names if loaded is not None]
-    return tuple(kinds)
-
-
-@contextmanager
-def _explaining(address: Address) -> Iterator[None]:
-    """Turn what a storage library raises into our own error."""
     try:
         yield
     except FileExistsError:
         raise
-    except _failures() as error:
+    except tuple(kinds) as error:
         raise _explained(error, address) from error
 
 
 def _explained(error: Exception, address: Address) -> NtrmError:
+    kind = type(error).__name__
+    # One short line; of the addresses in it only the host, since the rest may name a patient.
+    words = re.sub(r"(https?://[^/\s\"']+)[^\s\"']*", r"\1", " ".join(str(error).split()))[:200] or kind
     if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
+        hint = "check the address, and the endpoint and region that the environment names"
         return NoSuchObjectError(
-            f"nothing found at {address}",
-            got=_words(error),
-            expected="a bucket, and a folder or an object in it, that exist",
-            hint="check the address, and the endpoint and region that the environment names",
+            f"nothing found at {address}", got=words, expected="a bucket, a folder or an object that exists", hint=hint
         )
+    if kind in WITHOUT_CREDENTIALS:
+        hint = "set them for the storage library, for S3 in the environment (AWS_…) or with `aws configure`"
+        return UsageError(f"no credentials for {address}", got=kind, hint=hint)
     if isinstance(error, PermissionError):
         return DataError(
             f"access to {address} is denied",
-            got=_words(error),
+            got=words,
             expected="credentials that may list and read the slides, and list, read, write and delete the results",
             hint="check which credentials the environment gives (for S3: aws sts get-caller-identity)",
         )
-    if type(error).__name__ in WITHOUT_CREDENTIALS:
-        hint = "set them for the storage library, for S3 in the environment (AWS_…) or with `aws configure`"
-        return UsageError(f"no credentials for {address}", got=type(error).__name__, hint=hint)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         hint = "free some space, or choose another --cache"
         return DataError("the disk of the cache is full", got=error.strerror, hint=hint)
-    if isinstance(error, ValueError):
-        return UsageError(f"the storage library refuses {address}", got=_words(error), hint="check the address")
     return DataError(
         f"the storage of {address} does not answer, or not as such a service does",
-        got=f"{type(error).__name__}: {_words(error)}",
+        got=f"{kind}: {words}",
         expected="a connection that lasts for an object",
-        hint="check the network and the endpoint; the same command then continues",
+        hint="check the address, the network and the endpoint; the same command then continues",
     )
-
-
-def _words(error: Exception) -> str:
-    """One short line of an error; of the addresses in it only the host, since the rest may name a patient."""
-    line = " ".join(str(error).split()) or type(error).__name__
-    return _URL.sub(r"\1", line)[:200]
-
-
-def _is_plain(name: str) -> bool:
-    """Whether a name stays below its folder: a key may be any text, such as ``../x``."""
-    return "\0" not in name and "\\" not in name and all(part not in ("", ".", "..") for part in name.split("/"))
-
-
-def _remote_file(name: str, info: Mapping[str, Any]) -> RemoteFile:
-    mark = next((info[key] for key in VERSIONS if info.get(key)), "")
-    # A listing may give a time as a number where a look at the single object gives a date.
-    version = str(mark.timestamp() if isinstance(mark, datetime) else mark)
-    return RemoteFile(name, int(info.get("size") or 0), version.strip('"'))
 
 
 def _stopping(stopped: Callable[[], bool]) -> Any:

@@ -1,8 +1,7 @@
 """The slides at an address: which objects are slides, and which belong together; fetched while they are read.
 
-A slide's folder in the cache is named after its address, sizes and ETags, so that another version of an object is
-another slide. Whoever has it holds a lock that ends with its process, and deletes it in the end; what killed processes
-left is deleted when the next slide is fetched.
+Whoever has a slide in the cache holds a lock that ends with its process, and deletes it in the end; what killed
+processes left is deleted when the next slide is fetched.
 """
 
 from __future__ import annotations
@@ -21,17 +20,15 @@ from ntrm.core.io import writing
 from ntrm.core.locks import holding
 from ntrm.results.paths import RUN
 from ntrm.results.run_record import is_run
-from ntrm.slides.addresses import Address
-from ntrm.slides.object_store import NoSuchObjectError, ObjectStore, RemoteFile
-from ntrm.slides.slide_names import LeftOut, belongs_to, has_parts, is_mask, one_of_each
+from ntrm.slides.object_store import Address, NoSuchObjectError, ObjectStore, RemoteFile
+from ntrm.slides.slide_folders import LeftOut, belongs_to, has_parts, is_mask, one_of_each
 
 
 @dataclass(frozen=True)
 class RemoteSlide:
     """The objects of one slide; most slides are a single one."""
 
-    address: Address
-    """Of the file that is opened."""
+    address: Address  # Of the file that is opened
     files: tuple[RemoteFile, ...]
     """All of them, named below the folder of ``address``; none where there is no such object."""
 
@@ -42,7 +39,7 @@ class RemoteSlide:
 
     @property
     def key(self) -> str:
-        """Of the folder in the cache."""
+        """Name of its folder in the cache."""
         return _hash([str(self.address), [(file.name, file.size, file.version) for file in self.files]])[:32]
 
 
@@ -103,7 +100,8 @@ class RemoteSlides:
     def below(self, folder: Address, left_out: LeftOut) -> Iterator[tuple[str, RemoteSlide]]:
         """The slides of a folder, each with its name below it, in the order of a folder on a disk."""
         files = [file for file in self.files_under(folder) if not (folder / file.name).lies_in(self.out)]
-        results = self._results_among(folder, files)
+        records = [folder / file.name for file in files if PurePosixPath(file.name).name == RUN]
+        results = [record.parent for record in records if is_run(self.store(record).read(record) or b"")]
         left_out.results.extend(str(each) for each in results)
         files = [file for file in files if not any((folder / file.name).lies_in(each) for each in results)]
         names = [PurePosixPath(file.name) for file in files]
@@ -112,12 +110,6 @@ class RemoteSlides:
         by_name = dict(zip(names, files, strict=True))
         for name in one_of_each(taken):
             yield str(name), _with_parts(folder, name, files if has_parts(name) else [by_name[name]])
-
-    def _results_among(self, folder: Address, files: Sequence[RemoteFile]) -> list[Address]:
-        """Folders that ``ntrm segment`` wrote to before: their pictures are no slides."""
-        store = self.store(folder)
-        records = (folder / file.name for file in files if PurePosixPath(file.name).name == RUN)
-        return [record.parent for record in records if is_run(store.read(record) or b"")]
 
     def read(self, address: Address) -> bytes:
         """The bytes of a table of slides."""
@@ -162,19 +154,12 @@ class RemoteSlides:
             store = self.store(address)
             store.fetch(address, to, stopped)
             now, size = store.stat(address), to.stat().st_size
-            if now is None or (now.size, now.version) != (file.size, file.version):
+            if now is None or (size, now.size, now.version) != (file.size, file.size, file.version):
                 raise DataError(
-                    f"{address} changed while it was read",
-                    got="other bytes than when the slides were listed",
-                    expected="slides that stay as they are during a run",
-                    hint="run the command again when the files no longer change",
-                )
-            if size != file.size:
-                raise DataError(
-                    f"{address} was not downloaded completely",
+                    f"{address} changed while it was read, or was not downloaded completely",
                     got=f"{size} bytes",
-                    expected=f"{file.size} bytes",
-                    hint="run the same command again; if this does not help, upload the slide again",
+                    expected=f"{file.size} bytes, the same as when the slides were listed",
+                    hint="run the same command again when the files no longer change",
                 )
 
 

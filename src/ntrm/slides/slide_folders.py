@@ -1,18 +1,110 @@
-"""The slides of a folder on a disk, also of the folders in it and of those that links lead to."""
+"""Which files of a folder are slides: by their names on a disk and in object storage, and by links on a disk."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from errno import EACCES
 from pathlib import Path, PurePosixPath
 
-from ntrm.core.errors import DataError
+from ntrm.core.errors import DataError, some
+from ntrm.core.wording import counted
 from ntrm.results.paths import RUN
 from ntrm.results.run_record import is_run
-from ntrm.slides.slide_names import IMAGES, LeftOut, is_mask, one_of_each
 
-OnError = Callable[[OSError], None]
+DICOM = ".dcm"
+SLIDE_SUFFIXES = (
+    *(".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".vms", ".vmu", ".bif", ".svslide"),
+    *(".btf", ".qptiff", ".png", ".jpg", ".jpeg", ".jfif", DICOM),
+)
+"""What is taken from a folder. A file that is named itself may end as it likes: readers choose by content."""
+MASKS, IMAGES = "Masks", "Images"  # Folders of a dataset
+NO_IMAGES = (
+    *(".csv", ".tsv", ".xls", ".xlsx", ".ods", ".txt", ".md", ".pdf", ".rtf", ".doc", ".docx", ".odt", ".ppt", ".pptx"),
+    *(".html", ".htm", ".css", ".js", ".json", ".jsonl", ".geojson", ".xml", ".yaml", ".yml", ".toml", ".ini", ".cfg"),
+    *(".py", ".ipynb", ".r", ".groovy", ".sh", ".bat", ".npy", ".npz", ".pt", ".safetensors", ".qpproj", ".qpdata"),
+    *(".dat", ".opt", ".db", ".log", ".md5", ".sha256", ".lnk", ".url", ".backup", ".bak", ".tmp", ".gz"),
+)
+"""Endings of what lies beside slides, or is a part of one: nobody misses these."""
+_ENDING = re.compile(r"\.(?=.*[a-z])[a-z0-9]{1,8}")  # Others are parts of a name
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What folders hold that may be taken for slides and is not; grows while they are looked into."""
+
+    results: list[str] = field(default_factory=list)
+    """Folders that ``ntrm segment`` wrote to before: their pictures are no slides."""
+    endings: Counter[str] = field(default_factory=Counter)  # Of files that could be images, and how many have them
+
+    def slides_among(self, names: Iterable[PurePosixPath]) -> Iterator[PurePosixPath]:
+        """The slides among the names that are not hidden; of the others the endings are counted."""
+        for name in names:
+            ending = name.suffix.lower()
+            if any(part.startswith(".") for part in name.parts):
+                continue
+            if ending in SLIDE_SUFFIXES:
+                yield name
+            elif ending not in NO_IMAGES and _ENDING.fullmatch(ending):
+                self.endings[ending] += 1
+
+    def notes(self, *, names: bool) -> list[str]:
+        """In words; without ``names`` nothing that could be a patient's.
+
+        >>> LeftOut(["out", "old/out"]).notes(names=True), LeftOut(["Jane Doe"]).notes(names=False)
+        (['left out: results in out, old/out'], ['left out: 1 folder of results'])
+        """
+        notes = []
+        if self.results:
+            what = f"results in {some(self.results)}" if names else f"{counted(len(self.results), 'folder')} of results"
+            notes.append(f"left out: {what}")
+        if self.endings:
+            which = f" ({some(sorted(self.endings))})" if names else ""
+            files = f"{counted(self.endings.total(), 'file')}{which}"
+            notes.append(f"left out by their endings: {files}; name those that are slides themselves")
+        return notes
+
+
+def one_of_each(names: Iterable[PurePosixPath]) -> Iterator[PurePosixPath]:
+    """The names in order; of a DICOM slide, which is a folder of files, one a level, only the first brings the rest."""
+    seen: set[PurePosixPath] = set()
+    for name in sorted(names):
+        if name.suffix.lower() == DICOM:
+            if name.parent in seen:
+                continue
+            seen.add(name.parent)
+        yield name
+
+
+def is_mask(name: PurePosixPath, folders: Collection[PurePosixPath]) -> bool:
+    """Whether a file is a mask of a dataset, given every folder: the network would find tissue in it, too."""
+    return name.parent.name == MASKS and name.parent.parent / IMAGES in folders
+
+
+def belongs_to(slide: PurePosixPath, name: PurePosixPath) -> bool:
+    """Whether a file is part of the slide.
+
+    >>> mrxs = PurePosixPath("a/x.mrxs")
+    >>> [belongs_to(mrxs, PurePosixPath(name)) for name in ("a/x.mrxs", "a/x/Slidedat.ini", "a/y/Slidedat.ini")]
+    [True, True, False]
+    """
+    match slide.suffix.lower():
+        case ".mrxs":
+            return name == slide or slide.with_suffix("") in name.parents
+        case ".dcm":
+            return name.parent == slide.parent and name.suffix.lower() == DICOM
+        case ".vms" | ".vmu":
+            # They name their other files inside; these lie beside them.
+            return name.parent == slide.parent
+    return name == slide
+
+
+def has_parts(slide: PurePosixPath) -> bool:
+    """Whether a slide of this name may consist of several files."""
+    return slide.suffix.lower() in (".mrxs", DICOM, ".vms", ".vmu")
 
 
 def refuse(error: OSError) -> None:
@@ -26,7 +118,7 @@ def refuse(error: OSError) -> None:
 
 
 def slides_in(
-    folder: Path, left_out: LeftOut, *, out: Path | None = None, on_error: OnError = refuse
+    folder: Path, left_out: LeftOut, *, out: Path | None = None, on_error: Callable[[OSError], None] = refuse
 ) -> Iterator[Path]:
     """Slides in a fixed order. What lies in ``out`` is a result, and so is what lies in folders of earlier results.
 
@@ -37,7 +129,9 @@ def slides_in(
     yield from (folder / name for name in one_of_each(names) if not lies_in(folder / name, out))
 
 
-def _files_under(folder: Path, left_out: LeftOut, out: Path | None, on_error: OnError) -> Iterator[Path]:
+def _files_under(
+    folder: Path, left_out: LeftOut, out: Path | None, on_error: Callable[[OSError], None]
+) -> Iterator[Path]:
     """Regular files, and links that lead nowhere, which are slides that are lost; also those of linked folders.
 
     Every folder is looked into once, however many links lead there. A link to a folder around it adds nothing.
@@ -49,21 +143,20 @@ def _files_under(folder: Path, left_out: LeftOut, out: Path | None, on_error: On
         for parent, folders, names in (found for top in tops for found in os.walk(top, onerror=on_error)):
             here, where = Path(parent), real(Path(parent))
             # Only the system may look into lost+found at the top of many disks.
-            folders[:] = [name for name in folders if not name.startswith(".") and name != "lost+found"]
+            inside = [name for name in folders if not name.startswith(".") and name != "lost+found"]
+            folders.clear()
             if where in seen:
-                folders.clear()
                 continue
             seen.add(where)
             if not os.access(here, os.X_OK):
                 # Its names can be listed, and no file be opened.
-                folders.clear()
                 on_error(PermissionError(EACCES, os.strerror(EACCES), parent))
                 continue
             if RUN in names and _holds_results(here):
-                folders.clear()
                 left_out.results.extend([] if lies_in(here, out) else [str(here)])
                 continue
-            links += [here / name for name in folders if (here / name).is_symlink()]
+            folders.extend(inside)
+            links += [here / name for name in inside if (here / name).is_symlink()]
             paths = (here / name for name in names)
             yield from (path for path in paths if path.is_file() or (path.is_symlink() and not path.exists()))
         tops = [link for link in sorted(links) if not real(link.parent).is_relative_to(real(link))]
@@ -88,5 +181,5 @@ def lies_in(path: Path, folder: Path | None) -> bool:
 
 def is_annotation(path: Path) -> bool:
     """Whether a file is a mask of a dataset."""
-    images = PurePosixPath(path.parent.parent / IMAGES)
-    return is_mask(PurePosixPath(path), [images] if Path(images).is_dir() else [])
+    images = path.parent.parent / IMAGES
+    return is_mask(PurePosixPath(path), [PurePosixPath(images)] if images.is_dir() else [])

@@ -29,8 +29,7 @@ _LETTERS = str.maketrans(
     {"ß": "ss", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L"}
 )
 """Letters that are no letter with a mark."""
-_ORDINARY = re.compile(r"[a-z]+|[0-9]{1,5}")
-"""Words and numbers as they occur in every text."""
+_ORDINARY = re.compile(r"[a-z]+|[0-9]{1,5}")  # Words and numbers as they occur in every text
 
 
 def safe_name(text: str) -> str:
@@ -126,7 +125,7 @@ def without_name(text: str, slide: SlideInput, slide_id: str, *, ours: bool = Fa
 
 
 def _unique_ids(slides: Sequence[SlideInput], results: KnownResults | None) -> list[str]:
-    ids = _plain_ids(slides)
+    ids = [slide.slide_id or safe_name(slide.path.stem) for slide in slides]
     for group in _same_ids(ids):
         keeper = _keeper(slides, ids, group, results)
         names = {index: slides[index].name for index in group}
@@ -152,39 +151,24 @@ def _keeper(
     if results is None or any(slides[index].slide_id for index in group):
         return None
     for index in sorted(group, key=lambda index: slides[index].location):
+        slide = slides[index]
         with results.state_folder(ids[index]) as folder:
-            try:
-                if _owns(slides[index], folder):
-                    return index
-            except DataError as error:
-                # To go on would leave what a person corrected there to neither of them, or to the wrong one.
-                whose = f"say in a CSV of the slides, by a column slide_id, which of them is {ids[index]}, then"
-                hint = error.hint.replace(", and run", f"; {whose} run")
-                raise DataError(
-                    f"{error.what}, and {len(group)} slides are called so", got=error.got, hint=hint
-                ) from error
+            done = finished(folder)
+            if done is None or done.plan is None:
+                owns = remembered(folder) is not None  # a failure's are whose they may be
+            elif slide.remote is None:
+                owns = done.plan.source == source_fingerprint(slide.path)
+            else:
+                owns = source_version(folder) == slide.remote.version
+        if owns:
+            return index
     return None
-
-
-def _owns(slide: SlideInput, folder: Path) -> bool:
-    """Whether the results in a folder are the slide's; those of a failure are whose they may be."""
-    if remembered(folder) is None:
-        return False
-    done = finished(folder)
-    if done is None or done.plan is None:
-        return True
-    if slide.remote is None:
-        return done.plan.source == source_fingerprint(slide.path)
-    return source_version(folder) == slide.remote.version
-
-
-def _plain_ids(slides: Sequence[SlideInput]) -> list[str]:
-    return [slide.slide_id or safe_name(slide.path.stem) for slide in slides]
 
 
 def distinguishing_paths(slides: Sequence[SlideInput], ids: Sequence[str]) -> dict[str, str]:
     """Ids of slides of one name, each with as much of its path as distinguishes it from the others."""
-    ends = [_path_ends(slides, group) for group in _same_ids(_plain_ids(slides))]
+    plain = [slide.slide_id or safe_name(slide.path.stem) for slide in slides]
+    ends = [_path_ends(slides, group) for group in _same_ids(plain)]
     return {ids[index]: end for group in ends for index, end in group.items() if not slides[index].slide_id}
 
 

@@ -1,26 +1,20 @@
-"""What a training writes while it runs: log, checkpoints, best weights, pictures.
-
-One process writes for all of them.
-"""
+"""What a training writes while it runs: log, checkpoints, best weights, pictures. One process writes for all."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ntrm.core.counts import pixel_counts
-from ntrm.core.csv_text import read_rows, rows_text
+from ntrm.core.csv_text import rows_text
 from ntrm.core.io import write_text
-from ntrm.core.progress import Progress
 from ntrm.data.tensors import TileDataset
 from ntrm.training.checkpoint import CheckpointFolder, State, on_host
 from ntrm.training.schedule import is_better
@@ -40,35 +34,8 @@ COLUMNS = (
 )  # fmt: skip
 """``seconds`` since the run began, interruptions left out; ``waiting``: fraction of training time spent on data."""
 
-LogRow = Mapping[str, float | None]
-
+LogRow = dict[str, float | None]
 Row = list[float]  # Total, final and coarse loss of a step; the last is NaN for a network without a coarse head
-
-
-def means(rows: list[Row]) -> tuple[float, float, float | None]:
-    """Mean total, final and coarse loss; summed exactly, so that it does not matter where a round was interrupted."""
-    total, final, coarse = (math.fsum(column) / len(rows) for column in zip(*rows, strict=True))
-    return total, final, None if math.isnan(coarse) else coarse
-
-
-@contextmanager
-def ticking(progress: Progress, total: int, label: str) -> Iterator[Callable[[], None]]:
-    """Progress for a loop that does not iterate over its items: every call of what is yielded is one item done.
-
-    >>> from ntrm.core.progress import SILENT
-    >>> with ticking(SILENT, total=2, label="steps") as tick:
-    ...     tick()
-    """
-    track = progress.track(range(total), total=total, label=label)
-    next(track, None)
-
-    def tick() -> None:
-        next(track, None)
-
-    try:
-        yield tick
-    finally:
-        getattr(track, "close", lambda: None)()  # a generator has it, another iterator need not
 
 
 class Recorder:
@@ -81,7 +48,7 @@ class Recorder:
         self.leads = leads
         self.say = say
         self.folder = CheckpointFolder(run / CHECKPOINTS)
-        self.rows: list[dict[str, float | None]] = [] if state is None else state["log"]
+        self.rows: list[LogRow] = [] if state is None else state["log"]
         self.kept: dict[str, Any] | None = None if state is None else state["kept"]
         self._earlier_s = 0.0 if state is None else state["seconds"]
         self._tiles = examples
@@ -98,12 +65,8 @@ class Recorder:
 
     def record_start(self, training: Training, scores: Scores) -> None:
         """Log and keep the weights that a run starts from: they may stay the best."""
-        if not self.leads:
-            return
-        self.rows.append(self._row(training, scores))
-        self._keep(training, scores)
-        write_log(self.run / LOG, self.rows)
-        self.say(_sentence(self.rows[0], training.rounds.total, True))
+        if self.leads:
+            self._log(training, scores, {})
 
     def record(
         self, training: Training, scores: Scores, losses: list[Row], rate: float, speed: Mapping[str, float]
@@ -111,16 +74,31 @@ class Recorder:
         """Log a round and its validation, select weights, write a checkpoint."""
         if not self.leads:
             return
-        row = {**self._row(training, scores, losses, rate), **speed}
-        self.rows.append(row)
-        better = self._keep(training, scores)
-        self.checkpoint(training, [], wait=False)
-        write_log(self.run / LOG, self.rows)
-        self._write_events(training.steps_done, row)
-        self.say(_sentence(row, training.rounds.total, better))
+        # Summed exactly, so that it does not matter where a round was interrupted.
+        total, final, coarse = (math.fsum(column) / len(losses) for column in zip(*losses, strict=True))
+        trained = {"train_loss": total, "train_final": final, "train_coarse": None if math.isnan(coarse) else coarse}
+        better = self._log(training, scores, {**trained, "learning_rate": rate, **speed})
         if better and not training.finished and time.monotonic() - self._pictures_at > PICTURES_EVERY_S:
             self.draw(training)
             self._pictures_at = time.monotonic()
+
+    def _log(self, training: Training, scores: Scores, trained: LogRow) -> bool:
+        """Write the row of a round, or of the start; keep the weights if they are better than those kept so far."""
+        new = asdict(scores)
+        better = is_better(training.recipe.keep, new, None if self.kept is None else self.kept["scores"])
+        if better:
+            scored = {"step": training.steps_done, "epoch": training.epochs, **new}
+            self.kept = {"weights": on_host(training.network.state_dict()), "scores": scored}
+        validated = {f"val_{key}": value for key, value in new.items()}
+        row: LogRow = {"step": training.steps_done, "epoch": training.epochs, **trained, **validated}
+        row["seconds"] = self.seconds
+        self.rows.append(row)
+        if trained:
+            self.checkpoint(training, [], wait=False)
+            self._write_events(training.steps_done, row)
+        write_log(self.run / LOG, self.rows)
+        self.say(_sentence(row, training.rounds.total, better))
+        return better
 
     def checkpoint(self, training: Training, losses: list[Row], *, wait: bool = True) -> None:
         """Write the state of the training; ``losses`` are those of a round that is not finished."""
@@ -131,10 +109,21 @@ class Recorder:
                 self.folder.wait()
 
     def draw(self, training: Training) -> None:
-        """Draw the pictures of the run."""
-        draw_curves(self.rows, self.run / CURVES)
-        if self._tiles is not None:
-            draw_examples(training.predict_masks, self._tiles, choose_examples(self._tiles), self.run / EXAMPLES)
+        """Draw the pictures of the run: curves, and examples of the validation part."""
+        from ntrm.report.charts import curves_figure
+        from ntrm.report.drawing import write_figure
+        from ntrm.report.picture_grids import Example, examples_figure
+
+        write_figure(self.run / CURVES, curves_figure, self.rows)
+        if (tiles := self._tiles) is None:
+            return
+        chosen = [(tiles.sources[index].case.name, tiles[index]) for index in choose_examples(tiles)]
+        masks = training.predict_masks(torch.stack([tile.image for _, tile in chosen])).numpy()
+        examples = [
+            Example(name, tile.image.permute(1, 2, 0).numpy(), tile.mask.numpy(), {"prediction": mask})
+            for (name, tile), mask in zip(chosen, masks, strict=True)
+        ]
+        write_figure(self.run / EXAMPLES, examples_figure, examples, tiles.schema)
 
     def close(self) -> None:
         """Stop the clock; wait for the files."""
@@ -155,45 +144,16 @@ class Recorder:
                 self._events.add_scalar(key.replace("_", "/", 1), value, step)
         self._events.flush()
 
-    def _row(
-        self, training: Training, scores: Scores, losses: list[Row] | None = None, rate: float | None = None
-    ) -> dict[str, float | None]:
-        """The row of the log after a round, or before the first."""
-        total, final, coarse = means(losses) if losses else (None, None, None)
-        return {
-            "step": training.steps_done,
-            "epoch": training.epochs,
-            "train_loss": total,
-            "train_final": final,
-            "train_coarse": coarse,
-            **{f"val_{key}": value for key, value in asdict(scores).items()},
-            "learning_rate": rate,
-            "seconds": self.seconds,
-        }
 
-    def _keep(self, training: Training, scores: Scores) -> bool:
-        """Keep the weights if they are better than those kept so far."""
-        new = asdict(scores)
-        if not is_better(training.recipe.keep, new, None if self.kept is None else self.kept["scores"]):
-            return False
-        scored = {"step": training.steps_done, "epoch": training.epochs, **new}
-        self.kept = {"weights": on_host(training.network.state_dict()), "scores": scored}
-        return True
-
-
-def _sentence(row: dict[str, float | None], total: int, better: bool) -> str:
+def _sentence(row: LogRow, total: int, better: bool) -> str:
     text = {key: "undefined" if value is None else f"{value:.4f}" for key, value in row.items()}
-    trained = f" (epoch {row['epoch']:.1f}): training loss {text['train_loss']}," if row["step"] else ", the start:"
+    begin = f"step {row['step']:,.0f} of {total:,}"
+    begin += f" (epoch {row['epoch']:.1f}): training loss {text['train_loss']}" if row["step"] else ", the start:"
     if row["val_loss"] is None:
-        return f"step {row['step']:,.0f} of {total:,}{trained.rstrip(',')}"
-    return (
-        f"step {row['step']:,.0f} of {total:,}{trained} "
-        f"validation loss {text['val_loss']}, IoU {text['val_iou']}, Dice {text['val_dice']}, "
-        f"accuracy {text['val_accuracy']}" + (" · kept" if better else "")
-    )
-
-
-# --- pictures ---
+        return begin
+    scores = f"validation loss {text['val_loss']}, IoU {text['val_iou']}, Dice {text['val_dice']}"
+    comma = "," if row["step"] else ""
+    return f"{begin}{comma} {scores}, accuracy {text['val_accuracy']}" + (" · kept" if better else "")
 
 
 def choose_examples(tiles: TileDataset, count: int = EXAMPLES_SHOWN) -> list[int]:
@@ -204,46 +164,10 @@ def choose_examples(tiles: TileDataset, count: int = EXAMPLES_SHOWN) -> list[int
         ranked.append((-int(tissues), index, case.name))
     ranked.sort()
     best = {name: index for _, index, name in reversed(ranked)}  # of each section the window that is ranked first
-    first = [index for _, index, name in ranked if best[name] == index]
-    return [*dict.fromkeys([*first, *(index for _, index, _ in ranked)])][:count]
-
-
-def draw_curves(rows: Sequence[LogRow], path: Path) -> None:
-    """Write ``curves.png``."""
-    from ntrm.report.charts import curves_figure
-    from ntrm.report.drawing import write_figure
-
-    write_figure(path, curves_figure, rows)
-
-
-def draw_examples(predict: Callable[[Tensor], Tensor], tiles: TileDataset, indices: Sequence[int], path: Path) -> None:
-    """Write ``examples.png``; ``predict`` takes bytes (B, 3, S, S) and returns masks (B, S, S)."""
-    from ntrm.report.drawing import write_figure
-    from ntrm.report.picture_grids import Example, examples_figure
-
-    chosen = [tiles[index] for index in indices]
-    masks = predict(torch.stack([tile.image for tile in chosen])).numpy()
-    examples = [
-        Example(
-            tiles.sources[index].case.name, tile.image.permute(1, 2, 0).numpy(), tile.mask.numpy(), {"prediction": mask}
-        )
-        for index, tile, mask in zip(indices, chosen, masks, strict=True)
-    ]
-    write_figure(path, examples_figure, examples, tiles.schema)
-
-
-# --- files of the log ---
+    order = [index for _, index, _ in ranked]
+    return [*dict.fromkeys([*(index for index in order if index in best.values()), *order])][:count]
 
 
 def write_log(path: Path, rows: Sequence[LogRow]) -> None:
     """Write the whole table: a run that is killed never leaves half a row."""
-    if unknown := {key for row in rows for key in row} - {*COLUMNS}:
-        raise ValueError(f"no columns of the log: {unknown}")
     write_text(path, rows_text([COLUMNS, *([row.get(key) for key in COLUMNS] for row in rows)]))
-
-
-def read_log(path: Path) -> list[dict[str, float | None]]:
-    """The rows of a table that ``write_log`` wrote."""
-    with path.open(newline="", encoding="utf-8") as stream:
-        columns, *rows = [*read_rows(stream)] or [[]]
-    return [{key: float(cell) if cell else None for key, cell in zip(columns, row, strict=True)} for row in rows]

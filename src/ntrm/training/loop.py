@@ -10,7 +10,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -19,16 +19,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ntrm.core.devices import choose_layout, fast_gradients, keep_freed_memory
+from ntrm.core.devices import choose_layout, keep_freed_memory
 from ntrm.core.errors import NtrmError
-from ntrm.core.progress import Progress
 from ntrm.data.augment import Filling
 from ntrm.data.tensors import LoadedTiles
 from ntrm.models.base import SegmentationModel, evaluating
 from ntrm.training.batches import StepBatches, StepPlan, WindowStore, validation_batches
 from ntrm.training.device import Forward, autocast, recorded, training_precision
 from ntrm.training.distributed import share_batch_norm, share_gradients, summed, world_size
-from ntrm.training.log import Recorder, Row, ticking
+from ntrm.training.log import Recorder, Row
 from ntrm.training.losses import Loss, SegmentationLoss
 from ntrm.training.recipe import Recipe
 from ntrm.training.schedule import Course, Rounds, learning_rate
@@ -71,12 +70,16 @@ class Training:
             dice=recipe.dice,
         ).to(device)
         self._prepare_network()
-        self.optimiser = self._make_optimiser()
+        learned = [parameter for parameter in self.network.parameters() if parameter.requires_grad]
+        kind: type[torch.optim.Adam] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimiser]
+        # The fused form unscales half-precision gradients by itself, which does not work with clipping.
+        fused = device.type == "cuda" and self.precision != torch.float16
+        self.optimiser = kind(learned, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=fused)
         self.scaler = torch.amp.GradScaler(enabled=self.precision == torch.float16)
         self._stateful: dict[str, Any] = {"network": network, "loss": self.loss, "optimiser": self.optimiser}
         self._stateful["precision"] = self.scaler
         self._forward: Forward = share_gradients(network, device)
-        self._recorded = False
+        self._replay = device.type == "cuda" and recipe.replay and not recipe.compile and plan.world == 1
         self.steps_done = 0
         self.course = Course()
         self.rows: list[Row] = []
@@ -97,15 +100,6 @@ class Training:
         if self.recipe.compile:
             self.network.compile()
 
-    def _make_optimiser(self) -> torch.optim.Optimizer:
-        """Adam or AdamW over the parameters that are learned."""
-        recipe = self.recipe
-        learned = [parameter for parameter in self.network.parameters() if parameter.requires_grad]
-        kind: type[torch.optim.Adam] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimiser]
-        # The fused form unscales half-precision gradients by itself, which does not work with clipping.
-        fused = self.device.type == "cuda" and self.precision != torch.float16
-        return kind(learned, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=fused)
-
     # --- a step ---
 
     def step(self, number: int, tiles: LoadedTiles) -> Loss:
@@ -114,12 +108,12 @@ class Training:
         with autocast(self.precision, self.device):
             images, masks = self._augmented(number, tiles)
             x = self.normalise(images)
-            forward = self._forward_of(x)
-            seed_dropout(plan.dropout_seed(number), self.device)  # not sooner: recording draws random numbers, too
-            loss: Loss = self.loss(forward(x), masks)
+            if self._replay:  # on one GPU the network is recorded at its first batch
+                self._forward, self._replay = recorded(self.network, x), False
+            torch.manual_seed(plan.dropout_seed(number))  # not sooner: recording draws random numbers, too
+            loss: Loss = self.loss(self._forward(x), masks)
         self.optimiser.zero_grad()
-        with fast_gradients(self.network):
-            self.scaler.scale(loss.total).backward()  # type: ignore[no-untyped-call]
+        self.scaler.scale(loss.total).backward()  # type: ignore[no-untyped-call]
         if self.recipe.gradient_clip is not None:
             self.scaler.unscale_(self.optimiser)
             nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.gradient_clip)
@@ -148,14 +142,6 @@ class Training:
         """Bytes (B, 3, H, W) → what the network expects."""
         x = (images.float() / 255 - self.mean) / self.std
         return x.contiguous(memory_format=choose_layout(x.device))
-
-    def _forward_of(self, x: Tensor) -> Forward:
-        """How the network is called for batches like ``x``; on one GPU it is recorded at the first of them."""
-        recipe = self.recipe
-        wanted = self.device.type == "cuda" and recipe.replay and not recipe.compile and self.plan.world == 1
-        if wanted and not self._recorded:
-            self._forward, self._recorded = recorded(self.network, x), True
-        return self._forward
 
     def rate(self, step: int) -> float:
         """Learning rate of a step."""
@@ -302,47 +288,35 @@ def run_rounds(
     validation: WindowStore | None,
     recorder: Recorder,
     interruption: Interruption,
-    progress: Progress,
-) -> None:
-    """Train to the end, round by round: steps, a validation where there is something to validate on, a checkpoint."""
-    left = training.rounds.total - training.steps_done
-    with ticking(progress, left, "training steps") as tick:
-        while not training.finished:
-            begun, end = time.monotonic(), training.rounds.end(training.steps_done)
-            batches = StepBatches(windows, training.plan, training.steps_done, end)
-            for step, tiles in batches:
-                training.step(step, tiles)
-                tick()
-                if step + 1 < end and interruption.agreed(step + 1):
-                    training.join_statistics()
-                    recorder.checkpoint(training, training.round_losses())
-                    raise interruption.error(step + 1)
-            losses = training.round_losses()
-            seconds = max(time.monotonic() - begun, 1e-9)
-            speed = {
-                "windows_per_second": len(batches.steps) * training.recipe.batch / seconds,
-                "waiting": batches.waited / seconds,
-            }
-            training.join_statistics()
-            scores = NOT_VALIDATED if validation is None else training.validate(validation)
-            rate = training.rate(end - 1)
-            if scores.loss is not None:
-                training.course = training.course.after(scores.loss, training.recipe)
-            training.rows = []
-            recorder.record(training, scores, losses, rate, speed)
-            if not training.finished and interruption.agreed(0):
-                recorder.folder.wait()
-                raise interruption.error(end)
+) -> Iterator[int]:
+    """Train to the end, round by round: steps, a validation where there is something to validate on, a checkpoint.
+
+    Yields the number of steps done after each of them.
+    """
+    while not training.finished:
+        begun, end = time.monotonic(), training.rounds.end(training.steps_done)
+        batches = StepBatches(windows, training.plan, training.steps_done, end)
+        for step, tiles in batches:
+            training.step(step, tiles)
+            yield step + 1
+            if step + 1 < end and interruption.agreed(step + 1):
+                training.join_statistics()
+                recorder.checkpoint(training, training.round_losses())
+                raise interruption.error(step + 1)
+        losses = training.round_losses()
+        seconds = max(time.monotonic() - begun, 1e-9)
+        rate, windows_done = training.rate(end - 1), len(batches.steps) * training.recipe.batch
+        training.join_statistics()
+        scores = NOT_VALIDATED if validation is None else training.validate(validation)
+        if scores.loss is not None:
+            training.course = training.course.after(scores.loss, training.recipe)
+        training.rows = []
+        speed = {"windows_per_second": windows_done / seconds, "waiting": batches.waited / seconds}
+        recorder.record(training, scores, losses, rate, speed)
+        if not training.finished and interruption.agreed(0):
+            recorder.folder.wait()
+            raise interruption.error(end)
 
 
 def _batch_norms(network: nn.Module) -> list[nn.Module]:
     return [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d | nn.SyncBatchNorm)]
-
-
-def seed_dropout(seed: int, device: torch.device) -> None:
-    """Seed the random numbers of layers on this device alone, which is cheap enough for every step."""
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.manual_seed(seed)
-    elif device.type == "mps":
-        torch.mps.manual_seed(seed)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -40,8 +39,6 @@ FREE = ("workers", "resident")  # Fields of a recipe that do not change the resu
 
 LIBRARIES = ("torch", "numpy", "scipy", "safetensors", "tifffile", "pillow", "transformers", "timm")
 """Distributions whose version can change a result; the last two where they are installed."""
-
-_GIT_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -143,15 +140,18 @@ class TrainingRun:
 
     def check(self) -> None:
         """Make sure that a run that is already in the folder is the same."""
-        before = _read_provenance(self.out)
-        changes = {} if before is None else differences(before, self.identity())
-        if changes:
+        document = _read_provenance(self.out)
+        if document is None:
+            return
+        before, now = _identity(document), _identity(self._document())
+        names = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
+        if names:
             # The name that the user gave may mean another network by now.
-            network = f" (--arch {changes['arch'][0]} is the network of this run)" if "arch" in changes else ""
+            network = f" (--arch {before['arch']} is the network of this run)" if "arch" in names else ""
             raise RefusedError(
                 "this folder contains a different run",
-                got="; ".join(f"{name} {now}" for name, (_, now) in changes.items()),
-                expected="; ".join(f"{name} {then}" for name, (then, _) in changes.items()),
+                got="; ".join(f"{name} {now.get(name)}" for name in names),
+                expected="; ".join(f"{name} {before.get(name)}" for name in names),
                 hint=f"give the same settings as before{network}, or choose a new folder",
             )
 
@@ -174,12 +174,26 @@ class TrainingRun:
             started = {key: before.get(key) for key in ("encoder_init", "init_report")}
         else:
             started = {"encoder_init": init_report["encoder"], "init_report": dict(init_report)}
-        document = {
-            **{key: value for key, value in self.identity().items() if key not in ("seed", "recipe", "data")},
+        sessions = int(before.get("sessions", 0)) + 1
+        document = self._document() | started | {"unknown_windows": unknown_windows, "sessions": sessions}
+        write_json(self.out / PROVENANCE, json.loads(json.dumps(document, default=_plain)))
+        write_recipe(self.recipe, self.out / RECIPE)
+
+    def end(self, *, steps: int, epochs: float, best: dict[str, Any], seconds: float, write: bool) -> RunResult:
+        """Write the result; only a run whose provenance says so is finished."""
+        document = (_read_provenance(self.out) or {}) if write else {}
+        document |= {"finished": True, "steps": steps, "epochs": epochs, "seconds": seconds, "best": best}
+        if write:
+            write_json(self.out / PROVENANCE, document)
+        return RunResult(self.out, self.out / MODEL, steps, epochs, best, seconds, document if write else {})
+
+    def _document(self) -> dict[str, Any]:
+        """The provenance, but for what is known only when the run begins."""
+        return {
+            **{name: getattr(self, name) for name in ("arch", "options", "level", "mpp", "sections", "init")},
+            "init_sha256": self.init_sha256,
             "name": self.name,
-            **started,
-            "unknown_windows": unknown_windows,
-            "sessions": int(before.get("sessions", 0)) + 1,
+            **dict.fromkeys(("encoder_init", "init_report", "unknown_windows", "sessions")),
             "finished": False,
             "steps": 0,
             "epochs": 0.0,
@@ -197,40 +211,15 @@ class TrainingRun:
             "platform": {name: getattr(platform, name)() for name in ("system", "release", "machine")},
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        write_json(self.out / PROVENANCE, json.loads(json.dumps(document, default=_plain)))
-        write_recipe(self.recipe, self.out / RECIPE)
-
-    def end(self, *, steps: int, epochs: float, best: dict[str, Any], seconds: float, write: bool) -> RunResult:
-        """Write the result; only a run whose provenance says so is finished."""
-        outcome = {"finished": True, "steps": steps, "epochs": epochs, "seconds": seconds, "best": best}
-        if write:
-            write_json(self.out / PROVENANCE, {**(_read_provenance(self.out) or {}), **outcome})
-        document = _read_provenance(self.out) or {} if write else {}
-        return RunResult(self.out, self.out / MODEL, steps, epochs, best, seconds, document)
-
-    def identity(self) -> dict[str, Any]:
-        """What a run that resumes this one must have in common with it."""
-        values = {name: getattr(self, name) for name in IDENTITY}
-        return {**values, "options": dict(self.options), "recipe": self.recipe.as_dict()}
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What differs between two runs: name → (before, now), single fields of the recipe as ``recipe.batch``."""
-    old, new = _flat(before), _flat(now)
-    pairs = {name: (old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())}
-    return {name: (then, now) for name, (then, now) in pairs.items() if then != now}
-
-
-def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The identity of a run, as JSON would have it, with its recipe and options field by field."""
+def _identity(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What two runs must have in common to be the same run: fields of the recipe, for one, as ``recipe.batch``."""
     plain = json.loads(json.dumps({name: document.get(name) for name in IDENTITY}, default=str))
-    flat: dict[str, Any] = {}
-    for name, value in plain.items():
-        if name in ("recipe", "options") and isinstance(value, dict):
-            flat |= {f"{name}.{key}": inner for key, inner in value.items() if key not in FREE}
-        else:
-            flat[name] = value
-    return flat
+    for name in ("recipe", "options"):
+        fields = plain.pop(name) or {}
+        plain |= {f"{name}.{key}": value for key, value in fields.items() if key not in FREE}
+    return dict(plain)
 
 
 def _read_provenance(out: Path) -> dict[str, Any] | None:
@@ -271,24 +260,15 @@ def git_state(folder: Path | None = None) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    program = shutil.which("git")
-    if program is None:
-        return None
     # Not git's own variables: a hook of another repository names that one there.
     # Without optional locks, `status` leaves the repository as it is.
     environment = {**child_environment(*HOME), "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    command = ["git", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(  # noqa: S603 - fixed words, no shell
-            [program, "-C", str(folder), *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_GIT_TIMEOUT_S,
-            env=environment,
-        )
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10, env=environment)  # noqa: S603
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return done.stdout.strip()
 
 
 def describe_device(device: torch.device) -> dict[str, Any]:

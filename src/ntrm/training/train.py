@@ -6,7 +6,7 @@ import gc
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +109,17 @@ def train(
     start, digest = (None, None) if init is None else read_config(locate(init) / CONFIG)
     launch = find_launch(str(device), num_devices)
     say, progress = (say, as_progress(progress)) if launch.leads else (lambda text: None, SILENT)
-    arch, options = _chosen_network(arch, options, start, say)
+    if arch is None and start is not None:
+        arch, options = start.arch, {**start.options, **(options or {})}
+    asked, arch = arch or DEFAULT, network_named(arch or DEFAULT)
+    if arch != asked:
+        say(f"{asked} is {arch} in this version of ntrm")
     if data is not None:
         check_outside(Path(out), Path(data))
     with claimed(Path(out), resume=resume) if launch.leads else nullcontext():
-        _check_device(recipe, launch)
+        training_precision(recipe, launch.device)
+        if launch.device.type == "cpu":  # GPUs take the statistics of all processes together
+            recipe.check_batch_norm(launch.world)
         given = open_training_data(
             None if data is None else Path(data),
             Path(out),
@@ -128,7 +134,8 @@ def train(
         run = TrainingRun(
             out=Path(out),
             arch=arch,
-            options=options,
+            # As the record of the run has them, with which it is compared when it goes on.
+            options={key: plain_number(value) for key, value in (options or {}).items()},
             level=resolution or "".join(data_splits.dataset.levels),
             mpp=data_splits.resolution.mean,
             sections=sections,
@@ -149,136 +156,133 @@ def train(
             say(f"{run.out} is finished already; nothing to do")
             return done
         known = _known_sections(given, say) if reference else None
-        return _Session(run, launch, pictures, known, start, progress, say).begin(given)
-
-
-@dataclass(frozen=True)
-class _Session:
-    """A training from the first window to the model."""
-
-    run: TrainingRun
-    launch: Launch
-    pictures: bool
-    known: DatasetSplits | None  # What the reference is made from; None for a model without
-    start: ModelConfig | None  # The model to start from
-    progress: Progress
-    say: Say
-
-    def begin(self, given: TrainingData) -> RunResult:
-        """Make the network, and train."""
-        device = self.launch.device
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(self.run.seed)
-            network, init_report = _make_network(self.run, given, self.launch, self.say)
-            with tuned(self.run.recipe, device):
-                return self.train(network, init_report, given)
-
-    def train(self, network: SegmentationModel, init_report: dict[str, Any] | None, given: TrainingData) -> RunResult:
-        recipe, launch, run = self.run.recipe, self.launch, self.run
-        windows, validation_windows = self._store(given.windows(recipe, self.progress)), None
-        if given.validation is not None:
-            validation_windows = self._store(TileDataset(given.validation, size=recipe.window, progress=self.progress))
-        if launch.leads and given.training is not None and (absent := absent_classes(windows.tiles)):
-            self.say(
-                f"no training pixel of {', '.join(absent)}: the network learns nothing of it (255 in a mask is ignored)"
-            )
-        plan = self._plan(windows, validation_windows)
-        frequencies = class_pixels(windows.tiles) if recipe.weighting == "dataset" else ()
-        state = None
-        if launch.leads:
-            # Not sooner: a training that is stopped while it reads a large dataset leaves no empty run behind.
-            run.begin(init_report, windows.tiles.unknown)
-            state = CheckpointFolder(run.out / CHECKPOINTS).latest(self.say)
-        connect(launch)
-        with Interruption() as interruption, warnings.catch_warnings():
-            # Gradients of grouped convolutions have another memory layout than their weights: a copy, no fault.
-            warnings.filterwarnings("ignore", message=r"Grad strides do not match bucket view strides")
-            interruption.connect()
-            state = from_first(state)
-            current = Training(network, recipe, plan, launch.device, frequencies=frequencies)
-            tiles = validation_windows.tiles if self.pictures and validation_windows is not None else None
-            recorder = Recorder(run.out, leads=launch.leads, state=state, examples=tiles, say=self.say)
-            try:
-                if state is not None:
-                    current.restore(state)
-                    self.say(f"continuing after step {current.steps_done:,}")
-                elif run.init is not None and recipe.keep == "iou" and validation_windows is not None:
-                    # Few sections may do a trained model more harm than good. The loss of the start cannot be compared:
-                    # class weights change during a training.
-                    recorder.record_start(current, current.validate(validation_windows))
-                if not current.finished:
-                    run_rounds(current, windows, validation_windows, recorder, interruption, self.progress)
-            finally:
-                recorder.close()
-        result = self._finish(current, recorder)
-        del current, windows, validation_windows
+        with (
+            torch.random.fork_rng(devices=[launch.device] if launch.device.type == "cuda" else []),
+            tuned(run.recipe, launch.device),
+        ):
+            torch.manual_seed(seed)
+            result = _train(run, launch, given, start, known, pictures, progress, say)
         if launch.device.type == "cuda":
             # CUDA graphs, and what errors refer to, hold memory until they are collected.
             gc.collect()
             torch.cuda.empty_cache()
         return result
 
-    def _store(self, tiles: TileDataset) -> WindowStore:
-        recipe, progress = self.run.recipe, self.progress
-        return WindowStore(
-            tiles, self.launch.device, resident=recipe.resident, workers=recipe.workers, progress=progress
-        )
 
-    def _plan(self, training: WindowStore, validation: WindowStore | None) -> StepPlan:
-        recipe, launch = self.run.recipe, self.launch
-        if validation is not None and len(validation) < launch.world:
-            raise UsageError(
-                "fewer validation windows than processes",
-                got=f"{len(validation)} windows",
-                expected=f"at least {launch.world}",
-                hint="use fewer processes",
-            )
-        has_glass = training.tiles.schema.background_index is not None
-        if recipe.fill and not has_glass:
-            self.say(f"fill {recipe.fill:g} does nothing: none of the classes is background")
-        fill = recipe.fill if has_glass else 0.0
-        plan = StepPlan(len(training), recipe.batch, self.run.seed, launch.rank, launch.world, fill)
-        unknown = training.tiles.unknown
-        left_out = f" ({unknown:,} more in which nothing is annotated are left out)" if unknown else ""
-        validating = 0 if validation is None else len(validation)
-        self.say(
-            f"{len(training):,} training windows{left_out}, {validating:,} validation windows; "
-            f"{counted(plan.steps_per_epoch, 'step')} of {recipe.batch} an epoch on {launch.device}"
-        )
-        return plan
+def _train(
+    run: TrainingRun,
+    launch: Launch,
+    given: TrainingData,
+    start: ModelConfig | None,
+    known: DatasetSplits | None,
+    pictures: bool,
+    progress: Progress,
+    say: Say,
+) -> RunResult:
+    """A training from the first window to the model; ``known`` sections make a reference."""
+    recipe, device = run.recipe, launch.device
+    network, init_report = _make_network(run, given, launch, say)
 
-    def _finish(self, training: Training, recorder: Recorder) -> RunResult:
-        """Write the selected weights as the model."""
-        run, network = self.run, training.network
-        if self.launch.leads:
-            if recorder.kept is not None:
-                network.load_state_dict(recorder.kept["weights"])
-                if self.start is not None and recorder.kept["scores"]["step"] == 0:
-                    _describe_as_start(network, self.start)
-            network.cpu().eval().save_pretrained(run.out / MODEL)
-            if self.pictures:
-                network.to(self.launch.device)
-                recorder.draw(training)
-            if self.known is not None:
-                self._leave_reference(network, self.known)
-        return run.end(
-            steps=training.steps_done,
-            epochs=training.epochs,
-            best={} if recorder.kept is None else dict(recorder.kept["scores"]),
-            seconds=recorder.seconds,
-            write=self.launch.leads,
-        )
+    def store(tiles: TileDataset) -> WindowStore:
+        return WindowStore(tiles, device, resident=recipe.resident, workers=recipe.workers, progress=progress)
 
-    def _leave_reference(self, network: SegmentationModel, splits: DatasetSplits) -> None:
-        """Few sections make a model, but no reference; the model then cannot flag unfamiliar slides."""
-        predictor = Predictor(network, str(self.launch.device))
+    windows, validation = store(given.windows(recipe, progress)), None
+    if given.validation is not None:
+        validation = store(TileDataset(given.validation, size=recipe.window, progress=progress))
+    plan = _plan(run, launch, given, windows, validation, say)
+    frequencies = class_pixels(windows.tiles) if recipe.weighting == "dataset" else ()
+    state = None
+    if launch.leads:
+        # Not sooner: a training that is stopped while it reads a large dataset leaves no empty run behind.
+        run.begin(init_report, windows.tiles.unknown)
+        state = CheckpointFolder(run.out / CHECKPOINTS).latest(say)
+    connect(launch)
+    with Interruption() as interruption, warnings.catch_warnings():
+        # Gradients of grouped convolutions have another memory layout than their weights: a copy, no fault.
+        warnings.filterwarnings("ignore", message=r"Grad strides do not match bucket view strides")
+        interruption.connect()
+        state = from_first(state)
+        current = Training(network, recipe, plan, device, frequencies=frequencies)
+        tiles = validation.tiles if pictures and validation is not None else None
+        recorder = Recorder(run.out, leads=launch.leads, state=state, examples=tiles, say=say)
         try:
-            made = build_reference(predictor, splits, seed=self.run.seed, progress=self.progress)
-        except RefusedError as error:
-            self.say(f"no reference of the training sections: {error.what} ({error.got}, expected {error.expected})")
-            return
-        folder = self.run.out / MODEL
-        made.write(folder, sha256_of(folder / WEIGHTS))
+            if state is not None:
+                current.restore(state)
+                say(f"continuing after step {current.steps_done:,}")
+            elif run.init is not None and recipe.keep == "iou" and validation is not None:
+                # Few sections may do a trained model more harm than good. The loss of the start cannot be compared:
+                # class weights change during a training.
+                recorder.record_start(current, current.validate(validation))
+            if not current.finished:
+                left = current.rounds.total - current.steps_done
+                rounds = run_rounds(current, windows, validation, recorder, interruption)
+                for _ in progress.track(rounds, left, "training steps"):
+                    pass
+        finally:
+            recorder.close()
+    kept = recorder.kept
+    if launch.leads:
+        if kept is not None:
+            network.load_state_dict(kept["weights"])
+            if start is not None and kept["scores"]["step"] == 0:
+                _describe_as_start(network, start)
+        network.cpu().eval().save_pretrained(run.out / MODEL)
+        if pictures:
+            network.to(device)
+            recorder.draw(current)
+        if known is not None:
+            _leave_reference(Predictor(network, str(device)), known, run, progress, say)
+    return run.end(
+        steps=current.steps_done,
+        epochs=current.epochs,
+        best={} if kept is None else dict(kept["scores"]),
+        seconds=recorder.seconds,
+        write=launch.leads,
+    )
+
+
+def _plan(
+    run: TrainingRun,
+    launch: Launch,
+    given: TrainingData,
+    training: WindowStore,
+    validation: WindowStore | None,
+    say: Say,
+) -> StepPlan:
+    recipe, validating = run.recipe, 0 if validation is None else len(validation)
+    if validation is not None and validating < launch.world:
+        raise UsageError(
+            "fewer validation windows than processes",
+            got=f"{validating} windows",
+            expected=f"at least {launch.world}",
+            hint="use fewer processes",
+        )
+    if launch.leads and given.training is not None and (absent := absent_classes(training.tiles)):
+        say(f"no training pixel of {', '.join(absent)}: the network learns nothing of it (255 in a mask is ignored)")
+    has_glass = training.tiles.schema.background_index is not None
+    if recipe.fill and not has_glass:
+        say(f"fill {recipe.fill:g} does nothing: none of the classes is background")
+    fill = recipe.fill if has_glass else 0.0
+    plan = StepPlan(len(training), recipe.batch, run.seed, launch.rank, launch.world, fill)
+    unknown = training.tiles.unknown
+    left_out = f" ({unknown:,} more in which nothing is annotated are left out)" if unknown else ""
+    say(
+        f"{len(training):,} training windows{left_out}, {validating:,} validation windows; "
+        f"{counted(plan.steps_per_epoch, 'step')} of {recipe.batch} an epoch on {launch.device}"
+    )
+    return plan
+
+
+def _leave_reference(
+    predictor: Predictor, splits: DatasetSplits, run: TrainingRun, progress: Progress, say: Say
+) -> None:
+    """Few sections make a model, but no reference; the model then cannot flag unfamiliar slides."""
+    try:
+        made = build_reference(predictor, splits, seed=run.seed, progress=progress)
+    except RefusedError as error:
+        say(f"no reference of the training sections: {error.what} ({error.got}, expected {error.expected})")
+    else:
+        made.write(run.out / MODEL, sha256_of(run.out / MODEL / WEIGHTS))
 
 
 def _make_network(
@@ -305,27 +309,6 @@ def _make_network(
 def default_recipe(corrections: object) -> str:
     """The recipe where none is named."""
     return "fast" if corrections is None else FINETUNE
-
-
-def _chosen_network(
-    arch: str | None, options: Mapping[str, Any] | None, start: ModelConfig | None, say: Say
-) -> tuple[str, dict[str, Any]]:
-    """Name and options of the network: by default those of the model to start from."""
-    if arch is None and start is not None:
-        arch, options = start.arch, {**start.options, **(options or {})}
-    asked = arch or DEFAULT
-    named = network_named(asked)
-    if named != asked:
-        say(f"{asked} is {named} in this version of ntrm")
-    # As the record of the run has them, with which it is compared when it goes on.
-    return named, {key: plain_number(value) for key, value in (options or {}).items()}
-
-
-def _check_device(recipe: Recipe, launch: Launch) -> None:
-    """Refuse a recipe that the device cannot train by."""
-    training_precision(recipe, launch.device)
-    if launch.device.type == "cpu":  # GPUs take the statistics of all processes together
-        recipe.check_batch_norm(launch.world)
 
 
 def _known_sections(given: TrainingData, say: Say) -> DatasetSplits | None:

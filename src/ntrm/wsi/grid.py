@@ -24,18 +24,20 @@ from ntrm.data.resample import shrunk_length
 from ntrm.results.documents import Grid
 from ntrm.wsi.readers.reader import COARSEST_MPP, MAX_SIDE, ArrayCache, Pixels, SlideInfo, SlideReader
 
-CACHE_BYTES = 128 * 2**20
-"""Blocks of the grid that are cached."""
-BLOCK_PIXELS = 2048 * 2048
-"""Pixels of the slide that are read for one block, about: bounds the memory of a reading."""
-MAX_BLOCK = 512
-"""Longest side of a block of tiled slides, in pixels of the grid."""
+CACHE_BYTES = 128 * 2**20  # Blocks of the grid that are cached
+BLOCK_PIXELS = 2048 * 2048  # Pixels of the slide that are read for one block, about: bounds the memory of a reading
+MAX_BLOCK = 512  # Longest side of a block of tiled slides, in pixels of the grid
 THUMBNAIL_MPP = 13.4
 """µm/px to look for tissue at: cell walls of fat still show, and a whole slide is some 2000 pixels wide."""
-LEAST_FACTOR = 0.5
-"""A slide more than twice as coarse as the model lacks what the model has learnt to see."""
-SUBPIXELS = 64
-"""Borders of boxes lie on this fraction of a pixel: all sums are integers."""
+LEAST_FACTOR = 0.5  # A slide more than twice as coarse as the model lacks what the model has learnt to see
+SUBPIXELS = 64  # Borders of boxes lie on this fraction of a pixel: all sums are integers
+
+MOST_OVERVIEW = 2**27  # Pixels of a thumbnail: 155 mm squared, more than any glass has
+MOST_READ = 2**36  # Pixels to be read: some ten to twenty minutes for the reading alone
+READ_ANYWAY = 2**30  # So many pixels are read however small the file is
+PIXELS_PER_BYTE = 1000  # Plain glass takes a byte for 350 pixels at best (deflate), tissue one for 10 or 20
+SEVERAL_FILES = ("mirax", "hamamatsu", "dicom", "trestle")
+"""Formats whose pixels may lie in other files than the main one."""
 
 
 @lru_cache(256)  # all blocks of a row or column of blocks have the same boxes, of some 20 kB
@@ -83,7 +85,14 @@ class SlideGrid:
         _, _, wide, tall = reader.info.area
         self._fx = _snapped(model.x / self.source.x, wide)
         self._fy = _snapped(model.y / self.source.y, tall)
-        _check_fine_enough(self.source, model, min(self._fx, self._fy))
+        if min(self._fx, self._fy) < LEAST_FACTOR:
+            # Nine digits: more than a slide has pixels along an axis, so that what is refused never reads like it.
+            raise RefusedError(
+                "the slide is too coarse for the model",
+                got=f"{self.source.x:.9g} × {self.source.y:.9g} µm/px",
+                expected=f"at most {model.mean / LEAST_FACTOR:.9g} µm/px for a model of {model}",
+                hint="scan or export the slide at a higher resolution, use a model of a lower one, or correct --mpp",
+            )
         self.width, self.height = shrunk_length(wide, self._fx), shrunk_length(tall, self._fy)
         self.level = best_level(reader.info, self._fx, self._fy)
         self.block = _block_shape(reader.info, self.level, self.width, self._step)
@@ -99,9 +108,8 @@ class SlideGrid:
     def warnings(self) -> tuple[str, ...]:
         """In words, where the µm/px given contradicts the file: every area and length goes by it."""
         stated = self.reader.info.resolution
-        if stated is None or stated.same_as(self.source):
-            return ()
-        return (f"the file says {stated}, but {self.source} was given and used",)
+        agree = stated is None or stated.same_as(self.source)
+        return () if agree else (f"the file says {stated}, but {self.source} was given and used",)
 
     @property
     def to_level0(self) -> tuple[float, float, float, float]:
@@ -203,17 +211,6 @@ def _snapped(factor: float, length: int) -> float:
     return float(plain) if abs(factor - plain) * length / plain < 0.5 else factor
 
 
-def _check_fine_enough(source: Resolution, model: Resolution, factor: float) -> None:
-    if factor < LEAST_FACTOR:
-        # Nine digits: more than a slide has pixels along an axis, so that what is refused never reads like the limit.
-        raise RefusedError(
-            "the slide is too coarse for the model",
-            got=f"{source.x:.9g} × {source.y:.9g} µm/px",
-            expected=f"at most {model.mean / LEAST_FACTOR:.9g} µm/px for a model of {model}",
-            hint="scan or export the slide at a higher resolution, use a model of a lower one, or correct --mpp",
-        )
-
-
 def _block_shape(info: SlideInfo, level: int, width: int, step: tuple[float, float]) -> tuple[int, int]:
     """Rows and columns of a block: full rows of slides in strips, otherwise nearly square."""
     this = info.levels[level]
@@ -221,3 +218,47 @@ def _block_shape(info: SlideInfo, level: int, width: int, step: tuple[float, flo
         return min(MAX_BLOCK, max(1, int(BLOCK_PIXELS / this.width / step[0]))), width
     rows, columns = (min(MAX_BLOCK, max(1, int(math.sqrt(BLOCK_PIXELS) / one))) for one in step)
     return rows, columns
+
+
+def cost_of(info: SlideInfo, mpp: Resolution, model_mpp: float) -> tuple[int, int]:
+    """Pixels of the thumbnail, and pixels to be read of the file, with a model of ``model_mpp`` µm/px.
+
+    A header of a few kilobytes can promise any number of pixels. Tissue is looked for in a thumbnail, which is held in
+    memory and read from the coarsest level that is fine enough: of a slide without coarse levels, that is every pixel.
+    Then the network's windows are read where there is tissue, at worst everywhere.
+    """
+    _, _, width, height = info.area
+    overview = read = 0
+    for goal in (model_mpp, max(THUMBNAIL_MPP, model_mpp, mpp.x, mpp.y)):
+        fx, fy = goal / mpp.x, goal / mpp.y
+        sx, sy = info.scale(best_level(info, fx, fy))
+        overview = math.ceil(width / fx) * math.ceil(height / fy)
+        read += max(math.ceil(width / sx) * math.ceil(height / sy), overview)
+    return overview, read
+
+
+def check_cost(info: SlideInfo, mpp: Resolution, model_mpp: float, size: int) -> None:
+    """Refuse a slide that costs too much, or far more than a file of ``size`` bytes can be worth."""
+    overview, read = cost_of(info, mpp, model_mpp)
+    pixels = f"{info.width:,} × {info.height:,} pixels"
+    if overview > MOST_OVERVIEW:
+        raise RefusedError(
+            "the slide is larger than any glass slide",
+            got=f"{pixels} of {mpp}, {info.width * mpp.x / 1000:,.0f} × {info.height * mpp.y / 1000:,.0f} mm",
+            expected=f"at most {MOST_OVERVIEW * (THUMBNAIL_MPP / 1000) ** 2:,.0f} mm²",
+            hint="correct its µm/px, or cut it into parts",
+        )
+    if read > MOST_READ:
+        raise RefusedError(
+            "too many pixels of the slide would have to be read",
+            got=f"{pixels} in {len(info.levels)} levels: {read:,} to read",
+            expected=f"at most {MOST_READ:,}",
+            hint="save it with coarser levels (a pyramid, as OME-TIFF from QuPath has), or cut it into parts",
+        )
+    if read > max(READ_ANYWAY, PIXELS_PER_BYTE * size) and info.vendor not in SEVERAL_FILES:
+        raise RefusedError(
+            "the slide has far more pixels than its file can hold",
+            got=f"{pixels} in {size:,} bytes: {read:,} to read",
+            expected=f"at most {PIXELS_PER_BYTE:,} for each byte",
+            hint="save only the part that was scanned, with coarser levels (as OME-TIFF from QuPath has)",
+        )

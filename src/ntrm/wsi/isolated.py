@@ -29,8 +29,7 @@ from ntrm.core.processes import close_pipes, module_command, module_environment
 from ntrm.wsi.readers.reader import MAX_SIDE, Pixels, SlideInfo, check_request
 from ntrm.wsi.readers.reading_process import filled, message, rebuild_error, rebuild_info, receive
 
-_START_SECONDS = 120
-"""A new process may wait for a busy machine before it can answer at all."""
+_START_SECONDS = 120  # A new process may wait for a busy machine before it can answer at all
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,6 @@ class ReadingLimits:
     """Memory on top of what Python and the libraries take."""
     seconds: int = 120
     """Time for opening, and for one region."""
-
-    def __post_init__(self) -> None:
-        check_number("memory limit in MB", self.memory_mb, 16, 2**20, whole=True)
-        check_number("time limit in seconds", self.seconds, 1, 86_400, whole=True)
 
 
 class ReadingProcess:
@@ -61,10 +56,9 @@ class ReadingProcess:
         self._opened: tuple[Path, bool] | None = None
         self._closed = False
         self._locks = {os.getpid(): Lock()}
-        self._begin()
+        self._start()
 
-    def _begin(self) -> None:
-        """Start the child."""
+    def _start(self) -> None:
         self._pid, self._fresh = os.getpid(), True
         self._child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             module_command("ntrm.wsi.readers.reading_process", self.limits.memory_mb * 2**20, self.limits.seconds),
@@ -77,7 +71,7 @@ class ReadingProcess:
         )
         self._requests, self._answers = cast("RawIOBase", self._child.stdin), cast("RawIOBase", self._child.stdout)
         # A reader that nobody closed must not leave its child behind.
-        self._finalizer = weakref.finalize(self, _finish, self._child, self._pid)
+        self._finalizer = weakref.finalize(self, _end, self._child, self._pid)
 
     @property
     def alive(self) -> bool:
@@ -108,7 +102,7 @@ class ReadingProcess:
             raise UsageError("the slide is closed", expected="an open slide", hint=hint)
         if self._pid != os.getpid() and self._finalizer.alive:
             self._finalizer()
-            self._begin()
+            self._start()
             if self._opened is not None:
                 self._open(*self._opened)
 
@@ -116,7 +110,7 @@ class ReadingProcess:
         # Another process opens the slide for itself.
         if self._closed or self._opened is None:
             raise UsageError("the slide is closed", expected="an open slide", hint="open it in the other process")
-        return (_reopened, (self.limits, *self._opened))
+        return _reopened, (self.limits, *self._opened)
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
         """As ``SlideReader.read``, of the slide that is open."""
@@ -164,8 +158,7 @@ class ReadingProcess:
             return "the reading process stopped answering, or what it says makes no sense"
         if late or (code < 0 and -code == getattr(signal, "SIGALRM", None)):
             return f"no answer within {self.limits.seconds} s"
-        cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return f"the reading process ended ({cause})"
+        return f"the reading process ended ({signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
 
     def _failed(self, got: str) -> DataError:
         """End the child; the error to raise."""
@@ -218,13 +211,12 @@ class ReadingProcess:
         self.close()
 
 
-def _finish(child: subprocess.Popen[bytes], owner: int) -> None:
+def _end(child: subprocess.Popen[bytes], owner: int) -> None:
     close_pipes(child)
     if os.getpid() != owner:
         child.returncode = 0  # a fork may neither end it nor wait for it
         return
-    if child.poll() is None:
-        child.kill()
+    child.kill()
     child.wait()
 
 
@@ -258,10 +250,7 @@ def open_slide(path: str | Path) -> ReadingProcess:
 
 
 class ReaderPool:
-    """Opens slides, each in a child of its own; that of the next slide is started ahead: it takes longer than to open.
-
-    ``slides`` is how many will be opened at most: no child is started ahead for more.
-    """
+    """Opens at most so many ``slides``, each in a child of its own; the next slide's is started ahead, to save time."""
 
     def __init__(self, slides: int) -> None:
         self._left = slides

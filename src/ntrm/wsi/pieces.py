@@ -7,10 +7,8 @@ left between sections by hand belong together.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,31 +23,23 @@ from ntrm.results.folder import SlideFolder
 from ntrm.wsi.quality.morphology import EIGHT, dilated, region_areas
 
 PieceLabels = NDArray[np.uint16]
-PieceBox = tuple[int, int, int, int]
-"""Top, left, height, width."""
+PieceBox = tuple[int, int, int, int]  # Top, left, height, width
 
-JOINED_UM = 350.0
-"""Fragments closer together than this are one piece."""
-LEAST_MM2 = 0.1
-"""Smaller ones are crumbs: they belong to no piece."""
+JOINED_UM = 350.0  # Fragments closer together than this are one piece
+LEAST_MM2 = 0.1  # Smaller ones are crumbs: they belong to no piece
 MOST_PIECES = np.iinfo(np.uint16).max
-MOST_PIXELS = 2**28
-"""Of a kept map: at 8 µm/px, a slide of 13 × 13 cm."""
-NO_PIECE = 0
-"""In place of a piece's number, on glass and on crumbs."""
+MOST_PIXELS = 2**28  # Of a kept map: at 8 µm/px, a slide of 13 × 13 cm
+NO_PIECE = 0  # In place of a piece's number, on glass and on crumbs
 
 
 @dataclass(frozen=True)
 class Piece:
     """One piece of tissue on a slide."""
 
-    number: int
-    """From 1, in reading order."""
+    number: int  # From 1, in reading order
     bbox: PieceBox
-    """In pixels of the tissue mask."""
     area_mm2: float
-    touches_edge: bool
-    """Cut off by the edge of the scan, perhaps: what lies beyond is not known."""
+    touches_edge: bool  # Cut off by the edge of the scan, perhaps: what lies beyond is not known
 
     def __post_init__(self) -> None:
         top, left, height, width = self.bbox
@@ -142,7 +132,12 @@ class PieceMap:
         try:
             columns = zip(kept["box"].tolist(), kept["area_mm2"].tolist(), kept["touches_edge"].tolist(), strict=True)
             pieces = (Piece(number, tuple(box), area, edge) for number, (box, area, edge) in enumerate(columns, 1))
-            return cls(tuple(pieces), _kept_numbers(kept), Resolution(*kept["mpp"].tolist()))
+            height, width = kept["shape"].tolist()
+            lengths = kept["run_lengths"]
+            if lengths.sum() != height * width or min(height, width) < 0 or height * width > MOST_PIXELS:
+                raise ValueError(f"runs of {lengths.sum()} pixels in {height} × {width}")
+            numbers = kept["run_numbers"].astype(np.uint16).repeat(lengths).reshape(height, width)
+            return cls(tuple(pieces), numbers, Resolution(*kept["mpp"].tolist()))
         except (KeyError, ValueError, TypeError, UsageError) as error:
             raise DataError(f"cannot read {path}", got=error, hint=hint) from error
 
@@ -157,28 +152,16 @@ class PieceMap:
         away, (row, column) = ndimage.distance_transform_edt(
             self.numbers == 0, sampling=(self.mpp.y, self.mpp.x), return_indices=True
         )
-        joins = new & (away < JOINED_UM)
-        numbers = np.where(joins, self.numbers[row, column], self.numbers)
-        return PieceMap(tuple(self._grown(piece, numbers) for piece in self.pieces), numbers, self.mpp)
-
-    def _grown(self, piece: Piece, numbers: PieceLabels) -> Piece:
-        """The piece with all pixels of its number."""
-        own = numbers == piece.number
-        added = int(own.sum()) - int((self.numbers == piece.number).sum())
-        if not added:
-            return piece
-        area = round(piece.area_mm2 + added * self.mpp.pixel_area_um2 / 1e6, 6)
-        box = _box(ndimage.find_objects(own.astype(np.uint8))[0])
-        return Piece(piece.number, box, area, piece.touches_edge or _touches_edge(box, numbers.shape))
-
-
-def _kept_numbers(kept: Mapping[str, NDArray[Any]]) -> PieceLabels:
-    """Numbers of pieces (H, W), kept as runs."""
-    height, width = kept["shape"].tolist()
-    lengths = kept["run_lengths"]
-    if lengths.sum() != height * width or min(height, width) < 0 or height * width > MOST_PIXELS:
-        raise ValueError(f"runs of {lengths.sum()} pixels in {height} × {width}")
-    return kept["run_numbers"].astype(np.uint16).repeat(lengths).reshape(height, width)
+        numbers = np.where(new & (away < JOINED_UM), self.numbers[row, column], self.numbers)
+        before, now = (np.bincount(one.ravel(), minlength=len(self.pieces) + 1) for one in (self.numbers, numbers))
+        pieces, boxes = list(self.pieces), ndimage.find_objects(numbers.astype(np.int32))
+        for k, piece in enumerate(self.pieces):
+            if added := int(now[piece.number] - before[piece.number]):
+                area = round(piece.area_mm2 + added * self.mpp.pixel_area_um2 / 1e6, 6)
+                box = _box(boxes[piece.number - 1])
+                edge = piece.touches_edge or _touches_edge(box, numbers.shape)
+                pieces[k] = Piece(piece.number, box, area, edge)
+        return PieceMap(tuple(pieces), numbers, self.mpp)
 
 
 def reading_order(boxes: list[PieceBox]) -> list[int]:
@@ -200,23 +183,18 @@ def reading_order(boxes: list[PieceBox]) -> list[int]:
 
 
 def cells_under(window: Window, grid_mpp: Resolution, shape: tuple[int, ...], mpp: Resolution) -> tuple[Ints, Ints]:
-    """Rows and columns of a mask of ``shape`` at ``mpp`` under those of a window of another grid of the slide."""
-    rows = _nearest(window.top, window.height, grid_mpp.y / mpp.y, shape[0])
-    return rows, _nearest(window.left, window.width, grid_mpp.x / mpp.x, shape[1])
-
-
-def _nearest(start: int, length: int, factor: float, size: int) -> Ints:
-    """Pixels under the centres of ``length`` pixels of another grid."""
-    indices = np.floor((start + np.arange(length) + 0.5) * factor).astype(np.int64)
+    """Rows and columns of a mask of ``shape`` at ``mpp`` under the centres of those of a window of another grid."""
+    rows = (window.top + np.arange(window.height) + 0.5) * (grid_mpp.y / mpp.y)
+    columns = (window.left + np.arange(window.width) + 0.5) * (grid_mpp.x / mpp.x)
     # The coarser grid may end a fraction of a pixel before the finer one.
-    return np.asarray(np.clip(indices, 0, size - 1), dtype=np.int64)
+    return np.clip(rows.astype(np.int64), 0, shape[0] - 1), np.clip(columns.astype(np.int64), 0, shape[1] - 1)
 
 
 def _stretched(start: int, length: int, factor: float, size: int, other: int) -> tuple[int, int]:
     """First and one past the last of ``other`` pixels that those from ``start`` on, out of ``size``, touch."""
     stop = start + length
     low = min(math.floor(start * factor + 1e-6), other - 1)
-    # The last pixel stands for all that the finer grid has beyond the coarser one: see ``_nearest``.
+    # The last pixel stands for all that the finer grid has beyond the coarser one, as in ``cells_under``.
     return low, max(low + 1, other if stop == size else min(math.ceil(stop * factor - 1e-6), other))
 
 

@@ -8,9 +8,8 @@ from tests.correction.engine.test_parts import MPP, blocks
 
 from ntrm.analysis.graph import tissue_graph
 from ntrm.core.errors import DataError
-from ntrm.core.io import read_arrays, write_arrays
 from ntrm.core.labels import SKIN, LabelSchema
-from ntrm.correction.engine.graph import RegionGraph, is_kept, region_graph_of
+from ntrm.correction.engine.graph import RegionGraph, region_graph_of
 from ntrm.correction.engine.parts import parts_of
 
 RET, BKG, EPI = (SKIN.index(name) for name in ("RET", "BKG", "EPI"))
@@ -90,11 +89,8 @@ def test_a_place_has_a_node_and_names_become_a_mask(random):
 
 def test_a_graph_is_read_as_it_was_saved(random, tmp_path):
     graph = made(blocks(random))
-    graph.save(tmp_path / "graph.npz")
-    # Files that were kept before have one array more, which nothing needs.
-    more = {"border_um": np.ones(len(graph.edges))}
-    write_arrays(tmp_path / "graph.npz", {**read_arrays(tmp_path / "graph.npz", hint=""), **more})
-    again = RegionGraph.read(tmp_path / "graph.npz", SKIN)
+    graph.save(tmp_path / "graph.npz", "slide 1")
+    again = RegionGraph.read(tmp_path / "graph.npz", SKIN, "slide 1")
     for name in ("tissue", "region", "pixels", "centroid", "edges", "ratios", "probabilities"):
         assert (getattr(again, name) == getattr(graph, name)).all()
     assert (again.mask() == graph.mask()).all()
@@ -102,25 +98,9 @@ def test_a_graph_is_read_as_it_was_saved(random, tmp_path):
     assert {name: values.tolist() for name, values in again.features.items()} == {
         name: values.tolist() for name, values in graph.features.items()
     }
-
-
-def test_a_graph_of_another_model_and_a_file_that_is_none_are_refused(tmp_path):
-    made(np.zeros((8, 8), dtype=np.uint8)).save(tmp_path / "graph.npz")
-    with pytest.raises(DataError, match="another version or model"):
-        RegionGraph.read(tmp_path / "graph.npz", LabelSchema(SKIN.tissues[:3]))
-    (tmp_path / "none.npz").write_text("none")
-    with pytest.raises(DataError, match="cannot read"):
-        RegionGraph.read(tmp_path / "none.npz", SKIN)
-
-
-def test_whether_a_graph_is_kept_is_told_without_reading_it(tmp_path):
-    path, origin = tmp_path / "graph.npz", {"mask": "1", "model": "2"}
-    assert not is_kept(path, origin)
-    made(np.zeros((8, 8), dtype=np.uint8)).save(path, origin)
-    assert is_kept(path, {"model": "2", "mask": "1"})
-    assert not is_kept(path, {**origin, "mask": "3"})
-    path.write_bytes(path.read_bytes()[:-30])
-    assert not is_kept(path, origin)
+    for schema, origin in ((LabelSchema(SKIN.tissues[:3]), "slide 1"), (SKIN, "slide 2")):
+        with pytest.raises(DataError, match="is not the region graph"):
+            RegionGraph.read(tmp_path / "graph.npz", schema, origin)
 
 
 def test_nothing_is_an_empty_graph():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ntrm.analysis.graph import tissue_graph
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.correction.engine.parts import MIXED, SLIVER, WHOLE, darker, parts_of
@@ -123,12 +123,6 @@ def test_a_mask_with_too_many_regions_is_refused():
     mask = (np.indices((8, 8)).sum(axis=0) % 2 * 3).astype(np.uint8)
     with pytest.raises(DataError, match="more regions than can be corrected"):
         parts_of(mask, SKIN, MPP, most=10)
-
-
-@pytest.mark.parametrize("side", [0, 7, 8.5, True])
-def test_an_impossible_side_is_refused(side):
-    with pytest.raises(UsageError, match="side of a part"):
-        parts_of(np.zeros((8, 8), dtype=np.uint8), SKIN, MPP, side=side)
 
 
 @pytest.mark.parametrize("mask", [np.zeros((0, 0)), np.zeros((5, 0)), np.full((4, 4), IGNORE)])

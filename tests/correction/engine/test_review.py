@@ -7,7 +7,7 @@ from tests.correction.engine.test_parts import blocks
 
 from ntrm.core.labels import SKIN
 from ntrm.correction.engine.graph import RegionGraph
-from ntrm.correction.engine.review import likely_errors, middle_parts, parts_to_review
+from ntrm.correction.engine.review import likely_errors, likely_errors_first, middle_parts
 
 
 def with_probabilities(graph, random):
@@ -38,5 +38,6 @@ def test_regions_come_by_area_times_squared_doubt(random):
         sure = sum(graph.pixels[part] * graph.probabilities[part, graph.tissue[part]] for part in parts) / pixels
         expected.append(pixels * (1 - sure) ** 2)
     np.testing.assert_allclose(likely_errors(graph), expected, rtol=1e-5)
-    seen = [expected[graph.region[part]] for part in parts_to_review(graph)]
+    nodes = graph.runs.dense().ravel()
+    seen = [expected[graph.region[nodes[at]]] for at in likely_errors_first(graph).first]
     np.testing.assert_allclose(seen, sorted(expected, reverse=True), rtol=1e-5)

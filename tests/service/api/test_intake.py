@@ -52,15 +52,14 @@ def test_an_upload_that_names_another_file_shows_nothing_of_it(tmp_path, model, 
 
 
 @pytest.mark.usefixtures("quick_readers")
-@pytest.mark.parametrize("name", ["a.mrxs", "a.VMS", "a.vmu", "a.dcm"])
-def test_one_file_of_several_is_refused_by_its_name_though_it_is_a_picture(tmp_path, model, random, name):
+def test_one_file_of_several_is_refused_by_its_name_though_it_is_a_picture(tmp_path, model, random):
     picture = io.BytesIO()
     Image.fromarray(making.tissue(random, 64, 96)).save(picture, "JPEG")
     with serving(settings_of(tmp_path / "out", model)) as client:
-        answer = upload(client, picture.getvalue(), name=name, mpp=0.5)
-        assert (answer.status_code, answer.json()["error"]["what"]) == (422, "a slide of several files")
-        assert "path" in answer.json()["error"]["hint"]
-        assert files_in(client) == NOTHING
+        for name in ("a.mrxs", "a.VMS", "a.vmu", "a.dcm"):
+            answer = upload(client, picture.getvalue(), name=name, mpp=0.5)
+            assert (answer.status_code, answer.json()["error"]["what"]) == (422, "a slide of several files")
+            assert files_in(client) == NOTHING
 
 
 @pytest.fixture
@@ -92,24 +91,6 @@ def test_an_upload_that_breaks_off_leaves_nothing(app_state):
     assert list(folder.iterdir()) == []
 
 
-def test_an_upload_whose_request_is_cancelled_leaves_nothing(app_state):
-    async def endless():
-        while True:
-            yield b"x"
-            await asyncio.sleep(0)
-
-    async def begin_and_cancel():
-        task = asyncio.create_task(receive(app_state, endless()))
-        while not list((app_state.settings.hidden / INCOMING).iterdir()):
-            await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(begin_and_cancel())
-    assert list((app_state.settings.hidden / INCOMING).iterdir()) == []
-
-
 def test_every_byte_arrives_whatever_the_pieces(app_state, random):
     content = random.bytes(900_000)
 
@@ -125,20 +106,20 @@ def test_every_byte_arrives_whatever_the_pieces(app_state, random):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("kind", ["application/octet-stream", "application/json"])
-def test_a_request_that_stops_is_given_up_and_leaves_nothing(tmp_path, model, kind):
+def test_a_request_that_stops_is_given_up_and_leaves_nothing(tmp_path, model):
     with serving(settings_of(tmp_path / "out", model, limits={"idle_seconds": 1})) as client:
-        headers = [(b"host", b"127.0.0.1"), (b"content-type", kind.encode())]
-        headers.append((b"authorization", BEARER["Authorization"].encode()))
-        scope = {"type": "http", "method": "POST", "path": "/v1/slides", "query_string": b"", "headers": headers}
-        answers, parts = [], [{"type": "http.request", "body": b"x", "more_body": True}]
+        for kind in ("application/octet-stream", "application/json"):
+            headers = {"host": "127.0.0.1", "content-type": kind, "authorization": BEARER["Authorization"]}
+            pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+            scope = {"type": "http", "method": "POST", "path": "/v1/slides", "query_string": b"", "headers": pairs}
+            answers, parts = [], [{"type": "http.request", "body": b"x", "more_body": True}]
 
-        async def receive_part():
-            return parts.pop() if parts else await asyncio.sleep(3600)
+            async def receive_part(parts=parts):
+                return parts.pop() if parts else await asyncio.sleep(3600)
 
-        async def send(message):
-            answers.append(message)
+            async def send(message, answers=answers):
+                answers.append(message)
 
-        asyncio.run(client.app(scope, receive_part, send))
-        assert answers[0]["status"] == 408
-        assert files_in(client) == NOTHING
+            asyncio.run(client.app(scope, receive_part, send))
+            assert answers[0]["status"] == 408
+            assert files_in(client) == NOTHING

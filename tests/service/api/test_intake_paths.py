@@ -37,16 +37,6 @@ def test_files_below_a_root_are_found_however_they_are_named(roots):
     assert file_under(roots, "good.svs") == inside / "a.svs"
 
 
-def test_what_the_service_keeps_for_itself_is_no_slide_of_a_root(roots):
-    inside, _ = roots
-    (inside / ".service" / "uploads").mkdir(parents=True)
-    (inside / ".service" / "uploads" / "f.svs").write_bytes(b"x")
-    (inside / "linked").symlink_to(inside / ".service")
-    for text in (".service/uploads/f.svs", "linked/uploads/f.svs"):
-        with pytest.raises(ProblemError, match="no such slide"):
-            file_under(roots, text)
-
-
 def test_a_root_may_be_given_by_a_link_or_from_here(roots, tmp_path, monkeypatch):
     inside, _ = roots
     (tmp_path / "way").symlink_to(inside)
@@ -64,23 +54,16 @@ OUTSIDE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", OUTSIDE, ids=range(len(OUTSIDE)))
-def test_nothing_else_is_and_nothing_tells_what_lies_outside(roots, text):
-    with pytest.raises(ProblemError) as caught:
-        file_under(roots, text)
-    assert (caught.value.status, caught.value.code) == (403, "outside")
-    assert caught.value.got is None
-
-
-def test_without_roots_no_path_may_be_named(roots):
-    with pytest.raises(ProblemError):
-        file_under((), str(roots[0] / "a.svs"))
-
-
-def test_a_root_itself_and_a_folder_are_no_slides(roots):
-    for text in (".", "", str(roots[0])):
-        with refused(403):
-            file_under(roots, text)
+def test_nothing_else_is_and_nothing_tells_what_lies_outside(roots):
+    inside, _ = roots
+    (inside / ".service" / "uploads").mkdir(parents=True)
+    (inside / ".service" / "uploads" / "f.svs").write_bytes(b"x")
+    (inside / "linked").symlink_to(inside / ".service")
+    own = (".service/uploads/f.svs", "linked/uploads/f.svs", ".", str(inside))
+    for text, below in (*((text, roots) for text in (*OUTSIDE, *own)), (str(inside / "a.svs"), ())):
+        with pytest.raises(ProblemError) as caught:
+            file_under(below, text)
+        assert (caught.value.status, caught.value.code, caught.value.got) == (403, "outside", None), text
     with refused(422):
         file_under(roots, "sub")
 

@@ -1,5 +1,4 @@
 import json
-import os
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from tests.pipeline.judged import STRANGE, judge_as
 from tests.pipeline.small import paint, write_slide
 from tests.service.small import error_of, only_slide, segmented, serving, settings_of, slide_bytes, upload
 
-from ntrm.service.api import routes_results
 from ntrm.service.api.routes_results import REPORT_POLICY
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -99,18 +97,6 @@ def test_what_lies_at_a_point_agrees_with_the_mask(client, tmp_path, results, ra
         assert client.get(f"{url}/regions/{number}").status_code == status
 
 
-def test_long_outlines_are_thinned_and_lost_ones_are_told(client, tmp_path, monkeypatch):
-    url = f"/v1/slides/{only_slide(client)['id']}/regions/1"
-    full = client.get(url).json()
-    assert full["outline_exact"]
-    monkeypatch.setattr(routes_results, "thinned", lambda rings, most: [ring[:-1] for ring in rings])
-    fewer = client.get(url).json()
-    assert (fewer["outline"], fewer["outline_exact"]) == ([ring[:-1] for ring in full["outline"]], False)
-    (tmp_path / "out" / "a" / "regions.geojson").unlink()
-    lost = client.get(url).json()
-    assert (lost["outline"], lost["outline_exact"], lost["area_mm2"]) == (None, False, full["area_mm2"])
-
-
 def test_thumbnails_of_results_of_uploads_and_of_nothing(client, random):
     slide = only_slide(client)
     answer = client.get(f"/v1/slides/{slide['id']}/thumbnail.jpg")
@@ -122,17 +108,6 @@ def test_thumbnails_of_results_of_uploads_and_of_nothing(client, random):
     (client.app_state.settings.hidden / "uploads" / sent["id"]).unlink()
     again = client.get(f"/v1/slides/{sent['id']}/thumbnail.jpg")
     assert again.content == answer.content
-
-
-def test_the_thumbnail_of_results_made_anew_is_another_one(client, tmp_path):
-    url = f"/v1/slides/{only_slide(client)['id']}/thumbnail.jpg"
-    first = client.get(url)
-    known = {"if-none-match": first.headers["etag"]}
-    assert (first.headers["cache-control"], client.get(url, headers=known).status_code) == ("private, no-cache", 304)
-    Image.new("RGB", (50, 40)).save(tmp_path / "out" / "a" / "slide.jpg")
-    os.utime(tmp_path / "out" / "a" / "summary.json", (1, 1))
-    client.app_state.catalogue.look_around()
-    assert picture(client.get(url, headers=known)).size == (50, 40)
 
 
 def picture(answer):
@@ -215,9 +190,3 @@ def test_an_unfamiliar_slide_says_so_over_http_and_shows_where(tmp_path, model, 
     assert STRANGE.warning not in slide["quality_warnings"]
     assert shown.headers["content-type"] == "image/jpeg"
     assert shown.content == (tmp_path / "out" / "a" / "familiarity.jpg").read_bytes()
-
-
-def test_a_slide_that_was_not_judged_has_no_map(client):
-    slide = only_slide(client)
-    assert slide["familiarity"]["has_map"] is False
-    assert client.get(f"/v1/slides/{slide['id']}/familiarity.jpg").status_code == 404

@@ -1,5 +1,4 @@
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.evaluation.small import MPP
@@ -62,15 +61,6 @@ def test_equal_file_names_get_different_ids(client, random):
     (client.app_state.settings.out / "b").write_text("{}")
     assert upload(client, slide_bytes(random), name="b.tif").json()["slide_id"] == "b-2"
     assert upload(client, slide_bytes(random), name="run.json.tif").json()["slide_id"].startswith("run.json-")
-
-
-def test_files_of_one_name_may_come_in_together(client, random):
-    contents = [slide_bytes(random) for _ in range(4)]
-    with ThreadPoolExecutor(5) as threads:
-        answers = list(threads.map(lambda content: upload(client, content, name="a.tif"), contents[:2]))
-        answers += list(threads.map(lambda content: upload(client, content, name="b.tif"), contents[2:]))
-    assert [answer.status_code for answer in answers] == [202] * 4
-    assert {answer.json()["slide_id"] for answer in answers} == {"a", "a-2", "b", "b-2"}
 
 
 def test_paths_below_a_root_are_taken_and_stay_where_they_are(client, roots):
@@ -207,19 +197,3 @@ def test_ids_that_are_none(client):
             answer = client.get(f"/v1/slides/{key}{rest}")
             assert answer.status_code in (404, 422), key
             assert set(answer.json()) == {"error"}
-
-
-def test_who_gives_the_name_of_the_results_is_told_where_ids_are(client):
-    answer = client.get("/v1/slides/IEC_6-foreign")
-    assert (answer.status_code, "GET /v1/slides" in answer.json()["error"]["hint"]) == (422, True)
-    assert client.get("/v1/slides", params={"status": "odd"}).json()["error"]["hint"] is None
-
-
-def test_what_is_done_is_written_down_without_names(client, random):
-    slide = upload(client, slide_bytes(random), name="Jane Doe.tif", slide_id="case").json()
-    client.post(f"/v1/slides/{slide['id']}/cancel")
-    client.delete(f"/v1/slides/{slide['id']}")
-    lines = (client.app_state.settings.hidden / "audit.jsonl").read_text().splitlines()
-    assert [json.loads(line)["action"] for line in lines] == ["start", "upload", "cancel", "delete"]
-    assert all(set(json.loads(line)) == {"time", "action", "slide", "outcome"} for line in lines)
-    assert "Jane" not in "".join(lines)

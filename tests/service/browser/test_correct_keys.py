@@ -23,7 +23,7 @@ from tests.service.browser.looking import large_region
 
 from ntrm.correction.log import read_log
 
-SLIDES = ("keys", "steps", "beside", "stroke", "seen", "answers", "many")
+SLIDES = ("keys", "steps", "beside", "stroke", "seen", "answers")
 PREVIEW, PART = "**/corrections/preview", "**/corrections/part*"
 WORKED_OUT = "What would follow is being computed."
 
@@ -116,16 +116,6 @@ def test_named_regions_are_passed_over_and_several_are_picked_by_keyboard(correc
     assert min(x for x, _ in after) < max(x for x, _ in before) < max(x for x, _ in after)
 
 
-def test_a_box_that_has_the_focus_is_ticked_by_space(correct_page):
-    page = correct_page("many").page
-    box = page.get_by_role("checkbox", name="Only")
-    box.focus()
-    page.keyboard.press(" ")
-    assert (box.is_checked(), page.locator(".corrections .picked.over").count()) == (True, 0)
-    page.keyboard.press(" ")
-    assert not box.is_checked()
-
-
 def test_a_stroke_is_drawn_by_keyboard(correct_page, service):
     page = correct_page("stroke").page
     _, (x, y) = large_region(service, "BCC")
@@ -180,30 +170,6 @@ def test_nothing_is_written_before_all_that_follows_is_shown(correct_page, servi
     assert (step.reach, len(step.left_out)) == (pytest.approx(2**0.25), 1)
 
 
-def test_of_many_that_follow_the_largest_are_stepped_through(correct_page, service):
-    page = correct_page("many").page
-    counts, most = [], 5
-
-    def cut(route):
-        answer = route.fetch().json()
-        counts.append(sum(group["regions"] for group in answer["followed"]))
-        route.fulfill(json={**answer, "parts": answer["parts"][:most]})
-
-    page.keyboard.press("n")
-    says(page, "Region 1 of ")
-    page.route(PREVIEW, cut)
-    name(page, "SCC")
-    assert counts[0] > most + 1
-    page.keyboard.press("n")
-    says(page, f"Part 1 of the 5 largest of {counts[0]} that would follow: ")
-    page.get_by_text(f"and {counts[0] - most} smaller parts; click them on the slide").wait_for(state="attached")
-    page.keyboard.press("Space")
-    page.locator(".follows").filter(has_text="1 part excluded.").wait_for()
-    until(lambda: page.get_by_role("button", name="Accept").is_enabled())
-    page.keyboard.press("n")
-    says(page, f"Part 2 of the 5 largest of {counts[1] + 1} that would follow: ")
-
-
 def test_what_was_written_is_written_though_its_answer_is_lost(correct_page, service):
     watched = correct_page("answers")
     watched.expected.append("ERR_FAILED")
@@ -228,21 +194,3 @@ def test_what_was_written_is_written_though_its_answer_is_lost(correct_page, ser
     told(page, "Step 1 was undone.")
     assert steps(page) == [[1, False]]
     assert corrections(service, service.slide)["version"] == 2
-
-
-ASKED = """async () => {
-  const api = await import("/page/js/api.js");
-  const asked = [];
-  const real = window.fetch;
-  window.fetch = (address, options) =>
-    address.startsWith("/v1/slides/x/") ? asked.push(address) && Response.json({}) : real(address, options);
-  await Promise.all([api.part("x", [6.03, 2.01], true), api.at("x", [6.03, 2.01], 0)]);
-  window.fetch = real;
-  return asked;
-}"""
-
-
-def test_a_place_is_sent_as_it_is_since_pixels_of_the_mask_may_be_small(open_page):
-    part, at = open_page().page.evaluate(ASKED)
-    assert "part?x=6.03&y=2.01" in part
-    assert "at?x=6.03&y=2.01" in at

@@ -1,35 +1,30 @@
 """Correcting a slide on the page, as a person does it."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
 from shapely.geometry import Point, Polygon
 from tests.service.browser import correcting
-from tests.service.browser.conftest import patient, prepare, settled
+from tests.service.browser.conftest import settled
 from tests.service.browser.correcting import (
     FRESH,
     LOST,
     corrections,
-    find_slides,
     hold,
     keep_ignorant,
     name,
     pick,
     preview,
-    serve,
     shows,
     steps,
     told,
     wait_for_version,
 )
-from tests.service.browser.driving import Watched, call, until
-from tests.service.browser.looking import PANE, home_place, large_region, yellow_pixels
+from tests.service.browser.driving import call, until
+from tests.service.browser.looking import PANE, home_place, large_region
 
-RESTARTED = "restart"
-PICKED = ("accept", "out", "undo", "conflict", "lasso", "whole", "refused", "versions", "shown", "stale", "moved")
-SLIDES = (*PICKED, "brush", "divide", RESTARTED)
+SLIDES = ("accept", "undo", "conflict", "lasso", "whole", "refused", "versions", "brush", "divide")
 
 
 @pytest.fixture(scope="module")
@@ -67,29 +62,6 @@ def test_a_part_is_named_and_what_looks_like_it_follows(correct_page, service):
     page.locator(f'.row[data-id="{service.slide}"]').get_by_text("Corrected, 1 step").wait_for()
 
 
-def test_one_that_follows_is_taken_out_and_in_again(correct_page, service):
-    page = correct_page("out").page
-    _, place = large_region(service, "BCC")
-    pick(page, service, place)
-    before = name(page, "SCC")
-    follower = preview(service, service.slide, place, "SCC")["parts"][0]
-    there = home_place(page, service, follower["x"] + 1, follower["y"] + 1)
-
-    page.mouse.click(*there)
-    until(lambda: "1 part excluded." in page.locator(".follows").inner_text())
-    assert page.locator(".corrections .out.over").count() == 1
-    page.mouse.click(*there)
-    until(lambda: page.locator(".follows").inner_text() == before)
-    page.get_by_text("What follows, and why").click()
-    page.get_by_role("button", name="Exclude").first.click()
-    until(lambda: "1 part excluded." in page.locator(".follows").inner_text())
-    page.get_by_role("button", name="Accept").click()
-    wait_for_version(service, service.slide, 1)
-    page.mouse.move(5, 5)
-    until(lambda: shows(page, service, place, "SCC"))
-    assert shows(page, service, (follower["x"] + 1, follower["y"] + 1), "BCC")
-
-
 def test_steps_are_undone_and_done_again(correct_page, service):
     page = correct_page("undo").page
     _, place = large_region(service, "BCC")
@@ -115,31 +87,6 @@ def test_steps_are_undone_and_done_again(correct_page, service):
     assert page.get_by_role("button", name="Undo (z)").is_disabled()
 
 
-def test_after_a_restart_everything_is_as_it_was(browser, corrected_folder, tmp_path):
-    shutil.copytree(corrected_folder / "out" / RESTARTED, tmp_path / "out" / RESTARTED)
-    shutil.copy(corrected_folder / "out" / "run.json", tmp_path / "out")
-    shutil.copytree(corrected_folder / "root", tmp_path / "root")
-    with serve(tmp_path) as first:
-        first.slide = slide = find_slides(first)[RESTARTED]
-        _, place = large_region(first, "BCC")
-        body = {"action": "name", "version": 0, "points": [place], "tissue": "SCC", "spread": True}
-        assert first.ask("POST", f"/v1/slides/{slide}/corrections", body)[0] == 201
-        first.kill()
-    with serve(tmp_path) as second:
-        second.slide = find_slides(second)[RESTARTED]
-        context = patient(browser.new_context(viewport={"width": 1280, "height": 820}))
-        watched = Watched(context.new_page(), second.address)
-        page = watched.page
-        page.goto(second.new_link())
-        page.goto(f"{second.address}/#/slide/{second.slide}")
-        prepare(page)
-        assert steps(page) == [[1, True]]
-        until(lambda: shows(page, second, place, "SCC"))
-        faults = watched.unexpected()
-        context.close()
-    assert faults == []
-
-
 def test_two_pages_on_one_slide_see_each_other(correct_page, service):
     watched, other = correct_page("conflict"), correct_page("conflict").page
     page, (_, place) = watched.page, large_region(service, "BCC")
@@ -162,33 +109,6 @@ def test_two_pages_on_one_slide_see_each_other(correct_page, service):
     # Its request goes through this process, which must listen to the page until it is answered.
     until(lambda: steps(page) == [[2, True], [1, True]])
     assert corrections(service, service.slide)["version"] == 2
-
-
-def test_what_would_follow_is_asked_again_after_others_corrected(correct_page, service):
-    watched = correct_page("stale")
-    page, (_, place) = watched.page, large_region(service, "BCC")
-    watched.expected.append("status of 409")
-    keep_ignorant(page, corrections(service, service.slide))
-    pick(page, service, place)
-    body = {"action": "name", "version": 0, "points": [place], "tissue": "IEC", "spread": False, "by": "MK"}
-    assert service.ask("POST", f"/v1/slides/{service.slide}/corrections", body)[0] == 201
-
-    said = name(page, "SCC")
-    told(page, "Corrected elsewhere: step 1")
-    groups = preview(service, service.slide, place, "SCC")["followed"]
-    assert said.startswith(f"{sum(group['regions'] for group in groups)} other parts would follow")
-
-
-def test_another_log_with_as_many_steps_is_shown_as_it_is(correct_page, corrected_folder, service):
-    page, (_, place) = correct_page("moved").page, large_region(service, "BCC")
-    log, url = corrected_folder / "out" / "moved" / "corrections.jsonl", f"/v1/slides/{service.slide}/corrections"
-    for tissue in ("IEC", "SCC"):
-        body = {"action": "name", "version": 0, "points": [place], "tissue": tissue, "spread": False}
-        assert service.ask("POST", url, body)[0] == 201
-        told(page, "Corrected elsewhere: step 1")
-        until(lambda tissue=tissue: shows(page, service, place, tissue))
-        log.rename(log.with_name(tissue))
-        told(page, "The corrections were removed elsewhere.")
 
 
 def test_a_stroke_of_the_brush_is_written(correct_page, service):
@@ -251,17 +171,6 @@ def test_parts_inside_a_lasso_are_named(correct_page, service):
     assert said.startswith(f"{answer['named']['regions']} parts, {answer['named']['area_mm2']:.2f} mm²")
 
 
-WHOLE = """() => [
-  [...document.querySelectorAll(".tabs button")].every((tab) => tab.getBoundingClientRect().right <= innerWidth + 0.5),
-  [...document.querySelectorAll(".slide-name, .names .title")].every((text) => text.scrollWidth <= text.clientWidth),
-]"""
-
-
-def test_the_slide_and_the_tissues_are_called_by_their_whole_names_in_a_narrow_window(correct_page, service):
-    for width in (800, 1024, 1440):
-        assert correct_page("whole", width=width).page.evaluate(WHOLE) == [True, True]
-
-
 @pytest.mark.parametrize("number", range(3))
 def test_a_place_is_inside_rings_as_geometry_says(open_page, number):
     random = np.random.default_rng(number)
@@ -291,26 +200,6 @@ def test_what_the_server_did_not_get_is_sent_again(correct_page, service):
     assert corrections(service, service.slide)["version"] == 1
 
 
-ANSWERED_LATE = """async () => {
-  const { CorrectionStore } = await import("/page/js/correct-store.js");
-  const asked = [];
-  const real = window.fetch;
-  window.fetch = () => new Promise((answer) => asked.push(answer));
-  const store = new CorrectionStore("x");
-  const both = [store.refresh(), store.refresh()];
-  window.fetch = real;
-  asked[1](Response.json({ version: 2, steps: [] }));
-  await both[1];
-  asked[0](Response.json({ version: 1, steps: [] }));
-  await both[0];
-  return [asked.length, store.version];
-}"""
-
-
-def test_an_answer_that_comes_late_does_not_take_the_page_back(open_page):
-    assert open_page().page.evaluate(ANSWERED_LATE) == [2, 2]
-
-
 def test_both_versions_are_compared_read_and_downloaded(correct_page, service):
     page = correct_page("versions", accept_downloads=True).page
     _, place = large_region(service, "BCC")
@@ -335,29 +224,6 @@ def test_both_versions_are_compared_read_and_downloaded(correct_page, service):
     with page.expect_download() as download:
         page.get_by_role("menuitem", name="Corrected mask").click()
     assert download.value.path().read_bytes() == service.ask("GET", f"/v1/slides/{service.slide}/corrected/mask")[1]
-
-
-def test_border_and_region_are_those_of_the_version_that_is_shown(correct_page, service):
-    page = correct_page("shown").page
-    measured, place = large_region(service, "BCC")
-    body = {"action": "name", "version": 0, "points": [place], "tissue": "SCC", "whole_regions": True, "spread": False}
-    assert service.ask("POST", f"/v1/slides/{service.slide}/corrections", body)[0] == 201
-    until(lambda: corrections(service, service.slide)["corrected"])
-    page.keyboard.press("e")
-    with page.expect_request(lambda request: "/tiles/interface/" in request.url and "v=1" in request.url) as asked:
-        page.get_by_role("tab", name="Relations").click()
-        page.locator('[data-edge*="SCC"] .hit').first.dispatch_event("click")
-    assert "SCC" in asked.value.url
-    until(lambda: yellow_pixels(page) > 50)
-    page.mouse.click(*home_place(page, service, *place))
-    facts = page.get_by_role("tabpanel", name="Region")
-    facts.get_by_role("heading", name="Squamous cell carcinoma").wait_for()
-    assert "Named by a person" in facts.inner_text()
-    page.get_by_role("tab", name="Tissues").click()
-    page.get_by_role("radio", name="Tissue", exact=True).click()
-    page.get_by_role("tab", name="Region").click()
-    facts.get_by_role("heading", name="Basal cell carcinoma").wait_for()
-    assert f"{measured['Area mm^2']:.2f} mm²" in facts.inner_text()
 
 
 def test_a_slide_is_divided_into_parts_the_first_time(correct_page, service):

@@ -40,14 +40,6 @@ def unknown(model, folder, arch="ntrm-of-tomorrow"):
     return folder
 
 
-def cached(model, home, name):
-    """A model as the hub's client keeps what it has fetched."""
-    folder = home / "hub" / f"models--{name.replace('/', '--')}"
-    shutil.copytree(model, folder / "snapshots" / ("0" * 40))
-    (folder / "refs").mkdir()
-    (folder / "refs" / "main").write_text("0" * 40)
-
-
 def test_an_unknown_architecture_ends_the_service_as_it_ends_other_commands(tmp_path, model):
     folder = unknown(model, tmp_path / "model")
     words = ["serve", str(tmp_path / "out"), "--port", "0", "--no-open", "--model", str(folder), "--json"]
@@ -82,6 +74,5 @@ def test_a_hub_id_that_does_not_exist_ends_the_service(tmp_path, hub):
     error = json.loads(done.stdout)["error"]
     assert done.exit_code == 3
     assert error["what"] == "no folder nobody/nothing here, and it cannot be fetched from the hub"
-    assert error["got"].startswith("RepositoryNotFoundError")
     assert "check the name" in error["hint"]
     assert not (tmp_path / "out").exists()

@@ -1,10 +1,8 @@
 import io
 import json
 import threading
-import time
 
 import pytest
-from bench.hostile import sparse_slide
 from tests.evaluation.small import ByColour
 from tests.pipeline.small import fingerprints, paint, write_slide
 from tests.service.small import add_queued, settings_of
@@ -17,6 +15,7 @@ from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.results.slide_state import alone
 from ntrm.service.core.settings import settings_from, settings_to
 from ntrm.service.jobs import worker
+from ntrm.service.jobs.database import MOST_ATTEMPTS
 from ntrm.service.jobs.slide_record import (
     CANCELLED,
     DONE,
@@ -29,12 +28,9 @@ from ntrm.service.jobs.slide_record import (
     TABLES,
     UPLOAD,
 )
-from ntrm.service.jobs.worker import READ, SEGMENTED, JobProgress, Worker
-from ntrm.wsi.readers.tiff import TiffReader
+from ntrm.service.jobs.worker import READ, SEGMENTED, Worker
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
-
-NOT_DONE = Outcome("a", "failed", "not tried")
 
 
 @pytest.fixture
@@ -60,9 +56,12 @@ def stopped():
 
 def test_uploads_are_read_without_any_other_file(tmp_path, store, segmenter, monkeypatch):
     opened_alone = {}
-    monkeypatch.setattr(
-        segmenter, "segment", lambda slide, name, *_: opened_alone.update({name: slide.alone}) or NOT_DONE
-    )
+
+    def not_done(task, _):
+        opened_alone[task.slide_id] = task.slide.alone
+        return Outcome("a", "failed", "not tried")
+
+    monkeypatch.setattr(segmenter, "segment", not_done)
     for origin in (UPLOAD, PATH):
         add_queued(store, tmp_path / "a", origin, origin)
         run(store, segmenter)
@@ -99,9 +98,9 @@ def test_a_worker_that_is_stopped_puts_its_slide_back_and_ends_with_the_bytes_of
     # A whole number, which JSON does not tell from another.
     store.retry(slide.id, (6, 6), 5)
     slide = run(store, segmenter, stopped())
-    assert (slide.status, slide.deaths) == (QUEUED, 0)
+    assert slide.status == QUEUED
     slide = run(store, segmenter)
-    assert (slide.status, slide.progress, slide.error, slide.attempts) == (DONE, 1.0, None, 2)
+    assert (slide.status, slide.progress, slide.error) == (DONE, 1.0, None)
     assert slide.finished == (tmp_path / "out" / "a" / "summary.json").stat().st_mtime
     assert not store.is_due(LIGHT)
     store.ask("", TABLES)
@@ -113,22 +112,13 @@ def test_a_worker_that_is_stopped_puts_its_slide_back_and_ends_with_the_bytes_of
     assert fingerprints(tmp_path / "out" / "a").keys() == fingerprints(tmp_path / "alone" / "a").keys()
 
 
-def test_a_job_that_takes_too_long_fails(tmp_path, store, segmenter, random, monkeypatch):
-    monkeypatch.setattr(Worker, "seconds", -1)
-    add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
-    slide = run(store, segmenter)
+def test_a_job_that_takes_too_long_fails(tmp_path, store, segmenter, random):
+    settings = settings_of(tmp_path / "out", "bundled")
+    object.__setattr__(settings.limits, "slide_seconds", -1)
+    slide = add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
+    Worker(settings, store, "w", segmenter).run(store.take("w", NETWORK))
+    slide = store.get(slide.id)
     assert (slide.status, slide.error["code"]) == (FAILED, "too_long")
-
-
-def test_a_slide_that_would_take_minutes_for_nothing_is_refused_before_it_is_read(
-    tmp_path, store, segmenter, monkeypatch
-):
-    monkeypatch.setattr(TiffReader, "read", lambda *_: pytest.fail("it was read"))
-    (tmp_path / "a.tif").write_bytes(sparse_slide())
-    add_queued(store, tmp_path / "a.tif")
-    slide = run(store, segmenter)
-    assert (slide.status, slide.error["code"]) == (FAILED, "refused")
-    assert "would have to be read" in slide.error["got"]
 
 
 def test_a_broken_slide_fails_with_its_reason_and_without_its_name(tmp_path, store, segmenter):
@@ -139,17 +129,16 @@ def test_a_broken_slide_fails_with_its_reason_and_without_its_name(tmp_path, sto
     assert (slide.status, slide.error["code"]) == (FAILED, "unreadable")
     assert "Jane" not in json.dumps(slide.error)
     add_queued(store, None, "b")
-    assert run(store, segmenter).error["what"] == "the slide's file is not known"
+    assert run(store, segmenter).error["hint"] == "upload it again"
 
 
-def test_a_slide_that_another_program_holds_fails_after_a_while(tmp_path, store, segmenter, random, monkeypatch):
-    monkeypatch.setattr(worker, "BUSY_SECONDS", 0.1)
-    monkeypatch.setattr(worker, "POLL_SECONDS", 0.01)
+def test_a_slide_that_another_program_holds_waits(tmp_path, store, segmenter, random, monkeypatch):
+    monkeypatch.setattr(worker, "BUSY_SECONDS", 0.0)
     add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
     with alone(tmp_path / "out" / "a"):
-        slide = run(store, segmenter)
-    assert slide.status == FAILED
-    assert "another process" in slide.error["got"]
+        for _ in range(MOST_ATTEMPTS + 1):
+            assert run(store, segmenter).status == QUEUED
+    assert run(store, segmenter).status == DONE
 
 
 @pytest.mark.usefixtures("results")
@@ -161,11 +150,7 @@ def test_new_slides_take_the_options_of_those_that_are_there(tmp_path, model):
     document["options"] |= {"gzip": True, "maps": False, "batch": 2}
     run_file.write_text(json.dumps(document))
     again = worker.open_segmenter(settings_of(tmp_path / "new", model, batch=3))
-    assert {key: again.run.options[key] for key in ("gzip", "maps", "batch")} == {
-        "gzip": True,
-        "maps": False,
-        "batch": 2,
-    }
+    assert [again.run.options[key] for key in ("gzip", "maps", "batch")] == [True, False, 2]
     with pytest.raises(RefusedError, match="another run"):
         worker.open_segmenter(settings_of(tmp_path / "out", model))
 
@@ -204,15 +189,6 @@ def test_progress_goes_through_all_stages_and_never_falls(tmp_path, store, segme
     assert list(dict.fromkeys(stage for _, stage in reports)) == ["segmenting", "measuring"]
 
 
-def test_progress_is_told_at_most_a_few_times_a_second(tmp_path, store):
-    add_queued(store)
-    calls, begun = [], time.monotonic()
-    store.beat = lambda *_: calls.append(1) or True
-    progress = JobProgress(Worker(settings_of(tmp_path, "bundled"), store, "w"), store.take("w", NETWORK))
-    assert list(progress.track(range(5000), 5000, "x")) == list(range(5000))
-    assert len(calls) <= 2 + (time.monotonic() - begun) / worker.BEAT_SECONDS
-
-
 @pytest.mark.parametrize("error", [RefusedError("run.json was changed"), OSError(28, "No space left"), MemoryError()])
 def test_what_goes_wrong_is_told_and_stops_no_other_job(tmp_path, store, monkeypatch, error):
     store.ask("", TABLES)
@@ -247,19 +223,12 @@ def kept(tmp_path):
     return region_graph_in(open_mask(tmp_path / "out" / "a"))
 
 
-def test_a_worker_makes_the_region_graph_of_a_slide_also_after_it_was_stopped(
-    tmp_path, store, segmenter, prepared, monkeypatch
-):
+def test_a_worker_makes_the_region_graph_of_a_slide_also_after_it_was_stopped(tmp_path, store, segmenter, prepared):
     run(store, segmenter, stopped())
     assert (store.job(prepared, PREPARE).status, kept(tmp_path)) == (QUEUED, None)
-    seen, beat = [], store.beat
-    monkeypatch.setattr(store, "beat", lambda job, *now: seen.append(now[0]) or beat(job, *now))
-    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.0)
     run(store, segmenter)
     assert store.job(prepared, PREPARE) is None
     assert len(kept(tmp_path)) > 10
-    assert seen == sorted(seen)
-    assert seen[-1] > 0.5
 
 
 def test_another_slide_or_model_is_refused_without_a_name_of_a_file(tmp_path, store, segmenter, prepared, random):

@@ -2,7 +2,6 @@ import asyncio
 import threading
 
 import pytest
-from tests.service.small import refused
 
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import ServiceLimits
@@ -53,17 +52,6 @@ def test_what_was_used_last_stays_within_the_bytes(store):
     assert made == [1]
 
 
-def test_an_error_reaches_everyone_and_is_not_kept(store):
-    def broken():
-        raise ProblemError(404, "not_found", "no")
-
-    async def ask():
-        return await asyncio.gather(*(store.get("k", broken) for _ in range(3)), return_exceptions=True)
-
-    assert [type(item) for item in asyncio.run(ask())] == [ProblemError] * 3
-    assert asyncio.run(store.get("k", lambda: b"now")) == b"now"
-
-
 def test_a_slow_tile_is_a_503_and_is_there_the_next_time():
     store, gate, calls = make_store(1), threading.Event(), []
 
@@ -87,17 +75,3 @@ def test_a_slow_tile_is_a_503_and_is_there_the_next_time():
     assert asyncio.run(ask()) == b"late"
     assert calls == [1]
     store.close()
-
-
-def test_too_many_at_a_time_are_refused(store):
-    gate = threading.Event()
-
-    async def ask():
-        waiting = [asyncio.create_task(store.get(n, lambda: gate.wait(600) and b"")) for n in range(3)]
-        await asyncio.sleep(0)
-        with refused(503):
-            await store.get("one more", lambda: b"")
-        gate.set()
-        await asyncio.gather(*waiting)
-
-    asyncio.run(ask())

@@ -3,7 +3,6 @@ import pytest
 import tifffile
 from scipy.ndimage import maximum_filter
 from tests.evaluation.small import MPP, schema_of
-from tests.service.small import refused
 
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
@@ -92,24 +91,6 @@ def test_borders_of_two_tissues_are_drawn_on_both_sides_across_tiles(tmp_path, r
     assert near.any()
 
 
-def test_a_border_is_at_least_four_tile_pixels_wide_at_every_zoom(tmp_path):
-    mask = np.zeros((400, 600), dtype=np.uint8)
-    mask[:, 311:] = 1
-    write(tmp_path, {"mask": mask})
-    grid = MaskGrid(DeepZoom(6000, 4000), 10.0, 10.0)
-    layers = MaskLayers(tmp_path, grid)
-    widths = []
-    for level in range(7, grid.zoom.top + 1):
-        scale = grid.zoom.scale(level)
-        column = int(3110 / scale) // 256
-        box = grid.zoom.tile(level, column, 0)
-        part = layers.pixels("interface", level, box, (0, 1))
-        if 4 <= 3110 / scale % 256 <= 252:  # not cut by the edge of the tile
-            widths += np.unique(part.sum(axis=1)).tolist()
-    assert len(widths) > 4
-    assert set(widths) == {2 * BORDER}
-
-
 def test_what_the_second_look_corrected_and_broke(tmp_path, random):
     final, first, truth = (blobs(random, 200, 300) for _ in range(3))
     truth[:30] = IGNORE
@@ -124,10 +105,3 @@ def test_what_the_second_look_corrected_and_broke(tmp_path, random):
     known = truth != IGNORE
     np.testing.assert_array_equal(found == 1, (known & (final == truth) & (first != truth))[:, :256])
     np.testing.assert_array_equal(found == 2, (known & (final != truth) & (first == truth))[:, :256])
-
-
-def test_a_layer_that_is_not_there(tmp_path, random):
-    write(tmp_path, {"mask": blobs(random, 50, 60)})
-    layers = MaskLayers(tmp_path, MaskGrid(DeepZoom(60, 50), 1.0, 1.0))
-    with refused(404):
-        layers.pixels("confidence", 6, layers.grid.zoom.tile(6, 0, 0))

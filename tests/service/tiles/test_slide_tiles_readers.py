@@ -42,16 +42,6 @@ def test_few_slides_stay_open_and_all_are_read_rightly(readers, slides):
     wait_for("the others to end", lambda: len(children()) - before <= 2)
 
 
-def test_a_slide_in_use_is_not_closed(readers, slides):
-    with readers.using(slides[0][0]) as held:
-        for path, _ in slides[1:]:
-            with readers.using(path) as slide:
-                slide.read(0, 0, 1, 1, 0)
-        readers.close_unused()
-        readers.forget(slides[0][0])
-        np.testing.assert_array_equal(held.read(0, 0, 90, 80, 0), slides[0][1])
-
-
 def test_many_threads_share_few_processes(readers, slides):
     path, image = slides[0]
     wrong = []

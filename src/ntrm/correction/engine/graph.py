@@ -8,7 +8,6 @@ other, as ``ntrm.analysis.graph`` has them of tissues. The edge of the mask is n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,7 +30,7 @@ from ntrm.correction.units import Units
 from ntrm.results.folder import SlideFolder
 
 Features = NDArray[np.float32]
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,48 +84,29 @@ class RegionGraph:
         tissue[self.region] = self.tissue
         return Units(self.runs, np.append(self.region, -1)[self.runs.value], tissue)
 
-    def save(self, path: Path, origin: Mapping[str, str] | None = None) -> None:
+    def save(self, path: Path, origin: str = "") -> None:
         """Keep it as arrays; ``read`` gives it back. ``origin`` says what it was made of."""
         arrays: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in _ARRAYS}
-        about = {
-            "format": np.array(FORMAT),
-            "schema": np.array(self.schema.fingerprint),
-            "origin": np.array(json.dumps(dict(origin or {}), sort_keys=True)),
-            "mpp": np.array([self.resolution.x, self.resolution.y]),
-            "shape": np.array(self.runs.shape),
-            "start": self.runs.start,
-            "node": self.runs.value,
-        }
-        groups = {f"features {name}": values for name, values in self.features.items()}
-        write_arrays(path, {**arrays, **about, **groups})
+        arrays |= {f"features {name}": values for name, values in self.features.items()}
+        mpp, shape = np.array([self.resolution.x, self.resolution.y]), np.array(self.runs.shape)
+        arrays |= {"mpp": mpp, "shape": shape, "start": self.runs.start, "node": self.runs.value}
+        write_arrays(path, {**arrays, "origin": np.array(f"{FORMAT} {self.schema.fingerprint} {origin}")})
 
     @classmethod
-    def read(cls, path: Path, schema: LabelSchema, origin: Mapping[str, str] | None = None) -> RegionGraph:
-        """Read what ``save`` wrote; refuses a graph of another schema or, where it is given, of another ``origin``."""
+    def read(cls, path: Path, schema: LabelSchema, origin: str = "") -> RegionGraph:
+        """Read what ``save`` wrote; refuses a graph of another schema or origin."""
         hint = "remove the file; it is made again from slide and model"
         kept = SlideFolder(path.parent).arrays(path.name, hint=hint)
-        expected: dict[str, object] = {"format": FORMAT, "schema": schema.fingerprint}
-        if origin is not None:
-            expected["origin"] = json.dumps(dict(origin), sort_keys=True)
-        if any(str(kept.get(name)) != str(value) for name, value in expected.items()):
-            raise DataError(f"{path} is the region graph of another version or model", expected=schema.name, hint=hint)
         try:
+            if str(kept["origin"]) != f"{FORMAT} {schema.fingerprint} {origin}":
+                raise ValueError("it is of another version or model")
             height, width = kept["shape"].tolist()
             x, y = kept["mpp"].tolist()
             groups = {name.split(" ")[1]: values for name, values in kept.items() if name.startswith("features ")}
             runs = Runs((height, width), kept["start"], kept["node"])
             return cls(schema, Resolution(x, y), runs, features=groups, **{name: kept[name] for name in _ARRAYS})
         except (KeyError, ValueError, TypeError) as error:
-            raise DataError(f"{path} is no region graph", got=error, hint=hint) from error
-
-
-def is_kept(path: Path, origin: Mapping[str, str]) -> bool:
-    """Whether a region graph of this origin lies there, without reading it whole; it may still be damaged."""
-    try:
-        kept = SlideFolder(path.parent).arrays(path.name, hint="", only=("origin",), most=2**16)
-        return str(kept["origin"]) == json.dumps(dict(origin), sort_keys=True)
-    except (DataError, KeyError):
-        return False
+            raise DataError(f"{path} is not the region graph", got=error, hint=hint) from error
 
 
 _ARRAYS = ("tissue", "region", "pixels", "centroid", "edges", "ratios", "probabilities")

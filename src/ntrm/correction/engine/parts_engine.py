@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ntrm.core.progress import SILENT, Progress
-from ntrm.correction.engine import Click, NotReadyError, Proposal, Review
-from ntrm.correction.engine.graph import RegionGraph, is_kept
-from ntrm.correction.engine.prepare import make_region_graph, origin_of, region_graph_in
-from ntrm.correction.engine.propose import Learned, learn, propose, propose_elsewhere
+from ntrm.correction.engine import NotReadyError, Proposal, Review
+from ntrm.correction.engine.graph import RegionGraph
+from ntrm.correction.engine.prepare import make_region_graph, region_graph_in
+from ntrm.correction.engine.propose import propose, propose_elsewhere
 from ntrm.correction.engine.review import likely_errors_first
-from ntrm.correction.log import Stamp, stamp_of
+from ntrm.correction.log import Stamp, Step, stamp_of
 from ntrm.correction.mask import SlideMask
 from ntrm.correction.state import State
 from ntrm.correction.units import Units
@@ -29,14 +28,9 @@ OPEN_GRAPHS = 4
 class PartsEngine:
     """Proposes by the region graph of a slide, which is made once and kept with the results."""
 
-    def __init__(self) -> None:
-        self._damaged: set[tuple[SlideMask, Stamp]] = set()
-        """Graphs that could not be read, although their first lines say what they were made of."""
-
     def is_ready(self, mask: SlideMask) -> bool:
-        """Whether the region graph is there; it is read when it is needed."""
-        path = mask.folder / HIDDEN / REGION_GRAPH
-        return (mask, stamp_of(path)) not in self._damaged and is_kept(path, origin_of(mask))
+        """Whether the region graph is there and can be read."""
+        return _read(mask, stamp_of(mask.folder / HIDDEN / REGION_GRAPH)) is not None
 
     def prepare(self, mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress = SILENT) -> None:
         """Make the region graph."""
@@ -44,39 +38,33 @@ class PartsEngine:
 
     def units(self, mask: SlideMask, *, whole_regions: bool) -> Units:
         """Its undivided regions, or its nodes."""
-        graph = self._graph(mask)
+        graph = _graph(mask)
         return graph.regions if whole_regions else graph.parts
 
-    def learn(self, slides: Sequence[tuple[SlideMask, State]]) -> Learned:
-        """The graphs of these slides, and the names given to their nodes."""
-        return learn([(self._graph(mask), state) for mask, state in slides])
-
-    def propose(self, mask: SlideMask, state: State, click: Click, classifier: Learned | None = None) -> Proposal:
-        """What follows from a click here, or in the first of other slides."""
-        graph = self._graph(mask)
-        if classifier is None:
-            return propose(graph, state, click)
-        return propose_elsewhere(classifier, click, graph, state)
+    def propose(
+        self, mask: SlideMask, state: State, click: Step, source: tuple[SlideMask, State] | None = None
+    ) -> Proposal:
+        """What follows from a click here, or in another slide."""
+        if source is None:
+            return propose(_graph(mask), state, click)
+        return propose_elsewhere(_graph(source[0]), source[1], click, _graph(mask), state)
 
     def order(self, mask: SlideMask, state: State) -> Review:
         """By what the network doubts; what was corrected so far does not count."""
-        return likely_errors_first(self._graph(mask))
+        return likely_errors_first(_graph(mask))
 
-    def _graph(self, mask: SlideMask) -> RegionGraph:
-        stamp = stamp_of(mask.folder / HIDDEN / REGION_GRAPH)
-        graph = None if stamp is None else _read(mask, stamp)
-        if graph is None:
-            self._damaged.add((mask, stamp))
-            raise NotReadyError(
-                "the parts of this slide are not known yet",
-                hint="have them found first, or name whole regions without carrying the name on",
-            )
-        return graph
+
+def _graph(mask: SlideMask) -> RegionGraph:
+    graph = _read(mask, stamp_of(mask.folder / HIDDEN / REGION_GRAPH))
+    if graph is None:
+        hint = "have them found first, or name whole regions without carrying the name on"
+        raise NotReadyError("the parts of this slide are not known yet", hint=hint)
+    return graph
 
 
 @lru_cache(OPEN_GRAPHS)
-def _read(mask: SlideMask, _: Stamp) -> RegionGraph | None:
-    return region_graph_in(mask)
+def _read(mask: SlideMask, stamp: Stamp) -> RegionGraph | None:
+    return None if stamp is None else region_graph_in(mask)
 
 
 PARTS = PartsEngine()

@@ -13,7 +13,7 @@ from ntrm.core.labels import IGNORE
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
-from ntrm.correction.engine.graph import FORMAT, RegionGraph, region_graph_of
+from ntrm.correction.engine.graph import RegionGraph, region_graph_of
 from ntrm.correction.mask import SlideMask, mask_grid, segmented
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import HIDDEN, REGION_GRAPH, REGION_GRAPH_LOCK
@@ -22,13 +22,10 @@ from ntrm.slides.inputs import SlideInput, source_fingerprint
 if TYPE_CHECKING:
     from ntrm.inference.predictor import Predictor
 
-SAME_MODEL = ("name", "arch", "version", "mpp", "window", "temperature")
-"""What a network says of itself, and a run of its model."""
 
-
-def origin_of(mask: SlideMask) -> dict[str, str]:
+def origin_of(mask: SlideMask) -> str:
     """What the region graph of a mask is made of."""
-    return {"mask": mask.record.mask, "model": str(mask.summary.model["sha256"]), "engine": str(FORMAT)}
+    return f"mask {mask.record.mask}, model {mask.summary.model['sha256']}"
 
 
 def region_graph_in(mask: SlideMask) -> RegionGraph | None:
@@ -45,19 +42,17 @@ def make_region_graph(
 ) -> RegionGraph:
     """Make the region graph and keep it; one that is there is taken as it is.
 
-    Memory is that of the mask, the sums over the parts and some windows. Where another process makes it already, this
-    waits for it.
-
-    Args:
-        mask: the slide's mask.
-        slide: the file that was segmented; another one is refused.
-        predictor: with the model of the results. That it says so of itself is checked, its weights are not: see
-            ``same_model``.
-        progress: over the windows.
-
+    ``slide`` is the file that was segmented, another one is refused; ``predictor`` has the model of the results, see
+    ``same_model``. Where another process makes the graph already, this waits for it.
     """
-    _check_source(mask, slide)
-    _check_model(mask, predictor)
+    own, source = source_fingerprint(slide.path), segmented(mask.folder)[1].source
+    if own is None or own != source:
+        raise RefusedError(
+            f"{mask.folder.name} was made from another file",
+            got="a slide that cannot be read" if own is None else f"a slide with other content ({own[:12]})",
+            expected=f"the slide that was segmented ({str(source)[:12]})",
+            hint="give the slide as it was when it was segmented",
+        )
     # The network must see the slide as it did when it was segmented.
     stained = mask.summary.stain_norm
     if stained is not None and stained.matrix is not None:
@@ -73,40 +68,18 @@ def make_region_graph(
 
 def same_model(mask: SlideMask, sha256: str) -> None:
     """Refuse weights that are not those of the results."""
-    if sha256 != mask.summary.model["sha256"]:
-        raise _other_model(mask, f"weights {sha256[:12]}", f"weights {str(mask.summary.model['sha256'])[:12]}")
-
-
-def _check_source(mask: SlideMask, slide: SlideInput) -> None:
-    own, source = source_fingerprint(slide.path), segmented(mask.folder)[1].source
-    if own is None or own != source:
+    model = mask.summary.model
+    if sha256 != model["sha256"]:
+        known = f"named {model['name'] or model['arch']}, weights {str(model['sha256'])[:12]}"
         raise RefusedError(
-            f"{mask.folder.name} was made from another file",
-            got="a slide that cannot be read" if own is None else f"a slide with other content ({own[:12]})",
-            expected=f"the slide that was segmented ({str(source)[:12]})",
-            hint="give the slide as it was when it was segmented",
+            f"{mask.folder.name} was made with another model",
+            got=f"weights {sha256[:12]}",
+            hint=f"give the folder of the model that the results were made with: --model ({known})",
         )
 
 
-def _check_model(mask: SlideMask, predictor: Predictor) -> None:
-    """Refuse a network whose description or tissues differ from those of the results."""
-    config, model = predictor.config, mask.summary.model
-    differing = [key for key in SAME_MODEL if getattr(config, key) != model[key]]
-    if differing:
-        got = ", ".join(f"{key} {getattr(config, key)}" for key in differing)
-        raise _other_model(mask, got, ", ".join(f"{key} {model[key]}" for key in differing))
-    if config.schema.names != mask.schema.names:
-        raise _other_model(mask, ", ".join(config.schema.names), ", ".join(mask.schema.names))
-
-
-def _other_model(mask: SlideMask, got: str, expected: str) -> RefusedError:
-    model = mask.summary.model
-    known = f"named {model['name'] or model['arch']}, weights {str(model['sha256'])[:12]}"
-    hint = f"give the folder of the model that the results were made with: --model ({known})"
-    return RefusedError(f"{mask.folder.name} was made with another model", got=got, expected=expected, hint=hint)
-
-
 def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress) -> RegionGraph:
+    """Memory is that of the mask, the sums over the parts and some windows."""
     from ntrm.correction.engine.parts import parts_of
     from ntrm.correction.engine.pool import Pooling, smooth_density
     from ntrm.inference.predict import read_tile, tiles_ahead

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from ntrm.analysis.regions import Regions
 from ntrm.analysis.runs import Runs
 from ntrm.core.arrays import Ints
-from ntrm.core.errors import UsageError, choices_error
+from ntrm.core.errors import UsageError
 from ntrm.core.labels import LabelSchema
-from ntrm.correction.engine import Click, Proposal, no_units
+from ntrm.correction.engine import Proposal, no_units
 from ntrm.correction.engine.graph import RegionGraph
 from ntrm.correction.engine.spread import Settings, Spread, spread
-from ntrm.correction.log import Place
+from ntrm.correction.log import Place, Step
 from ntrm.correction.pixels import PixelSet
 from ntrm.correction.state import State
 from ntrm.correction.units import Units
@@ -31,85 +30,54 @@ MOST_AT_ONCE = MOST_CLICKS // 2
 """Of more parts that are named at once, so many are carried on, evenly chosen: memory grows with each."""
 
 
-def propose(graph: RegionGraph, state: State, click: Click) -> Proposal:
+def propose(graph: RegionGraph, state: State, click: Step) -> Proposal:
     """What ``click`` would change in a slide that is corrected so far."""
     _check(graph.schema, click)
-    given = graph.schema.index(click.tissue)
     pointed = _nodes(graph, click.places)
     nodes = np.flatnonzero(np.isin(graph.region, graph.region[pointed])) if click.whole_regions else pointed
     named = graph.parts.pixels(nodes)
-    if click.how is None:
+    if click.spread is None:
         return Proposal(graph.schema, graph.resolution, click, graph.parts, nodes, named)
     carried = _evenly(pointed)
     before = dict([*_clicked(graph, state).items()][-(MOST_CLICKS - len(carried)) :])
     after = {node: tissue for node, tissue in before.items() if node not in set(pointed.tolist())}
-    after |= dict.fromkeys(carried.tolist(), given)
-    without, result = (_spread(graph, clicks, click) for clicks in (before, after))
-    moved = np.flatnonzero(result.tissue != without.tissue)
-    kept = np.concatenate([nodes, _nodes(graph, (*state.left_out, *click.left_out), missing_ok=True)])
-    return _following(graph, state, click, nodes, named, np.setdiff1d(moved, kept), result)
+    after |= dict.fromkeys(carried.tolist(), graph.schema.index(click.tissue or ""))
+    settings = Settings(reach=click.reach or 1.0)
+    without, result = spread(graph, before, settings), spread(graph, after, settings)
+    kept = np.concatenate([nodes, _nodes(graph, (*state.left_out, *click.left_out))])
+    moved = np.setdiff1d(np.flatnonzero(result.tissue != without.tissue), kept)
+    return _following(graph, state, click, nodes, named, moved, result)
 
 
-def propose_regions(regions: Regions, schema: LabelSchema, click: Click) -> Proposal:
+def propose_regions(regions: Regions, schema: LabelSchema, click: Step) -> Proposal:
     """The same where no region graph is known: the connected ``regions`` are named, and nothing follows."""
     _check(schema, click)
     units = Units.in_mask(regions)
     found = np.unique([units.at(place) for place in click.places])
-    alone = replace(click, whole_regions=True, how=None, left_out=())
+    alone = replace(click, whole_regions=True, spread=None, reach=None, left_out=())
     return Proposal(schema, regions.table.resolution, alone, units, found, units.pixels(found))
 
 
-def check_tissue(schema: LabelSchema, tissue: str) -> None:
-    """Refuse a name that is no class."""
-    if tissue not in schema.names:
-        raise choices_error("the model does not know this tissue", tissue, schema.names)
+def propose_elsewhere(here: RegionGraph, ours: State, click: Step, there: RegionGraph, theirs: State) -> Proposal:
+    """What a click in one slide would change in another: parts that look like the one named."""
+    both, at = _joined(here, there), len(here)
+    before = _clicked(here, ours) | {node + at: tissue for node, tissue in _clicked(there, theirs).items()}
+    after = before | dict.fromkeys(_nodes(here, click.places).tolist(), here.schema.index(click.tissue or ""))
+    settings = Settings(reach=click.reach or 1.0)
+    without, result = spread(both, before, settings), spread(both, after, settings)
+    moved = np.setdiff1d(np.flatnonzero(result.tissue[at:] != without.tissue[at:]), _nodes(there, theirs.left_out))
+    named = Spread(there, result.tissue[at:], result.reason[at:], result.source[at:])
+    return _following(there, theirs, replace(click, places=()), no_units(), PixelSet.empty(), moved, named)
 
 
-def _check(schema: LabelSchema, click: Click) -> None:
-    check_tissue(schema, click.tissue)
+def _check(schema: LabelSchema, click: Step) -> None:
+    schema.index(click.tissue or "")  # refuses a name that is no class
     if not click.places:
         raise UsageError("nothing is chosen", expected="at least one place", hint="choose a region first")
 
 
-class Learned(NamedTuple):
-    """What people named in some slides."""
-
-    graphs: list[RegionGraph]
-    clicks: dict[int, int]
-    """The class given to each node, all graphs counted through."""
-
-
-def learn(slides: Sequence[tuple[RegionGraph, State]]) -> Learned:
-    """What people named in these slides."""
-    clicks, at = dict[int, int](), 0
-    for graph, state in slides:
-        clicks |= {node + at: tissue for node, tissue in _clicked(graph, state).items()}
-        at += len(graph)
-    return Learned([graph for graph, _ in slides], clicks)
-
-
-def propose_elsewhere(learned: Learned, click: Click, there: RegionGraph, theirs: State) -> Proposal:
-    """What a click in the first slide of ``learned`` would change in another: parts that look like the one named."""
-    here, both = learned.graphs[0], concatenate_graphs([*learned.graphs, there])
-    at = len(both) - len(there)
-    before = {node + at: tissue for node, tissue in _clicked(there, theirs).items()} | learned.clicks
-    after = before | dict.fromkeys(_nodes(here, click.places).tolist(), here.schema.index(click.tissue))
-    without, result = (_spread(both, clicks, click) for clicks in (before, after))
-    moved = np.flatnonzero(result.tissue != without.tissue) - at
-    kept = _nodes(there, theirs.left_out, missing_ok=True)
-    named = Spread(there, result.tissue[at:], result.reason[at:], result.source[at:])
-    moved = np.setdiff1d(moved[moved >= 0], kept)
-    return _following(there, theirs, replace(click, places=()), no_units(), PixelSet.empty(), moved, named)
-
-
 def _following(
-    graph: RegionGraph,
-    state: State,
-    click: Click,
-    nodes: Ints,
-    named: PixelSet,
-    moved: Ints,
-    result: Spread,
+    graph: RegionGraph, state: State, click: Step, nodes: Ints, named: PixelSet, moved: Ints, result: Spread
 ) -> Proposal:
     """The proposal with what follows from the click, except parts that a person has named."""
     hand, parts = state.by_hand | named, graph.parts
@@ -127,53 +95,34 @@ def _evenly(nodes: Ints) -> Ints:
     return nodes[np.linspace(0, len(nodes) - 1, MOST_AT_ONCE).astype(np.int64)]
 
 
-def _nodes(graph: RegionGraph, places: Sequence[Place], *, missing_ok: bool = False) -> Ints:
+def _nodes(graph: RegionGraph, places: Sequence[Place]) -> Ints:
     """The parts at these places, each once."""
-    parts, found = graph.parts, []
-    for place in places:
-        try:
-            found.append(parts.at(place))
-        except UsageError:
-            if not missing_ok:
-                raise
-    return np.unique(np.array(found, dtype=np.int64))
+    return np.unique(np.array([graph.parts.at(place) for place in places], dtype=np.int64))
 
 
 def _clicked(graph: RegionGraph, state: State) -> dict[int, int]:
     """The latest clicks: the class given to each part."""
-    parts, clicks = graph.parts, dict[int, int]()
+    clicks = dict[int, int]()
     for place, tissue in state.clicks:
-        node = parts.at(place)
+        node = graph.parts.at(place)
         clicks.pop(node, None)
         clicks[node] = tissue
     return dict([*clicks.items()][-MOST_CLICKS:])
 
 
-def _spread(graph: RegionGraph, clicks: dict[int, int], click: Click) -> Spread:
-    return spread(graph, clicks, Settings(reach=click.reach))
-
-
-def concatenate_graphs(graphs: Sequence[RegionGraph]) -> RegionGraph:
-    """Graphs of several slides of one model as one without borders between them; it has no mask."""
-    first = graphs[0]
-    sizes = np.array([0, *(len(graph) for graph in graphs)])
-    shift = np.cumsum(sizes)
-    regions = np.cumsum([0, *(int(graph.region.max(initial=-1)) + 1 for graph in graphs)])
-    empty = Runs((0, 0), no_units(), no_units())
-    every = {
-        name: np.concatenate([getattr(graph, name) for graph in graphs])
-        for name in ("tissue", "pixels", "centroid", "ratios", "probabilities")
-    }
+def _joined(here: RegionGraph, there: RegionGraph) -> RegionGraph:
+    """The graphs of two slides of one model as one without borders between them; it has no mask."""
+    names = ("tissue", "region", "pixels", "centroid", "ratios", "probabilities")
+    both = {name: np.concatenate([getattr(here, name), getattr(there, name)]) for name in names}
     return RegionGraph(
-        first.schema,
-        first.resolution,
-        empty,
-        region=np.concatenate([graph.region + at for graph, at in zip(graphs, regions, strict=False)]),
-        edges=np.concatenate([graph.edges + at for graph, at in zip(graphs, shift, strict=False)]),
+        here.schema,
+        here.resolution,
+        Runs((0, 0), no_units(), no_units()),
+        edges=np.concatenate([here.edges, there.edges + len(here)]),
         features={
-            name: np.concatenate([graph.features[name] for graph in graphs])
-            for name in first.features
-            if all(name in graph.features for graph in graphs)
+            name: np.concatenate([values, there.features[name]])
+            for name, values in here.features.items()
+            if name in there.features
         },
-        **every,
+        **both,
     )

@@ -36,14 +36,9 @@ def likely_errors(graph: RegionGraph) -> Floats:
     return np.asarray(doubt**2 / pixels)
 
 
-def parts_to_review(graph: RegionGraph) -> Ints:
-    """(R,) the middle part of each region, in the order in which a person looks at them."""
-    return np.asarray(middle_parts(graph)[np.argsort(-likely_errors(graph), kind="stable")])
-
-
 def likely_errors_first(graph: RegionGraph) -> Review:
     """All regions; the pixel is one of the part in the middle."""
-    parts = parts_to_review(graph)
+    parts = middle_parts(graph)[np.argsort(-likely_errors(graph), kind="stable")]
     pixels = np.bincount(graph.region, graph.pixels)[graph.region[parts]].astype(np.int64)
     return Review("likely errors", graph.parts.first[parts], graph.tissue[parts], pixels)
 

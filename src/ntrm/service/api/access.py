@@ -24,8 +24,7 @@ from ntrm.service.core.settings import ServiceSettings, address_in, is_loopback
 
 LINK_SECONDS = 15 * 60
 SESSION_SECONDS = 7 * 24 * 3600
-LONGEST_COOKIES = 32_768
-"""Characters: what other services on 127.0.0.1 left in the browser is sent along."""
+LONGEST_COOKIES = 32_768  # Characters: what other services on 127.0.0.1 left in the browser is sent along
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
@@ -41,8 +40,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 UPLOAD_TYPE = "application/octet-stream"
-MOST_BODY = 2**20
-"""Bytes of a JSON document: some ten thousand points."""
+MOST_BODY = 2**20  # Bytes of a JSON document: some ten thousand points
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OPEN_PATHS = ("/healthz", "/open/", "/page/", "/favicon.ico")
 """Need no token: nothing there reveals anything about slides."""
@@ -60,8 +58,7 @@ class Access:
         self._key = hashlib.scrypt(self.token.encode(), salt=self.cookie.encode(), n=2**14, r=8, p=1)
         self._links: dict[str, float] = {}
         self._public = _scheme_and_host((settings.public_url or "").rstrip("/"))
-        self.secure = self._public[0] == "https"
-        """Whether the cookie may travel over TLS only."""
+        self.secure = self._public[0] == "https"  # Whether the cookie may travel over TLS only
 
     def new_code(self) -> str:
         """For a link that lets one browser in."""

@@ -6,8 +6,7 @@ import hashlib
 import logging
 import sqlite3
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
@@ -59,8 +58,8 @@ _log = logging.getLogger(__name__)
 CHORE_SECONDS = 60.0
 IDLE_SECONDS = 600.0
 """Slides that nobody views are closed after this."""
-SEARCH_SECONDS = 5.0
-"""How long the end waits for the search for originals."""
+END_SECONDS = 5.0
+"""How long the end waits for what is done beside the requests."""
 OPEN_RESULTS = 32
 HEAVY = 2
 """Previews of corrections at a time."""
@@ -83,8 +82,7 @@ class OpenResults:
     @cached_property
     def regions(self) -> RegionFinder:
         """Finds the region at a point."""
-        state = finished(self._folder)
-        if state is None:
+        if (state := finished(self._folder)) is None:
             raise _no_results()
         return RegionFinder(state.tables["regions"], self._folder / REGIONS)
 
@@ -106,21 +104,20 @@ class AppState:
         self.tiles = TileStore(limits)
         self.watch = Watch()
         """What fails of all that is done beside the requests."""
-        self.catalogue = Catalogue(settings, self.store, self.audit.note)
-        self.supervisor = Supervisor(settings, self.store, self._chores, self.watch)
+        self.catalogue = Catalogue(settings, self.store, self.readers, self.audit.note)
+        self.supervisor = Supervisor(settings, self.store, self.watch)
         self.heavy = CapacityLimiter(HEAVY)
         """For what takes a processor, and memory, for up to a second: few threads, so that others stay free."""
         self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
-        self._results = lru_cache(OPEN_RESULTS)(self._opened)
         self._model: ModelFacts | None = None
         self.naming = threading.Lock()
         """Held while a name is chosen for a new slide."""
         self.uploads = 0
         """Uploads in progress."""
-        self.search: threading.Thread | None = None
-        """Looks for the originals of results; alive while it does."""
         self._stop = threading.Event()
-        self._next_chore = 0.0
+        self._chores = threading.Thread(target=self._do_chores, name="chores", daemon=True)
+        self.search = self._new_search()
+        """Looks for the originals of results; in a thread of its own, since the roots may be large and far away."""
 
     def open(self) -> None:
         """Begin: clean up after a service that was killed, adopt results, start the workers."""
@@ -130,14 +127,14 @@ class AppState:
         # Nothing begins before this is done.
         self.catalogue.check()
         try:
-            self.supervisor.reclaim(blame=False)
+            self.supervisor.reclaim()
             self.catalogue.open()
         except sqlite3.Error as error:
             if not is_full(error):
                 raise
             _log.warning("the disk is full: delete slides, and start the service again")
-        self._find_originals()
-        self.supervisor.start()
+        for thread in (self.supervisor, self._chores, self.search):
+            thread.start()
         self.audit.note("start")
 
     def close(self) -> None:
@@ -146,9 +143,8 @@ class AppState:
         self.supervisor.stop()
         self.tiles.close()
         self.readers.close_unused()
-        self._results.cache_clear()
-        if self.search is not None:
-            self.search.join(SEARCH_SECONDS)
+        for thread in (self._chores, self.search):
+            thread.join(END_SECONDS)
         self.audit.note_refusals()
         self.audit.note("stop")
         self.audit.close()
@@ -172,16 +168,12 @@ class AppState:
         """Of its results."""
         return self.settings.out / slide.slide_id
 
-    def revision(self, slide: Slide) -> int:
+    def revision(self, slide: Slide) -> tuple[Stamp, Stamp]:
         """Changes whenever the results do, or when a ground truth is added to them."""
-        try:
-            made = (self.folder(slide) / SUMMARY).stat().st_mtime_ns
-        except OSError:
-            raise _no_results() from None
-        try:
-            return made ^ (self.folder(slide) / FILES["truth"]).stat().st_mtime_ns
-        except OSError:
-            return made
+        made, truth = (stamp_of(self.folder(slide) / name) for name in (SUMMARY, FILES["truth"]))
+        if made is None:
+            raise _no_results()
+        return made, truth
 
     def tile_revision(self, slide: Slide, corrections: State | None = None) -> str:
         """Short, and another one whenever tiles of the slide are: of its original, results or corrections."""
@@ -193,10 +185,7 @@ class AppState:
 
     def results(self, slide: Slide) -> OpenResults:
         """The results of a finished slide."""
-        return self._results(self.folder(slide), self.revision(slide))
-
-    def _opened(self, folder: Path, _revision: int) -> OpenResults:
-        return OpenResults(folder)
+        return _results(self.folder(slide), self.revision(slide))
 
     def original(self, slide: Slide) -> tuple[Path, tuple[str, int, int]]:
         """The original's path, and a key that changes whenever the file does."""
@@ -263,46 +252,37 @@ class AppState:
         said = [(job.error or {}).get(key) for key in ("what", "got", "hint")] if job else []
         return "; ".join(each for each in said if each) or None
 
-    def delete(self, slide: Slide) -> None:
-        """Remove a slide with its upload and its results, also on a full disk; its jobs are ended first."""
-        self.catalogue.delete(slide, self.readers.forget)
-        self._results.cache_clear()
-
     # From time to time
 
-    def _find_originals(self) -> None:
-        """In a thread of its own: the roots may be large and far away."""
-        search = partial(self.catalogue.find_originals, self._stop)
-        work = partial(self.watch.run, "the search for originals", search)
-        self.search = threading.Thread(target=work, name="originals", daemon=True)
-        self.search.start()
+    def _do_chores(self) -> None:
+        chores: dict[str, Callable[[], object]] = {
+            "closing slides": partial(self.readers.close_unused, idle_seconds=IDLE_SECONDS),
+            "noting refusals": self.audit.note_refusals,
+            "emptying the trash": self.catalogue.empty_trash,
+            "deleting old slides": self.catalogue.retire,
+            "looking around": self._look_around,
+        }
+        while not self._stop.wait(CHORE_SECONDS):
+            for name, work in chores.items():
+                self.watch.run(name, work)
 
-    def _chores(self) -> None:
-        """Called often, from a thread of the supervisor."""
-        if time.monotonic() < self._next_chore:
-            return
-        self._next_chore = time.monotonic() + CHORE_SECONDS
-        chores = (self._close_unused, self.audit.note_refusals, self.catalogue.empty_trash, self.retire, self._look)
-        for chore in chores:
-            self.watch.run(chore.__name__, chore)
+    def _look_around(self) -> None:
+        if self.catalogue.look_around() and not self.search.is_alive():
+            self.search = self._new_search()
+            self.search.start()
 
-    def _close_unused(self) -> None:
-        self.readers.close_unused(idle_seconds=IDLE_SECONDS)
+    def _new_search(self) -> threading.Thread:
+        work = partial(self.watch.run, "the search for originals", lambda: self.catalogue.find_originals(self._stop))
+        return threading.Thread(target=work, name="originals", daemon=True)
 
-    def _look(self) -> None:
-        if self.catalogue.look_around():
-            self._find_originals()
 
-    def retire(self) -> None:
-        """Delete what is older than wanted."""
-        for slide in self.catalogue.old():
-            # One on which somebody works is deleted later.
-            with suppress(NtrmError):
-                self.delete(slide)
+@lru_cache(OPEN_RESULTS)
+def _results(folder: Path, _revision: tuple[Stamp, Stamp]) -> OpenResults:
+    return OpenResults(folder)
 
 
 @lru_cache(OPEN_CORRECTIONS)
-def _corrections(folder: Path, _revision: int) -> SlideCorrections:
+def _corrections(folder: Path, _revision: tuple[Stamp, Stamp]) -> SlideCorrections:
     """Another one when the mask is another; it follows its log by itself."""
     return SlideCorrections(folder)
 

@@ -15,12 +15,9 @@ from ntrm.correction.slide import Part, SlideCorrections
 from ntrm.correction.units import outlines
 from ntrm.service.tiles.region_finder import thinned
 
-MOST_PARTS = 500
-"""That follow and are listed singly."""
-MOST_REGIONS = 2000
-"""That a person steps through."""
-PREVIEW_POINTS = 40_000
-"""Of all that follows together."""
+MOST_PARTS = 500  # That follow and are listed singly
+MOST_REGIONS = 2000  # That a person steps through
+PREVIEW_POINTS = 40_000  # Of all that follows together
 
 Outline = Annotated[list[list[list[float]]], Field(description="rings of [x, y], holes too")]
 
@@ -125,23 +122,17 @@ class PreviewDocument(BaseModel):
     area_mm2: float
 
 
-def step_document(step: Step, active: set[int]) -> StepDocument:
-    """A step without its pixels."""
-    return StepDocument.model_validate(
-        {**vars(step), "spread": step.spread is not None, "active": step.number in active}
-    )
-
-
 def history(log: Log) -> dict[str, Any]:
-    """The fields that tell a log's steps."""
+    """The fields that tell a log's steps, without their pixels."""
     active = {step.number for step in log.active}
-    undo, redo = log.undoable, log.redoable
-    return {
-        "version": log.version,
-        "undo": None if undo is None else step_document(undo, active),
-        "redo": None if redo is None else step_document(redo, active),
-        "steps": [step_document(step, active) for step in log.steps],
-    }
+
+    def told(steps: tuple[Step, ...]) -> list[StepDocument]:
+        more = [{"spread": step.spread is not None, "active": step.number in active} for step in steps]
+        return [StepDocument.model_validate({**vars(step), **each}) for step, each in zip(steps, more, strict=True)]
+
+    undo, redo = told(log.active[-1:]), told(log.undone[-1:])
+    last = {"undo": undo[0] if undo else None, "redo": redo[0] if redo else None}
+    return {"version": log.version, **last, "steps": told(log.steps)}
 
 
 def part_document(current: SlideCorrections, part: Part) -> PartDocument:

@@ -21,11 +21,10 @@ from ntrm.service.core.problems import ProblemError, conflict, disk_full, docume
 from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, ServiceSettings, upload_path
 from ntrm.service.jobs.slide_record import FAILED, MPP_MISSING, PATH, QUEUED, UPLOAD, Slide, new_id
 from ntrm.slides.inputs import source_fingerprint
+from ntrm.slides.slide_folders import has_parts
 from ntrm.slides.slide_ids import safe_name
-from ntrm.slides.slide_names import has_parts
-from ntrm.wsi.grid import credible_resolution
+from ntrm.wsi.grid import check_cost, credible_resolution
 from ntrm.wsi.readers.reader import SlideInfo
-from ntrm.wsi.slide_cost import check_cost
 
 LONGEST_PATH = 4096
 LONGEST_NAME = 200
@@ -132,7 +131,6 @@ def _new_slide(
         mpp=None if mpp is None else (mpp, mpp),
         status=QUEUED,
         created=now,
-        queued=now,
         info={key: value for key, value in info.as_dict().items() if key in ("width", "height", "mpp", "bounds")},
     )
 

@@ -34,8 +34,7 @@ from ntrm.service.jobs.slide_record import CORRECT, FAILED, PREPARE, RUNNING, Sl
 
 router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"], responses=problems(404))
 ORIGIN = "page"
-REST_SECONDS = 2.0
-"""Without a further step, before the corrected files are made."""
+REST_SECONDS = 2.0  # Without a further step, before the corrected files are made
 WholeRegion = Annotated[bool, Query(description="the connected region around the part")]
 
 

@@ -26,8 +26,7 @@ from ntrm.service.tiles.slide_tiles import encode_jpeg
 router = APIRouter(prefix="/v1/slides/{id}", tags=["results"], responses=problems(404))
 
 THUMBNAIL_SIDE = 512
-OUTLINE_POINTS = 10_000
-"""Of a region: more than a screen shows, few enough to be drawn while the slide moves."""
+OUTLINE_POINTS = 10_000  # Of a region: more than a screen shows, few enough to be drawn while the slide moves
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 Number = Annotated[int, Path(ge=1, le=2**31)]
 Version = Annotated[int | None, Query(ge=0, le=2**31, description="of the corrections; 0: the network's own mask")]

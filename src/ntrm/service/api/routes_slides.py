@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
@@ -13,14 +11,7 @@ from pydantic import ValidationError
 
 from ntrm.service.api.access import UPLOAD_TYPE
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.intake import (
-    check_file_name,
-    check_name,
-    file_under,
-    receive,
-    submit_path,
-    submit_upload,
-)
+from ntrm.service.api.intake import check_file_name, check_name, file_under, receive, submit_path, submit_upload
 from ntrm.service.api.schemas import ErrorDocument, PathRequest, RetryRequest, SlideDocument, SlideList
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.jobs.slide_record import Slide
@@ -103,18 +94,22 @@ async def add_slide(
         slide = await run_sync(submit_path, app_state, path, wanted.mpp, wanted.slide_id)
         return await run_sync(_document, app_state, slide)
     if kind != UPLOAD_TYPE:
-        raise ProblemError(
-            415, "media_type", "unknown kind of body", got=kind, expected=f"application/json or {UPLOAD_TYPE}"
-        )
+        expected = f"application/json or {UPLOAD_TYPE}"
+        raise ProblemError(415, "media_type", "unknown kind of body", got=kind, expected=expected)
     # Before gigabytes are sent in vain.
     check_file_name(name)
     await run_sync(check_name, app_state, slide_id)
     await run_sync(app_state.store.check_room, app_state.settings.limits.queue)
-    length = request.headers.get("content-length", "")
-    with _counted_upload(app_state):
-        declared = int(length) if length.isascii() and length.isdigit() else 0
-        incoming = await receive(app_state, request.stream(), declared)
+    length, most = request.headers.get("content-length", ""), app_state.settings.limits.uploads
+    if app_state.uploads >= most:
+        wait = {"Retry-After": "10"}
+        raise ProblemError(429, "uploads", "too many uploads at a time", expected=f"at most {most}", headers=wait)
+    app_state.uploads += 1
+    try:
+        incoming = await receive(app_state, request.stream(), int(length) if length.isdecimal() else 0)
         slide = await run_sync(submit_upload, app_state, incoming, name, mpp, slide_id)
+    finally:
+        app_state.uploads -= 1
     return await run_sync(_document, app_state, slide)
 
 
@@ -127,7 +122,7 @@ def get_slide(app_state: Shared, slide: Requested) -> SlideDocument:
 @router.delete("/{id}", status_code=204, responses=problems(404, 409, 500))
 def delete_slide(app_state: Shared, slide: Requested) -> Response:
     """End its jobs, remove its upload and its results, also on a full disk. A file under a root stays."""
-    app_state.delete(slide)
+    app_state.catalogue.delete(slide)
     return Response(status_code=204)
 
 
@@ -158,21 +153,6 @@ def _check_worker(app_state: AppState) -> None:
     if refusal is not None:
         reason = {key: refusal.get(key) for key in ("got", "expected")}
         raise ProblemError(503, "no_worker", refusal["what"], **reason, hint=refusal.get("hint") or "")
-
-
-@contextmanager
-def _counted_upload(app_state: AppState) -> Iterator[None]:
-    """Refuse one upload too many at a time."""
-    most = app_state.settings.limits.uploads
-    if app_state.uploads >= most:
-        raise ProblemError(
-            429, "uploads", "too many uploads at a time", expected=f"at most {most}", headers={"Retry-After": "10"}
-        )
-    app_state.uploads += 1
-    try:
-        yield
-    finally:
-        app_state.uploads -= 1
 
 
 def invalid(errors: Any) -> ProblemError:

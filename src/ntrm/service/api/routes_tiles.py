@@ -38,13 +38,11 @@ def tile_source(app_state: Shared, slide: Requested) -> TileSource:
     layers, mask_to_image = ["slide"] if slide.has_image else [], None
     if slide.status == DONE:
         results = app_state.results(slide)
-        left, top, width, height = results.bounds
-        layers += results.layers.names
-        mask_to_image = [results.layers.grid.sx, results.layers.grid.sy]
+        grid, (left, top, width, height) = results.layers.grid, results.bounds
+        layers, mask_to_image = layers + results.layers.names, [grid.sx, grid.sy]
     elif slide.info:
-        left, top, width, height = map(
-            int, slide.info.get("bounds") or (0, 0, slide.info["width"], slide.info["height"])
-        )
+        area = slide.info.get("bounds") or (0, 0, slide.info["width"], slide.info["height"])
+        left, top, width, height = map(int, area)
     else:
         raise missing("the slide's size is not known yet")
     zoom, (mpp_x, mpp_y) = DeepZoom(width, height), known_mpp(slide, app_state.catalogue.facts(slide))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from ntrm.service.core.model_info import ModelFacts
 from ntrm.service.jobs.slide_record import QUEUED, Slide
@@ -40,10 +40,8 @@ class TissueClass(BaseModel):
     background: bool
 
 
-class Limits(BaseModel):
+class Limits(BaseModel, from_attributes=True):
     """What may be sent."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     upload_bytes: int
     pixels: int
@@ -51,10 +49,8 @@ class Limits(BaseModel):
     uploads: int
 
 
-class Model(BaseModel):
+class Model(BaseModel, from_attributes=True):
     """The network that segments."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     name: str
     version: str
@@ -160,22 +156,17 @@ class SlideList(BaseModel):
     slides: list[SlideDocument]
 
 
-class PathRequest(BaseModel):
-    """A slide on the server."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    path: str = Field(min_length=1, max_length=4096, description="absolute or below an allowed root")
-    mpp: float | None = Field(None, ge=0.05, le=100, allow_inf_nan=False)
-    slide_id: str | None = Field(None, min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")
-
-
-class RetryRequest(BaseModel):
+class RetryRequest(BaseModel, extra="forbid"):
     """What to do otherwise."""
 
-    model_config = ConfigDict(extra="forbid")
-
     mpp: float | None = Field(None, ge=0.05, le=100, allow_inf_nan=False)
+
+
+class PathRequest(RetryRequest):
+    """A slide on the server."""
+
+    path: str = Field(min_length=1, max_length=4096, description="absolute or below an allowed root")
+    slide_id: str | None = Field(None, min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")
 
 
 class TileSource(BaseModel):
@@ -214,10 +205,8 @@ class PointDocument(BaseModel):
     region: int | None
 
 
-class RegionDocument(BaseModel):
+class RegionDocument(BaseModel, extra="allow"):
     """One connected region, as in regions.csv."""
-
-    model_config = ConfigDict(extra="allow")
 
     region: int
     tissue: str

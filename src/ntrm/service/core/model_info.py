@@ -11,8 +11,7 @@ from ntrm.models.folders import BUNDLED, CONFIG, local_folder, locate, read_conf
 from ntrm.models.names import NETWORKS
 from ntrm.service.core.settings import ServiceSettings
 
-FILE = "model.json"
-"""The model's config, copied by the worker for the web process into the service's own folder."""
+FILE = "model.json"  # The model's config, copied by the worker for the web process into the service's own folder
 NOTICE = "For research, not for diagnosis."
 BUNDLED_NOTICE = "The bundled model has seen synthetic sections only: for trying the software, not for real slides."
 

@@ -22,8 +22,7 @@ _DATABASE_FULL = (
     sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP, sqlite3.SQLITE_CANTOPEN,
 )  # fmt: skip
 """SQLite reports a full disk, or that its log or its shared memory could not be written."""
-NEARLY_FULL = 4 * 2**20
-"""Free bytes with which nothing new can be written."""
+NEARLY_FULL = 4 * 2**20  # Free bytes with which nothing new can be written
 
 
 class ProblemError(NtrmError):
@@ -42,8 +41,7 @@ class ProblemError(NtrmError):
     ) -> None:
         super().__init__(what, got=got, expected=expected, hint=hint)
         self.status, self.code, self.headers = status, code, dict(headers or {})
-        self.more: dict[str, Any] = {}
-        """Further fields of the document."""
+        self.more: dict[str, Any] = {}  # Further fields of the document
 
 
 def missing(what: str, hint: str = "") -> ProblemError:
@@ -87,12 +85,25 @@ def disk_state(folder: Path, wanted_bytes: int) -> Literal["ok", "disk_low", "di
     return "disk_low" if free < wanted_bytes else "ok"
 
 
-def document_of(error: NtrmError, code: str | None = None) -> dict[str, Any]:
+def document_of(error: NtrmError) -> dict[str, Any]:
     """The JSON document of any of our errors."""
     fields = {"what": error.what, "got": error.got, "expected": error.expected, "hint": error.hint or None}
     body = {key: None if value is None else without_paths(value) for key, value in fields.items()}
     more = error.more if isinstance(error, ProblemError) else {}
-    return {"error": {**body, "code": code or _code(error), **more}}
+    return {"error": {**body, "code": _kind(error)[1], **more}}
+
+
+def status_of(error: NtrmError) -> int:
+    """The HTTP status of any of our errors."""
+    return _kind(error)[0]
+
+
+def _kind(error: NtrmError) -> tuple[int, str]:
+    if isinstance(error, ProblemError):
+        return error.status, error.code
+    if isinstance(error, UsageError):
+        return 400, "usage"
+    return 422, "refused" if isinstance(error, RefusedError) else "unreadable"
 
 
 def without_paths(value: object) -> str:
@@ -107,18 +118,3 @@ def without_paths(value: object) -> str:
         return "…"
     text = str((isinstance(value, OSError) and value.strerror) or value)
     return _PATH.sub("…", _QUOTED_PATH.sub("…", text))
-
-
-def status_of(error: NtrmError) -> int:
-    """The HTTP status of any of our errors."""
-    if isinstance(error, ProblemError):
-        return error.status
-    return 400 if isinstance(error, UsageError) else 422
-
-
-def _code(error: NtrmError) -> str:
-    if isinstance(error, ProblemError):
-        return error.code
-    if isinstance(error, UsageError):
-        return "usage"
-    return "refused" if isinstance(error, RefusedError) else "unreadable"

@@ -12,14 +12,11 @@ from typing import Any
 
 from ntrm.core.errors import RefusedError, UsageError, check_number
 
-SERVICE_FOLDER = ".service"
-"""Folder in the results that belongs to the service. In it:"""
+SERVICE_FOLDER = ".service"  # Folder in the results that belongs to the service. In it:
 DATABASE, AUDIT, LOG, SERVER_LOCK = "service.sqlite", "audit.jsonl", "worker.log", "server.lock"
 UPLOADS, INCOMING, TRASH, WORKERS = "uploads", "incoming", "trash", "workers"
-LOST = "lost"
-"""Uploads that belong to no slide."""
-LEAST_TOKEN = 16
-"""Characters of a token that somebody chose; shorter ones can be guessed."""
+LOST = "lost"  # Uploads that belong to no slide
+LEAST_TOKEN = 16  # Characters of a token that somebody chose; shorter ones can be guessed
 _PUBLIC_URL = re.compile(r"https?://([^\s/?#@:\[\]]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?/?", re.IGNORECASE)
 
 
@@ -28,28 +25,18 @@ class ServiceLimits:
     """What one user, one slide or one request may cost."""
 
     upload_bytes: int = 20 * 2**30
-    pixels: int = 2**38
-    """Of a slide's full resolution."""
-    slide_seconds: int = 12 * 3600
-    """For the segmentation of one slide."""
-    queue: int = 100
-    """Slides that wait."""
-    uploads: int = 20
-    """Uploads at a time."""
-    reserve_bytes: int = 2 * 2**30
-    """Space that uploads leave free on the disk."""
-    idle_seconds: int = 60
-    """A body of which nothing comes for so long is given up."""
-    open_seconds: int = 60
-    """For opening a file, and for reading one region of it."""
+    pixels: int = 2**38  # Of a slide's full resolution
+    slide_seconds: int = 12 * 3600  # For the segmentation of one slide
+    queue: int = 100  # Slides that wait
+    uploads: int = 20  # Uploads at a time
+    reserve_bytes: int = 2 * 2**30  # Space that uploads leave free on the disk
+    idle_seconds: int = 60  # A body of which nothing comes for so long is given up
+    open_seconds: int = 60  # For opening a file, and for reading one region of it
     tile_seconds: int = 20
     tile_cache_bytes: int = 256 * 2**20
-    waiting_tiles: int = 1000
-    """Tiles in the making; more are refused."""
-    open_slides: int = 8
-    """Slides whose reading processes are kept."""
-    read_memory_mb: int = 1024
-    """Of one reading process."""
+    waiting_tiles: int = 1000  # Tiles in the making; more are refused
+    open_slides: int = 8  # Slides whose reading processes are kept
+    read_memory_mb: int = 1024  # Of one reading process
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -65,18 +52,14 @@ class ServiceSettings:
     model: str = "bundled"
     device: str = "auto"
     batch: int = 16
-    roots: tuple[Path, ...] = ()
-    """Folders whose slides may be named by path."""
+    roots: tuple[Path, ...] = ()  # Folders whose slides may be named by path
     host: str = "127.0.0.1"
     port: int = 8765
-    public_url: str | None = None
-    """How a proxy in front calls the service, such as https://slides.example.org."""
-    token: str | None = field(default=None, repr=False)
-    """For programs; a random one where None."""
+    public_url: str | None = None  # How a proxy in front calls the service, such as https://slides.example.org
+    token: str | None = field(default=None, repr=False)  # For programs; a random one where None
     retention_days: float | None = None
     """Slides that came through the service are deleted so long after they ended; kept where None."""
-    workers: int | None = None
-    """Processes that segment: one per GPU, or one, where None; 0 only shows what is there."""
+    workers: int | None = None  # Processes that segment: one per GPU, or one, where None; 0 only shows what is there
     limits: ServiceLimits = field(default_factory=ServiceLimits)
 
     def __post_init__(self) -> None:

@@ -12,8 +12,7 @@ class Watch:
     """Does pieces of work by their names, and knows which of them failed the last time."""
 
     def __init__(self) -> None:
-        self.failing: dict[str, str] = {}
-        """By name: why."""
+        self.failing: dict[str, str] = {}  # By name: why
 
     def run(self, name: str, work: Callable[[], object]) -> None:
         """Do it; an error is logged once for as long as it stays the same."""

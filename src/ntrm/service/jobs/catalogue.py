@@ -9,7 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from threading import Event, Lock
@@ -18,7 +18,7 @@ from typing import Any
 from ntrm.core.errors import NtrmError
 from ntrm.correction.log import read_log
 from ntrm.correction.results import is_current
-from ntrm.results.documents import Summary, read_summary
+from ntrm.results.documents import read_summary
 from ntrm.results.folder import ResultsFolder, SlideFolder
 from ntrm.results.paths import CORRECTIONS, FAMILIARITY_MAP, SUMMARY
 from ntrm.results.slide_state import BusyError, alone, finished
@@ -26,21 +26,11 @@ from ntrm.service.api.schemas import slide_document
 from ntrm.service.core.problems import ProblemError, conflict, is_full
 from ntrm.service.core.settings import LOST, SERVICE_FOLDER, TRASH, UPLOADS, ServiceSettings, upload_path
 from ntrm.service.jobs.database import UNUSABLE, JobStore
-from ntrm.service.jobs.slide_record import (
-    CORRECT,
-    DONE,
-    FOUND,
-    LIGHT,
-    PREPARE,
-    SEGMENT,
-    TABLES,
-    UPLOAD,
-    Slide,
-    new_id,
-)
+from ntrm.service.jobs.slide_record import CORRECT, DONE, FOUND, LIGHT, NETWORK, TABLES, UPLOAD, Slide, new_id
 from ntrm.service.jobs.worker import TABLES_SECONDS
 from ntrm.service.tiles.mask_tiles import FILES, layers_with
-from ntrm.slides.inputs import find_by_content, source_fingerprint
+from ntrm.service.tiles.readers import Readers
+from ntrm.slides.inputs import find_by_content
 
 _log = logging.getLogger(__name__)
 LONGEST_REASON = 300
@@ -54,8 +44,10 @@ DAY = 86_400.0
 class Catalogue:
     """Keeps rows and folders alike; what has no row is found, what has no folder is forgotten."""
 
-    def __init__(self, settings: ServiceSettings, store: JobStore, note: Callable[[str, str], None]) -> None:
-        self._settings, self._store, self._note = settings, store, note
+    def __init__(
+        self, settings: ServiceSettings, store: JobStore, readers: Readers, note: Callable[[str, str], None]
+    ) -> None:
+        self._settings, self._store, self._readers, self._note = settings, store, readers, note
         self._results = ResultsFolder(settings.out)
         self._deleting = Lock()
         self._skipped: dict[Path, str] = {}
@@ -78,7 +70,7 @@ class Catalogue:
             with suppress(NtrmError):
                 if (folder / CORRECTIONS).is_file() and not is_current(folder, read_log(folder)):
                     store.ask_again(slide.id, CORRECT)
-        known = store.ids()
+        known = {slide.id for slide in store.every()}
         for path in (hidden / UPLOADS).iterdir():
             if path.name not in known:  # The database was moved away, or the service killed before it wrote a row.
                 (hidden / LOST).mkdir(exist_ok=True, mode=0o700)
@@ -98,9 +90,13 @@ class Catalogue:
         rows = {slide.slide_id: slide for slide in store.every()}
         changed = 0
         for folder in ResultsFolder(out) if out.is_dir() else ():
-            row = rows.get(folder.path.name)
-            if row is None or (row.status == DONE and row.finished != _made(folder.path)):
-                changed += self._adopt(folder.path, row)
+            row, made = rows.get(folder.path.name), _made(folder.path)
+            if made is not None and (row is None or (row.status == DONE and row.finished != made)):
+                try:
+                    changed += self._adopt(folder, made, row)
+                    self._skipped.pop(folder.path, None)
+                except (NtrmError, OSError, *UNUSABLE) as error:
+                    self._skip(folder.path, error)
         for slide in rows.values():
             if slide.status == DONE and _made(out / slide.slide_id) is None:
                 if slide.origin != FOUND and slide.has_image:
@@ -109,39 +105,19 @@ class Catalogue:
                     store.forget(slide.id)
         return changed
 
-    def _adopt(self, path: Path, row: Slide | None) -> bool:
-        """Add a folder's results, or note that they are others; not what is unfinished or cannot be shown."""
-        try:
-            made, state = _made(path), finished(path)
-            if made is None or state is None or state.plan is None:
-                return False
-            SlideFolder(path).check()
-            plan = state.plan
-            found = Slide(
-                id=new_id(),
-                slide_id=path.name,
-                name=path.name,
-                origin=FOUND,
-                source=None,
-                mpp=plan.mpp,
-                status=DONE,
-                created=made,
-                finished=made,
-                progress=1.0,
-                fingerprint=plan.source,
-            )
-            _facts(path, made)
-            if row is None:
-                self._store.add(found)
-            else:
-                # It may be the result of another file.
-                same = row.source is not None and source_fingerprint(row.source) in (plan.source, None)
-                source = row.source if same else None
-                self._store.renew(replace(row, source=source, mpp=plan.mpp, fingerprint=plan.source, finished=made))
-        except (NtrmError, OSError, *UNUSABLE) as error:
-            self._skip(path, error)
+    def _adopt(self, folder: SlideFolder, made: float, row: Slide | None) -> bool:
+        """Add a folder's results, or note that they are others; not what is unfinished."""
+        state, name = finished(folder.path), folder.path.name
+        if state is None or state.plan is None:
             return False
-        self._skipped.pop(path, None)
+        folder.check()
+        _facts(folder.path, made)
+        if row is not None:
+            self._store.renew(row, state.plan, made)
+            return True
+        mpp, source = state.plan.mpp, state.plan.source
+        found = Slide(new_id(), name, name, FOUND, None, mpp, DONE, made, source, progress=1.0, finished=made)
+        self._store.add(found)
         return True
 
     def _skip(self, folder: Path, error: Exception) -> None:
@@ -154,10 +130,8 @@ class Catalogue:
         """The short version of a slide's results; nothing before it is done, and where they cannot be read."""
         path = self._settings.out / slide.slide_id
         made = _made(path) if slide.status == DONE else None
-        if made is None:
-            return {}
         try:
-            return _facts(path, made)
+            return {} if made is None else _facts(path, made)
         except (NtrmError, OSError, *UNUSABLE) as error:
             self._skip(path, error)
             return {}
@@ -169,25 +143,20 @@ class Catalogue:
             if slide.fingerprint is not None and not slide.has_image:
                 wanted.setdefault(slide.fingerprint, []).append(slide.id)
         count = 0
-        try:
-            for fingerprint, path in find_by_content(wanted, self._settings.roots, stop.is_set):
-                for key in wanted[fingerprint]:
-                    self._store.locate(key, path)
-                    count += 1
-        except sqlite3.Error:
-            # Listing a large root went on after the end, when the database was closed.
-            if not stop.is_set():
-                raise
+        for fingerprint, path in find_by_content(wanted, self._settings.roots, stop.is_set):
+            for key in wanted[fingerprint]:
+                self._store.locate(key, path)
+                count += 1
         return count
 
-    def delete(self, slide: Slide, release: Callable[[Path], None]) -> None:
-        """End a slide's jobs, and remove its upload and its results; ``release`` closes a file.
+    def delete(self, slide: Slide) -> None:
+        """End a slide's jobs, and remove its upload and its results.
 
         Nothing is written before the files are gone, unless a job has to be ended, so that a full disk can be emptied.
         """
         store, hidden, folder = self._store, self._settings.hidden, self._settings.out / slide.slide_id
         try:
-            store.stop(slide.id, SEGMENT, PREPARE, *LIGHT)
+            store.stop(slide.id, *NETWORK, *LIGHT)
         except sqlite3.Error as error:
             if not is_full(error) or store.running(slide.id):
                 raise
@@ -204,7 +173,7 @@ class Catalogue:
                 if slide.origin == UPLOAD:
                     # Never its source, which may be a file with the same content below a root.
                     upload = upload_path(hidden, slide.id)
-                    release(upload)
+                    self._readers.forget(upload)
                     upload.unlink(missing_ok=True)
                 store.forget(slide.id)
         except BusyError as error:
@@ -223,14 +192,17 @@ class Catalogue:
         for leftover in (self._settings.hidden / TRASH).iterdir():
             shutil.rmtree(leftover)
 
-    def old(self) -> list[Slide]:
-        """Slides that have been kept as long as wanted; results that were there before the service stay."""
+    def retire(self) -> None:
+        """Delete slides that were kept as long as wanted; results that were there before the service stay."""
         days = self._settings.retention_days
         # A clock that was set while the service runs would make everything old at once.
         if days is None or abs(_clock_offset() - self._offset) > DAY:
-            return []
-        ended = [slide for slide in self._store.every() if slide.origin != FOUND and slide.finished is not None]
-        return [slide for slide in ended if time.time() - (slide.finished or 0.0) > days * DAY]
+            return
+        for slide in self._store.every():
+            if slide.origin != FOUND and slide.finished is not None and time.time() - slide.finished > days * DAY:
+                # One on which somebody works is deleted later.
+                with suppress(NtrmError):
+                    self.delete(slide)
 
 
 def _made(folder: Path) -> float | None:
@@ -259,7 +231,11 @@ def _facts(folder: Path, _made: float) -> dict[str, Any]:
             {"index": summary.classes.index(name), "name": name, "area_mm2": summary.areas_mm2[name], "share": share}
             for name, share in tissue
         ],
-        "familiarity": _familiarity(summary, there),
+        "familiarity": {
+            **asdict(summary.familiarity),
+            "unfamiliar_pieces": [piece.number for piece in summary.pieces if not piece.familiarity.assessed],
+            "has_map": there.has(FAMILIARITY_MAP),
+        },
         "warnings": list(summary.warnings),
         "quality_warnings": list(summary.quality_warnings),
         "tissue_area_mm2": summary.tissue_area_mm2,
@@ -268,15 +244,6 @@ def _facts(folder: Path, _made: float) -> dict[str, Any]:
     }
     slide_document(Slide(new_id(), "a", "a", FOUND, None, None, DONE, 0.0), facts, [], None)
     return facts
-
-
-def _familiarity(summary: Summary, folder: SlideFolder) -> dict[str, Any]:
-    """The slide's verdict, which pieces are unfamiliar, and whether there is a map of where."""
-    return {
-        **asdict(summary.familiarity),
-        "unfamiliar_pieces": [piece.number for piece in summary.pieces if not piece.familiarity.assessed],
-        "has_map": folder.has(FAMILIARITY_MAP),
-    }
 
 
 def _clock_offset() -> float:

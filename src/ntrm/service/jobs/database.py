@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, NtrmError
+from ntrm.results.slide_state import Plan
 from ntrm.service.core.problems import ProblemError, conflict, document_of, missing
-from ntrm.service.core.settings import DATABASE
+from ntrm.service.core.settings import DATABASE, upload_path
 from ntrm.service.jobs.slide_record import (
     CANCELLED,
     CORRECT,
@@ -34,19 +35,16 @@ from ntrm.service.jobs.slide_record import (
     SLIDE,
     STATUSES,
     TABLES,
+    UPLOAD,
     Job,
     Slide,
     as_json,
-    job_cells,
-    slide_cells,
-    slide_columns,
 )
+from ntrm.slides.inputs import source_fingerprint
 
 _log = logging.getLogger(__name__)
-MOST_DEATHS = 3
+MOST_ATTEMPTS = 3
 """A job whose worker died so often is given up."""
-MOST_ATTEMPTS = 10
-"""Starts of a job, whatever the reason for its ends."""
 RETRY_SECONDS = 60.0
 """After a failure, before what nobody has changed is tried again; nothing is ever due later than in twice this time."""
 UNUSABLE = (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, RecursionError)
@@ -61,17 +59,18 @@ GIVEN_UP = {
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS slides (
   id TEXT PRIMARY KEY, slide_id TEXT NOT NULL UNIQUE COLLATE NOCASE, name TEXT NOT NULL, origin TEXT NOT NULL,
-  source BLOB, fingerprint TEXT, mpp_x REAL, mpp_y REAL, info TEXT, created REAL NOT NULL
+  source BLOB, fingerprint TEXT, mpp TEXT, info TEXT NOT NULL DEFAULT '{}',
+  created REAL NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS jobs (
   slide TEXT NOT NULL, kind TEXT NOT NULL, status TEXT NOT NULL, due REAL NOT NULL,
   progress REAL NOT NULL DEFAULT 0, stage TEXT NOT NULL DEFAULT '', error TEXT,
-  attempts INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0,
-  started REAL, finished REAL, worker TEXT, cancel REAL, PRIMARY KEY (slide, kind)
+  attempts INTEGER NOT NULL DEFAULT 0, started REAL, finished REAL, worker TEXT, cancel REAL,
+  PRIMARY KEY (slide, kind)
 ) STRICT;
 """
 _ENTRIES = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
-_SLIDES = "SELECT slides.*, jobs.*, due AS queued FROM slides JOIN jobs ON slide = id AND kind = 'segment'"
+_SLIDES = "SELECT slides.*, jobs.* FROM slides JOIN jobs ON slide = id AND kind = 'segment'"
 # A clock that was set back must not make anything wait for long.
 _DUE = (
     "status = 'queued' AND NOT (due > ? AND due <= ? + 120) AND kind IN (SELECT value FROM json_each(?)) "
@@ -102,28 +101,26 @@ class JobStore:
 
     def drop_bad(self, show: Callable[[Slide], object], may_read: Callable[[Path], bool]) -> None:
         """Drop rows that no service writes or that cannot be shown, and forget originals that may not be read."""
-        for table, look in (("jobs", _check_job), ("slides", self._checked)):
-            for row in self._do(f"SELECT rowid AS place, * FROM {table}"):
+
+        def check(row: sqlite3.Row) -> None:
+            slide = self._slide(row)
+            show(slide)
+            if row["source"] is not None and slide.source is not None and not may_read(slide.source):
+                self.locate(slide.id, None)
+
+        for table, rows, look in (("jobs", "SELECT * FROM jobs", _job), ("slides", _SLIDES, check)):
+            for row in self._do(rows):
                 try:
-                    slide = look(row)
-                    if slide is not None:
-                        show(slide)
-                        if row["source"] is not None and not may_read(Path(os.fsdecode(row["source"]))):
-                            self.change(slide.id, source=None)
+                    look(row)
                 except UNUSABLE as error:
                     _log.warning("a row of %s that no service wrote was dropped: %s", DATABASE, ascii(str(error))[:200])
-                    self._do(f"DELETE FROM {table} WHERE rowid = ?", row["place"])
+                    self._do(f"DELETE FROM {table} WHERE {'id' if look is check else 'slide'} = ?", row[0])
+        self._do("DELETE FROM slides WHERE id NOT IN (SELECT slide FROM jobs WHERE kind = 'segment')")
         # Of those that failed, whoever wants them asks again.
         self._do(
             "DELETE FROM jobs WHERE (slide NOT IN (SELECT id FROM slides) AND slide <> '') "
             "OR (kind <> 'segment' AND status = 'failed')"
         )
-
-    def _checked(self, row: sqlite3.Row) -> Slide:
-        jobs = self._do("SELECT *, due AS queued FROM jobs WHERE slide = ? AND kind = 'segment'", row["id"])
-        if not jobs:
-            raise ValueError("a slide without a status")
-        return SLIDE.validate_python(slide_cells({**dict(row), **dict(jobs[0])}, self._folder))
 
     def close(self) -> None:
         """Close the database's files."""
@@ -141,41 +138,41 @@ class JobStore:
             one.execute("BEGIN IMMEDIATE")
             yield one
 
-    def _slides(self, which: str, *values: Any) -> list[Slide]:
-        return [Slide(**slide_cells(row, self._folder)) for row in self._do(f"{_SLIDES} {which}", *values)]
-
-    def _jobs(self, which: str, *values: Any) -> list[Job]:
-        return [Job(**job_cells(row)) for row in self._do(f"SELECT * FROM jobs WHERE {which}", *values)]
+    def _slide(self, row: sqlite3.Row) -> Slide:
+        """An upload is known by its id, wherever the service's folder lies now."""
+        cells = dict(row)
+        if cells["source"] is None and cells["origin"] == UPLOAD:
+            cells["source"] = upload_path(self._folder, cells["id"])
+        return SLIDE.validate_python(cells)
 
     # What is there
 
     def get(self, key: str) -> Slide:
         """The slide, or 404."""
-        slides = self._slides("WHERE id = ?", key)
-        if not slides:
+        rows = self._do(f"{_SLIDES} WHERE id = ?", key)
+        if not rows:
             raise missing("no such slide", "ask /v1/slides for those that are there")
-        return slides[0]
+        return self._slide(rows[0])
 
     def every(self, status: str | None = None) -> list[Slide]:
         """All slides, or those of one status, the newest first."""
-        return self._slides("WHERE status = coalesce(?, status) ORDER BY created DESC, id", status)
+        rows = self._do(f"{_SLIDES} WHERE status = coalesce(?, status) ORDER BY created DESC, id", status)
+        return [self._slide(row) for row in rows]
 
     def job(self, key: str, kind: str) -> Job | None:
         """The job of this kind, if there is one."""
-        return next(iter(self._jobs("slide = ? AND kind = ?", key, kind)), None)
+        rows = self._do("SELECT * FROM jobs WHERE slide = ? AND kind = ?", key, kind)
+        return _job(rows[0]) if rows else None
 
     def running(self, key: str | None = None) -> list[Job]:
         """Jobs that a worker has, of one slide or of all."""
-        return self._jobs("status = 'running' AND slide = coalesce(?, slide)", key)
+        rows = self._do("SELECT * FROM jobs WHERE status = 'running' AND slide = coalesce(?, slide)", key)
+        return [_job(row) for row in rows]
 
     def waiting(self) -> list[str]:
         """Ids of the slides to be segmented, in the order in which they will be taken."""
         rows = self._do("SELECT slide FROM jobs WHERE status = 'queued' AND kind = 'segment' ORDER BY due, slide")
         return [row["slide"] for row in rows]
-
-    def ids(self) -> set[str]:
-        """Of all slides."""
-        return {row["id"] for row in self._do("SELECT id FROM slides")}
 
     def taken_names(self) -> set[str]:
         """Slide ids in lower case."""
@@ -190,14 +187,17 @@ class JobStore:
 
     def add(self, slide: Slide, most_queued: int | None = None) -> Slide:
         """Add a new slide and its job; refuses one too many and a taken name."""
-        cells = slide_columns(slide, self._folder)
+        source = None if slide.source == upload_path(self._folder, slide.id) else slide.source
+        columns = ("id", "slide_id", "name", "origin", "fingerprint", "created")
+        cells = {name: getattr(slide, name) for name in columns}
+        cells |= {"source": source and os.fsencode(source.absolute())}
+        cells |= {"mpp": as_json(slide.mpp), "info": as_json(slide.info)}
         job = {name: getattr(slide, name) for name in ("status", "progress", "started", "finished")}
-        job |= {"slide": slide.id, "kind": SEGMENT, "due": slide.queued or slide.created, "error": as_json(slide.error)}
+        job |= {"slide": slide.id, "kind": SEGMENT, "due": slide.created, "error": as_json(slide.error)}
+        if most_queued is not None and slide.status == QUEUED:
+            self.check_room(most_queued)
         try:
             with self._transaction() as one:
-                waiting = one.execute("SELECT count(*) FROM jobs WHERE status = 'queued' AND kind = 'segment'")
-                if most_queued is not None and slide.status == QUEUED and waiting.fetchone()[0] >= most_queued:
-                    raise _queue_full(most_queued)
                 for table, row in (("slides", cells), ("jobs", job)):
                     places = ",".join("?" * len(row))
                     one.execute(f"INSERT INTO {table} ({','.join(row)}) VALUES ({places})", [*row.values()])
@@ -210,9 +210,9 @@ class JobStore:
         columns = ",".join(f"{name} = ?" for name in cells)
         self._do(f"UPDATE slides SET {columns} WHERE id = ?", *cells.values(), key)
 
-    def locate(self, key: str, source: Path) -> None:
-        """Note where the original of results was found."""
-        self.change(key, source=os.fsencode(source.absolute()))
+    def locate(self, key: str, source: Path | None) -> None:
+        """Note where the original of results was found, or that it is not known any more."""
+        self.change(key, source=source and os.fsencode(source.absolute()))
 
     def forget(self, key: str) -> None:
         """Drop a slide and its jobs; a worker that still has one of these ends it."""
@@ -220,11 +220,12 @@ class JobStore:
             one.execute("DELETE FROM jobs WHERE slide = ?", (key,))
             one.execute("DELETE FROM slides WHERE id = ?", (key,))
 
-    def renew(self, slide: Slide) -> None:
-        """A finished slide has other results; a job that began meanwhile counts more."""
-        columns = slide_columns(slide, self._folder)
-        self.change(slide.id, **{name: columns[name] for name in ("source", "fingerprint", "mpp_x", "mpp_y")})
-        self._do("UPDATE jobs SET finished = ? WHERE slide = ? AND status = 'done'", slide.finished, slide.id)
+    def renew(self, slide: Slide, plan: Plan, finished: float) -> None:
+        """A finished slide has other results, perhaps of another file; a job that began meanwhile counts more."""
+        self.change(slide.id, fingerprint=plan.source, mpp=as_json(plan.mpp))
+        if slide.source is not None and source_fingerprint(slide.source) not in (plan.source, None):
+            self.locate(slide.id, None)
+        self._do("UPDATE jobs SET finished = ? WHERE slide = ? AND status = 'done'", finished, slide.id)
 
     def vanished(self, key: str) -> None:
         """The results of a finished slide are gone; it can be segmented again."""
@@ -239,13 +240,15 @@ class JobStore:
     def check_room(self, most_queued: int) -> None:
         """Refuse where the queue is full."""
         if len(self.waiting()) >= most_queued:
-            raise _queue_full(most_queued)
+            expected, hint = f"at most {most_queued} slides that wait", "try again when some of them are done"
+            again = {"Retry-After": "60"}
+            raise ProblemError(429, "queue_full", "the queue is full", expected=expected, hint=hint, headers=again)
 
     def ask(self, key: str, kind: str, after: float = 0.0) -> None:
         """Have something done so many seconds from now: that moves on what waits, and what is running is repeated."""
         self._do(
             "INSERT INTO jobs (slide, kind, status, due) VALUES (?, ?, 'queued', ?) ON CONFLICT DO UPDATE SET "
-            "due = excluded.due, status = iif(status = 'running', status, 'queued'), attempts = 0, deaths = 0",
+            "due = excluded.due, status = iif(status = 'running', status, 'queued'), attempts = 0",
             key, kind, time.time() + after,
         )  # fmt: skip
 
@@ -253,7 +256,7 @@ class JobStore:
         """Have done what is not there although nothing has changed: soon, or some time after it has failed."""
         self._do(
             "INSERT INTO jobs (slide, kind, status, due) VALUES (?, ?, 'queued', ?) ON CONFLICT DO UPDATE SET "
-            "due = finished + ?, status = 'queued', attempts = 0, deaths = 0 WHERE status = 'failed'",
+            "due = finished + ?, status = 'queued', attempts = 0 WHERE status = 'failed'",
             key, kind, time.time(), RETRY_SECONDS,
         )  # fmt: skip
 
@@ -283,11 +286,9 @@ class JobStore:
         if slide.status not in (FAILED, CANCELLED):
             raise conflict("nothing to try again", got=slide.status, expected="failed or cancelled")
         self.check_room(most_queued)
-        x, y = mpp or slide.mpp or (None, None)
-        self.change(key, mpp_x=x, mpp_y=y)
+        self.change(key, mpp=as_json(mpp or slide.mpp))
         self._do(
-            "UPDATE jobs SET status = 'queued', due = ?, finished = NULL, error = NULL, attempts = 0, deaths = 0, "
-            "progress = 0, stage = '', cancel = NULL, worker = NULL "
+            "UPDATE jobs SET status = 'queued', due = ?, finished = NULL, error = NULL, attempts = 0, progress = 0 "
             "WHERE slide = ? AND kind = 'segment' AND status IN ('failed', 'cancelled')",
             time.time(), key,
         )  # fmt: skip
@@ -311,7 +312,7 @@ class JobStore:
             "RETURNING *",
             worker, now, now, now, now, json.dumps(kinds),
         )  # fmt: skip
-        return Job(**job_cells(rows[0])) if rows else None
+        return _job(rows[0]) if rows else None
 
     def beat(self, job: Job, progress: float, stage: str) -> bool:
         """Report how far a job is; returns whether to continue."""
@@ -323,13 +324,7 @@ class JobStore:
         return bool(rows) and rows[0]["cancel"] is None
 
     def end(
-        self,
-        job: Job,
-        status: str,
-        error: NtrmError | None = None,
-        *,
-        finished: float | None = None,
-        died: bool = False,
+        self, job: Job, status: str, error: NtrmError | None = None, *, finished: float | None = None, attempts: int = 0
     ) -> None:
         """The end of a job, or back into the queue with it: because its worker stops, or as it was asked for again."""
         mine = "slide = ? AND kind = ? AND worker IS ? AND status = 'running'"
@@ -345,35 +340,33 @@ class JobStore:
             if job.kind != SEGMENT and status in (DONE, CANCELLED):
                 one.execute(f"DELETE FROM jobs WHERE {mine}", values)
                 return
-            document = None if error is None else document_of(error, "worker_died" if died else None)["error"]
+            document = None if error is None else document_of(error)["error"]
             ended = None if status == QUEUED else finished or time.time()
             one.execute(
-                "UPDATE jobs SET status = ?, error = ?, finished = ?, deaths = deaths + ?, worker = NULL, "
-                f"cancel = NULL, stage = '', progress = iif(? = 'done', 1, progress) WHERE {mine}",
-                (status, as_json(document), ended, died, status, *values),
+                "UPDATE jobs SET status = ?, error = ?, finished = ?, attempts = ?, worker = NULL, cancel = NULL, "
+                f"stage = '', progress = iif(? = 'done', 1, progress) WHERE {mine}",
+                (status, as_json(document), ended, attempts, status, *values),
             )
 
-    def reclaim(self, alive: Callable[[str], bool], *, blame: bool) -> None:
-        """Take running jobs from workers that are gone.
-
-        ``blame``: the worker died while it worked on the job, not with the whole service.
-        """
+    def reclaim(self, alive: Callable[[str], bool], *, blame: bool = True) -> None:
+        """Take running jobs from workers that are gone; one to blame for the end of too many is given up."""
         for job in self.running():
             if job.worker is not None and alive(job.worker):
                 continue
-            deaths = job.deaths + blame
             if job.cancel is not None:
                 self.end(job, CANCELLED)
-            elif deaths < MOST_DEATHS and job.attempts < MOST_ATTEMPTS:
-                self.end(job, QUEUED, died=blame)
+            elif not blame:
+                self.end(job, QUEUED)
+            elif job.attempts < MOST_ATTEMPTS:
+                self.end(job, QUEUED, attempts=job.attempts)
             else:
-                died = f"{job.attempts} attempts, of which {deaths} ended the process that worked on it"
+                died = f"{job.attempts} attempts, each of which ended with the process that worked on it"
                 hint = "look into worker.log for the reason; less memory is used with a smaller --batch"
-                self.end(job, FAILED, DataError(GIVEN_UP[job.kind], got=died, hint=hint), died=True)
+                self.end(job, FAILED, ProblemError(422, "worker_died", GIVEN_UP[job.kind], got=died, hint=hint))
 
 
-def _check_job(row: sqlite3.Row) -> None:
-    JOB.validate_python(job_cells(row))
+def _job(row: sqlite3.Row) -> Job:
+    return JOB.validate_python(dict(row))
 
 
 def _check_database(connection: sqlite3.Connection, path: Path) -> None:
@@ -390,14 +383,3 @@ def _check_database(connection: sqlite3.Connection, path: Path) -> None:
         )
     if (damage := connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
         raise sqlite3.DatabaseError(damage)
-
-
-def _queue_full(most: int) -> ProblemError:
-    return ProblemError(
-        429,
-        "queue_full",
-        "the queue is full",
-        expected=f"at most {most} slides that wait",
-        hint="try again when some of them are done",
-        headers={"Retry-After": "60"},
-    )

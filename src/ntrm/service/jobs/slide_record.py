@@ -1,4 +1,4 @@
-"""A slide of the service and a job of it, as rows of the database; their types say what a service writes."""
+"""A slide of the service and a job of it, as rows of the database; their types are checked when rows are read."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic import AfterValidator, Field, Json, PlainValidator, TypeAdapter
 
 from ntrm.results.folder import is_safe_name
-from ntrm.service.core.settings import upload_path
 
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 STATUSES = (QUEUED, RUNNING, DONE, FAILED, CANCELLED)
@@ -43,38 +42,34 @@ Text = Annotated[str, Field(max_length=2**20)]
 Time = Annotated[float, Field(ge=0, le=253_402_300_799)]
 """Until the end of the year 9999."""
 Share = Annotated[float, Field(ge=0, le=1)]
-Tries = Annotated[int, Field(ge=0, le=100)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Status = Annotated[str, Field(pattern=f"^({'|'.join(STATUSES)})$")]
-Key = Annotated[str, Field(pattern=r"^[0-9a-f]{24}$")]
+Place = Annotated[Path, PlainValidator(lambda cell: Path(os.fsdecode(cell)))]
 
 
 @dataclass(frozen=True)
 class Slide:
     """A slide and the state of its segmentation."""
 
-    id: Key
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{24}$")]
     """Random: whoever does not know it cannot ask for it."""
     slide_id: Annotated[str, AfterValidator(_check_name)]
     """Name of its folder of results."""
     name: Text
     origin: Annotated[str, Field(pattern="^(upload|path|found)$")]
-    source: Path | None
-    mpp: tuple[Positive, Positive] | None
+    source: Place | None
+    mpp: Json[tuple[Positive, Positive]] | None
     """As the user stated it."""
     status: Status
     created: Time
     fingerprint: Text | None = None
     progress: Share = 0.0
     stage: Text = ""
-    error: dict[str, Any] | None = None
-    attempts: Tries = 0
-    deaths: Tries = 0
-    queued: Time | None = None
+    error: Json[dict[str, Any]] | None = None
     started: Time | None = None
     finished: Time | None = None
     """Of a slide that is done: when its results were written."""
-    info: Annotated[dict[str, Any], AfterValidator(_check_sizes)] = field(default_factory=dict, repr=False)
+    info: Annotated[Json[dict[str, Any]], AfterValidator(_check_sizes)] = field(default_factory=dict, repr=False)
     """What the file says of itself: numbers and fixed words."""
 
     @property
@@ -100,9 +95,9 @@ class Job:
     due: Time
     progress: Share
     stage: Text
-    error: dict[str, Any] | None
-    attempts: Tries
-    deaths: Tries
+    error: Json[dict[str, Any]] | None
+    attempts: Annotated[int, Field(ge=0, le=100)]
+    """Starts that have not come to an end."""
     started: Time | None
     finished: Time | None
     worker: Annotated[str, Field(pattern="^[0-9a-z]+$")] | None
@@ -113,12 +108,6 @@ class Job:
 
 SLIDE: TypeAdapter[Slide] = TypeAdapter(Slide)
 JOB: TypeAdapter[Job] = TypeAdapter(Job)
-JOB_COLUMNS = tuple(Job.__dataclass_fields__)
-_PLAIN = (
-    "id", "slide_id", "name", "origin", "fingerprint", "status", "progress", "stage", "attempts", "deaths", "created",
-    "queued", "started", "finished",
-)  # fmt: skip
-"""Columns that hold a field of ``Slide`` as it is."""
 
 
 def new_id() -> str:
@@ -128,38 +117,4 @@ def new_id() -> str:
 
 def as_json(document: Any) -> str | None:
     """A cell of JSON; NULL for nothing."""
-    return json.dumps(document, ensure_ascii=False, allow_nan=False) if document else None
-
-
-def slide_cells(row: Any, folder: Path) -> dict[str, Any]:
-    """Fields of a slide; ``folder`` is the service's own, wherever that lies now."""
-    x, y, source = row["mpp_x"], row["mpp_y"], row["source"]
-    if source is not None:
-        source = Path(os.fsdecode(source))
-    elif row["origin"] == UPLOAD:
-        source = upload_path(folder, row["id"])
-    return {
-        **{key: row[key] for key in _PLAIN},
-        "source": source,
-        "mpp": None if x is None else (x, y),
-        "error": json.loads(row["error"] or "null"),
-        "info": json.loads(row["info"] or "{}"),
-    }
-
-
-def slide_columns(slide: Slide, folder: Path) -> dict[str, Any]:
-    """Cells of a slide's own row; an upload is known by its id, wherever it lies."""
-    x, y = slide.mpp or (None, None)
-    source = None if slide.source == upload_path(folder, slide.id) else slide.source
-    return {
-        **{key: getattr(slide, key) for key in ("id", "slide_id", "name", "origin", "fingerprint", "created")},
-        "source": None if source is None else os.fsencode(source.absolute()),
-        "mpp_x": x,
-        "mpp_y": y,
-        "info": as_json(slide.info),
-    }
-
-
-def job_cells(row: Any) -> dict[str, Any]:
-    """Fields of a job."""
-    return {**{key: row[key] for key in JOB_COLUMNS}, "error": json.loads(row["error"] or "null")}
+    return None if document is None else json.dumps(document, ensure_ascii=False, allow_nan=False)

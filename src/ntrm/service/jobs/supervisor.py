@@ -1,4 +1,4 @@
-"""Keeps the workers alive, as threads of the web process, and calls what has to be done from time to time.
+"""Keeps the workers alive, as a thread of the web process.
 
 Workers that hold the network are there from the start, the light one while it has something to do.
 """
@@ -10,7 +10,6 @@ import logging
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,10 +25,8 @@ from ntrm.service.jobs.slide_record import LIGHT, NETWORK, SEGMENT
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
-BACK_OFF = (0.5, 60.0)
-"""First and longest wait before a worker that died is started again."""
-STEADY_SECONDS = 120.0
-"""After a life this long, the wait is the first one again."""
+START_SECONDS = 10.0
+"""Between two starts of a worker that dies by itself."""
 GRACE_SECONDS = 1.0
 """A worker that does not end a job by itself within this is killed, which does no harm to results on disk."""
 STOP_SECONDS = 5.0
@@ -46,31 +43,20 @@ class _Slot:
     process: subprocess.Popen[bytes] | None = None
     name: str | None = None
     """Its name in the database, once it is ready."""
-    started: float = 0.0
-    wait: float = 0.0
-    """Seconds until the next start."""
     not_before: float = 0.0
-    seen: tuple[float | None, float | None] | None = None
-    """Start and cancelling of its job, ..."""
-    since: float = 0.0
-    """... and when these were first seen: unlike those of the record, this clock never jumps."""
 
 
 class Supervisor:
     """Starts, watches and stops workers; a thread of the web process."""
 
-    def __init__(self, settings: ServiceSettings, store: JobStore, chores: Callable[[], None], watch: Watch) -> None:
+    def __init__(self, settings: ServiceSettings, store: JobStore, watch: Watch) -> None:
         self._settings, self._store, self._watch = settings, store, watch
         cuda = settings.device == "cuda"
         numbers = range(1 if settings.workers is None else settings.workers)
         self._slots = [_Slot(f"cuda:{number}" if cuda else settings.device) for number in numbers]
         self._light = _Slot("cpu", LIGHT)
         self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._repeat, args=(name, work), name=name, daemon=True)
-            # Chores may take long: cancelling a job must not wait for them.
-            for name, work in (("supervisor", self._look_after), ("chores", chores))
-        ]
+        self._thread = threading.Thread(target=self._repeat, name="supervisor", daemon=True)
         self.refusal: dict[str, Any] | None = None
         """Why no worker can run: the model does not load, or the folder holds another model's results."""
         self._ready = False
@@ -89,10 +75,9 @@ class Supervisor:
         for lock in (self._settings.hidden / WORKERS).glob("*.lock"):
             if not self._is_alive(lock.stem):
                 lock.unlink(missing_ok=True)
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
 
-    def reclaim(self, *, blame: bool) -> None:
+    def reclaim(self, *, blame: bool = True) -> None:
         """Queue the jobs of workers that are gone; those to be cancelled end, without temporary files."""
         for job in self._store.running():
             # While it still counts as running nobody else takes it up or deletes it.
@@ -108,9 +93,8 @@ class Supervisor:
     def stop(self) -> None:
         """End the workers; their slides go back into the queue."""
         self._stop.set()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         running = [slot.process for slot in (*self._slots, self._light) if slot.process is not None]
         for process in running:
             process.terminate()
@@ -125,40 +109,42 @@ class Supervisor:
         if running:
             self.reclaim(blame=False)
 
-    def _repeat(self, name: str, work: Callable[[], None]) -> None:
+    def _repeat(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
-            self._watch.run(name, work)
+            self._watch.run("supervisor", self._look_after)
 
     def _look_after(self) -> None:
         for slot in (*self._slots, self._light):
+            self._kill_late(slot)
             self._keep_alive(slot)
-        self._end_overdue()
+
+    def _kill_late(self, slot: _Slot) -> None:
+        """End a worker that does not react: in a long step, in a library's endless loop, or beyond a job's time."""
+        for job in self._store.running():
+            if slot.process is not None and job.worker == slot.name:
+                until = (job.started or 0.0) + self._settings.limits.slide_seconds if job.cancel is None else job.cancel
+                if time.time() > until + GRACE_SECONDS:
+                    slot.process.kill()
+                    slot.process.wait()
+                    slot.not_before = 0.0
 
     def _keep_alive(self, slot: _Slot) -> None:
-        process, now = slot.process, time.monotonic()
-        if process is not None and process.poll() is None:
-            return
+        process = slot.process
         if process is not None:
-            low, high = BACK_OFF
-            slot.wait = low if now - slot.started > STEADY_SECONDS else min(high, max(low, 2 * slot.wait))
-            slot.not_before = now + (slot.wait if process.returncode else 0.0)
-            self._leave(slot, process, blame=True)
+            if process.poll() is None:
+                return
+            close_pipes(process)
+            if slot.name is not None:
+                self._settings.worker_lock(slot.name).unlink(missing_ok=True)
+            if process.returncode == 0:
+                slot.not_before = 0.0
+            slot.process, slot.name = None, None
+            self.reclaim()
         is_wanted = self._store.is_due(LIGHT) if slot is self._light else self.refusal is None
-        if now >= slot.not_before and is_wanted:
-            self._begin(slot)
-
-    def _leave(self, slot: _Slot, process: subprocess.Popen[bytes], *, blame: bool) -> None:
-        """The worker is gone: queue its slide again."""
-        close_pipes(process)
-        if slot.name is not None:
-            self._settings.worker_lock(slot.name).unlink(missing_ok=True)
-        slot.process, slot.name = None, None
-        self.reclaim(blame=blame)
-
-    def _begin(self, slot: _Slot) -> None:
-        process = start_worker(replace(self._settings, device=slot.device), slot.kinds)
-        slot.process, slot.started = process, time.monotonic()
-        threading.Thread(target=self._listen, args=(slot, process), daemon=True).start()
+        if is_wanted and time.monotonic() >= slot.not_before:
+            slot.process = process = start_worker(replace(self._settings, device=slot.device), slot.kinds)
+            slot.not_before = time.monotonic() + START_SECONDS
+            threading.Thread(target=self._listen, args=(slot, process), daemon=True).start()
 
     def _listen(self, slot: _Slot, process: subprocess.Popen[bytes]) -> None:
         """Wait for a worker's message that it is ready, or why it cannot work."""
@@ -170,29 +156,12 @@ class Supervisor:
         if "refused" in message:
             self.refusal = refusal = message["refused"]
             _log.error("no slide can be segmented: %s; got %s", refusal["what"], refusal["got"])
-        elif "ready" in message:
+        elif slot is self._light:
             slot.name = message["ready"]
-            if slot is self._light:
-                return
-            self._ready, self.refusal = True, None
+        else:
+            slot.name, self._ready = message["ready"], True
             if self._settings.workers is None:
                 self._slots += [_Slot(f"cuda:{n}") for n in range(len(self._slots), int(message["devices"]))]
-
-    def _end_overdue(self) -> None:
-        """Kill workers that do not react: in a long step, in a library's endless loop, or beyond a job's time."""
-        now, most = time.monotonic(), self._settings.limits.slide_seconds + GRACE_SECONDS
-        jobs = {job.worker: job for job in self._store.running()}
-        for slot in (*self._slots, self._light):
-            job, process = jobs.get(slot.name), slot.process
-            seen = None if job is None else (job.started, job.cancel)
-            if seen != slot.seen:
-                slot.seen, slot.since = seen, now
-            is_late = job is not None and now - slot.since > (most if job.cancel is None else GRACE_SECONDS)
-            if process is not None and job is not None and is_late:
-                process.kill()
-                process.wait()
-                # A cancelled job is not to blame: the next worker begins at once.
-                self._leave(slot, process, blame=job.cancel is None)
 
 
 def start_worker(settings: ServiceSettings, kinds: tuple[str, ...]) -> subprocess.Popen[bytes]:

@@ -53,8 +53,8 @@ BEAT_SECONDS = 0.5
 """Between two reports of the progress."""
 POLL_SECONDS = 0.5
 """Between two looks for a job."""
-BUSY_SECONDS = 30.0
-"""How long it waits for another process to leave a slide alone."""
+BUSY_SECONDS = 5.0
+"""Before a slide that another process works on is tried again."""
 TABLES_SECONDS = 10.0
 """After the last change of a slide's results, before the tables of all slides are written."""
 IDLE_SECONDS, MOST_MEMORY = 60.0, 2 ** (30 if sys.platform == "darwin" else 20)
@@ -77,7 +77,8 @@ class JobProgress:
 
     def __init__(self, worker: Worker, job: Job) -> None:
         self._worker, self._job = worker, job
-        self._deadline = time.monotonic() + worker.seconds
+        self._limit = worker.settings.limits.slide_seconds
+        self._deadline = time.monotonic() + self._limit
         self._last = self._furthest = 0.0
 
     def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
@@ -98,8 +99,8 @@ class JobProgress:
         if self._worker.stop.is_set():
             raise JobEnd(QUEUED)
         if now > self._deadline:
-            limit = f"at most {self._worker.seconds:g} s"
-            raise JobEnd(FAILED, ProblemError(422, "too_long", "the slide took too long", expected=limit))
+            expected = f"at most {self._limit:g} s"
+            raise JobEnd(FAILED, ProblemError(422, "too_long", "the slide took too long", expected=expected))
         if at_once or now - self._last >= BEAT_SECONDS:
             self._last = now
             if not self._worker.store.beat(self._job, self._furthest, stage):
@@ -116,11 +117,6 @@ class Worker:
     segmenter: Segmenter | None = None
     """The network; None for jobs that need none."""
     stop: threading.Event = dataclasses.field(default_factory=threading.Event)
-
-    @property
-    def seconds(self) -> float:
-        """That a job may take."""
-        return self.settings.limits.slide_seconds
 
     @property
     def network(self) -> Segmenter:
@@ -165,13 +161,11 @@ def segment(worker: Worker, job: Job, progress: JobProgress) -> float:
     source = _input(slide)
     # It may be another file by now than when it was queued.
     fingerprint = source_fingerprint(source.path)
-    until = time.monotonic() + BUSY_SECONDS
-    while (outcome := segmenter.segment(SlideTask(source, slide.slide_id), progress)).status == "busy":
-        # A process that is being killed may hold the slide a moment longer than its lock as a worker.
-        if time.monotonic() > until:
-            break
-        progress.report(0.0, "waiting")
-        time.sleep(POLL_SECONDS)
+    outcome = segmenter.segment(SlideTask(source, slide.slide_id), progress)
+    if outcome.status == "busy":
+        # With a command, or with a process that is just being killed.
+        worker.store.ask(job.slide, SEGMENT, BUSY_SECONDS)
+        raise JobEnd(QUEUED)
     if outcome.status not in ("done", "kept"):
         code = "refused" if outcome.refused else "unreadable"
         raise ProblemError(422, code, GIVEN_UP[SEGMENT], got=outcome.reason)
@@ -215,8 +209,8 @@ def tables(worker: Worker, _job: Job, _progress: JobProgress) -> None:
     out = worker.settings.out
     if (out / RUN_FILE).is_file():
         run = read_run(out)
-        without = (out / table_file("slides")).is_file() and not (out / INDEX).is_file()
-        tabulate(out, run, run.covariates, report=not without)
+        report = (out / INDEX).is_file() or not (out / table_file("slides")).is_file()
+        tabulate(out, run, run.covariates, report=report)
 
 
 RUN: dict[str, Callable[[Worker, Job, JobProgress], float | None]] = {
@@ -272,9 +266,7 @@ def open_segmenter(settings: ServiceSettings) -> Segmenter:
     before: dict[str, Any] = {"maps": True, "batch": settings.batch, "device": settings.device}
     with suppress(DataError, UsageError):
         before |= read_run(settings.out).options
-    options = Options(
-        **{field.name: before[field.name] for field in dataclasses.fields(Options) if field.name in before}
-    )
+    options = Options(**{name: before[name] for name in Options.__dataclass_fields__ if name in before})
     device = before["device"] if settings.device == "auto" else settings.device
     segmenter = Segmenter(settings.model, settings.out, options, device=str(device), batch=int(before["batch"]))
     segmenter.claim()
@@ -298,8 +290,7 @@ def _devices(settings: ServiceSettings) -> int:
 
 
 def _end_with_input() -> None:
-    for _ in sys.stdin:
-        pass
+    sys.stdin.read()
     # The service is gone, perhaps killed. Nothing is lost by leaving at once.
     os._exit(0)
 

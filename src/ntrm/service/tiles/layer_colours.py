@@ -19,8 +19,7 @@ PALETTES = {**dict.fromkeys((*CLASSES, "improvement"), ("dataset", "safe")), "co
 _VIRIDIS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
 HIGHLIGHT: RGB = (255, 214, 10)
 CORRECTED, BROKEN = (26, 152, 80), (215, 48, 39)
-SAFE_CORRECTED, SAFE_BROKEN = (0, 90, 181), (220, 100, 0)
-"""Blue and orange: some readers cannot tell green from red."""
+SAFE_CORRECTED, SAFE_BROKEN = (0, 90, 181), (220, 100, 0)  # Blue and orange: some readers cannot tell green from red
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,7 @@ class LayerLook:
     grey: bool
     hide: frozenset[int]
     only: frozenset[int] | None
-    pair: tuple[int, int] | None
-    """Classes whose border is shown."""
+    pair: tuple[int, int] | None  # Classes whose border is shown
 
     @classmethod
     def of(

@@ -14,8 +14,7 @@ from ntrm.core.errors import DataError
 from ntrm.wsi.isolated import ReadingLimits, ReadingProcess
 from ntrm.wsi.readers.reader import Pixels, SlideInfo, check_request
 
-PER_SLIDE = 2
-"""Processes that read one slide."""
+PER_SLIDE = 2  # Processes that read one slide
 Key = tuple[Path, int, int, bool]
 
 
@@ -31,8 +30,7 @@ class OpenSlide:
             self._processes.put(None)
         self._opening = threading.Lock()
         self.users = 0
-        self.used = 0.0
-        """When it was used last."""
+        self.used = 0.0  # When it was used last
 
     @property
     def is_open(self) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +18,10 @@ if TYPE_CHECKING:
     from shapely.geometry.base import BaseGeometry
 
 Row = dict[str, Any]
-Ring = NDArray[np.float64]
-"""(N, 2) x and y; the last point is the first one again."""
-MOST_BYTES, MOST_LINE = 2**31, 2**26
-"""Of polygons as text: of all in a file, and of one."""
-MOST_OBJECTS = 1000
-"""In a line."""
-LEAST = 4
-"""Points of a ring that is still an area."""
+Ring = NDArray[np.float64]  # (N, 2) x and y; the last point is the first one again
+MOST_BYTES, MOST_LINE = 2**31, 2**26  # Of polygons as text: of all in a file, and of one
+MOST_OBJECTS = 1000  # In a line
+LEAST = 4  # Points of a ring that is still an area
 
 
 def thinned(rings: Sequence[Ring], most: int) -> list[Ring]:
@@ -80,8 +75,11 @@ class RegionFinder:
         """Of a feature by its position in the file; each has a line of its own."""
         from shapely import GEOSException, from_geojson
 
+        folder, name = SlideFolder(self._polygons.parent), self._polygons.name
+        is_plain = folder.has(name)
         try:
-            with self._open() as stream:
+            with folder.open(name if is_plain else f"{name}.gz") as file:
+                stream = file if is_plain else gzip.GzipFile(fileobj=file)
                 self._lines = self._lines or _line_starts(stream, len(self._numbers) + 1)
                 stream.seek(self._lines[index + 1])
                 line = stream.readline(MOST_LINE).rstrip(b",\r\n ")
@@ -89,12 +87,6 @@ class RegionFinder:
             return None if line.count(b"{") > MOST_OBJECTS else from_geojson(line)
         except (OSError, EOFError, ValueError, LookupError, zlib.error, GEOSException):
             return None
-
-    @contextmanager
-    def _open(self) -> Iterator[io.BufferedIOBase]:
-        folder, name = SlideFolder(self._polygons.parent), self._polygons.name
-        with folder.open(name if folder.has(name) else f"{name}.gz") as stream:
-            yield stream if folder.has(name) else gzip.GzipFile(fileobj=stream)
 
 
 def _line_starts(stream: io.BufferedIOBase, lines: int) -> list[int]:

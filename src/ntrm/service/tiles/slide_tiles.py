@@ -16,8 +16,7 @@ from ntrm.wsi.grid import best_level, box_weights, read_area
 from ntrm.wsi.readers.reader import ArrayCache, Pixels
 
 QUALITY = 85
-MOST_PIXELS = 2**23
-"""Read for one tile; where a slide lacks the coarse level, a tile is made from finer tiles instead."""
+MOST_PIXELS = 2**23  # Read for one tile; where a slide lacks the coarse level, a tile is made from finer tiles instead
 
 
 class SlideTiles:

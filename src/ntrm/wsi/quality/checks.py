@@ -39,20 +39,16 @@ MEANINGS = {
 
 NO_TISSUE = "no tissue found"
 
-DYED = 0.08
-"""Least density of a pixel whose dye can be identified."""
+DYED = 0.08  # Least density of a pixel whose dye can be identified
 HE_RED, HE_BLUE = 0.82, 0.78
 """Red and blue over green density of mixtures of haematoxylin and eosin are below these; brown (DAB) absorbs more blue,
 haematoxylin without eosin more red."""
 
 LEAST_FLAT = 0.01
 """Flat fraction from which on the slide's own pixels are looked at: scans had 0.001, masks 0.02 and more."""
-COLOURS = 32
-"""No schema has more tissues."""
-LEAST_PIXELS = 1000
-"""Fewer pixels have few colours whatever they show."""
-SIDE_PX = 512
-"""Largest side of what is read of the slide's own pixels in a window."""
+COLOURS = 32  # No schema has more tissues
+LEAST_PIXELS = 1000  # Fewer pixels have few colours whatever they show
+SIDE_PX = 512  # Largest side of what is read of the slide's own pixels in a window
 
 
 @dataclass(frozen=True)
@@ -73,8 +69,7 @@ class Quality:
     pen: Grade
     has_tissue: bool = True
     drawn: Grade = Grade(0.0, False)
-    enlarged: float = 1.0
-    """µm/px of the scan over that of the model: above 1, pixels were made up."""
+    enlarged: float = 1.0  # µm/px of the scan over that of the model: above 1, pixels were made up
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -159,12 +154,19 @@ def _foreign_stain(thumbnail: Thumbnail, tissue: BoolMask, pen: BoolMask) -> flo
 def synthetic_fraction(grid: SlideGrid, windows: Sequence[Window], pictures: Sequence[Picture]) -> float:
     """Fraction of a slide that has few flat colours.
 
-    ``pictures`` were read of it already; its own pixels are read in the ``windows`` of the grid if these have flat
-    areas.
+    ``pictures`` were read of it already; where these have flat areas, the slide's own pixels are read in the middle of
+    each of the ``windows`` of the grid: resampling would mix colours.
     """
     if flat_fraction(pictures) < LEAST_FLAT:
         return 0.0
-    return few_colours([_own_pixels(grid, window) for window in windows])
+    (scale_x, scale_y, left, top), own = grid.to_level0, []
+    for window in windows:
+        width = max(1, min(SIDE_PX, int(window.width * scale_x)))
+        height = max(1, min(SIDE_PX, int(window.height * scale_y)))
+        x = left + scale_x * (window.left + window.width / 2) - width / 2
+        y = top + scale_y * (window.top + window.height / 2) - height / 2
+        own.append(grid.reader.read(int(x), int(y), width, height, 0))
+    return few_colours(own)
 
 
 def flat_fraction(pictures: Sequence[Picture]) -> float:
@@ -189,17 +191,6 @@ def few_colours(pictures: Sequence[Picture]) -> float:
     counts = np.unique(np.concatenate(codes), return_counts=True)[1] if codes else np.zeros(0, dtype=np.int64)
     total = int(counts.sum())
     return float(np.sort(counts)[-COLOURS:].sum() / total) if total >= LEAST_PIXELS else 0.0
-
-
-def _own_pixels(grid: SlideGrid, window: Window) -> Picture:
-    """The middle of a window as it is in the file: resampling would mix colours."""
-    scale_x, scale_y, left, top = grid.to_level0
-    width, height = (
-        max(1, min(SIDE_PX, int(side * scale))) for side, scale in ((window.width, scale_x), (window.height, scale_y))
-    )
-    x = left + scale_x * (window.left + window.width / 2) - width / 2
-    y = top + scale_y * (window.top + window.height / 2) - height / 2
-    return grid.reader.read(int(x), int(y), width, height, 0)
 
 
 def _is_judged(picture: Picture) -> BoolMask:

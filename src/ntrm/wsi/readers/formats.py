@@ -24,19 +24,8 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
 from ntrm.core.errors import DataError
-from ntrm.data.image_files import (
-    JPEG,
-    MAGIC,
-    PALETTE,
-    PNG,
-    RGB8,
-    RGBA8,
-    TIFF,
-    Header,
-    check_complete,
-    over_white,
-    read_header,
-)
+from ntrm.data import image_files
+from ntrm.data.image_files import JPEG, MAGIC, PNG, TIFF, Header, over_white, read_header
 from ntrm.wsi.readers.openslide_reader import OpenSlideReader, openslide_vendor
 from ntrm.wsi.readers.reader import (
     Pixels,
@@ -54,17 +43,13 @@ from ntrm.wsi.readers.reader import (
 from ntrm.wsi.readers.tiff import NOT_RGB, TiffReader
 
 GENERIC, MIRAX = "generic-tiff", "mirax"
-SINGLE_FILE_VENDORS = frozenset(
-    {"aperio", GENERIC, "hamamatsu", "leica", "philips", "sakura", "trestle", "ventana", "zeiss"}
-)
+SINGLE_FILE_VENDORS = ("aperio", GENERIC, "hamamatsu", "leica", "philips", "sakura", "trestle", "ventana", "zeiss")
 """OpenSlide's formats that are one file; of Hamamatsu's only NDPI, which is a TIFF."""
-MULTI_FILE_VENDORS = frozenset({"dicom", MIRAX})
+MULTI_FILE_VENDORS = ("dicom", MIRAX)
 
 INDEX = "Slidedat.ini"
-MAX_INDEX_BYTES = 2**20
-"""OpenSlide's own limit; of a VMS file it reads less."""
-MAX_PIXELS = 200_000_000
-"""Largest PNG or JPEG, which can only be decoded whole: Pillow holds 4 bytes a pixel."""
+MAX_INDEX_BYTES = 2**20  # OpenSlide's own limit; of a VMS file it reads less
+MAX_PIXELS = 200_000_000  # Largest PNG or JPEG, which can only be decoded whole: Pillow holds 4 bytes a pixel
 
 _FILE_KEYS = re.compile(
     rb"^[^\S\n]*(?:ImageFile|MapFile|MacroImage|OptimisationFile|FILE_|INDEXFILE)[^=\n]*=[^\S\n]*([^\n]*)", re.M
@@ -117,7 +102,7 @@ def check_companions(path: Path, vendor: str, *, tiff: bool, alone: bool) -> Non
 
     The main file is a TIFF or not; ``alone`` as in ``open_slide``. The ``DataError`` names no file.
     """
-    if vendor not in SINGLE_FILE_VENDORS | MULTI_FILE_VENDORS:
+    if vendor not in SINGLE_FILE_VENDORS + MULTI_FILE_VENDORS:
         raise unreadable("a scanner's format that is not known to be safe")
     several = vendor in MULTI_FILE_VENDORS or (vendor == "hamamatsu" and not tiff)
     with opening(path):
@@ -129,8 +114,12 @@ def check_companions(path: Path, vendor: str, *, tiff: bool, alone: bool) -> Non
                 hint="convert it in QuPath to OME-TIFF; a slide of several files can only be named by its path",
             )
         folders = {path.parent.resolve(), path.resolve().parent}
-        for other in _companions(path, vendor, tiff):
-            _check_inside(other, folders)
+        for target in (other.resolve() for other in _companions(path, vendor, tiff)):
+            if not any(target.is_relative_to(folder) for folder in folders):
+                hint = "put all files of the slide into one folder"
+                raise unreadable("a slide that names a file outside its own folder", hint)
+            if target.exists() and not target.is_file():
+                raise unreadable("a slide that names a folder or a device as one of its files")
 
 
 def _companions(path: Path, vendor: str, tiff: bool) -> Iterator[Path]:
@@ -166,15 +155,6 @@ def _files_named_in(index: Path, folder: Path) -> Iterator[Path]:
             yield folder / os.fsdecode(name.lstrip(b"/"))
 
 
-def _check_inside(other: Path, folders: set[Path]) -> None:
-    target = other.resolve()
-    if not any(target.is_relative_to(folder) for folder in folders):
-        hint = "put all files of the slide into one folder"
-        raise unreadable("a slide that names a file outside its own folder", hint)
-    if target.exists() and not target.is_file():
-        raise unreadable("a slide that names a folder or a device as one of its files")
-
-
 class ImageReader:
     """A PNG or JPEG image, decoded whole and held in memory; safe to use from several threads."""
 
@@ -196,12 +176,13 @@ class ImageReader:
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
         """Pixels of the image, transparent ones on white."""
         check_request(self.info, width, height, level)
-        return read_padded(self.info.levels[0], x, y, width, height, self._crop)
 
-    def _crop(self, left: int, top: int, width: int, height: int) -> Pixels:
-        with decoding(self._path):
-            pixels = np.asarray(self._image.crop((left, top, left + width, top + height)))
-        return over_white(pixels) if pixels.shape[2] == 4 else pixels
+        def crop(left: int, top: int, wide: int, tall: int) -> Pixels:
+            with decoding(self._path):
+                pixels = np.asarray(self._image.crop((left, top, left + wide, top + tall)))
+            return over_white(pixels) if pixels.shape[2] == 4 else pixels
+
+        return read_padded(self.info.levels[0], x, y, width, height, crop)
 
     def close(self) -> None:
         """Free the memory."""
@@ -212,18 +193,14 @@ def _checked_header(path: Path) -> Header:
     """The header of a complete file that is not too large; errors without the file's name."""
     try:
         header = read_header(path)
-        check_complete(path, header)
+        image_files.check_complete(path, header)
     except DataError as error:
         cause = error.__cause__
         raise unreadable(anonymous(cause, path) if isinstance(cause, Exception) else str(error.got)) from error
     if header.width * header.height > MAX_PIXELS:
-        raise DataError(
-            "image too large to be decoded whole",
-            got=f"{header.kind} of {header.width} × {header.height} pixels",
-            expected=f"at most {MAX_PIXELS:,} pixels",
-            hint="convert it to a tiled TIFF, which is read in pieces",
-        )
-    if header.pixels not in {RGB8, RGBA8, PALETTE}:
+        got = f"{header.kind} of {header.width} × {header.height} pixels, which can only be decoded whole"
+        raise unreadable(got, "convert it to a tiled TIFF, which is read in pieces")
+    if header.pixels not in {image_files.RGB8, image_files.RGBA8, image_files.PALETTE}:
         got = f"{header.kind}, {header.pixels}"
         raise DataError(NOT_RGB, got=got, expected="8-bit RGB", hint="convert it to RGB")
     return header

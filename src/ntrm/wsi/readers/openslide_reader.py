@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from openslide import OpenSlide, OpenSlideError
 
 from ntrm.core.threads import cores_given
 from ntrm.wsi.readers.reader import (
@@ -23,18 +24,13 @@ from ntrm.wsi.readers.reader import (
     unreadable,
 )
 
-MAX_TILE_PIXELS = 2**26
-"""Largest tile that OpenSlide is asked for: it ends the process where memory does not suffice."""
+MAX_TILE_PIXELS = 2**26  # Largest tile that OpenSlide is asked for: it ends the process where memory does not suffice
 
 
 def openslide_vendor(path: Path) -> str | None:
-    """What OpenSlide takes the file for; None where it does not know it or is not installed."""
-    try:
-        import openslide
-    except (ImportError, OSError):  # the Python part may be there without the library
-        return None
-    with opening(path, openslide.OpenSlideError):
-        vendor = openslide.OpenSlide.detect_format(path)
+    """What OpenSlide takes the file for; None where it does not know it."""
+    with opening(path, OpenSlideError):
+        vendor = OpenSlide.detect_format(path)
     return None if vendor is None else str(vendor)
 
 
@@ -42,13 +38,10 @@ class OpenSlideReader:
     """A slide that OpenSlide reads; safe to use from several threads."""
 
     def __init__(self, path: Path) -> None:
-        import openslide
-
         # In full, so that it is recognised in messages.
         path = self._path = path.absolute()
-        self._error = openslide.OpenSlideError
-        with opening(path, self._error):
-            self._slide = openslide.OpenSlide(path)
+        with opening(path, OpenSlideError):
+            self._slide = OpenSlide(path)
             self.info = _info(self._slide)
             background = bytes.fromhex(self._slide.properties.get("openslide.background-color", "ffffff"))
         self._background = np.frombuffer(background, dtype=np.uint8).astype(np.uint16)
@@ -70,7 +63,7 @@ class OpenSlideReader:
             strips = self._strips(corner, this, tall)
             # It decodes without Python's lock, so that threads share the work. It refuses everything after its first
             # error; a new handle would meet the same damage.
-            with decoding(self._path, self._error):
+            with decoding(self._path, OpenSlideError):
                 parts = [self._pool.submit(self._read, place, level, (wide, rows)) for place, rows in strips]
                 return np.concatenate([part.result() for part in parts])
 
@@ -106,32 +99,21 @@ class OpenSlideReader:
 
 
 def _info(slide: Any) -> SlideInfo:
-    properties = slide.properties
-    sizes = zip(slide.level_dimensions, slide.level_downsamples, strict=True)
-    levels = tuple(
-        SlideLevel(int(width), int(height), float(downsample), _tile(properties, number))
-        for number, ((width, height), downsample) in enumerate(sizes)
-    )
+    levels, properties = [], slide.properties
+    for number, (size, downsample) in enumerate(zip(slide.level_dimensions, slide.level_downsamples, strict=True)):
+        wide, tall = (int(properties.get(f"openslide.level[{number}].tile-{side}", 0)) for side in ("width", "height"))
+        if wide * tall > MAX_TILE_PIXELS:
+            raise unreadable(f"tiles of {wide} × {tall} pixels")
+        levels.append(SlideLevel(size[0], size[1], float(downsample), (wide, tall) if wide and tall else None))
+    stated, bounds = [properties.get(f"openslide.bounds-{key}") for key in ("x", "y", "width", "height")], None
+    if None not in stated:
+        x, y, width, height = map(int, stated)
+        # Cut to the slide where it reaches beyond it by rounding.
+        bounds = x, y, min(width, levels[0].width - x), min(height, levels[0].height - y)
     return SlideInfo(
         "openslide",
         vendor=str(properties.get("openslide.vendor", "unknown")),
-        levels=levels,
+        levels=tuple(levels),
         stated_mpp=positive_pair(properties.get("openslide.mpp-x"), properties.get("openslide.mpp-y")),
-        bounds=_bounds(properties, levels[0]),
+        bounds=bounds,
     )
-
-
-def _tile(properties: Any, number: int) -> tuple[int, int] | None:
-    wide, tall = (int(properties.get(f"openslide.level[{number}].tile-{side}", 0)) for side in ("width", "height"))
-    if wide * tall > MAX_TILE_PIXELS:
-        raise unreadable(f"tiles of {wide} × {tall} pixels")
-    return (wide, tall) if wide and tall else None
-
-
-def _bounds(properties: Any, full: SlideLevel) -> tuple[int, int, int, int] | None:
-    """The scanned area, cut to the slide where it reaches beyond it by rounding."""
-    stated = [properties.get(f"openslide.bounds-{key}") for key in ("x", "y", "width", "height")]
-    if any(value is None for value in stated):
-        return None
-    x, y, width, height = (int(value) for value in stated)
-    return x, y, min(width, full.width - x), min(height, full.height - y)

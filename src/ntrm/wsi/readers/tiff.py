@@ -30,15 +30,13 @@ from ntrm.wsi.readers.reader import (
     unreadable,
 )
 
-CACHE_BYTES = 96 * 2**20
-"""Decoded pieces that are kept, since neighbouring regions share them."""
+CACHE_BYTES = 96 * 2**20  # Decoded pieces that are kept, since neighbouring regions share them
 MAX_PIECE_BYTES = 2**28
 """Largest strip or tile that is decoded; a file that is one compressed strip has to be decoded whole."""
 NOT_RGB = "image is not 8-bit RGB"
 
 _JPEG = (6, 7, 34892, 33007)
-_PREMULTIPLIED, _STRAIGHT = 1, 2
-"""Kinds of a fourth sample that are alpha; every other is no part of the colour."""
+_PREMULTIPLIED, _STRAIGHT = 1, 2  # Kinds of a fourth sample that are alpha; every other is no part of the colour
 _NO_SLIDE = re.compile(r"\b(label|macro)\b", re.IGNORECASE)
 """In names of images that must reach no output: a label may show the name of a patient."""
 
@@ -73,10 +71,9 @@ class Plane:
         self._raw = key.compression == key.predictor == key.fillorder == 1 and not key.is_subsampled
 
     def _check(self, key: Any) -> None:
-        if not (0 < self.width <= MAX_SIDE and 0 < self.height <= MAX_SIDE and min(self.piece) > 0):
-            raise unreadable(f"a size of {self.width} × {self.height} in pieces of {self.piece[0]} × {self.piece[1]}")
-        if max(self.piece) > MAX_SIDE or key.imagedepth != 1 or key.bitspersample != 8:
-            raise unreadable("pieces that no 8-bit image can have")
+        sides = self.width, self.height, *self.piece
+        if not 0 < min(sides) <= max(sides) <= MAX_SIDE or key.imagedepth != 1 or key.bitspersample != 8:
+            raise unreadable(f"{self.width} × {self.height} pixels in pieces of {self.piece[0]} × {self.piece[1]}")
         if key.compression != 1 and key.compression not in tifffile.TIFF.DECOMPRESSORS:
             raise unreadable(f"an unknown TIFF compression, {int(key.compression)}")
 
@@ -114,20 +111,9 @@ class Plane:
     def _decoded(self, index: int) -> Pixels:
         wide, tall = self.piece
         if wide * tall * self._per_piece > MAX_PIECE_BYTES:
-            raise DataError(
-                "image too large to be decoded whole",
-                got=f"one compressed piece of {wide} × {tall} pixels",
-                expected=f"strips or tiles of at most {MAX_PIECE_BYTES:,} bytes",
-                hint="write it again as a tiled TIFF, which is read in pieces",
-            )
-        try:
-            piece = self._decode(self._bytes(self._offsets[index], self._counts[index]), index, **self._options)[0]
-        except (ValueError, ImportError) as error:
-            if "imagecodecs" not in str(error):
-                raise
-            raise DataError(
-                "a compression that needs a further library", got="imagecodecs is missing", hint="install imagecodecs"
-            ) from error
+            hint = "write it again as a tiled TIFF, which is read in pieces"
+            raise unreadable(f"one compressed piece of {wide} × {tall} pixels, which is too large", hint)
+        piece = self._decode(self._bytes(self._offsets[index], self._counts[index]), index, **self._options)[0]
         if piece is None or piece.ndim != 4 or piece.dtype != np.uint8 or piece.shape[3] != self._per_piece:
             raise unreadable("a strip or tile of another kind than its header says")
         return np.array(piece[0])
@@ -165,7 +151,11 @@ class TiffReader:
                 or mpp_from_tags(first.tags)
             )
             vendor = "ome-tiff" if tif.is_ome else "aperio" if tif.is_svs else "tiff"
-        levels = tuple(_level(planes[0], self._levels[0][0]) for planes in self._levels)
+            full = self._levels[0][0]
+        levels = tuple(
+            SlideLevel(one.width, one.height, (full.width / one.width + full.height / one.height) / 2, one.piece)
+            for one, *_ in self._levels
+        )
         self.info = SlideInfo("tifffile", vendor, levels, stated)
 
     def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
@@ -231,7 +221,11 @@ def _pages(level: Any) -> list[Any]:
     first: Any = pages[0].keyframe if pages else None
     colours = {"YXS": shape[-1], "SYX": shape[0], "CYX": shape[0]}.get(axes) in {3, 4}
     is_rgb = colours and first is not None and first.dtype == np.uint8 and len(pages) == (3 if separate else 1)
-    if not is_rgb or not (separate or _decodes_to_rgb(first)):
+    if is_rgb and not separate:
+        # Decoders of JPEG turn YCbCr into RGB; under other compressions it comes out as it is.
+        from_jpeg = first.photometric == tifffile.PHOTOMETRIC.YCBCR and int(first.compression) in _JPEG
+        is_rgb = from_jpeg or first.photometric == tifffile.PHOTOMETRIC.RGB
+    if not is_rgb:
         kind = "no pixels" if first is None else f"{first.dtype}, {tifffile.PHOTOMETRIC(first.photometric).name}"
         raise DataError(
             NOT_RGB,
@@ -240,13 +234,6 @@ def _pages(level: Any) -> list[Any]:
             hint="export one brightfield plane as 8-bit RGB, for example from QuPath as OME-TIFF",
         )
     return pages
-
-
-def _decodes_to_rgb(page: Any) -> bool:
-    """Decoders of JPEG turn YCbCr into RGB; under other compressions it comes out as it is."""
-    if page.photometric == tifffile.PHOTOMETRIC.YCBCR:
-        return int(page.compression) in _JPEG
-    return bool(page.photometric == tifffile.PHOTOMETRIC.RGB)
 
 
 def _pyramid(levels: list[list[Plane]]) -> list[list[Plane]]:
@@ -259,8 +246,3 @@ def _pyramid(levels: list[list[Plane]]) -> list[list[Plane]]:
         if level.width < previous.width and level.height < previous.height and same_ratio:
             kept.append(planes)
     return kept
-
-
-def _level(plane: Plane, full: Plane) -> SlideLevel:
-    downsample = (full.width / plane.width + full.height / plane.height) / 2
-    return SlideLevel(plane.width, plane.height, downsample, plane.piece)

@@ -34,13 +34,12 @@ function makeTools(about) {
     },
     brand: () =>
       h(
-        "a",
-        { class: "brand", href: "#/", "aria-label": "NTRM, all slides" },
+        "a.brand",
+        { href: "#/", "aria-label": "NTRM, all slides" },
         h("img", { src: "/page/icon.svg", alt: "" }),
         "NTRM",
       ),
-    back: () =>
-      h("a", { class: "icon-button quiet", href: "#/", title: "All slides", "aria-label": "All slides" }, icon("back")),
+    back: () => h("a.icon-button.quiet", { href: "#/", title: "All slides", "aria-label": "All slides" }, icon("back")),
     buttons: () => [
       iconButton("palette", "Colours for colour-blind readers", switchPalette, {
         "data-palette": "",
@@ -82,7 +81,7 @@ function watchConnection() {
   api.connection.addEventListener("lost", () => {
     banner.replaceChildren(
       icon("gone"),
-      h("span", {}, "The server does not answer. What is shown may be old."),
+      h("span", "The server does not answer. What is shown may be old."),
       button("Try now", ask, "small"),
     );
     banner.hidden = false;
@@ -97,45 +96,34 @@ function watchConnection() {
 }
 
 function watchUploads() {
-  const veil = h("div", { class: "drop-veil", hidden: true }, h("div", {}, icon("upload"), "Drop to add"));
+  const veil = h("div.drop-veil", { hidden: true }, h("div", icon("upload"), "Drop to add"));
   document.body.append(veil);
   acceptDrops(veil, (files) => {
     uploads.add(files);
     if (location.hash.startsWith("#/slide/")) location.hash = "#/";
   });
-  const unmeasured = [];
-  uploads.addEventListener("unmeasured", ({ detail }) => {
+  // Of several at once only the first is asked about; the list has a button for each.
+  uploads.addEventListener("unmeasured", async ({ detail }) => {
     uploads.dispatchEvent(new CustomEvent("added", { detail }));
-    if (unmeasured.push(detail) === 1) askInTurn(unmeasured);
+    if (document.querySelector("dialog[open]")) return;
+    await retrySlide({ ...detail, error: { code: "mpp_missing" } }).catch((error) => say(error.text ?? error.message));
+    uploads.dispatchEvent(new CustomEvent("added", { detail }));
   });
 }
 
-/** One question after the other; who does not answer one is left alone, since the list has a button for each slide. */
-async function askInTurn(slides) {
-  while (slides.length) {
-    const detail = slides[0];
-    const answered = await retrySlide({ ...detail, error: { code: "mpp_missing" } }).catch((error) => {
-      say(error.text ?? error.message);
-      return true;
-    });
-    slides.splice(0, answered ? 1 : slides.length);
-    uploads.dispatchEvent(new CustomEvent("added", { detail }));
-  }
-}
-
 async function start() {
-  root.replaceChildren(h("main", { id: "main", class: "state" }, h("p", {}, "Loading …")));
+  root.replaceChildren(h("main.state", { id: "main" }, h("p", "Loading …")));
   let about;
   try {
     about = await api.about();
   } catch (error) {
     root.replaceChildren(
       h(
-        "main",
-        { id: "main", class: "state" },
+        "main.state",
+        { id: "main" },
         icon("gone"),
-        h("h1", {}, "The server does not answer"),
-        h("p", {}, error.text ?? "It may have been stopped. Start “ntrm serve” again, then try once more."),
+        h("h1", "The server does not answer"),
+        h("p", error.text ?? "It may have been stopped. Start “ntrm serve” again, then try once more."),
         button("Try again", start, "primary"),
       ),
     );

@@ -44,16 +44,9 @@ export class Twin {
 /** The handle between the two; `act(share)` with the part of the width that lies left of it. */
 export function makeDivider(label, act) {
   const handle = h(
-    "div",
-    {
-      class: "divider",
-      role: "slider",
-      tabIndex: 0,
-      "aria-label": label,
-      "aria-valuemin": "0",
-      "aria-valuemax": "100",
-    },
-    h("span", { class: "grip" }, icon("back"), icon("next")),
+    "div.divider",
+    { role: "slider", tabIndex: 0, "aria-label": label, "aria-valuemin": "0", "aria-valuemax": "100" },
+    h("span.grip", icon("back"), icon("next")),
   );
   let share = 0.5;
   const set = (value) => {

@@ -15,17 +15,17 @@ const FEW = 40;
 
 /** The box and `update(message)`. */
 export function makeChoiceBox({ settings, choice, acts }) {
-  const what = h("p", { class: "chosen" });
-  const follows = h("p", { class: "follows", role: "status" });
-  const groups = h("ul", { class: "small groups" });
+  const what = h("p.chosen");
+  const follows = h("p.follows", { role: "status" });
+  const groups = h("ul.small.groups");
   const cap = (key) => h("kbd", { "aria-hidden": "true" }, key);
   const yes = button(["Accept", cap("↵")], acts.accept, "primary small");
   const no = button(["Drop", cap("Esc")], acts.drop, "small");
-  const list = h("ul", { class: "followers" });
-  const details = h("details", { class: "small" }, h("summary", {}, "What follows, and why"), list);
-  const buttons = h("div", { class: "choice-buttons" }, yes, no);
-  const told = h("p", { class: "told" });
-  const element = h("div", { class: "choice-box" }, what, follows, groups, buttons, told, details);
+  const list = h("ul.followers");
+  const details = h("details.small", h("summary", "What follows, and why"), list);
+  const buttons = h("div.choice-buttons", yes, no);
+  const told = h("p.told");
+  const element = h("div.choice-box", what, follows, groups, buttons, told, details);
   let drawn = null;
 
   function update({ text, strong }) {
@@ -54,7 +54,7 @@ export function makeChoiceBox({ settings, choice, acts }) {
     return [
       ...out.map((part) => row(part, "Excluded", "Include")),
       ...parts.map((part) => row(part, part.why, "Exclude")),
-      more > 0 ? h("li", { class: "muted" }, `and ${count(more, "smaller part")}; click them on the slide`) : null,
+      more > 0 ? h("li.muted", `and ${count(more, "smaller part")}; click them on the slide`) : null,
     ].filter(Boolean);
   }
 
@@ -67,7 +67,7 @@ export function makeChoiceBox({ settings, choice, acts }) {
       "li",
       { on: { pointerenter: show, pointerleave: hide, focusin: show, focusout: hide } },
       dotOf(part.tissue),
-      h("span", {}, `${part.network_tissue}, ${area(part.area_mm2)}. `, h("span", { class: "muted" }, why)),
+      h("span", `${part.network_tissue}, ${area(part.area_mm2)}. `, h("span.muted", why)),
       button(act, () => acts.toggleAt(place), "small quiet", { "aria-label": label }),
     );
   }
@@ -79,11 +79,11 @@ const hint = (tool, whole) =>
   whole ? HINTS[tool].replace("a part", "a region").replace("parts", "regions") : HINTS[tool];
 
 function chosen(choice, settings) {
-  const arrow = choice.name ? [" → ", dotOf(choice.name), h("strong", {}, titleOf(choice.name))] : [];
+  const arrow = choice.name ? [" → ", dotOf(choice.name), h("strong", titleOf(choice.name))] : [];
   if (choice.isEmpty)
     return settings.brush
-      ? ["The brush paints ", h("strong", {}, titleOf(settings.brush)), "."]
-      : [h("span", { class: "muted" }, hint(settings.tool, choice.takesWhole))];
+      ? ["The brush paints ", h("strong", titleOf(settings.brush)), "."]
+      : [h("span.muted", hint(settings.tool, choice.takesWhole))];
   if (choice.shape) return [choice.shape.kind === "brush" ? "A stroke" : "A dividing line", ...arrow];
   if (choice.lasso) {
     const { named } = choice.preview ?? {};
@@ -112,5 +112,5 @@ function drawGroup({ tissue, from, area_mm2: mm2 }) {
     .sort((one, other) => other[1] - one[1])
     .map(([name, size]) => `${name} ${area(size)}`)
     .join(", ");
-  return h("li", {}, dotOf(tissue), ` ${tissue} ${area(mm2)}, from ${sources}`);
+  return h("li", dotOf(tissue), ` ${tissue} ${area(mm2)}, from ${sources}`);
 }

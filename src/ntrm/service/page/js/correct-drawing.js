@@ -17,7 +17,7 @@ class CorrectionDrawing {
   constructor(viewer, element) {
     this.viewer = viewer;
     this.prefix = `hatch-${(drawings += 1)}`;
-    this.svg = s("svg", { class: "drawing corrections", "aria-hidden": "true" });
+    this.svg = s("svg.drawing.corrections", { "aria-hidden": "true" });
     this.marks = [];
     this.patterns = new Map();
     viewer.osd.addHandler("update-viewport", () => this.draw());
@@ -29,14 +29,13 @@ class CorrectionDrawing {
     this.patterns = new Map();
     this.group = s(
       "g",
-      {},
       shapes.flatMap((shape) => this.drawn(shape)),
     );
     this.marks = shapes
       .filter((shape) => shape.kind === "mark")
-      .map(({ point }) => ({ point, circle: s("circle", { class: "mark", r: RING }) }));
+      .map(({ point }) => ({ point, circle: s("circle.mark", { r: RING }) }));
     this.svg.replaceChildren(
-      s("defs", {}, [...this.patterns.values()]),
+      s("defs", [...this.patterns.values()]),
       this.group,
       ...this.marks.map((mark) => mark.circle),
     );
@@ -48,7 +47,7 @@ class CorrectionDrawing {
     if (points) {
       const d = lineOf(points);
       const stroke = { d, class: kind, ...(kind === "brush" ? { "stroke-width": width, stroke: colour } : {}) };
-      return kind === "line" ? [s("path", { d, class: "line under" }), s("path", stroke)] : [s("path", stroke)];
+      return kind === "line" ? [s("path.line.under", { d }), s("path", stroke)] : [s("path", stroke)];
     }
     const d = pathOf(rings);
     const fill = kind === "named" ? colour : kind === "followed" ? `url(#${this.hatch(colour)})` : "none";

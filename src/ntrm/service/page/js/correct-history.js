@@ -13,11 +13,10 @@ const FEW = 30;
 export function makeHistory(store, { writer }) {
   const undo = iconButton("undo", "Undo (z)", () => writer.undo());
   const redo = iconButton("redo", "Redo (Shift z)", () => writer.redo());
-  const list = h("ol", { class: "steps" });
-  const none = h("p", { class: "small muted" }, "Nothing was corrected.");
-  const note = h("p", { class: "small muted" });
-  const initials = h("input", {
-    class: "field",
+  const list = h("ol.steps");
+  const none = h("p.small.muted", "Nothing was corrected.");
+  const note = h("p.small.muted");
+  const initials = h("input.field", {
     maxLength: INITIALS,
     value: initialsGiven() ?? "",
     autocomplete: "off",
@@ -25,13 +24,12 @@ export function makeHistory(store, { writer }) {
     on: { input: () => setInitials(initials.value) },
   });
   const element = h(
-    "div",
-    { class: "history" },
+    "div.history",
     panelHead("Steps", undo, redo),
     note,
     none,
     list,
-    h("label", { class: "initials small" }, "Initials, optional: written with each step", initials),
+    h("label.initials.small", "Initials, optional: written with each step", initials),
   );
   let drawn = "";
 
@@ -49,7 +47,7 @@ export function makeHistory(store, { writer }) {
     const rest = steps.length - FEW;
     list.replaceChildren(
       ...steps.reverse().slice(0, FEW).map(row),
-      ...(rest > 0 ? [h("li", { class: "muted" }, `and ${rest} before these, in corrections.jsonl`)] : []),
+      ...(rest > 0 ? [h("li.muted", `and ${rest} before these, in corrections.jsonl`)] : []),
     );
   }
 
@@ -61,15 +59,14 @@ export function makeHistory(store, { writer }) {
     return h(
       "li",
       { class: step.active ? "" : "undone", "data-step": step.number },
-      h("span", { class: "number muted" }, step.number),
+      h("span.number.muted", step.number),
       dotOf(step.tissue),
       h(
-        "span",
-        { class: "words" },
+        "span.words",
         capital(stepWords(step)),
-        h("span", { class: "muted" }, ` ${[moment(step.when), step.by].filter(Boolean).join(", ")}`),
+        h("span.muted", ` ${[moment(step.when), step.by].filter(Boolean).join(", ")}`),
       ),
-      step.active ? back : h("span", { class: "muted small" }, "undone"),
+      step.active ? back : h("span.muted.small", "undone"),
     );
   }
 

@@ -3,7 +3,7 @@
 import { makeChoiceBox } from "./correct-box.js";
 import { makeHistory } from "./correct-history.js";
 import { WIDTHS } from "./correct-strokes.js";
-import { button, h, progressBar, segments, setText } from "./dom.js";
+import { button, h, progressBar, segments, slider } from "./dom.js";
 import { colourOf, tissues } from "./palette.js";
 
 const KEYS = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "q", "y", "h", "j"];
@@ -25,22 +25,20 @@ export const byKey = () =>
 /** The panel and `update(message, isOn)`. */
 export function makeCorrectPanel({ settings, choice, store, acts }) {
   const intro = h(
-    "div",
-    { class: "correct-intro" },
+    "div.correct-intro",
     h(
-      "p",
-      { class: "muted" },
+      "p.muted",
       "Pick a part of the slide and name its tissue. Similar parts can follow. The network's result is kept.",
     ),
     button("Correct this slide", () => acts.toggle(), "primary"),
   );
-  const state = h("div", { class: "graph-state", role: "status" });
+  const state = h("div.graph-state", { role: "status" });
   const tools = makeTools(settings, acts);
   const box = makeChoiceBox({ settings, choice, acts });
   const names = makeNames(settings, choice, acts);
   const history = makeHistory(store, acts);
-  const work = h("div", { class: "correct-work" }, state, tools.element, box.element, names.element);
-  const element = h("section", { class: "correct" }, intro, work, history.element);
+  const work = h("div.correct-work", state, tools.element, box.element, names.element);
+  const element = h("section.correct", intro, work, history.element);
 
   return {
     element,
@@ -68,19 +66,11 @@ function makeTools(settings, acts) {
     (key) => acts.set({ whole: key === "region" }),
   );
   const only = h("input", { type: "checkbox", on: { change: () => acts.set({ only: only.checked }) } });
-  const onlyLine = h("label", { class: "switch" }, only, "Name only what I picked");
-  const reach = slider("How far", Math.log2(REACH.least), Math.log2(REACH.most), 0.25, (value) =>
-    acts.set({ reach: 2 ** value }),
-  );
-  const width = slider("Brush", WIDTHS.least, WIDTHS.most, 10, (value) => acts.set({ width: value }));
-  const element = h(
-    "div",
-    { class: "correct-tools" },
-    tool,
-    h("div", { class: "unit-line" }, unit, onlyLine),
-    reach.element,
-    width.element,
-  );
+  const onlyLine = h("label.switch", only, "Name only what I picked");
+  const doublings = [Math.log2(REACH.least), Math.log2(REACH.most), 0.25];
+  const reach = slider("How far", doublings, (value) => acts.set({ reach: 2 ** value }));
+  const width = slider("Brush", [WIDTHS.least, WIDTHS.most, 10], (value) => acts.set({ width: value }));
+  const element = h("div.correct-tools", tool, h("div.unit-line", unit, onlyLine), reach.element, width.element);
   return {
     element,
     update(isReady) {
@@ -99,24 +89,10 @@ function makeTools(settings, acts) {
   };
 }
 
-function slider(label, min, max, step, act) {
-  const moved = () => act(Number(input.value));
-  const input = h("input", { type: "range", min, max, step, "aria-label": label, on: { input: moved } });
-  const amount = h("output", { class: "number muted" });
-  return {
-    element: h("label", { class: "line" }, h("span", {}, label), input, amount),
-    show(value, text) {
-      input.value = value;
-      input.setAttribute("aria-valuetext", text);
-      setText(amount, text);
-    },
-  };
-}
-
 /** All tissues as buttons with their keys. */
 function makeNames(settings, choice, acts) {
   const rows = byKey().map((tissue) => {
-    const dot = h("span", { class: "dot" });
+    const dot = h("span.dot");
     const element = h(
       "button",
       {
@@ -127,14 +103,14 @@ function makeNames(settings, choice, acts) {
       },
       h("kbd", { "aria-hidden": "true" }, tissue.key),
       dot,
-      h("span", { class: "short" }, tissue.name),
-      tissue.name === tissue.title ? null : h("span", { class: "title" }, tissue.title),
+      h("span.short", tissue.name),
+      tissue.name === tissue.title ? null : h("span.title", tissue.title),
     );
     return { tissue, dot, element };
   });
   const element = h(
-    "div",
-    { class: "names", role: "group", "aria-label": "Name it" },
+    "div.names",
+    { role: "group", "aria-label": "Name it" },
     rows.map((row) => row.element),
   );
   return {
@@ -152,8 +128,8 @@ function makeNames(settings, choice, acts) {
 /** Whether others can follow, and what works until then. */
 function drawState(element, { document, error, isReady }, acts) {
   element.hidden = isReady && !error;
-  if (error) element.replaceChildren(h("p", { class: "missing" }, error.text));
-  else if (!document) element.replaceChildren(h("p", { class: "muted" }, "The server has not answered yet."));
+  if (error) element.replaceChildren(h("p.missing", error.text));
+  else if (!document) element.replaceChildren(h("p.muted", "The server has not answered yet."));
   else element.replaceChildren(...graphState(document, acts));
 }
 
@@ -163,19 +139,17 @@ function graphState({ graph, graph_progress: progress, graph_reason: reason }, a
   if (graph === "ready") return [];
   if (graph === "impossible" || graph === "missing")
     return [
-      h("p", { class: "missing" }, `Parts of this slide are not known${reason ? `: ${reason}` : ""}.`),
-      h("p", { class: "small muted" }, `${MEANWHILE}.`),
-      graph === "missing"
-        ? button("Try again", acts.makeGraph, "small")
-        : "",
+      h("p.missing", `Parts of this slide are not known${reason ? `: ${reason}` : ""}.`),
+      h("p.small.muted", `${MEANWHILE}.`),
+      graph === "missing" ? button("Try again", acts.makeGraph, "small") : "",
     ];
   const percent = Math.floor((progress ?? 0) * 100);
   const bar = progressBar("Dividing into parts", { "aria-valuenow": String(percent) });
   bar.firstElementChild.style.width = `${percent}%`;
   bar.classList.toggle("busy", graph === "waiting" || !percent);
   return [
-    h("p", {}, graph === "waiting" ? "The slide waits to be divided into parts." : `Dividing into parts: ${percent} %`),
+    h("p", graph === "waiting" ? "The slide waits to be divided into parts." : `Dividing into parts: ${percent} %`),
     bar,
-    h("p", { class: "small muted" }, `${MEANWHILE} yet. This happens once for each slide.`),
+    h("p.small.muted", `${MEANWHILE} yet. This happens once for each slide.`),
   ];
 }

@@ -77,7 +77,10 @@ export function makeSteps({ id, stage, geometry, store, choice }) {
   async function beside(x, y) {
     const last = choice.parts.at(-1);
     if (!last) return toRegion(1, false);
-    const [from, to] = [[0, 0], [x, y]].map((pixel) => stage.viewer.toSlide(pixel));
+    const [from, to] = [
+      [0, 0],
+      [x, y],
+    ].map((pixel) => stage.viewer.toSlide(pixel));
     const length = Math.hypot(to[0] - from[0], to[1] - from[1]);
     const step = [0, 1].map((axis) => ((to[axis] - from[axis]) / length) * geometry.toSlide[axis]);
     let place = insideOf(last);
@@ -93,10 +96,7 @@ export function makeSteps({ id, stage, geometry, store, choice }) {
     return { left: x, top: y, width, height };
   };
 
-  return {
-    step: async (by, more = false) => (choice.preview ? toFollower(by) : toRegion(by, more)),
-    beside,
-  };
+  return { step: async (by, more = false) => (choice.preview ? toFollower(by) : toRegion(by, more)), beside };
 }
 
 /** A place inside a part: its middle, or where that lies outside, the one that the server names. */

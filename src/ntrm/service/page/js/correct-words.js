@@ -8,11 +8,11 @@ import { dotOf, titleOf } from "./palette.js";
 export function partLine(part, reason = "") {
   return [
     dotOf(part.tissue),
-    h("strong", {}, part.tissue ? titleOf(part.tissue) : "Nothing known"),
-    h("span", { class: "number muted" }, area(part.area_mm2)),
-    part.network_tissue === part.tissue ? null : h("span", { class: "muted" }, `network: ${part.network_tissue}`),
-    part.by_hand ? h("span", { class: "muted" }, "named by a person") : null,
-    reason ? h("span", {}, reason) : null,
+    h("strong", part.tissue ? titleOf(part.tissue) : "Nothing known"),
+    h("span.number.muted", area(part.area_mm2)),
+    part.network_tissue === part.tissue ? null : h("span.muted", `network: ${part.network_tissue}`),
+    part.by_hand ? h("span.muted", "named by a person") : null,
+    reason ? h("span", reason) : null,
   ].filter(Boolean);
 }
 

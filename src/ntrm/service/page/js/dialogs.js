@@ -6,7 +6,7 @@ import { bound } from "./keyboard.js";
 import { uploads } from "./upload.js";
 
 function open(label, ...children) {
-  const dialog = h("dialog", { "aria-label": label }, h("div", { class: "inside" }, ...children));
+  const dialog = h("dialog", { "aria-label": label }, h("div.inside", ...children));
   dialog.addEventListener("close", () => dialog.remove());
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close();
@@ -27,22 +27,14 @@ export function readMpp(text) {
 /** The shortcuts of the view that is open. */
 export function showHelp() {
   const groups = Map.groupBy(bound(), (binding) => binding.group);
-  const lists = [...groups].map(([title, bindings]) => [
-    h("h3", {}, title),
-    h("dl", { class: "keys" }, bindings.map(shortcut)),
-  ]);
-  const sheet = open(
-    "Keyboard shortcuts",
-    h("h2", {}, "Keyboard shortcuts"),
-    ...lists.flat(),
-    h("div", { class: "actions" }, closer()),
-  );
+  const lists = [...groups].map(([title, bindings]) => [h("h3", title), h("dl.keys", bindings.map(shortcut))]);
+  const sheet = open("Keyboard shortcuts", h("h2", "Keyboard shortcuts"), ...lists.flat(), h("div.actions", closer()));
   sheet.scrollTop = 0; // the button below has the focus
 }
 
 function shortcut({ keys, shown = keys, says }) {
-  const caps = shown.map((key) => h("kbd", {}, key));
-  return h("div", {}, h("dt", {}, caps), h("dd", {}, says));
+  const caps = shown.map((key) => h("kbd", key));
+  return h("div", h("dt", caps), h("dd", says));
 }
 
 /** Asks before something is lost; resolves to true or false. */
@@ -55,9 +47,9 @@ export function confirmLoss(title, text, act) {
     };
     const dialog = open(
       title,
-      h("h2", {}, title),
-      h("p", {}, text),
-      h("div", { class: "actions" }, closer("Keep it"), button(act, yes, "danger")),
+      h("h2", title),
+      h("p", text),
+      h("div.actions", closer("Keep it"), button(act, yes, "danger")),
     );
     dialog.addEventListener("close", () => resolve(sure));
   });
@@ -67,27 +59,25 @@ export function confirmLoss(title, text, act) {
 function askMpp(name) {
   return new Promise((resolve) => {
     let given = null;
-    const field = h("input", {
-      class: "field",
+    const field = h("input.field", {
       inputMode: "decimal",
       placeholder: "for example 0.25",
       required: true,
       autocomplete: "off",
     });
-    const wrong = h("p", { class: "wrong", role: "alert" });
+    const wrong = h("p.wrong", { role: "alert" });
     const form = h(
-      "form",
-      { class: "inside", method: "dialog" },
-      h("h2", {}, "How large is a pixel?"),
+      "form.inside",
+      { method: "dialog" },
+      h("h2", "How large is a pixel?"),
       h(
         "p",
-        {},
         `“${name}” does not state its µm per pixel, and NTRM never guesses it. `,
         "See the scanner's documentation: often 0.25 at 40×, 0.5 at 20×.",
       ),
-      h("label", {}, "µm per pixel", field),
+      h("label", "µm per pixel", field),
       wrong,
-      h("div", { class: "actions" }, closer("Not now"), h("button", { class: "button primary" }, "Segment")),
+      h("div.actions", closer("Not now"), h("button.button.primary", "Segment")),
     );
     form.addEventListener("submit", (event) => {
       given = readMpp(field.value);
@@ -114,40 +104,33 @@ export async function retrySlide(slide) {
 
 /** Adds slides from this computer or, where the server allows a folder, from its own disk. */
 export function askForSlides(serverPaths) {
-  const picker = h("input", { type: "file", multiple: true, class: "visually-hidden", tabIndex: -1 });
+  const picker = h("input.visually-hidden", { type: "file", multiple: true, tabIndex: -1 });
   const choose = button([icon("upload"), "Choose files"], () => picker.click(), "primary");
   picker.addEventListener("change", () => {
     uploads.add(picker.files);
     dialog.close();
   });
-  const path = h("input", {
-    class: "field",
-    placeholder: "/slides/example.svs",
-    autocomplete: "off",
-    spellcheck: false,
-  });
-  const mpp = h("input", { class: "field", inputMode: "decimal", placeholder: "from the file", autocomplete: "off" });
-  const wrong = h("p", { class: "wrong", role: "alert" });
+  const path = h("input.field", { placeholder: "/slides/example.svs", autocomplete: "off", spellcheck: false });
+  const mpp = h("input.field", { inputMode: "decimal", placeholder: "from the file", autocomplete: "off" });
+  const wrong = h("p.wrong", { role: "alert" });
   const form = h(
-    "form",
-    { class: "inside" },
-    h("h2", {}, "Add slides"),
+    "form.inside",
+    h("h2", "Add slides"),
     h(
-      "p",
-      { class: "muted" },
+      "p.muted",
       "SVS, NDPI, SCN, TIFF, PNG, JPEG. Files can also be dropped anywhere on the page. ",
       "Slides of several files (MRXS, VMS, DICOM) must be added by their path on the server.",
     ),
-    h("div", {}, choose, picker),
+    h("div", choose, picker),
     serverPaths
       ? [
-          h("h3", {}, "Or a file on the server"),
-          h("label", {}, "Path in a folder that was given with --root", path),
-          h("label", {}, "µm per pixel, if the file does not state it", mpp),
+          h("h3", "Or a file on the server"),
+          h("label", "Path in a folder that was given with --root", path),
+          h("label", "µm per pixel, if the file does not state it", mpp),
           wrong,
         ]
       : null,
-    h("div", { class: "actions" }, closer("Cancel"), serverPaths ? h("button", { class: "button" }, "Add path") : null),
+    h("div.actions", closer("Cancel"), serverPaths ? h("button.button", "Add path") : null),
   );
   form.addEventListener("submit", async (event) => {
     event.preventDefault();

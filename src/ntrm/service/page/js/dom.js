@@ -2,17 +2,24 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An HTML element: properties by name, `on` for listeners, `aria-*`, `data-*` and `role` as attributes. */
-export function h(tag, properties = {}, ...children) {
-  return filled(document.createElement(tag), properties, children);
+/**
+ * An HTML element: `h("p.small.muted", { properties }, ...children)`, where classes, properties and children may be left
+ * out. Properties by name, `on` for listeners, `aria-*`, `data-*` and `role` as attributes.
+ */
+export function h(words, ...rest) {
+  const [tag, ...classes] = words.split(".");
+  return filled(document.createElement(tag), classes, rest);
 }
 
 /** The same for SVG. */
-export function s(tag, properties = {}, ...children) {
-  return filled(document.createElementNS(SVG, tag), properties, children);
+export function s(words, ...rest) {
+  const [tag, ...classes] = words.split(".");
+  return filled(document.createElementNS(SVG, tag), classes, rest);
 }
 
-function filled(element, properties, children) {
+function filled(element, classes, rest) {
+  const properties = rest[0]?.constructor === Object ? rest.shift() : {};
+  element.classList.add(...classes);
   for (const [name, value] of Object.entries(properties)) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "on") Object.entries(value).forEach(([event, listener]) => element.addEventListener(event, listener));
@@ -21,7 +28,7 @@ function filled(element, properties, children) {
     else if (name in element && !(element instanceof SVGElement) && !name.includes("-")) element[name] = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...rest.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
@@ -56,7 +63,7 @@ const PATHS = {
 
 /** A line icon; decorative, the button around it carries the name. */
 export function icon(name) {
-  return s("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, s("path", { d: PATHS[name] }));
+  return s("svg.icon", { viewBox: "0 0 16 16", "aria-hidden": "true" }, s("path", { d: PATHS[name] }));
 }
 
 /** A button with words; `kind` is primary, small and quiet, or the like. */
@@ -72,12 +79,12 @@ export function iconButton(name, label, act, properties = {}) {
 /** A bar from 0 to 100, whose inner element is as wide as what is done. */
 export function progressBar(label, properties = {}) {
   const range = { role: "progressbar", "aria-label": label, "aria-valuemin": "0", "aria-valuemax": "100" };
-  return h("div", { class: "progress", ...range, ...properties }, h("span"));
+  return h("div.progress", { ...range, ...properties }, h("span"));
 }
 
 /** The heading of a section of the panel, and what stands at its right end. */
 export function panelHead(title, ...more) {
-  return h("div", { class: "panel-head" }, h("h2", {}, title), h("span", { class: "grow" }), ...more);
+  return h("div.panel-head", h("h2", title), h("span.grow"), ...more);
 }
 
 /** Tells a screen reader something that is otherwise only seen. */
@@ -87,7 +94,7 @@ export function say(text) {
 
 /** A radio group drawn as one row of buttons. `choices` is [[value, label, enabled]]. */
 export function segments(label, choices, value, act) {
-  const group = h("div", { class: "segments", role: "radiogroup", "aria-label": label });
+  const group = h("div.segments", { role: "radiogroup", "aria-label": label });
   const buttons = choices.map(([key, text, enabled = true, title]) =>
     h(
       "button",
@@ -121,4 +128,20 @@ export function segments(label, choices, value, act) {
   });
   group.select(value);
   return group;
+}
+
+/** A slider with its label and what it stands at; `act(value)`. `show(value, text)` moves it. */
+export function slider(label, [min, max, step], act, name = label) {
+  const moved = () => act(Number(input.value));
+  const input = h("input", { type: "range", min, max, step, "aria-label": name, on: { input: moved } });
+  const amount = h("output.number.muted");
+  return {
+    element: h("label.line", h("span", label), input, amount),
+    input,
+    show(value, text) {
+      input.value = value;
+      input.setAttribute("aria-valuetext", text);
+      setText(amount, text);
+    },
+  };
 }

@@ -11,7 +11,7 @@ const LINE = 15;
 export class Drawing {
   constructor(viewer) {
     this.viewer = viewer;
-    this.svg = s("svg", { class: "drawing", "aria-hidden": "true" });
+    this.svg = s("svg.drawing", { "aria-hidden": "true" });
     this.lines = [];
     this.parts = [];
     this.outline = null;
@@ -31,17 +31,15 @@ export class Drawing {
   build() {
     this.parts = this.lines.map((line) => ({
       line,
-      halo: s("line", { class: "halo" }),
+      halo: s("line.halo"),
       stroke: s("line", { class: `measure ${line.kind}` }),
       ends: [0, 1].map(() => s("circle", { class: `end ${line.kind}`, r: 3 })),
       label: s("text", { class: `measure-label ${line.kind}` }, line.label),
     }));
     const d = this.outline ? pathOf(this.outline) : "";
-    this.frame = this.outline
-      ? s("g", { class: "region-outline" }, s("path", { class: "under", d }), s("path", { class: "over", d }))
-      : null;
-    this.boxes = this.marks.length ? s("g", { class: "window-marks" }, this.marks.flatMap(drawMark)) : null;
-    this.mark = this.cross ? s("path", { class: "cross" }) : null;
+    this.frame = this.outline ? s("g.region-outline", s("path.under", { d }), s("path.over", { d })) : null;
+    this.boxes = this.marks.length ? s("g.window-marks", this.marks.flatMap(drawMark)) : null;
+    this.mark = this.cross ? s("path.cross") : null;
     this.svg.replaceChildren(
       ...[
         this.boxes,
@@ -99,7 +97,7 @@ export class Drawing {
 
 function drawMark({ ring, chosen }) {
   const d = pathOf([ring]);
-  return [s("path", { class: "under", d }), s("path", { class: chosen ? "over chosen" : "over", d })];
+  return [s("path.under", { d }), s("path", { class: chosen ? "over chosen" : "over", d })];
 }
 
 /** Pixels of the slide → CSS pixels of a viewer, as an SVG matrix. */

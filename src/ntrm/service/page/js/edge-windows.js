@@ -46,21 +46,17 @@ export function listWindows(network, pair, chosen, go) {
   const lists = windowsBehind(network, pair).filter((edge) => edge.windows.length);
   if (!lists.length) return null;
   return h(
-    "div",
-    { class: "edge-windows" },
+    "div.edge-windows",
     h(
-      "p",
-      { class: "small muted" },
+      "p.small.muted",
       "Windows with the highest attention, over all layers; 1.00 if there is only one sender. Click to go there.",
     ),
     lists.map(({ source, target, windows }) =>
       h(
-        "div",
-        { class: "edge-direction" },
-        h("span", {}, `${source} → ${target}`),
+        "div.edge-direction",
+        h("span", `${source} → ${target}`),
         h(
-          "span",
-          { class: "edge-places" },
+          "span.edge-places",
           windows.map((window, index) =>
             button(window.attention.toFixed(2), () => go(window), "small quiet number", {
               "aria-pressed": String(window === chosen),

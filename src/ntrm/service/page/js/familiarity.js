@@ -29,7 +29,7 @@ export function unlikeWords(slide) {
 export function unlikeChip(slide) {
   const words = unlikeWords(slide);
   const why = slide.familiarity?.verdict === UNFAMILIAR ? slide.familiarity.reasons.join("; ") : words;
-  return words ? h("span", { class: "chip warn unlike", title: why }, icon("warn"), words) : null;
+  return words ? h("span.chip.warn.unlike", { title: why }, icon("warn"), words) : null;
 }
 
 /** Why a region of cancer in an unfamiliar piece is no finding; empty for all others. */
@@ -61,29 +61,25 @@ export function unlikeBanner(slide, summary) {
           .map((piece) => [`Piece ${piece.number}`, piece.familiarity]);
   if (!unlike.length) return null;
   return h(
-    "section",
-    { class: "unlike-banner", "aria-label": "Familiarity" },
+    "section.unlike-banner",
+    { "aria-label": "Familiarity" },
     icon("warn"),
     h(
       "div",
-      {},
       unlike.flatMap(([what, { p_value: value, reasons }]) => [
         h(
           "p",
-          {},
-          h("strong", {}, `${what} is ${UNLIKE} (p = ${p(value)}).`),
-          h("span", { class: "of-network" }, " Its cancers, clearance and depth are not assessed."),
-          h("span", { class: "of-corrected" }, " Its cancers are assessed only where a person named them."),
+          h("strong", `${what} is ${UNLIKE} (p = ${p(value)}).`),
+          h("span.of-network", " Its cancers, clearance and depth are not assessed."),
+          h("span.of-corrected", " Its cancers are assessed only where a person named them."),
         ),
         h(
           "ul",
-          {},
-          reasons.map((reason) => h("li", {}, reason)),
+          reasons.map((reason) => h("li", reason)),
         ),
       ]),
       h(
-        "p",
-        { class: "small" },
+        "p.small",
         "Look at the slide and its stain, and use a model that was trained on slides like it. The p-value measures similarity to the training data, not correctness.",
       ),
       slide.familiarity?.has_map ? makeMap(slide) : null,
@@ -96,14 +92,9 @@ function makeMap(slide) {
   const image = h("img", { alt: "The slide in grey, its windows coloured by their similarity to the training data" });
   const large = h("a", { href: source, target: "_blank", rel: "noopener", title: "Open the map" }, image);
   const legend = STEPS.map(([colour, words]) =>
-    h("span", {}, h("span", { class: "dot", style: { background: colour } }), ` ${words}`),
+    h("span", h("span.dot", { style: { background: colour } }), ` ${words}`),
   );
-  const details = h(
-    "details",
-    {},
-    h("summary", {}, "Show where"),
-    h("figure", {}, large, h("figcaption", { class: "small" }, legend)),
-  );
+  const details = h("details", h("summary", "Show where"), h("figure", large, h("figcaption.small", legend)));
   details.addEventListener("toggle", () => {
     if (details.open && !image.src) image.src = source;
   });

@@ -29,8 +29,7 @@ export function drawGraph({ nodes, edges, selected = null, pick = null, colours 
     }),
   );
   const most = Math.max(...edges.map((edge) => edge.weight), Number.EPSILON);
-  const svg = s("svg", {
-    class: "graph",
+  const svg = s("svg.graph", {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
     role: "group",
     "aria-label": "Tissue graph",
@@ -67,11 +66,11 @@ function drawEdge(edge, place, width, on, selected, pick, colours) {
     "stroke-linecap": "round",
     "pointer-events": "none",
   });
-  const group = s("g", { class: "edge", "data-edge": `${edge.a}-${edge.b}` }, s("title", {}, edge.label), line);
+  const group = s("g.edge", { "data-edge": `${edge.a}-${edge.b}` }, s("title", edge.label), line);
   if (pick) {
     const click = () => pick({ kind: "interface", a: edge.a, b: edge.b });
     const wide = { stroke: "transparent", "stroke-width": Math.max(12, width + 4) };
-    group.append(s("path", { d, class: "hit", fill: "none", ...wide, on: { click } }));
+    group.append(s("path.hit", { d, fill: "none", ...wide, on: { click } }));
   }
   return group;
 }
@@ -108,14 +107,7 @@ function drawNode(node, { x, y, angle }, selected, pick, colours) {
   const faint = selected && !chosen;
   const under = faint ? s("circle", { cx: x, cy: y, r: size.toFixed(1), fill: colours.ground }) : null;
   for (const part of [circle, text]) if (faint) part.setAttribute("opacity", "0.5");
-  const group = s(
-    "g",
-    { class: "node", "data-node": node.name },
-    s("title", {}, node.label),
-    under,
-    circle,
-    text,
-  );
+  const group = s("g.node", { "data-node": node.name }, s("title", node.label), under, circle, text);
   if (!pick) return group;
   const choose = () => pick({ kind: "tissue", name: node.name });
   group.setAttribute("role", "button");

@@ -12,8 +12,8 @@ export function makeLegend(view, changed) {
   const all = button("All", () => set([]), "small quiet");
   const none = button("None", () => set(names), "small quiet");
   const items = [...rows.values()].map((row) => row.element);
-  const list = h("ul", { class: "legend", "aria-label": "Tissues" }, items);
-  const element = h("section", {}, panelHead("Tissues", all, none), list);
+  const list = h("ul.legend", { "aria-label": "Tissues" }, items);
+  const element = h("section", panelHead("Tissues", all, none), list);
 
   function set(hidden) {
     view.hidden = new Set(hidden);
@@ -22,9 +22,9 @@ export function makeLegend(view, changed) {
 
   function makeRow(tissue, index) {
     const box = h("input", { type: "checkbox", on: { change: () => toggle(tissue.name) } });
-    const dot = h("span", { class: "dot" });
-    const size = h("span", { class: "number muted" });
-    const part = h("span", { class: "number part" });
+    const dot = h("span.dot");
+    const size = h("span.number.muted");
+    const part = h("span.number.part");
     const words = { "aria-label": `Show only ${tissue.title}` };
     const only = button("only", () => solo(tissue.name), "small quiet only", words);
     const label = h(
@@ -32,8 +32,8 @@ export function makeLegend(view, changed) {
       { title: index < 9 ? `${tissue.title}, key ${index + 1}` : tissue.title },
       box,
       dot,
-      tissue.name === tissue.title ? null : h("span", { class: "short" }, tissue.name),
-      h("span", { class: "title" }, tissue.title),
+      tissue.name === tissue.title ? null : h("span.short", tissue.name),
+      h("span.title", tissue.title),
     );
     return { element: h("li", { "data-tissue": tissue.name }, label, size, only, part), box, dot, size, part };
   }

@@ -65,38 +65,30 @@ export function showList(root, tools) {
     Object.assign(kept, { query: search.value, sort: sort.value });
     draw();
   };
-  const search = h("input", {
+  const search = h("input.field.search", {
     type: "search",
-    class: "field search",
     placeholder: "Search",
     "aria-label": "Search slides by name, cancer, status or warning",
     value: kept.query,
     on: { input: choose },
   });
   const sort = h(
-    "select",
-    { class: "select", "aria-label": "Sort by", on: { change: choose } },
+    "select.select",
+    { "aria-label": "Sort by", on: { change: choose } },
     Object.entries(SORTS).map(([key, [label]]) => h("option", { value: key, selected: key === kept.sort }, label)),
   );
   const add = button([icon("plus"), "Add slides"], ask, "primary");
-  const sending = h("ul", { class: "rows sending", "aria-label": "Uploads" });
-  const list = h("ul", { class: "rows", "aria-label": "Slides" });
-  const state = h("div", { class: "list-state" });
-  const notices = h("div", { class: "notices" });
-  const total = h("p", { class: "muted small", role: "status" });
+  const sending = h("ul.rows.sending", { "aria-label": "Uploads" });
+  const list = h("ul.rows", { "aria-label": "Slides" });
+  const state = h("div.list-state");
+  const notices = h("div.notices");
+  const total = h("p.muted.small", { role: "status" });
   root.replaceChildren(
+    h("header.bar", tools.brand(), h("span.purpose", tools.purpose), h("span.grow"), ...tools.buttons()),
     h(
-      "header",
-      { class: "bar" },
-      tools.brand(),
-      h("span", { class: "purpose" }, tools.purpose),
-      h("span", { class: "grow" }),
-      ...tools.buttons(),
-    ),
-    h(
-      "main",
-      { id: "main", class: "list", tabIndex: -1 },
-      h("div", { class: "list-tools" }, h("h1", {}, "Slides"), h("span", { class: "grow" }), search, sort, add),
+      "main.list",
+      { id: "main", tabIndex: -1 },
+      h("div.list-tools", h("h1", "Slides"), h("span.grow"), search, sort, add),
       notices,
       sending,
       list,
@@ -109,7 +101,9 @@ export function showList(root, tools) {
     cancel: (slide) => act(slide, "cancelled", () => api.cancel(slide.id)),
     retry: (slide) => act(slide, "queued again", () => retrySlide(slide)),
     remove: async (slide) => {
-      const corrected = slide.corrections ? ` So will the corrections by people: ${count(slide.corrections, "step")}.` : "";
+      const corrected = slide.corrections
+        ? ` So will the corrections by people: ${count(slide.corrections, "step")}.`
+        : "";
       const sure = await confirmLoss(
         `Delete “${text(slide)}”?`,
         `Its results and the uploaded file will be deleted.${corrected} ` +
@@ -192,7 +186,7 @@ export function showList(root, tools) {
 }
 
 function drawNotices(notices, tools, told) {
-  const strip = (text, kind) => h("p", { class: `strip ${kind}` }, icon("warn"), h("span", {}, text));
+  const strip = (text, kind) => h("p", { class: `strip ${kind}` }, icon("warn"), h("span", text));
   const refused = tools.about.worker_error;
   const texts = [
     tools.notice && [tools.notice, ""],
@@ -213,16 +207,7 @@ function step(list, by) {
 
 function drawState(state, slides, shown, broken, acts) {
   const box = (name, title, words, ...actions) =>
-    state.replaceChildren(
-      h(
-        "div",
-        { class: "state" },
-        icon(name),
-        h("h2", {}, title),
-        h("p", {}, words),
-        h("div", { class: "actions" }, actions),
-      ),
-    );
+    state.replaceChildren(h("div.state", icon(name), h("h2", title), h("p", words), h("div.actions", actions)));
   if (shown.length || (slides?.length === 0 && uploads.items.length)) state.replaceChildren();
   else if (slides === null && broken)
     box(
@@ -234,9 +219,9 @@ function drawState(state, slides, shown, broken, acts) {
   else if (slides === null)
     state.replaceChildren(
       h(
-        "ul",
-        { class: "rows ghost", "aria-label": "Loading" },
-        [1, 2, 3].map(() => h("li", { class: "row" }, h("div", { class: "thumbnail" }), h("div", { class: "bone" }))),
+        "ul.rows.ghost",
+        { "aria-label": "Loading" },
+        [1, 2, 3].map(() => h("li.row", h("div.thumbnail"), h("div.bone"))),
       ),
     );
   else if (slides.length)

@@ -58,9 +58,9 @@ export function makeMeasures(geometry, view, changed, go) {
       },
     },
   });
-  const body = h("div", { class: "measures" });
-  const drawn = h("label", { class: "switch" }, switcher, "Draw lines");
-  const element = h("section", {}, panelHead("Measurements", drawn), body);
+  const body = h("div.measures");
+  const drawn = h("label.switch", switcher, "Draw lines");
+  const element = h("section", panelHead("Measurements", drawn), body);
 
   function update(summary) {
     switcher.checked = view.lines;
@@ -68,7 +68,7 @@ export function makeMeasures(geometry, view, changed, go) {
     body.replaceChildren(
       ...(pieces.length
         ? pieces.map((entry) => drawPiece(summary, entry))
-        : [h("p", { class: "muted" }, "No piece of tissue was found on this slide.")]),
+        : [h("p.muted", "No piece of tissue was found on this slide.")]),
     );
   }
 
@@ -78,27 +78,23 @@ export function makeMeasures(geometry, view, changed, go) {
     const rows = Object.entries(entry.measurements).map(([key, measured]) => drawRow(key, measured, lineOf(key)));
     const cancers = entry.cancers
       .filter((cancer) => cancer.present)
-      .map((cancer) => h("li", {}, `${cancer.name}: ${cancer.reason}`));
+      .map((cancer) => h("li", `${cancer.name}: ${cancer.reason}`));
     return h(
       "article",
-      {},
-      summary.pieces.length > 1 ? h("h3", {}, `Piece ${entry.number}`) : null,
-      h("dl", { class: "facts-list" }, rows),
-      cancers.length ? h("ul", { class: "small muted" }, cancers) : null,
-      h("p", { class: "small muted prose" }, (entry.text ?? []).slice(0, 2).join(" ")),
+      summary.pieces.length > 1 ? h("h3", `Piece ${entry.number}`) : null,
+      h("dl.facts-list", rows),
+      cancers.length ? h("ul.small.muted", cancers) : null,
+      h("p.small.muted.prose", (entry.text ?? []).slice(0, 2).join(" ")),
     );
   }
 
   function drawRow(key, measured, line) {
     const text = value(measured);
-    const shown =
-      text === null
-        ? h("span", { class: "why" }, "Not assessed: ", measured.reason)
-        : h("span", { class: "number" }, text);
+    const shown = text === null ? h("span.why", "Not assessed: ", measured.reason) : h("span.number", text);
     const kind = KINDS[key] ? h("span", { class: `line-key ${KINDS[key]}` }) : null;
     const words = { "aria-label": `Show ${title(key)} on the slide` };
     const find = line ? button("Show", () => go(line), "small quiet", words) : null;
-    return h("div", { "data-measure": key }, h("dt", {}, kind, title(key)), h("dd", {}, shown, find));
+    return h("div", { "data-measure": key }, h("dt", kind, title(key)), h("dd", shown, find));
   }
 
   return { element, update };

@@ -24,7 +24,7 @@ export function colourOf(name) {
 }
 
 /** A small square in the colour of a tissue. */
-export const dotOf = (name) => h("span", { class: "dot", style: { background: colourOf(name) } });
+export const dotOf = (name) => h("span.dot", { style: { background: colourOf(name) } });
 
 /** Black or white, whichever is read more easily on `colour`. */
 export function inkOn(colour) {

@@ -56,12 +56,12 @@ export function readingLine(answer) {
   const changed = answer.coarse_tissue && answer.coarse_tissue !== answer.tissue;
   return [
     dotOf(answer.tissue),
-    h("strong", {}, titleOf(answer.tissue)),
-    renamed ? h("span", { class: "muted" }, `network: ${answer.network_tissue ?? "nothing"}`) : null,
+    h("strong", titleOf(answer.tissue)),
+    renamed ? h("span.muted", `network: ${answer.network_tissue ?? "nothing"}`) : null,
     answer.confidence === null || answer.confidence === undefined
       ? null
-      : h("span", { class: "number muted" }, `confidence ${confidence(answer.confidence)}`),
-    changed && !renamed ? h("span", { class: "muted" }, `coarse: ${answer.coarse_tissue}`) : null,
+      : h("span.number.muted", `confidence ${confidence(answer.confidence)}`),
+    changed && !renamed ? h("span.muted", `coarse: ${answer.coarse_tissue}`) : null,
   ].filter(Boolean);
 }
 
@@ -72,18 +72,14 @@ export function readingLine(answer) {
  */
 export function makeRegion(id, found, noteOn, shown) {
   const body = h("div", { role: "status" });
-  const element = h("section", {}, h("div", { class: "panel-head" }, h("h2", {}, "Region")), body);
-  const hint = h(
-    "p",
-    { class: "muted" },
-    "Click a place on the slide, or press Enter to show the region in the middle of the view.",
-  );
+  const element = h("section", h("div.panel-head", h("h2", "Region")), body);
+  const hint = h("p.muted", "Click a place on the slide, or press Enter to show the region in the middle of the view.");
   body.append(hint);
   let asked = 0; // answers to earlier questions may come later
   let last = null; // the place that was read, and what was shown then
 
   function tell(text) {
-    body.replaceChildren(h("p", { class: "muted" }, text));
+    body.replaceChildren(h("p.muted", text));
     found(null);
   }
 
@@ -126,13 +122,13 @@ export function makeRegion(id, found, noteOn, shown) {
       ["Number", at.region],
     ];
     const parts = [
-      h("div", { class: "panel-head" }, dotOf(region.tissue), h("h3", {}, titleOf(region.tissue))),
-      noteOn(region) ? h("p", { class: "small unread" }, noteOn(region)) : null,
+      h("div.panel-head", dotOf(region.tissue), h("h3", titleOf(region.tissue))),
+      noteOn(region) ? h("p.small.unread", noteOn(region)) : null,
       facts(rows),
       region.outline && !region.outline_exact
-        ? h("p", { class: "small muted" }, "A long border: the outline on the slide leaves out some of its points.")
+        ? h("p.small.muted", "A long border: the outline on the slide leaves out some of its points.")
         : null,
-      h("p", { class: "small muted" }, "For research, not for diagnosis."),
+      h("p.small.muted", "For research, not for diagnosis."),
     ];
     body.replaceChildren(...parts.filter(Boolean));
     found(region);

@@ -30,11 +30,11 @@ export function makeRelations(first, view, changed, go) {
   const numbers = network ? [...network.attention.keys()] : [];
   const steps = [[MEAN, "All layers"], ...numbers.map((number) => [String(number), String(number + 1)])];
   const layers = segments("Layer of the attention", steps, view.attentionLayer, choose("attentionLayer"));
-  const note = h("p", { class: "small muted note" });
-  const picture = h("div", { class: "graph-frame" });
-  const reading = h("div", { class: "reading", role: "status" });
-  const table = h("div", {});
-  const element = h("section", { class: "relations" }, kinds, layers, note, picture, reading, table);
+  const note = h("p.small.muted.note");
+  const picture = h("div.graph-frame");
+  const reading = h("div.reading", { role: "status" });
+  const table = h("div");
+  const element = h("section.relations", kinds, layers, note, picture, reading, table);
   // The network also relates what no tissue graph measures: the background, or a tissue that is not in the mask.
   const beside = network ? notMeasured(network, tissueGraph(document, null)) : [];
   let all = false;
@@ -50,10 +50,12 @@ export function makeRelations(first, view, changed, go) {
     const learned = view.relation !== "boundary" && network;
     const names = graph.nodes.map((node) => node.name);
     const edges = learned
-      ? networkGraph(network, [...names, ...beside], matrixOf(network, view.relation, view.attentionLayer)).map((edge) => ({
-          ...edge,
-          label: `${edge.a} → ${edge.b} ${edge.forth.toFixed(3)}, ${edge.b} → ${edge.a} ${edge.back.toFixed(3)}`,
-        }))
+      ? networkGraph(network, [...names, ...beside], matrixOf(network, view.relation, view.attentionLayer)).map(
+          (edge) => ({
+            ...edge,
+            label: `${edge.a} → ${edge.b} ${edge.forth.toFixed(3)}, ${edge.b} → ${edge.a} ${edge.back.toFixed(3)}`,
+          }),
+        )
       : graph.edges
           .filter((edge) => edge.a !== "outside" && edge.b !== "outside")
           .map((edge) => ({ ...edge, weight: edge.mm, label: `${edge.a} – ${edge.b}: ${length(edge.mm)}` }));
@@ -77,7 +79,7 @@ export function makeRelations(first, view, changed, go) {
     const focused = picture.contains(window.document.activeElement) ? window.document.activeElement.dataset.node : null;
     if (nodes.length)
       picture.replaceChildren(drawGraph({ nodes, edges, selected: view.highlight, pick, colours: colours(isDark()) }));
-    else picture.replaceChildren(h("p", { class: "muted" }, "No tissue here."));
+    else picture.replaceChildren(h("p.muted", "No tissue here."));
     if (focused) picture.querySelector(`[data-node="${CSS.escape(focused)}"]`)?.focus();
     reading.replaceChildren(...readOut(graph, edges, view, learned, () => pick(view.highlight)));
     const pair = chosenPair();
@@ -93,12 +95,10 @@ export function makeRelations(first, view, changed, go) {
       h(
         "tr",
         { "aria-selected": String(isChosen(view.highlight, edge)) },
-        h("td", {}, pairButton(edge)),
+        h("td", pairButton(edge)),
         learned
-          ? [edge.forth.toFixed(3), edge.back.toFixed(3), edge.windows].map((value) =>
-              h("td", { class: "number" }, value),
-            )
-          : [h("td", { class: "number" }, length(edge.mm)), h("td", { class: "number" }, edge.contacts)],
+          ? [edge.forth.toFixed(3), edge.back.toFixed(3), edge.windows].map((value) => h("td.number", value))
+          : [h("td.number", length(edge.mm)), h("td.number", edge.contacts)],
       ),
     );
     const more = () => {
@@ -108,12 +108,7 @@ export function makeRelations(first, view, changed, go) {
     const heads = learned ? ["Pair", "→", "←", "Windows"] : ["Interface", "Border", "Contacts"];
     const columns = heads.map((head) => h("th", { scope: "col" }, head));
     return [
-      h(
-        "table",
-        { class: "numbers" },
-        h("thead", {}, h("tr", {}, columns)),
-        h("tbody", {}, rows),
-      ),
+      h("table.numbers", h("thead", h("tr", columns)), h("tbody", rows)),
       edges.length > FEW ? button(all ? "Fewer" : `All ${edges.length}`, more, "small quiet") : null,
     ].filter(Boolean);
   }
@@ -151,18 +146,10 @@ function readOut(graph, edges, view, learned, clear) {
   const choice = view.highlight;
   if (!choice) return [];
   const head = (title, ...dots) =>
-    h(
-      "div",
-      { class: "panel-head" },
-      dots,
-      h("h3", {}, title),
-      h("span", { class: "grow" }),
-      button("Clear", clear, "small quiet"),
-    );
+    h("div.panel-head", dots, h("h3", title), h("span.grow"), button("Clear", clear, "small quiet"));
   if (choice.kind === "tissue") {
     const node = graph.nodes.find((entry) => entry.name === choice.name);
-    if (!node)
-      return [head(titleOf(choice.name), dotOf(choice.name)), h("p", { class: "muted" }, "Not in this piece.")];
+    if (!node) return [head(titleOf(choice.name), dotOf(choice.name)), h("p.muted", "Not in this piece.")];
     const near = neighbours(graph, node.name)
       .slice(0, 4)
       .map((entry) => [
@@ -181,7 +168,7 @@ function readOut(graph, edges, view, learned, clear) {
   }
   const title = `${choice.a} – ${choice.b}`;
   const edge = edges.find((entry) => isChosen(choice, entry));
-  if (!edge) return [head(title, dotOf(choice.a), dotOf(choice.b)), h("p", { class: "muted" }, "Not in this piece.")];
+  if (!edge) return [head(title, dotOf(choice.a), dotOf(choice.b)), h("p.muted", "Not in this piece.")];
   const rows = learned
     ? [
         [`${edge.a} → ${edge.b}`, meanText(edge.forth, windowCount(learned, edge.a, edge.b))],
@@ -199,8 +186,7 @@ function readOut(graph, edges, view, learned, clear) {
 /** Label and value, one pair a line. */
 export function facts(rows) {
   return h(
-    "dl",
-    { class: "facts-list" },
-    rows.map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", { class: "number" }, String(value)))),
+    "dl.facts-list",
+    rows.map(([label, value]) => h("div", h("dt", label), h("dd.number", String(value)))),
   );
 }

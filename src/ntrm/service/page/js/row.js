@@ -14,16 +14,16 @@ const NO_CLASS = "The model has no class called BCC, SCC or IEC";
 export function cancerChips(slide) {
   const looked = slide.cancers ?? [];
   const found = looked.filter((cancer) => cancer.present);
-  if (!looked.length) return [h("span", { class: "chip muted", title: NO_CLASS }, "No cancer looked for")];
-  if (notAssessed(slide)) return [h("span", { class: "chip muted" }, "Cancers not assessed")];
-  if (!found.length) return [h("span", { class: "chip muted" }, "No cancer found")];
+  if (!looked.length) return [h("span.chip.muted", { title: NO_CLASS }, "No cancer looked for")];
+  if (notAssessed(slide)) return [h("span.chip.muted", "Cancers not assessed")];
+  if (!found.length) return [h("span.chip.muted", "No cancer found")];
   return found.map((cancer) =>
     h(
-      "span",
-      { class: "chip", title: `${titleOf(cancer.name)}, confidence ${confidence(cancer.confidence)}` },
+      "span.chip",
+      { title: `${titleOf(cancer.name)}, confidence ${confidence(cancer.confidence)}` },
       dotOf(cancer.name),
       cancer.name,
-      h("span", { class: "muted number" }, confidence(cancer.confidence)),
+      h("span.muted.number", confidence(cancer.confidence)),
     ),
   );
 }
@@ -41,8 +41,8 @@ function tissueBar(slide) {
     .map((part) => `${titleOf(part.name)} ${Math.round(part.share * 100)} %`)
     .join(", ");
   return h(
-    "div",
-    { class: "tissue-bar", role: "img", "aria-label": words, title: words },
+    "div.tissue-bar",
+    { role: "img", "aria-label": words, title: words },
     parts.map((part) => h("span", { style: { "flex-grow": part.share, background: colourOf(part.name) } })),
   );
 }
@@ -78,13 +78,13 @@ export const retryWords = (slide) => (slide.error?.code === "mpp_missing" ? "Ent
 
 /** A row and `update(slide)`. `acts` has cancel, retry and remove, each called with the slide. */
 export function makeRow(slide, acts) {
-  const picture = h("div", { class: "thumbnail" });
-  const name = h("a", { class: "name" });
-  const facts = h("div", { class: "facts muted small" });
-  const findings = h("div", { class: "findings" });
-  const state = h("div", { class: "status small" });
-  const buttons = h("div", { class: "row-actions" });
-  const element = h("li", { class: "row" }, picture, h("div", { class: "who" }, name, facts), findings, state, buttons);
+  const picture = h("div.thumbnail");
+  const name = h("a.name");
+  const facts = h("div.facts.muted.small");
+  const findings = h("div.findings");
+  const state = h("div.status.small");
+  const buttons = h("div.row-actions");
+  const element = h("li.row", picture, h("div.who", name, facts), findings, state, buttons);
   let drawn = "";
 
   function update(next) {
@@ -125,16 +125,14 @@ export function makeRow(slide, acts) {
 }
 
 function found(slide) {
-  if (slide.status === "failed") return [h("p", { class: "reason" }, failure(slide))];
+  if (slide.status === "failed") return [h("p.reason", failure(slide))];
   if (slide.status !== "done") return [];
   const warnings = (slide.quality_warnings ?? []).map((warning) =>
-    h("span", { class: "chip warn", title: "Quality warning" }, icon("warn"), warning),
+    h("span.chip.warn", { title: "Quality warning" }, icon("warn"), warning),
   );
-  const quality = warnings.length ? warnings : [h("span", { class: "muted small" }, "no quality warnings")];
-  const corrected = slide.corrections
-    ? h("span", { class: "chip corrected" }, icon("correct"), correctedWords(slide))
-    : null;
-  return [h("div", { class: "chips" }, unlikeChip(slide), cancerChips(slide), corrected, quality), tissueBar(slide)];
+  const quality = warnings.length ? warnings : [h("span.muted.small", "no quality warnings")];
+  const corrected = slide.corrections ? h("span.chip.corrected", icon("correct"), correctedWords(slide)) : null;
+  return [h("div.chips", unlikeChip(slide), cancerChips(slide), corrected, quality), tissueBar(slide)];
 }
 
 function drawPicture(picture, slide) {

@@ -7,53 +7,52 @@ import { cancerChips } from "./row.js";
 
 /** Elements, `update(view)`, `select(tab)` and `closeMenu()`. */
 export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, downloads, model, banner }) {
-  const piece = h("span", { class: "number", role: "status" });
+  const piece = h("span.number", { role: "status" });
   const stepper = h(
-    "div",
-    { class: "stepper", hidden: pieces.length < 2 },
+    "div.stepper",
+    { hidden: pieces.length < 2 },
     iconButton("back", "Previous piece", () => step(-1)),
     piece,
     iconButton("next", "Next piece", () => step(1)),
   );
   const menu = makeMenu(slide, downloads);
-  const correcting = button([icon("correct"), h("span", { class: "wide-only" }, "Correct")], correct, "", {
+  const correcting = button([icon("correct"), h("span.wide-only", "Correct")], correct, "", {
     title: "Correct (e)",
     "aria-label": "Correct",
   });
-  const chips = h("div", { class: "chips" });
+  const chips = h("div.chips");
   const warnings = (slide.quality_warnings ?? []).map((warning) =>
-    h("span", { class: "chip warn", title: warning }, icon("warn"), h("span", { class: "cut" }, warning)),
+    h("span.chip.warn", { title: warning }, icon("warn"), h("span.cut", warning)),
   );
   const header = h(
-    "header",
-    { class: "bar slide-bar" },
+    "header.bar.slide-bar",
     tools.back(),
-    h("h1", { class: "slide-name", title: slide.name }, slide.name || slide.slide_id),
+    h("h1.slide-name", { title: slide.name }, slide.name || slide.slide_id),
     chips,
-    h("span", { class: "grow" }),
-    h("span", { class: "purpose" }, tools.purpose),
+    h("span.grow"),
+    h("span.purpose", tools.purpose),
     stepper,
     correcting,
     menu.element,
     ...tools.buttons(),
   );
-  const note = h("p", { class: "version-note small", role: "status", hidden: true });
+  const note = h("p.version-note.small", { role: "status", hidden: true });
   const panel = makeTabs(tabs, note);
   panel.element.append(
     h(
-      "footer",
-      { class: "panel-foot small muted" },
-      h("span", {}, `${tools.purpose}.`),
-      h("span", { class: "wide-only" }, ` Model ${model.name} ${model.version}. `, tools.notice),
-      h("span", { class: "familiarity" }, ` ${familiarityLine(slide)}`),
+      "footer.panel-foot.small.muted",
+      h("span", `${tools.purpose}.`),
+      h("span.wide-only", ` Model ${model.name} ${model.version}. `, tools.notice),
+      h("span.familiarity", ` ${familiarityLine(slide)}`),
     ),
   );
-  const missing = "The slide's file was not found in the folders of this server: the segmentation is shown on a white background.";
-  const strip = slide.has_image ? null : h("p", { class: "strip no-image" }, icon("warn"), h("span", {}, missing));
+  const missing =
+    "The slide's file was not found in the folders of this server: the segmentation is shown on a white background.";
+  const strip = slide.has_image ? null : h("p.strip.no-image", icon("warn"), h("span", missing));
   const main = h(
-    "main",
-    { id: "main", class: "slide", tabIndex: -1 },
-    h("div", { class: "stage-column" }, banner, strip, stage),
+    "main.slide",
+    { id: "main", tabIndex: -1 },
+    h("div.stage-column", banner, strip, stage),
     panel.element,
   );
   return {
@@ -64,7 +63,7 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, do
     update(view, { cancers, words, results, isWritten, isOn }) {
       setText(piece, view.piece === null ? `All ${pieces.length} pieces` : `Piece ${view.piece} of ${pieces.length}`);
       const corrected = words
-        ? [h("span", { class: "chip corrected", title: words }, icon("correct"), h("span", { class: "cut" }, words))]
+        ? [h("span.chip.corrected", { title: words }, icon("correct"), h("span.cut", words))]
         : [];
       chips.replaceChildren(...cancerChips({ cancers }), ...corrected, ...warnings);
       main.dataset.version = words ? "corrected" : "network";
@@ -78,7 +77,7 @@ export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, do
 
 function makeMenu(slide, downloads) {
   const item = (tag, properties, text, kind) =>
-    h(tag, { role: "menuitem", ...properties }, text, h("span", { class: "small" }, kind));
+    h(tag, { role: "menuitem", ...properties }, text, h("span.small", kind));
   const link = (text, what, kind) => item("a", { href: api.address(slide.id, what), download: "" }, text, kind);
   const page = (text, what) =>
     item("a", { href: api.address(slide.id, what), target: "_blank", rel: "noopener" }, text, "page");
@@ -96,8 +95,8 @@ function makeMenu(slide, downloads) {
     link("Corrected summary", "corrected/summary", "JSON"),
   ];
   const list = h(
-    "div",
-    { class: "menu-list", role: "menu", "aria-label": "Downloads", hidden: true },
+    "div.menu-list",
+    { role: "menu", "aria-label": "Downloads", hidden: true },
     page("Report", "report"),
     link("Polygons", "regions.geojson", "GeoJSON"),
     link("Mask", "mask", "OME-TIFF"),
@@ -108,13 +107,13 @@ function makeMenu(slide, downloads) {
     corrected,
   );
   const items = () => [...list.children].filter((item) => !item.hidden);
-  const words = [icon("download"), h("span", { class: "wide-only" }, "Download")];
+  const words = [icon("download"), h("span.wide-only", "Download")];
   const opener = button(words, () => (list.hidden ? open() : close()), "", {
     "aria-label": "Download",
     "aria-haspopup": "menu",
     "aria-expanded": "false",
   });
-  const element = h("div", { class: "menu" }, opener, list);
+  const element = h("div.menu", opener, list);
 
   function open() {
     list.hidden = false;
@@ -139,7 +138,10 @@ function makeMenu(slide, downloads) {
   list.addEventListener("keydown", (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (event.key === "Escape") close();
-    else if (by) items().at((items().indexOf(document.activeElement) + by) % items().length).focus();
+    else if (by)
+      items()
+        .at((items().indexOf(document.activeElement) + by) % items().length)
+        .focus();
     else return;
     event.preventDefault();
   });
@@ -172,9 +174,9 @@ function makeTabs(tabs, note) {
     ),
   );
   const bodies = tabs.map(([key, , children]) =>
-    h("div", { class: "tab-body", role: "tabpanel", id: `panel-${key}`, "aria-labelledby": `tab-${key}` }, children),
+    h("div.tab-body", { role: "tabpanel", id: `panel-${key}`, "aria-labelledby": `tab-${key}` }, children),
   );
-  const bar = h("div", { class: "tabs", role: "tablist", "aria-label": "Readings" }, buttons);
+  const bar = h("div.tabs", { role: "tablist", "aria-label": "Readings" }, buttons);
   bar.addEventListener("keydown", (event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!by) return;
@@ -196,5 +198,5 @@ function makeTabs(tabs, note) {
   }
 
   select(tabs[0][0]);
-  return { element: h("aside", { class: "panel", "aria-label": "Readings of the slide" }, bar, note, bodies), select };
+  return { element: h("aside.panel", { "aria-label": "Readings of the slide" }, bar, note, bodies), select };
 }

@@ -29,15 +29,14 @@ export function showSlide(root, id, tools) {
   function frame(name, ...children) {
     root.replaceChildren(
       h(
-        "header",
-        { class: "bar" },
+        "header.bar",
         tools.back(),
-        h("h1", { class: "slide-name" }, name),
-        h("span", { class: "grow" }),
-        h("span", { class: "purpose" }, tools.purpose),
+        h("h1.slide-name", name),
+        h("span.grow"),
+        h("span.purpose", tools.purpose),
         ...tools.buttons(),
       ),
-      h("main", { id: "main", class: "state", tabIndex: -1 }, ...children),
+      h("main.state", { id: "main", tabIndex: -1 }, ...children),
     );
   }
 
@@ -46,11 +45,11 @@ export function showSlide(root, id, tools) {
       frame(
         slide.name,
         icon("slides"),
-        h("h2", {}, "Being segmented"),
-        h("p", { class: "words", role: "status" }),
+        h("h2", "Being segmented"),
+        h("p.words", { role: "status" }),
         progressBar("Progress", { class: "progress wide" }),
-        h("p", {}, "The result appears here by itself."),
-        refused ? h("p", { class: "reason" }, refused) : null,
+        h("p", "The result appears here by itself."),
+        refused ? h("p.reason", refused) : null,
         button("Cancel", () => attempt(() => api.cancel(id))),
       );
       shown = "wait";
@@ -64,13 +63,12 @@ export function showSlide(root, id, tools) {
     frame(
       slide.name,
       icon("warn"),
-      h("h2", {}, failed ? "This slide could not be segmented" : "Cancelled"),
-      failed ? h("p", { class: "reason" }, failure(slide)) : null,
-      refused ? h("p", { class: "reason" }, refused) : null,
+      h("h2", failed ? "This slide could not be segmented" : "Cancelled"),
+      failed ? h("p.reason", failure(slide)) : null,
+      refused ? h("p.reason", refused) : null,
       h(
-        "div",
-        { class: "actions" },
-        h("a", { class: "button", href: "#/" }, "All slides"),
+        "div.actions",
+        h("a.button", { href: "#/" }, "All slides"),
         button(retryWords(slide), () => attempt(() => retrySlide(slide)), "primary"),
       ),
     );
@@ -82,18 +80,16 @@ export function showSlide(root, id, tools) {
     frame(
       "",
       icon(missing ? "search" : "gone"),
-      h("h2", {}, missing ? "There is no such slide" : "The slide cannot be shown"),
+      h("h2", missing ? "There is no such slide" : "The slide cannot be shown"),
       h(
         "p",
-        {},
         missing
           ? "It may have been deleted."
           : (error.text ?? "The server does not answer. This page tries again by itself."),
       ),
       h(
-        "div",
-        { class: "actions" },
-        h("a", { class: "button", href: "#/" }, "All slides"),
+        "div.actions",
+        h("a.button", { href: "#/" }, "All slides"),
         missing ? null : button("Try now", () => polling.now(), "primary"),
       ),
     );
@@ -134,7 +130,7 @@ export function showSlide(root, id, tools) {
     }
   }
 
-  frame("", h("p", { class: "muted" }, "Loading …"));
+  frame("", h("p.muted", "Loading …"));
   const polling = poll(refresh);
   return () => {
     left = true;

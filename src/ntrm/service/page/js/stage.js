@@ -21,30 +21,23 @@ export class Stage {
     this.geometry = geometry;
     this.on = on;
     this.mode = "off";
-    this.first = h("div", {
-      class: "pane",
-      tabIndex: 0,
-      role: "application",
-      "aria-label": READING,
-    });
-    this.second = h("div", { class: "pane second", hidden: true });
-    this.tags = [0, 1].map(() => h("span", { class: "tag", hidden: true }));
-    this.bar = h("span", { class: "scale-line" });
-    this.barText = h("span", {});
-    this.zoomText = h("span", { class: "muted" });
-    this.reading = h("div", { class: "readout", "aria-hidden": "true", hidden: true });
+    this.first = h("div.pane", { tabIndex: 0, role: "application", "aria-label": READING });
+    this.second = h("div.pane.second", { hidden: true });
+    this.tags = [0, 1].map(() => h("span.tag", { hidden: true }));
+    this.bar = h("span.scale-line");
+    this.barText = h("span");
+    this.zoomText = h("span.muted");
+    this.reading = h("div.readout", { "aria-hidden": "true", hidden: true });
     this.surface = iconButton("surface", "Skin surface up", () => on.up(), { "aria-pressed": "false" });
-    this.panes = h("div", { class: "panes" }, this.first, this.second);
+    this.panes = h("div.panes", this.first, this.second);
     this.element = h(
-      "div",
-      { class: "stage" },
+      "div.stage",
       this.panes,
       ...this.tags,
       this.reading,
-      h("div", { class: "hud scale" }, this.bar, h("span", { class: "number" }, this.barText, " · ", this.zoomText)),
+      h("div.hud.scale", this.bar, h("span.number", this.barText, " · ", this.zoomText)),
       h(
-        "div",
-        { class: "hud buttons" },
+        "div.hud.buttons",
         iconButton("plus", "Zoom in", () => this.zoom(1.6)),
         iconButton("minus", "Zoom out", () => this.zoom(1 / 1.6)),
         iconButton("fit", "Whole slide", () => this.fit()),

@@ -33,20 +33,18 @@ function uploadRow(item) {
     item.state
   ];
   return h(
-    "li",
-    { class: "row", "data-key": item.key, "data-state": item.state, "data-status": failed ? "failed" : "sending" },
-    h("div", { class: "thumbnail" }, icon("upload")),
-    h("div", { class: "who" }, h("span", { class: "name" }, item.name)),
-    h("div", { class: "findings" }, failed ? h("p", { class: "reason" }, item.error.text) : null),
+    "li.row",
+    { "data-key": item.key, "data-state": item.state, "data-status": failed ? "failed" : "sending" },
+    h("div.thumbnail", icon("upload")),
+    h("div.who", h("span.name", item.name)),
+    h("div.findings", failed ? h("p.reason", item.error.text) : null),
     h(
-      "div",
-      { class: "status small" },
+      "div.status.small",
       h("span", { class: failed ? "words failed" : "words" }, words),
-      failed ? null : h("div", { class: "progress" }, h("span")),
+      failed ? null : h("div.progress", h("span")),
     ),
     h(
-      "div",
-      { class: "row-actions" },
+      "div.row-actions",
       failed ? button("Try again", () => uploads.again(item), "small") : null,
       iconButton("close", failed ? "Forget" : "Stop", () => uploads.drop(item), {
         class: "icon-button quiet",

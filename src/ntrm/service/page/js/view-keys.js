@@ -56,12 +56,7 @@ export function viewBindings({ view, stage, layers, legend, region, shell, apply
       act: (event) => legend.names[event.key - 1] && legend.toggle(legend.names[event.key - 1]),
     },
     { keys: ["m"], says: "Lines of measurements", group: "Read", act: set(() => ({ lines: !view.lines })) },
-    {
-      keys: ["Enter"],
-      says: "Region in the middle",
-      group: "Read",
-      act: () => region.read(stage.middle),
-    },
+    { keys: ["Enter"], says: "Region in the middle", group: "Read", act: () => region.read(stage.middle) },
     { keys: ["l"], says: "Tissues", group: "Read", act: () => shell.select("tissues", true) },
     { keys: ["g"], says: "Relations", group: "Read", act: () => shell.select("relations", true) },
     { keys: ["s"], says: "Measurements", group: "Read", act: () => shell.select("measures", true) },

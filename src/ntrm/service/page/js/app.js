@@ -102,24 +102,13 @@ function watchUploads() {
     uploads.add(files);
     if (location.hash.startsWith("#/slide/")) location.hash = "#/";
   });
-  const unmeasured = [];
-  uploads.addEventListener("unmeasured", ({ detail }) => {
+  // Of several at once only the first is asked about; the list has a button for each.
+  uploads.addEventListener("unmeasured", async ({ detail }) => {
     uploads.dispatchEvent(new CustomEvent("added", { detail }));
-    if (unmeasured.push(detail) === 1) askInTurn(unmeasured);
+    if (document.querySelector("dialog[open]")) return;
+    await retrySlide({ ...detail, error: { code: "mpp_missing" } }).catch((error) => say(error.text ?? error.message));
+    uploads.dispatchEvent(new CustomEvent("added", { detail }));
   });
-}
-
-/** One question after the other; who does not answer one is left alone, since the list has a button for each slide. */
-async function askInTurn(slides) {
-  while (slides.length) {
-    const detail = slides[0];
-    const answered = await retrySlide({ ...detail, error: { code: "mpp_missing" } }).catch((error) => {
-      say(error.text ?? error.message);
-      return true;
-    });
-    slides.splice(0, answered ? 1 : slides.length);
-    uploads.dispatchEvent(new CustomEvent("added", { detail }));
-  }
 }
 
 async function start() {

@@ -129,3 +129,19 @@ export function segments(label, choices, value, act) {
   group.select(value);
   return group;
 }
+
+/** A slider with its label and what it stands at; `act(value)`. `show(value, text)` moves it. */
+export function slider(label, [min, max, step], act, name = label) {
+  const moved = () => act(Number(input.value));
+  const input = h("input", { type: "range", min, max, step, "aria-label": name, on: { input: moved } });
+  const amount = h("output.number.muted");
+  return {
+    element: h("label.line", h("span", label), input, amount),
+    input,
+    show(value, text) {
+      input.value = value;
+      input.setAttribute("aria-valuetext", text);
+      setText(amount, text);
+    },
+  };
+}

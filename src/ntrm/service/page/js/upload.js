@@ -135,29 +135,22 @@ window.addEventListener("beforeunload", (event) => {
 
 /** Files may be dropped anywhere; `act` gets them. A veil tells that they may be let go. */
 export function acceptDrops(veil, act) {
-  let depth = 0;
-  const holdsFiles = (event) => event.dataTransfer?.types.includes("Files");
-  const show = (on) => {
-    veil.hidden = !on;
-  };
-  window.addEventListener("dragenter", (event) => {
-    if (!holdsFiles(event)) return;
-    depth += 1;
-    show(true);
-  });
-  window.addEventListener("dragleave", (event) => {
-    if (!holdsFiles(event)) return;
-    depth = Math.max(0, depth - 1);
-    if (!depth) show(false);
-  });
-  window.addEventListener("dragover", (event) => {
-    if (holdsFiles(event)) event.preventDefault();
-  });
-  window.addEventListener("drop", (event) => {
-    if (!holdsFiles(event)) return;
+  const on = (kind, work) =>
+    window.addEventListener(kind, (event) => {
+      if (event.dataTransfer?.types.includes("Files")) work(event);
+    });
+  const show = (event) => {
     event.preventDefault();
-    depth = 0;
-    show(false);
+    veil.hidden = false;
+  };
+  on("dragenter", show);
+  on("dragover", show);
+  on("dragleave", (event) => {
+    veil.hidden = !event.relatedTarget; // null: the files have left the window
+  });
+  on("drop", (event) => {
+    event.preventDefault();
+    veil.hidden = true;
     if (event.dataTransfer.files.length) act([...event.dataTransfer.files]);
   });
 }

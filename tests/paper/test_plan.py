@@ -21,23 +21,6 @@ def test_all_systems_the_control_and_every_factor_are_planned_once_for_each_seed
     assert [job.seed for job in plan.jobs] == sorted(job.seed for job in plan.jobs)
 
 
-def test_the_control_matches_the_factor_that_it_shares():
-    plan = tiny_plan(seeds=(0,))
-    controls = {row.factor.name: dict(row.control.options) for row in plan.ablation}
-    assert controls.pop("coarse d2") == {"coarse": "d2"}
-    assert set(map(str, controls.values())) == {"{}"}
-
-
-def test_resolutions_are_those_of_the_data_and_table_1_is_at_10x():
-    plan = tiny_plan(levels=("10x", "5x", "2x"), ablation=False, seeds=(0,))
-    assert [variant.level for variant in plan.resolutions] == ["10x", "5x", "2x"]
-    assert plan.primary == "10x"
-    assert {variant.level for variant in plan.systems} == {"10x"}
-    assert len(plan.jobs) == 6 + 1 + 2
-    assert tiny_plan(levels=("",), ablation=False).primary == ""
-    assert tiny_plan(levels=("5x", "2x"), ablation=False).primary == "5x"
-
-
 def test_a_second_table_from_scratch_only_where_encoders_start_differently():
     alike = tiny_plan(ablation=False)
     assert alike.scratch == ()
@@ -119,16 +102,3 @@ def test_the_default_is_planned_as_the_network_that_it_is():
 def test_impossible_seeds_are_refused(seeds):
     with pytest.raises(UsageError, match="impossible seed"):
         tiny_plan(seeds=seeds)
-
-
-def test_unknown_networks_list_the_choices():
-    with pytest.raises(UsageError, match="one of ntrm, ntrm-paper"):
-        tiny_plan(archs=("unet",))
-
-
-def test_what_the_options_have_already_is_no_row_of_the_ablation():
-    gated = tiny_plan(options={"gate": True}, seeds=(0,))
-    assert [row.factor.name for row in gated.ablation] == [each.name for each in FACTORS if each.name != "gate"]
-    regions = tiny_plan(options={"nodes": "region"}, seeds=(0,))
-    without = {"nodes region", "nodes region, layer sum"}  # the second is "layer sum" then
-    assert [row.factor.name for row in regions.ablation] == [each.name for each in FACTORS if each.name not in without]

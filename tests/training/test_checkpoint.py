@@ -120,14 +120,6 @@ def test_where_none_can_be_used_that_is_said(folder, random):
     assert "step-00000002.ckpt" in str(caught.value.got)
 
 
-def test_before_the_first_there_is_none(folder):
-    assert folder.latest(print) is None
-    folder.folder.mkdir()
-    (folder.folder / ".partial-abc.ckpt").write_bytes(b"half")
-    assert folder.latest(print) is None
-    assert names(folder) == []
-
-
 def test_the_state_is_that_of_the_moment(folder, random):
     state = make_state(random)
     before = state["network"]["a"].clone()

@@ -114,12 +114,6 @@ def test_files_that_are_no_recipe_are_refused(text, words, tmp_path):
         load_recipe(written(tmp_path / "mine.yaml", text))
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path):
-    (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(DataError, match="UTF-8"):
-        load_recipe(tmp_path / "mine.yaml")
-
-
 def test_an_unknown_recipe_lists_those_there_are(tmp_path):
     for source in ("quick", tmp_path / "none.yaml", tmp_path):
         with pytest.raises(UsageError, match="paper, fast, robust, finetune, a YAML file"):

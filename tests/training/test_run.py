@@ -16,7 +16,6 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.training.run import (
     TrainingRun,
     check_claim,
-    claimed,
     git_state,
     read_result,
 )
@@ -53,14 +52,6 @@ def test_a_run_is_finished_once_it_is_written(tmp_path):
     assert replace(result, provenance={"level": ""}).as_dict()["provenance"] == {"level": None}
 
 
-def test_a_run_that_had_unknown_windows_in_does_not_go_on_without_them(tmp_path):
-    run = begin(tmp_path / "run")
-    written = (run.out / "provenance.json").read_text()
-    with pytest.raises(RefusedError, match=r"(?s)other training windows.*243 left out.*0 left out"):
-        run.begin(None, 243)
-    assert (run.out / "provenance.json").read_text() == written
-
-
 @pytest.mark.parametrize("content", ["{", "[]", b"\xff\xfe"])
 def test_a_damaged_provenance_is_told(tmp_path, content):
     path = tmp_path / "provenance.json"
@@ -82,12 +73,6 @@ def test_folders(tmp_path):
         check_claim(tmp_path, resume=True)
     with pytest.raises(UsageError, match="not a folder"):
         check_claim(tmp_path / "mine.txt", resume=True)
-
-
-def test_one_training_at_a_time(tmp_path):
-    out = tmp_path / "run"
-    with claimed(out, resume=False), pytest.raises(RefusedError, match="another process"), claimed(out, resume=False):
-        pass
 
 
 # --- provenance ---

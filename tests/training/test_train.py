@@ -59,14 +59,6 @@ def test_the_same_again_is_the_same_and_another_seed_is_not(train, tmp_path):
     assert weights(tmp_path / "one") == weights(tmp_path / "two") != weights(tmp_path / "three")
 
 
-def test_torchs_own_random_numbers_are_left_alone(train):
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    train(changes={"steps": 2})
-    assert torch.equal(torch.rand(3), expected)
-
-
 @pytest.mark.parametrize("weighting", ["batch", "running", "dataset"])
 def test_every_weighting_trains_without_a_coarse_head_too(train, weighting):
     result = train(changes={"weighting": weighting, "steps": 4}, options={"coarse": False})
@@ -132,11 +124,6 @@ def test_only_sections_that_were_trained_on_count(train, many):
     assert not [*few.model.glob("reference.*")]
     some = train("some", data=many, sections=8, changes={"steps": 2})
     assert open_subject(some.model).reference.about["training"]["sections"] == 8
-
-
-def test_sections_smaller_than_a_window(train, tmp_path, random):
-    small = write_small(tmp_path / "small", random, shape=(40, 50))
-    assert train(data=small, changes={"steps": 2}).provenance["finished"]
 
 
 # --- what is refused, and what goes wrong ---

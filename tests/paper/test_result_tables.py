@@ -9,7 +9,6 @@ from tests.paper.synthetic import confusions, read, tiny_plan, write_all, write_
 from ntrm.core.errors import DataError
 from ntrm.metrics.significance import Bootstrap, compare_confusions, macro_dice, macro_iou
 from ntrm.paper import result_tables
-from ntrm.paper.learning import learning_table
 from ntrm.paper.outcomes import Score
 from ntrm.paper.published import TABLE_1
 from ntrm.paper.request import Facts
@@ -176,7 +175,7 @@ def test_scores_stand_at_the_last_validation_within_each_part_of_a_training(tmp_
     }
     for job in plan.jobs:
         write_job(tmp_path / job.key, job, confusions(random, 2, 0.6), curve=curves[job.variant.arch, job.seed])
-    table = learning_table(read(tmp_path, plan))
+    table = result_tables.learning_table(read(tmp_path, plan))
     ours, control = (dict(zip(table.header, row, strict=True)) for row in table.rows)
     parts = ("a quarter", "half", "three quarters", "all")
     assert [ours[part].values for part in parts] == [(0.2, 0.4), (0.5, 0.6), (0.4, 0.8), (0.7, 0.75)]
@@ -189,7 +188,7 @@ def test_scores_stand_at_the_last_validation_within_each_part_of_a_training(tmp_
     for damaged in ("step,val_iou\n10,much\n", "something\nelse\n"):
         logs[0].write_text(damaged)
         with pytest.raises(DataError, match=r"log\.csv"):
-            learning_table(read(tmp_path, plan))
+            result_tables.learning_table(read(tmp_path, plan))
     for log in logs:
         log.unlink()
-    assert learning_table(read(tmp_path, plan)) is None
+    assert result_tables.learning_table(read(tmp_path, plan)) is None

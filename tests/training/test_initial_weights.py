@@ -1,6 +1,5 @@
 import json
 import shutil
-import sys
 from dataclasses import replace
 
 import pytest
@@ -49,26 +48,6 @@ def test_in_another_order_of_the_classes_it_is_the_same_network(arch, seed, rand
     assert (theirs.coarse is None) == (ours.coarse is None)
     if theirs.coarse is not None:
         torch.testing.assert_close(ours.coarse, theirs.coarse[:, order])
-
-
-def test_classes_in_common_are_taken_and_the_others_stay_as_they_were(seed):
-    names = ("KER", "new one", "EPI", "INF", "another")
-    model, network = network_of("ntrm-paper", NAMES, seed), network_of("ntrm-paper", names, seed + 1)
-    fresh = {key: value.clone() for key, value in network.state_dict().items()}
-    transfer = find_transfer(network, model)
-    assert all(torch.equal(value, fresh[key]) for key, value in network.state_dict().items())  # nothing done yet
-    transfer.apply(network)
-    assert transfer.classes == ("KER", "EPI", "INF")
-    about_classes = {f"{part}.{kind}" for part in ("classify", "coarse.classify") for kind in ("weight", "bias")}
-    assert set(transfer.partly) == {*about_classes, "relation.absent"}
-    given = model.state_dict()
-    for key, value in network.state_dict().items():
-        if key in transfer.partly:
-            for row, name in enumerate(names):
-                known = given[key][NAMES.index(name)] if name in NAMES else fresh[key][row]
-                assert torch.equal(value[row], known), f"{key} of {name}"
-        else:
-            assert torch.equal(value, given[key]), key
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -175,12 +154,6 @@ def test_where_no_such_weights_fit_it_starts_from_scratch_and_says_so(source, ar
     assert report.encoder == "scratch"
     assert words in report.notes[0]
     assert same(fresh(arch, SKIN, seed, **options), network.state_dict())
-
-
-def test_imagenet_without_a_file_is_refused(folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(RefusedError, match="resnet18-imagenet"):
-        build_network("unet-resnet18", SKIN, options={}, recipe=with_weights("imagenet"))
 
 
 def test_weights_can_be_given_as_a_file(tmp_path, seed):

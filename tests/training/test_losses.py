@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.reference.loss_literal import soft_dice as literal_dice
 from tests.reference.loss_literal import weighted_cross_entropy as literal
 from torch import multiprocessing
-from torch.nn import functional as F
 
 from ntrm.models.base import Segmentation
 from ntrm.training.losses import (
@@ -52,19 +51,6 @@ def test_is_the_literal_loss(seed, batch, classes, height, width):
     logits, target = draw(np.random.default_rng(seed), classes, (batch, height, width))
     expected = literal(logits.numpy(), target.numpy().astype(int))
     assert weighted_cross_entropy(logits, target).item() == pytest.approx(expected, rel=1e-6, abs=1e-12)
-
-
-def test_is_torchs_weighted_mean_times_the_share_of_present_classes(random):
-    logits, target = draw(random, classes=6)
-    target[0, 0, 0] = 0  # at least one pixel is known
-    logits.requires_grad_()
-    counts = np.bincount(target[target != 255].numpy(), minlength=6)
-    weight = torch.from_numpy(counts.sum() / (6 * np.maximum(counts, 1)) * (counts > 0))
-    mean = F.cross_entropy(logits, target.long(), weight, ignore_index=255) * np.count_nonzero(counts) / 6
-    loss = weighted_cross_entropy(logits, target)
-    assert loss.item() == pytest.approx(mean.item(), rel=1e-6)
-    expected, found = (torch.autograd.grad(each, logits)[0] for each in (mean, loss))
-    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-12)
 
 
 @every_case

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from tests.training.small_data import small_recipe
@@ -111,15 +110,6 @@ def test_nobody_is_named(tmp_path):
     assert {"ntrm", "train", __version__} <= texts
     assert not texts & {platform.node(), getpass.getuser(), str(Path.home())}
     assert str(Path.home()) + os.sep not in json.dumps(document)
-
-
-def test_options_become_what_json_has(tmp_path):
-    numbers = (np.int64(3), np.float32(0.5), torch.tensor(2))
-    document = written(tmp_path / "run", options={"path": Path("a/b"), "numbers": numbers, "nested": {1: None}})
-    assert document["options"] == {"path": "a/b", "numbers": [3, 0.5, 2], "nested": {"1": None}}
-    for wrong in ({1, 2}, np.zeros(3)):
-        with pytest.raises(UsageError, match="cannot be written"):
-            begin(tmp_path / "wrong", options={"what": wrong})
 
 
 # --- the state of the code ---

@@ -31,7 +31,7 @@ from ntrm.training.log import Recorder, Row
 from ntrm.training.losses import Loss, SegmentationLoss
 from ntrm.training.recipe import Recipe
 from ntrm.training.schedule import Course, Rounds, learning_rate
-from ntrm.training.validation import NOT_VALIDATED, ScoreAccumulator, Scores
+from ntrm.training.validation import ScoreAccumulator, Scores
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -307,7 +307,7 @@ def run_rounds(
         seconds = max(time.monotonic() - begun, 1e-9)
         rate, windows_done = training.rate(end - 1), len(batches.steps) * training.recipe.batch
         training.join_statistics()
-        scores = NOT_VALIDATED if validation is None else training.validate(validation)
+        scores = Scores() if validation is None else training.validate(validation)
         if scores.loss is not None:
             training.course = training.course.after(scores.loss, training.recipe)
         training.rows = []

@@ -1,8 +1,5 @@
 """The public functions of ``ntrm``: what a user imports, and nothing else."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -25,13 +22,6 @@ def test_every_listed_model_can_be_made():
     for name in names:
         if not name.startswith("mit"):
             assert ntrm.create(name, width=0.05 if name != "deeplabv3plus" else 0.125).config.classes == 12
-
-
-def test_a_mask_is_measured_without_torch():
-    code = "import sys, numpy, ntrm; print(ntrm.tissue_graph(numpy.zeros((4, 4), numpy.uint8), mpp=6.7).names[0])"
-    code += "; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [ntrm.SKIN.names[0], "False"]
 
 
 def test_the_graph_of_a_mask_needs_its_mpp_alone():

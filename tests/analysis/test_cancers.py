@@ -23,12 +23,11 @@ from ntrm.analysis.cancers import (
 )
 from ntrm.analysis.measure import measurement_sentences
 from ntrm.analysis.regions import scan_mask
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import read_mask
 from ntrm.metrics.cancer_scores import score_cancers
-from ntrm.metrics.graph_agreement import interface_lengths
 
 MPP, OBLONG = Resolution.square(6.7), Resolution(x=5.0, y=8.0)
 SCALE = (8.0, 5.0)
@@ -99,12 +98,6 @@ def test_a_cancer_that_is_not_present_has_no_depth():
     assert {none.clearance.deep.reason, none.clearance.lateral.reason, none.depth.reason} == {ONLY_STRAYS}
 
 
-def test_other_classes_are_not_known():
-    found = tumour_of(scan_mask(block(), SKIN, OBLONG), SKIN, CANCERS)
-    assert (len(found.rim), found.strays, found.known) == (0, 0, True)
-    assert not tumour_of(scan_mask(block(), SKIN, OBLONG), SKIN, ("none",)).known
-
-
 def section(**squares):
     """Reticular dermis with a square of each named tissue: side in pixels, and what lies around it."""
     mask = np.full((80, 400), SKIN.index("RET"), dtype=np.uint8)
@@ -154,19 +147,6 @@ def test_regions_and_areas_are_those_of_another_library(random):
     assert f"mean confidence {mean:.2f}" in finding.reason
 
 
-def test_contacts_are_the_section_graphs(random):
-    mask = random.choice(np.array([0, 3, 8, 9, IGNORE], dtype=np.uint8), (40, 50), p=[0.3, 0.3, 0.15, 0.2, 0.05])
-    mask[10:20, 10:30] = 9
-    classes = len(SKIN)
-    table = scan_mask(mask, SKIN, OBLONG).table
-    lengths = table.lengths_um(SKIN)
-    labels = measure.label(mask == 9, connectivity=1)
-    for region in np.flatnonzero(table.tissue == 9):
-        own = labels == labels.ravel()[table.first[region]]
-        expected = interface_lengths(np.where(own, classes, mask), classes + 1, OBLONG)[classes, :classes]
-        np.testing.assert_allclose(lengths[region], expected)
-
-
 @pytest.mark.parametrize(("level", "present"), [(0.9, True), (0.45, False)])
 def test_an_unsure_tumour_is_not_called(level, present):
     mask = section(SCC=(50, "INF"))
@@ -174,14 +154,6 @@ def test_an_unsure_tumour_is_not_called(level, present):
     assert finding.present is present
     assert f"mean confidence {level:.2f}" in finding.reason
     assert finding.reason.endswith("not enough") is not present
-
-
-def test_confidence_elsewhere_does_not_matter(random):
-    mask = section(SCC=(50, "INF"))
-    confidence = np.where(mask == SKIN.index("SCC"), 0.8, random.random(mask.shape))
-    assert by_name(mask, confidence)["SCC"].confidence == pytest.approx(
-        0.8 * (1 - math.exp(-2500 * 6.7**2 / 1e6 / cancer_rule.TYPICAL_AREA_MM2))
-    )
 
 
 def test_carcinoma_in_situ_deep_in_the_dermis_is_misplaced():
@@ -207,29 +179,6 @@ def test_a_patch_inside_another_cancer_is_misplaced():
     assert "mostly beside SCC, not where BCC lies: not enough" in found["BCC"].reason
 
 
-def test_a_section_of_nothing_but_tumour_is_that_tumour():
-    found = by_name(np.full((100, 100), SKIN.index("IEC"), dtype=np.uint8))
-    assert found["IEC"].present
-    assert found["IEC"].reason == "0.45 mm² in 1 region, mean confidence 1.00"
-
-
-def test_a_section_of_ignore_or_of_no_pixel_holds_none():
-    for shape in ((20, 20), (0, 5)):
-        found = by_name(np.full(shape, IGNORE, dtype=np.uint8))
-        assert {name: finding.present for name, finding in found.items()} == {"BCC": False, "SCC": False, "IEC": False}
-
-
-def test_the_same_tumour_at_another_resolution_is_as_large():
-    mask = section(BCC=(40, "INF"), IEC=(20, "EPI"))
-    fine = np.repeat(np.repeat(mask, 2, axis=0), 2, axis=1)
-    for coarse, close in zip(
-        cancer_types(mask, None, SKIN, MPP), cancer_types(fine, None, SKIN, Resolution.square(3.35)), strict=True
-    ):
-        assert coarse.area_mm2 == pytest.approx(close.area_mm2)
-        assert coarse.confidence == pytest.approx(close.confidence)
-        assert coarse.reason == close.reason
-
-
 def test_classes_are_found_by_name_and_other_schemas_have_none(random):
     shuffled = [SKIN.tissues[index] for index in random.permutation(len(SKIN))]
     other = LabelSchema(tuple(replace(tissue, index=index) for index, tissue in enumerate(shuffled)), background="BKG")
@@ -244,13 +193,6 @@ def test_what_does_not_fit_is_refused(random):
     mask = section()
     with pytest.raises(DataError, match="not of one section"):
         cancer_types(mask, np.ones((3, 3)), SKIN, MPP)
-    for wrong in (np.full(mask.shape, np.nan), np.full(mask.shape, 7.0)):
-        with pytest.raises(DataError, match="no confidences"):
-            cancer_types(mask, wrong, SKIN, MPP)
-    with pytest.raises(DataError, match="divide by 255"):
-        cancer_types(mask, np.full(mask.shape, 200, np.uint8), SKIN, MPP)
-    with pytest.raises(UsageError, match="masked array"):
-        cancer_types(np.ma.masked_array(mask), None, SKIN, MPP)
     for label in (256 + SKIN.index("BCC"), SKIN.index("BCC") - 256, SKIN.index("BCC") + 0.5):
         with pytest.raises(DataError, match="no class"):
             cancer_types(np.full(mask.shape, label), None, SKIN, MPP)

@@ -1,12 +1,10 @@
 import numpy as np
-import pytest
 import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import Delaunay
 from tests.helpers import star
 
-from ntrm.analysis import fill as polygons
 from ntrm.analysis.fill import fill
 
 seeds = st.integers(0, 2**32 - 1)
@@ -51,21 +49,3 @@ def test_a_window_is_a_part_of_the_whole(seed, left, top):
     ring = rng.uniform(-10, 60, (12, 2))
     whole = fill([ring], 50, 50)
     assert np.array_equal(fill([ring], 20, 15, left, top), whole[top : top + 15, left : left + 20])
-
-
-def test_pieces_of_bounded_size_give_the_same(monkeypatch):
-    ring = np.random.default_rng(0).uniform(0, 60, (40, 2))
-    whole = fill([ring], 60, 60)
-    monkeypatch.setattr(polygons, "CROSSINGS", 7)
-    assert np.array_equal(fill([ring], 60, 60), whole)
-    assert 0 < whole.mean() < 1
-
-
-@pytest.mark.parametrize("rings", [[], [np.zeros((1, 2))], [np.array([[0, 3], [9, 3], [4, 3.0]])]])
-def test_nothing_inside(rings):
-    assert not fill(rings, 5, 5).any()
-
-
-def test_ten_thousand_corners_on_sixteen_million_pixels(random):
-    ring = star(random, (2000, 2000), 1900, 10_000)
-    assert fill([ring], 4000, 4000).sum() == pytest.approx(shapely.Polygon(ring).area, rel=1e-3)

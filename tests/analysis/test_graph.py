@@ -1,14 +1,12 @@
 """The tissue graph against literal loops over pixels and against NetworkX."""
 
 import itertools
-import json
 import sys
 from dataclasses import replace
 
 import networkx
 import numpy as np
 import pytest
-import torch
 from tests.analysis.blocks import BCC, block, measured
 
 from ntrm.analysis.graph import NO_TISSUE, tissue_graph
@@ -16,7 +14,7 @@ from ntrm.analysis.measure import measurement_sentences
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.core.wording import OUTSIDE, PURPOSE
+from ntrm.core.wording import PURPOSE
 
 MPP = Resolution(x=4.0, y=10.0)
 K = len(SKIN)
@@ -103,59 +101,33 @@ def test_confidence_is_the_mean_of_each_region(random):
         tissue_graph(mask, MPP, SKIN, confidence=confidence[1:])
 
 
-def test_numbers_may_be_what_numpy_and_torch_read_from_files():
-    mask, confidence = np.zeros((2, 2), np.uint8), np.full((2, 2), -1e-9)  # resampled
-    expected = tissue_graph(mask, 0.5).areas_mm2
-    for mpp in (np.array(0.5), torch.tensor(0.5), np.float32(0.5)):
-        assert np.array_equal(tissue_graph(mask, mpp, confidence=confidence).areas_mm2, expected)
+NOTHING = np.zeros((2, 2), np.uint8)
 
 
 @pytest.mark.parametrize(
-    ("confidence", "hint"),
-    [(np.full((2, 2), 200, np.uint8), "divide by 255"), (np.full((2, 2), np.nan), ""), (np.full((2, 2), "x"), "")],
-)
-def test_what_is_no_probability_is_refused(confidence, hint):
-    with pytest.raises(DataError, match="no confidences") as refused:
-        tissue_graph(np.zeros((2, 2), np.uint8), 1.0, confidence=confidence)
-    assert hint in refused.value.hint
-
-
-def test_masked_pixels_are_never_counted():
-    mask = np.ma.masked_array(np.zeros((4, 4), np.uint8), mask=np.eye(4, dtype=bool))
-    with pytest.raises(UsageError, match="masked array") as refused:
-        tissue_graph(mask, 1.0)
-    assert "4 masked pixels of 16" in str(refused.value)
-    with pytest.raises(UsageError, match="confidence is a masked array"):
-        tissue_graph(np.zeros((4, 4), np.uint8), 1.0, confidence=mask)
-    # As the hint has it.
-    assert tissue_graph(mask.filled(255), 1.0).areas_mm2[0] == pytest.approx(12e-6)
-
-
-@pytest.mark.parametrize(
-    ("mask", "mpp", "error"),
+    ("error", "mask", "mpp", "options"),
     [
-        ([[0.0, 0.0], [0.0, 0.0]], 1.0, DataError),
-        ([[0, -1], [0, 0]], 1.0, DataError),
-        (np.full((2, 2), 300), 1.0, DataError),
-        ([[[0, 0]]], 1.0, DataError),
-        ([[0, 0], [0]], 1.0, UsageError),
-        (np.zeros((2, 2), np.uint8), None, UsageError),
-        (np.zeros((2, 2), np.uint8), (0.5, 0.5), UsageError),
-        (np.zeros((2, 2), np.uint8), "0.5", UsageError),
-        (np.zeros((2, 2), np.uint8), True, UsageError),
+        (DataError, [[0.0, 0.0], [0.0, 0.0]], 1.0, {}),
+        (DataError, [[0, -1], [0, 0]], 1.0, {}),
+        (DataError, np.full((2, 2), 300), 1.0, {}),
+        (DataError, [[[0, 0]]], 1.0, {}),
+        (UsageError, [[0, 0], [0]], 1.0, {}),
+        (UsageError, np.ma.masked_array(NOTHING), 1.0, {}),
+        (UsageError, NOTHING, None, {}),
+        (UsageError, NOTHING, (0.5, 0.5), {}),
+        (UsageError, NOTHING, "0.5", {}),
+        (UsageError, NOTHING, True, {}),
+        (DataError, NOTHING, 1.0, {"confidence": np.full((2, 2), 200, np.uint8)}),
+        (DataError, NOTHING, 1.0, {"confidence": np.full((2, 2), np.nan)}),
+        (DataError, NOTHING, 1.0, {"confidence": np.full((2, 2), "x")}),
+        (UsageError, NOTHING, 1.0, {"confidence": np.ma.masked_array(NOTHING)}),
     ],
 )
-def test_no_mask_and_no_resolution_are_refused_in_words(mask, mpp, error):
+def test_what_is_no_mask_resolution_or_confidence_is_refused_in_words(error, mask, mpp, options):
     with pytest.raises(error) as refused:
-        tissue_graph(mask, mpp)
+        tissue_graph(mask, mpp, **options)
     assert refused.value.got
     assert refused.value.expected
-
-
-@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint16, ">i2"])
-def test_whole_numbers_of_any_type_are_a_mask(random, kind):
-    mask = draw(random)
-    assert tissue_graph(mask.astype(kind), MPP).as_node_link() == tissue_graph(mask, MPP).as_node_link()
 
 
 def test_names_say_what_the_indices_mean():
@@ -174,19 +146,6 @@ def test_the_view_by_networkx_is_the_document(random, monkeypatch):
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(RefusedError, match="pip install networkx"):
         graph.to_networkx()
-
-
-def test_networkx_reads_the_document(random):
-    graph = tissue_graph(draw(random), MPP, SKIN)
-    document = json.loads(json.dumps(graph.as_node_link(), allow_nan=False))
-    read = networkx.node_link_graph(document, edges="edges")
-    assert read.number_of_nodes() == len(document["nodes"])
-    assert read.number_of_edges() == len(graph.interfaces) + len(graph.regions.contacts)
-    assert read.graph["purpose"] == PURPOSE
-    assert {name for name, kind in read.nodes(data="kind") if kind == "tissue"} == {
-        SKIN.names[tissue] for tissue in graph.present
-    }
-    assert OUTSIDE in read
 
 
 def test_plain_words():

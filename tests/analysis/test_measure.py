@@ -26,9 +26,9 @@ from tests.analysis.blocks import (
 
 from ntrm.analysis import outline
 from ntrm.analysis.cancers import NO_TUMOUR_CLASSES
-from ntrm.analysis.measure import ELSEWHERE, FRAGMENTED, NO_TUMOUR, NOTHING_INVADES, SCAN_EDGE, Measured
+from ntrm.analysis.measure import ELSEWHERE, FRAGMENTED, NO_TUMOUR, NOTHING_INVADES, SCAN_EDGE
 from ntrm.analysis.outline import NO_SURFACE, NO_SURFACE_CLASSES, NO_TISSUE
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import Resolution
 
@@ -219,10 +219,6 @@ def test_a_piece_without_tissue(value):
     assert {found.clearance.deep.reason, found.depth.reason, found.orientation.reason} == {NO_TISSUE}
 
 
-def test_a_single_pixel_is_no_skin():
-    assert measured(np.full((1, 1), BCC, dtype=np.uint8), SKIN, MPP).orientation.reason == NO_SURFACE
-
-
 def test_other_classes_and_wrong_masks():
     glands = LabelSchema(SKIN.tissues[:1])
     assert measured(np.zeros((60, 60), dtype=np.uint8), glands, MPP).clearance.deep.reason == NO_TUMOUR_CLASSES
@@ -232,15 +228,6 @@ def test_other_classes_and_wrong_masks():
         measured(np.full((4, 4), 7, dtype=np.uint8), two, MPP)
     with pytest.raises(DataError, match="not a label mask"):
         measured(np.zeros((4, 4)), SKIN, MPP)
-
-
-def test_measurements_are_checked_and_carry_unit_and_purpose():
-    with pytest.raises(UsageError):
-        Measured("depth", None)
-    with pytest.raises(UsageError):
-        Measured("depth", float("nan"))
-    moved = Measured("depth", 1.5, line=((1, 2), (3, 4))).shifted(10, 20)
-    assert moved.line == ((11, 22), (13, 24))
 
 
 def far_off(found, true, tolerance):

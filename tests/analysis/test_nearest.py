@@ -21,15 +21,6 @@ def test_the_nearest_is_that_of_all(random):
     np.testing.assert_allclose(every[np.arange(30), indices], distances)
 
 
-def test_what_is_too_far_away_is_infinitely_so(random):
-    places, asked = clouds(random, 8, 60, 40)
-    least = far_apart(asked, places, (1, 1)).min(axis=1)
-    distances, _ = nearest_of(places, asked, within=40.0)
-    np.testing.assert_allclose(distances, np.where(least <= 40.0, least, np.inf))
-    on_the_line, _ = nearest_of(np.zeros((1, 2)), np.array([[0.0, 40.0]]), within=40.0)
-    assert on_the_line.tolist() == [40.0]
-
-
 @pytest.mark.parametrize("spread", [4, 60, 900])
 def test_the_closest_is_that_of_all(random, spread):
     places, asked = clouds(random, 12, 200, spread)

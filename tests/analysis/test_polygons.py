@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import shapely
-from scipy import ndimage
 
 from ntrm.analysis import polygons as module
 from ntrm.analysis import regions as engine
@@ -74,29 +73,8 @@ def test_polygons_are_valid_and_their_measures_are_shapelys(random):
                 assert len(np.unique(corners[:-1], axis=0)) == len(corners) - 1
 
 
-def test_areas_add_up_to_the_pixel_counts_exactly(random):
-    field = ndimage.gaussian_filter(random.standard_normal((5, 300, 400)), (0, 3, 3))
-    mask = field.argmax(axis=0).astype(np.uint8)
-    mask[mask == 4] = IGNORE
-    table, found = outlined(mask)
-    total = np.bincount(table.tissue, [polygon.area for polygon in found])
-    assert total.tolist() == np.bincount(mask.ravel(), minlength=256)[:4].tolist()
-
-
 def test_an_outline_that_would_meet_itself_is_split_into_outline_and_hole():
     mask = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 0]], np.uint8)  # the two 0 touch at a corner inside and outside
     table, (polygon,) = outlined(mask, outside=[0])
     assert [len(polygon.interiors), table.pixels[0]] == [1, 7]
     assert polygon.is_valid
-
-
-def test_what_is_outside_has_no_polygon_and_does_not_disturb_the_others(random):
-    mask = noise(random, classes=3, block=2)
-    table, every = outlined(mask)
-    kept = [polygon for tissue, polygon in zip(table.tissue, every, strict=True) if tissue != 1]
-    assert outlined(mask, outside=[1])[1] == kept
-
-
-@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (4, 4)])
-def test_nothing_gives_no_polygon(shape):
-    assert outlined(np.full(shape, IGNORE, np.uint8))[1] == []

@@ -90,14 +90,6 @@ def test_a_piece_is_the_mask_without_all_others(random, monkeypatch):
         np.testing.assert_array_equal(outside == NOTHING, shown == IGNORE)
 
 
-def test_the_rim_is_what_an_erosion_takes_away(random):
-    mask = draw(random)
-    regions = scan_mask(mask, SKIN, MPP)
-    chosen = random.random(len(regions.table)) < 0.5
-    within = np.repeat(np.append(chosen, [False, False])[regions.region], regions.runs.length).reshape(mask.shape)
-    np.testing.assert_array_equal(regions.rim(chosen), np.argwhere(within & ~ndimage.binary_erosion(within, FOUR)))
-
-
 def test_regions_without_others_have_the_same_rims_and_borders(random):
     mask = draw(random)
     regions = scan_mask(mask, SKIN, MPP)

@@ -5,7 +5,7 @@ import pytest
 from scipy import ndimage
 
 from ntrm.analysis import runs as module
-from ntrm.analysis.runs import CONNECTIVITY, combined, components, covering, dilated, framed, runs_of, sides_of
+from ntrm.analysis.runs import CONNECTIVITY, combined, components, dilated, framed, runs_of, sides_of
 from ntrm.core.arrays import ranges
 
 FOUR = ndimage.generate_binary_structure(2, 1)
@@ -117,24 +117,6 @@ def test_dilation_is_a_distance(mask, random, value):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_stretches_cover_the_pixels_of_any_of_them(random):
-    shape = (9, 14)
-    row, left = random.integers(-2, 11, 20), random.integers(-6, 16, 20)
-    right = left + random.integers(0, 9, 20)
-    expected = np.zeros(shape, dtype=bool)
-    for r, start, stop in zip(row, left, right, strict=True):
-        if 0 <= r < shape[0]:
-            expected[r, max(start, 0) : max(stop, 0)] = True
-    found = covering(shape, row, left, right)
-    np.testing.assert_array_equal(found.dense(), expected)
-    np.testing.assert_array_equal(found.start, runs_of(expected).start)
-
-
-def test_nothing_covers_nothing():
-    none = np.zeros(0, dtype=np.int64)
-    assert not covering((3, 4), none, none, none).dense().any()
-
-
 def test_frames_and_combinations(mask, random):
     rows, columns = (int(n) for n in random.integers(0, 4, 2))
     wide = framed(runs_of(mask), rows, columns, 9)
@@ -143,13 +125,3 @@ def test_frames_and_combinations(mask, random):
     masks = [mask > 1, mask == 1, random.random(mask.shape) < 0.5]
     every = combined(*map(runs_of, masks)).dense()
     np.testing.assert_array_equal(every, masks[0] + 2 * masks[1] + 4 * masks[2])
-
-
-def test_dilation_in_strips_is_dilation_at_once(random, monkeypatch):
-    runs = runs_of(random.random((40, 30)) < 0.02)
-    whole = [dilated(runs, np.array([2.0, 3.0]), 9.0, value=value) for value in (True, False)]
-    monkeypatch.setattr(module, "STRETCHES", 40)
-    for value, expected in zip((True, False), whole, strict=True):
-        found = dilated(runs, np.array([2.0, 3.0]), 9.0, value=value)
-        np.testing.assert_array_equal(found.start, expected.start)
-        np.testing.assert_array_equal(found.value, expected.value)

@@ -1,15 +1,12 @@
 """Small regions are relabelled as from the whole mask in memory, however it is read."""
 
-import math
-
 import numpy as np
-import pytest
 from scipy import ndimage
 from skimage.measure import label
 from tests.evaluation.small import NAMES
 from tests.pipeline.small import BKG
 
-from ntrm.analysis.small_regions import find_small_regions, reach_of, remove_small_regions
+from ntrm.analysis.small_regions import reach_of, remove_small_regions
 from ntrm.core.labels import IGNORE
 
 
@@ -67,21 +64,6 @@ def test_in_bands_of_any_height_it_is_the_mask_in_memory(random, monkeypatch):
     assert changed
 
 
-def test_where_nothing_is_far_it_is_the_nearest_by_a_distance_transform(random):
-    """As ``research/relation_scores.py`` does it, which has no bound."""
-    mask = np.kron(random.integers(0, 3, (4, 5)), np.ones((20, 20))).astype(np.uint8)
-    mask.reshape(-1)[random.integers(0, mask.size, 60)] = random.integers(0, 4, 60)
-    small, _ = in_small(mask, 16)
-    away, (rows, columns) = ndimage.distance_transform_edt(small, return_indices=True)
-    assert 0 < away.max() <= reach_of(16)
-    found, _ = cleaned(mask, 16)
-    np.testing.assert_array_equal(found[~small], mask[~small])
-    # Of several that are equally near either may choose another: then both must be as near.
-    for row, column in zip(*np.nonzero(small & (found != mask[rows, columns])), strict=True):
-        other = ~small & (mask == found[row, column])
-        assert ndimage.distance_transform_edt(~other)[row, column] == away[row, column]
-
-
 def test_nothing_small_is_left_where_small_regions_lie_apart():
     mask = np.full((40, 50), BKG, dtype=np.uint8)
     mask[10:30, 10:40] = NAMES.index("RET")
@@ -109,31 +91,3 @@ def test_what_was_not_looked_at_neither_gives_nor_takes():
     found, removed = cleaned(mask, 9)
     np.testing.assert_array_equal(found, expected)
     assert removed == (2, 3)
-
-
-@pytest.mark.parametrize("value", [2, IGNORE])
-def test_a_mask_of_one_value_stays(value):
-    mask = np.full((7, 9), value, dtype=np.uint8)
-    # Also where all of it is one speck: there is nothing around it.
-    for smallest in (4, 1000):
-        found, removed = cleaned(mask, smallest)
-        np.testing.assert_array_equal(found, mask)
-        assert removed == (0, 0)
-
-
-def test_a_long_thin_region_that_winds_through_many_bands_is_one(monkeypatch):
-    """Every band alone would take its part of it for a speck."""
-    mask = np.full((60, 21), IGNORE, dtype=np.uint8)
-    mask[1::4, :20] = mask[3::4, 1:] = 1
-    mask[2::4, 19], mask[4::4, 1] = 1, 1
-    size = int((mask == 1).sum())
-    monkeypatch.setattr("ntrm.analysis.regions.STRIP_PIXELS", 1)
-    assert len(find_small_regions(mask, size)[0].start) == 0
-    small, _ = find_small_regions(mask, size + 1)
-    assert (small.stop - small.start).sum() == size
-
-
-def test_how_far_is_looked_is_more_than_a_compact_speck_needs():
-    for smallest in (1.4, 16, 64, 256, 44_555):
-        quarter_disc_in_a_corner = math.sqrt(4 * smallest / math.pi)
-        assert reach_of(smallest) > quarter_disc_in_a_corner

@@ -374,7 +374,7 @@ def test_areas_that_were_left_out_are_counted(out, correct, tmp_path):
     (counts,) = correct("--from", path, "--preview", slides=False)["areas"]
     assert (counts["slide_id"], counts["unclassified"], counts["no_pixel"]) == ("first", 1, 1)
     result = runner.invoke(app, ["correct", str(out), "--from", str(path)])
-    assert "first: annotations left out: 1 without a class, 1 on no pixel" in result.stderr
+    assert "first: annotations left out or changed: 1 without a class, 1 on no pixel" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -96,13 +96,6 @@ def plain(text, *, numbers=False):
     return " ".join((words if numbers else re.sub(r"\d[\d,.]*", "#", words)).split())
 
 
-def test_enough_is_run_to_mean_something():
-    commands = [command for page in RUNNING for block in blocks(page) if block.runs for command in block.commands]
-    ran = {words[1] if words[1] != "data" else words[2] for words in map(str.split, commands) if words[0] == "ntrm"}
-    assert ran >= {"phantom", "check", "stats", "split", "resample", "doctor"}
-    assert ran >= {"train", "evaluate", "calibrate", "compare", "reproduce"}
-
-
 def test_every_block_of_the_guides_says_whether_it_is_run():
     guides = [page for page in PAGES if page.relative_to(ROOT).as_posix() in OWN]
     unmarked = [
@@ -113,19 +106,3 @@ def test_every_block_of_the_guides_says_whether_it_is_run():
     ]
     assert len(guides) == len(OWN)
     assert unmarked == []
-
-
-@pytest.mark.parametrize(
-    ("line", "agrees"),
-    [
-        ("3 sections drawn", True),
-        ("┃ drawn ┃", True),
-        ("2 … well", True),
-        ("section", False),
-        ("4 sections lost", False),
-    ],
-)
-def test_shown_lines_are_compared_by_their_words(line, agrees):
-    printed = "noise\n│ 24 sections   drawn │\n│ very well │"
-    assert shows(printed, line) is agrees
-    assert not shows(printed, line, numbers=True) or not re.search(r"\d", line)

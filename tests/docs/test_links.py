@@ -86,16 +86,6 @@ def complaint(text):
     return f"no option {', '.join(unknown)}" if unknown else ""
 
 
-@pytest.mark.parametrize("text", ["ntrm segmnt x", "ntrm data check d --fast", "ntrm data chek", "ntrm doctor -x"])
-def test_a_wrong_command_is_noticed(text):
-    assert complaint(text)
-
-
-@pytest.mark.parametrize("text", ["ntrm", "ntrm data …", "ntrm data check d --json | head --lines 3", "ntrm --help"])
-def test_a_right_command_is_accepted(text):
-    assert not complaint(text)
-
-
 def test_no_page_tells_of_machine_paths():
     told = [page.name for page in PAGES if re.search(r"(?<![\w.])/(work|home|root|tmp)/|\.\./shared", page.read_text())]
     assert told == []

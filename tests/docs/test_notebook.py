@@ -26,10 +26,6 @@ def outputs(path):
     return [output for cell in cells(path, "code") for output in cell["outputs"]]
 
 
-def test_there_are_notebooks():
-    assert [path.name for path in NOTEBOOKS] == ["from-slides-to-a-statistic.ipynb"]
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_was_run_from_the_top_without_an_error(path):
     assert path.stat().st_size < MOST_BYTES

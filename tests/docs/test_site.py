@@ -37,13 +37,6 @@ def test_the_navigation_names_every_page_once():
     assert sorted(named) == sorted(["api.md", *(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))])
 
 
-def test_links_out_of_the_site_become_text_and_others_stay(site):
-    text = "[a](../LICENSE) [b](data.md#cache) [c](https://example.org) [d](#here) ![e](pictures/report.jpg)"
-    kept = "[b](data.md#cache) [c](https://example.org) [d](#here) ![e](pictures/report.jpg)"
-    assert site.site_page("train.md", text) == f"a {kept}"
-    assert site.site_page("results/speed.md", "[a](../data.md), [b](../../README.md)") == "[a](../data.md), b"
-
-
 def test_the_home_page_begins_with_the_readme_and_lists_the_pages(site, tmp_path):
     site.write_site_pages(tmp_path / "pages")
     home = (tmp_path / "pages" / "README.md").read_text()

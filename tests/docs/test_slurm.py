@@ -36,11 +36,6 @@ def run(tmp_path):
     return go
 
 
-def test_the_pages_have_scripts_for_trainings_and_slides():
-    assert len(SCRIPTS) == 4
-    assert all(block.text.startswith("#!/bin/bash\n#SBATCH") for block in SCRIPTS)
-
-
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda block: block.where)
 @pytest.mark.parametrize("code", [130, 143, 0, 1, 2, 3, 137])
 def test_what_was_interrupted_is_requeued_and_nothing_else(run, script, code):

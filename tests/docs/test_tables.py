@@ -28,7 +28,6 @@ from ntrm.paper.published import SYSTEMS
 from ntrm.results.tables import COLUMNS as COLUMNS_OF_TABLES
 from ntrm.training import recipe
 from ntrm.training.log import COLUMNS
-from ntrm.training.losses import WEIGHTINGS
 from ntrm.wsi.quality.checks import FLAGGED
 
 DATA = ROOT / "docs" / "data.md"
@@ -43,12 +42,6 @@ DEPENDENCIES = ROOT / "docs" / "decisions" / "0002-dependencies.md"
 def test_the_fault_table_says_what_the_check_says():
     wanted = [[f"`{code}`", kind.title, kind.expected, kind.hint] for code, kind in KINDS.items()]
     assert table(DATA, "code") == wanted
-
-
-def test_notes_are_told_from_faults():
-    sentence = re.search(r"Notes, not faults: (.+?)\.", DATA.read_text(), re.S)
-    assert sentence
-    assert re.findall(r"`([a-z-]+)`", sentence[1]) == [code for code, kind in KINDS.items() if kind.severity == "note"]
 
 
 def test_the_label_table_is_the_schema():
@@ -152,10 +145,6 @@ def test_the_reproduction_page_lists_factors_and_systems():
     sentence = re.search(r"The six systems are (.+?)\. ", REPRODUCE.read_text(), re.S)
     assert sentence
     assert tuple(re.findall(r"`([\w-]+)`", sentence[1])) == SYSTEMS
-
-
-def test_the_weightings_are_those_of_the_loss():
-    assert [cells[0].strip("`") for cells in table(METHOD, "`weighting`")] == list(WEIGHTINGS)
 
 
 CORRECTED = {"slides": {"corrected_…"}, "regions": {"corrected_by_hand", "corrected_followed"}}

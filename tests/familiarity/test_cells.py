@@ -55,12 +55,3 @@ def test_sums_of_blocks_are_those_of_loops_over_cells(random, side):
     for number in range(2):
         own = (cells.values[number].double().numpy(), cells.classes[number].numpy(), cells.counts[number].numpy())
         np.testing.assert_allclose(found[number], sums_of(*own, means, whitening), rtol=1e-4, atol=1e-2)
-
-
-def test_a_batch_is_its_windows_one_by_one(random):
-    pixels, shares = map(torch.from_numpy, windows_of(random, 3, 64))
-    together = cell_statistics(pixels, shares, 2)
-    for number in range(3):
-        alone = cell_statistics(pixels[number : number + 1], shares[number : number + 1], 2)
-        for one, other in zip(alone, together, strict=True):
-            torch.testing.assert_close(one[0], other[number])

@@ -87,26 +87,6 @@ def test_between_two_sizes_quantiles_are_interpolated_in_the_logarithm(reference
     assert p_values(np.full(3, 2.0), 1e9, numbers) == pytest.approx(0.1)  # as at the largest
 
 
-def test_p_values_never_rise_with_the_score(reference):
-    found = p_values(np.repeat(np.linspace(-4, 9, 500)[:, None], 3, axis=1), np.full(500, 7.0), reference.numbers)
-    assert found.shape == (500, 3)
-    assert (np.diff(found, axis=0) <= 0).all()
-    assert found.max() == 1
-    assert found.min() > 0
-
-
-def test_many_units_at_once_have_the_p_values_of_each(reference, random):
-    found, areas = random.normal(0, 3, (40, 3)), np.exp(random.normal(1, 2, 40))
-    each = [p_values(row, area, reference.numbers) for row, area in zip(found, areas, strict=True)]
-    np.testing.assert_allclose(p_values(found, areas, reference.numbers), each)
-
-
-def test_what_looks_and_lies_as_in_training_is_familiar(reference):
-    found = judge(unit_of(), reference, SKIN)
-    assert (found.verdict, found.p_value, found.reasons) == (FAMILIAR, 1.0, ())
-    assert found.aspects == {"colours": 1.0, "texture": 1.0, "anatomy": 1.0}
-
-
 @pytest.mark.parametrize(
     ("unit", "reason"),
     [

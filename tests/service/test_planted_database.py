@@ -65,21 +65,6 @@ def names(client):
     return sorted(slide["slide_id"] for slide in answer.json()["slides"])
 
 
-OUTSIDE = ["{}/victim", "../victim", "a/../../victim", "..", ".", "", ".service", "./a", "a/.ntrm", "vict\0im"]
-
-
-@pytest.mark.usefixtures("unharmed")
-def test_no_name_in_a_row_leads_out_of_the_results(tmp_path, model, out):
-    keys = [f"{number:024x}" for number in range(len(OUTSIDE))]
-    for key, name in zip(keys, OUTSIDE, strict=True):
-        plant(out, key, slide_id=name.format(tmp_path))
-    with serving(settings_of(out, model)) as client:
-        assert names(client) == ["a"]
-        assert {client.delete(f"/v1/slides/{key}").status_code for key in keys} == {404}
-    assert (out / "a" / "summary.json").is_file()
-    assert (out / "a" / ".ntrm" / "done.json").is_file()
-
-
 @pytest.mark.parametrize("origin", ["upload", "path", "found"])
 def test_an_original_is_shown_only_where_a_root_is_today(tmp_path, model, out, results, origin):
     path, _ = results
@@ -99,6 +84,7 @@ def test_an_original_is_shown_only_where_a_root_is_today(tmp_path, model, out, r
         assert client.get(f"/v1/slides/{KEY}/tiles/slide/0/0_0.jpg").status_code == 404
 
 
+OUTSIDE = ["{}/victim", "../victim", "a/../../victim", "..", ".", "", ".service", "./a", "a/.ntrm", "vict\0im"]
 BAD = [
     {"id": "../../victim/thesis.txt"}, {"id": "*"}, {"origin": "odd"}, {"created": 1e300}, {"mpp": "[0.5, Infinity]"},
     {"mpp": "[-1, 1]"}, {"info": "[]"}, {"info": '{"bounds": [1, 2]}'}, {"info": '{"width": "x", "height": 1e99}'},
@@ -114,36 +100,26 @@ BAD_JOBS = [
 
 @pytest.mark.usefixtures("unharmed")
 def test_rows_that_no_service_writes_are_dropped_and_told_and_their_uploads_kept(tmp_path, model, out, caplog):
-    for number, cells in enumerate([*BAD, *BAD_JOBS]):
-        key = f"{number:024x}"
+    rows = [*({"slide_id": name.format(tmp_path)} for name in OUTSIDE), *BAD, *BAD_JOBS]
+    keys = [f"{number:024x}" for number in range(len(rows) + 1)]
+    for key, cells in zip(keys, [*rows, {}], strict=True):
         (out / SERVICE_FOLDER / UPLOADS / key).write_bytes(b"a slide, perhaps")
         plant(out, key, **{"origin": "upload", **cells})
+    # Text that is no text.
+    change(out, "UPDATE slides SET name = CAST(x'ff' AS TEXT) WHERE id = ?", keys[-1])
     plant(out, source=b"/" + b"x" * 70_000, slide_id="b", status="failed")
     with serving(settings_of(out, model)) as client:
         assert names(client) == ["a", "b"]
         assert client.get("/healthz").json()["status"] == "ok"
-    assert len(list((out / SERVICE_FOLDER / LOST).iterdir())) == len(BAD) + len(BAD_JOBS)
-    assert caplog.text.count("was dropped") == len(BAD) + len(BAD_JOBS)
+        assert {client.delete(f"/v1/slides/{key}").status_code for key in keys} == {404}
+    assert sorted(path.name for path in (out / SERVICE_FOLDER / LOST).iterdir()) == keys
+    assert caplog.text.count("was dropped") == len(keys)
+    assert (out / "a" / "summary.json").is_file()
+    assert (out / "a" / ".ntrm" / "done.json").is_file()
 
 
-def test_text_that_is_no_text_is_dropped(model, out):
-    plant(out, slide_id="b")
-    change(out, "UPDATE slides SET name = CAST(x'ff' AS TEXT) WHERE id = ?", KEY)
-    with serving(settings_of(out, model)) as client:
-        assert names(client) == ["a"]
-
-
-def trigger(out):
-    change(out, "CREATE TRIGGER t AFTER UPDATE ON slides BEGIN DELETE FROM slides; END")
-
-
-def view(out):
-    change(out, "ALTER TABLE slides RENAME TO hidden")
-    change(out, "CREATE VIEW slides AS SELECT * FROM hidden")
-
-
-def other_columns(out):
-    change(out, "ALTER TABLE slides ADD COLUMN more TEXT")
+def changed(*statements):
+    return lambda out: [change(out, sql) for sql in statements]
 
 
 def no_database(out):
@@ -166,10 +142,21 @@ def wrong_types(out):
         database.execute("UPDATE sqlite_schema SET sql = sql || ' STRICT' WHERE type = 'table' AND sql IS NOT NULL")
 
 
-@pytest.mark.parametrize("harm", [trigger, view, other_columns, no_database, damaged, wrong_types])
+TRIGGER = "CREATE TRIGGER t AFTER UPDATE ON slides BEGIN DELETE FROM slides; END"
+HARM = {
+    "trigger": changed(TRIGGER),
+    "view": changed("ALTER TABLE slides RENAME TO hidden", "CREATE VIEW slides AS SELECT * FROM hidden"),
+    "other columns": changed("ALTER TABLE slides ADD COLUMN more TEXT"),
+    "no database": no_database,
+    "damaged": damaged,
+    "wrong types": wrong_types,
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
 @pytest.mark.usefixtures("unharmed")
 def test_a_database_that_is_not_ours_is_refused_and_left_as_it_is(model, out, harm):
-    harm(out)
+    HARM[harm](out)
     before = (out / SERVICE_FOLDER / DATABASE).read_bytes()
     with pytest.raises(NtrmError, match="cannot use") as caught, serving(settings_of(out, model)):
         pass

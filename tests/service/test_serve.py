@@ -20,7 +20,7 @@ from ntrm.pipeline.options import Options
 from ntrm.results.run_record import Run, claim
 from ntrm.service.core.settings import DATABASE
 from ntrm.service.jobs.database import JobStore
-from ntrm.service.serve import _listening, serve
+from ntrm.service.serve import serve
 
 
 def write_tissue(path, side):
@@ -138,12 +138,6 @@ def test_results_of_other_classes_are_not_shown_under_the_models_names(tmp_path,
     assert "malignant gland" in str(caught.value.got)
     assert "(glands)" in caught.value.hint
     assert not (out / ".service").exists()
-
-
-def test_small_answers_are_sent_at_once(tmp_path, model):
-    # asyncio turns off the waiting for more only on sockets that say that they speak TCP.
-    with _listening(settings_of(tmp_path / "out", model, port=0)) as listener:
-        assert listener.proto == socket.IPPROTO_TCP
 
 
 def cut_in_the_middle(port, out):

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import typer
-from rich.console import Console as RichConsole
 from rich.text import Text
 
 from ntrm.cli.console import Console, command, make_table
@@ -70,16 +69,12 @@ def doctor(*, console: Console) -> None:
     findings = examine()
     complete = all(finding.present for finding in findings if finding.needed)
 
-    def show(out: RichConsole) -> None:
-        rows = []
-        for finding in findings:
-            mark = "[green]ok[/]" if finding.present else ("[red]missing[/]" if finding.needed else "[dim]–[/]")
-            hint = "" if finding.present else finding.hint
-            rows.append((Text.from_markup(mark), finding.what, finding.found, hint))
-        out.print(make_table(f"ntrm {__version__}", ("", "what", "found", "to get it"), rows))
-
-    told = [asdict(finding) for finding in findings]
-    console.result({"version": __version__, "complete": complete, "findings": told}, show)
+    rows = []
+    for finding in findings:
+        mark = "[green]ok[/]" if finding.present else ("[red]missing[/]" if finding.needed else "[dim]–[/]")
+        rows.append((Text.from_markup(mark), finding.what, finding.found, "" if finding.present else finding.hint))
+    document = {"version": __version__, "complete": complete, "findings": [asdict(finding) for finding in findings]}
+    console.result(document, make_table(f"ntrm {__version__}", ("", "what", "found", "to get it"), rows))
     if not complete:
         raise typer.Exit(1)
 

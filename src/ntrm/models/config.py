@@ -44,18 +44,12 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.schema, LabelSchema):
             raise UsageError("classes are no label schema", got=repr(self.schema), expected="an ntrm LabelSchema")
-        for name in ("arch", "name", "version", "licence", "data"):
-            # It goes into tables, pages and images, which other programs show.
-            if not isinstance(text := getattr(self, name), str) or not text.isprintable():
-                raise UsageError(f"impossible {name}", got=repr(text), expected="text without control characters")
-        if not all(isinstance(text, str) and text.isprintable() for text in self.trained_on):
-            raise UsageError("impossible hashes of images", expected="text without control characters")
-        strange = {
-            key: value
-            for key, value in self.options.items()
-            if not (value.isprintable() if isinstance(value, str) else isinstance(value, Option))
-        }
-        if strange:
+        # They go into tables, pages and images, which other programs show.
+        options = [value for value in self.options.values() if isinstance(value, str)]
+        texts: list[object] = [self.arch, self.name, self.version, self.licence, self.data, *self.trained_on, *options]
+        if strange := [text for text in texts if not isinstance(text, str) or not text.isprintable()]:
+            raise UsageError("impossible description", got=repr(strange), expected="text without control characters")
+        if strange := [value for value in self.options.values() if not isinstance(value, Option)]:
             raise UsageError("impossible options", got=strange, expected="text, numbers, true, false or none")
         if self.mpp is not None:
             check_number("µm/px", self.mpp, 0, math.inf)

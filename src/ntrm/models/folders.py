@@ -22,44 +22,22 @@ REFERENCE, REFERENCE_NUMBERS = "reference.json", "reference.safetensors"
 BUNDLED = "bundled"
 """Name of the model that comes with the package: for trying the software, not for real slides."""
 
-SILENCE_S = 20.0
-"""A hub that sends nothing for this long is given up; its own client would wait for ever."""
-
 MOST_CONFIG_BYTES = 1_000_000
 """A config is a page of text; anything larger is not one."""
 
 
-class SilentHubError(RefusedError):
-    """The hub does not answer now: later it may."""
-
-
 def locate(source: str | Path, revision: str | None = None) -> Path:
-    """Folder of a model: a local one, the bundled one, or a download from the hub.
-
-    If the hub does not answer, a cached copy is used.
-    """
+    """Folder of a model: a local one, the bundled one, or a download from the hub (of an earlier time, without it)."""
     folder = local_folder(source)
     if folder is not None:
         return folder
-    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    # An address may hold a password, which must not appear in a message.
-    scheme, colon, rest = constants.ENDPOINT.partition("://")
-    endpoint = scheme + colon + rest.rpartition("@")[2]
-    silent = not constants.HF_HUB_OFFLINE and _is_silent(endpoint, str(source))
-    only: dict[str, Any] = {"local_files_only": True} if silent else {}
     try:
         wanted = [CONFIG, WEIGHTS, CARD, REFERENCE, REFERENCE_NUMBERS]
-        return Path(snapshot_download(str(source), revision=revision, allow_patterns=wanted, **only))
+        return Path(snapshot_download(str(source), revision=revision, allow_patterns=wanted))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        if silent:
-            raise SilentHubError(
-                f"no folder {source} here, and the hub does not answer",
-                got=f"nothing from {endpoint} in {SILENCE_S:g} s, and no copy of an earlier download",
-                expected="an answer, however slow the download is then",
-                hint="check HF_ENDPOINT, the proxy and the network, try again later, or give a local folder",
-            ) from error
         what = f"no folder {source} here, and it cannot be fetched from the hub"
         got = f"{type(error).__name__}: {error}".splitlines()[0]
         raise RefusedError(what, got=got, hint="check the name and the network, or give a local folder") from error
@@ -67,46 +45,25 @@ def locate(source: str | Path, revision: str | None = None) -> Path:
 
 def local_folder(source: str | Path) -> Path | None:
     """Folder of a model on this machine, None for a hub id; refuses what is neither, and a hub without its client."""
-    given: object = source
-    if not isinstance(given, str | PathLike):
-        expected = f"a folder, a hub id owner/name, or {BUNDLED}"
-        raise UsageError("no such model", got=repr(given)[:200], expected=expected)
+    if not isinstance(source, str | PathLike):
+        raise UsageError("no such model", got=repr(source)[:200], expected="a folder, or a hub id owner/name")
     if str(source) == BUNDLED:
         return Path(__file__).with_name(BUNDLED)
     folder = Path(source)
+    expected = f"a folder with {CONFIG} and {WEIGHTS}, or a hub id owner/name"
     if folder.is_dir():
-        return _model_folder(folder)
+        if not (folder / CONFIG).exists():
+            there = (folder / "model" / CONFIG).exists()
+            hint = f"give {folder / 'model'}" if there else "give the folder `model` of a finished run"
+            raise DataError(f"{folder} holds no model", got=f"no {CONFIG}", expected=expected, hint=hint)
+        return folder
     text = str(source)
-    local = text.count("/") == 1 and folder.parent.is_dir()
-    if local or folder.exists() or text.count("/") != 1 or text.startswith((".", "/", "~")):
-        # What begins with a local folder is most likely a mistyped path, not a hub id.
-        hint = f"look into {folder.parent}; a hub id is taken for one where no folder has its first name"
-        raise path_error(
-            "no such model",
-            folder,
-            got=text,
-            expected=f"a folder with {CONFIG} and {WEIGHTS}, or a hub id owner/name",
-            hint=hint if local else "",
-        )
+    # What begins with a local folder is most likely a mistyped path, not a hub id.
+    if folder.exists() or folder.parent.is_dir() or text.count("/") != 1 or text.startswith((".", "/", "~")):
+        raise path_error("no such model", folder, got=text, expected=expected)
     if find_spec("huggingface_hub") is None:
-        what = f"no folder {text}, and no hub client"
-        raise RefusedError(what, got="no huggingface_hub", hint='pip install "ntrm[hub]"')
+        raise RefusedError(f"no folder {text}, and no hub client", hint='pip install "ntrm[hub]"')
     return None
-
-
-def _is_silent(endpoint: str, name: str) -> bool:
-    """Whether a hub accepts connections, or seems to, and sends nothing."""
-    from http.client import HTTPException
-    from urllib.request import Request, urlopen
-
-    if not endpoint.startswith(("http://", "https://")):
-        return False
-    try:
-        with urlopen(Request(f"{endpoint}/api/models/{name}", method="HEAD"), timeout=SILENCE_S):  # noqa: S310
-            return False
-    except (OSError, HTTPException, ValueError) as error:
-        # A refusal is an answer; other errors are better explained by the client.
-        return isinstance(getattr(error, "reason", error), TimeoutError)
 
 
 def read_model(folder: Path) -> tuple[ModelConfig, Path]:
@@ -123,18 +80,6 @@ def read_model(folder: Path) -> tuple[ModelConfig, Path]:
             hint="copy the folder again, both files together",
         )
     return config, path
-
-
-def _model_folder(folder: Path) -> Path:
-    if (folder / CONFIG).exists():
-        return folder
-    inside = folder / "model"
-    raise DataError(
-        f"{folder} holds no model",
-        got=f"no {CONFIG}",
-        expected=f"a folder with {CONFIG} and {WEIGHTS}",
-        hint=f"give {inside}" if (inside / CONFIG).exists() else "give the folder `model` of a finished run",
-    )
 
 
 def read_config(path: Path) -> tuple[ModelConfig, str]:

@@ -12,9 +12,9 @@ from tests.service.small import only_slide, serving, settings_of, slide_bytes, u
 from ntrm.pipeline.batch import segment_slides
 from ntrm.results.paths import table_file
 from ntrm.results.tables import COLUMNS
-from ntrm.service.core.settings import AUDIT, LOST, TRASH, UPLOADS
+from ntrm.service.core.settings import UPLOADS
 from ntrm.service.jobs import catalogue
-from ntrm.service.jobs.slide_record import DONE, UPLOAD, Slide
+from ntrm.service.jobs.slide_record import Slide
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -66,24 +66,12 @@ def test_uploads_survive_when_their_folder_is_served_under_another_path(
     assert (tmp_path / "out" / ".service" / UPLOADS / key).exists() == (elsewhere is copied)
 
 
-def test_an_unknown_upload_is_moved_aside_and_told(tmp_path, model, caplog):
-    settings = settings_of(tmp_path / "out", model)
-    unknown = settings.hidden / UPLOADS / ("f" * 24)
-    unknown.parent.mkdir(parents=True)
-    unknown.write_bytes(b"a slide, perhaps")
-    with serving(settings):
-        assert not unknown.exists()
-    assert (settings.hidden / LOST / unknown.name).read_bytes() == b"a slide, perhaps"
-    assert "belongs to no slide" in caplog.text
-    assert f'"set aside", "slide": "{unknown.name}"' in (settings.hidden / AUDIT).read_text()
-
-
 def test_deleting_an_upload_spares_an_original_found_below_a_root(tmp_path, model, random):
     original = tmp_path / "root" / "a.tif"
     original.parent.mkdir()
     original.write_bytes(slide_bytes(random))
     with serving(settings_of(tmp_path / "out", model, roots=(original.parent,))) as client:
-        slide = Slide("a" * 24, "a", "a", UPLOAD, original, None, DONE, 0.0)
+        slide = Slide("a" * 24, "a", "a", "upload", original, None, "done", 0.0)
         client.app_state.catalogue.delete(client.app_state.store.add(slide))
         assert client.get("/v1/slides").json() == {"slides": []}
     assert original.is_file()
@@ -146,14 +134,3 @@ def test_files_go_before_the_database_has_to_write(tmp_path, model, random, monk
         assert client.delete(f"/v1/slides/{key}").status_code == 204
         assert only_slide(client)["id"] == other
         assert [path.name for path in uploads.iterdir()] == [other]
-
-
-def test_a_slide_whose_deletion_was_cut_off_is_gone_at_the_next_start(tmp_path, model, random):
-    settings = settings_of(tmp_path / "out", model)
-    with serving(settings) as client:
-        key = uploaded(client, random)
-    (settings.hidden / UPLOADS / key).unlink()
-    (settings.hidden / TRASH / "a-1").mkdir()
-    with serving(settings) as client:
-        assert client.get("/v1/slides").json() == {"slides": []}
-        assert list((settings.hidden / TRASH).iterdir()) == []

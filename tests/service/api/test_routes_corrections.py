@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.evaluation.small import MPP, NAMES, ByColour
 from tests.service.api.test_routes_tiles import image_of
-from tests.service.correcting import BKG, EPI, RET, SCC, click, middle_of
+from tests.service.correcting import EPI, RET, SCC, click, middle_of
 from tests.service.small import error_of, only_slide
 
 from ntrm.correction.engine.prepare import make_region_graph
@@ -98,23 +98,6 @@ def test_parts_and_what_follows_need_the_region_graph(client, url, results):
     assert client.get(url).json()["version"] == 0
 
 
-def test_a_part_is_named_alone(client, url, results, graph):
-    _, mask = results
-    assert client.get(url).json()["graph"] == "ready"
-    x, y = middle_of(mask, RET)
-    nodes = graph.runs.dense()
-    own = nodes == nodes[int(y), int(x)]
-    part = client.get(f"{url}/part", params={"x": x, "y": y}).json()
-    assert part["area_mm2"] == pytest.approx(own.sum() * PIXEL_MM2)
-    assert own[int(part["y"]), int(part["x"])]
-    seen = client.post(f"{url}/preview", json=click((x, y))).json()
-    assert (seen["regions"], seen["followed"], seen["parts"]) == (1, [], [])
-    assert seen["named"]["area_mm2"] == pytest.approx(own.sum() * PIXEL_MM2)
-    assert client.get(url).json()["version"] == 0
-    client.post(url, json=click((x, y)))
-    np.testing.assert_array_equal(shown(client, url), np.where(own, EPI, mask))
-
-
 def test_what_follows_is_shown_before_it_is_accepted(client, url, results, graph):
     _, mask = results
     x, y = middle_of(mask, SCC)
@@ -137,62 +120,6 @@ def test_what_follows_is_shown_before_it_is_accepted(client, url, results, graph
     changed = shown(client, url) != mask
     assert changed.sum() * PIXEL_MM2 == pytest.approx(done["area_mm2"])
     assert changed[int(first["y"]), int(first["x"])]
-
-
-def test_a_lasso_picks_the_parts_that_lie_in_it_without_glass(client, url, results, graph):
-    _, mask = results
-    nodes = graph.runs.dense()
-    top, left, bottom, right = 65, 5, 110, 60
-    lasso = [[left, top], [right, top], [right, bottom], [left, bottom]]
-    inside = np.zeros(mask.shape, dtype=bool)
-    inside[top:bottom, left:right] = True
-    counts, whole = np.bincount(nodes[inside], minlength=len(graph)), np.bincount(nodes.ravel())
-    picked = [node for node in range(len(graph)) if 2 * counts[node] >= whole[node] and graph.tissue[node] != BKG]
-    seen = client.post(f"{url}/preview", json=click([0, 0], points=[], lasso=lasso)).json()
-    assert seen["regions"] == len(picked) > 3
-    client.post(url, json=click([0, 0], points=[], lasso=lasso))
-    np.testing.assert_array_equal(shown(client, url), np.where(np.isin(nodes, picked), EPI, mask))
-
-
-def test_areas_brushes_and_divided_regions_are_drawn(client, url, results):
-    _, mask = results
-    square = [[40, 100], [50, 100], [50, 104], [40, 104]]
-    area = {"version": 0, "kind": "area", "points": square, "tissue": "SCC"}
-    assert client.post(url, json={**area, "action": "draw"}).status_code == 201
-    expected = mask.copy()
-    expected[100:104, 40:50] = SCC
-    np.testing.assert_array_equal(shown(client, url), expected)
-    brush = {"version": 1, "kind": "brush", "points": [[60.5, 110.5]], "width_um": 5 * MPP, "tissue": "EPI"}
-    assert client.post(url, json={**brush, "action": "draw"}).status_code == 201
-    row, column = np.mgrid[: mask.shape[0], : mask.shape[1]]
-    expected[np.hypot(row - 110, column - 60) <= 2.5] = EPI
-    np.testing.assert_array_equal(shown(client, url), expected)
-    across = [[-5, 120.5], [500, 120.5]]
-    divide = {"version": 2, "kind": "divide", "points": across, "side": [60.5, 130.5], "tissue": "SCC"}
-    assert client.post(url, json={**divide, "action": "draw"}).status_code == 201
-    expected[121:][(expected == RET)[121:]] = SCC
-    np.testing.assert_array_equal(shown(client, url), expected)
-    steps = client.get(url).json()["steps"]
-    assert [(step["action"], step["regions"]) for step in steps] == [("draw", 0)] * 3
-    assert client.get(url).json()["regions"] == 3
-
-
-def test_undo_and_redo_without_limit(client, url, results):
-    _, mask = results
-    places = [middle_of(mask, tissue) for tissue in (SCC, EPI)]
-    states = [shown(client, url)]
-    for version, place in enumerate(places):
-        client.post(url, json=click(place, "RET", version=version, whole_regions=True))
-        states.append(shown(client, url))
-    for version, (action, state) in enumerate([("undo", 1), ("undo", 0), ("redo", 1), ("redo", 2)], start=2):
-        answer = client.post(url, json={"action": action, "version": version})
-        assert answer.status_code == 201
-        np.testing.assert_array_equal(shown(client, url), states[state])
-    found = client.get(url).json()
-    assert (found["undo"]["number"], found["redo"], found["version"]) == (2, None, 6)
-    assert [step["active"] for step in found["steps"]] == [True, True, False, False, False, False]
-    assert [step["of"] for step in found["steps"]] == [None, None, 2, 1, 1, 2]
-    assert error_of(client.post(url, json={"version": 6, "action": "redo"})) == (400, "usage")
 
 
 def test_of_two_people_the_second_is_told(client, url, results):
@@ -276,17 +203,3 @@ def test_tiles_of_the_corrected_mask_are_told_apart_by_version_and_look_like_tho
     named = (mask == SCC)[np.ix_(rows.clip(max=189), columns.clip(max=129))]
     assert named.any()
     assert (small[named] == RET).all()
-
-
-def test_a_damaged_region_graph_is_as_good_as_none(tmp_path, client, url, results, graph):
-    path = tmp_path / "out" / "a" / ".ntrm" / "region-graph.npz"
-    x, y = middle_of(results[1], SCC)
-    assert client.get(url).json()["graph"] == "ready"
-    content = bytearray(path.read_bytes())
-    # The first arrays of the archive are damaged, not those that say what it is of.
-    content[200:400] = bytes(200)
-    path.write_bytes(content)
-    assert error_of(client.get(f"{url}/part", params={"x": x, "y": y})) == (409, "no_region_graph")
-    assert client.get(url).json()["graph"] == "impossible"
-    path.write_bytes(b"no archive")
-    assert client.get(url).json()["graph"] == "impossible"

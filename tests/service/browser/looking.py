@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 from PIL import Image
-from shapely.geometry import Point, shape
+from shapely.geometry import shape
 from tests.service.browser.driving import picture
 
 PANE = ".pane >> nth=0"
@@ -42,41 +42,12 @@ def large_region(service, tissue):
     return best["properties"]["measurements"], (middle.x, middle.y)
 
 
-def holed_tissue(service):
-    """The tissue with the largest region that has a hole, where it is the largest region of that tissue."""
-    largest = {}
-    for item in service.json(f"/v1/slides/{service.slide}/regions.geojson")["features"]:
-        name, geometry = item["properties"]["classification"]["name"], shape(item["geometry"])
-        if name not in largest or geometry.area > largest[name].area:
-            largest[name] = geometry
-    return max((name for name in largest if largest[name].interiors), key=lambda name: largest[name].area)
-
-
-DRAWN = """() => {
-  const path = document.querySelector(".region-outline .over");
-  const matrix = path.getScreenCTM();
-  const place = (text) => new DOMPoint(...text.split(" ").map(Number)).matrixTransform(matrix);
-  const rings = path.getAttribute("d").split("Z").filter(Boolean);
-  return rings.map((ring) => ring.slice(1).split("L").map(place).map(({ x, y }) => [x, y]));
-}"""
-"""The outline of a region in pixels of the screen."""
-
-
 WINDOWS = """() => [...document.querySelectorAll(".window-marks .over")].map((path) => {
   const points = path.getAttribute("d").slice(1, -1).split("L").map((text) => text.split(" ").map(Number));
   const [x, y] = [0, 1].map((axis) => points.map((point) => point[axis]));
   return [Math.min(...x), Math.min(...y), Math.max(...x), Math.max(...y)];
 })"""
 """The windows that are marked: left, top, right and bottom in pixels of the slide."""
-
-
-def rings_around(service, tissue, x, y):
-    """The rings of the region of a tissue that holds a pixel of the slide."""
-    for item in service.json(f"/v1/slides/{service.slide}/regions.geojson")["features"]:
-        geometry = shape(item["geometry"])
-        if item["properties"]["classification"]["name"] == tissue and geometry.contains(Point(x, y)):
-            return [np.asarray(ring.coords) for ring in (geometry.exterior, *geometry.interiors)]
-    raise AssertionError(f"no region of {tissue} there")
 
 
 def difference(page, place, colour):

@@ -23,7 +23,7 @@ from tests.service.browser.looking import large_region
 
 from ntrm.correction.log import read_log
 
-SLIDES = ("keys", "steps", "beside", "stroke", "seen", "answers", "many")
+SLIDES = ("keys", "steps", "beside", "stroke", "seen", "answers")
 PREVIEW, PART = "**/corrections/preview", "**/corrections/part*"
 WORKED_OUT = "What would follow is being computed."
 

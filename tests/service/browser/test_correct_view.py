@@ -1,35 +1,30 @@
 """Correcting a slide on the page, as a person does it."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
 from shapely.geometry import Point, Polygon
 from tests.service.browser import correcting
-from tests.service.browser.conftest import patient, prepare, settled
+from tests.service.browser.conftest import settled
 from tests.service.browser.correcting import (
     FRESH,
     LOST,
     corrections,
-    find_slides,
     hold,
     keep_ignorant,
     name,
     pick,
     preview,
-    serve,
     shows,
     steps,
     told,
     wait_for_version,
 )
-from tests.service.browser.driving import Watched, call, until
-from tests.service.browser.looking import PANE, home_place, large_region, yellow_pixels
+from tests.service.browser.driving import call, until
+from tests.service.browser.looking import PANE, home_place, large_region
 
-RESTARTED = "restart"
-PICKED = ("accept", "out", "undo", "conflict", "lasso", "whole", "refused", "versions", "shown", "stale", "moved")
-SLIDES = (*PICKED, "brush", "divide", RESTARTED)
+SLIDES = ("accept", "undo", "conflict", "lasso", "whole", "refused", "versions", "brush", "divide")
 
 
 @pytest.fixture(scope="module")
@@ -67,29 +62,6 @@ def test_a_part_is_named_and_what_looks_like_it_follows(correct_page, service):
     page.locator(f'.row[data-id="{service.slide}"]').get_by_text("Corrected, 1 step").wait_for()
 
 
-def test_one_that_follows_is_taken_out_and_in_again(correct_page, service):
-    page = correct_page("out").page
-    _, place = large_region(service, "BCC")
-    pick(page, service, place)
-    before = name(page, "SCC")
-    follower = preview(service, service.slide, place, "SCC")["parts"][0]
-    there = home_place(page, service, follower["x"] + 1, follower["y"] + 1)
-
-    page.mouse.click(*there)
-    until(lambda: "1 part excluded." in page.locator(".follows").inner_text())
-    assert page.locator(".corrections .out.over").count() == 1
-    page.mouse.click(*there)
-    until(lambda: page.locator(".follows").inner_text() == before)
-    page.get_by_text("What follows, and why").click()
-    page.get_by_role("button", name="Exclude").first.click()
-    until(lambda: "1 part excluded." in page.locator(".follows").inner_text())
-    page.get_by_role("button", name="Accept").click()
-    wait_for_version(service, service.slide, 1)
-    page.mouse.move(5, 5)
-    until(lambda: shows(page, service, place, "SCC"))
-    assert shows(page, service, (follower["x"] + 1, follower["y"] + 1), "BCC")
-
-
 def test_steps_are_undone_and_done_again(correct_page, service):
     page = correct_page("undo").page
     _, place = large_region(service, "BCC")
@@ -113,31 +85,6 @@ def test_steps_are_undone_and_done_again(correct_page, service):
     until(lambda: steps(page) == [[3, False], [2, False], [1, False]])
     until(lambda: shows(page, service, place, "BCC"))
     assert page.get_by_role("button", name="Undo (z)").is_disabled()
-
-
-def test_after_a_restart_everything_is_as_it_was(browser, corrected_folder, tmp_path):
-    shutil.copytree(corrected_folder / "out" / RESTARTED, tmp_path / "out" / RESTARTED)
-    shutil.copy(corrected_folder / "out" / "run.json", tmp_path / "out")
-    shutil.copytree(corrected_folder / "root", tmp_path / "root")
-    with serve(tmp_path) as first:
-        first.slide = slide = find_slides(first)[RESTARTED]
-        _, place = large_region(first, "BCC")
-        body = {"action": "name", "version": 0, "points": [place], "tissue": "SCC", "spread": True}
-        assert first.ask("POST", f"/v1/slides/{slide}/corrections", body)[0] == 201
-        first.kill()
-    with serve(tmp_path) as second:
-        second.slide = find_slides(second)[RESTARTED]
-        context = patient(browser.new_context(viewport={"width": 1280, "height": 820}))
-        watched = Watched(context.new_page(), second.address)
-        page = watched.page
-        page.goto(second.new_link())
-        page.goto(f"{second.address}/#/slide/{second.slide}")
-        prepare(page)
-        assert steps(page) == [[1, True]]
-        until(lambda: shows(page, second, place, "SCC"))
-        faults = watched.unexpected()
-        context.close()
-    assert faults == []
 
 
 def test_two_pages_on_one_slide_see_each_other(correct_page, service):
@@ -277,29 +224,6 @@ def test_both_versions_are_compared_read_and_downloaded(correct_page, service):
     with page.expect_download() as download:
         page.get_by_role("menuitem", name="Corrected mask").click()
     assert download.value.path().read_bytes() == service.ask("GET", f"/v1/slides/{service.slide}/corrected/mask")[1]
-
-
-def test_border_and_region_are_those_of_the_version_that_is_shown(correct_page, service):
-    page = correct_page("shown").page
-    measured, place = large_region(service, "BCC")
-    body = {"action": "name", "version": 0, "points": [place], "tissue": "SCC", "whole_regions": True, "spread": False}
-    assert service.ask("POST", f"/v1/slides/{service.slide}/corrections", body)[0] == 201
-    until(lambda: corrections(service, service.slide)["corrected"])
-    page.keyboard.press("e")
-    with page.expect_request(lambda request: "/tiles/interface/" in request.url and "v=1" in request.url) as asked:
-        page.get_by_role("tab", name="Relations").click()
-        page.locator('[data-edge*="SCC"] .hit').first.dispatch_event("click")
-    assert "SCC" in asked.value.url
-    until(lambda: yellow_pixels(page) > 50)
-    page.mouse.click(*home_place(page, service, *place))
-    facts = page.get_by_role("tabpanel", name="Region")
-    facts.get_by_role("heading", name="Squamous cell carcinoma").wait_for()
-    assert "Named by a person" in facts.inner_text()
-    page.get_by_role("tab", name="Tissues").click()
-    page.get_by_role("radio", name="Tissue", exact=True).click()
-    page.get_by_role("tab", name="Region").click()
-    facts.get_by_role("heading", name="Basal cell carcinoma").wait_for()
-    assert f"{measured['Area mm^2']:.2f} mm²" in facts.inner_text()
 
 
 def test_a_slide_is_divided_into_parts_the_first_time(correct_page, service):

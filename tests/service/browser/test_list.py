@@ -73,20 +73,6 @@ def open_list(open_page, service, slides):
     return watched.page
 
 
-def test_findings_are_told_as_they_are_and_warnings_stay_in_their_place(open_page, service):
-    warning = "41% of the stain is neither haematoxylin nor eosin: the model knows H&E only"
-    findings = {"none of its cancers": [{"name": "BCC", "present": False, "confidence": 0.1}], "knows no cancers": []}
-    slides = {name: {"cancers": cancers, "quality_warnings": [warning]} for name, cancers in findings.items()}
-    page = open_list(open_page, service, slides)
-    page.locator(".row", has_text="none of its cancers").get_by_text("No cancer found").wait_for()
-
-    assert page.locator(".row").count() == 2
-    assert page.get_by_text("No cancer found").count() == 1
-    for row in page.locator(".row").all():
-        chip, column = (row.locator(part).bounding_box() for part in (".chip.warn", ".findings"))
-        assert chip["x"] + chip["width"] <= column["x"] + column["width"] + 0.5
-
-
 def test_the_list_is_sorted_as_asked(open_page, service):
     about = {  # name: (seconds since newest, mm², cancer, status)
         "case 10": (0, 2.0, "SCC", "done"),
@@ -135,38 +121,6 @@ def test_a_dropped_slide_is_segmented_over_a_reload(open_page, service, tmp_path
     assert "unmeasured" not in {slide["name"] for slide in service.json("/v1/slides")["slides"]}
 
 
-def test_several_slides_without_mpp_are_asked_about_one_after_the_other(open_page, service, tmp_path):
-    watched = open_page()
-    page = watched.page
-    watched.expected.append("status of 422")
-    names = ("first", "second", "third")
-    same = write_slide(tmp_path / "slide.tif", mpp=None, copies=1).read_bytes()
-    for number, name in enumerate(names):
-        path = tmp_path / f"{name}.tif"
-        path.write_bytes(same + bytes(number))  # the same content would be the same slide
-        drop(page, path)
-    for name in names:
-        page.locator(".row", has_text=name).get_by_text("Failed").wait_for()
-    dialog = page.get_by_role("dialog")
-    dialog.wait_for()
-    assert dialog.count() == 1
-    asked = dialog.inner_text()
-    others = [name for name in names if f"{name}.tif" not in asked]  # they are sent at once, in no certain order
-    assert len(others) == 2
-
-    page.get_by_label("µm per pixel").fill("1000")
-    page.keyboard.press("Enter")
-    dialog.get_by_text(re.compile("|".join(f"{name}.tif" for name in others))).wait_for()
-    assert dialog.count() == 1
-    page.get_by_role("button", name="Not now").click()
-    dialog.wait_for(state="detached")
-    for name in others:
-        page.locator(".row", has_text=name).get_by_role("button", name="Enter µm/px").wait_for()
-    for slide in service.json("/v1/slides")["slides"]:
-        if slide["name"] in names:
-            service.ask("DELETE", f"/v1/slides/{slide['id']}")
-
-
 def test_an_address_of_no_slide_is_told_plainly(open_page):
     watched = open_page()
     watched.expected += ["status of 422", "status of 404"]
@@ -212,47 +166,6 @@ def test_a_server_that_is_gone_is_told_and_found_again(slide_page, open_page):
     page.locator(".row .name").first.wait_for()
     page.locator("#connection").wait_for(state="hidden")
     assert page.get_by_text("The slides cannot be listed").count() == 0
-
-
-def test_what_is_refused_is_shown_and_what_is_deleted_is_said(open_page, service):
-    watched = open_page("/healthz")
-    watched.expected.append("status of 409")
-    page, slide = watched.page, service.json(f"/v1/slides/{service.slide}")
-    refusal = {"error": {"what": "the slide is being read", "code": "conflict"}}
-
-    def answer(route):
-        if route.request.method == "GET":
-            corrected, running = {**slide, "corrections": 3}, {**slide, "status": "running"}
-            route.fulfill(json={"slides": [corrected]} if route.request.url.endswith("/slides") else running)
-        else:
-            route.fulfill(status=409, json=refusal)
-
-    page.route(re.compile(r"/v1/slides(/[0-9a-z]+(/cancel)?)?$"), answer)
-    page.goto(service.address)
-    page.get_by_role("button", name="Delete two").click()
-    assert "corrections by people: 3 steps." in page.get_by_role("dialog").inner_text()
-    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    page.locator(".notices").get_by_text("“two” was not deleted: the slide is being read.").wait_for()
-
-    page.goto(f"{service.address}/#/slide/{service.slide}")
-    page.get_by_role("button", name="Cancel").click()
-    page.locator("#main").get_by_text("Not done: the slide is being read.").wait_for()
-
-
-def test_light_and_dark_follow_the_system_and_the_switch(open_page):
-    page = open_page(color_scheme="dark").page
-    page.locator(".row .name").first.wait_for()
-    ground = "() => getComputedStyle(document.body).backgroundColor"
-    dark = page.evaluate(ground)
-
-    page.get_by_role("button", name="Light or dark").click()
-    light = page.evaluate(ground)
-    page.reload()
-    page.locator(".row .name").first.wait_for()
-
-    assert sum(map(int, re.findall(r"\d+", dark)[:3])) < 150
-    assert sum(map(int, re.findall(r"\d+", light)[:3])) > 600
-    assert page.evaluate(ground) == light
 
 
 def test_small_sums_of_the_page(open_page, random):

@@ -8,9 +8,9 @@ from tests.pipeline.judged import STRANGE, judge_as
 from tests.service.small import only_slide, segmented, serving, settings_of, slide_bytes, upload
 
 from ntrm.results.slide_state import remember_failure
-from ntrm.service.core.settings import INCOMING, UPLOADS
+from ntrm.service.core.settings import AUDIT, INCOMING, LOST, TRASH, UPLOADS
 from ntrm.service.jobs.catalogue import Catalogue
-from ntrm.service.jobs.slide_record import DONE, FOUND, PATH, Slide, new_id
+from ntrm.service.jobs.slide_record import Slide, new_id
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -33,7 +33,7 @@ def test_finished_results_are_adopted_once_and_nothing_else_is(tmp_path, store, 
     catalogue = catalogue_of()
     assert [catalogue.look_around() for _ in range(2)] == [1, 0]
     (slide,) = store.every()
-    assert (slide.slide_id, slide.origin, slide.status, slide.progress) == ("a", FOUND, "done", 1.0)
+    assert (slide.slide_id, slide.origin, slide.status, slide.progress) == ("a", "found", "done", 1.0)
     assert slide.fingerprint == json.loads((out / "a" / ".ntrm" / "done.json").read_text())["plan"]["source"]
     # Told once.
     assert caplog.text.count("cannot read summary.json") == 1
@@ -82,24 +82,10 @@ def test_results_made_anew_are_read_again_and_their_original_is_the_one_they_wer
     assert store.get(before.id).source == path
 
 
-def test_a_service_shows_what_was_made_anew_while_it_did_not_run(tmp_path, model, results, random):
-    path, mask = results
-    settings = settings_of(tmp_path / "out", model, roots=(path.parent,))
-    with serving(settings) as client:
-        first = only_slide(client)
-    shutil.rmtree(tmp_path / "out" / "a")
-    segmented(tmp_path, random, mask=mask[:, : mask.shape[1] // 2], maps=True, tissue_mask=False)
-    with serving(settings) as client:
-        second = only_slide(client)
-        assert (second["id"], second["has_image"]) == (first["id"], True)
-        summary = client.get(f"/v1/slides/{second['id']}/summary").json()
-        assert second["tissue_area_mm2"] == summary["tissue_area_mm2"] != first["tissue_area_mm2"]
-
-
 @pytest.mark.usefixtures("results")
 def test_results_removed_by_hand_are_forgotten_unless_they_can_be_made_again(tmp_path, store, results, catalogue_of):
     catalogue = catalogue_of()
-    sent = store.add(Slide(new_id(), "b", "b", PATH, results[0], None, DONE, 0.0, finished=0.0))
+    sent = store.add(Slide(new_id(), "b", "b", "path", results[0], None, "done", 0.0, finished=0.0))
     catalogue.look_around()
     assert [(slide.id, slide.error["code"]) for slide in store.every("failed")] == [(sent.id, "gone")]
     assert len(store.every("done")) == 1
@@ -108,17 +94,24 @@ def test_results_removed_by_hand_are_forgotten_unless_they_can_be_made_again(tmp
     assert [slide.id for slide in store.every()] == [sent.id]
 
 
-def test_a_service_keeps_its_ids_and_clears_up_after_one_that_was_killed(tmp_path, model, results):
+def test_a_service_keeps_its_ids_and_clears_up_after_one_that_was_killed(tmp_path, model, results, random, caplog):
     path, _ = results
     settings = settings_of(tmp_path / "out", model, roots=(path.parent,))
     with serving(settings) as client:
         first = only_slide(client)["id"]
-    (settings.hidden / INCOMING / "half").write_bytes(b"x")
-    (settings.hidden / UPLOADS / ("f" * 24)).write_bytes(b"x")
+        half_deleted = upload(client, slide_bytes(random)).json()["id"]
+    places = {name: settings.hidden / name for name in (INCOMING, UPLOADS, TRASH, LOST)}
+    (places[UPLOADS] / half_deleted).unlink()
+    (places[TRASH] / "a-1").mkdir()
+    (places[INCOMING] / "half").write_bytes(b"x")
+    (places[UPLOADS] / ("f" * 24)).write_bytes(b"a slide, perhaps")
     with serving(settings) as client:
         assert only_slide(client)["id"] == first
-    assert list((settings.hidden / INCOMING).iterdir()) == []
-    assert list((settings.hidden / UPLOADS).iterdir()) == []
+    assert [path for name in (INCOMING, UPLOADS, TRASH) for path in places[name].iterdir()] == []
+    # An upload that nobody knows is kept, and told.
+    assert (places[LOST] / ("f" * 24)).read_bytes() == b"a slide, perhaps"
+    assert "belongs to no slide" in caplog.text
+    assert f'"set aside", "slide": "{"f" * 24}"' in (settings.hidden / AUDIT).read_text()
 
 
 def test_originals_are_found_again_when_their_root_has_moved_or_is_a_link(tmp_path, model, random, monkeypatch):

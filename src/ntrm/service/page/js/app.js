@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { retrySlide, showHelp } from "./dialogs.js";
-import { button, h, icon, iconButton, say } from "./dom.js";
+import { button, h, icon, iconButton, notice, say } from "./dom.js";
 import { showList } from "./list.js";
 import { setClasses } from "./palette.js";
 import { paletteName, prefs, switchPalette, switchTheme } from "./prefs.js";
@@ -102,24 +102,13 @@ function watchUploads() {
     uploads.add(files);
     if (location.hash.startsWith("#/slide/")) location.hash = "#/";
   });
-  const unmeasured = [];
-  uploads.addEventListener("unmeasured", ({ detail }) => {
+  // Of several at once only the first is asked about; the list has a button for each.
+  uploads.addEventListener("unmeasured", async ({ detail }) => {
     uploads.dispatchEvent(new CustomEvent("added", { detail }));
-    if (unmeasured.push(detail) === 1) askInTurn(unmeasured);
+    if (document.querySelector("dialog[open]")) return;
+    await retrySlide({ ...detail, error: { code: "mpp_missing" } }).catch((error) => say(error.text ?? error.message));
+    uploads.dispatchEvent(new CustomEvent("added", { detail }));
   });
-}
-
-/** One question after the other; who does not answer one is left alone, since the list has a button for each slide. */
-async function askInTurn(slides) {
-  while (slides.length) {
-    const detail = slides[0];
-    const answered = await retrySlide({ ...detail, error: { code: "mpp_missing" } }).catch((error) => {
-      say(error.text ?? error.message);
-      return true;
-    });
-    slides.splice(0, answered ? 1 : slides.length);
-    uploads.dispatchEvent(new CustomEvent("added", { detail }));
-  }
 }
 
 async function start() {
@@ -128,16 +117,9 @@ async function start() {
   try {
     about = await api.about();
   } catch (error) {
-    root.replaceChildren(
-      h(
-        "main.state",
-        { id: "main" },
-        icon("gone"),
-        h("h1", "The server does not answer"),
-        h("p", error.text ?? "It may have been stopped. Start “ntrm serve” again, then try once more."),
-        button("Try again", start, "primary"),
-      ),
-    );
+    const words = error.text ?? "It may have been stopped. Start “ntrm serve” again, then try once more.";
+    const again = button("Try again", start, "primary");
+    root.replaceChildren(h("main.state", { id: "main" }, notice("gone", "The server does not answer", words, again)));
     return;
   }
   setClasses(about.classes);

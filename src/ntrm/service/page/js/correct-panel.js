@@ -3,7 +3,7 @@
 import { makeChoiceBox } from "./correct-box.js";
 import { makeHistory } from "./correct-history.js";
 import { WIDTHS } from "./correct-strokes.js";
-import { button, h, progressBar, segments, setText } from "./dom.js";
+import { button, h, progressBar, segments, slider } from "./dom.js";
 import { colourOf, tissues } from "./palette.js";
 
 const KEYS = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "q", "y", "h", "j"];
@@ -67,10 +67,9 @@ function makeTools(settings, acts) {
   );
   const only = h("input", { type: "checkbox", on: { change: () => acts.set({ only: only.checked }) } });
   const onlyLine = h("label.switch", only, "Name only what I picked");
-  const reach = slider("How far", Math.log2(REACH.least), Math.log2(REACH.most), 0.25, (value) =>
-    acts.set({ reach: 2 ** value }),
-  );
-  const width = slider("Brush", WIDTHS.least, WIDTHS.most, 10, (value) => acts.set({ width: value }));
+  const doublings = [Math.log2(REACH.least), Math.log2(REACH.most), 0.25];
+  const reach = slider("How far", doublings, (value) => acts.set({ reach: 2 ** value }));
+  const width = slider("Brush", [WIDTHS.least, WIDTHS.most, 10], (value) => acts.set({ width: value }));
   const element = h("div.correct-tools", tool, h("div.unit-line", unit, onlyLine), reach.element, width.element);
   return {
     element,
@@ -86,20 +85,6 @@ function makeTools(settings, acts) {
       reach.show(Math.log2(settings.reach), `× ${Number(settings.reach.toPrecision(2))}`);
       width.element.hidden = settings.tool !== "brush";
       width.show(settings.width, `${settings.width} µm`);
-    },
-  };
-}
-
-function slider(label, min, max, step, act) {
-  const moved = () => act(Number(input.value));
-  const input = h("input", { type: "range", min, max, step, "aria-label": label, on: { input: moved } });
-  const amount = h("output.number.muted");
-  return {
-    element: h("label.line", h("span", label), input, amount),
-    show(value, text) {
-      input.value = value;
-      input.setAttribute("aria-valuetext", text);
-      setText(amount, text);
     },
   };
 }

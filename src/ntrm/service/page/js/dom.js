@@ -87,6 +87,11 @@ export function panelHead(title, ...more) {
   return h("div.panel-head", h("h2", title), h("span.grow"), ...more);
 }
 
+/** What stands in the place of a view or a list: a picture, a title, and what can be done. */
+export function notice(name, title, ...more) {
+  return [icon(name), h("h2", title), ...more.map((each) => (typeof each === "string" ? h("p", each) : each))];
+}
+
 /** Tells a screen reader something that is otherwise only seen. */
 export function say(text) {
   document.getElementById("says").textContent = text;
@@ -128,4 +133,20 @@ export function segments(label, choices, value, act) {
   });
   group.select(value);
   return group;
+}
+
+/** A slider with its label and what it stands at; `act(value)`. `show(value, text)` moves it. */
+export function slider(label, [min, max, step], act, name = label) {
+  const moved = () => act(Number(input.value));
+  const input = h("input", { type: "range", min, max, step, "aria-label": name, on: { input: moved } });
+  const amount = h("output.number.muted");
+  return {
+    element: h("label.line", h("span", label), input, amount),
+    input,
+    show(value, text) {
+      input.value = value;
+      input.setAttribute("aria-valuetext", text);
+      setText(amount, text);
+    },
+  };
 }

@@ -1,7 +1,7 @@
 // Which layer lies over the slide, its opacity, and the comparison of two versions of it.
 
 import { capital, correctedWords } from "./correct-words.js";
-import { h, segments } from "./dom.js";
+import { h, segments, slider } from "./dom.js";
 import { paletteName } from "./prefs.js";
 
 const LAYERS = [
@@ -62,30 +62,18 @@ export function makeLayers(layers, view, store, changed) {
     if (key !== "off") view.layer = view.version;
     changed();
   });
-  const opacity = h("input", {
-    type: "range",
-    min: 0,
-    max: 100,
-    step: 5,
-    "aria-label": "Opacity of the layer",
-    on: {
-      input: () => {
-        view.opacity = opacity.value / 100;
-        changed();
-      },
+  const opacity = slider(
+    "Opacity",
+    [0, 100, 5],
+    (value) => {
+      view.opacity = value / 100;
+      changed();
     },
-  });
-  const amount = h("output.number.muted");
+    "Opacity of the layer",
+  );
   const note = h("p.small.muted.note");
   const ramp = h("div.ramp.small.muted", { hidden: true }, "unsure", h("span"), "sure");
-  const element = h(
-    "section.layers",
-    layer,
-    h("label.line", h("span", "Opacity"), opacity, amount),
-    h("div.line", h("span", "Compare"), compare),
-    note,
-    ramp,
-  );
+  const element = h("section.layers", layer, opacity.element, h("div.line", h("span", "Compare"), compare), note, ramp);
 
   const canCompare = () => has(PAIRS[view.version].layers[0]);
 
@@ -102,9 +90,8 @@ export function makeLayers(layers, view, store, changed) {
         button.disabled = !usable;
         button.title = usable ? "" : why;
       }
-      opacity.value = Math.round(view.opacity * 100);
-      opacity.disabled = view.layer === "none";
-      amount.textContent = `${Math.round(view.opacity * 100)} %`;
+      opacity.show(Math.round(view.opacity * 100), `${Math.round(view.opacity * 100)} %`);
+      opacity.input.disabled = view.layer === "none";
       note.textContent = view.compare === "off" ? (LEGENDS[view.layer]?.(store) ?? "") : PAIRS[view.version].note;
       note.hidden = !note.textContent;
       ramp.hidden = view.layer !== "confidence";

@@ -21,7 +21,7 @@ from ntrm.models.hub import load
 from ntrm.models.ntrm import NTRM
 from ntrm.paper import result_tables as tables
 from ntrm.paper.claims import claims_table
-from ntrm.paper.costs import measure_stages, networks_table, stages_table
+from ntrm.paper.costs import networks_table, stages_table
 from ntrm.paper.figures import choose_windows, draw_figures, first_trained
 from ntrm.paper.outcomes import FAILED, Document, PlanResults, dig, evaluation_of
 from ntrm.paper.plan import Job, TrainingPlan, describe
@@ -231,4 +231,4 @@ def _stages(results: PlanResults, windows: Sequence[Example], device: str) -> ta
         or network.relation.config.graph == "none"
     ):
         return None
-    return stages_table(measure_stages(network, [window.image for window in windows], Predictor(network, device)))
+    return stages_table(network, [window.image for window in windows], Predictor(network, device))

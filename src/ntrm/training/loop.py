@@ -26,7 +26,7 @@ from ntrm.data.tensors import LoadedTiles
 from ntrm.models.base import SegmentationModel, evaluating
 from ntrm.training.batches import StepBatches, StepPlan, WindowStore, validation_batches
 from ntrm.training.device import Forward, autocast, recorded, training_precision
-from ntrm.training.distributed import share_batch_norm, share_gradients, summed, world_size
+from ntrm.training.distributed import share_gradients, summed, world_size
 from ntrm.training.log import Recorder, Row
 from ntrm.training.losses import Loss, SegmentationLoss
 from ntrm.training.recipe import Recipe
@@ -95,8 +95,9 @@ class Training:
         if self.recipe.freeze_batch_norm:
             for layer in _batch_norms(self.network):
                 layer.requires_grad_(False).eval()
-        else:
-            share_batch_norm(self.network, self.device)
+        elif world_size() > 1 and self.device.type == "cuda":
+            # One batch norm over the joined batch, so that the result does not depend on how many GPUs share it.
+            nn.SyncBatchNorm.convert_sync_batchnorm(self.network)  # type: ignore[no-untyped-call]
         if self.recipe.compile:
             self.network.compile()
 

@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 MB = 2**20
-MOST_PIXELS, MOST_SCANS = 2**25, 16
-"""Of a picture, and how often a JPEG may go over them."""
-LONGEST = 100
-"""Characters of a slide's name: a path with some folders before it must fit everywhere."""
+MOST_PIXELS, MOST_SCANS = 2**25, 16  # Of a picture, and how often a JPEG may go over them
+LONGEST = 100  # Characters of a slide's name: a path with some folders before it must fit everywhere
 _PLAIN = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_-])?")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 """Names that some systems take for devices."""

@@ -3,7 +3,7 @@ import pytest
 from tests.report.segmented import change, document, network_relations
 
 from ntrm.core.errors import DataError
-from ntrm.results.documents import AGAIN, read_slide, read_summary
+from ntrm.results.documents import read_slide, read_summary
 
 
 def test_everything_is_read_as_it_stands(results):
@@ -144,13 +144,6 @@ def test_files_of_two_slides_do_not_mix(results):
     change(results / "one" / "graph.json", lambda it: it.update(slide_id="other"))
     with pytest.raises(DataError, match="not of one slide"):
         read_slide(results / "one")
-
-
-def test_results_without_a_verdict_are_told_what_to_do(results):
-    change(results / "two" / "summary.json", lambda it: it["pieces"][1].pop("familiarity"))
-    with pytest.raises(DataError, match=r"cannot read summary.json") as found:
-        read_slide(results / "two")
-    assert found.value.hint == AGAIN
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ import json
 import pytest
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.results import run_record
 from ntrm.results.paths import RUN
 from ntrm.results.run_record import Run, check_out, claim, read_run
 from ntrm.version import __version__
@@ -49,22 +48,6 @@ def test_other_folders_and_files_are_refused(tmp_path):
             read(tmp_path)
     with pytest.raises(UsageError, match="not a folder"):
         check_out(tmp_path / "mine.txt")
-
-
-def test_a_run_that_another_process_begins_meanwhile_is_nothing_strange(tmp_path, monkeypatch):
-    read = run_record._read
-
-    def too_early(out):
-        monkeypatch.setattr(run_record, "_read", read)
-        with pytest.raises(FileNotFoundError) as missing:
-            read(out)
-        claim(out, MINE, [])
-        (out / "slide").mkdir()
-        raise missing.value
-
-    monkeypatch.setattr(run_record, "_read", too_early)
-    assert check_out(tmp_path) is None
-    assert claim(tmp_path, MINE, ["age"]) == ("age",)
 
 
 def test_a_model_whose_name_is_no_plain_text_reaches_no_table(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.slides.object_store import Address, NoSuchObjectError, ObjectStore
+from ntrm.slides.object_store import Address, ObjectStore
 from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
 
 ROOT = Path(__file__).parents[2]
@@ -75,12 +75,6 @@ def test_an_object_that_changed_or_came_short_is_refused(cache, put, bucket, mon
         pass
     assert caught.value.got == "3 bytes"
     assert kept(cache) == []
-
-
-def test_a_slide_that_is_not_there_is_told(cache):
-    missing = RemoteSlide(Address.parse("s3://bucket/gone.svs"), ())
-    with pytest.raises(NoSuchObjectError, match="nothing found at"), cache.holding(missing):
-        pass
 
 
 def test_others_wait_for_a_slide_unless_they_may_never_need_it(cache, put):

@@ -53,13 +53,6 @@ def test_a_damaged_memory_is_none(slide, damage):
     assert place_of(source) == slide
 
 
-def test_without_a_folder_to_write_to_nothing_is_remembered(slide, monkeypatch):
-    for nowhere in (os.devnull, str(slide), str(slide / "below")):
-        monkeypatch.setenv("NTRM_STATE", nowhere)
-        remember_places({source_fingerprint(slide): slide})
-        assert place_of(source_fingerprint(slide)) is None
-
-
 def test_the_folder_is_the_users_own(monkeypatch, tmp_path):
     monkeypatch.delenv("NTRM_STATE")
     monkeypatch.setenv("HOME", str(tmp_path))

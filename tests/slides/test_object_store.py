@@ -1,13 +1,10 @@
 import logging
 import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
 
 import pytest
 from tests.slides.server import environment, served
 
 from ntrm.core.errors import DataError, UsageError
-from ntrm.slides import object_store
 from ntrm.slides.object_store import Address, NoSuchObjectError, ObjectStore, RemoteFile
 
 
@@ -121,49 +118,3 @@ def test_storage_libraries_log_no_signed_requests(store, at, caplog):
         logging.getLogger().setLevel(logging.WARNING)
     assert "nobody" not in caplog.text
     assert "Signature" not in caplog.text
-
-
-def test_an_endpoint_that_is_no_storage_is_told(monkeypatch):
-    pytest.importorskip("s3fs")
-
-    class NoStorage(BaseHTTPRequestHandler):
-        def do_HEAD(self):
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), NoStorage) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        for name, value in environment(f"http://127.0.0.1:{server.server_port}").items():
-            monkeypatch.setenv(name, value)
-        with pytest.raises(DataError, match="not as such a service does"):
-            ObjectStore("s3").stat(Address.parse("s3://bucket/a.svs"))
-        server.shutdown()
-
-
-def test_an_endpoint_that_never_answers_is_given_up_soon(monkeypatch):
-    """Within five minutes, though the storage library below makes five attempts of each of ours."""
-    pytest.importorskip("s3fs")
-    patience = object_store.ANSWER_S
-    monkeypatch.setattr(object_store, "ANSWER_S", 0.1)
-    asked, over = [], Event()
-
-    class Silent(BaseHTTPRequestHandler):
-        def do_HEAD(self):
-            asked.append(self.path)
-            over.wait(60)
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        for name, value in environment(f"http://127.0.0.1:{server.server_port}").items():
-            monkeypatch.setenv(name, value)
-        with pytest.raises(DataError, match="does not answer"):
-            ObjectStore("s3").stat(Address.parse("s3://bucket/a.svs"))
-        over.set()
-        server.shutdown()
-    assert 0 < len(asked) * patience <= 300

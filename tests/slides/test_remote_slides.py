@@ -1,5 +1,4 @@
 import json
-from pathlib import PurePosixPath
 
 import pytest
 
@@ -8,7 +7,7 @@ from ntrm.results.run_record import FORMAT
 from ntrm.slides.inputs import find_inputs
 from ntrm.slides.object_store import Address
 from ntrm.slides.remote_slides import RemoteSlides
-from ntrm.slides.slide_folders import LeftOut, belongs_to
+from ntrm.slides.slide_folders import LeftOut
 from ntrm.slides.slide_ids import slide_ids, without_name
 
 KEYS = [
@@ -89,9 +88,3 @@ def test_pseudonyms_are_explained_by_addresses_and_names_stay_out_of_reasons(rem
     (name,) = slide_ids([slide], key_file=tmp_path / "key.csv", out=tmp_path / "out")
     assert f"{name},s3://{bucket.name}/slides/Jane Doe.svs" in (tmp_path / "key.csv").read_text()
     assert "Jane" not in without_name(f"nothing found at {slide.remote.address}", slide, name)
-
-
-def test_files_beside_a_hamamatsu_slide_belong_to_it():
-    slide = PurePosixPath("x/a.vms")
-    assert belongs_to(slide, PurePosixPath("x/a(1,0).jpg"))
-    assert not belongs_to(slide, PurePosixPath("x/y/a.jpg"))

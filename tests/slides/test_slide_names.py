@@ -1,7 +1,5 @@
 from pathlib import PurePosixPath
 
-import pytest
-
 from ntrm.slides.slide_folders import LeftOut
 
 
@@ -28,8 +26,3 @@ def test_what_lies_beside_every_slide_is_not():
 def test_without_names_no_part_of_one_is_told():
     _, left_out = slides_among("Jane.Doe", "b.czi")
     assert left_out.notes(names=False) == ["left out by their endings: 2 files; name those that are slides themselves"]
-
-
-@pytest.mark.parametrize("name", ["a.btf", "a.QPTIFF", "a.jfif"])
-def test_other_endings_of_tiff_and_jpeg_are_slides(name):
-    assert slides_among(name) == ([name], LeftOut())

@@ -1,9 +1,7 @@
 """Training on corrected slides, alone and beside a dataset."""
 
 import json
-import os
 import shutil
-import signal
 
 import numpy as np
 import pytest
@@ -23,7 +21,6 @@ from ntrm.correction.dataset import CorrectedResults
 from ntrm.data.resample import resample_dataset
 from ntrm.data.split import open_splits, trained_on
 from ntrm.models.registry import create
-from ntrm.training.loop import InterruptedTrainingError
 from ntrm.training.recipe import load_recipe
 from ntrm.training.train import train
 from ntrm.training.training_data import TrainingData, open_training_data
@@ -127,18 +124,6 @@ def test_a_run_that_was_killed_while_it_wrote_the_slides_begins_again(slides, in
     assert weights(resumed.folder) == weights(whole.folder)
 
 
-def test_a_training_that_was_stopped_goes_on_to_the_same_end(slides, init, tmp_path):
-    whole = learn(slides, init, tmp_path / "whole")
-
-    def stop(line):
-        if line.startswith("step 2 of 4"):
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with pytest.raises(InterruptedTrainingError):
-        learn(slides, init, tmp_path / "run", say=stop)
-    assert weights(learn(slides, init, tmp_path / "run", resume=True).folder) == weights(whole.folder)
-
-
 def test_a_run_is_not_resumed_with_other_corrections(init, tmp_path):
     slides = segmented(tmp_path / "more", names="a")
     correct(slides.results, "a", step(SHAPE, "SCC", (80, 90, 40, 60)))
@@ -167,14 +152,6 @@ def test_beside_a_dataset_corrected_windows_are_about_half(slides, known, tmp_pa
     corrected = [source for source in windows.sources if source.case.name in "ab"]
     assert len(corrected) / len(windows) == pytest.approx(0.5, abs=0.1)
     assert len({source.window for source in windows.sources if source.case.name == "s0"}) == 4 * 5
-
-
-def test_beside_a_dataset_its_validation_is_reported_but_chooses_nothing(slides, init, known, tmp_path):
-    result = learn(slides, init, tmp_path / "run", data=known)
-    rows = read_log(tmp_path / "run" / "log.csv")
-    assert [row["step"] for row in rows] == [2, 4]
-    assert all(row["val_iou"] is not None for row in rows)
-    assert (result.best["step"], result.provenance["recipe"]["keep"]) == (4, "last")
 
 
 @pytest.fixture

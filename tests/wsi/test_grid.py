@@ -1,8 +1,5 @@
 """The model's grid: the same pixels however windows are cut, exact places, no guessed µm/px."""
 
-import json
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 from tests.wsi import making
@@ -99,18 +96,6 @@ def test_a_slide_twice_as_coarse_but_for_rounding_is_taken(tmp_path, random, acr
     assert np.array_equal(whole(rounded), whole(plain))
 
 
-def test_what_is_refused_does_not_read_like_the_limit(tmp_path, random):
-    slide = open_slide(making.write_png(tmp_path / "a.png", np.full((1, 65_000, 3), 200, np.uint8)))
-    half_a_pixel = 1 + 0.5 / 65_000
-    assert SlideGrid(slide, 0.5, Resolution(half_a_pixel - 1e-9, 1)).to_level0[0] == 0.5
-    with pytest.raises(RefusedError, match="too coarse") as caught:
-        SlideGrid(slide, 0.5, Resolution(1.000008, 1))
-    assert (caught.value.got, caught.value.expected) == (
-        "1.000008 × 1 µm/px",
-        "at most 1 µm/px for a model of 0.5 µm/px",
-    )
-
-
 def test_no_resolution_is_ever_guessed(tmp_path, random):
     image = making.tissue(random, 40, 50)
     silent = open_slide(making.write_png(tmp_path / "a.png", image))
@@ -157,15 +142,6 @@ def test_tiny_slides(size, tmp_path, random):
     assert (found[grid.height :] == 255).all()
 
 
-def test_the_record_is_plain_json(tmp_path, random):
-    grid = SlideGrid(open_slide(making.write_ome(tmp_path / "a", making.tissue(random, 99, 130))), 1.34)
-    record = json.loads(json.dumps(asdict(grid.record()), allow_nan=False))
-    assert record["mpp"] == pytest.approx([1.34, 1.34])
-    assert record["to_level0"] == pytest.approx([2.68, 2.68, 0, 0])
-    assert record["slide"]["reader"] == "tifffile"
-    assert "Jane" not in str(record)
-
-
 def test_thumbnails(tmp_path, random):
     image = making.tissue(random, 402, 600)
     slide = open_slide(making.write_ome(tmp_path / "a", image))
@@ -210,34 +186,3 @@ def test_means_over_areas(step_y, step_x, random):
     wanted = literal(pixels, step_y, step_x, rows, columns)
     # A border off by half a subpixel moves at most 1/128 of two pixels' weight along each axis.
     np.testing.assert_allclose(found, wanted, atol=0.501 if exact else 0.501 + 4 * 255 / 128 / min(step_y, step_x))
-
-
-def test_interpolation_where_the_input_is_coarser(random):
-    line = random.integers(0, 256, 9, dtype=np.uint8)
-    pixels = np.broadcast_to(line[None, :, None], (4, 9, 3))
-    step = 0.625
-    across, down = box_weights(0, 14, step, 0, 9, 9), box_weights(0, 4, 1, 0, 4, 4)
-    found = box_means(pixels, down, across)[0, :, 0]
-    centres = (np.arange(14) + 0.5) * step - 0.5
-    np.testing.assert_allclose(found, np.interp(centres, np.arange(9), line), atol=0.501 + 255 / SUBPIXELS)
-
-
-def test_large_boxes_are_summed_exactly(random):
-    pixels = np.full((2000, 1900, 3), 255, dtype=np.uint8)
-    pixels[0, 0] = 0
-    boxes = box_weights(0, 2, 1000.0, 0, 2000, 2000), box_weights(0, 2, 950.0, 0, 1900, 1900)
-    assert (box_means(pixels, *boxes) == 255).all()
-
-
-@pytest.mark.parametrize(("step_y", "step_x"), [(2, 2), (3, 5), (20, 13), (1, 3)])
-def test_blocks_of_whole_pixels_are_means_rounded_half_up(step_y, step_x, random):
-    pixels = random.integers(0, 256, (41, 53, 3), dtype=np.uint8)
-    rows, columns = -(-41 // step_y), -(-53 // step_x)
-    down, across = box_weights(0, rows, step_y, 0, 41, 41), box_weights(0, columns, step_x, 0, 53, 53)
-    assert (down.block, across.block) == (step_y, step_x)
-    found = box_means(pixels, down, across)
-    for y in range(rows):
-        for x in range(columns):
-            block = pixels[y * step_y : (y + 1) * step_y, x * step_x : (x + 1) * step_x].reshape(-1, 3)
-            wanted = (2 * block.sum(axis=0, dtype=int) + len(block)) // (2 * len(block))
-            assert found[y, x].tolist() == wanted.tolist()

@@ -15,7 +15,6 @@ from tests.wsi.pictures import (
     undisturbed,
 )
 
-from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window, tile_windows
@@ -141,33 +140,10 @@ def test_white_beside_the_scan_changes_nothing(section_seed):
     assert not found[:36].any()
 
 
-def test_a_picture_full_of_tissue_is_all_tissue(section_seed):
-    picture = clean(section_seed)[52:110, 70:250]
-    assert tissue_of(np.ascontiguousarray(picture)).mean() > 0.98
-
-
 def test_only_tissue_at_the_edge_touches_the_edge(section_seed):
     picture = clean(section_seed)
     assert not tissue_of(np.ascontiguousarray(picture[:, 36:]))[:, 0].any()
     assert tissue_of(np.ascontiguousarray(picture[:, 80:]))[60:110, 0].all()
-
-
-def test_pixels_need_not_be_square(section_seed):
-    picture = clean(section_seed)
-    squeezed = np.ascontiguousarray(picture[:, ::2])
-    found = tissue_of(squeezed, Resolution(2 * MPP, MPP))
-    missed, taken = shares(found, skin_mask()[:, ::2])
-    assert missed < 0.02
-    assert taken < 0.2
-
-
-def test_refuses_what_is_no_picture_or_no_resolution():
-    with pytest.raises(DataError, match="not an RGB picture"):
-        tissue_of(np.zeros((4, 4), dtype=np.uint8))
-    with pytest.raises(DataError, match="not an RGB picture"):
-        tissue_of(np.zeros((0, 4, 3), dtype=np.uint8))
-    with pytest.raises(RefusedError, match="implausible"):
-        tissue_of(np.zeros((4, 4, 3), dtype=np.uint8), Resolution.square(0.0))
 
 
 def test_a_real_section_under_a_real_pen_is_tissue():

@@ -50,22 +50,20 @@ class Console:
     _documents: list[dict[str, Any]] = field(default_factory=list)
 
     @property
-    def out(self) -> RichConsole:
-        """Rich console on stdout, for tables meant for people."""
-        return RichConsole(soft_wrap=False, highlight=False)
-
-    @property
     def progress(self) -> Progress:
         """Where long work reports how far it is."""
         # --quiet silences what people look at, never the events a program has asked for.
         return SILENT if self.quiet and self.progress_kind == "bar" else make_progress(self.progress_kind)
 
-    def result(self, document: dict[str, Any], for_people: Callable[[RichConsole], None]) -> None:
-        """Print the result once: as JSON if asked for, otherwise through ``for_people``."""
+    def result(self, document: dict[str, Any], *shown: RenderableType) -> None:
+        """Print the result once: as JSON if asked for, otherwise what is ``shown`` to people, texts as they are."""
         if self.json:
             self._write(document)
-        else:
-            for_people(self.out)
+            return
+        out = RichConsole(highlight=False)
+        for each in shown:
+            is_text = isinstance(each, str)
+            out.print(each, markup=not is_text, soft_wrap=is_text)
 
     def _write(self, document: dict[str, Any]) -> None:
         # Never a second document, whatever happens after the first.
@@ -105,13 +103,13 @@ class CommandGroup(TyperGroup):
     """All commands; what their parser refuses is a document, too, where ``--json`` is among the words."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As usual."""
+        """Keep whether a document is asked for."""
         ctx.meta["ntrm.json"] = "--json" in args
         with _usage_as_json(ctx):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """As usual; the words of the command itself are parsed here."""
+        """The words of the command itself are parsed here."""
         with _usage_as_json(ctx):
             return super().invoke(ctx)
 
@@ -205,16 +203,6 @@ def _as_option(parameter: inspect.Parameter, told: tuple[str | None, str] | None
     return parameter.replace(annotation=Annotated[kind, option], kind=inspect.Parameter.KEYWORD_ONLY)
 
 
-def _refused_by_system(error: OSError) -> DataError:
-    """What no module foresaw: a folder without permission, a full disk, a drive that was taken away."""
-    what = f"cannot read or write {error.filename}" if error.filename else "a file cannot be read or written"
-    return DataError(
-        what,
-        got=error.strerror or error,
-        hint="check the path, its permissions and the free space; -v shows where it happened",
-    )
-
-
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Make a typed function a command: its docstring is the help, that of its options stands under ``Args``.
 
@@ -239,8 +227,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(error.exit_code) from None
         except BrokenPipeError:  # whoever reads stdout has gone away; typer ends the command quietly
             raise
-        except OSError as error:
-            console.error(_refused_by_system(error))
+        except OSError as error:  # what no module foresaw: no permission, a full disk, a drive that was taken away
+            what = f"cannot read or write {error.filename}" if error.filename else "a file cannot be read or written"
+            hint = "check the path, its permissions and the free space; -v shows where it happened"
+            console.error(DataError(what, got=error.strerror or error, hint=hint))
             raise typer.Exit(DataError.exit_code) from None
         except KeyboardInterrupt:
             console.interrupted(RESUMES if arguments.get("resume") is False else GOES_ON)

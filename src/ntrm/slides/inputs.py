@@ -22,8 +22,7 @@ from ntrm.slides.slide_folders import IMAGES, SLIDE_SUFFIXES, LeftOut, lies_in, 
 
 OWN_COLUMNS = ("slide", "slide_id", "mpp", "mpp_y")
 """Columns of an input table that mean something; all others are covariates."""
-FINGERPRINT_BYTES = 1 << 20
-"""Bytes at either end of a file that tell it from others."""
+FINGERPRINT_BYTES = 1 << 20  # Bytes at either end of a file that tell it from others
 
 
 @dataclass(frozen=True)
@@ -31,19 +30,13 @@ class SlideInput:
     """One slide to segment."""
 
     path: Path
-    name: str
-    """Its name in the input: distinguishes slides of one file name."""
-    slide_id: str | None = None
-    """As the user wants its outputs named."""
-    mpp: Resolution | None = None
-    """Stated by the user; the file's own where None."""
+    name: str  # Its name in the input: distinguishes slides of one file name
+    slide_id: str | None = None  # As the user wants its outputs named
+    mpp: Resolution | None = None  # Stated by the user; the file's own where None
     covariates: Mapping[str, str] = field(default_factory=dict)
-    times: int = 1
-    """How often it occurs in the input; it is segmented once."""
-    alone: bool = False
-    """Whether no other file may be read with it; see ``open_slide``."""
-    remote: RemoteSlide | None = None
-    """Its objects, if it lies at an address; ``path`` is then its place in the cache."""
+    times: int = 1  # How often it occurs in the input; it is segmented once
+    alone: bool = False  # Whether no other file may be read with it; see `open_slide`
+    remote: RemoteSlide | None = None  # Its objects, if it lies at an address; `path` is then its place in the cache
 
     @property
     def location(self) -> str:

@@ -17,8 +17,7 @@ from ntrm.core.locks import holding
 from ntrm.slides.inputs import source_fingerprint
 
 PLACES, LOCK = "slides.json", ".slides.lock"
-MOST = 10_000
-"""Slides that are remembered; those segmented longest ago are forgotten first."""
+MOST = 10_000  # Slides that are remembered; those segmented longest ago are forgotten first
 
 
 def state_folder() -> Path:

@@ -21,8 +21,7 @@ SLIDE_SUFFIXES = (
     *(".btf", ".qptiff", ".png", ".jpg", ".jpeg", ".jfif", DICOM),
 )
 """What is taken from a folder. A file that is named itself may end as it likes: readers choose by content."""
-MASKS, IMAGES = "Masks", "Images"
-"""Folders of a dataset."""
+MASKS, IMAGES = "Masks", "Images"  # Folders of a dataset
 NO_IMAGES = (
     *(".csv", ".tsv", ".xls", ".xlsx", ".ods", ".txt", ".md", ".pdf", ".rtf", ".doc", ".docx", ".odt", ".ppt", ".pptx"),
     *(".html", ".htm", ".css", ".js", ".json", ".jsonl", ".geojson", ".xml", ".yaml", ".yml", ".toml", ".ini", ".cfg"),
@@ -30,8 +29,7 @@ NO_IMAGES = (
     *(".dat", ".opt", ".db", ".log", ".md5", ".sha256", ".lnk", ".url", ".backup", ".bak", ".tmp", ".gz"),
 )
 """Endings of what lies beside slides, or is a part of one: nobody misses these."""
-_ENDING = re.compile(r"\.(?=.*[a-z])[a-z0-9]{1,8}")
-"""Others are parts of a name."""
+_ENDING = re.compile(r"\.(?=.*[a-z])[a-z0-9]{1,8}")  # Others are parts of a name
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,7 @@ class LeftOut:
 
     results: list[str] = field(default_factory=list)
     """Folders that ``ntrm segment`` wrote to before: their pictures are no slides."""
-    endings: Counter[str] = field(default_factory=Counter)
-    """Of files that could be images, and how many have them."""
+    endings: Counter[str] = field(default_factory=Counter)  # Of files that could be images, and how many have them
 
     def slides_among(self, names: Iterable[PurePosixPath]) -> Iterator[PurePosixPath]:
         """The slides among the names that are not hidden; of the others the endings are counted."""

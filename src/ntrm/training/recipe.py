@@ -218,18 +218,14 @@ def _merge(values: dict[str, Any], changes: Mapping[Any, object], where: str) ->
     # ``augment`` before ``augment.flip``, whatever their order: a single field is a change to it.
     for key, value in sorted(changes.items(), key=lambda item: "." in item[0]):
         field, _, inner = key.partition(".")
-        if field == "augment":
-            values[field] = {**values.get(field, {}), **({inner: value} if inner else _augment_fields(value))}
-        else:
+        if field != "augment":
             values[field] = value
-
-
-def _augment_fields(value: object) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return value
-    if not isinstance(value, str) or value not in AUGMENTATIONS:
-        raise choices_error("recipe: unknown value of augment", str(value), [*AUGMENTATIONS, "fields of its own"])
-    return asdict(AUGMENTATIONS[value]())
+            continue
+        named = AUGMENTATIONS.get(value) if isinstance(value, str) else None
+        fields_given = {inner: value} if inner else asdict(named()) if named else value
+        if not isinstance(fields_given, Mapping):
+            raise choices_error("recipe: unknown value of augment", str(value), [*AUGMENTATIONS, "fields of its own"])
+        values[field] = {**values.get(field, {}), **fields_given}
 
 
 def _plain_augment(augment: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,8 +29,7 @@ from ntrm.core.processes import close_pipes, module_command, module_environment
 from ntrm.wsi.readers.reader import MAX_SIDE, Pixels, SlideInfo, check_request
 from ntrm.wsi.readers.reading_process import filled, message, rebuild_error, rebuild_info, receive
 
-_START_SECONDS = 120
-"""A new process may wait for a busy machine before it can answer at all."""
+_START_SECONDS = 120  # A new process may wait for a busy machine before it can answer at all
 
 
 @dataclass(frozen=True)

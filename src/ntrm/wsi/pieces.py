@@ -23,30 +23,23 @@ from ntrm.results.folder import SlideFolder
 from ntrm.wsi.quality.morphology import EIGHT, dilated, region_areas
 
 PieceLabels = NDArray[np.uint16]
-PieceBox = tuple[int, int, int, int]
-"""Top, left, height, width."""
+PieceBox = tuple[int, int, int, int]  # Top, left, height, width
 
-JOINED_UM = 350.0
-"""Fragments closer together than this are one piece."""
-LEAST_MM2 = 0.1
-"""Smaller ones are crumbs: they belong to no piece."""
+JOINED_UM = 350.0  # Fragments closer together than this are one piece
+LEAST_MM2 = 0.1  # Smaller ones are crumbs: they belong to no piece
 MOST_PIECES = np.iinfo(np.uint16).max
-MOST_PIXELS = 2**28
-"""Of a kept map: at 8 µm/px, a slide of 13 × 13 cm."""
-NO_PIECE = 0
-"""In place of a piece's number, on glass and on crumbs."""
+MOST_PIXELS = 2**28  # Of a kept map: at 8 µm/px, a slide of 13 × 13 cm
+NO_PIECE = 0  # In place of a piece's number, on glass and on crumbs
 
 
 @dataclass(frozen=True)
 class Piece:
     """One piece of tissue on a slide."""
 
-    number: int
-    """From 1, in reading order."""
+    number: int  # From 1, in reading order
     bbox: PieceBox
     area_mm2: float
-    touches_edge: bool
-    """Cut off by the edge of the scan, perhaps: what lies beyond is not known."""
+    touches_edge: bool  # Cut off by the edge of the scan, perhaps: what lies beyond is not known
 
     def __post_init__(self) -> None:
         top, left, height, width = self.bbox

@@ -9,13 +9,11 @@ from tests.wsi.pictures import (
     PENS,
     SQUARE,
     clean,
-    folded,
     marked,
     out_of_focus,
     skin_mask,
     stained,
     tissue_of,
-    undisturbed,
 )
 
 from ntrm.core.labels import SKIN
@@ -93,12 +91,6 @@ def test_ink_over_dense_tissue_is_no_foreign_stain():
     assert quality.not_he.score < 0.2
 
 
-def test_most_folds_are_flagged(section_seed):
-    qualities = [judged(folded(undisturbed(section_seed + k), slice(80, 92), slice(70, 260))) for k in range(3)]
-    assert sum(quality.folds.flag for quality in qualities) >= 1
-    assert not any(quality.pen.flag or quality.not_he.flag for quality in qualities)
-
-
 def test_empty_glass_has_no_fault_but_no_tissue_either():
     quality = judged(np.full((50, 60, 3), 245, dtype=np.uint8))
     assert quality.warnings == (NO_TISSUE,)
@@ -113,13 +105,6 @@ def test_the_columns_are_flags_and_scores_and_warnings_name_them():
     assert quality.columns["pen_score"] == 0.25
     assert len(quality.warnings) == 2
     assert set(quality.columns) == {*COLUMNS, *(f"{name}_score" for name in COLUMNS)}
-
-
-def test_a_scan_coarser_than_the_model_is_told():
-    good = Grade(0.0, False)
-    (said,) = Quality(good, good, good, good, enlarged=2.0).warnings
-    assert said.startswith("scanned 2 times as coarse as the model's pixels")
-    assert Quality(good, good, good, good, enlarged=1.05).warnings == ()
 
 
 def test_of_a_mask_nothing_else_is_said(section_seed):

@@ -6,7 +6,6 @@ from ntrm.wsi.quality import morphology
 from ntrm.wsi.quality.morphology import (
     dilated,
     opened,
-    upsampled,
 )
 
 SCALE = Resolution(10.0, 20.0)
@@ -34,12 +33,6 @@ def test_opening_is_that_of_discs_placed_one_by_one(random):
         if some[disc].all():
             kept |= disc
     assert np.array_equal(opened(some, 50.0, SCALE), kept & some)
-
-
-def test_a_mask_of_blocks_is_cut_to_the_pixels(random):
-    blocks = random.random((4, 7)) > 0.5
-    rows, columns = np.arange(11) // 3, np.arange(13) // 2
-    np.testing.assert_array_equal(upsampled(blocks, (3, 2), (11, 13)), blocks[np.ix_(rows, columns)])
 
 
 def test_pixels_inside_are_counted_for_every_rectangle(random):

@@ -14,7 +14,6 @@ from tests.wsi.pictures import (
     stained,
 )
 
-from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
 from ntrm.phantom.render import Artefacts, render
 from ntrm.wsi.quality.thumbnail import Thumbnail, glass_colour, green_density
@@ -37,24 +36,6 @@ def test_a_block_with_any_pure_white_was_not_scanned():
     picture[1, 2] = picture[4, 6] = 255
     picture[0, 5] = (255, 255, 254)
     assert np.argwhere(Thumbnail(picture, SQUARE).unscanned).tolist() == [[0, 1], [2, 3]]
-
-
-def test_masks_go_to_the_coarser_grid_and_back(random):
-    seen = Thumbnail(np.full((31, 45, 3), 240, dtype=np.uint8), Resolution(10.0, 14.0))
-    assert seen.factors == (2, 3)
-    blocks = random.random((16, 15)) < 0.5
-    mask = seen.upsampled(blocks)
-    assert mask.shape == (31, 45)
-    assert all(mask[y, x] == blocks[y // 2, x // 3] for y, x in zip(range(31), range(14, 45), strict=True))
-    np.testing.assert_array_equal(seen.downsampled(mask), blocks)
-
-
-def test_a_coarse_picture_is_its_own_grid():
-    seen = Thumbnail(np.full((5, 6, 3), 240, dtype=np.uint8), Resolution.square(30.0))
-    assert seen.factors == (1, 1)
-    assert seen.coarse == seen.scale
-    with pytest.raises(DataError, match="not an RGB picture"):
-        Thumbnail(np.zeros((5, 6), dtype=np.uint8), Resolution.square(30.0))
 
 
 def test_glass_is_found_beside_tissue_and_beside_what_was_not_scanned(random):

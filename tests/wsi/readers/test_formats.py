@@ -1,7 +1,6 @@
 """Every kind of file gives the pixels that were written into it, found by content; nothing else leaves a reader."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -56,26 +55,6 @@ def test_pixels_and_resolution_come_back_whatever_the_file_is_called(kind, tmp_p
         np.testing.assert_array_equal(slide.read(x, y, width, height, 0), padded[50 + y :, 50 + x :][:height, :width])
     slide.close()
     slide.close()
-
-
-@pytest.mark.parametrize("orientation", [2, 3, 4, 6, 8])
-def test_a_tag_for_the_orientation_turns_neither_the_image_nor_its_tiles(orientation, tmp_path, random):
-    image = making.tissue(random, 150, 211)
-    path = making.write_tiled(tmp_path / "a.tif", image, extratags=[(274, "H", 1, orientation, True)])
-    # OpenSlide turns every tile by itself.
-    assert not np.array_equal(openslide_pixels(path, 0, 0, 211, 150, 0), image)
-    slide = open_slide(path)
-    np.testing.assert_array_equal(slide.read(0, 0, 211, 150, 0), image)
-    assert len(slide.info.levels) == 3
-    assert slide.info.resolution == Resolution(0.5, 0.5)
-    slide.close()
-
-
-def test_a_jpeg_is_read_as_pillow_reads_it(tmp_path, random):
-    path = making.write_jpeg(tmp_path / "section.png", making.tissue(random, 60, 80), mpp=5.0)
-    slide = open_slide(path)
-    assert slide.info.resolution == Resolution(5.0, 5.0)
-    np.testing.assert_array_equal(slide.read(0, 0, 80, 60, 0), np.asarray(Image.open(path)))
 
 
 @pytest.mark.parametrize("write", [making.write_ome, making.write_tiled, making.write_svs])
@@ -219,17 +198,6 @@ def test_pieces_that_were_never_written_are_white(tmp_path, random):
     found = open_slide(path).read(0, 0, 192, 128, 0)
     assert (found[:64, :64] == 255).all()
     np.testing.assert_array_equal(found[64:], image[64:])
-
-
-def test_threads_see_the_same_pixels(tmp_path, random):
-    image = making.tissue(random, 400, 400)
-    paths = [making.write_ome(tmp_path / "a", image, compression="zlib"), making.write_strips(tmp_path / "b", image)]
-    regions = [tuple(int(number) for number in random.integers(0, 300, 2)) for _ in range(60)]
-    for slide in map(open_slide, paths):
-        with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda place, slide=slide: slide.read(*place, 100, 90, 0), regions))
-        for (x, y), pixels in zip(regions, found, strict=True):
-            np.testing.assert_array_equal(pixels, image[y : y + 90, x : x + 100])
 
 
 def plain(path, data):

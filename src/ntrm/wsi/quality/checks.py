@@ -39,20 +39,16 @@ MEANINGS = {
 
 NO_TISSUE = "no tissue found"
 
-DYED = 0.08
-"""Least density of a pixel whose dye can be identified."""
+DYED = 0.08  # Least density of a pixel whose dye can be identified
 HE_RED, HE_BLUE = 0.82, 0.78
 """Red and blue over green density of mixtures of haematoxylin and eosin are below these; brown (DAB) absorbs more blue,
 haematoxylin without eosin more red."""
 
 LEAST_FLAT = 0.01
 """Flat fraction from which on the slide's own pixels are looked at: scans had 0.001, masks 0.02 and more."""
-COLOURS = 32
-"""No schema has more tissues."""
-LEAST_PIXELS = 1000
-"""Fewer pixels have few colours whatever they show."""
-SIDE_PX = 512
-"""Largest side of what is read of the slide's own pixels in a window."""
+COLOURS = 32  # No schema has more tissues
+LEAST_PIXELS = 1000  # Fewer pixels have few colours whatever they show
+SIDE_PX = 512  # Largest side of what is read of the slide's own pixels in a window
 
 
 @dataclass(frozen=True)
@@ -73,8 +69,7 @@ class Quality:
     pen: Grade
     has_tissue: bool = True
     drawn: Grade = Grade(0.0, False)
-    enlarged: float = 1.0
-    """µm/px of the scan over that of the model: above 1, pixels were made up."""
+    enlarged: float = 1.0  # µm/px of the scan over that of the model: above 1, pixels were made up
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -24,16 +24,11 @@ from ntrm.data.tiles import Window
 from ntrm.wsi.quality.morphology import pixels_inside
 from ntrm.wsi.quality.thumbnail import Picture, green_density
 
-SHARP, BLURRED = 1.2, 0.4
-"""Ratios of fine detail that score 0 and 1."""
-FINEST_UM = 1.2
-"""Focus is judged at no finer µm/px."""
-LEAST_DENSITY, MOST_DENSITY = 0.05, 0.8
-"""Paler is glass or fat, denser is clipped."""
-LEAST_PIXELS = 300
-"""Fewer pixels of tissue tell nothing."""
-SAMPLES, SAMPLE_PX = 12, 128
-"""Windows that are judged, and their side as they are judged."""
+SHARP, BLURRED = 1.2, 0.4  # Ratios of fine detail that score 0 and 1
+FINEST_UM = 1.2  # Focus is judged at no finer µm/px
+LEAST_DENSITY, MOST_DENSITY = 0.05, 0.8  # Paler is glass or fat, denser is clipped
+LEAST_PIXELS = 300  # Fewer pixels of tissue tell nothing
+SAMPLES, SAMPLE_PX = 12, 128  # Windows that are judged, and their side as they are judged
 
 
 def fine_detail(

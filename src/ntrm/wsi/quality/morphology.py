@@ -11,8 +11,7 @@ from scipy import ndimage
 from ntrm.core.arrays import BoolMask, Ints, Singles
 from ntrm.core.mpp import Resolution
 
-EIGHT = np.ones((3, 3), dtype=bool)
-"""For ``ndimage.label``: pixels that touch at a corner belong together."""
+EIGHT = np.ones((3, 3), dtype=bool)  # For `ndimage.label`: pixels that touch at a corner belong together
 
 
 def dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:

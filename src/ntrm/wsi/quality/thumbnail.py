@@ -16,35 +16,24 @@ from ntrm.wsi.quality.morphology import blurred, dilated, opened, upsampled
 
 Picture = NDArray[np.uint8]
 
-LEAST_BRIGHTNESS, MOST_TINT = 180, 25
-"""Glass is at least so bright, and its channels differ by at most so much."""
-LEAST_FRACTION = 0.005
-"""Fewer bright pixels than this are no glass."""
-BRIGHTEST_FRACTION = 0.002
-"""Where a picture shows no glass, so many of its brightest pixels stand for it."""
-MOST_PIXELS = 500_000
-"""Of larger pictures, every second (third …) row and column determines the glass's colour."""
+LEAST_BRIGHTNESS, MOST_TINT = 180, 25  # Glass is at least so bright, and its channels differ by at most so much
+LEAST_FRACTION = 0.005  # Fewer bright pixels than this are no glass
+BRIGHTEST_FRACTION = 0.002  # Where a picture shows no glass, so many of its brightest pixels stand for it
+MOST_PIXELS = 500_000  # Of larger pictures, every second (third …) row and column determines the glass's colour
 LEAST_PEAK = 0.2
 """Of the peaks at least this fraction of the highest, the brightest is glass; pale fat is a darker one."""
 
-CLIPPED = 0.03
-"""Denser pixels count as this dense in the texture: the walls of fat cells are no denser."""
+CLIPPED = 0.03  # Denser pixels count as this dense in the texture: the walls of fat cells are no denser
 
-GRID_UM = 26.8
-"""µm/px, about, of the coarser grid: a pen's stroke, a fold and a cell of fat are all wider."""
-AVERAGED_UM = 18.0
-"""Nuclei and specks of dirt vanish in this average; strokes do not."""
+GRID_UM = 26.8  # µm/px, about, of the coarser grid: a pen's stroke, a fold and a cell of fat are all wider
+AVERAGED_UM = 18.0  # Nuclei and specks of dirt vanish in this average; strokes do not
 
-LEAST_DENSITY = 0.12
-"""A pen's stroke is at least so dense."""
-OPAQUE = 0.4
-"""Black and red strokes are at least so dense: paler grey is a shadow, paler red is eosin."""
+LEAST_DENSITY = 0.12  # A pen's stroke is at least so dense
+OPAQUE = 0.4  # Black and red strokes are at least so dense: paler grey is a shadow, paler red is eosin
 HALF_WIDTH_UM = 100.0
 """Half the least width of a stroke. Surgical ink is a thinner crust, and belongs to the tissue it sits on."""
-RIM_UM = 150.0
-"""A stroke's paler rim is so wide at most."""
-FRINGE_UM = 45.0
-"""Around that the ink fades into the glass, too pale for its hue to be measured."""
+RIM_UM = 150.0  # A stroke's paler rim is so wide at most
+FRINGE_UM = 45.0  # Around that the ink fades into the glass, too pale for its hue to be measured
 
 
 def glass_colour(picture: Picture) -> NDArray[np.float32]:

@@ -48,10 +48,8 @@ SINGLE_FILE_VENDORS = ("aperio", GENERIC, "hamamatsu", "leica", "philips", "saku
 MULTI_FILE_VENDORS = ("dicom", MIRAX)
 
 INDEX = "Slidedat.ini"
-MAX_INDEX_BYTES = 2**20
-"""OpenSlide's own limit; of a VMS file it reads less."""
-MAX_PIXELS = 200_000_000
-"""Largest PNG or JPEG, which can only be decoded whole: Pillow holds 4 bytes a pixel."""
+MAX_INDEX_BYTES = 2**20  # OpenSlide's own limit; of a VMS file it reads less
+MAX_PIXELS = 200_000_000  # Largest PNG or JPEG, which can only be decoded whole: Pillow holds 4 bytes a pixel
 
 _FILE_KEYS = re.compile(
     rb"^[^\S\n]*(?:ImageFile|MapFile|MacroImage|OptimisationFile|FILE_|INDEXFILE)[^=\n]*=[^\S\n]*([^\n]*)", re.M

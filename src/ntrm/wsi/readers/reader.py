@@ -29,15 +29,11 @@ Pixels = NDArray[np.uint8]
 
 MAX_SIDE = 2**24
 """Pixels along one side beyond which a header is damaged: a slide of 76 mm has 1.5 million at 0.05 µm/px."""
-MAX_READ_PIXELS = 2**27
-"""Most pixels read at once; more would not fit into memory together with a network."""
-COARSEST_MPP = 20.0
-"""Above this a resolution tag is a printer's (72 dpi means 353 µm/px), not a microscope's."""
-MAX_ANISOTROPY = 4.0
-"""Pixels more oblong than this come from damaged tags; line scanners stay far below."""
+MAX_READ_PIXELS = 2**27  # Most pixels read at once; more would not fit into memory together with a network
+COARSEST_MPP = 20.0  # Above this a resolution tag is a printer's (72 dpi means 353 µm/px), not a microscope's
+MAX_ANISOTROPY = 4.0  # Pixels more oblong than this come from damaged tags; line scanners stay far below
 
-StatedMpp = tuple[float, float] | None
-"""µm/px along x and y as a file states them, credible or not."""
+StatedMpp = tuple[float, float] | None  # µm/px along x and y as a file states them, credible or not
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|b'[^']*'")
 _MICROMETRES = {
@@ -69,11 +65,9 @@ class SlideLevel:
 class SlideInfo:
     """Metadata of a slide; numbers and fixed words only."""
 
-    reader: str
-    """``openslide``, ``tifffile`` or ``pillow``."""
+    reader: str  # `openslide`, `tifffile` or `pillow`
     vendor: str
-    levels: tuple[SlideLevel, ...]
-    """From the full resolution to the coarsest."""
+    levels: tuple[SlideLevel, ...]  # From the full resolution to the coarsest
     stated_mpp: StatedMpp = None
     bounds: tuple[int, int, int, int] | None = None
     """The scanned area (x, y, width, height) in level-0 pixels, where the file has one."""

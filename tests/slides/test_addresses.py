@@ -33,11 +33,6 @@ def test_what_names_no_object_is_refused(text):
         Address.parse(text)
 
 
-def test_a_container_or_a_user_before_the_host_is_no_secret():
-    assert str(Address.parse("abfs://slides@account.dfs.core.windows.net/a")).startswith("abfs://slides@")
-    assert Address.parse("sftp://user@host/a.svs").name == "a.svs"
-
-
 def test_below_a_folder_is_not_beside_it():
     out = Address.parse("s3://bucket/out")
     assert Address.parse("s3://bucket/out/a.svs").lies_in(out)

@@ -51,12 +51,3 @@ def test_a_damaged_memory_is_none(slide, damage):
     assert place_of(source) is None
     remember_places({source: slide})
     assert place_of(source) == slide
-
-
-def test_the_folder_is_the_users_own(monkeypatch, tmp_path):
-    monkeypatch.delenv("NTRM_STATE")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    assert state_folder() == tmp_path / ".local" / "state" / "ntrm"
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
-    assert state_folder() == tmp_path / "xdg" / "ntrm"

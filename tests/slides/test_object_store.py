@@ -32,17 +32,6 @@ def test_objects_are_listed_with_sizes_and_versions(store, at, bucket):
     assert store.names_in(at, folders=False) == ["other.svs"]
 
 
-def test_an_object_has_one_version_however_it_is_looked_at():
-    """This storage lists times as numbers, and gives that of a single object as a date."""
-    fsspec = pytest.importorskip("fsspec")
-    fsspec.filesystem("memory").pipe_file("/versions/a.svs", b"1")
-    there = Address.parse("memory://versions")
-    store = ObjectStore("memory")
-    (listed,) = store.files_under(there)
-    assert listed == store.stat(there / "a.svs")
-    assert listed.version
-
-
 def test_keys_that_lead_out_of_their_folder_are_left_out(store, at, bucket):
     for key in ("slides/../../evil.svs", "slides/./a.svs", "slides//b.svs", "slides/c\\d.svs", "slides/e.svs"):
         bucket.put(key, b"1")

@@ -88,14 +88,6 @@ def test_a_coarser_slide_is_interpolated_and_a_far_coarser_one_refused(tmp_path,
         SlideGrid(slide, 1.34, Resolution(8.0, 8.0))
 
 
-@pytest.mark.parametrize(("across", "down"), [(13.400001, 13.4), (13.4, 13.400001), (13.46, 13.399)])
-def test_a_slide_twice_as_coarse_but_for_rounding_is_taken(tmp_path, random, across, down):
-    slide = open_slide(making.write_png(tmp_path / "a.png", making.tissue(random, 60, 100)))
-    rounded, plain = (SlideGrid(slide, 6.7, Resolution(*mpp)) for mpp in ((across, down), (13.4, 13.4)))
-    assert rounded.to_level0 == plain.to_level0 == (0.5, 0.5, 0.0, 0.0)
-    assert np.array_equal(whole(rounded), whole(plain))
-
-
 def test_no_resolution_is_ever_guessed(tmp_path, random):
     image = making.tissue(random, 40, 50)
     silent = open_slide(making.write_png(tmp_path / "a.png", image))

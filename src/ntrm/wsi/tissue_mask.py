@@ -179,12 +179,6 @@ def windows_with_tissue(
 
     Both grids start at the same corner of the slide. Since every window over a pixel of tissue is kept, tissue is
     predicted as with all windows.
-
-    >>> tissue = np.zeros((50, 50), dtype=bool)
-    >>> tissue[40, 40] = True
-    >>> windows = (Window(0, 0, 64, 64), Window(0, 36, 64, 64), Window(36, 0, 64, 64), Window(36, 36, 64, 64))
-    >>> windows_with_tissue(windows, tissue, Resolution.square(20), Resolution.square(10))
-    (Window(top=36, left=36, height=64, width=64, pad_bottom=0, pad_right=0),)
     """
     if not windows:
         return ()

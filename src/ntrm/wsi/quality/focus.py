@@ -52,11 +52,7 @@ def fine_detail(
 
 
 def blur_score(details: Sequence[float | None]) -> float | None:
-    """0, sharp, to 1, blurred: from the median of the windows that are not None; None if all are.
-
-    >>> blur_score([1.5, 0.8, None, 0.7])
-    0.5
-    """
+    """0, sharp, to 1, blurred: from the median of the windows that are not None; None if all are."""
     known = [detail for detail in details if detail is not None]
     if not known:
         return None
@@ -99,11 +95,7 @@ def _covered(starts: Ints, length: int, factor: float, size: int) -> tuple[Ints,
 
 
 def as_judged(sample: Picture, mpp: Resolution) -> Picture:
-    """A window at ``mpp``, coarsened to at least ``FINEST_UM`` a pixel.
-
-    >>> as_judged(np.zeros((20, 10, 3), dtype=np.uint8), Resolution.square(0.25)).shape
-    (4, 2, 3)
-    """
+    """A window at ``mpp``, coarsened to at least ``FINEST_UM`` a pixel."""
     down, across = _coarsening(mpp)
     return sample if down == across == 1 else area_average(sample, down, across)
 

@@ -15,11 +15,7 @@ EIGHT = np.ones((3, 3), dtype=bool)  # For `ndimage.label`: pixels that touch at
 
 
 def dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
-    """Pixels that lie at most ``um`` from the mask.
-
-    >>> dilated(np.array([[True, False, False]]), 10.0, Resolution.square(10.0)).tolist()
-    [[True, True, False]]
-    """
+    """Pixels that lie at most ``um`` from the mask."""
     out = np.zeros(mask.shape, dtype=bool)
     box = bounding_box(mask, um, scale)
     if box is not None:
@@ -104,11 +100,7 @@ def upsampled(mask: BoolMask, factors: tuple[int, int], shape: tuple[int, int]) 
 
 
 def pixels_inside(mask: BoolMask, top: Ints, bottom: Ints, left: Ints, right: Ints) -> Ints:
-    """Pixels of the mask in each of many rectangles; the arrays broadcast.
-
-    >>> pixels_inside(np.ones((4, 4), dtype=bool), *(np.array([k]) for k in (1, 3, 0, 4))).tolist()
-    [8]
-    """
+    """Pixels of the mask in each of many rectangles; the arrays broadcast."""
     sums = np.zeros((mask.shape[0] + 1, mask.shape[1] + 1), dtype=np.int32)
     np.cumsum(mask, axis=0, out=sums[1:, 1:])
     np.cumsum(sums, axis=1, out=sums)

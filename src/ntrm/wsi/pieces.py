@@ -20,7 +20,7 @@ from ntrm.core.io import write_arrays
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
 from ntrm.results.folder import SlideFolder
-from ntrm.wsi.quality.morphology import EIGHT, dilated, region_areas
+from ntrm.wsi.quality.thumbnail import EIGHT, dilated, region_areas
 
 PieceLabels = NDArray[np.uint16]
 PieceBox = tuple[int, int, int, int]  # Top, left, height, width

@@ -25,8 +25,9 @@ from ntrm.core.arrays import BoolMask, Ints, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means
 from ntrm.data.tiles import Window
-from ntrm.wsi.quality.morphology import (
+from ntrm.wsi.quality.thumbnail import (
     EIGHT,
+    Thumbnail,
     blurred,
     dilated,
     pixels_inside,
@@ -34,7 +35,6 @@ from ntrm.wsi.quality.morphology import (
     without_holes,
     without_small_regions,
 )
-from ntrm.wsi.quality.thumbnail import Thumbnail
 
 STRONG = 0.04  # Colour (a difference of optical densities) of what is plainly tissue
 LEAST_PURITY = 0.15  # Colour over density: less is dirt, however dark it is

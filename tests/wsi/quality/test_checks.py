@@ -22,15 +22,15 @@ from ntrm.wsi.quality.checks import (
     COLOURS,
     COLUMNS,
     FLAGGED,
-    LEAST_PIXELS,
+    LEAST_COLOURED,
     NO_TISSUE,
     Grade,
     Quality,
     assess_quality,
     few_colours,
     flat_fraction,
+    sample_windows,
 )
-from ntrm.wsi.quality.focus import sample_windows
 from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
 
 
@@ -154,7 +154,7 @@ def test_few_colours_cover_what_the_commonest_do(random):
     expected = np.sort(times)[-COLOURS:].sum() / times.sum()
     assert few_colours([picture]) == pytest.approx(expected)
     assert few_colours([picture[:, :400], picture[:, 400:]]) == pytest.approx(expected)
-    assert few_colours([picture[:, : LEAST_PIXELS - 1]]) == 0.0
+    assert few_colours([picture[:, : LEAST_COLOURED - 1]]) == 0.0
     assert few_colours([]) == 0.0
 
 

@@ -17,12 +17,14 @@ from tests.wsi.pictures import (
 
 from ntrm.core.mpp import Resolution
 from ntrm.phantom.render import Artefacts, render
-from ntrm.wsi.quality import morphology
-from ntrm.wsi.quality.morphology import (
+from ntrm.wsi.quality.thumbnail import (
+    Thumbnail,
     dilated,
+    glass_colour,
+    green_density,
     opened,
+    pixels_inside,
 )
-from ntrm.wsi.quality.thumbnail import Thumbnail, glass_colour, green_density
 
 
 def test_the_coarser_grid_holds_means_of_blocks(section_seed):
@@ -130,4 +132,4 @@ def test_pixels_inside_are_counted_for_every_rectangle(random):
         top, bottom = np.sort(random.integers(0, height + 1, (2, 30)), axis=0)
         left, right = np.sort(random.integers(0, width + 1, (2, 30)), axis=0)
         expected = [mask[a:b, c:d].sum() for a, b, c, d in zip(top, bottom, left, right, strict=True)]
-        np.testing.assert_array_equal(morphology.pixels_inside(mask, top, bottom, left, right), expected)
+        np.testing.assert_array_equal(pixels_inside(mask, top, bottom, left, right), expected)

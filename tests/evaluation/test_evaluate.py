@@ -8,7 +8,7 @@ from tests.evaluation.small import ByColour, count, draw_mask, of_test, schema_o
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
-from ntrm.data.split import image_hash, open_splits
+from ntrm.data.split import open_splits, section_hashes
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.metrics.boundary import BoundaryAgreement, boundary_agreement
@@ -131,7 +131,7 @@ def test_a_split_file_decides(data, tmp_path, sections):
 
 def test_sections_that_were_trained_on_are_told(data, tmp_path):
     parts = open_splits(data)
-    network = ByColour().describe(trained_on=tuple(map(image_hash, parts["train"])))
+    network = ByColour().describe(trained_on=tuple(set().union(*map(section_hashes, parts["train"]))))
     assert evaluate(network, data, None, device="cpu").as_dict()["notes"] == []
     assert evaluate(network, data, None, split="train", device="cpu").notes == ()
     rows = [f"{case.name},{'test' if case.split == 'train' else 'train'}" for case in parts.dataset]

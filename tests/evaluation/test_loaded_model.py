@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from ntrm.cli.main import app
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.data.split import image_hash, open_splits, trained_on
+from ntrm.data.split import open_splits, section_hashes, trained_on
 from ntrm.evaluation.calibrate import calibrate
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.models.registry import ARCHITECTURES
@@ -69,7 +69,7 @@ def test_what_is_nearly_the_resolution_is_taken(tmp_path, sections):
 def test_sections_that_the_network_was_trained_on_are_told(data, tmp_path, monkeypatch):
     monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
     parts = open_splits(data)
-    network = ByColour().describe(trained_on=tuple(map(image_hash, parts["train"])))
+    network = ByColour().describe(trained_on=tuple(set().union(*map(section_hashes, parts["train"]))))
     network.save_pretrained(tmp_path / "model")
     options = {"device": "cpu", "pictures": False, "reference": False}
     assert calibrate(tmp_path / "model", data, split="test", **options).as_dict()["notes"] == []

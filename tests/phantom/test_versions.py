@@ -125,12 +125,6 @@ def test_strips_of_version_2_make_one_section(cancer, seed):
     assert np.array_equal(labels_of(paint_fine(plan, 20.1)), paint_mask(plan, 20.1))
 
 
-@pytest.mark.parametrize("cancer", CANCERS)
-def test_the_cancer_asked_for_is_there_in_version_2(cancer, seed):
-    for number in range(seed, seed + 4):
-        assert (paint_mask(draw_plan(number, cancer, "2"), 13.4) == SKIN.index(cancer)).any(), f"seed {number}"
-
-
 def test_every_fine_tissue_occurs(certain, seed):
     found = Counter()
     for number in range(seed, seed + 6):

@@ -10,10 +10,12 @@ from ntrm.inference.predictor import Predictor
 from ntrm.wsi import isolated
 
 
-@pytest.fixture
-def quick_readers(monkeypatch):
+@pytest.fixture(scope="module")
+def quick_readers():
     """Slides read in this process: for tests of everything around the reading, since a process each takes long."""
-    monkeypatch.setattr(isolated, "ReadingProcess", InProcess)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(isolated, "ReadingProcess", InProcess)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,9 @@ import pytest
 
 from ntrm.analysis.cancers import ONLY_STRAYS, cancer_types
 from ntrm.analysis.measure import SCAN_EDGE
-from ntrm.analysis.regions import scan_mask
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.pipeline.measurements import class_areas, interface_rows, measure_pieces, scan_slide
+from ntrm.pipeline.measurements import interface_rows, measure_pieces, scan_slide
 from ntrm.wsi.pieces import PieceMap
 
 MPP, COARSE = Resolution.square(8.0), Resolution.square(16.0)
@@ -72,14 +71,6 @@ def test_an_unsure_cancer_has_no_depth_and_cancers_are_those_of_the_whole_piece(
     none = measured(mask)
     assert none.cancers == cancer_types(mask, None, SKIN, MPP)
     assert none.measured["deep_clearance"].reason == "no tumour in the piece"
-
-
-def test_areas_are_those_of_the_pixels(random):
-    labels = random.choice([0, 3, 8, 255], (50, 30)).astype(np.uint8)
-    areas = class_areas(scan_mask(labels, SKIN, MPP), SKIN)
-    assert areas["EPI"] == pytest.approx((labels == 0).sum() * 64e-6)
-    assert areas["BKG"] == pytest.approx((labels == 8).sum() * 64e-6)
-    assert areas["BCC"] == 0
 
 
 def test_outside_is_background_what_has_no_name_and_what_belongs_to_no_piece():

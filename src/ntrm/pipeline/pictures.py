@@ -12,7 +12,6 @@ from ntrm.core.io import whole_file, write_bytes
 from ntrm.core.labels import IGNORE, LabelSchema, rgb_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY, mean_colours, sampled
-from ntrm.core.threads import thread_map
 from ntrm.results.documents import Summary
 from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.results.paths import FAMILIARITY_MAP, OVERLAY, PICTURE, THUMBNAIL
@@ -35,15 +34,12 @@ def overlay(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> I
     colours, mixed = schema.colour_table(), picture.copy()
     clear = [IGNORE] if schema.background_index is None else [IGNORE, schema.background_index]
 
-    def mix(top: int) -> None:
+    # In bands: as numbers with a fraction, a large picture takes many times its memory.
+    for top in range(0, len(picture), ROWS):
         rows = slice(top, top + ROWS)
         tissue = ~np.isin(seen[rows], clear)
         colour = colours[seen[rows][tissue]]
         mixed[rows][tissue] = np.rint((1 - OPACITY) * picture[rows][tissue] + OPACITY * colour)
-
-    # In bands: as numbers with a fraction, a large picture takes many times its memory.
-    for _ in thread_map(mix, range(0, len(picture), ROWS)):
-        pass
     return mixed
 
 

@@ -14,7 +14,7 @@ from ntrm.service.api.app_state import AppState
 from ntrm.service.api.intake import check_file_name, check_name, file_under, receive, submit_path, submit_upload
 from ntrm.service.api.schemas import ErrorDocument, PathRequest, RetryRequest, SlideDocument, SlideList
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.jobs.slide_record import Slide
+from ntrm.service.jobs.slide_record import Slide, Status
 
 router = APIRouter(prefix="/v1/slides", tags=["slides"])
 
@@ -28,7 +28,6 @@ SafeName = Annotated[
     str | None,
     Query(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$", description="name of an upload's results"),
 ]
-Status = Annotated[str | None, Query(pattern="^(queued|running|done|failed|cancelled)$")]
 
 
 def get_app_state(request: Request) -> AppState:
@@ -54,7 +53,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 @router.get("")
-def list_slides(app_state: Shared, status: Status = None) -> SlideList:
+def list_slides(app_state: Shared, status: Status | None = None) -> SlideList:
     """Every slide, the newest first."""
     waiting = app_state.store.waiting()
     return SlideList(slides=[app_state.document(slide, waiting) for slide in app_state.store.every(status)])

@@ -7,22 +7,21 @@ import os
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Json, PlainValidator, TypeAdapter
 
 from ntrm.results.folder import is_safe_name
 
-QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
-STATUSES = (QUEUED, RUNNING, DONE, FAILED, CANCELLED)
-UPLOAD, PATH, FOUND = "upload", "path", "found"
+Status = Literal["queued", "running", "done", "failed", "cancelled"]
+Origin = Literal["upload", "path", "found"]
 """Where a slide comes from: uploaded, named by a path, or results that were there before."""
-SEGMENT, PREPARE, CORRECT, TABLES = "segment", "prepare", "correct", "tables"
+Kind = Literal["segment", "prepare", "correct", "tables"]
 """What a job does: results of a slide; the region graph, for which somebody waits who corrects it; the files of its
 corrected mask; the tables and the overview of all slides, whose job is of the slide ``""``."""
-NETWORK, LIGHT = (SEGMENT, PREPARE), (CORRECT, TABLES)
+NETWORK: tuple[Kind, ...] = ("segment", "prepare")
+LIGHT: tuple[Kind, ...] = ("correct", "tables")
 """Jobs for workers that hold the network, and for the one that does not."""
-MPP_MISSING = "mpp_missing"
 
 
 def _check_name(name: str) -> str:
@@ -43,7 +42,6 @@ Time = Annotated[float, Field(ge=0, le=253_402_300_799)]
 """Until the end of the year 9999."""
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Status = Annotated[str, Field(pattern=f"^({'|'.join(STATUSES)})$")]
 Place = Annotated[Path, PlainValidator(lambda cell: Path(os.fsdecode(cell)))]
 
 
@@ -56,7 +54,7 @@ class Slide:
     slide_id: Annotated[str, AfterValidator(_check_name)]
     """Name of its folder of results."""
     name: Text
-    origin: Annotated[str, Field(pattern="^(upload|path|found)$")]
+    origin: Origin
     source: Place | None
     mpp: Json[tuple[Positive, Positive]] | None
     """As the user stated it."""
@@ -75,7 +73,7 @@ class Slide:
     @property
     def alone(self) -> bool:
         """Whether no other file may be read with it: an upload could name any file of the server."""
-        return self.origin == UPLOAD
+        return self.origin == "upload"
 
     @property
     def has_image(self) -> bool:
@@ -90,7 +88,7 @@ class Job:
 
     slide: str
     """Its id."""
-    kind: Annotated[str, Field(pattern="^(segment|prepare|correct|tables)$")]
+    kind: Kind
     status: Status
     due: Time
     progress: Share

@@ -21,7 +21,7 @@ from ntrm.results.slide_state import alone
 from ntrm.service.core.settings import LOG, WORKERS, ServiceSettings, settings_to
 from ntrm.service.core.watch import Watch
 from ntrm.service.jobs.database import JobStore
-from ntrm.service.jobs.slide_record import LIGHT, NETWORK, SEGMENT
+from ntrm.service.jobs.slide_record import LIGHT, NETWORK, Kind
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
@@ -38,7 +38,7 @@ class _Slot:
     """One worker, or the wait for its next start."""
 
     device: str
-    kinds: tuple[str, ...] = NETWORK
+    kinds: tuple[Kind, ...] = NETWORK
     """Of its jobs."""
     process: subprocess.Popen[bytes] | None = None
     name: str | None = None
@@ -81,7 +81,7 @@ class Supervisor:
         """Queue the jobs of workers that are gone; those to be cancelled end, without temporary files."""
         for job in self._store.running():
             # While it still counts as running nobody else takes it up or deletes it.
-            if job.kind == SEGMENT and job.cancel is not None and not self._is_alive(job.worker or ""):
+            if job.kind == "segment" and job.cancel is not None and not self._is_alive(job.worker or ""):
                 with suppress(NtrmError), alone(self._settings.out / self._store.get(job.slide).slide_id):
                     pass  # Whoever has the slide alone has removed them.
         self._store.reclaim(self._is_alive, blame=blame)
@@ -164,7 +164,7 @@ class Supervisor:
                 self._slots += [_Slot(f"cuda:{n}") for n in range(len(self._slots), int(message["devices"]))]
 
 
-def start_worker(settings: ServiceSettings, kinds: tuple[str, ...]) -> subprocess.Popen[bytes]:
+def start_worker(settings: ServiceSettings, kinds: tuple[Kind, ...]) -> subprocess.Popen[bytes]:
     """A worker process; it ends when its input is closed."""
     log = settings.hidden / LOG
     if log.exists() and log.stat().st_size > LOG_BYTES:

@@ -29,20 +29,7 @@ from ntrm.service.core import model_info
 from ntrm.service.core.problems import ProblemError, document_of
 from ntrm.service.core.settings import DATABASE, ServiceSettings, settings_from
 from ntrm.service.jobs.database import GIVEN_UP, JobStore
-from ntrm.service.jobs.slide_record import (
-    CANCELLED,
-    CORRECT,
-    DONE,
-    FAILED,
-    NETWORK,
-    PREPARE,
-    QUEUED,
-    SEGMENT,
-    TABLES,
-    Job,
-    Slide,
-    new_id,
-)
+from ntrm.service.jobs.slide_record import NETWORK, Job, Kind, Slide, Status, new_id
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 
 if TYPE_CHECKING:
@@ -67,7 +54,7 @@ READ, SEGMENTED = 0.03, 0.8
 class JobEnd(BaseException):
     """Ends a job from within; not an ``Exception``, which would be the slide's own error."""
 
-    def __init__(self, status: str, error: NtrmError | None = None) -> None:
+    def __init__(self, status: Status, error: NtrmError | None = None) -> None:
         super().__init__(status)
         self.status, self.error = status, error
 
@@ -83,12 +70,12 @@ class JobProgress:
 
     def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
         """Yield ``items``, the rows or windows that the network sees; raises ``JobEnd`` where the job has to end."""
-        first, last, stage = (READ, SEGMENTED, "segmenting") if self._job.kind == SEGMENT else (0.0, 1.0, "making")
+        first, last, stage = (READ, SEGMENTED, "segmenting") if self._job.kind == "segment" else (0.0, 1.0, "making")
         self.report(first, stage, at_once=True)
         for done, item in enumerate(items, start=1):
             yield item
             self.report(first + (last - first) * done / max(total, 1), stage)
-        if self._job.kind == SEGMENT:
+        if self._job.kind == "segment":
             self.report(SEGMENTED, "measuring", at_once=True)
 
     def report(self, progress: float, stage: str, *, at_once: bool = False) -> None:
@@ -97,14 +84,14 @@ class JobProgress:
         # A second pass over the slide does not start at zero.
         self._furthest = max(self._furthest, min(progress, 1.0))
         if self._worker.stop.is_set():
-            raise JobEnd(QUEUED)
+            raise JobEnd("queued")
         if now > self._deadline:
             expected = f"at most {self._limit:g} s"
-            raise JobEnd(FAILED, ProblemError(422, "too_long", "the slide took too long", expected=expected))
+            raise JobEnd("failed", ProblemError(422, "too_long", "the slide took too long", expected=expected))
         if at_once or now - self._last >= BEAT_SECONDS:
             self._last = now
             if not self._worker.store.beat(self._job, self._furthest, stage):
-                raise JobEnd(CANCELLED)
+                raise JobEnd("cancelled")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +112,7 @@ class Worker:
             raise DataError("this worker holds no network")
         return self.segmenter
 
-    def work(self, kinds: Sequence[str]) -> None:
+    def work(self, kinds: Sequence[Kind]) -> None:
         """Do jobs of these kinds until it is stopped; without the network, until nothing was there for a while."""
         idle_since = time.monotonic()
         while not self.stop.is_set():
@@ -142,15 +129,15 @@ class Worker:
     def run(self, job: Job) -> None:
         """Do a job, whatever comes of it."""
         try:
-            self.store.end(job, DONE, finished=RUN[job.kind](self, job, JobProgress(self, job)))
+            self.store.end(job, "done", at=RUN[job.kind](self, job, JobProgress(self, job)))
         except JobEnd as end:
             self.store.end(job, end.status, end.error)
         except NtrmError as error:
-            self.store.end(job, FAILED, error)
+            self.store.end(job, "failed", error)
         except (OSError, MemoryError) as error:
             # A full disk or memory, perhaps: others have to be looked after all the same.
             reason = getattr(error, "strerror", None) or type(error).__name__
-            self.store.end(job, FAILED, DataError(GIVEN_UP[job.kind], got=reason))
+            self.store.end(job, "failed", DataError(GIVEN_UP[job.kind], got=reason))
 
 
 def segment(worker: Worker, job: Job, progress: JobProgress) -> float:
@@ -164,13 +151,13 @@ def segment(worker: Worker, job: Job, progress: JobProgress) -> float:
     outcome = segmenter.segment(SlideTask(source, slide.slide_id), progress)
     if outcome.status == "busy":
         # With a command, or with a process that is just being killed.
-        worker.store.ask(job.slide, SEGMENT, BUSY_SECONDS)
-        raise JobEnd(QUEUED)
+        worker.store.ask(job.slide, "segment", BUSY_SECONDS)
+        raise JobEnd("queued")
     if outcome.status not in ("done", "kept"):
         code = "refused" if outcome.refused else "unreadable"
-        raise ProblemError(422, code, GIVEN_UP[SEGMENT], got=outcome.reason)
+        raise ProblemError(422, code, GIVEN_UP["segment"], got=outcome.reason)
     worker.store.change(slide.id, fingerprint=fingerprint)
-    worker.store.ask("", TABLES, TABLES_SECONDS)
+    worker.store.ask("", "tables", TABLES_SECONDS)
     return (segmenter.out / slide.slide_id / SUMMARY).stat().st_mtime
 
 
@@ -189,7 +176,7 @@ def prepare(worker: Worker, job: Job, progress: JobProgress) -> None:
         make_region_graph(mask, source, segmenter.predictor, progress)
     except NtrmError as error:
         code = "refused" if isinstance(error, RefusedError) else "unreadable"
-        raise ProblemError(422, code, GIVEN_UP[PREPARE], got=reason_of(error, source, slide.slide_id)) from error
+        raise ProblemError(422, code, GIVEN_UP["prepare"], got=reason_of(error, source, slide.slide_id)) from error
 
 
 def correct(worker: Worker, job: Job, _: JobProgress) -> None:
@@ -199,7 +186,7 @@ def correct(worker: Worker, job: Job, _: JobProgress) -> None:
     corrections = SlideCorrections(worker.settings.out / worker.store.get(job.slide).slide_id)
     if not corrections.is_written:
         corrections.write()
-        worker.store.ask("", TABLES, TABLES_SECONDS)
+        worker.store.ask("", "tables", TABLES_SECONDS)
 
 
 def tables(worker: Worker, _job: Job, _progress: JobProgress) -> None:
@@ -213,11 +200,11 @@ def tables(worker: Worker, _job: Job, _progress: JobProgress) -> None:
         tabulate(out, run, run.covariates, report=report)
 
 
-RUN: dict[str, Callable[[Worker, Job, JobProgress], float | None]] = {
-    SEGMENT: segment,
-    PREPARE: prepare,
-    CORRECT: correct,
-    TABLES: tables,
+RUN: dict[Kind, Callable[[Worker, Job, JobProgress], float | None]] = {
+    "segment": segment,
+    "prepare": prepare,
+    "correct": correct,
+    "tables": tables,
 }
 """What is done for a job, by its kind."""
 

@@ -139,30 +139,6 @@ def test_what_the_system_refuses_is_told_without_a_traceback(tmp_path):
     assert "the drive went away" in runner.invoke(app_that(fail_without_a_name), []).stderr
 
 
-def test_a_reader_that_went_away_is_no_error_of_ours():
-    def fail(name, console):
-        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
-
-    result = runner.invoke(app_that(fail), [])
-    assert result.exit_code == 1
-    assert "error:" not in result.stderr
-
-
-def test_help_flows_as_wide_as_the_terminal():
-    app = typer.Typer()
-
-    @app.command()
-    @command
-    def act(*, console: Console) -> None:
-        """Act.
-
-        One
-        sentence.
-        """
-
-    assert "One sentence." in runner.invoke(app, ["--help"]).stdout
-
-
 STRANGE = "0.5 µm/px … → été 皮 \U0001f9b4 \udce9"
 ENCODINGS = ["latin-1", "ascii", "cp1252", "utf-8"]
 

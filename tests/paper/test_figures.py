@@ -1,14 +1,10 @@
 from dataclasses import replace
 
 import numpy as np
-from tests.paper.synthetic import read, tiny_plan
-from tests.paper.test_result_tables import facts
 
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.data.split import open_splits
-from ntrm.data.stats import dataset_stats
-from ntrm.paper import result_tables
-from ntrm.paper.figures import FigureFile, choose_windows, draw_figures
+from ntrm.paper.figures import choose_windows
 
 
 def test_one_window_for_each_cancer_of_the_test_part_with_the_most_tissues(stripes):
@@ -36,17 +32,3 @@ def test_classes_without_cancers_show_sections_with_the_most_classes(stripes):
     renamed = replace(parts.dataset, schema=replace(SKIN, tissues=tissues))
     shown = choose_windows(replace(parts, dataset=renamed), 64)
     assert sorted(each.name for each in shown) == ["BCC_9", "SCC_9"]
-
-
-def test_every_figure_that_the_paper_has_stands_beside_our_words_for_it(tmp_path):
-    said = {
-        name: FigureFile(name, tmp_path, "").paper[:9] for name in ("pipeline", "improvement", "ablation", "dataset")
-    }
-    assert said == {"pipeline": "The paper", "improvement": "The paper", "ablation": "The paper", "dataset": ""}
-
-
-def test_figures_without_enough_to_show_are_left_out(stripes, tmp_path):
-    results = read(tmp_path, tiny_plan(seeds=(0,)))
-    stats = dataset_stats(open_splits(stripes, resolution="10x").dataset, tile=64)
-    ablation = result_tables.ablation_table(results)
-    assert {*draw_figures(results, {"10x": facts("10x")}, [], stats, ablation, tmp_path, "cpu")} == {"dataset"}

@@ -1,31 +1,13 @@
-import struct
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from tests.training.small_data import read_log, weights, write_small
+from tests.training.small_data import read_log, weights
 
-from ntrm.data.layouts import open_dataset
-from ntrm.data.tensors import TileDataset
 from ntrm.training import validation
 from ntrm.training.checkpoint import read_checkpoint
-from ntrm.training.log import choose_examples
-
-
-def test_tensorboard_gets_the_rows_of_the_log(train):
-    event_file = pytest.importorskip("tensorboardX.proto.event_pb2")
-    result = train(changes={"validate_every": 5})
-    (path,) = (result.folder / "tensorboard").iterdir()
-    content, place, found = path.read_bytes(), 0, []
-    while place < len(content):  # records of length, checksum, event, checksum
-        (length,) = struct.unpack_from("<Q", content, place)
-        event = event_file.Event.FromString(content[place + 12 : place + 12 + length])
-        found += [(event.step, value.simple_value) for value in event.summary.value if value.tag == "val/loss"]
-        place += 12 + length + 4
-    assert found == [(row["step"], float(np.float32(row["val_loss"]))) for row in read_log(result.folder / "log.csv")]
 
 
 class Counting:
@@ -90,16 +72,6 @@ def test_every_step_is_shown(train):
     progress = Counting()
     train(progress=progress, changes={"steps": 3})
     assert progress.tracked["training steps"] == (3, 3)
-
-
-def test_examples_are_rich_and_from_different_sections(tmp_path, random):
-    tiles = TileDataset(open_dataset(write_small(tmp_path / "data", random, shape=(64, 320))), size=64)
-    tissues = [len(set(np.unique(tile.mask)) - {255}) for tile in tiles]
-    chosen = choose_examples(tiles, 4)
-    assert {tiles.sources[index].case.name for index in chosen} == {"a", "b", "c", "d"}
-    for index in chosen:
-        own = [i for i, place in enumerate(tiles.sources) if place.case.name == tiles.sources[index].case.name]
-        assert tissues[index] == max(tissues[i] for i in own)
 
 
 def test_pictures_come_at_the_end_and_change_nothing(train, finished):

@@ -135,13 +135,6 @@ def test_batch_norm_moves_unless_it_is_frozen(make, tiles_of, frozen):
     )
 
 
-def test_the_rate_is_that_of_the_step(make, tiles_of):
-    training = make(steps=100, warmup=0.1, learning_rate=0.01, schedule="constant")
-    assert (training.rate(0), training.rate(5)) == pytest.approx((0.001, 0.006))
-    training.step(5, tiles_of(training, 5))
-    assert training.optimiser.param_groups[0]["lr"] == training.rate(5)
-
-
 # --- signals ---
 
 
@@ -164,19 +157,6 @@ def test_a_second_signal_stops_at_once():
         assert interruption.name == "SIGINT"
         with pytest.raises(InterruptedTrainingError, match="at once by a second SIGTERM"):
             os.kill(os.getpid(), signal.SIGTERM)
-
-
-def test_whoever_had_the_signals_gets_them_back():
-    seen = []
-    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
-    try:
-        with Interruption() as interruption:
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert interruption.name == "SIGTERM"
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert seen == [signal.SIGTERM]
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 # --- on a GPU ---

@@ -11,17 +11,14 @@ from hypothesis import strategies as st
 from tests.reference.loss_literal import soft_dice as literal_dice
 from tests.reference.loss_literal import weighted_cross_entropy as literal
 from torch import multiprocessing
-from torch.nn import functional as F
 
 from ntrm.models.base import Segmentation
 from ntrm.training.losses import (
-    RAREST,
-    RunningWeights,
+    ClassWeights,
     SegmentationLoss,
     class_counts,
     dice_of,
     dice_totals,
-    inverse_frequencies,
 )
 
 NOTHING_KNOWN = torch.full((2, 4, 4), 255, dtype=torch.uint8)
@@ -56,19 +53,6 @@ def test_is_the_literal_loss(seed, batch, classes, height, width):
     assert weighted_cross_entropy(logits, target).item() == pytest.approx(expected, rel=1e-6, abs=1e-12)
 
 
-def test_is_torchs_weighted_mean_times_the_share_of_present_classes(random):
-    logits, target = draw(random, classes=6)
-    target[0, 0, 0] = 0  # at least one pixel is known
-    logits.requires_grad_()
-    counts = np.bincount(target[target != 255].numpy(), minlength=6)
-    weight = torch.from_numpy(counts.sum() / (6 * np.maximum(counts, 1)) * (counts > 0))
-    mean = F.cross_entropy(logits, target.long(), weight, ignore_index=255) * np.count_nonzero(counts) / 6
-    loss = weighted_cross_entropy(logits, target)
-    assert loss.item() == pytest.approx(mean.item(), rel=1e-6)
-    expected, found = (torch.autograd.grad(each, logits)[0] for each in (mean, loss))
-    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-12)
-
-
 @every_case
 def test_nothing_known_is_no_loss_and_no_gradient(random, case):
     logits, _ = draw(random, classes=4, size=NOTHING_KNOWN.shape)
@@ -79,39 +63,18 @@ def test_nothing_known_is_no_loss_and_no_gradient(random, case):
     assert torch.equal(logits.grad, torch.zeros_like(logits))
 
 
-@pytest.mark.parametrize("balance", [0.0, 0.5, 1.0])
-def test_balance_lies_between_every_pixel_alike_and_every_class_alike(random, balance):
-    logits, target = draw(random, classes=3)
-    frequencies = np.array([0.5, 0.2, 0.3])
-    weights = torch.from_numpy((1 / (3 * frequencies)) ** balance).to(logits)
-    known = target != 255
-    nll = F.cross_entropy(logits, target.long(), weights, ignore_index=255, reduction="none")
-    criterion = SegmentationLoss(3, weighting="dataset", frequencies=frequencies.tolist(), balance=balance)
-    loss = criterion(Segmentation(logits, 2 * logits), target)
-    assert loss.final.item() == pytest.approx(nll[known].mean().item(), rel=1e-5)
-    if balance == 0:
-        plain = F.cross_entropy(2 * logits, target.long(), ignore_index=255)
-        assert loss.coarse.item() == pytest.approx(plain.item(), rel=1e-5)
-
-
-def test_rare_classes_have_a_bounded_weight():
-    assert inverse_frequencies(torch.tensor([0.0, 1e-9, 0.5])).tolist() == pytest.approx(
-        [1 / (3 * RAREST)] * 2 + [1 / 1.5]
-    )
-
-
 def test_running_weights_follow_an_exponential_average(random):
-    running = RunningWeights(3)
+    running = ClassWeights("running", 3, ())
     average = np.ones(3)
     for counts in random.integers(100, 10_000, size=(8, 3)):
         average = 0.99 * average + 0.01 * counts
         found = running(torch.from_numpy(counts))
     assert found.tolist() == pytest.approx(average.sum() / (3 * average), rel=1e-5)
-    before = running.state_dict()["average"].clone()
+    before = running.state_dict()["shares"].clone()
     assert running.eval()(torch.tensor([1, 0, 0])).tolist() == found.tolist(), "validation uses what was learned"
     assert running.train()(torch.tensor([0, 0, 0])).tolist() == pytest.approx(found.tolist(), rel=1e-6)
-    restored = RunningWeights(3)
-    restored.load_state_dict({"average": before})
+    restored = ClassWeights("running", 3, ())
+    restored.load_state_dict({"shares": before})
     assert restored.eval()(torch.zeros(3)).tolist() == found.tolist(), "a checkpoint carries the average"
 
 

@@ -21,20 +21,6 @@ def test_every_step_lies_in_one_round(random):
         assert ends == [*range(rounds.length, total, rounds.length), total]
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"steps": 12, "validate_every": 5}, (12, 5)),
-        ({"steps": 12, "validate_every": 50}, (12, 12)),
-        ({"steps": 12, "validate_every": None}, (12, 7)),
-        ({"steps": None, "epochs": 3, "validate_every": None}, (21, 7)),
-    ],
-)
-def test_rounds_of_a_recipe(changes, expected):
-    rounds = Rounds.of(small_recipe(**changes), per_epoch=7)
-    assert (rounds.total, rounds.length) == expected
-
-
 # --- learning rate ---
 
 

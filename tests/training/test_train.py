@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from tests.training.small_data import CLASSES, ROWS, Tiny, read_log, small_recipe, train_small, weights, write_small
 
 from ntrm.core.errors import NtrmError, RefusedError, UsageError
-from ntrm.data.split import image_hash, open_splits
+from ntrm.data.split import open_splits, section_hashes
 from ntrm.familiarity import build
 from ntrm.familiarity.loaded_model import open_subject
 from ntrm.models.hub import load
@@ -59,26 +59,9 @@ def test_the_same_again_is_the_same_and_another_seed_is_not(train, tmp_path):
     assert weights(tmp_path / "one") == weights(tmp_path / "two") != weights(tmp_path / "three")
 
 
-def test_torchs_own_random_numbers_are_left_alone(train):
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    train(changes={"steps": 2})
-    assert torch.equal(torch.rand(3), expected)
-
-
-@pytest.mark.parametrize("weighting", ["batch", "running", "dataset"])
-def test_every_weighting_trains_without_a_coarse_head_too(train, weighting):
-    result = train(changes={"weighting": weighting, "steps": 4}, options={"coarse": False})
-    rows = read_log(result.folder / "log.csv")
-    assert rows[-1]["step"] == 4
-    assert all(row["val_coarse"] is None and row["train_coarse"] is None for row in rows)
-    assert all(np.isfinite(row["train_loss"]) for row in rows)
-
-
 def test_a_model_remembers_what_it_and_its_start_were_trained_on(train, data, finished):
     parts = open_splits(data)
-    both = {image_hash(case) for case in parts["train"]}
+    both = set().union(*map(section_hashes, parts["train"]))
     assert set(load(finished.model).config.trained_on) == both
     assert len(both) == 2
     second = train(init=finished.model, sections=1, changes={"steps": 2})
@@ -123,20 +106,6 @@ def test_a_reference_is_left_with_the_model_and_never_inherited(train, many, dat
     assert f"no reference of the training sections: {told}" in said
     load(first.model).save_pretrained(tmp_path / "copy")
     assert not [*(tmp_path / "copy").glob("reference.*")]
-
-
-def test_only_sections_that_were_trained_on_count(train, many):
-    said = []
-    few = train("few", data=many, sections=7, changes={"steps": 2}, say=said.append)
-    assert any("(7 in the split train" in line for line in said)
-    assert not [*few.model.glob("reference.*")]
-    some = train("some", data=many, sections=8, changes={"steps": 2})
-    assert open_subject(some.model).reference.about["training"]["sections"] == 8
-
-
-def test_sections_smaller_than_a_window(train, tmp_path, random):
-    small = write_small(tmp_path / "small", random, shape=(40, 50))
-    assert train(data=small, changes={"steps": 2}).provenance["finished"]
 
 
 # --- what is refused, and what goes wrong ---

@@ -41,7 +41,7 @@ def tally(batches):
 def test_the_loss_is_that_of_the_whole_part_as_one_batch(batches, weighting, more):
     loss = SegmentationLoss(K, weighting=weighting, frequencies=[5, 3, 1, 1], **more).eval()
     if weighting == "running":
-        loss.weights.average.copy_(torch.tensor([70.0, 20.0, 9.0, 1.0]))
+        loss.weights.shares.copy_(torch.tensor([70.0, 20.0, 9.0, 1.0]))
     scores = tally(batches).compute(loss, SCHEMA)
     expected = loss(*joined(batches))
     assert scores.loss == pytest.approx(float(expected.total), rel=1e-5)
@@ -73,13 +73,6 @@ def test_scores_are_counted_pixel_by_pixel(batches):
     sizes = [np.sum(truth == c) + np.sum(predicted == c) for c in range(K)]
     assert scores.dice == pytest.approx(np.mean([2 * b / s for b, s in zip(both, sizes, strict=True) if s]))
     assert scores.accuracy == pytest.approx(np.mean(truth == predicted))
-
-
-def test_without_a_coarse_head(batches):
-    alone = [(Segmentation(output.final), target) for output, target in batches]
-    scores = tally(alone).compute(SegmentationLoss(K), SCHEMA)
-    assert scores.coarse is None
-    assert scores.loss == scores.final
 
 
 def test_only_ignored_pixels_are_refused(batches):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import os
 import platform
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import typer
 from rich.text import Text
@@ -81,9 +78,8 @@ def doctor(*, console: Console) -> None:
 
 def examine() -> list[Finding]:
     """Check Python, machine, libraries, devices, readers and extras."""
-    libraries = (_module(name) for name in CORE)
     extras = (_extra(name, modules) for name, modules in EXTRAS.items())
-    return [*_system(), *libraries, _openslide_library(), *_devices(), *extras]
+    return [*_system(), *map(_module, CORE), _openslide_library(), *_devices(), *extras]
 
 
 def version_of(module: str) -> str | None:
@@ -99,19 +95,9 @@ def version_of(module: str) -> str | None:
 
 
 def _system() -> Iterator[Finding]:
-    new_enough, version = sys.version_info >= (3, 11), platform.python_version()
-    yield Finding("Python", new_enough, version, hint="install Python 3.11 or newer")
-    yield Finding("machine", True, f"{platform.system()} {platform.machine()}, {cores_given()} cores{_memory()}")
-    free, hint = shutil.disk_usage(Path.cwd()).free / 2**30, "free some space: results need it"
-    yield Finding("free disk space here", free >= 1, f"{free:.0f} GiB", hint, needed=False)
-
-
-def _memory() -> str:
-    try:
-        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return ""
-    return f", {size / 2**30:.0f} GiB memory"
+    version = platform.python_version()
+    yield Finding("Python", sys.version_info >= (3, 11), version, hint="install Python 3.11 or newer")
+    yield Finding("machine", True, f"{platform.system()} {platform.machine()}, {cores_given()} cores")
 
 
 def _module(name: str) -> Finding:

@@ -4,41 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
 from ntrm.core.errors import UsageError
 from ntrm.core.wording import counted
 from ntrm.models.names import DEFAULT, DEFAULT_NETWORK
-
-FIELDS = {"lr": "learning_rate", "batch-size": "batch", "bs": "batch", "max-steps": "steps", "wd": "weight_decay"}
-"""What other programs call fields of the recipe."""
-_WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
-"""Click's own error, wherever typer keeps its click."""
-
-
-class TrainCommand(TyperCommand):
-    """Suggests ``--set learning_rate=VALUE`` to users who try ``--lr``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As click does, with another hint."""
-        from dataclasses import fields
-
-        from ntrm.training.recipe import Recipe
-
-        try:
-            return super().parse_args(ctx, args)
-        except _WRONG_USAGE as error:
-            asked = getattr(error, "option_name", "").lstrip("-")
-            field = FIELDS.get(asked, asked.replace("-", "_"))
-            if field in {one.name for one in fields(Recipe)}:
-                error.possibilities = [f"--set {field}=VALUE"]  # type: ignore[attr-defined]
-            raise
-
 
 ARCH = (
     f"Architecture; default that of --init, else {DEFAULT} ({DEFAULT_NETWORK} in this version). "

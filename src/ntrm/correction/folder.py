@@ -26,8 +26,7 @@ from ntrm.results.folder import ResultsFolder
 from ntrm.results.paths import SUMMARY
 from ntrm.results.run_record import read_run
 from ntrm.results.slide_state import finished
-from ntrm.slides.inputs import SlideInput, check_roots, find_by_content
-from ntrm.slides.known_places import place_of
+from ntrm.slides.inputs import SlideInput, check_roots, find_by_content, place_of
 
 if TYPE_CHECKING:
     from ntrm.inference.predictor import Predictor

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -223,7 +222,9 @@ def write_evaluation(out: Path, evaluation: Evaluation, gallery: Gallery | None)
     if evaluation.coarse_tables:
         arrays["coarse"] = np.stack(evaluation.coarse_tables)
     write_arrays(out / CONFUSIONS, arrays)
-    write_interfaces(out / INTERFACES, [section.interfaces for section in evaluation.sections])
+    counts = {name: [getattr(each.interfaces, name) for each in evaluation.sections] for name in INTERFACE_COUNTS}
+    stacks = {name: np.stack(tables) for name, tables in counts.items() if tables[0] is not None}
+    write_arrays(out / INTERFACES, stacks)
     if gallery is not None:
         from ntrm.report.charts import confusion_figure
         from ntrm.report.drawing import write_figure
@@ -262,12 +263,3 @@ def _row(section: SectionResult, schema: LabelSchema) -> dict[str, Any]:
         "true_cancers": " ".join(finding.name for finding in section.true_cancers if finding.present),
         "seconds": round(section.seconds, 4),
     }
-
-
-def write_interfaces(path: Path, sections: Sequence[InterfaceCounts]) -> None:
-    """Write the counts at interfaces, section by section: ``pixels``, ``wrong`` … as (S, K, K)."""
-    counts = {name: [getattr(section, name) for section in sections] for name in INTERFACE_COUNTS}
-    arrays: dict[str, Any] = {
-        name: np.stack(tables) for name, tables in counts.items() if all(table is not None for table in tables)
-    }
-    write_arrays(path, arrays)

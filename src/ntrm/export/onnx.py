@@ -156,17 +156,12 @@ def _trace(plain: _Logits, example: Tensor, outputs: Sequence[str], opset: int |
 @contextmanager
 def _without_chatter() -> Iterator[None]:
     """Silence the exporter's remarks about itself; what goes wrong becomes an error of ours."""
-    levels = {logger: logger.level for logger in map(logging.getLogger, ("torch.onnx", "onnxscript"))}
-    for logger in levels:
-        logger.setLevel(logging.CRITICAL)
+    logging.disable(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            for category in (FutureWarning, DeprecationWarning):
-                warnings.simplefilter("ignore", category)
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        for logger, level in levels.items():
-            logger.setLevel(level)
+        logging.disable(logging.NOTSET)
 
 
 def _metadata(config: ModelConfig, window: int, digest: str) -> dict[str, str]:

@@ -17,8 +17,7 @@ from ntrm.data.tiles import Window
 from ntrm.pipeline.options import Options
 from ntrm.wsi.grid import THUMBNAIL_MPP, SlideGrid, thumbnail
 from ntrm.wsi.pieces import cells_under
-from ntrm.wsi.quality.checks import Quality, assess_quality, synthetic_fraction
-from ntrm.wsi.quality.focus import as_judged, sample_windows
+from ntrm.wsi.quality.checks import Quality, as_judged, assess_quality, sample_windows, synthetic_fraction
 from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
 from ntrm.wsi.tissue_mask import find_marks, find_tissue, windows_with_tissue
 

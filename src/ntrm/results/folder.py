@@ -14,7 +14,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,13 +82,11 @@ class SlideFolder:
                 hint = "put the folder itself there"
                 raise DataError(f"{path} is a link", expected="a folder of the results", hint=hint)
 
-    def arrays(
-        self, *names: str, hint: str, most: int = 2**30, only: Container[str] | None = None
-    ) -> dict[str, NDArray[Any]]:
-        """All or some arrays of an NPZ file; refused, before any is unpacked, where they have too many bytes."""
+    def arrays(self, *names: str, hint: str, most: int = 2**30) -> dict[str, NDArray[Any]]:
+        """The arrays of an NPZ file; refused, before any is unpacked, where they have too many bytes."""
         try:
             with self.open(*names, most=2**30) as stream:
-                return arrays_in(stream, most, only)
+                return arrays_in(stream, most)
         except NO_ARRAYS as error:
             raise DataError(f"cannot read {self.path.joinpath(*names)}", got=error, hint=hint) from error
 

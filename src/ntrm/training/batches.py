@@ -208,15 +208,6 @@ def class_pixels(tiles: TileDataset) -> list[float]:
     return [float(count) for count in np.sum(counts, axis=0)]
 
 
-def absent_classes(tiles: TileDataset) -> list[str]:
-    """Classes of which no section of a dataset has a pixel."""
-    absent = [*range(len(tiles.schema))]
-    for section in {source.section for source in tiles.sources}:
-        # A pass for each class that is still wanted, which soon is none.
-        absent = [index for index in absent if not (section.mask == index).any()]
-    return [tiles.schema.names[index] for index in absent]
-
-
 def stack_tiles(tiles: Sequence[Tile]) -> LoadedTiles:
     """Tiles as one batch."""
     return LoadedTiles(torch.stack([tile.image for tile in tiles]), torch.stack([tile.mask for tile in tiles]))

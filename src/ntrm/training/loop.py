@@ -26,12 +26,12 @@ from ntrm.data.tensors import LoadedTiles
 from ntrm.models.base import SegmentationModel, evaluating
 from ntrm.training.batches import StepBatches, StepPlan, WindowStore, validation_batches
 from ntrm.training.device import Forward, autocast, recorded, training_precision
-from ntrm.training.distributed import share_batch_norm, share_gradients, summed, world_size
+from ntrm.training.distributed import share_gradients, summed, world_size
 from ntrm.training.log import Recorder, Row
 from ntrm.training.losses import Loss, SegmentationLoss
 from ntrm.training.recipe import Recipe
 from ntrm.training.schedule import Course, Rounds, learning_rate
-from ntrm.training.validation import NOT_VALIDATED, ScoreAccumulator, Scores
+from ntrm.training.validation import ScoreAccumulator, Scores
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -95,8 +95,9 @@ class Training:
         if self.recipe.freeze_batch_norm:
             for layer in _batch_norms(self.network):
                 layer.requires_grad_(False).eval()
-        else:
-            share_batch_norm(self.network, self.device)
+        elif world_size() > 1 and self.device.type == "cuda":
+            # One batch norm over the joined batch, so that the result does not depend on how many GPUs share it.
+            nn.SyncBatchNorm.convert_sync_batchnorm(self.network)  # type: ignore[no-untyped-call]
         if self.recipe.compile:
             self.network.compile()
 
@@ -307,7 +308,7 @@ def run_rounds(
         seconds = max(time.monotonic() - begun, 1e-9)
         rate, windows_done = training.rate(end - 1), len(batches.steps) * training.recipe.batch
         training.join_statistics()
-        scores = NOT_VALIDATED if validation is None else training.validate(validation)
+        scores = Scores() if validation is None else training.validate(validation)
         if scores.loss is not None:
             training.course = training.course.after(scores.loss, training.recipe)
         training.rows = []

@@ -1,8 +1,5 @@
-import time
-
 import numpy as np
 import pytest
-from tests.service.small import refused
 from tests.wsi import making
 
 from ntrm.service.tiles import slide_tiles
@@ -77,17 +74,6 @@ def test_tiles_put_together_from_finer_ones_are_the_same_up_to_rounding(tmp_path
             assert difference.max() <= 20
         overview = tiles.overview(300, 600)
         assert 150 < max(overview.shape) <= 300
-
-
-def test_an_overview_that_takes_too_long_goes_on_with_the_next_request(tmp_path, random, readers, monkeypatch):
-    path = making.write_strips(tmp_path / "a.tif", making.tissue(random, 601, 917))
-    monkeypatch.setattr(slide_tiles, "MOST_PIXELS", 300 * 300)
-    with readers.using(path) as slide:
-        tiles = SlideTiles(slide, ArrayCache(2**24), ("a",))
-        with refused(503):
-            tiles.pixels(0, 0, 0, time.monotonic() - 1)
-        assert tiles.pixels(0, 0, 0, FOREVER).shape == (1, 1, 3)
-        assert tiles.pixels(0, 0, 0, time.monotonic() - 1).shape == (1, 1, 3)
 
 
 def test_only_the_scanned_part_is_shown(tmp_path, random, readers):

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from ntrm.core.errors import NtrmError, UsageError
@@ -31,13 +30,6 @@ def test_the_written_form_is_plain_json_and_names_the_classes():
     assert document["classes"][9] == {"name": "BCC", "title": "basal cell carcinoma", "rgb": [127, 255, 255]}
     assert document["background"] == "BKG"
     assert (document["mpp"], document["options"], document["data"]) == (6.7, {"width": 0.5}, "d")
-
-
-def test_numbers_of_other_libraries_are_written_as_plain_ones():
-    config = ModelConfig("a", SKIN, mpp=np.float32(6.5), window=np.int64(64), mean=[np.float64(0.5)] * 3, temperature=2)
-    assert config == ModelConfig("a", SKIN, mpp=6.5, window=64, mean=(0.5, 0.5, 0.5), temperature=2.0)
-    document = json.loads(json.dumps(config.as_dict()))
-    assert (document["mpp"], document["window"], document["mean"]) == (6.5, 64, [0.5, 0.5, 0.5])
 
 
 @pytest.mark.parametrize("classes", [-1, 0, 1, 255, 1000, 3.0, "3", None, True])

@@ -1,14 +1,11 @@
 """ResNet encoders: scales, widths, dilation, torchvision's key names, and the encoders that are found by name."""
 
-import importlib.util
-
 import pytest
 import torch
 import torch.nn.functional as F
 
 from ntrm.core.errors import UsageError
 from ntrm.models.encoders import RESNETS, Pointwise, ResNetEncoder, TimmEncoder
-from ntrm.models.registry import create
 
 CHANNELS = {
     "resnet18": (64, 64, 128, 256, 512),
@@ -69,21 +66,6 @@ def test_gradients_of_a_narrow_strided_shortcut_are_those_in_double_precision(ra
 def test_timm_is_never_asked_for_anything_but_a_plain_name(name):
     with pytest.raises(UsageError, match="plain name"):
         TimmEncoder(name)
-
-
-@pytest.mark.parametrize("name", ["resnet18", "efficientnet_b0", "regnety_002", "mobilenetv3_small_100"])
-def test_timm_encoders_serve_the_whole_network(name):
-    if importlib.util.find_spec("timm") is None:
-        pytest.skip("timm is not installed")
-    network = create("ntrm-paper", 5, encoder=f"timm:{name}").eval()
-    x = torch.randn(2, 3, 64, 96)
-    features = network.encoder(x)
-    assert [(64 // f.shape[2], 96 // f.shape[3]) for f in features] == [(s, s) for s in (2, 4, 8, 16, 32)]
-    assert tuple(f.shape[1] for f in features) == network.encoder.channels
-    out = network(x)
-    assert out.final.shape == out.coarse.shape == (2, 5, 64, 96)
-    out.final.sum().backward()
-    assert all(p.grad is not None for p in network.encoder.parameters())
 
 
 # --- ResNet-18 written out from its keys ---

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -24,12 +23,6 @@ def test_the_default_is_built_and_named_as_the_network_that_it_is(seed):
     with pytest.raises(UsageError, match="one of ntrm, ntrm-paper") as caught:
         create("ntmr")
     assert all(name in str(caught.value) for name in ARCHITECTURES)
-
-
-def test_options_of_numpy_are_those_of_python():
-    given = create("ntrm", 3, width=np.float32(0.125), dim=np.int64(8), tau=np.float64(0.25)).config.options
-    assert given == {"width": 0.125, "dim": 8, "tau": 0.25}
-    assert [type(value) for value in given.values()] == [float, int, float]
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -1,7 +1,6 @@
 """Encoder weights: files that fit are read, nothing in a file is run, and the public ones give the known features."""
 
 import pickle
-import sys
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from tests.helpers import Trap, imagenet_weights
 
-from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.core.errors import DataError, NtrmError
 from ntrm.models.encoders import ResNetEncoder
 from ntrm.models.weights import find_weights, load_encoder_weights, read_tensors
 
@@ -125,22 +124,6 @@ def test_damaged_files_are_refused_or_read_but_never_crash(kind, data, tmp_path)
 
 
 # --- where weights come from ---
-
-
-def test_without_a_client_the_message_says_which_file_and_where_and_there_it_is_found(no_weights, monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(RefusedError) as caught:
-        find_weights("imagenet", "resnet18")
-    assert "model.safetensors of timm/resnet18.tv_in1k" in str(caught.value)
-    path = no_weights / "resnet18-imagenet.safetensors"
-    assert str(path) in str(caught.value)
-    write(path, thin_state())
-    assert find_weights("imagenet", "resnet18") == path
-
-
-def test_an_encoder_without_public_weights_lists_those_that_have_some(no_weights):
-    with pytest.raises(UsageError, match="resnet18, resnet34, resnet50"):
-        find_weights("imagenet", "mit")
 
 
 # --- the public ResNet-18 ---

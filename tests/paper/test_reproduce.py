@@ -132,10 +132,10 @@ def check_the_numbers_of_the_tables_are_those_of_the_counts(story):
     for title, arch in (("U-Net (ResNet)", "unet-resnet18"), ("NTRM", "ntrm-paper")):
         with np.load(only(story.out / "runs", f"{arch}_*/evaluation/confusions.npz")) as stored:
             table = stored["final"].sum(axis=0)
-        hits, either = np.diag(table), table.sum(axis=0) + table.sum(axis=1)
-        seen = either > 0
+        either = table.sum(axis=0) + table.sum(axis=1)
+        hits, either = np.diag(table)[either > 0], either[either > 0]
         found = [float(rows[title][column]) for column in ("accuracy", "mean IoU", "Dice")]
-        ious, dices = (hits / (either - hits))[seen], (2 * hits / either)[seen]
+        ious, dices = hits / (either - hits), 2 * hits / either
         assert found == pytest.approx([hits.sum() / table.sum(), ious.mean(), dices.mean()])
     claims = {row["claim"]: row for row in read_csv(story.out / "tables" / "claims.csv")}
     assert claims["the highest mean IoU"]["verdict"] == "left out"  # DeepLabV3+ failed

@@ -122,18 +122,6 @@ def test_an_augmentation_can_be_named_and_then_changed():
         load_recipe("paper", {"augment": "plenty"})
 
 
-def test_a_window_of_which_batch_norm_can_take_no_statistics_is_refused():
-    with pytest.raises(UsageError, match="set batch=2 or window=64"):
-        load_recipe("fast", {"batch": 1, "window": 32, "overlap": 0})
-    for change in ({"batch": 2}, {"window": 64}, {"freeze_batch_norm": True}):
-        load_recipe("fast", {"batch": 1, "window": 32, "overlap": 0} | change)
-    shared = load_recipe("fast", {"batch": 4, "window": 32, "overlap": 0})
-    shared.check_batch_norm(2)
-    with pytest.raises(UsageError, match="set batch=8 or window=64") as caught:
-        shared.check_batch_norm(4)
-    assert caught.value.got == "batch 4, window 32, 4 processes"
-
-
 def test_one_length_replaces_the_other():
     assert (load_recipe("paper", {"steps": 10}).epochs, load_recipe("paper", {"steps": 10}).steps) == (None, 10)
     assert (load_recipe("fast", {"epochs": 2}).epochs, load_recipe("fast", {"epochs": 2}).steps) == (2, None)

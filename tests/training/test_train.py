@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from tests.training.small_data import CLASSES, ROWS, Tiny, read_log, small_recipe, train_small, weights, write_small
 
 from ntrm.core.errors import NtrmError, RefusedError, UsageError
-from ntrm.data.split import image_hash, open_splits
+from ntrm.data.split import open_splits, section_hashes
 from ntrm.familiarity import build
 from ntrm.familiarity.loaded_model import open_subject
 from ntrm.models.hub import load
@@ -61,7 +61,7 @@ def test_the_same_again_is_the_same_and_another_seed_is_not(train, tmp_path):
 
 def test_a_model_remembers_what_it_and_its_start_were_trained_on(train, data, finished):
     parts = open_splits(data)
-    both = {image_hash(case) for case in parts["train"]}
+    both = set().union(*map(section_hashes, parts["train"]))
     assert set(load(finished.model).config.trained_on) == both
     assert len(both) == 2
     second = train(init=finished.model, sections=1, changes={"steps": 2})

@@ -89,19 +89,7 @@ class Recipe:
                 hint="leave the other null",
             )
         check_number("overlap of a recipe", self.overlap, 0, self.window - 1, whole=True)
-        self.check_batch_norm()
         object.__setattr__(self, "augment", _plain_augment(self.augment))
-
-    def check_batch_norm(self, world: int = 1) -> None:
-        """Refuse too small a batch where each of ``world`` processes takes its own statistics."""
-        if self.batch <= world and self.window == 32 and not self.freeze_batch_norm:
-            # At 1/32 of the window a single position is left, of which batch norm can take no statistics.
-            raise UsageError(
-                "recipe: a batch of one window of 32 pixels is too small for batch norm",
-                got=f"batch {self.batch}, window 32" + (f", {world} processes" if world > 1 else ""),
-                expected="more than one position in the deepest layer",
-                hint=f"set batch={2 * world} or window=64",
-            )
 
     @property
     def augmentation(self) -> Augment:

@@ -118,8 +118,6 @@ def train(
         check_outside(Path(out), Path(data))
     with claimed(Path(out), resume=resume) if launch.leads else nullcontext():
         training_precision(recipe, launch.device)
-        if launch.device.type == "cpu":  # GPUs take the statistics of all processes together
-            recipe.check_batch_norm(launch.world)
         given = open_training_data(
             None if data is None else Path(data),
             Path(out),

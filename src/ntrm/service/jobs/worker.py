@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
@@ -27,7 +28,7 @@ from ntrm.results.paths import RUN as RUN_FILE
 from ntrm.results.run_record import read_run
 from ntrm.service.core import model_info
 from ntrm.service.core.problems import ProblemError, document_of
-from ntrm.service.core.settings import DATABASE, ServiceSettings, settings_from
+from ntrm.service.core.settings import DATABASE, ServiceSettings
 from ntrm.service.jobs.database import GIVEN_UP, JobStore
 from ntrm.service.jobs.slide_record import NETWORK, Job, Kind, Slide, Status, new_id
 from ntrm.slides.inputs import SlideInput, source_fingerprint
@@ -54,9 +55,9 @@ READ, SEGMENTED = 0.03, 0.8
 class JobEnd(BaseException):
     """Ends a job from within; not an ``Exception``, which would be the slide's own error."""
 
-    def __init__(self, status: Status, error: NtrmError | None = None) -> None:
+    def __init__(self, status: Status) -> None:
         super().__init__(status)
-        self.status, self.error = status, error
+        self.status = status
 
 
 class JobProgress:
@@ -64,8 +65,6 @@ class JobProgress:
 
     def __init__(self, worker: Worker, job: Job) -> None:
         self._worker, self._job = worker, job
-        self._limit = worker.settings.limits.slide_seconds
-        self._deadline = time.monotonic() + self._limit
         self._last = self._furthest = 0.0
 
     def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
@@ -85,9 +84,6 @@ class JobProgress:
         self._furthest = max(self._furthest, min(progress, 1.0))
         if self._worker.stop.is_set():
             raise JobEnd("queued")
-        if now > self._deadline:
-            expected = f"at most {self._limit:g} s"
-            raise JobEnd("failed", ProblemError(422, "too_long", "the slide took too long", expected=expected))
         if at_once or now - self._last >= BEAT_SECONDS:
             self._last = now
             if not self._worker.store.beat(self._job, self._furthest, stage):
@@ -131,7 +127,7 @@ class Worker:
         try:
             self.store.end(job, "done", at=RUN[job.kind](self, job, JobProgress(self, job)))
         except JobEnd as end:
-            self.store.end(job, end.status, end.error)
+            self.store.end(job, end.status)
         except NtrmError as error:
             self.store.end(job, "failed", error)
         except (OSError, MemoryError) as error:
@@ -218,16 +214,16 @@ def _input(slide: Slide) -> SlideInput:
 
 def main() -> int:
     """Run until the input ends."""
-    document = json.loads(sys.stdin.readline())
-    settings, kinds, name, stop = settings_from(document["settings"]), document["kinds"], new_id(), threading.Event()
-    segmenter = None
+    told = json.loads(sys.stdin.readline())
+    kinds, name, stop, segmenter = tuple(told.pop("kinds")), new_id(), threading.Event(), None
+    settings = ServiceSettings(**{**told, "out": Path(told["out"])})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if tuple(kinds) == NETWORK:
+    if kinds == NETWORK:
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
     threading.Thread(target=_end_with_input, daemon=True).start()
     with holding(settings.worker_lock(name)):
         try:
-            if tuple(kinds) == NETWORK:
+            if kinds == NETWORK:
                 segmenter = open_segmenter(settings)
                 _keep_config(settings)
         except NtrmError as error:

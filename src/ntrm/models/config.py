@@ -25,8 +25,7 @@ class ModelConfig:
     schema: LabelSchema
     options: Mapping[str, Option] = field(default_factory=dict)
     """Arguments of the architecture besides the number of classes."""
-    mpp: float | None = None
-    """µm/px it was trained at; None until it has been trained."""
+    mpp: float | None = None  # µm/px it was trained at; None until it has been trained
     window: int = 256
     """Side in pixels of the windows it was trained on: a graph pooled over a larger field is another graph."""
     mean: tuple[float, float, float] = IMAGENET_MEAN
@@ -34,12 +33,10 @@ class ModelConfig:
     name: str = ""
     version: str = ""
     licence: str = "Apache-2.0"
-    data: str = ""
-    """Fingerprint of the training data."""
+    data: str = ""  # Fingerprint of the training data
     trained_on: tuple[str, ...] = ()
     """Short hashes of the images it was trained on, and those of the models it started from; empty if not known."""
-    temperature: float = 1.0
-    """Logits are divided by this before the softmax; set by calibration."""
+    temperature: float = 1.0  # Logits are divided by this before the softmax; set by calibration
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, LabelSchema):

@@ -10,8 +10,7 @@ NETWORKS = frozenset(
 )  # fmt: skip
 """What the registry can build, for code that must not import torch."""
 
-DEFAULT = "ntrm"
-"""The default of this version, whichever network that is."""
+DEFAULT = "ntrm"  # The default of this version, whichever network that is
 
 DEFAULT_NETWORK = "ntrm-paper"
 """What ``ntrm`` means now. Networks are saved under this name, so that another default leaves them what they are."""

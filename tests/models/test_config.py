@@ -4,7 +4,8 @@ import pytest
 
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.core.labels import SKIN
-from ntrm.models.config import ModelConfig, schema_for
+from ntrm.models.config import NETWORKS, ModelConfig, schema_for
+from ntrm.models.registry import ARCHITECTURES
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,7 @@ def test_impossible_values_are_refused(field, value):
 def test_impossible_numbers_of_classes_are_refused(classes):
     with pytest.raises(UsageError, match="2 to 254"):
         schema_for(classes)
+
+
+def test_known_names_are_the_registrys():
+    assert set(ARCHITECTURES) == NETWORKS

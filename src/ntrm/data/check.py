@@ -31,8 +31,7 @@ SIZE_TOLERANCE = 0.01
 class Inspection:
     """What was found out about a case."""
 
-    size: tuple[int, int] | None = None
-    """(height, width) by the image, or else by the mask."""
+    size: tuple[int, int] | None = None  # (height, width) by the image, or else by the mask
     pixels: int = 0
     strays: int = 0
     ignored: int = 0
@@ -88,11 +87,9 @@ class Strays:
     """Pixels of RGB masks whose colour is in no palette, in masks that are used all the same."""
 
     pixels: int
-    ignored: int
-    """Those that become ignore; the others take the nearest class."""
+    ignored: int  # Those that become ignore; the others take the nearest class
     masks: int
-    share: float
-    """Of all mask pixels."""
+    share: float  # Of all mask pixels
 
 
 @dataclass(frozen=True)
@@ -101,12 +98,9 @@ class LevelSummary:
 
     level: str
     cases: int
-    mpp: tuple[float, ...]
-    """The µm/px that occur, in ascending order; the mean of x and y where pixels are not square."""
-    resolutions: tuple[Resolution, ...]
-    """The same, along x and y."""
-    smallest: tuple[int, int]
-    """(height, width) of the case with the fewest pixels."""
+    mpp: tuple[float, ...]  # The µm/px that occur, in ascending order; the mean of x and y where pixels are not square
+    resolutions: tuple[Resolution, ...]  # The same, along x and y
+    smallest: tuple[int, int]  # (height, width) of the case with the fewest pixels
     largest: tuple[int, int]
 
 
@@ -119,12 +113,10 @@ class CheckReport:
     classes: tuple[str, ...]
     sections: int
     patients: int
-    splits: dict[str, int]
-    """Sections per split."""
+    splits: dict[str, int]  # Sections per split
     levels: tuple[LevelSummary, ...]
     strays: Strays
-    findings: tuple[Fault, ...]
-    """Faults and notes, grouped by code."""
+    findings: tuple[Fault, ...]  # Faults and notes, grouped by code
 
     @property
     def faults(self) -> tuple[Fault, ...]:

@@ -76,8 +76,7 @@ ARCHIVES = frozenset({".zip", ".7z", ".tar", ".gz", ".tgz", ".rar"})
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff"})
 CLASSES, CASES = "classes.csv", "cases.csv"
 
-LEVEL = r"[1-9][0-9]{0,2}x"
-"""Names of the folders of one resolution."""
+LEVEL = r"[1-9][0-9]{0,2}x"  # Names of the folders of one resolution
 
 LAYOUTS = """\
 layout queensland: [data/]{1x,2x,5x,10x}/Images/*.tif and Masks/*.png
@@ -92,8 +91,7 @@ class Survey:
 
     root: Path
     layout: str
-    schema: LabelSchema | None = None
-    """None where the classes are unknown; then no mask can be read."""
+    schema: LabelSchema | None = None  # None where the classes are unknown; then no mask can be read
     cases: list[Case] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
 

@@ -105,8 +105,7 @@ def _quantise(channels: Tensor, table: Tensor) -> Tensor:
 
 
 HAEMATOXYLIN = (0.650, 0.704, 0.286)
-EOSIN = (0.072, 0.990, 0.105)
-"""Optical densities of the pure stains in red, green and blue (Ruifrok and Johnston 2001)."""
+EOSIN = (0.072, 0.990, 0.105)  # Optical densities of the pure stains in red, green and blue (Ruifrok and Johnston 2001)
 
 
 @cache

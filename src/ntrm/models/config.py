@@ -22,8 +22,7 @@ NETWORKS = frozenset(
 )  # fmt: skip
 """What the registry can build, for code that must not import torch."""
 
-DEFAULT = "ntrm"
-"""The default of this version, whichever network that is."""
+DEFAULT = "ntrm"  # The default of this version, whichever network that is
 
 DEFAULT_NETWORK = "ntrm-paper"
 """What ``ntrm`` means now. Networks are saved under this name, so that another default leaves them what they are."""
@@ -39,8 +38,7 @@ class ModelConfig:
     schema: LabelSchema
     options: Mapping[str, Option] = field(default_factory=dict)
     """Arguments of the architecture besides the number of classes."""
-    mpp: float | None = None
-    """µm/px it was trained at; None until it has been trained."""
+    mpp: float | None = None  # µm/px it was trained at; None until it has been trained
     window: int = 256
     """Side in pixels of the windows it was trained on: a graph pooled over a larger field is another graph."""
     mean: tuple[float, float, float] = IMAGENET_MEAN
@@ -48,12 +46,10 @@ class ModelConfig:
     name: str = ""
     version: str = ""
     licence: str = "Apache-2.0"
-    data: str = ""
-    """Fingerprint of the training data."""
+    data: str = ""  # Fingerprint of the training data
     trained_on: tuple[str, ...] = ()
     """Short hashes of the images it was trained on, and those of the models it started from; empty if not known."""
-    temperature: float = 1.0
-    """Logits are divided by this before the softmax; set by calibration."""
+    temperature: float = 1.0  # Logits are divided by this before the softmax; set by calibration
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, LabelSchema):

@@ -18,11 +18,9 @@ CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 REFERENCE, REFERENCE_NUMBERS = "reference.json", "reference.safetensors"
 """What the training sections are like (``ntrm.familiarity``); a model works without."""
 
-BUNDLED = "bundled"
-"""Name of the model that comes with the package: for trying the software, not for real slides."""
+BUNDLED = "bundled"  # Name of the model that comes with the package: for trying the software, not for real slides
 
-MOST_CONFIG_BYTES = 1_000_000
-"""A config is a page of text; anything larger is not one."""
+MOST_CONFIG_BYTES = 1_000_000  # A config is a page of text; anything larger is not one
 
 
 def locate(source: str | Path, revision: str | None = None) -> Path:

@@ -60,8 +60,7 @@ ARCHITECTURES: dict[str, Builder] = {
 RELATED = ("ntrm-paper", "mit-trm")
 """Architectures with a tissue relation module; they take the fields of ``RelationConfig`` as options."""
 
-DEFAULT_ENCODERS = {"unet-vgg16": "vgg16"}
-"""Encoders of architectures that do not have a ResNet."""
+DEFAULT_ENCODERS = {"unet-vgg16": "vgg16"}  # Encoders of architectures that do not have a ResNet
 
 
 def list_models() -> list[str]:

@@ -24,7 +24,7 @@ CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 PINS = {
     canonicalize_name(name): version for name, version in re.findall(r"^([A-Za-z0-9._-]+)==(\S+)$", CONSTRAINTS, re.M)
 }
-HIDDEN = ["openslide", "shapely", "imagecodecs", "zarr", "jinja2", "pydantic", "pandas", "fastapi", "uvicorn", "ray"]
+HIDDEN = ["openslide", "shapely", "imagecodecs", "zarr", "jinja2", "pandas", "fastapi", "uvicorn", "ray"]
 HIDDEN += ["fsspec", "s3fs"]
 HIDDEN += ["lightning", "torchmetrics", "skimage", "timm", "transformers", "onnx", "onnxruntime", "torchvision"]
 

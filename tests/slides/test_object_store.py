@@ -1,11 +1,12 @@
 import logging
 import sys
+from pathlib import Path
 
 import pytest
 from tests.slides.server import environment, served
 
-from ntrm.core.errors import DataError, UsageError
-from ntrm.slides.object_store import Address, NoSuchObjectError, ObjectStore, RemoteFile
+from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.slides.object_store import Address, NoSuchObjectError, ObjectStore, RemoteFile, is_address
 
 
 @pytest.fixture
@@ -30,17 +31,6 @@ def test_objects_are_listed_with_sizes_and_versions(store, at, bucket):
     assert store.stat(at / "slides") is None
     assert store.names_in(at, folders=True) == ["slides"]
     assert store.names_in(at, folders=False) == ["other.svs"]
-
-
-def test_an_object_has_one_version_however_it_is_looked_at():
-    """This storage lists times as numbers, and gives that of a single object as a date."""
-    fsspec = pytest.importorskip("fsspec")
-    fsspec.filesystem("memory").pipe_file("/versions/a.svs", b"1")
-    there = Address.parse("memory://versions")
-    store = ObjectStore("memory")
-    (listed,) = store.files_under(there)
-    assert listed == store.stat(there / "a.svs")
-    assert listed.version
 
 
 def test_keys_that_lead_out_of_their_folder_are_left_out(store, at, bucket):
@@ -118,3 +108,47 @@ def test_storage_libraries_log_no_signed_requests(store, at, caplog):
         logging.getLogger().setLevel(logging.WARNING)
     assert "nobody" not in caplog.text
     assert "Signature" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://key:secret@bucket/a.svs",
+        "s3://key@bucket/a.svs",
+        "s3://bucket/a.svs?X-Amz-Signature=secret",
+        "sftp://user:secret@host/a.svs",
+    ],
+)
+def test_credentials_and_queries_are_refused_and_not_repeated(text):
+    with pytest.raises(RefusedError, match="credentials") as caught:
+        Address.parse(text)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://", "s3://bucket//a.svs", "s3://bucket/../a.svs", "s3://bucket/a\nb", "simplecache::s3://bucket/a",
+        "s3://bucket/a::b", "file:///slides/a.svs", "a.svs",
+    ],
+)  # fmt: skip
+def test_what_names_no_object_is_refused(text):
+    with pytest.raises(UsageError):
+        Address.parse(text)
+
+
+def test_below_a_folder_is_not_beside_it():
+    out = Address.parse("s3://bucket/out")
+    assert Address.parse("s3://bucket/out/a.svs").lies_in(out)
+    assert out.lies_in(out)
+    assert not Address.parse("s3://bucket/output/a.svs").lies_in(out)
+    assert not Address.parse("s3://other/out/a.svs").lies_in(out)
+    assert not out.lies_in(None)
+
+
+def test_an_address_that_became_a_path_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="cannot be a path"):
+        is_address(Path("s3://bucket/a.svs"))
+    assert not is_address(tmp_path)
+    assert is_address("simplecache::s3://bucket/a")
+    assert not is_address("odd:name.svs")

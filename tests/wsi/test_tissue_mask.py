@@ -17,7 +17,7 @@ from tests.wsi.pictures import (
 
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.data.tiles import Window, tile_windows
+from ntrm.data.tiles import tile_windows
 from ntrm.phantom.render import render
 from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
 from ntrm.wsi.tissue_mask import find_marks, find_tissue, windows_with_tissue
@@ -179,18 +179,3 @@ def test_agrees_with_every_pixel_against_every_window(random, margin):
     kept = windows_with_tissue(windows, tissue, thumb, model, margin_um=margin)
     assert kept == brute_force(windows, tissue, thumb, model, margin)
     assert 0 < len(kept) < len(windows)
-
-
-def test_no_place_of_tissue_loses_a_window(random):
-    tissue = random.random((100, 100)) < 0.001
-    windows = tile_windows(400, 400, size=64, overlap=16)
-    kept = set(windows_with_tissue(windows, tissue, THUMB, Resolution.square(3.35)))
-    fine = tissue.repeat(4, axis=0).repeat(4, axis=1)
-    assert all(window in kept for window in windows if fine[window.slices].any())
-
-
-def test_a_window_beyond_a_thumbnail_that_ends_early_looks_at_its_last_pixel():
-    tissue = np.zeros((10, 10), dtype=bool)
-    tissue[9, 9] = True
-    beyond = Window(205, 205, 10, 10)
-    assert windows_with_tissue((beyond,), tissue, Resolution.square(20), Resolution.square(1), margin_um=0) == (beyond,)

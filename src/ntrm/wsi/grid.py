@@ -46,11 +46,6 @@ def box_weights(first: int, stop: int, step: float, origin: float, extent: float
 
     There are ``step`` input pixels to an output pixel. Output pixel 0 begins at input pixel ``origin``, and ``extent``
     input pixels count from there on.
-
-    >>> box_weights(0, 2, 1.5, 0, 3, 3).weights.toarray().tolist()
-    [[64.0, 32.0, 0.0], [0.0, 32.0, 64.0]]
-    >>> box_weights(0, 4, 0.5, 0, 2, 2).weights.toarray().tolist()
-    [[48.0, 0.0], [48.0, 16.0], [16.0, 48.0], [0.0, 48.0]]
     """
     centre = origin + (np.arange(first, stop) + 0.5) * step
     half = max(step, 1.0) / 2

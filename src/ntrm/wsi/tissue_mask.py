@@ -25,8 +25,9 @@ from ntrm.core.arrays import BoolMask, Ints, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means
 from ntrm.data.tiles import Window
-from ntrm.wsi.quality.morphology import (
+from ntrm.wsi.quality.thumbnail import (
     EIGHT,
+    Thumbnail,
     blurred,
     dilated,
     pixels_inside,
@@ -34,7 +35,6 @@ from ntrm.wsi.quality.morphology import (
     without_holes,
     without_small_regions,
 )
-from ntrm.wsi.quality.thumbnail import Thumbnail
 
 STRONG = 0.04  # Colour (a difference of optical densities) of what is plainly tissue
 LEAST_PURITY = 0.15  # Colour over density: less is dirt, however dark it is
@@ -51,8 +51,7 @@ WIDER_STEP = 2  # That average is taken of every second row and column
 LEAST_WEIGHT = 0.05  # An average over less than this fraction of its weights means nothing
 GLASS_DENSITY = 0.015  # The noise of the glass is measured in pixels less dense than this
 
-MARGIN_UM = 14.0
-"""Tissue is taken to reach this much further: its border lies anywhere in a pixel of the coarser grid."""
+MARGIN_UM = 14.0  # Tissue is taken to reach this much further: its border lies anywhere in a pixel of the coarser grid
 HOLE_MM2 = 0.3  # Gaps inside tissue up to this size belong to it: lumina, cysts, clefts
 SPECK_MM2 = 0.015  # Anything smaller is dust
 BESIDE_PEN_UM = 100.0
@@ -179,12 +178,6 @@ def windows_with_tissue(
 
     Both grids start at the same corner of the slide. Since every window over a pixel of tissue is kept, tissue is
     predicted as with all windows.
-
-    >>> tissue = np.zeros((50, 50), dtype=bool)
-    >>> tissue[40, 40] = True
-    >>> windows = (Window(0, 0, 64, 64), Window(0, 36, 64, 64), Window(36, 0, 64, 64), Window(36, 36, 64, 64))
-    >>> windows_with_tissue(windows, tissue, Resolution.square(20), Resolution.square(10))
-    (Window(top=36, left=36, height=64, width=64, pad_bottom=0, pad_right=0),)
     """
     if not windows:
         return ()

@@ -6,8 +6,7 @@ from tests.wsi.pictures import clean, out_of_focus
 
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
-from ntrm.wsi.quality.checks import FLAGGED
-from ntrm.wsi.quality.focus import LEAST_PIXELS, as_judged, blur_score, fine_detail, sample_windows
+from ntrm.wsi.quality.checks import FLAGGED, LEAST_PIXELS, as_judged, blur_score, fine_detail, sample_windows
 
 THUMB, MODEL = Resolution.square(13.4), Resolution.square(6.7)
 

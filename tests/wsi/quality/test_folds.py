@@ -7,8 +7,7 @@ from tests.wsi.pictures import BKG, MPP, folded, optical_density, skin_mask, und
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means
 from ntrm.wsi.quality.folds import find_folds
-from ntrm.wsi.quality.morphology import blurred
-from ntrm.wsi.quality.thumbnail import AVERAGED_UM
+from ntrm.wsi.quality.thumbnail import AVERAGED_UM, blurred
 
 COARSE = Resolution.square(2 * MPP)
 

@@ -24,7 +24,7 @@ from scipy import ndimage
 from ntrm.core.arrays import BoolMask, Ints, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import thread_map
-from ntrm.wsi.quality.morphology import EIGHT, bounding_box, region_areas
+from ntrm.wsi.quality.thumbnail import EIGHT, bounding_box, region_areas
 
 ORIENTATIONS = 12
 FLANKS_UM = (120.0, 180.0, 245.0)

@@ -260,11 +260,7 @@ class ArrayCache:
 
 
 def credible(stated: StatedMpp) -> Resolution | None:
-    """The µm/px a file states, unless no microscope has them (72 dpi means 353 µm/px); never guessed.
-
-    >>> credible((0.25, 0.5)), credible((352.8, 352.8))
-    (Resolution(x=0.25, y=0.5), None)
-    """
+    """The µm/px a file states, unless no microscope has them (72 dpi means 353 µm/px); never guessed."""
     if stated is None or not all(PLAUSIBLE_MPP[0] <= value <= COARSEST_MPP for value in stated):
         return None
     return Resolution(*stated) if max(stated) <= MAX_ANISOTROPY * min(stated) else None
@@ -280,11 +276,7 @@ def positive_pair(x: object, y: object) -> StatedMpp:
 
 
 def mpp_from_ome(xml: str, width: int, height: int) -> StatedMpp:
-    """PhysicalSizeX and Y of an image of an OME-XML document: its only one, or the first of this size.
-
-    >>> mpp_from_ome('<Pixels PhysicalSizeX="500" PhysicalSizeXUnit="nm" PhysicalSizeY="0.5"/>', 40, 30)
-    (0.5, 0.5)
-    """
+    """PhysicalSizeX and Y of an image of an OME-XML document: its only one, or the first of this size."""
     # Without a parser: the document is large in some files and hostile in others.
     images = [dict(re.findall(r'\b(\w+)="([^"]*)"', pixels)) for pixels in re.findall(r"<(?:\w+:)?Pixels\b[^>]*", xml)]
     size = str(width), str(height)

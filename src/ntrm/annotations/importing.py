@@ -25,10 +25,8 @@ from ntrm.data.image_files import write_indexed_mask
 from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import SlideInfo, SlideReader
 
-MAX_PIXELS = 100_000_000
-"""Largest image written: an annotated box of 5 × 5 mm at 0.5 µm/px just fits."""
-MARGIN_UM = 200.0
-"""Surroundings kept around the annotated box: a network judges a tissue by its neighbours."""
+MAX_PIXELS = 100_000_000  # Largest image written: an annotated box of 5 × 5 mm at 0.5 µm/px just fits.
+MARGIN_UM = 200.0  # Surroundings kept around the annotated box: a network judges a tissue by its neighbours
 NO_PIXEL = "areas smaller than a pixel of the mask"
 
 
@@ -46,10 +44,8 @@ class ImportReport:
 
     out: Path
     imported: tuple[ImportedSlide, ...]
-    reused: tuple[str, ...]
-    """Names of the cases that an earlier run had already written from the same inputs."""
-    kept: tuple[str, ...]
-    """Names of the cases of earlier runs that this one has no slide and annotations for."""
+    reused: tuple[str, ...]  # Names of the cases that an earlier run had already written from the same inputs
+    kept: tuple[str, ...]  # Names of the cases of earlier runs that this one has no slide and annotations for
     failures: tuple[ImportFailure, ...]
     slides_without_annotations: tuple[str, ...]
     annotations_without_slide: tuple[str, ...]

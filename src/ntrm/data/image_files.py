@@ -55,8 +55,7 @@ _PICTURES: dict[int, type[JpegImageFile | Jpeg2KImageFile]] = {
     tifffile.COMPRESSION.APERIO_JP2000_YCBC: Jpeg2KImageFile,
 }
 """Readers of tiles that are pictures by themselves."""
-MAX_STRAY = 0.01
-"""Largest fraction of a mask's pixels that may have a colour outside the palette."""
+MAX_STRAY = 0.01  # Largest fraction of a mask's pixels that may have a colour outside the palette
 
 _BAND_PIXELS = 4_000_000
 """Colours are looked up in bands of rows of about this size, which bounds the memory of the look-up."""

@@ -20,8 +20,7 @@ from ntrm.data.csv_tables import one_spelling
 from ntrm.data.dataset import SPLITS, Case, Dataset, check_outside, resampling
 from ntrm.data.layouts import open_dataset, survey_dataset
 
-FRACTIONS = (0.70, 0.15, 0.15)
-"""Fractions of the sections in training, validation and test."""
+FRACTIONS = (0.70, 0.15, 0.15)  # Fractions of the sections in training, validation and test
 
 _ALL = "all sections"
 """Stratum that every section belongs to besides its cancer type, so that the dataset hits the fractions as well."""
@@ -267,8 +266,7 @@ class DatasetSplits:
     """A dataset at one resolution, divided so that no patient is in two splits."""
 
     dataset: Dataset
-    resolution: Resolution
-    """The same for every section; its pixels are square."""
+    resolution: Resolution  # The same for every section; its pixels are square
 
     def __getitem__(self, split: str) -> Dataset:
         """Sections of ``train``, ``val`` or ``test``."""

@@ -21,18 +21,14 @@ AS_IT_IS, MACENKO, STRENGTH = "none", "macenko", "strength"
 STAIN_NORMS = (AS_IT_IS, MACENKO, STRENGTH)
 """Nothing · the two stains exchanged, in colour and strength (Macenko 2009) · each channel stretched to the mean."""
 
-LEAST_DENSITY = 0.1
-"""Mean optical density from which a pixel of tissue is no gap."""
-LEAST_PIXELS, MOST_PIXELS = 500, 200_000
-"""Fewer say nothing; of more, only some are looked at."""
+LEAST_DENSITY = 0.1  # Mean optical density from which a pixel of tissue is no gap
+LEAST_PIXELS, MOST_PIXELS = 500, 200_000  # Fewer say nothing; of more, only some are looked at
 LEAST_COLOUR = 0.1
 """Difference between the densest and the palest channel, relative to their mean, below which tissue is grey."""
 ENDS = (0.01, 0.99)
 """Quantiles of the angle in the plane of the two stains, at which these are taken to be pure; and of their amounts."""
-LEAST_ANGLE = 6.0
-"""Degrees between two stains; nearer ones are one stain and noise."""
-DIGITS = 6
-"""Of a matrix: what is applied is what is written down."""
+LEAST_ANGLE = 6.0  # Degrees between two stains; nearer ones are one stain and noise
+DIGITS = 6  # Of a matrix: what is applied is what is written down
 
 Triple = tuple[float, float, float]
 Matrix = tuple[Triple, Triple, Triple]
@@ -48,13 +44,11 @@ class StainError(DataError):
 class Stains:
     """How some tissue is stained."""
 
-    density: Triple
-    """Mean optical density of red, green and blue light."""
+    density: Triple  # Mean optical density of red, green and blue light
     vectors: tuple[Triple, Triple] | None
     """Optical density of each of two stains, of length 1; the one that takes more of the red first. None where the
     tissue shows only one."""
-    strengths: tuple[float, float] | None
-    """Amount of each that a hundredth of the tissue exceeds."""
+    strengths: tuple[float, float] | None  # Amount of each that a hundredth of the tissue exceeds
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -49,14 +49,11 @@ INTERFACE_COUNTS = ("pixels", "wrong", "corrected", "broken")
 CONFUSION_FIGURE, EXAMPLES_FIGURE, IMPROVEMENT_FIGURE = "confusion.png", "examples.png", "improvement.png"
 FILES = (METRICS, SECTIONS, CONFUSIONS, INTERFACES, CONFUSION_FIGURE, EXAMPLES_FIGURE, IMPROVEMENT_FIGURE)
 
-BOUNDARY_UM = 25.0
-"""Tolerance of the boundary F1 in the table of sections."""
+BOUNDARY_UM = 25.0  # Tolerance of the boundary F1 in the table of sections
 
-EXAMPLES = 6
-"""Sections shown in full."""
+EXAMPLES = 6  # Sections shown in full
 
-FIELDS = 4
-"""Sections of which the field with the most changes is shown."""
+FIELDS = 4  # Sections of which the field with the most changes is shown
 
 FIELD_WINDOWS = 2
 """Side of such a field in windows of the network: small enough to see pixels change, large enough to know where."""
@@ -66,15 +63,13 @@ FIELD_WINDOWS = 2
 class Evaluation:
     """The scores of one network on one split of a dataset."""
 
-    schema: LabelSchema
-    """Of the network; masks of the dataset were matched to it by name."""
+    schema: LabelSchema  # Of the network; masks of the dataset were matched to it by name
     sections: tuple[SectionResult, ...]
     model: dict[str, Any]
     data: dict[str, Any]
     stitching: Stitching
     robustness: tuple[RobustnessRow, ...] | None
-    notes: tuple[str, ...]
-    """What makes the scores doubtful."""
+    notes: tuple[str, ...]  # What makes the scores doubtful
     command: tuple[str, ...]
     device: str
     seconds: float

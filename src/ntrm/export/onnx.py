@@ -28,10 +28,8 @@ from ntrm.version import __version__
 
 INPUT, OUTPUTS = "image", ("final", "coarse")
 TOLERANCE = 1e-4
-AGREEMENT = 0.999
-"""Least fraction of pixels at which both runtimes must choose the same class."""
-BATCHES = (1, 3)
-"""Batch sizes the two runtimes are compared on: the file must take any."""
+AGREEMENT = 0.999  # Least fraction of pixels at which both runtimes must choose the same class
+BATCHES = (1, 3)  # Batch sizes the two runtimes are compared on: the file must take any
 
 
 @dataclass(frozen=True)
@@ -40,13 +38,11 @@ class ExportReport:
 
     path: Path
     opset: int
-    window: int
-    """Height and width of the input; the batch is free."""
+    window: int  # Height and width of the input; the batch is free
     outputs: tuple[str, ...]
     difference: float
     """Largest difference of a logit, over the largest logit where that is above 1: rounding grows with the value."""
-    agreement: float
-    """Fraction of pixels at which the most probable class is the same."""
+    agreement: float  # Fraction of pixels at which the most probable class is the same
     model_sha256: str
 
     def as_dict(self) -> dict[str, Any]:

@@ -24,8 +24,7 @@ from ntrm.correction.pixels import PixelSet
 from ntrm.correction.state import State
 from ntrm.correction.units import Units
 
-MOST_CLICKS = 128
-"""The latest clicks that are carried on; older ones keep what they have named."""
+MOST_CLICKS = 128  # The latest clicks that are carried on; older ones keep what they have named
 MOST_AT_ONCE = MOST_CLICKS // 2
 """Of more parts that are named at once, so many are carried on, evenly chosen: memory grows with each."""
 

@@ -135,9 +135,8 @@ def test_a_file_that_is_given_twice_is_taken_once(folder, tmp_path):
     (folder / "list.csv").write_text("slide,age\nb.svs,61\nb.svs,61\n")
     (only,) = find_inputs([folder / "list.csv"])
     assert only.times == 2
-    with pytest.raises(UsageError, match="with different values") as refused:
+    with pytest.raises(UsageError, match="with different values"):
         find_inputs([folder / "list.csv", folder / "b.svs"])
-    assert "covariates" in str(refused.value.got)
 
 
 def test_letters_with_marks_are_found_however_they_are_spelt(tmp_path):

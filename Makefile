@@ -72,7 +72,7 @@ audit: $(VENV)/.audit  ## known vulnerabilities, SBOM (sbom.json), licences (lic
 
 bench: $(VENV)/.dev  ## speed and memory, each figure a ratio measured in one run
 	$(BIN)/python bench/tile_throughput.py
-	$(BIN)/python bench/phantom_calibration.py
+	$(BIN)/python bench/phantom_realism.py
 	$(BIN)/python bench/network_speed.py --parts inference --batches 4
 
 clean:  ## remove the environment and what the commands above wrote

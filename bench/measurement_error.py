@@ -210,56 +210,6 @@ def _areas(rows: dict[str, Any], masks: dict[str, np.ndarray]) -> dict[str, Any]
     return found
 
 
-HEAD = (
-    "| | masks | value on both sides | within the promise | median error | 90th percentile |",
-    "|---|---|---|---|---|---|",
-)
-
-
-def _line(name: str, kind: str, each: dict[str, Any]) -> str:
-    unit = MEASURES[name]
-    digits = 1 if unit == "°" else 3
-    sizes = [
-        f"{value:.{digits}f} {unit}" if value is not None else "–" for value in (each["median"], each["ninetieth"])
-    ]
-    return f"| {name} | {kind} | {each['values']} | {each['promised']} | {' | '.join(sizes)} |"
-
-
-def true_table(found: dict[str, Any]) -> str:
-    """The further sections in Markdown."""
-    return "\n".join([*HEAD, *(_line(name, "true", each) for name, each in found["measures"].items())])
-
-
-def tables(found: dict[str, Any]) -> str:
-    """All of it in Markdown."""
-    lines = [*HEAD]
-    for name in MEASURES:
-        lines += [
-            _line(name, kind, each) for kind, each in zip(("predicted", "true"), found["measures"][name], strict=True)
-        ]
-    lines += ["", "| | value in truth only | value found only | reason on both sides |", "|---|---|---|---|"]
-    for name in MEASURES:
-        each = found["measures"][name][0]
-        lines.append(f"| {name} | {each['missing']} | {each['invented']} | {each['reasons']} |")
-    lines += ["", *(f"- {reason}: {count}" for reason, count in found["reasons"].items())]
-    cancers = found["cancers"]
-    lines += ["", "| cancer | sections with it | found | sections where it was invented |", "|---|---|---|---|"]
-    lines += [f"| {name} | {c['there']} | {c['found']} | {c['invented']} |" for name, c in cancers["calls"].items()]
-    lines += ["", f"Exactly the true cancers: {cancers['exact_sets']} of {cancers['sections']} sections."]
-    lines += [
-        "",
-        "| tissue | true mm² | predicted mm² | sections | median error of the area |",
-        "|---|---|---|---|---|",
-    ]
-    for name, area in found["areas"].items():
-        error = area["median_relative_error"]
-        share = "–" if error is None else f"{error:.1%}"
-        lines.append(
-            f"| {name} | {area['true_mm2']:.2f} | {area['predicted_mm2']:.2f} | {area['sections']} | {share} |"
-        )
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sections", type=int, default=40)
@@ -271,12 +221,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=None, help="JSON file")
     asked = parser.parse_args()
     found = study(asked.folder, PhantomOptions(asked.sections, asked.seed, (LEVEL,)), asked.model, asked.device)
-    print(tables(found), flush=True)
     if asked.true:
         # Sections that the other seed does not draw.
         further = PhantomOptions(asked.true, asked.seed + 1, (LEVEL,))
         found["further"] = study_true(asked.folder / "further", further)
-        print("\n" + true_table(found["further"]))
+    print(json.dumps({name: value for name, value in found.items() if name != "sections"}, indent=1))
     if asked.out is not None:
         asked.out.write_text(json.dumps(found, indent=1))
 

@@ -3,12 +3,10 @@
     python bench/network_speed.py --device cuda --out speed.json
     python bench/network_speed.py --device cpu --batches 4 --parts inference --out speed-cpu.json
 
-Parts: inference (compiled, lowest useful precision, channels-last), both (the same with the coarse head's logits
-returned too), eager (float32, as written), training (a full step: forward, loss, backward, Adam), replayed (the same
-step, forward and backward replayed as CUDA graphs), ceilings (what the machine can copy and multiply, and the least
-time of a window there), memory (peak of the relation module over four sizes), stages (time of each stage as K, N and d
-grow). Times are medians; ratios pair two networks that were timed in turns. Regions as nodes, graphs that are added up
-and layouts on a CPU were measured by the script of commit 7a2f76af.
+Parts: inference (compiled, lowest useful precision, channels-last), eager (float32, as written), training (a full
+step: forward, loss, backward, Adam), ceilings (what the machine can copy and multiply, and the least time of a window
+there), stages (of the relation module, as K, N and d grow). Times are medians; ratios pair two networks that were timed
+in turns. Memory, regions as nodes and replayed steps were measured by the script of commit 7a2f76af.
 """
 
 from __future__ import annotations
@@ -80,9 +78,9 @@ def autocast(device: str) -> torch.autocast:
     return torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda")
 
 
-def infer(net: nn.Module, x: Tensor, kind: str, coarse: bool) -> Segmentation:
+def infer(net: nn.Module, x: Tensor, kind: str) -> Segmentation:
     with torch.inference_mode(), autocast(kind):
-        return net(x, coarse=coarse)
+        return net(x, coarse=False)
 
 
 def step(net: Any, optimiser: torch.optim.Optimizer, x: Tensor, target: Tensor, kind: str) -> None:
@@ -105,14 +103,8 @@ def rows_of(batch: int, times: dict[str, float]) -> list[dict[str, Any]]:
     return rows
 
 
-def inference(
-    names: list[str],
-    batches: list[int],
-    device: str,
-    compiled: bool,
-    coarse: bool = False,
-) -> list[dict[str, Any]]:
-    """Without ``coarse`` the compiler drops the control's coarse head, which NTRM needs: the stricter ratio."""
+def inference(names: list[str], batches: list[int], device: str, compiled: bool) -> list[dict[str, Any]]:
+    """Without the coarse output the compiler drops the control's coarse head, which NTRM needs: the stricter ratio."""
     rows = []
     for batch in batches:
         torch._dynamo.reset()
@@ -124,20 +116,14 @@ def inference(
                 mode = "reduce-overhead" if device == "cuda" else "default"
                 net = torch.compile(net, fullgraph=True, mode=mode)
 
-            works[name] = partial(infer, net, x, device if compiled else "cpu", coarse)
+            works[name] = partial(infer, net, x, device if compiled else "cpu")
         times = in_turns(works, device, rounds=9, repeats=5 if device == "cuda" else 1)
         rows += rows_of(batch, times)
     return rows
 
 
-def training(
-    names: list[str],
-    batches: list[int],
-    device: str,
-    compiled: bool,
-    mode: str = "default",
-) -> list[dict[str, Any]]:
-    """A whole step; with ``reduce-overhead`` forward and backward are replayed as CUDA graphs."""
+def training(names: list[str], batches: list[int], device: str, compiled: bool) -> list[dict[str, Any]]:
+    """A whole step."""
     rows = []
     for batch in batches:
         torch._dynamo.reset()
@@ -146,7 +132,7 @@ def training(
         for name in names:
             net = network(name, device).train()
             optimiser = torch.optim.Adam(net.parameters(), lr=1e-4, fused=device == "cuda")
-            forward = torch.compile(net, fullgraph=True, mode=mode) if compiled else net
+            forward = torch.compile(net, fullgraph=True) if compiled else net
 
             works[name] = partial(step, forward, optimiser, x, target, device if compiled else "cpu")
         times = in_turns(works, device, rounds=7, repeats=5 if device == "cuda" else 1)
@@ -198,26 +184,6 @@ def floor(limits: dict[str, float], device: str) -> list[dict[str, Any]]:
     return rows
 
 
-def relation_memory(device: str) -> list[dict[str, Any]]:
-    """Peak memory that the relation module adds, per image, over grids of 32² … 128² and beside N·(d + K)."""
-    rows = []
-    for side in (32, 64, 96, 128):
-        module = TissueRelation(128, 12, RelationConfig()).to(device).eval()
-        features = torch.randn(4, 128, side, side, device=device)
-        probabilities = torch.randn(4, 12, side, side, device=device).mul(4).softmax(1)
-        with torch.inference_mode():
-            module(features, probabilities)
-            torch.cuda.synchronize()
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-            module(features, probabilities)
-            torch.cuda.synchronize()
-        peak = (torch.cuda.max_memory_allocated() - before) / 4
-        formula = side * side * (128 + 12) * 4
-        rows.append({"N": side * side, "peak_bytes": peak, "N(d+K)_bytes": formula, "ratio": peak / formula})
-    return rows
-
-
 def stage_times(device: str, classes: int, side: int, dim: int, batch: int = 16) -> dict[str, float]:
     """Microseconds per image of each stage of the relation module, uncompiled, so that stages stay apart."""
     module = TissueRelation(128, classes, RelationConfig(dim=dim)).to(device).eval()
@@ -260,7 +226,7 @@ def stages(device: str) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--parts", default="ceilings,memory,stages,eager,inference,training,replayed,both")
+    parser.add_argument("--parts", default="ceilings,stages,eager,inference,training")
     parser.add_argument("--batches", default="4,32,128")
     parser.add_argument("--others", default="unet-resnet18", help="further networks to time")
     parser.add_argument("--out", type=Path)
@@ -275,14 +241,11 @@ def main() -> None:
     small = [b for b in batches if b <= 64] or batches
     plan: dict[str, Callable[[], Any]] = {
         "inference": lambda: inference(names, batches, device, compiled=True),
-        "both": lambda: inference(list(PAIR), batches[1:] or batches, device, compiled=True, coarse=True),
         "training": lambda: training(list(PAIR), small, device, compiled=True),
-        "replayed": lambda: training(list(PAIR), small, device, compiled=True, mode="reduce-overhead"),
         "eager": lambda: {
             "inference": inference(names, small, device, compiled=False),
             "training": training(list(PAIR), small[:1], device, compiled=False),
         },
-        "memory": lambda: relation_memory(device) if device == "cuda" else None,
         "stages": lambda: stages(device),
     }
     if "ceilings" in parts:

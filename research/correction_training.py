@@ -157,7 +157,6 @@ def write_slide(folder: Path, name: str, image: Image, truth: Mask, mpp: Resolut
 
 
 def read_truth(out: Path, name: str) -> Mask:
-    """What ``write_slide`` kept."""
     return read_arrays(out / "truth" / f"{name}.npz", hint="draw or cut the slides first")["truth"]
 
 
@@ -189,7 +188,7 @@ def click(out: Path, device: str) -> None:
 
 def click_through(mask: Any, graph: Any, truth: Mask, judged: Truth) -> list[float]:
     """Correct a slide by clicks; mean IoU before and after."""
-    from ntrm.correction.engine import Click
+    from ntrm.correction.engine import clicked
     from ntrm.correction.engine.propose import propose
     from ntrm.correction.log import append
     from ntrm.correction.mask import corrections_in
@@ -205,17 +204,13 @@ def click_through(mask: Any, graph: Any, truth: Mask, judged: Truth) -> list[flo
         if number == CLICKS or not wrong.any():
             break
         place = middle_of_largest(np.where(wrong, truth, IGNORE))
-        asked = Click((place,), judged.name[truth[place]])
+        asked = clicked([place], judged.name[truth[place]])
         step = propose(graph, corrections, asked).step("simulated")
-        if right_pixels(judged, truth, corrections.with_step(step).paint(labels)) <= right_pixels(judged, truth, now):
-            step = propose(graph, corrections, replace(asked, how=None)).step("simulated")
+        after = judged.confusion(truth, corrections.with_step(step).paint(labels))
+        if ((after - judged.confusion(truth, now)) * judged.right).sum() <= 0:
+            step = propose(graph, corrections, replace(asked, spread=None, reach=None)).step("simulated")
         append(mask.folder, mask.record, step)
     return [scores[0], scores[-1]]
-
-
-def right_pixels(judged: Truth, truth: Mask, labels: Mask) -> int:
-    """How many known pixels have a right name."""
-    return int((judged.confusion(truth, labels) * judged.right).sum())
 
 
 def middle_of_largest(wrong: Mask) -> tuple[int, int]:

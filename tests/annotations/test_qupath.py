@@ -76,15 +76,6 @@ def test_the_forms_qupath_and_others_write(tmp_path, document):
     assert region(annotation).equals(shapely.Polygon(SQUARE, [HOLE]))
 
 
-def test_gzip(tmp_path):
-    path = tmp_path / "a.geojson.gz"
-    path.write_bytes(gzip.compress(json.dumps(feature([SQUARE])).encode()))
-    assert read_annotations(path).annotations[0].area == 100
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match="cannot read"):
-        read_annotations(path)
-
-
 def test_what_is_no_area_is_counted(tmp_path):
     found = read(
         tmp_path,

@@ -25,19 +25,3 @@ def test_tables_are_compared_with_what_was_drawn():
     assert bench.found_in(row, [])["orientation"] is None
     drawn = {"clearance_um": 0.0, "depth_um": None, "surface_deg": 12.0}
     assert bench.truth_of(drawn) == {"clearance": 0.0, "depth": None, "orientation": 12.0}
-
-
-def test_the_tables_tell_every_measure():
-    one = bench.errors([1.0, 2.0], [1.1, None], pixel=0.0067, degrees=False).__dict__
-    found = {
-        "measures": {name: [one, one] for name in bench.MEASURES},
-        "reasons": {"depth: fragmented": 2},
-        "cancers": {"sections": 2, "exact_sets": 1, "calls": {"BCC": {"there": 1, "found": 1, "invented": 0}}},
-        "areas": {"EPI": {"true_mm2": 1, "predicted_mm2": 2, "sections": 2, "median_relative_error": None}},
-    }
-    text = bench.tables(found)
-    assert "| clearance | predicted | 1 | 0 | 0.100 mm | 0.100 mm |" in text
-    assert "| depth | 0 | 1 | 0 |" in text
-    assert "- depth: fragmented: 2" in text
-    assert "| BCC | 1 | 1 | 0 |" in text
-    assert "| EPI | 1.00 | 2.00 | 2 | – |" in text

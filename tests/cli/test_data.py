@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from tests.data.broken import broken_plain, broken_queensland, sound_plain, sound_queensland
+from tests.data.broken import broken_plain, sound_queensland
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.core.labels import SKIN, LabelSchema, Tissue
+from ntrm.core.labels import SKIN
 from ntrm.core.mpp import level_resolution
 from ntrm.data.image_files import image_size, write_image, write_rgb_mask
 from ntrm.data.split import read_split
@@ -34,74 +34,23 @@ def test_phantom_check_stats_in_a_row(tmp_path):
     assert "other options" in again.stderr
 
 
-def test_wrong_levels_are_wrong_usage(tmp_path):
-    assert runner.invoke(app, ["phantom", str(tmp_path / "p"), "--resolutions", "3x"]).exit_code == 2
-    assert runner.invoke(app, ["phantom", str(tmp_path / "p"), "--ambiguity", "2"]).exit_code == 2
-    assert runner.invoke(app, ["phantom", str(tmp_path / "p"), "--seed", str(2**64)]).exit_code == 2
-    assert not (tmp_path / "p").exists()
-
-
 def check(*arguments):
     return runner.invoke(app, ["data", "check", *map(str, arguments), "--jobs", "1"], env={"COLUMNS": "200"})
 
 
-def test_a_clean_dataset(tmp_path):
-    result = check(sound_queensland(tmp_path))
-    assert result.exit_code == 0, result.output
-    assert "clean" in result.stdout
-    assert "10x: 2 sections at 6.7 µm/px" in result.stdout
-
-
-def test_pixels_that_are_not_square_show_both_sides(tmp_path):
-    sound_plain(tmp_path)
-    (tmp_path / "cases.csv").write_text("name,group,split,mpp,mpp_y\na,p,train,1,2\nb,q,val,0.5,\n")
-    assert "2 sections at 0.5, 1 × 2 µm/px" in check(tmp_path).stdout
-
-
-def test_every_fault_is_printed_for_people(tmp_path):
-    expected = broken_plain(tmp_path)
-    result = check(tmp_path)
-    assert result.exit_code == 1
-    for code, file in expected:
-        assert code in result.stdout
-        assert file.split("/")[-1] in result.stdout
-
-
-def test_every_fault_is_in_the_json_document(tmp_path):
-    expected = broken_plain(tmp_path)
-    result = check(tmp_path, "--json")
+def test_what_is_checked_is_told(tmp_path):
+    clean = check(sound_queensland(tmp_path / "sound"))
+    assert clean.exit_code == 0, clean.output
+    assert "clean" in clean.stdout
+    assert "10x: 2 sections at 6.7 µm/px" in clean.stdout
+    (tmp_path / "sound/data/10x/Images/[bold]x[green].txt").write_text("")
+    assert "[bold]x[green].txt" in check(tmp_path / "sound").stdout
+    (tmp_path / "broken").mkdir()
+    expected = broken_plain(tmp_path / "broken")
+    result = check(tmp_path / "broken", "--json")
     document = json.loads(result.stdout)
-    assert result.exit_code == 1
+    assert (result.exit_code, document["clean"]) == (1, False)
     assert {(fault["code"], fault["file"]) for fault in document["faults"]} == expected
-    assert document["clean"] is False
-
-
-def test_markup_in_file_names_is_shown_as_it_is(tmp_path):
-    sound_queensland(tmp_path)
-    (tmp_path / "data/10x/Images/[bold]x[green].txt").write_text("")
-    assert "[bold]x[green].txt" in check(tmp_path).stdout
-
-
-def test_notes_do_not_change_the_exit_code(tmp_path):
-    broken_queensland(tmp_path)
-    assert check(tmp_path).exit_code == 1
-    sound_queensland(tmp_path, names=("SCC_2",))
-    result = check(tmp_path)
-    assert result.exit_code == 0, result.output
-    assert "missing-level" in result.stdout
-
-
-@pytest.mark.parametrize(("limit", "code"), [(10**6, 0), (100, 1)])
-def test_the_pixel_limit_can_be_set(tmp_path, limit, code):
-    result = check(sound_queensland(tmp_path), "--max-pixels", limit)
-    assert result.exit_code == code
-    assert ("too-large" in result.stdout) == bool(code)
-
-
-def test_no_dataset(tmp_path):
-    result = check(tmp_path)
-    assert result.exit_code == 1
-    assert "layout plain" in result.stderr
 
 
 @pytest.fixture
@@ -161,8 +110,9 @@ def test_annotations_that_are_not_as_drawn_are_told(files):
     (files / "a.geojson").write_text(json.dumps(features))
     result = import_from(files, "--map", files / "map.csv", "--mpp", 1)
     assert result.exit_code == 0, result.output
-    assert "a: annotations left out: 1 without a class, 1 on no pixel of the mask, 1 as point or line; annotations" in (
-        " ".join(result.stderr.split())
+    said = " ".join(result.stderr.split())
+    assert (
+        "a: annotations left out or changed: 1 without a class, 1 on no pixel of the mask, 1 as point or line" in said
     )
     assert "left out" not in import_from(files, "--map", files / "map.csv", "--mpp", 1, "--quiet").output
 
@@ -178,12 +128,6 @@ def test_exit_codes(files):
     assert import_from(files, "--map", files / "map.csv").exit_code == 3  # no µm/px
     assert import_from(files, "--mpp", 1, "--target-mpp", 2, "--resolution", "2x").exit_code == 2
     assert import_from(files, "--mpp", 1, "--resolution", "0x").exit_code == 2
-
-
-def test_another_schema(files):
-    (files / "classes.csv").write_text("index,name,r,g,b\n0,stroma,1,1,1\n1,tumour,2,2,2\n")
-    result = import_from(files, "--classes", files / "classes.csv", "--mpp", 1, "--json")
-    assert json.loads(result.stdout)["imported"][0]["pixels"] == {"stroma": 0, "tumour": 1600, "ignore": 3800}
 
 
 @pytest.fixture
@@ -203,13 +147,6 @@ def test_levels_are_written_once(fine, tmp_path):
     assert "0 files written (4 were there already)" in runner.invoke(app, arguments).stdout.replace("\n", " ")
 
 
-def test_finer_levels_are_refused(fine, tmp_path):
-    result = runner.invoke(app, ["data", "resample", str(fine), "--to", "1x", "--out", str(tmp_path / "out")])
-    assert result.exit_code == 3
-    assert "finer" in result.stderr
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.fixture
 def masks(tmp_path):
     for number in range(20):
@@ -218,40 +155,18 @@ def masks(tmp_path):
     return tmp_path / "in"
 
 
-def test_the_file_holds_what_is_told(masks, tmp_path):
-    out = tmp_path / "split.csv"
-    result = runner.invoke(
-        app, ["data", "split", str(masks), "--out", str(out), "--fractions", "60,20,20", "--seed", "5", "--json"]
-    )
-    document = json.loads(result.stdout)
-    assert result.exit_code == 0
+def test_the_split_is_told_and_kept(masks, tmp_path):
+    out, words = tmp_path / "split.csv", ["data", "split", str(masks), "--fractions", "60,20,20", "--out"]
+    document = json.loads(runner.invoke(app, [*words, str(out), "--seed", "5", "--json"]).stdout)
     assert document["sections"] == {"train": 12, "val": 4, "test": 4}
     assert document["cancers"]["train"] == {"BCC": 6, "IEC": 6}
     assert read_split(out).by_name == document["split"]
-
-
-def test_people_see_the_counts_and_what_was_kept(masks, tmp_path):
-    out = tmp_path / "split.csv"
-    assert "IEC" in runner.invoke(app, ["data", "split", str(masks), "--out", str(out)]).stdout
-    again = runner.invoke(app, ["data", "split", str(masks), "--out", str(out), "--seed", "9"])
-    assert again.exit_code == 0
+    again = runner.invoke(app, [*words, str(out), "--seed", "9"])
+    assert (again.exit_code, "IEC" in again.stdout) == (0, True)
     assert "20 of 20 sections kept" in again.stderr
-    anew = ["data", "split", str(masks), "--seed", "9", "--anew", "--out"]
-    assert runner.invoke(app, [*anew, str(out)]).exit_code == 3
-    assert "kept" not in runner.invoke(app, [*anew, str(tmp_path / "new.csv")]).stderr
+    assert runner.invoke(app, [*words, str(out), "--seed", "9", "--anew"]).exit_code == 3
+    runner.invoke(app, [*words, str(tmp_path / "new.csv"), "--seed", "9", "--anew"])
     assert read_split(tmp_path / "new.csv").by_name != read_split(out).by_name
-
-
-def test_wrong_fractions_and_a_file_in_the_dataset_are_refused(masks, tmp_path):
-    assert (
-        runner.invoke(
-            app, ["data", "split", str(masks), "--out", str(tmp_path / "x.csv"), "--fractions", "1,2"]
-        ).exit_code
-        == 2
-    )
-    assert runner.invoke(app, ["data", "split", str(masks), "--out", str(masks / "cases.csv")]).exit_code == 3
-    assert not (tmp_path / "x.csv").exists()
-    assert not (masks / "cases.csv").exists()
 
 
 @pytest.fixture
@@ -263,47 +178,14 @@ def levels(tmp_path):
     return tmp_path / "in"
 
 
-def test_json_is_the_whole_output(levels):
-    result = runner.invoke(app, ["data", "stats", str(levels), "--resolution", "10x", "--jobs", "1", "--json"])
-    document = json.loads(result.stdout)
-    assert result.exit_code == 0
-    assert {"classes", "pixel_share", "boundary_share", "tissues_per_tile", "sections"} <= document.keys()
-    assert document["pixel_share"]["RET"] == 0.75
-    assert document["level"] == "10x"
-
-
 def test_people_get_a_table_and_a_picture(levels, tmp_path):
-    figure = tmp_path / "stats.png"
-    result = runner.invoke(
-        app, ["data", "stats", str(levels), "--resolution", "5x", "--jobs", "1", "--figure", str(figure)]
-    )
+    words, figure = ["data", "stats", str(levels), "--jobs", "1"], tmp_path / "stats.png"
+    result = runner.invoke(app, [*words, "--resolution", "5x", "--figure", str(figure)])
     assert result.exit_code == 0
     assert "reticular dermis" in result.stdout
     assert "BKG 100%" in result.stdout
     assert figure.read_bytes().startswith(b"\x89PNG")
-    assert str(figure) in result.stderr.replace("\n", "")
-
-
-def test_a_title_that_is_the_name_is_not_shown_twice(tmp_path):
-    classes = (Tissue(0, "glass", "glass", (0, 0, 0)), Tissue(1, "Tu", "tumour", (9, 9, 9)))
-    LabelSchema(classes).write_csv(tmp_path / "classes.csv")
-    (tmp_path / "cases.csv").write_text("name,group,split,mpp\na,p,train,1\n")
-    for folder, pixels in (("Images", np.full((8, 8, 3), 200)), ("Masks", np.eye(8))):
-        (tmp_path / folder).mkdir()
-        Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / folder / "a.png")
-    result = runner.invoke(app, ["data", "stats", str(tmp_path), "--jobs", "1"], env={"COLUMNS": "120"})
-    assert result.exit_code == 0, result.output
-    (line,) = [line for line in result.stdout.splitlines() if line.startswith("│ glass")]
-    assert line.count("glass") == 1
-    assert "tumour" in result.stdout
-
-
-def test_several_resolutions_are_refused_and_wrong_pictures_are_wrong_usage(levels):
-    refused = runner.invoke(app, ["data", "stats", str(levels)])
-    assert refused.exit_code == 3
-    assert "--resolution" in refused.stderr
-    assert (
-        runner.invoke(app, ["data", "stats", str(levels), "--resolution", "5x", "--figure", "stats.gif"]).exit_code == 2
-    )
-    inside = str(levels / "stats.png")
-    assert runner.invoke(app, ["data", "stats", str(levels), "--resolution", "5x", "--figure", inside]).exit_code == 3
+    refused = runner.invoke(app, words)
+    assert (refused.exit_code, "--resolution" in refused.stderr) == (3, True)
+    assert runner.invoke(app, [*words, "--resolution", "5x", "--figure", "stats.gif"]).exit_code == 2
+    assert runner.invoke(app, [*words, "--resolution", "5x", "--figure", str(levels / "stats.png")]).exit_code == 3

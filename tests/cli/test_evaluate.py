@@ -47,31 +47,14 @@ def test_people_read_the_headline_and_the_tissues(words, tmp_path):
     assert (tmp_path / "out" / "examples.png").is_file()
 
 
-def test_what_is_wrong_is_told_with_the_exit_code(words, tmp_path):
-    assert runner.invoke(app, [*words, "--split", "val"]).exit_code == 2
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine.txt").write_text("")
-    refused = runner.invoke(app, words)
-    assert refused.exit_code == 3
-    assert "no evaluation" in refused.stderr
-
-
 @pytest.fixture
 def calibration(tmp_path, random, monkeypatch):
     gaussians.register(monkeypatch)
     shapes = {("one", "train"): (32, 32), ("two", "val"): (90, 90), ("three", "test"): (32, 32)}
     gaussians.write_sections(tmp_path / "data", random, shapes)
     gaussians.make_network(open_splits(tmp_path / "data").schema, 3.0).save_pretrained(tmp_path / "model")
-    return [
-        "calibrate",
-        "--model",
-        str(tmp_path / "model"),
-        "--data",
-        str(tmp_path / "data"),
-        "--device",
-        "cpu",
-        "--no-pictures",
-    ]
+    folders = ["--model", str(tmp_path / "model"), "--data", str(tmp_path / "data")]
+    return ["calibrate", *folders, "--device", "cpu", "--no-pictures"]
 
 
 def test_people_read_before_and_after(calibration, tmp_path):
@@ -101,16 +84,6 @@ def test_it_is_said_whether_a_reference_was_made(calibration, tmp_path):
     unasked = runner.invoke(app, [*calibration, "--no-reference"])
     assert unasked.exit_code == 0, unasked.output
     assert "reference" not in unasked.stderr
-
-
-def test_a_wrong_split_and_the_bundled_model_are_refused(calibration, tmp_path):
-    found = runner.invoke(app, [*calibration, "--split", "nonsense"])
-    assert found.exit_code == 2
-    assert "no such split" in found.stderr
-    calibration[2] = "bundled"
-    refused = runner.invoke(app, calibration)
-    assert refused.exit_code == 3
-    assert "copy another model first" in refused.stderr
 
 
 @pytest.fixture

@@ -64,7 +64,10 @@ def expected(painted, trust):
 
 @pytest.mark.parametrize("trust", ["hand", "followed", "all"])
 def test_only_what_is_trusted_counts(slides, tmp_path, trust):
+    (slides.slides / "a.tif").rename(slides.slides / "renamed.tif")
     record = written(slides, tmp_path / "data", trust=trust)
+    assert check_dataset(tmp_path / "data").faults == ()
+    assert str(tmp_path) not in json.dumps(record)
     truth = expected(slides.painted["a"], trust)
     np.testing.assert_array_equal(mask_of(tmp_path / "data"), truth)
     image = read_image(tmp_path / "data" / "Images" / "a.tif")
@@ -72,15 +75,6 @@ def test_only_what_is_trusted_counts(slides, tmp_path, trust):
     assert record["slides"][0]["pixels"] == {
         name: int((truth == index).sum()) for index, name in enumerate(NAMES) if (truth == index).any()
     }
-
-
-def test_the_dataset_has_no_faults_and_slides_that_are_not_corrected_are_not_in_it(slides, tmp_path):
-    written(slides, tmp_path / "data")
-    report = check_dataset(tmp_path / "data")
-    assert report.faults == ()
-    (case,) = open_dataset(tmp_path / "data").cases
-    assert (case.name, case.group, case.split) == ("a", "a", "train")
-    assert case.resolution.mean == pytest.approx(6.7)
 
 
 def test_patient_and_split_come_from_the_table_of_slides(tmp_path):
@@ -166,12 +160,6 @@ def test_an_area_is_cut_out_with_its_surroundings_and_no_pixel_counts_twice(slid
     assert [case.name for case in dataset.cases] == ["a_75_35", "a_79_35"]
 
 
-def test_slides_are_found_by_their_content_under_any_name(slides, tmp_path):
-    (slides.slides / "a.tif").rename(slides.slides / "renamed.tif")
-    written(slides, tmp_path / "data")
-    assert (tmp_path / "data" / "Images" / "a.tif").exists()
-
-
 def test_the_same_corrections_are_kept_and_others_are_refused(slides, tmp_path):
     first = written(slides, tmp_path / "data")
     image = tmp_path / "data" / "Images" / "a.tif"
@@ -194,15 +182,6 @@ def test_a_writing_that_was_interrupted_begins_anew(slides, tmp_path):
     assert [path.name for path in (tmp_path / "data" / "Images").iterdir()] == ["a.tif"]
 
 
-def test_the_record_names_mask_and_version_but_no_path(slides, tmp_path):
-    record = written(slides, tmp_path / "data")
-    (slide,) = record["slides"]
-    log = [json.loads(line) for line in (slides.results / "a" / "corrections.jsonl").read_text().splitlines()]
-    assert (slide["slide_id"], slide["mask"], slide["version"]) == ("a", log[0]["mask"], 1)
-    assert str(tmp_path) not in json.dumps(record)
-    assert record == json.loads((tmp_path / "data" / "corrections.json").read_text())
-
-
 def test_what_was_undone_does_not_count(slides):
     correct(slides.results, "a", Step(action="undo"))
     with pytest.raises(DataError, match="no slide is corrected"):
@@ -219,16 +198,3 @@ def test_slides_that_are_missing_or_not_named_are_an_error(slides, tmp_path):
     with pytest.raises(DataError, match="not below") as missing:
         written(slides, tmp_path / "data")
     assert missing.value.got == "no file with the content of a"
-
-
-def test_a_mask_that_was_made_anew_is_refused(slides):
-    mask = slides.results / "a" / "mask.ome.tif"
-    mask.write_bytes(mask.read_bytes() + b"\0")
-    with pytest.raises(RefusedError, match="another mask"):
-        corrected(CorrectedResults(slides.results))
-
-
-def test_an_unknown_trust_lists_what_there_is(slides, tmp_path):
-    with pytest.raises(UsageError) as unknown:
-        written(slides, tmp_path / "data", trust="me")
-    assert "followed" in str(unknown.value.expected)

@@ -68,13 +68,6 @@ def test_what_is_by_hand_and_what_followed_are_told_apart(log):
     assert found.regions == sum(max(step.regions, 1) for step in done)
 
 
-@given(logs())
-def test_a_pixel_has_one_name_at_most(log):
-    found = state_of(log, SCHEMA, SHAPE)
-    counts = sum((each.holds(np.arange(SIZE)).astype(int) for each in found.tissue.values()), np.zeros(SIZE, int))
-    assert counts.max() <= 1
-
-
 def test_places_outside_the_mask_are_left_as_they_are():
     log = Log(record(), (Step(number=1, action="draw", tissue="EPI", named=f"0+{SIZE}"),))
     found = state_of(log, SCHEMA, SHAPE)

@@ -1,10 +1,7 @@
 import multiprocessing
 import os
-import resource
 import signal
-import stat
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +9,10 @@ import pytest
 import tifffile
 from PIL import Image
 
-from ntrm.core.errors import DataError
 from ntrm.core.io import PARTIAL
-from ntrm.core.labels import SKIN, LabelSchema
+from ntrm.core.labels import SKIN
 from ntrm.data import cache as cache_module
-from ntrm.data.cache import SectionCache, default_folder
+from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import Case
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -50,17 +46,6 @@ def cache(tmp_path):
     return SectionCache(tmp_path / "cache")
 
 
-def test_a_section_comes_back_as_read_only_memory_maps(cache, section):
-    case, image, mask = section
-    opened = cache.open(case, SKIN)
-    assert_holds(opened, image, mask)
-    assert opened.shape == mask.shape
-    for array in (opened.image, opened.mask):
-        assert isinstance(array, np.memmap)
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 0
-
-
 def test_a_changed_source_gives_the_new_content_even_with_size_and_time_kept(cache, section, tmp_path, random):
     case, _, mask = section
     cache.open(case, SKIN)
@@ -71,15 +56,6 @@ def test_a_changed_source_gives_the_new_content_even_with_size_and_time_kept(cac
     os.utime(case.image, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert (case.image.stat().st_size, case.image.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     assert_holds(cache.open(case, SKIN), new_image, mask)
-
-
-def test_other_colours_are_another_entry(cache, section):
-    case, _, mask = section
-    order = np.array([1, 0, *range(2, len(SKIN))])
-    swapped = LabelSchema(tuple(replace(t, rgb=SKIN.tissues[order[t.index]].rgb) for t in SKIN.tissues), "BKG")
-    assert swapped.fingerprint == SKIN.fingerprint
-    np.testing.assert_array_equal(cache.open(case, SKIN).mask, mask)
-    np.testing.assert_array_equal(cache.open(case, swapped).mask, order[mask])
 
 
 @pytest.mark.parametrize("damage", ["empty", "header", "half", "one byte", "longer", "not an array"])
@@ -155,51 +131,3 @@ def test_a_build_killed_half_way_leaves_nothing_that_is_read(cache, section):
     assert not list(cache.folder.glob("image-*.npy"))
     assert_holds(cache.open(case, SKIN), image, mask)
     assert partial.exists(), "a young temporary file may belong to a builder at work"
-
-
-def test_old_temporary_files_are_swept_by_the_next_build(cache, section):
-    cache.folder.mkdir(parents=True)
-    young, old = cache.folder / f"{PARTIAL}young.npy", cache.folder / f"{PARTIAL}old.npy"
-    young.touch()
-    old.touch()
-    os.utime(old, (0, 0))
-    cache.open(section[0], SKIN)
-    assert (young.exists(), old.exists()) == (True, False)
-
-
-def test_a_full_disk_is_told_and_leaves_no_file(cache, section):
-    case, image, mask = section
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        # A limit on the size of files fails writes in the middle, as a full disk does.
-        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
-        with pytest.raises(DataError, match="cannot write"):
-            cache.open(case, SKIN)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert list(cache.folder.iterdir()) == []
-    assert_holds(cache.open(case, SKIN), image, mask)
-
-
-def test_the_folder_is_private_and_chosen_by_the_environment(section, tmp_path, monkeypatch):
-    monkeypatch.delenv("NTRM_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert default_folder() == tmp_path / "xdg" / "ntrm"
-    monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "chosen"))
-    cache = SectionCache()
-    cache.open(section[0], SKIN)
-    assert cache.folder.parent == tmp_path / "chosen"
-    assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
-
-
-def test_cases_that_cannot_be_opened_say_why(cache, section, tmp_path):
-    case, _, mask = section
-    with pytest.raises(DataError, match="has no image"):
-        cache.open(replace(case, image=None), SKIN)
-    with pytest.raises(DataError, match="has no mask"):
-        cache.open(replace(case, mask=None), SKIN)
-    with pytest.raises(DataError, match="cannot read"):
-        cache.open(replace(case, image=tmp_path / "nowhere.tif"), SKIN)
-    Image.fromarray(SKIN.colourise(mask[1:])).save(case.mask)
-    with pytest.raises(DataError, match="differ in size"):
-        cache.open(case, SKIN)

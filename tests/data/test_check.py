@@ -3,12 +3,10 @@
 import json
 import os
 
-import numpy as np
 import pytest
 from tests.data.broken import broken_plain, broken_queensland, mask, save, sound_plain, sound_queensland
 from tests.helpers import real_data
 
-from ntrm.core.labels import SKIN
 from ntrm.data.check import check_dataset
 from ntrm.data.faults import KINDS
 
@@ -29,14 +27,6 @@ def test_every_fault_of_the_plain_layout_is_named_and_nothing_else(tmp_path):
         assert finding.hint, finding
 
 
-def test_a_split_without_sections_is_noted(tmp_path):
-    sound_plain(tmp_path)
-    (tmp_path / "cases.csv").write_text("name,group,split,mpp\na,p1,train,0.5\nb,p2,test,0.5\n", encoding="utf-8")
-    report = check_dataset(tmp_path)
-    assert report.clean
-    assert [(each.code, each.found) for each in report.findings] == [("missing-split", "no section in val")]
-
-
 def test_exchanged_folders_are_said_to_be_exchanged_and_nothing_else(tmp_path):
     sound_queensland(tmp_path, data="")
     for level in ("10x", "5x"):
@@ -45,17 +35,6 @@ def test_exchanged_folders_are_said_to_be_exchanged_and_nothing_else(tmp_path):
         masks.rename(images)
         (tmp_path / "photographs").rename(masks)
     assert {each.code for each in check_dataset(tmp_path).faults} == {"exchanged"}
-
-
-def test_masks_of_0_and_255_are_noted(tmp_path):
-    sound_plain(tmp_path)
-    (tmp_path / "classes.csv").write_text("index,name,r,g,b\n0,stroma,0,0,0\n1,tumour,255,255,255\n")
-    for name in ("a", "b"):
-        save(tmp_path / "Masks" / f"{name}.png", mask(classes=2) * np.uint8(255))
-    report = check_dataset(tmp_path)
-    assert report.clean
-    (note,) = (each for each in report.notes if each.code == "binary-masks")
-    assert note.found == "no pixel of tumour; 50 % of the pixels are 255, which is ignored"
 
 
 def test_faults_between_resolutions_and_notes(tmp_path):
@@ -103,13 +82,6 @@ def test_bad_cases(tmp_path, table, words):
         assert any(word in finding.found for finding in report.faults), report.faults
 
 
-@pytest.mark.parametrize("mpp", ["", "abc", "nan", "-1", "0", "500", "inf"])
-def test_unusable_resolution(tmp_path, mpp):
-    sound_plain(tmp_path)
-    (tmp_path / "cases.csv").write_text(f"name,group,split,mpp\na,p,train,{mpp}\nb,q,train,0.5\n")
-    assert found_in(check_dataset(tmp_path)) == {("no-mpp", "cases.csv")}
-
-
 def test_path_tricks_in_cases_are_odd_names(tmp_path):
     sound_plain(tmp_path)
     with (tmp_path / "cases.csv").open("a") as stream:
@@ -123,17 +95,6 @@ def test_odd_names_are_shown_harmlessly(tmp_path, name):
     odd = [finding for finding in check_dataset(tmp_path).faults if finding.code == "odd-name"]
     assert len(odd) == 1
     assert (odd[0].file + odd[0].found).isprintable()
-
-
-def test_hidden_files_are_passed_over(tmp_path):
-    root = sound_plain(tmp_path)
-    for name in ("Images/._a.png", "Masks/._a.png", "Images/.DS_Store"):
-        (root / name).write_bytes(b"\0\5\x16\7")
-    report = check_dataset(root)
-    assert report.clean
-    assert {(note.code, note.file) for note in report.notes if note.code != "missing-split"} == {
-        ("other-file", name) for name in ("Images/._a.png", "Masks/._a.png", "Images/.DS_Store")
-    }
 
 
 def test_links_are_followed_and_noted(tmp_path):
@@ -155,19 +116,6 @@ def test_special_files_are_not_opened(tmp_path):
         ("unreadable", "Images/pipe.png"),
         ("other-file", "Images/folder.png"),
     }
-
-
-def test_strays_below_the_limit_are_totalled(tmp_path):
-    colours = SKIN.colourise(mask(40, 50, classes=12))
-    colours[0, :3] = 255  # white means nothing
-    colours[1, 0] = (74, 1, 106)  # close to epidermis
-    save(tmp_path / "BCC_1_0001.png", colours)
-    save(tmp_path / "BCC_1_0002.png", SKIN.colourise(mask(40, 50)))
-    report = check_dataset(tmp_path)
-    assert report.clean
-    strays = report.strays
-    assert (strays.pixels, strays.ignored, strays.masks, strays.share) == (4, 3, 1, 4 / 4000)
-    assert (report.layout, report.sections, len(report.notes)) == ("masks", 1, 1)
 
 
 def test_several_processes_report_the_same_as_one(tmp_path):

@@ -1,7 +1,4 @@
 import io
-import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -160,32 +157,6 @@ def test_only_8_bit_rgb_is_an_image(folder, said):
     assert said.strip() in str(error.value)
 
 
-def test_what_is_transparent_in_a_png_is_white(folder):
-    pixels = np.dstack([image(), np.full(image().shape[:2], 255, np.uint8)])
-    pixels[0, 0, 3] = 0
-    found = read_image(written(folder, pillow(pixels, "PNG")))
-    assert found[0, 0].tolist() == [255, 255, 255]
-    np.testing.assert_array_equal(found[1:], image()[1:])
-
-
-def test_the_content_counts_not_the_extension(folder):
-    path = written(folder, pillow(image(), "PNG"), "really-a-png.tif")
-    np.testing.assert_array_equal(read_image(path), image())
-
-
-@pytest.mark.parametrize("content", [b"", b"GIF89a", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"II*\x00", b"hello"])
-def test_what_is_no_image_is_refused(folder, content):
-    with pytest.raises(FaultError) as error:
-        read_image(written(folder, content))
-    assert code_of(error) in {"unreadable", "truncated"}
-    assert error.value.hint
-
-
-def test_a_missing_file_is_refused(folder):
-    with pytest.raises(DataError, match="cannot be read"):
-        read_image(folder / "nowhere.png")
-
-
 def test_a_decompression_bomb_is_refused_by_its_header(folder):
     path = written(folder, png(60_000, 60_000, body=bytes(10_000)))
     assert image_size(path) == (60_000, 60_000)
@@ -193,38 +164,6 @@ def test_a_decompression_bomb_is_refused_by_its_header(folder):
         with pytest.raises(FaultError, match="60000 × 60000") as error:
             read(path)
         assert code_of(error) == "too-large"
-
-
-def test_the_limit_is_ours_and_not_pillows(folder, monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
-    for kind in ("png", "jpeg"):
-        path = written(folder, ALL[kind](image()))
-        assert read_image(path, max_pixels=image().size // 3).shape == image().shape
-        with pytest.raises(FaultError, match="more pixels than the limit"):
-            read_image(path, max_pixels=image().size // 3 - 1)
-
-
-def test_compressed_tiff_is_read_without_imagecodecs(folder):
-    for kind in ("pillow lzw tiff", "jpeg tiff", "deflate tiff", "tiled tiff", "planar tiff"):
-        written(folder, ALL[kind](image(32, 48)), f"{kind}.tif")
-    code = (
-        "import sys; sys.modules['imagecodecs'] = None\n"
-        "from pathlib import Path\n"
-        "from ntrm.data.image_files import read_image\n"
-        "import numpy as np\n"
-        "for path in sorted(Path(sys.argv[1]).glob('*tiff.tif')): np.save(path, read_image(path))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    for path in folder.glob("*tiff.tif"):
-        difference = np.load(f"{path}.npy").astype(int) - read_image(path)
-        assert np.abs(difference).max() <= (2 if path.name.startswith("jpeg") else 0), path
-
-
-def test_errors_survive_the_way_between_processes():
-    error = FaultError("not-rgb8", "x.png", found="grey")
-    copy = pickle.loads(pickle.dumps(error))
-    assert (str(copy), copy.fault) == (str(error), error.fault)
 
 
 @settings(max_examples=30, deadline=None)
@@ -238,31 +177,12 @@ def test_masks_keep_their_classes(folder, seed, rgb, kind):
     assert decoded.strays == 0
 
 
-@pytest.mark.parametrize("bits", [1, 2, 4, 8])
-def test_small_palettes_are_read_by_value(folder, bits):
-    indices = mask(classes=min(2**bits, 12))
-    picture = Image.fromarray(indices).convert("P")
-    picture.putpalette(SKIN.palette.ravel().tolist())
-    path = folder / "palette.png"
-    picture.save(path, bits=bits)
-    np.testing.assert_array_equal(read_mask(path, SKIN).mask, indices)
-
-
 def test_an_index_without_a_class_is_refused(folder):
     indices = mask()
     indices[0, :2] = 12
     with pytest.raises(FaultError, match="12 in 2 pixels") as error:
         read_mask(written(folder, pillow(indices, "PNG")), SKIN)
     assert code_of(error) == "index-range"
-
-
-def test_a_palette_that_contradicts_the_indices_is_refused(folder):
-    picture = Image.fromarray(mask(classes=2)).convert("P")
-    picture.putpalette([*SKIN["BKG"].rgb, *SKIN["RET"].rgb])
-    picture.save(folder / "swapped.png")
-    with pytest.raises(FaultError, match=r"index 0 \(EPI\) has the colour of BKG") as error:
-        read_mask(folder / "swapped.png", SKIN)
-    assert code_of(error) == "palette-order"
 
 
 @pytest.mark.parametrize("scale", [257, 256, 1])
@@ -339,20 +259,6 @@ def test_a_stack_is_neither_an_image_nor_a_mask(folder, options):
             read(path)
         assert code_of(error) == "several-pages"
         assert error.value.got == "3 pages of 50 × 40 pixels"
-
-
-def test_smaller_pages_and_pages_of_another_kind_make_no_stack(folder):
-    colours = SKIN.colourise(mask(40, 50))
-    for others in ([colours[::2, ::2], colours[::4, ::4]], [colours[..., 0]], [colours[:9, :12], colours[:9, :12]]):
-        assert np.array_equal(read_image(pages(folder, colours, *others)), colours)
-
-
-def test_smaller_pages_after_a_mask_are_its_pyramid(folder):
-    indices = mask(40, 50)
-    with tifffile.TiffWriter(folder / "mask.tif") as writer:
-        for step in (1, 2):
-            writer.write(indices[::step, ::step], photometric="minisblack")
-    assert np.array_equal(read_mask(folder / "mask.tif", SKIN).mask, indices)
 
 
 @pytest.mark.parametrize("compression", ["jpeg", "jpeg2000"])

@@ -5,15 +5,13 @@ import unicodedata
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.data.broken import CLASSES, broken_plain, mask, save, sound_plain, sound_queensland
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.check import check_dataset
-from ntrm.data.layouts import SKIN_SECTIONS, cancer_of, open_dataset, patient_of, section_of, survey_dataset
+from ntrm.data.layouts import SKIN_SECTIONS, cancer_of, open_dataset, patient_of, survey_dataset
 
 
 def test_plain(tmp_path):
@@ -28,23 +26,6 @@ def test_plain(tmp_path):
     assert (b.split, b.resolution, b.cancer, b.level) == (None, Resolution(0.25, 0.26), "BCC", "")
     assert a.image == tmp_path / "Images/a.png"
     assert a.mask == tmp_path / "Masks/a.png"
-
-
-def test_the_slide_of_a_section_is_known_by_its_hash_and_by_nothing_shorter(tmp_path):
-    sound_plain(tmp_path)
-    rows = f"a,p,train,0.5,{'0A' * 32}\nb,q,,0.5,slide 7\n"
-    (tmp_path / "cases.csv").write_text(f"name,group,split,mpp,slide_sha256\n{rows}")
-    with pytest.raises(DataError, match="slide_sha256 is no SHA-256"):
-        open_dataset(tmp_path)
-    (tmp_path / "cases.csv").write_text(f"name,group,split,mpp,slide_sha256\n{rows.replace('slide 7', '')}")
-    assert [case.slide_sha256 for case in open_dataset(tmp_path)] == ["0a" * 32, ""]
-
-
-def test_the_folders_may_be_written_in_lower_case(tmp_path):
-    sound_plain(tmp_path)
-    (tmp_path / "Images").rename(tmp_path / "images")
-    (tmp_path / "Masks").rename(tmp_path / "masks")
-    assert open_dataset(tmp_path).cases[0].image == tmp_path / "images/a.png"
 
 
 def test_names_may_have_spaces_and_umlauts_however_a_system_spells_them(tmp_path):
@@ -71,15 +52,6 @@ def test_queensland(tmp_path, data):
     group = {case.name: case.group for case in coarse}
     assert group["BCC_19"] == group["BCC_21"] != group["BCC_10"]
     assert {case.cancer for case in coarse} == {"BCC", "IEC"}
-
-
-def test_queensland_with_cases_and_classes(tmp_path):
-    sound_queensland(tmp_path)
-    (tmp_path / "cases.csv").write_text("name,group,split,cancer\nBCC_1,p,train,SCC\nSCC_2,q,test,\n")
-    SKIN.write_csv(tmp_path / "classes.csv")
-    dataset = open_dataset(tmp_path, resolution="5x")
-    assert [(case.group, case.split, case.cancer) for case in dataset] == [("p", "train", "SCC"), ("q", "test", "SCC")]
-    assert dataset.schema == SKIN
 
 
 @pytest.mark.parametrize("folder", ["", "Masks", "10x/Masks"])
@@ -109,17 +81,6 @@ def test_what_is_no_dataset_gets_the_layouts_shown(tmp_path):
         open_dataset(tmp_path / "nowhere")
 
 
-def test_a_dataset_that_is_still_packed_is_to_be_unpacked(tmp_path):
-    archive = tmp_path / "data.zip"
-    archive.write_bytes(b"PK")
-    with pytest.raises(DataError) as error:
-        open_dataset(tmp_path)
-    assert error.value.hint == "unpack data.zip first"
-    with pytest.raises(UsageError) as usage:
-        open_dataset(archive)
-    assert usage.value.hint == "unpack it, and give the folder"
-
-
 def test_faults_are_named_with_the_way_to_see_them_all(tmp_path):
     broken_plain(tmp_path)
     with pytest.raises(DataError) as error:
@@ -128,13 +89,6 @@ def test_faults_are_named_with_the_way_to_see_them_all(tmp_path):
     assert f"{faults[0].file}: {faults[0].title}" in str(error.value)
     assert f"and {len(faults) - 5} more" in str(error.value)
     assert "ntrm data check" in error.value.hint
-
-
-def test_a_missing_resolution_is_refused_not_guessed(tmp_path):
-    sound_plain(tmp_path)
-    (tmp_path / "cases.csv").write_text("name,group,split\na,p,train\nb,q,train\n")
-    with pytest.raises(RefusedError, match="no column mpp"):
-        open_dataset(tmp_path)
 
 
 def test_a_patient_in_two_splits_is_refused(tmp_path):
@@ -161,21 +115,6 @@ def test_um_per_pixel_that_contradict_the_folder_are_a_fault(tmp_path):
     table.write_text("name,group,split,mpp\nBCC_1,p,train,0.5\nSCC_2,q,test,\n")
     with pytest.raises(DataError, match=r"BCC_1: 0.5 µm/px, in a folder of 3.35 µm/px or 6.7 µm/px"):
         open_dataset(tmp_path)
-
-
-def test_an_unknown_level_lists_the_known_ones(tmp_path):
-    with pytest.raises(UsageError, match="one of 10x, 5x"):
-        open_dataset(sound_queensland(tmp_path), resolution="2x")
-    with pytest.raises(UsageError, match="has no resolution levels"):
-        open_dataset(sound_plain(tmp_path / "plain"), resolution="2x")
-
-
-def test_a_split_file_replaces_the_splits(tmp_path):
-    sound_queensland(tmp_path)
-    file = tmp_path / "mine.csv"
-    file.write_text("name,group,split\nBCC_1,BCC_1-2,val\nSCC_2,SCC_1-2,test\nBCC_77,BCC_77,train\n")
-    dataset = open_dataset(tmp_path, splits=file)
-    assert {(case.name, case.split) for case in dataset} == {("BCC_1", "val"), ("SCC_2", "test")}
 
 
 @pytest.mark.parametrize(
@@ -205,17 +144,3 @@ def test_the_dataset_has_as_many_sections_and_patients_as_published():
     patients = Counter(cancer_of(patient.split("-")[0]) for patient in {patient_of(name) for name in SECTIONS})
     # 140 BCC sections in 14 pairs and a triple, 60 SCC in 6 pairs, 90 IEC in 13 pairs, all others alone.
     assert patients == {"BCC": 140 - 14 - 2, "SCC": 60 - 6, "IEC": 90 - 13}
-
-
-@given(st.sampled_from(SECTIONS), st.integers(0, 9999))
-def test_a_tile_belongs_to_its_section(section, number):
-    tile = f"{section}_{number:04}"
-    assert section_of(tile) == section
-    assert patient_of(tile) == patient_of(section)
-    assert cancer_of(tile) == section[:3]
-
-
-@given(st.from_regex(r"(case|xBCC|bcc)[_-][0-9]{1,3}", fullmatch=True))
-def test_unknown_names_stand_for_themselves(name):
-    assert section_of(name) == patient_of(name) == name
-    assert cancer_of(name) == ""

@@ -8,21 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tifffile
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.helpers import write_section
 
-from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution, level_resolution
 from ntrm.data.area_mean import area_boxes
 from ntrm.data.check import check_dataset
-from ntrm.data.image_files import RGB8, image_size, read_header, read_image, read_mask, write_image, write_indexed_mask
+from ntrm.data.image_files import read_image, read_mask, write_image, write_indexed_mask
 from ntrm.data.layouts import open_dataset
-from ntrm.data.resample import area_average, majority_vote, parse_targets, resample_dataset, shrunk_length
-from ntrm.data.split import open_splits
+from ntrm.data.resample import area_average, majority_vote, resample_dataset, shrunk_length
 
 SIDES = st.integers(1, 14)
 FACTORS = st.sampled_from(
@@ -76,13 +74,6 @@ def test_votes_equal_exact_areas(height, width, factor_y, factor_x, seed):
     assert majority_vote(mask, factor_y, factor_x, classes=3).tolist() == expected
 
 
-@given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 6), SEEDS)
-def test_whole_factors_equal_the_mean_of_blocks(rows, columns, factor, seed):
-    image = np.random.default_rng(seed).integers(0, 256, (rows * factor, columns * factor, 3), dtype=np.uint8)
-    means = image.reshape(rows, factor, columns, factor, 3).mean(axis=(1, 3))
-    assert np.array_equal(area_average(image, factor, factor), np.floor(means + 0.5))
-
-
 @given(st.integers(1, 3000), st.integers(1, 30), st.integers(1, 30))
 def test_lengths_round_half_up_and_every_output_pixel_covers_something(length, numerator, denominator):
     factor = Fraction(numerator + denominator, denominator)
@@ -92,30 +83,6 @@ def test_lengths_round_half_up_and_every_output_pixel_covers_something(length, n
     assert weights.shape == (out, min(length, ceil(out * factor)))
     assert weights.sum(axis=1).min() > 0
     assert weights.data.min() > 0
-
-
-def test_a_constant_stays_constant_and_a_factor_of_one_changes_nothing(seed):
-    image = np.random.default_rng(seed).integers(0, 256, (7, 9, 3), dtype=np.uint8)
-    assert np.array_equal(area_average(image, 1, 1), image)
-    assert np.array_equal(majority_vote(image[..., 0] % 3, 1, 1, 3), image[..., 0] % 3)
-    assert set(area_average(np.full((33, 47), 201, np.uint8), Fraction(10, 3), 2.5).ravel().tolist()) == {201}
-
-
-def test_blocks_of_many_pixels_do_not_overflow():
-    image = np.full((4200, 4200), 255, dtype=np.uint8)
-    assert area_average(image, 4200, 4200).tolist() == [[255]]
-
-
-def test_ties_go_to_the_lowest_index_and_never_to_ignore():
-    mask = np.array([[3, 1, 2, IGNORE, IGNORE, IGNORE]], dtype=np.uint8)
-    assert majority_vote(mask, 1, 2, classes=4).tolist() == [[1, 2, IGNORE]]
-
-
-def test_enlarging_and_unknown_indices_are_refused():
-    with pytest.raises(RefusedError, match="shrunk"):
-        area_average(np.zeros((4, 4), np.uint8), 0.5, 1)
-    with pytest.raises(DataError, match="no class"):
-        majority_vote(np.full((4, 4), 7, np.uint8), 2, 2, classes=3)
 
 
 def blotchy(random, height, width):
@@ -165,29 +132,6 @@ def test_levels_are_averages_and_votes_of_the_finest(tmp_path, seed, jobs):
             assert case.resolution == level_resolution(level)
 
 
-def test_partly_annotated_sections_pass_the_check_and_keep_their_ignore(tmp_path):
-    mask = np.zeros((40, 60), dtype=np.uint8)
-    mask[:, 20:] = IGNORE
-    for name, indices in (("BCC_1", mask), ("BCC_2", np.zeros_like(mask))):
-        write_section(tmp_path / "in", "2x", name, np.zeros((40, 60, 3), dtype=np.uint8), indices)
-        write_indexed_mask(tmp_path / f"in/2x/Masks/{name}.png", indices, SKIN)
-    resample_dataset(tmp_path / "in", ("10x",), tmp_path / "out")
-    assert check_dataset(tmp_path / "out").faults == ()
-    masks = tmp_path / "out/10x/Masks"
-    np.testing.assert_array_equal(read_mask(masks / "BCC_1.png", SKIN).mask, mask[::5, ::5])
-    assert read_header(masks / "BCC_2.png").pixels == RGB8
-
-
-def test_um_per_pixel_stand_in_the_tiff(tmp_path, seed):
-    write_queensland(tmp_path / "in", seed)
-    resample_dataset(tmp_path / "in", ["10x"], tmp_path / "out")
-    with tifffile.TiffFile(tmp_path / "out/10x/Images/BCC_1.tif") as tif:
-        tags = tif.pages[0].tags
-        per_cm = tags["XResolution"].value[0] / tags["XResolution"].value[1]
-        assert tags["ResolutionUnit"].value == tifffile.RESUNIT.CENTIMETER
-    assert 1e4 / per_cm == pytest.approx(6.7, rel=1e-6)
-
-
 def test_a_plain_dataset_keeps_its_layout_and_scales_its_mpp(tmp_path, seed):
     write_plain(tmp_path / "in", seed)
     resample_dataset(tmp_path / "in", ["4x"], tmp_path / "out")
@@ -221,27 +165,6 @@ def test_any_um_per_pixel_makes_a_plain_dataset_of_square_pixels(tmp_path, seed,
     assert not [each for each in check_dataset(tmp_path / "out").faults if each.code != "empty-mask"]
 
 
-def test_sections_of_different_um_per_pixel_are_brought_to_one(tmp_path, seed):
-    write_plain(tmp_path / "in", seed)
-    for folder, suffix in (("Images", ".tif"), ("Masks", ".png")):
-        for name in "bc":
-            shutil.copy(tmp_path / f"in/{folder}/a{suffix}", tmp_path / f"in/{folder}/{name}{suffix}")
-    (tmp_path / "in/cases.csv").write_text("name,group,split,mpp\na,p,train,0.25\nb,q,val,0.5\nc,r,test,0.51\n")
-    with pytest.raises(RefusedError, match=r"--to 0\.51 --out"):
-        open_splits(tmp_path / "in")
-    resample_dataset(tmp_path / "in", [0.5], tmp_path / "out")
-    a, b, c = open_dataset(tmp_path / "out")
-    assert [case.resolution.x for case in (a, b, c)] == [0.5, 0.5, 0.51]
-    assert [image_size(case.image) for case in (a, b, c)] == [(11, 17), (21, 34), (21, 34)]
-    assert (tmp_path / "out/cases.csv").read_text().splitlines()[1] == "a,p,train,0.5"
-
-
-@pytest.mark.parametrize("text", ["1.24x", "0,62", "6.7um", "-1", "", "1e400"])
-def test_what_is_neither_factors_nor_um_per_pixel_is_refused(text):
-    with pytest.raises(UsageError, match="resolution"):
-        parse_targets(text)
-
-
 def test_an_interrupted_run_goes_on(tmp_path, seed):
     root, out = tmp_path / "in", tmp_path / "out"
     write_queensland(root, seed)
@@ -268,30 +191,6 @@ def test_what_came_from_a_source_that_has_changed_is_written_anew(tmp_path, seed
     assert resample_dataset(root, ["4x", "10x"], out).written == 0
 
 
-def test_tables_travel_along(tmp_path, seed):
-    write_queensland(tmp_path / "in", seed, base="")
-    tables = {
-        "cases.csv": "name,group,split,mpp\nBCC_1,p,train,\nSCC_7,q,test,\n",
-        "truth.json": "{}\n",
-    }
-    for name, text in tables.items():
-        (tmp_path / "in" / name).write_text(text)
-    # What fits the folder 2x would contradict those that are derived.
-    (tmp_path / "in/cases.csv").write_text(tables["cases.csv"].replace("train,", "train,1.34"))
-    resample_dataset(tmp_path / "in", ["10x"], tmp_path / "out")
-    assert {name: (tmp_path / "out" / name).read_text() for name in tables} == tables
-    assert [case.split for case in open_dataset(tmp_path / "out")] == ["train", "test"]
-
-
-def test_a_section_is_taken_from_its_own_finest_level(tmp_path, seed):
-    root = tmp_path / "in"
-    write_queensland(root, seed, level="2x", names=("BCC_1",))
-    write_queensland(root, seed, level="5x", names=("BCC_1", "SCC_7"))
-    resample_dataset(root, ["10x"], tmp_path / "out")
-    sizes = {case.name: read_image(case.image).shape[:2] for case in open_dataset(tmp_path / "out")}
-    assert sizes == {"BCC_1": (13, 18), "SCC_7": (37, 44)}
-
-
 @pytest.mark.parametrize(
     ("levels", "out", "kind", "message"),
     [
@@ -315,15 +214,6 @@ def test_what_would_be_wrong_is_refused_before_anything_is_written(tmp_path, see
     assert snapshot(tmp_path) == before
 
 
-def test_one_level_at_a_time_for_plain_and_none_for_masks_alone(tmp_path, seed):
-    write_plain(tmp_path / "in", seed)
-    with pytest.raises(UsageError, match="once per resolution"):
-        resample_dataset(tmp_path / "in", ["2x", "5x"], tmp_path / "out")
-    shutil.rmtree(tmp_path / "in/Images")
-    with pytest.raises(RefusedError, match="only masks"):
-        resample_dataset(tmp_path / "in", ["2x"], tmp_path / "out")
-
-
 @pytest.mark.parametrize("victim", ["cases.csv", "4x/Images/BCC_1.tif", "4x/Masks/BCC_1.png"])
 def test_other_files_in_the_output_are_not_overwritten(tmp_path, seed, victim):
     root, out = tmp_path / "in", tmp_path / "out"
@@ -335,13 +225,3 @@ def test_other_files_in_the_output_are_not_overwritten(tmp_path, seed, victim):
     with pytest.raises(RefusedError, match="something else"):
         resample_dataset(root, ["4x"], out)
     assert (out / victim).read_bytes() == before
-
-
-def test_a_damaged_input_is_named(tmp_path, seed):
-    write_queensland(tmp_path / "in", seed)
-    path = tmp_path / "in/data/2x/Images/BCC_1.tif"
-    path.write_bytes(path.read_bytes()[:3000])
-    with pytest.raises(DataError, match=r"BCC_1\.tif") as caught:
-        resample_dataset(tmp_path / "in", ["4x"], tmp_path / "out")
-    assert isinstance(caught.value, NtrmError)
-    assert not list((tmp_path / "out").rglob(f"{PARTIAL}*"))

@@ -12,7 +12,6 @@ from ntrm.data.stains import (
     Stains,
     estimate_stains,
     exchange,
-    tissue_densities,
 )
 
 HAEMATOXYLIN, EOSIN = np.array([0.650, 0.704, 0.286]), np.array([0.072, 0.990, 0.105])
@@ -52,31 +51,11 @@ def test_exchanged_stains_are_the_same_amounts_of_the_others(random):
     np.testing.assert_allclose(amounts @ own @ matrix.T, stronger @ wanted, atol=0.02)
 
 
-def test_tissue_with_its_own_stains_stays_as_it_is(random):
-    densities = amounts_of(random) @ unit(np.array([HAEMATOXYLIN, EOSIN]))
-    own = estimate_stains(densities)
-    for method in ("macenko", "strength"):
-        np.testing.assert_allclose(densities @ np.array(exchange(own, own, method)).T, densities, atol=1e-3)
-
-
 def test_strength_gives_every_channel_the_other_mean(random):
     densities, others = (random.gamma(2, scale, (5000, 3)) * [1, 1.5, 0.7] for scale in (0.1, 0.2))
     matrix = np.array(exchange(estimate_stains(densities), estimate_stains(others), "strength"))
     assert np.count_nonzero(matrix) == 3
     np.testing.assert_allclose((densities @ matrix.T).mean(axis=0), others.mean(axis=0), rtol=1e-4)
-
-
-def test_one_stain_can_be_stretched_but_not_exchanged(random):
-    single = estimate_stains(random.uniform(0.1, 1, (5000, 1)) * HAEMATOXYLIN + random.normal(0, 1e-3, (5000, 3)))
-    both = estimate_stains(amounts_of(random) @ unit(OTHER))
-    assert single.vectors is None
-    assert exchange(single, both, "strength")
-    for own, wanted, words in (
-        (single, both, "the tissue shows one"),
-        (both, single, "the training sections show one"),
-    ):
-        with pytest.raises(StainError, match=words):
-            exchange(own, wanted, "macenko")
 
 
 def test_grey_tissue_and_too_little_of_it_have_no_stains(random):
@@ -88,36 +67,7 @@ def test_grey_tissue_and_too_little_of_it_have_no_stains(random):
     assert (caught.value.got, caught.value.expected) == ("499 pixels of tissue", "at least 500")
 
 
-def test_densities_are_those_of_tissue_without_its_gaps():
-    picture = np.array([[[255, 255, 255], [99, 49, 149], [0, 0, 0]], [[250, 250, 250], [127, 127, 127], [9, 9, 9]]])
-    tissue = np.array([[True, True, False], [True, True, False]])
-    found = tissue_densities(picture.astype(np.uint8), tissue)
-    expected = [[math.log(256 / (value + 1)) for value in pixel] for pixel in ((99, 49, 149), (127, 127, 127))]
-    np.testing.assert_allclose(found, expected)
-    assert len(tissue_densities(np.full((100, 100, 3), 99, np.uint8), np.ones((100, 100), bool), most=50)) == 50
-
-
 def test_stains_come_back_from_json(random):
     both = estimate_stains(amounts_of(random) @ unit(OTHER))
     for stains in (both, Stains(both.density, None, None)):
         assert Stains.parse(json.loads(json.dumps(stains.as_dict()))) == stains
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"density": [1, 2]},
-        {"density": [1, 2, math.nan]},
-        {"density": [1, 2, 0]},
-        {"vectors": None},
-        {"vectors": [[1, 0, 0]]},
-        {"vectors": [[1, 0, 0], [0, "x", 0]]},
-        {"strengths": [1, -1]},
-        {"strengths": 3},
-    ],
-)
-def test_what_are_no_stains_is_refused(wrong):
-    whole = {"density": [1, 2, 3], "vectors": [[1, 0, 0], [0, 1, 0]], "strengths": [1, 2]}
-    assert Stains.parse(whole).strengths == (1, 2)
-    with pytest.raises((ValueError, TypeError, KeyError)):
-        Stains.parse({**whole, **wrong})

@@ -9,11 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tests.helpers import real_data
 
-from ntrm.core.counts import boundary_counts, boundary_share, pixel_counts
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.counts import boundary_counts, pixel_counts
 from ntrm.core.labels import IGNORE, SKIN
-from ntrm.core.mpp import Resolution
-from ntrm.data.dataset import Case, Dataset
 from ntrm.data.image_files import write_indexed_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import dataset_stats, tissues_per_tile
@@ -51,27 +48,12 @@ def test_pixels_equal_a_count(mask):
     assert pixel_counts(mask, K).tolist() == [*(count[index] for index in range(K)), count[IGNORE]]
 
 
-@given(MASKS)
-def test_boundary_shares_sum_to_one_or_are_all_zero(mask):
-    pairs = boundary_counts(mask, K)
-    for row, share in zip(pairs, boundary_share(pairs), strict=True):
-        assert share.sum() == pytest.approx(1 if row.any() else 0)
-
-
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_tissues_per_tile_equal_sets_over_blocks(rows, columns, size, seed):
     mask = np.random.default_rng(seed).choice(np.array([0, 1, 2, 3, IGNORE], np.uint8), (rows * size, columns * size))
     blocks = mask.reshape(rows, size, columns, size).swapaxes(1, 2).reshape(-1, size * size)
     expected = Counter(len(set(block.tolist()) - {IGNORE}) for block in blocks)
     assert tissues_per_tile(mask, K, size).tolist() == [expected[number] for number in range(K + 1)]
-
-
-def test_an_index_without_a_class_is_an_error():
-    with pytest.raises(DataError, match="4, 254"):
-        pixel_counts(np.array([[0, 4, 254, IGNORE]]), classes=K)
-    for strange in ([-1, 0], [0, 265], [1 << 40, 0], [0.5, 1.0]):
-        with pytest.raises(DataError, match="no class"):
-            pixel_counts(np.array([strange]), classes=K)
 
 
 def draw_masks(seed, number, side=40):
@@ -118,52 +100,10 @@ def test_the_document_has_the_keys_of_the_interface_and_no_gaps(tmp_path):
     assert document["mpp"] is None
 
 
-def test_splits_patients_and_mpp_are_told(tmp_path):
-    mask = np.zeros((8, 8), dtype=np.uint8)
-    cases = []
-    for name, group, split, mpp in (("a", "p", "test", 0.5), ("b", "p", "test", 0.5), ("c", "q", "train", 0.7)):
-        write_indexed_mask(tmp_path / f"{name}.png", mask, SKIN)
-        cases.append(Case(name, None, tmp_path / f"{name}.png", group, split, Resolution.square(mpp)))
-    cases.append(Case("d", tmp_path / "d.tif", None, "r"))
-    stats = dataset_stats(Dataset(tmp_path, "plain", SKIN, tuple(cases)))
-    document = stats.as_dict()
-    assert list(document["splits"].items()) == [("train", 1), ("test", 2)]
-    assert (document["patients"], document["masks"]) == (2, 3)
-    assert document["mpp"] == pytest.approx({"min": 0.5, "median": 0.5, "max": 0.7})
-    assert stats.headline.startswith("3 sections · 0.5 to 0.7 µm/px · 192 labelled pixels")
-
-
-def test_several_resolutions_and_no_mask_are_refused(tmp_path):
-    cases = tuple(Case("a", None, tmp_path / "a.png", "a", level=level) for level in ("2x", "10x"))
-    with pytest.raises(RefusedError, match="--resolution 10x"):
-        dataset_stats(Dataset(tmp_path, "queensland", SKIN, cases))
-    with pytest.raises(DataError, match="no mask"):
-        dataset_stats(Dataset(tmp_path, "plain", SKIN, (Case("a", tmp_path / "a.tif", None, "a"),)))
-
-
-MEASURED_BOUNDARIES = """
-EPI: KER .42 PAP .35 INF .11 · GLD: RET .75 INF .11 · INF: BCC .20 SCC .20 RET .19 IEC .15 BKG .12
-· RET: HYP .38 BKG .26 INF .14 PAP .11 · FOL: RET .37 KER .16 INF .12 PAP .12 GLD .11
-· PAP: RET .35 EPI .26 INF .14 IEC .12 · HYP: RET .66 BKG .32 · KER: BKG .48 SCC .19 IEC .15 EPI .14
-· BKG: KER .34 RET .26 HYP .19 · BCC: INF .74 BKG .12 · SCC: INF .46 KER .42 BKG .10 · IEC: INF .38 KER .36 PAP .13
-"""
-
-
-def numbers_by_name(text):
-    words = text.split()
-    return {name: float(number) for name, number in zip(words[::2], words[1::2], strict=True)}
-
-
 def test_real_masks_give_the_published_measurements():
     stats = dataset_stats(open_dataset(real_data("skin-masks")))
     np.testing.assert_allclose(stats.pixel_share, list(REAL_SHARE.values()), atol=2e-4)
     np.testing.assert_allclose(stats.pixel_share, list(REAL_SHARE_LARGE.values()), atol=0.02)
     np.testing.assert_allclose(stats.boundary_share, REAL_BOUNDARY, atol=1e-4)
-    document = stats.as_dict()
-    for row in MEASURED_BOUNDARIES.split("·"):
-        tissue, cells = row.strip().split(":")
-        for other, share in numbers_by_name(cells).items():
-            # The published figures are of a larger sample; glands are rare, and differ most between the two.
-            assert document["boundary_share"][tissue][other] == pytest.approx(share, abs=0.1), f"{tissue} → {other}"
     assert stats.tissues_per_tile["mean"] == pytest.approx(4.4, abs=0.15)
     assert stats.tissues_per_tile["max"] == 11

@@ -1,6 +1,3 @@
-import pickle
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import tifffile
@@ -8,9 +5,8 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, default_collate
 
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.errors import RefusedError
 from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
-from ntrm.data import cache as cache_module
 from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.tensors import TileDataset
@@ -66,13 +62,6 @@ def test_tiles_are_the_pixels_of_their_source(tiles, dataset_and_pixels):
         np.testing.assert_array_equal(tile.mask[:height, :width], mask)
 
 
-def test_a_small_section_is_padded_with_glass_and_ignore(tiles):
-    tile = next(tile for tile in tiles if tiles.sources[tile.source].case.name == "BCC_2")
-    assert (tile.mask[20:] == IGNORE).all()
-    assert (tile.mask[:20] != IGNORE).all()
-    assert (tile.image[:, 20:] == 255).all()
-
-
 def test_windows_of_background_alone_can_be_dropped(dataset_and_pixels, cache):
     tiles = TileDataset(dataset_and_pixels[0], size=SIZE, cache=cache, drop_background=True)
     everything = TileDataset(dataset_and_pixels[0], size=SIZE, cache=cache)
@@ -83,21 +72,6 @@ def test_windows_of_background_alone_can_be_dropped(dataset_and_pixels, cache):
     assert 0 < len(tiles) < len(everything)
 
 
-def test_a_warm_cache_costs_no_decode(tiles, dataset_and_pixels, cache, monkeypatch, random):
-    expected = default_collate(list(tiles))
-
-    def refuse(*_args, **_kwargs):
-        raise AssertionError("decoded again")
-
-    monkeypatch.setattr(cache_module, "SETTLED_NS", -1)
-    monkeypatch.setattr(cache_module, "read_image", refuse)
-    monkeypatch.setattr(cache_module, "read_mask", refuse)
-    cache_module._mapped.cache_clear()
-    again = TileDataset(dataset_and_pixels[0], size=SIZE, cache=cache)
-    order = random.permutation(len(again))
-    assert all(torch.equal(again[number].image, expected.image[number]) for number in order)
-
-
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_worker_processes_see_the_same_tiles(tiles, start):
     expected = default_collate(list(tiles))
@@ -106,21 +80,6 @@ def test_worker_processes_see_the_same_tiles(tiles, start):
     assert torch.equal(torch.cat([batch.image for batch in batches]), expected.image)
     assert torch.equal(torch.cat([batch.mask for batch in batches]), expected.mask)
     assert torch.cat([batch.source for batch in batches]).tolist() == list(range(len(tiles)))
-
-
-def test_a_pickled_dataset_carries_no_pixels(tmp_path, cache, random):
-    dataset, _ = write_dataset(tmp_path / "large", random, (600, 600))
-    tiles = TileDataset(dataset, size=256, cache=cache)
-    assert tiles[0].image.numel() > 100_000  # the maps are open
-    pickled = pickle.dumps(tiles)
-    assert len(pickled) < 10_000
-    assert torch.equal(pickle.loads(pickled)[3].image, tiles[3].image)
-
-
-def test_a_dataset_without_tiles_is_refused(dataset_and_pixels, cache):
-    dataset, _ = dataset_and_pixels
-    with pytest.raises(DataError, match="no tiles"):
-        TileDataset(replace(dataset, cases=()), cache=cache)
 
 
 def test_another_order_of_the_classes_is_remapped_by_name(tiles, dataset_and_pixels, cache, random):
@@ -141,14 +100,3 @@ def test_another_order_of_the_classes_is_remapped_by_name(tiles, dataset_and_pix
     for tile, other in zip(tiles, grouped, strict=True):
         assert torch.equal(other.mask == 0, torch.isin(tile.mask, torch.tensor([9, 10, 11])))
         assert torch.equal(other.mask == IGNORE, torch.isin(tile.mask, torch.tensor([BACKGROUND, IGNORE])))
-
-
-def test_tiles_of_two_datasets_are_joined_each_as_often_as_asked(tmp_path, random, cache):
-    one, two = (
-        TileDataset(write_dataset(tmp_path / name, random, shape)[0], size=SIZE, cache=cache)
-        for name, shape in (("one", (70, 90)), ("two", (20, 40)))
-    )
-    both = one.joined(two, times=3)
-    assert both.sources == one.sources + 3 * two.sources
-    assert torch.equal(both[len(both) - 1].image, two[len(two) - 1].image)
-    assert len(one) == len(both) - 3 * len(two)

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE
-from ntrm.data.tiles import GLASS, Window, cut, foreground_windows, grid_positions, known_windows, tile_windows
+from ntrm.data.tiles import GLASS, Window, cut, foreground_windows, grid_positions, tile_windows
 
 LENGTHS = st.integers(1, 2000)
 SIZES = st.integers(1, 300)
@@ -41,17 +40,6 @@ def test_windows_cover_every_pixel_and_leave_the_section_nowhere(height, width, 
     assert covered.all()
 
 
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 24))
-def test_tiles_put_back_give_the_section(height, width, size):
-    section = np.arange(height * width).reshape(height, width)
-    rebuilt = np.full_like(section, -1)
-    for window in tile_windows(height, width, size):
-        tile = cut(section, window, fill=-1)
-        assert tile.shape == (size, size)
-        rebuilt[window.slices] = tile[: window.height, : window.width]
-    np.testing.assert_array_equal(rebuilt, section)
-
-
 def test_a_small_section_is_padded_below_and_to_the_right():
     (window,) = tile_windows(2, 3, size=4)
     assert window == Window(0, 0, 2, 3, pad_bottom=2, pad_right=1)
@@ -69,16 +57,3 @@ def test_windows_without_tissue_are_dropped(background, kept):
     mask[3, 11] = 0
     names = dict(zip(tile_windows(4, 12, 4), ["background", "unknown", "tissue"], strict=True))
     assert [names[window] for window in foreground_windows(mask, names, background)] == kept
-
-
-def test_a_window_is_known_by_a_single_pixel():
-    mask = np.full((4, 12), IGNORE, dtype=np.uint8)
-    mask[3, 11] = 0
-    windows = tile_windows(4, 12, 4)
-    assert known_windows(mask, windows) == windows[2:]
-
-
-@pytest.mark.parametrize(("length", "size", "overlap"), [(0, 4, 0), (4, 0, 0), (4, 4, 4), (4, 4, -1)])
-def test_impossible_grids_are_refused(length, size, overlap):
-    with pytest.raises(UsageError, match=r"tile|overlap"):
-        grid_positions(length, size, overlap)

@@ -12,14 +12,12 @@ from PIL import Image
 from scipy import ndimage
 from tests.data.batches import random_batch, seeded
 from tests.data.pictures import tissue_like, to_picture, to_tensor
-from tests.helpers import real_data
 
 from ntrm.core.labels import IGNORE
 from ntrm.data.transforms import (
     EOSIN,
     HAEMATOXYLIN,
     add_noise,
-    brighten,
     compress,
     flip,
     gaussian_blur,
@@ -61,18 +59,6 @@ def test_turns_agree_with_numpy_and_with_rotation(quarters, generator):
     assert torch.allclose(rotate_images(images / 255, degrees), turn(images / 255, torch.tensor([quarters])), atol=1e-5)
 
 
-def test_each_sample_has_its_own_parameters(generator):
-    images, masks = random_batch(generator, count=3)
-    quarters = torch.tensor([0, 1, 2])
-    degrees = torch.tensor([-20.0, 0.0, 33.0])
-    flags = torch.tensor([True, False, True])
-    for number in range(3):
-        one = slice(number, number + 1)
-        assert torch.equal(turn(masks, quarters)[one], turn(masks[one], quarters[one]))
-        assert torch.equal(rotate_masks(masks, degrees)[one], rotate_masks(masks[one], degrees[one]))
-        assert torch.equal(flip(images, flags, ~flags)[one], flip(images[one], flags[one], ~flags[one]))
-
-
 def test_rotation_agrees_with_scipy(random):
     picture, degrees = tissue_like(random, 90, 120), float(random.uniform(-45, 45))
     ours = to_picture(rotate_images(to_tensor(picture), torch.tensor([degrees])))
@@ -99,16 +85,6 @@ def test_blur_agrees_with_scipy(random):
         assert np.abs(to_picture(blurred[None]) - theirs).max() < 0.1, f"sigma {width}"
 
 
-def test_brightness_is_a_factor_and_white_stays_white(random):
-    images = torch.from_numpy(random.random((3, 3, 5, 6))).float()
-    images[0, :, 0, 0] = 1
-    found = brighten(images, torch.tensor([1.2, 1.0, 0.8])).numpy()
-    np.testing.assert_allclose(found[2], 0.8 * images[2].numpy(), rtol=1e-6)
-    np.testing.assert_array_equal(found[1], images[1].numpy())
-    np.testing.assert_allclose(found[0], np.minimum(1, 1.2 * images[0].numpy()), rtol=1e-6)
-    assert (found[0, :, 0, 0] == 1).all()
-
-
 def psnr(a, b):
     return 10 * math.log10(255**2 / max(np.mean((a.astype(float) - b.astype(float)) ** 2), 1e-12))
 
@@ -129,20 +105,6 @@ def test_jpeg_agrees_with_pillow(quality, random):
     assert psnr(ours, theirs) > (35 if quality == 10 else 41)
     # It is the same loss, not merely a small one.
     assert psnr(ours, picture) == pytest.approx(psnr(theirs, picture), abs=0.2)
-
-
-def test_jpeg_of_real_tissue_agrees_with_pillow():
-    path = min(real_data("glas", "Images").iterdir())
-    picture = np.array(Image.open(path).convert("RGB"))
-    for quality in (50, 70, 90):
-        ours = to_picture(compress(to_tensor(picture), torch.tensor([float(quality)])))
-        assert psnr(ours, jpeg_with_pillow(picture, quality)) > 38, f"{path.name} at {quality}"
-
-
-def test_neutral_stain_jitter_changes_nothing(random):
-    images = torch.from_numpy(random.integers(0, 256, (2, 3, 16, 16))) / 255
-    same = jitter_stains(images, torch.ones(2, 2), torch.zeros(2, 2))
-    assert torch.equal((same * 255).round(), (images * 255).round())
 
 
 def test_stain_jitter_agrees_with_unmixing_pixel_by_pixel(random):

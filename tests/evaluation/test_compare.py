@@ -201,11 +201,6 @@ def out(tmp_path, counts):
     return write_evaluation(tmp_path / "out", counts, seed=3, recipe={"name": "fast", "augment": {"flip": 0.5}})
 
 
-def test_a_folder_without_an_evaluation_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"holds no evaluation[\s\S]*ntrm evaluate"):
-        read_evaluation(tmp_path)
-
-
 def test_a_file_that_is_cut_or_gone_is_refused(out):
     path = out / "confusions.npz"
     whole = path.read_bytes()

@@ -163,21 +163,6 @@ def test_simplified_regions_keep_their_area_and_qupath_loses_none_to_its_precisi
     assert alone.equals(shapely.box(*np.round(np.array([1, 1, 2, 2]) * factor, 2)))
 
 
-@pytest.mark.parametrize("lost", ["nothing", "broken"])
-def test_what_simplification_would_lose_keeps_its_exact_outline(tmp_path, mask, monkeypatch, lost):
-    exact = features(write(tmp_path / "e.geojson", mask))["features"]
-    bowtie = shapely.Polygon([(0, 0), (2, 2), (2, 0), (0, 2)])
-    result = shapely.Polygon() if lost == "nothing" else bowtie
-    monkeypatch.setattr(shapely.Polygon, "simplify", lambda *_, **__: result)
-    written = write(tmp_path / "s.geojson", mask, simplify_um=3.0)
-    assert features(written)["features"] == exact
-
-
-def test_a_mask_without_tissue_gives_a_collection_without_features(tmp_path):
-    written = write(tmp_path / "r.geojson", np.full((5, 5), IGNORE, np.uint8))
-    assert features(written)["features"] == []
-
-
 def test_a_failure_in_the_middle_leaves_the_old_file(tmp_path, mask, monkeypatch):
     path = tmp_path / "r.geojson"
     path.write_text("old")

@@ -69,11 +69,6 @@ def test_the_xml_follows_the_ome_schema(written):
     assert maps["ntrm/about"]["a"] == "<b"
 
 
-def test_the_same_mask_gives_the_same_bytes(written, block_mask, tmp_path):
-    write_mask_ome_tiff(tmp_path / "b.ome.tif", block_mask, SKIN, MPP, metadata={"a": "<b"})
-    assert (tmp_path / "b.ome.tif").read_bytes() == written.read_bytes()
-
-
 def test_characters_that_xml_cannot_hold_do_not_spoil_the_file(tmp_path):
     etree = pytest.importorskip("lxml.etree")
     odd = {"na\x00me": "a\x1b \ud800 & é"}
@@ -84,17 +79,14 @@ def test_characters_that_xml_cannot_hold_do_not_spoil_the_file(tmp_path):
     assert entry.text == "a\ufffd \ufffd & é"
 
 
-def test_a_mask_of_one_pixel(tmp_path):
-    write_mask_ome_tiff(tmp_path / "m.ome.tif", np.zeros((1, 1), np.uint8), SKIN, MPP)
-    assert tifffile.imread(tmp_path / "m.ome.tif").tolist() == [[1]]
-
-
 def test_a_failure_in_the_middle_leaves_the_old_file_alone(written, block_mask, tmp_path):
     before = written.read_bytes()
     with pytest.raises(DataError, match="schema does not know"):
         write_mask_ome_tiff(written, np.full_like(block_mask, 77), SKIN, MPP)
     assert written.read_bytes() == before
     assert list(tmp_path.iterdir()) == [written]
+    write_mask_ome_tiff(tmp_path / "b.ome.tif", block_mask, SKIN, MPP, metadata={"a": "<b"})
+    assert (tmp_path / "b.ome.tif").read_bytes() == before
 
 
 def test_confidences_are_a_pyramid_of_means(tmp_path, random):

@@ -41,12 +41,6 @@ def test_levels_are_the_same_in_memory_and_on_disk(random, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 3, 1)])
-def test_what_is_no_map_is_refused(tmp_path, shape):
-    with pytest.raises(DataError, match="cannot be written"):
-        pyramid.pyramid(np.zeros(shape, np.uint8), halve, tmp_path)
-
-
 def test_classes_that_the_schema_lacks_are_refused():
     check_mask(np.array([[0, 11, IGNORE]], np.uint8), SKIN)
     with pytest.raises(DataError, match="schema does not know"):

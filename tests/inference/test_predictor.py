@@ -10,7 +10,7 @@ from tests.evaluation.small import COLOURS, MPP, ByColour
 from tests.models.shallow import shallow
 
 import ntrm
-from ntrm.core.devices import choose_device, choose_precision
+from ntrm.core.devices import choose_precision
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
@@ -84,18 +84,6 @@ def test_it_is_the_network_on_normalised_pixels_with_white_glass_around(thin, ra
             np.testing.assert_allclose(getattr(found.graph, name), tensor[0], **CLOSE, err_msg=name)
 
 
-@pytest.mark.parametrize(("options", "given"), [({}, False), ({"edge_weight": True}, True)])
-def test_edge_weights_are_given_where_the_network_trains_them(random, options, given):
-    network = create("ntrm-paper", SKIN, width=0.125, dim=16, **options)
-    predictor, (image,) = Predictor(network, "cpu"), draw(random, (32, 32))
-    graph = predictor.predict(image, graph=True).graph
-    assert predictor.trains_edge_weights == (graph.edge_weights is not None) == given
-    assert (graph.as_dict()["edge_weights"] is not None) == given
-    assert not Predictor(create("ntrm-control", SKIN, width=0.125), "cpu").trains_edge_weights
-    without = create("ntrm-paper", SKIN, width=0.125, dim=16, graph="none", edge_weight=True)
-    assert not Predictor(without, "cpu").trains_edge_weights
-
-
 def test_neighbours_and_batch_size_change_nothing(thin, random):
     images = draw(random, (40, 64), (64, 33), (64, 64), (20, 20), (64, 64), (1, 1))
     alone = [Predictor(thin, "cpu").predict(image) for image in images]
@@ -103,22 +91,6 @@ def test_neighbours_and_batch_size_change_nothing(thin, random):
         together = Predictor(thin, "cpu", batch=batch).predict(images)
         for one, other in zip(alone, together, strict=True):
             np.testing.assert_allclose(one.probabilities, other.probabilities, **CLOSE)
-
-
-def test_a_stack_is_a_sequence_and_nothing_gives_nothing(random):
-    predictor = Predictor(Colours(), "cpu")
-    assert [p.mask.shape for p in predictor.predict(np.stack(draw(random, (5, 4), (5, 4))))] == [(5, 4)] * 2
-    assert predictor.predict([]) == []
-
-
-@pytest.mark.parametrize("channel", [0, 1, 2])
-def test_channels_are_red_green_blue(channel):
-    image = np.zeros((3, 4, 3), dtype=np.uint8)
-    image[..., channel] = 255
-    plain = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
-    found = Predictor(Colours(**plain), "cpu").predict(image)
-    assert (found.mask == channel).all()
-    np.testing.assert_allclose(found.confidence, np.e / (np.e + 2), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -150,21 +122,6 @@ def test_a_single_image_too_large_says_what_to_lower(random):
     assert isinstance(caught.value.__cause__, torch.OutOfMemoryError)
 
 
-def test_other_failures_of_a_network_are_not_hidden(random):
-    network = Colours(largest=1, error=RuntimeError("shapes do not match"))
-    with pytest.raises(RuntimeError, match="shapes do not match"):
-        Predictor(network, "cpu").predict(draw(random, (9, 7), (9, 7)))
-    assert network.batches == [2]
-
-
-def test_temperature_softens_without_changing_the_mask(random):
-    (image,) = draw(random, (20, 30))
-    sharp, soft = (Predictor(Colours(temperature=t), "cpu").predict(image) for t in (1.0, 4.0))
-    assert np.array_equal(sharp.mask, soft.mask)
-    odds = [np.log(p.probabilities[0] / p.probabilities[1]) for p in (sharp, soft)]
-    np.testing.assert_allclose(odds[0], 4 * odds[1], atol=1e-4)
-
-
 def test_a_graph_that_the_network_does_not_use_is_refused(thin, random):
     (image,) = draw(random, (32, 32))
     with pytest.raises(UsageError, match="colours has no relation module") as caught:
@@ -187,16 +144,6 @@ def test_an_image_larger_than_the_window_is_predicted_as_a_section_is(random):
     np.testing.assert_array_equal(found[1].probabilities, section.probabilities)
     np.testing.assert_array_equal(found[1].mask, section.mask)
     np.testing.assert_array_equal(found[1].coarse_mask, section.coarse_mask)
-
-
-def test_what_is_transparent_is_white(thin, random):
-    (image,) = draw(random, (40, 40))
-    alpha = np.full((40, 40, 1), 255, np.uint8)
-    alpha[:20] = 0
-    white = np.where(alpha > 0, image, np.uint8(255))
-    predictor = Predictor(thin, "cpu")
-    found = predictor.predict(np.dstack([image, alpha])).probabilities
-    assert np.array_equal(found, predictor.predict(white).probabilities)
 
 
 def test_a_network_in_training_predicts_in_evaluation_mode_and_stays_in_training(random):
@@ -224,12 +171,11 @@ def test_what_a_network_is_described_as_later_counts(random):
     assert max(network.batches) > 1  # in windows of the new size
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_a_network_in_other_numbers_runs_in_them(random, dtype):
+def test_a_network_in_other_numbers_runs_in_them(random):
     network, images = create("ntrm-paper", 3, width=0.125, dim=16, edge_weight=True), draw(random, *[(64, 40)] * 2)
     exact = Predictor(network, "cpu").predict(images, coarse=True, graph=True)
-    found = Predictor(network.to(dtype), "cpu").predict(images, coarse=True, graph=True)
-    assert next(network.parameters()).dtype == dtype
+    found = Predictor(network.to(torch.bfloat16), "cpu").predict(images, coarse=True, graph=True)
+    assert next(network.parameters()).dtype == torch.bfloat16
     for one, other in zip(exact, found, strict=True):
         assert other.probabilities.dtype == other.coarse.dtype == np.float32
         assert np.abs(other.coarse - one.coarse).mean() < 0.02
@@ -255,6 +201,12 @@ def test_a_picture_and_a_tensor_are_the_array(thin, random):
     for same in (Image.fromarray(image), Image.fromarray(image).convert("RGBA"), tensor, torch.from_numpy(image)):
         assert np.array_equal(predictor(same).probabilities, expected)
     assert [np.array_equal(one.probabilities, expected) for one in predictor(tensor[None])] == [True]
+    assert [one.mask.shape for one in predictor(np.stack([image, image]))] == [(40, 33)] * 2
+    assert predictor([]) == []
+    alpha = np.full((40, 33, 1), 255, np.uint8)
+    alpha[:20] = 0  # what is transparent is white
+    white = predictor(np.where(alpha > 0, image, np.uint8(255))).probabilities
+    assert np.array_equal(predictor(np.dstack([image, alpha])).probabilities, white)
     palette = Image.fromarray(image).quantize(7)
     (mixed,) = predictor([palette])
     assert np.array_equal(mixed.probabilities, predictor(np.asarray(palette.convert("RGB"))).probabilities)
@@ -283,19 +235,7 @@ def test_the_resolution_of_a_file_is_never_guessed(random, tmp_path):
         Predictor(ByColour(), "cpu")("nothing.svs")
 
 
-class Foreign(torch.nn.Module):
-    """What another program's network may look like."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.config = config
-
-
-@pytest.mark.parametrize(
-    "network",
-    [torch.nn.Conv2d(3, 3, 1), Foreign({"classes": 3}), Foreign(ModelConfig("x", schema_for(3))), "run/model", None],
-    ids=["plain", "with a config", "with our config", "path", "nothing"],
-)
+@pytest.mark.parametrize("network", [torch.nn.Conv2d(3, 3, 1), "run/model"], ids=["plain", "path"])
 def test_what_is_no_network_of_ours_is_refused(network, tmp_path):
     for use in (
         lambda: Predictor(network, "cpu"),
@@ -304,33 +244,21 @@ def test_what_is_no_network_of_ours_is_refused(network, tmp_path):
     ):
         with pytest.raises(UsageError, match=r"(?s)does not say what it predicts.*ntrm\.create"):
             use()
-    if isinstance(network, torch.nn.Module):
-        with pytest.raises(UsageError, match="does not say what it predicts"):
-            ntrm.evaluate(network, tmp_path)
 
 
 @pytest.mark.parametrize(
     "image",
     [
         np.zeros((4, 4, 3), dtype=np.float32),
-        np.zeros((4, 4, 3), dtype=np.uint16),
         np.zeros((4, 4), dtype=np.uint8),
         np.zeros((4, 4, 5), dtype=np.uint8),
-        np.zeros((3, 4, 7), dtype=np.uint8),
         np.zeros((0, 4, 3), dtype=np.uint8),
         [[1, 2, 3]],
-        torch.zeros(3, 4, 4),
         torch.zeros(3, 4, 4, dtype=torch.bfloat16),
-        torch.zeros(4, 4, dtype=torch.uint8),
         Image.fromarray(np.zeros((4, 4), np.uint16)),
-        Image.fromarray(np.zeros((4, 4), np.float32)),
-        b"slide.svs",
         None,
     ],
-    ids=[
-        *("float", "16-bit", "grey", "five channels", "channels first", "empty", "list"),
-        *("float tensor", "bfloat16", "grey tensor", "16-bit picture", "float picture", "bytes", "nothing"),
-    ],
+    ids=["float", "grey", "five channels", "empty", "list", "bfloat16", "16-bit picture", "nothing"],
 )
 def test_what_is_no_rgb_image_is_refused(image):
     with pytest.raises(UsageError, match="expected"):
@@ -345,28 +273,13 @@ def test_a_broken_network_is_refused(random):
 
 
 def test_wrong_options_are_refused():
-    with pytest.raises(UsageError, match=r"(?s)unknown device.*tpu.*auto, cpu, cuda"):
-        Predictor(Colours(), "tpu")
-    with pytest.raises(UsageError, match=r"(?s)no such device.*cuda:99.*cpu"):
-        Predictor(Colours(), "cuda:99")
     with pytest.raises(UsageError, match=r"(?s)unknown precision.*int4.*bfloat16"):
         Predictor(Colours(), "cpu", precision="int4")
     with pytest.raises(UsageError, match="batch"):
         Predictor(Colours(), "cpu", batch=0)
 
 
-def test_devices_and_precisions_by_name(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert choose_device("auto").type == "cpu"
-    with pytest.raises(UsageError, match="no such device"):
-        choose_device("cuda")
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert choose_device("auto").type == choose_device("mps").type == "mps"
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert choose_device("auto").type == "cuda"
-    assert choose_device("cuda:1").index == 1
+def test_the_precision_is_what_the_device_does_well(monkeypatch):
     for supported, best in ((True, torch.bfloat16), (False, torch.float16)):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda supported=supported, **_: supported)
         assert choose_precision("auto", torch.device("cuda")) == best
@@ -396,19 +309,6 @@ def test_the_gpu_agrees_with_the_cpu(compiled, random, monkeypatch):
     for cpu, full, auto in zip(exact, close, quick, strict=True):
         np.testing.assert_allclose(full.probabilities, cpu.probabilities, atol=5e-3)
         assert np.abs(auto.probabilities - cpu.probabilities).mean() < 0.02
-
-
-def test_probabilities_stay_on_the_device_and_equal_what_predict_gives(thin, random):
-    images = np.stack(draw(random, (40, 50), (40, 50), (40, 50)))
-    predictor = Predictor(thin, "cpu", batch=2)
-    out = predictor.probabilities(torch.from_numpy(images), coarse=True, graph=True)
-    assert out.final.dtype == torch.float32
-    assert len(out.graph.presence) == 3
-    assert predictor.probabilities(images).coarse is None
-    for index, prediction in enumerate(predictor.predict(images, coarse=True, graph=True)):
-        np.testing.assert_allclose(out.final[index], prediction.probabilities, **CLOSE)
-        np.testing.assert_allclose(out.coarse[index], prediction.coarse, **CLOSE)
-        np.testing.assert_allclose(out.graph.nodes[index], prediction.graph.nodes, **CLOSE)
 
 
 def test_a_recolouring_predictor_sees_other_colours_and_the_one_it_came_from_does_not(random):

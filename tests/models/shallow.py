@@ -13,7 +13,7 @@ ONE_EACH = (1, 1, 1, 1)
 @pytest.fixture
 def shallow(monkeypatch):
     """Networks that a test makes have such encoders."""
-    for name, shape in RESNETS.items():
-        monkeypatch.setitem(RESNETS, name, replace(shape, blocks=ONE_EACH))
+    for name in RESNETS:
+        monkeypatch.setitem(RESNETS, name, ONE_EACH)
     for size, shape in MIT.items():
         monkeypatch.setitem(MIT, size, replace(shape, depths=ONE_EACH))

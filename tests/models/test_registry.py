@@ -1,11 +1,8 @@
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.helpers import imagenet_weights
 
-from ntrm.core.errors import DataError, UsageError
-from ntrm.models.hub import load
+from ntrm.core.errors import UsageError
 from ntrm.models.registry import ARCHITECTURES, create, option_names
 from ntrm.models.trm import TissueRelation
 
@@ -26,37 +23,6 @@ def test_the_default_is_built_and_named_as_the_network_that_it_is(seed):
     with pytest.raises(UsageError, match="one of ntrm, ntrm-paper") as caught:
         create("ntmr")
     assert all(name in str(caught.value) for name in ARCHITECTURES)
-
-
-def test_names_that_are_no_text_are_refused():
-    for name in (None, 3, ["ntrm"]):
-        with pytest.raises(UsageError, match="list_models"):
-            create(name)
-    for source in (None, 3):
-        with pytest.raises(UsageError, match="bundled"):
-            load(source)
-
-
-@pytest.mark.parametrize("option", ["layer", "masks"])
-def test_an_option_of_the_relation_module_is_refused_with_the_networks_that_have_one(option):
-    with pytest.raises(UsageError, match=f"^ntrm-control does not .*\n.*{option}\n.*coarse") as caught:
-        create("ntrm-control", 3, width=0.125, **{option: "soft"})
-    assert caught.value.hint.startswith(f"{option} can be given to ntrm-paper, mit-trm")
-    with pytest.raises(UsageError, match=r"^ntrm-control does not take") as caught:
-        create("ntrm-control", 3, **{option: "soft", "widht": 0.5})
-    assert caught.value.hint == ""  # no network takes both
-
-
-def test_options_of_numpy_are_those_of_python():
-    given = create("ntrm", 3, width=np.float32(0.125), dim=np.int64(8), tau=np.float64(0.25)).config.options
-    assert given == {"width": 0.125, "dim": 8, "tau": 0.25}
-    assert [type(value) for value in given.values()] == [float, int, float]
-
-
-def test_an_unknown_option_lists_the_choices():
-    with pytest.raises(UsageError, match=r"ntrm is ntrm-paper and does not .*\n.*widht\n.*tau.*width") as caught:
-        create("ntrm", 3, widht=0.5)
-    assert "__init__" not in str(caught.value)
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -81,19 +47,3 @@ def test_encoder_weights_come_from_a_file(arch, encoder, tmp_path, seed):
     for key, value in donor.encoder.state_dict().items():
         assert torch.equal(value, network.encoder.state_dict()[key]), key
     assert "weights" not in network.config.options
-
-
-def test_networks_without_an_encoder_and_missing_files_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="no encoder of its own"):
-        create("attention-unet", 3, width=0.125, weights="imagenet")
-    for name in ("nothing.safetensors", "nothing.bin", "no/encoder"):
-        with pytest.raises(UsageError, match="no such weights file"):
-            create("ntrm-paper", 3, width=0.125, weights=tmp_path / name)
-    with pytest.raises(DataError, match="no such weights file"):
-        create("ntrm-paper", 3, width=0.125, weights=tmp_path)
-
-
-def test_public_weights_are_found_by_the_encoders_name(monkeypatch):
-    monkeypatch.setenv("NTRM_WEIGHTS", str(imagenet_weights().parent))
-    network = create("ntrm-paper", weights="imagenet")
-    assert network.encoder.conv1.weight.std().item() == pytest.approx(0.129, abs=0.02)

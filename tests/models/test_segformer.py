@@ -1,15 +1,10 @@
 """SegFormer as transformers has it, and the tissue relation module between its fused features and a decoder block."""
 
-import sys
-
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
-from ntrm.core.errors import UsageError
-from ntrm.models.blocks import upsample
-from ntrm.models.segformer import MiTTRM, SegFormer, make_segformer
+from ntrm.models.segformer import SegFormer
 
 transformers = pytest.importorskip("transformers", reason="the extra mit is not installed")
 
@@ -50,68 +45,4 @@ def test_logits_are_those_of_transformers_at_input_size():
     assert output.graph is None
 
 
-def test_without_drop_path_training_is_repeatable_up_to_the_last_dropout():
-    encoder = make_segformer("b0", 3, width=0.25, drop_path=0.0).get_submodule("segformer").train()
-    x = torch.randn(4, 3, 64, 64)
-    torch.testing.assert_close(encoder(x).last_hidden_state, encoder(x).last_hidden_state)
-
-
-def test_without_transformers_the_message_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(UsageError, match=r'pip install "ntrm\[mit\]"'):
-        SegFormer(12)
-
-
-def test_unknown_size_lists_the_choices():
-    with pytest.raises(UsageError, match="one of b0, b2"):
-        SegFormer(12, size="b9")
-
-
 # --- with the tissue relation module ---
-
-
-@pytest.fixture
-def network():
-    network = MiTTRM(CLASSES, width=0.25, drop_path=0.0, dim=16, layers=2)
-    # A confident coarse head, so that some tissues pass the threshold.
-    nn.init.normal_(network.coarse.classify.weight, std=3.0)
-    return network
-
-
-def test_fused_features_are_what_segformer_classifies(network):
-    segformer = make_segformer("b0", CLASSES, width=0.25).eval()
-    trunk = {key: value for key, value in segformer.state_dict().items() if "classifier" not in key}
-    network.body.load_state_dict(trunk)
-    x = torch.randn(1, 3, 64, 64)
-    fused = network.eval().body(x).logits
-    assert fused.shape == (1, 64, 16, 16)
-    logits = segformer.get_submodule("decode_head.classifier")(fused)
-    torch.testing.assert_close(logits, segformer(x).logits)
-
-
-def test_relation_refines_what_the_decoder_gets(network):
-    seen = {}
-    for name in ("body", "shrink", "coarse", "relation"):
-        network.get_submodule(name).register_forward_hook(lambda _, __, output, name=name: seen.update({name: output}))
-    output = network.eval()(torch.randn(2, 3, 64, 96), graph=True)
-    refined, tissues = network.relation(seen["shrink"], seen["coarse"].softmax(dim=1))
-    expected = upsample(network.classify(network.decoder(refined, seen["body"].logits)), 4)
-    torch.testing.assert_close(output.final, expected)
-    torch.testing.assert_close(output.coarse, upsample(seen["coarse"], 8))
-    assert torch.equal(output.graph.presence, tissues.presence)
-    assert seen["shrink"].shape[2:] == seen["coarse"].shape[2:] == (8, 12)
-    assert output.graph.nodes.shape == (2, CLASSES, 16)
-    assert output.graph.attention.shape == (2, 2, CLASSES, CLASSES)
-
-
-@pytest.mark.parametrize("variant", [{}, {"masks": "soft", "edge_weight": True}, {"graph": "none"}], ids=str)
-def test_parameters_without_gradient_are_the_listed_ones(variant):
-    network = MiTTRM(CLASSES, width=0.25, drop_path=0.0, dim=16, layers=1, **variant)
-    # Three tissues in stripes and one that is absent, whatever the weights are.
-    stripes = torch.zeros(CLASSES, 8, 8)
-    stripes[0, :3] = stripes[1, 3:6] = stripes[2, 6:] = 30
-    network.coarse.register_forward_hook(lambda _, __, logits: logits + stripes)
-    output = network(torch.randn(2, 3, 64, 64))
-    (output.final.square().mean() + output.coarse.square().mean()).backward()
-    silent = {key for key, value in network.named_parameters() if value.grad is None or not value.grad.any()}
-    assert silent == set(network.without_gradient())

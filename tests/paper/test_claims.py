@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from tests.paper.synthetic import confusions, interface_tables, read, tiny_plan, write_all, write_job
+from tests.paper.synthetic import confusions, interface_tables, read, tiny_plan, write_job
 from tests.paper.test_result_tables import facts
 
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
@@ -50,12 +50,6 @@ def test_what_is_clearly_better_holds(tmp_path, random):
         claim = found[f"fewer false positives of SCC {whom}"]
         assert claim.verdict == HELD
         assert claim.difference.value < 0
-
-
-def test_what_is_clearly_worse_does_not_hold(tmp_path, random):
-    found = claims(written(tmp_path, random, ours=0.5, others=0.9))
-    assert found["the highest mean IoU"].verdict == NOT_HELD
-    assert found["fewer false positives of SCC than the matched control"].verdict == NOT_HELD
 
 
 def test_what_is_equal_is_not_established(tmp_path, random):
@@ -129,16 +123,6 @@ def test_other_tissues_leave_the_claims_about_skin_out_with_the_reason(tmp_path,
     assert len(left_out) == 5
     assert all("this dataset" in claim.measured or "resolutions" in claim.measured for claim in left_out)
     assert found["the highest mean IoU"].difference is not None
-
-
-def test_a_failed_run_leaves_out_only_what_needs_it(tmp_path, random):
-    plan = tiny_plan(ARCHS, seeds=(0,), ablation=False)
-    control = plan.job(plan.control, 0).key
-    write_all(tmp_path, plan, random, skip={control})
-    found = claims(read(tmp_path, plan, {control: "killed"}))
-    assert found["fewer false positives of SCC than the matched control"].verdict == LEFT_OUT
-    assert found["the highest mean IoU"].verdict != LEFT_OUT
-    assert "errors corrected at the BCC–RET interface, because of the relation module" not in found
 
 
 def test_a_verdict_needs_every_comparison():

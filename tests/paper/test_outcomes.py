@@ -1,5 +1,4 @@
 from dataclasses import replace
-from statistics import fmean, stdev
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from ntrm.metrics.significance import compare_scores, pixel_accuracy
 from ntrm.paper.outcomes import (
     BOOTSTRAP,
     JobOutcome,
-    Score,
     compare_stacks,
     compare_variants,
     evaluation_of,
@@ -32,17 +30,6 @@ def test_a_run_is_done_when_its_metrics_are_there_and_whole(tmp_path, plan, rand
     metrics = tmp_path / "run" / "evaluation" / "metrics.json"
     metrics.write_text(metrics.read_text()[:-20])
     assert evaluation_of(tmp_path / "run") is None
-
-
-def test_seeds_are_stacked_and_missing_arrays_left_out(tmp_path, plan, random):
-    write_all(tmp_path, plan, random, sections=4)
-    results = read(tmp_path, plan)
-    stack = results.stack(plan.ours)
-    assert stack.shape == (2, 4, 12, 12)
-    stored = np.load(results.of(plan.ours)[1].folder / "evaluation" / "confusions.npz")["final"]
-    np.testing.assert_array_equal(stack[1], stored)
-    assert results.stack(plan.systems[1], "coarse") is None
-    assert results.patients_of(plan.systems) == [f"P{k}" for k in range(4)]
 
 
 def test_evaluations_of_other_sections_are_not_mixed(tmp_path, plan, random):
@@ -105,19 +92,6 @@ SECTIONS = 8
 PATIENTS = [f"P{k}" for k in range(SECTIONS)]
 
 
-def test_false_positives_are_counted_among_the_pixels_of_other_classes(random):
-    tables = random.integers(0, 50, (3, 4, 5, 5)).astype(float)
-    index = int(random.integers(5))
-    expected = np.empty((3, 4))
-    for place in np.ndindex(3, 4):
-        table = tables[place]
-        wrong = sum(table[true, index] for true in range(5) if true != index)
-        others = sum(table[true, predicted] for true in range(5) if true != index for predicted in range(5))
-        expected[place] = wrong / others
-    np.testing.assert_allclose(false_positive_rate(index)(tables), expected)
-    assert np.isnan(false_positive_rate(0)(np.array([[[3.0, 1.0], [0.0, 0.0]]]))).all()
-
-
 def test_patients_in_whom_nothing_is_counted_establish_nothing():
     """One patient has the interface; seven have none of its pixels, or no pixel of another class."""
 
@@ -136,18 +110,6 @@ def test_patients_in_whom_nothing_is_counted_establish_nothing():
     assert (alone.patients, alone.p, alone.established) == (1, 1, False)
 
 
-def test_networks_without_results_are_left_out(tmp_path, random):
-    plan = tiny_plan(archs=("ntrm-paper", "unet-resnet18"), seeds=(0,), ablation=False)
-    ours, other = plan.systems
-    write_all(tmp_path, plan, random, sections=SECTIONS, skip={plan.job(other, 0).key})
-    results = read(tmp_path, plan)
-    assert compare_variants(results, [(ours, other)], pixel_accuracy) == {}
-    assert compare_variants(results, [(ours, other)], "iou") == {}
-    assert list(compare_variants(results, [(ours, other), (ours, plan.control)], pixel_accuracy)) == [
-        (ours, plan.control)
-    ]
-
-
 def test_scores_of_sections_are_compared_across_resolutions(tmp_path, random):
     plan = tiny_plan(archs=("ntrm-paper",), levels=("10x", "5x"), ablation=False)
     scores = {job.key: random.random(SECTIONS) for job in plan.jobs}
@@ -159,13 +121,3 @@ def test_scores_of_sections_are_compared_across_resolutions(tmp_path, random):
     (expected,) = compare_scores({"a": stacks[0], "b": stacks[1]}, PATIENTS, bootstrap=BOOTSTRAP)
     assert found.difference == pytest.approx(stacks[0].mean() - stacks[1].mean())
     assert (found.low, found.high, found.p) == (expected.low, expected.high, expected.p)
-
-
-def test_a_score_is_mean_and_sample_deviation(random):
-    values = tuple(random.random(5).tolist())
-    score = Score(values)
-    assert score.mean == pytest.approx(fmean(values))
-    assert score.spread == pytest.approx(stdev(values))
-    assert str(score) == f"{fmean(values):.4f} ± {stdev(values):.4f}"
-    assert Score(()).mean is None
-    assert Score((0.5,)).spread is None

@@ -10,7 +10,7 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.models import weights
 from ntrm.models.encoders import ResNetEncoder
-from ntrm.paper.request import Request, commands_left, encoder_init, parse_seeds
+from ntrm.paper.request import Request, commands_left, encoder_init
 from ntrm.training.recipe import load_recipe
 
 
@@ -32,14 +32,6 @@ def test_levels_that_the_paper_does_not_have_are_left_out_with_a_note(stripes, t
         "Not in this dataset: 2x. ntrm data resample makes coarser levels from finer ones.",
     )
     assert request(data, tmp_path / "out", resolutions=("10x",)).plan().notes == ()
-
-
-def test_a_split_that_nobody_gave_is_told(stripes, tmp_path):
-    data = tmp_path / "data"
-    shutil.copytree(stripes, data)
-    (data / "cases.csv").unlink()
-    said = "The dataset names no splits: it is divided by patient, 70, 15, 15 % (ntrm data split)."
-    assert request(data, tmp_path / "out").plan().notes[0] == said
 
 
 def test_facts_are_those_of_the_files(stripes, tmp_path):
@@ -87,25 +79,6 @@ def test_encoders_start_from_imagenet_where_the_weights_are_there(tmp_path, monk
     from_file = load_recipe("fast", {"encoder_weights": str(path)})
     assert encoder_init("unet-resnet18", {}, from_file, SKIN) == "file"
     assert encoder_init("attention-unet", {"width": 0.125}, from_file, SKIN) == "scratch"
-
-
-@pytest.mark.parametrize("named", ["resnet18", "weights/resnet18"])
-def test_weights_that_no_file_and_no_hub_has_are_told(named, tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(RefusedError, match=named):
-        encoder_init("unet-resnet18", {}, load_recipe("fast", {"encoder_weights": named}), SKIN)
-
-
-def test_seeds_are_whole_numbers():
-    assert parse_seeds("0, 3") == (0, 3)
-    with pytest.raises(UsageError, match="cannot understand the seeds"):
-        parse_seeds("0,one")
-
-
-def test_networks_of_the_paper_are_not_fine_tuned(tmp_path):
-    with pytest.raises(UsageError, match="starts from a trained model"):
-        _ = Request(tmp_path, tmp_path / "out", recipe="finetune").resolved
 
 
 def test_only_an_empty_folder_or_a_reproduction_is_written_to(tmp_path):

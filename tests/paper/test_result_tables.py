@@ -9,7 +9,6 @@ from tests.paper.synthetic import confusions, read, tiny_plan, write_all, write_
 from ntrm.core.errors import DataError
 from ntrm.metrics.significance import Bootstrap, compare_confusions, macro_dice, macro_iou
 from ntrm.paper import result_tables
-from ntrm.paper.learning import learning_table
 from ntrm.paper.outcomes import Score
 from ntrm.paper.published import TABLE_1
 from ntrm.paper.request import Facts
@@ -90,15 +89,6 @@ def test_table_2_names_costs(results):
     assert second["paper: Dice"] == 0.7924
 
 
-def test_tissues_have_their_own_scores(results):
-    table = result_tables.tissue_table(results, "dice")
-    assert [row[0] for row in table.rows] == documents(results, results.plan.ours)[0]["classes"]
-    place = table.header.index("NTRM")
-    expected = [each["pooled"]["classes"]["KER"]["dice"] for each in documents(results, results.plan.ours)]
-    row = next(row for row in table.rows if row[0] == "KER")
-    assert row[place].values == pytest.approx(expected)
-
-
 def test_differences_are_the_paired_bootstraps(results):
     table = result_tables.differences_table(results)
     plan = results.plan
@@ -174,17 +164,6 @@ def test_csv_has_plain_numbers_in_columns_of_their_own(tmp_path):
     assert (second["IoU"], second["gain"], second["gain low"]) == ("", "failed", "")
 
 
-def test_a_minus_is_one_on_the_page_and_a_hyphen_in_the_csv(tmp_path):
-    rows = (("a", -0.25, Score((-0.5,)), Difference(-1.0, -2.0, 3.0, established=False), "−3.1 % to +2.0 %"),)
-    shown = ResultTable("t", "T", ("name", "b", "c", "d", "e"), rows)
-    assert not any("-" in cell for row in shown.texts for cell in row)
-    written = shown.write_csv(tmp_path).read_text()
-    assert "−" not in written
-    # A sentence that begins with a number's sign is no formula of a spreadsheet.
-    assert "a,-0.25,-0.5," in written
-    assert ",'-3.1 % to +2.0 %" in written
-
-
 def test_scores_stand_at_the_last_validation_within_each_part_of_a_training(tmp_path, random):
     plan = tiny_plan(archs=("ntrm-paper",), ablation=False)
     curves = {
@@ -196,7 +175,7 @@ def test_scores_stand_at_the_last_validation_within_each_part_of_a_training(tmp_
     }
     for job in plan.jobs:
         write_job(tmp_path / job.key, job, confusions(random, 2, 0.6), curve=curves[job.variant.arch, job.seed])
-    table = learning_table(read(tmp_path, plan))
+    table = result_tables.learning_table(read(tmp_path, plan))
     ours, control = (dict(zip(table.header, row, strict=True)) for row in table.rows)
     parts = ("a quarter", "half", "three quarters", "all")
     assert [ours[part].values for part in parts] == [(0.2, 0.4), (0.5, 0.6), (0.4, 0.8), (0.7, 0.75)]
@@ -209,7 +188,7 @@ def test_scores_stand_at_the_last_validation_within_each_part_of_a_training(tmp_
     for damaged in ("step,val_iou\n10,much\n", "something\nelse\n"):
         logs[0].write_text(damaged)
         with pytest.raises(DataError, match=r"log\.csv"):
-            learning_table(read(tmp_path, plan))
+            result_tables.learning_table(read(tmp_path, plan))
     for log in logs:
         log.unlink()
-    assert learning_table(read(tmp_path, plan)) is None
+    assert result_tables.learning_table(read(tmp_path, plan)) is None

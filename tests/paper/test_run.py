@@ -85,12 +85,6 @@ def test_whoever_stops_listening_stops_the_jobs(tmp_path, work):
     assert not (tmp_path / "slow.train").exists()
 
 
-def test_a_job_that_was_interrupted_interrupts_all(tmp_path, work):
-    with pytest.raises(KeyboardInterrupt):
-        list(work([job("stopped", code=130), job("next", seconds=600)]))
-    assert not (tmp_path / "next.train").exists()
-
-
 def test_jobs_that_another_command_does_or_has_done_are_left_to_it(tmp_path, work):
     jobs = [job(name) for name in ("theirs", "done", "ours")]
     with holding(tmp_path / "theirs.lock"):

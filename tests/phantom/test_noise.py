@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,15 +67,3 @@ def test_hashes_are_uniform_and_depend_on_every_part(seed):
     assert abs(np.corrcoef(drawn[:, :-1].ravel(), drawn[:, 1:].ravel())[0, 1]) < 0.03
     assert noise.derive(seed, "a", 1) != noise.derive(seed, "a", 2)
     assert noise.derive(seed, "a") != noise.derive(seed, "b")
-
-
-def test_generators_of_one_path_repeat():
-    assert noise.generator(1, "x").integers(100) == noise.generator(1, "x").integers(100)
-    with pytest.raises(OverflowError):
-        noise.derive(-1)
-
-
-def test_one_number_is_mixed_as_an_array_of_it_is():
-    numbers = [0, 1, 2**63, 2**64 - 1, *np.random.default_rng(0).integers(0, 2**64, 100, dtype=np.uint64).tolist()]
-    mixed = noise._mix(np.array(numbers, dtype=np.uint64))
-    assert [noise._mix_one(number) for number in numbers] == mixed.tolist()

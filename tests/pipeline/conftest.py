@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from tests.familiarity import small
 from tests.pipeline.small import InProcess
+from tests.slides.conftest import bucket, endpoint
 
 from ntrm.core.io import sha256_of
 from ntrm.data.split import open_splits
@@ -9,11 +10,15 @@ from ntrm.familiarity.build import build_reference
 from ntrm.inference.predictor import Predictor
 from ntrm.wsi import isolated
 
+__all__ = ["bucket", "endpoint"]
 
-@pytest.fixture
-def quick_readers(monkeypatch):
+
+@pytest.fixture(scope="module")
+def quick_readers():
     """Slides read in this process: for tests of everything around the reading, since a process each takes long."""
-    monkeypatch.setattr(isolated, "ReadingProcess", InProcess)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(isolated, "ReadingProcess", InProcess)
+        yield
 
 
 @pytest.fixture(scope="module")

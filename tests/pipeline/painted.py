@@ -1,12 +1,10 @@
 """Painted slides, segmented with a model that knows such sections."""
 
-import csv
-
 from tests.familiarity import small
+from tests.pipeline.small import rows_of
 
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
-from ntrm.pipeline.batch import segment_slides
 
 
 def write(path, pixels):
@@ -15,12 +13,7 @@ def write(path, pixels):
     return path
 
 
-def run(slide, out, model, **options):
-    return segment_slides(slide, out=out, model=model, device="cpu", batch=3, **options)
-
-
 def row_of(out):
     """Of the only slide."""
-    with (out / "slides.csv").open(newline="", encoding="utf-8") as stream:
-        (row,) = csv.DictReader(stream)
+    (row,) = rows_of(out)
     return row

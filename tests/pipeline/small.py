@@ -1,6 +1,8 @@
 """Small slides whose mask is known: painted in class colours, on glass."""
 
+import csv
 import hashlib
+import json
 from threading import Lock
 
 import numpy as np
@@ -45,9 +47,18 @@ def write_slide(path, mask, mpp=MPP):
     return path
 
 
-def run(inputs, out, **more):
-    """Segment slides with the network that names colours."""
-    return segment_slides(inputs, out=out, model=ByColour(), device="cpu", **{"batch": 2, **more})
+def run(inputs, out, model=None, **more):
+    """Segment slides with a network, else with the one that names colours."""
+    return segment_slides(inputs, out=out, model=model or ByColour(), device="cpu", **{"batch": 2, **more})
+
+
+def rows_of(out, table="slides"):
+    with (out / f"{table}.csv").open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def document(folder, name="summary.json"):
+    return json.loads((folder / name).read_text(encoding="utf-8"))
 
 
 def fingerprints(folder):

@@ -1,26 +1,22 @@
-import csv
 import gzip
 import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tifffile
 from PIL import Image
-from tests.evaluation.small import MPP, NAMES, ByColour
+from tests.evaluation.small import COLOURS, MPP, NAMES, ByColour
 from tests.helpers import Terminal
-from tests.pipeline.small import BKG, fingerprints, paint, run, write_slide
+from tests.pipeline.small import BKG, document, fingerprints, paint, rows_of, run, write_slide
 
 import ntrm
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.results.documents import read_summary
 
-ROOT = Path(__file__).parents[2]
 EVERY = {"mask.ome.tif", "regions.geojson", "graph.json", "summary.json", "report.html"}
 EVERY |= {"overlay.png", "slide.jpg", "thumbnail.jpg", ".ntrm/done.json", ".ntrm/pieces.npz"}
 
@@ -33,17 +29,6 @@ def mask(random):
 @pytest.fixture
 def slide(tmp_path, mask):
     return write_slide(tmp_path / "in" / "a.tif", mask)
-
-
-def rows_of(out, name="slides"):
-    with (out / f"{name}.csv").open(newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
-def test_a_network_that_is_being_trained_stays_in_training(tmp_path, slide):
-    network = ByColour().train()
-    assert ntrm.segment_slides(slide, out=tmp_path / "out", model=network, device="cpu").exit_code == 0
-    assert network.training
 
 
 def test_a_terminal_sees_how_far_it_is_unless_it_wants_quiet(tmp_path, slide, monkeypatch):
@@ -71,7 +56,7 @@ def test_a_slide_becomes_files_and_tables(tmp_path, slide, mask):
     assert row["cancer_SCC"] is True
     assert len(results.pieces) == row["pieces"] == 1
     assert row["model_sha256"] == found.identity["model"]["sha256"]
-    summary = json.loads((tmp_path / "out" / "a" / "summary.json").read_text())
+    summary = document(tmp_path / "out" / "a")
     assert summary["model"] == found.identity["model"]
     assert summary["program"]["version"] == ntrm.__version__
     assert summary["grid"]["mpp"] == pytest.approx([MPP, MPP], rel=1e-3)
@@ -125,19 +110,6 @@ def test_the_file_name_reaches_no_output(tmp_path, random):
     assert "Jane Doe" in (tmp_path / "key.csv").read_text()
 
 
-def test_what_a_folder_holds_besides_slides_is_noted(tmp_path, slide):
-    (slide.parent / "b.czi").touch()
-    run(slide.parent, slide.parent / "first")
-    results = slide.parent / "first"
-    again = run(slide.parent, tmp_path / "out")
-    assert [each.slide_id for each in again.slides] == ["a"]
-    assert again.notes[0] == f"left out: results in {results}"
-    assert again.notes[1].startswith("left out by their endings: 1 file (.czi)")
-    hidden = run(slide.parent, tmp_path / "named otherwise", pseudonymise=tmp_path / "key.csv")
-    assert hidden.notes[0] == "left out: 1 folder of results"
-    assert "czi" not in hidden.notes[1]
-
-
 def test_damage_is_mended_as_the_hint_says_and_corrections_stay(tmp_path, slide, random):
     run(slide, tmp_path / "out")
     before, folder = fingerprints(tmp_path / "out"), tmp_path / "out" / "a"
@@ -164,9 +136,9 @@ def test_other_options_another_model_or_another_file_do_not_mix(tmp_path, slide,
     with pytest.raises(RefusedError, match="another run"):
         run(slide, tmp_path / "out", batch=3)
     with pytest.raises(RefusedError, match="another run"):
-        run(slide, tmp_path / "out", options=Options(overlap=8))
+        run(slide, tmp_path / "out", overlap=8)
     with pytest.raises(RefusedError, match="another run"):
-        segment_slides(slide, out=tmp_path / "out", model=ByColour(classes=3), device="cpu", batch=2)
+        run(slide, tmp_path / "out", ByColour(classes=3))
     assert run(slide, tmp_path / "out").slides[0].status == "kept"
     assert fingerprints(tmp_path / "out") == before
     write_slide(slide, paint(random, width=140))
@@ -183,24 +155,13 @@ def test_other_options_another_model_or_another_file_do_not_mix(tmp_path, slide,
     assert [path.name for path in (tmp_path / "strange").iterdir()] == ["mine.txt"]  # and nothing was left there
 
 
-def test_missing_resolution_is_refused_unless_given(tmp_path, mask):
-    from tests.evaluation.small import COLOURS
-
-    path = tmp_path / "plain.png"
-    Image.fromarray(np.array(COLOURS, dtype=np.uint8)[mask]).save(path)
-    refused = run(path, tmp_path / "out")
-    assert refused.exit_code == 3
-    assert "--mpp" in refused.slides[0].reason
-    given = run(path, tmp_path / "out", mpp=MPP)
-    assert given.exit_code == 0
-    assert rows_of(tmp_path / "out")[0]["status"] == "done"
-
-
-def test_um_per_pixel_given_for_some_take_nothing_from_slides_that_are_finished(tmp_path, slide, mask):
-    from tests.evaluation.small import COLOURS
-
+def test_um_per_pixel_are_never_guessed_and_given_for_some_take_nothing_from_slides_that_are_finished(
+    tmp_path, slide, mask
+):
     Image.fromarray(np.array(COLOURS, dtype=np.uint8)[mask]).save(slide.with_name("b.png"))
-    assert [each.status for each in run(slide.parent, tmp_path / "out").slides] == ["done", "failed"]
+    first = run(slide.parent, tmp_path / "out")
+    assert [each.status for each in first.slides] == ["done", "failed"]
+    assert "--mpp" in first.slides[1].reason
     again = run(slide.parent, tmp_path / "out", mpp=MPP)
     assert [each.status for each in again.slides] == ["failed", "done"]
     assert again.exit_code == 1
@@ -230,28 +191,9 @@ def test_a_slide_in_other_hands_is_left_alone(tmp_path, slide):
     assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "first")
 
 
-def test_every_window_is_predicted_where_the_tissue_mask_is_off(tmp_path, mask):
-    empty = write_slide(tmp_path / "glass.tif", np.full((90, 200), BKG, dtype=np.uint8))
-    for name, tissue_mask in (("on", True), ("off", False)):
-        found = run(empty, tmp_path / name, options=Options(tissue_mask=tissue_mask))
-        assert found.exit_code == 0
-        stored = tifffile.imread(tmp_path / name / "glass" / "mask.ome.tif", series=0)
-        assert (stored == (0 if tissue_mask else BKG + 1)).all()
-        assert rows_of(tmp_path / name)[0]["pieces"] == "0"
-
-
-def test_inputs_and_results_stay_apart(tmp_path, slide):
-    with pytest.raises(RefusedError, match="folder of the results"):
-        run(slide, tmp_path)
-    run(tmp_path / "in", tmp_path / "in" / "out")
-    assert [each.slide_id for each in run(tmp_path / "in", tmp_path / "in" / "out").slides] == ["a"]
-    with pytest.raises(UsageError):
-        run([], tmp_path / "out")
-
-
 def test_strict_refuses_what_otherwise_warns(tmp_path):
     glass = write_slide(tmp_path / "glass.tif", np.full((90, 100), BKG, dtype=np.uint8))
-    warned, refused = (run(glass, tmp_path / str(strict), options=Options(strict=strict)) for strict in (False, True))
+    warned, refused = (run(glass, tmp_path / str(strict), strict=strict) for strict in (False, True))
     assert warned.exit_code == 0
     assert "no tissue" in rows_of(tmp_path / "False")[0]["warnings"]
     assert refused.exit_code == 3
@@ -262,7 +204,7 @@ def test_a_slide_whose_own_resolution_is_overruled_says_so(tmp_path, slide):
     done = run(slide, tmp_path / "out", mpp=MPP / 1.5)
     assert done.exit_code == 0
     said = f"the file says {MPP:g} µm/px, but {MPP / 1.5:g} µm/px was given and used"
-    assert said in json.loads((tmp_path / "out" / "a" / "summary.json").read_text())["warnings"]
+    assert said in document(tmp_path / "out" / "a")["warnings"]
     assert said in done.as_dict()["slides"][0]["warnings"]
     assert said in rows_of(tmp_path / "out")[0]["warnings"]
     assert said in (tmp_path / "out" / "a" / "report.html").read_text()
@@ -270,7 +212,7 @@ def test_a_slide_whose_own_resolution_is_overruled_says_so(tmp_path, slide):
 
 def test_files_on_request(tmp_path, slide, mask):
     zarr = pytest.importorskip("zarr")
-    found = run(slide, tmp_path / "out", options=Options(zarr=True, gzip=True, simplify_um=5.0))
+    found = run(slide, tmp_path / "out", zarr=True, gzip=True, simplify_um=5.0)
     assert found.exit_code == 0
     folder = tmp_path / "out" / "a"
     stored = zarr.open_group(folder / "labels.zarr", mode="r")["labels/tissue/0"][:]
@@ -283,30 +225,8 @@ def test_files_on_request(tmp_path, slide, mask):
     assert document["ntrm"]["model"]["sha256"] == found.identity["model"]["sha256"]
 
 
-def test_polygons_come_back_as_the_mask(tmp_path, slide, mask):
-    from ntrm.annotations.importing import import_annotations
-
-    run(slide, tmp_path / "out")
-    (tmp_path / "json").mkdir()
-    shutil.copy(tmp_path / "out" / "a" / "regions.geojson", tmp_path / "json" / "a.geojson")
-    import_annotations(
-        slide.parent, tmp_path / "json", tmp_path / "data", schema=ByColour().config.schema, target_mpp=MPP, margin_um=0
-    )
-    back = np.asarray(Image.open(next((tmp_path / "data" / "Masks").glob("*.png"))))
-    rows, columns = (np.flatnonzero((mask != BKG).any(axis=axis)) for axis in (1, 0))
-    part = mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    np.testing.assert_array_equal(back[back != 255], part[back != 255])
-    assert (part[back == 255] == BKG).all()
-
-
 @pytest.mark.parametrize(("name", "value"), [("tissue_mask", "no"), ("gzip", 1), ("report", None)])
 def test_a_switch_is_on_or_off(name, value):
     with pytest.raises(UsageError, match=f"{name} is a switch") as refused:
         Options(**{name: value})
     assert refused.value.got == repr(value)
-
-
-def test_options_of_numpy_are_those_of_python():
-    given = Options(min_area_um2=np.float32(100), simplify_um=np.float32(0.5), overlap=np.int64(8))
-    assert given == Options(min_area_um2=100.0, simplify_um=0.5, overlap=8)
-    assert json.loads(json.dumps(given.lasting)) == given.lasting

@@ -9,12 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.evaluation.small import ByColour
-from tests.pipeline.small import fingerprints, paint, speckled, write_slide
-
-from ntrm.core.errors import DataError
-from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.options import Options
+from tests.pipeline.small import fingerprints, paint, run, speckled, write_slide
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -74,9 +69,8 @@ MOST = {"rows": 8, "renaming": 35, "anywhere": 22}
 """Calls in a whole run, about."""
 
 
-def run(slide, out, **options):
-    found = segment_slides(slide, out=out, model=ByColour(), device="cpu", batch=2, options=Options(**options))
-    assert found.exit_code == 0
+def whole(slide, out, **options):
+    assert run(slide, out, **options).exit_code == 0
     return fingerprints(out)
 
 
@@ -98,9 +92,9 @@ def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(tmp_path
     assert set(codes) <= {-9, 0}, said
     for options in ({}, {"maps": True, "probabilities": True, "min_area_um2": 400}):
         so_run = [where for where in places if (where == "rows") == (not options)]
-        whole = run(slide, tmp_path / f"whole {len(options)}", **options) if so_run else {}
+        expected = whole(slide, tmp_path / f"whole {len(options)}", **options) if so_run else {}
         for where in so_run:
-            assert run(slide, tmp_path / "out" / where, **options) == whole, where
+            assert whole(slide, tmp_path / "out" / where, **options) == expected, where
 
 
 FULL = """
@@ -124,10 +118,10 @@ def test_a_disk_that_takes_no_more_is_one_slides_error(tmp_path, random):
     assert codes == [0], said
     (line,) = [line for line in printed.splitlines() if line.startswith("[")]
     assert line.startswith("['failed', 'done'] 1")
-    assert "cannot write labels" in line
-    assert "cannot write labels" in (tmp_path / "out" / "slides.csv").read_text()
+    assert "cannot write a map of" in line
+    assert "cannot write a map of" in (tmp_path / "out" / "slides.csv").read_text()
     # With room, the same command goes on.
-    again = segment_slides([large, small], out=tmp_path / "out", model=ByColour(), device="cpu", batch=2)
+    again = run([large, small], tmp_path / "out")
     assert [each.status for each in again.slides] == ["done", "kept"]
 
 
@@ -135,7 +129,7 @@ def test_whichever_write_fails_the_slide_is_told_and_the_next_one_goes_on(tmp_pa
     pytest.importorskip("zarr")
     options = {"maps": True, "probabilities": True, "zarr": True, "gzip": True}
     slides = [write_slide(tmp_path / f"{name}.tif", paint(random)) for name in "ab"]
-    whole = run(slides, tmp_path / "whole", **options)
+    expected = whole(slides, tmp_path / "whole", **options)
     real, left = os.fsync, [0]
 
     def full(file):
@@ -148,26 +142,10 @@ def test_whichever_write_fails_the_slide_is_told_and_the_next_one_goes_on(tmp_pa
         out = tmp_path / str(number)
         left[0] = int(number)
         monkeypatch.setattr(os, "fsync", full)
-        found = segment_slides(slides, out=out, model=ByColour(), device="cpu", batch=2, options=Options(**options))
+        found = run(slides, out, **options)
         monkeypatch.setattr(os, "fsync", real)
         # The first one's files are written while the second is predicted: it may be either.
         assert sorted(each.status for each in found.slides) == ["done", "failed"], number
         assert found.exit_code == 1
         assert "No space left on device" in found.failed[0].reason
-        assert run(slides, out, **options) == whole
-
-
-def test_where_there_is_no_room_for_the_tables_either_the_slide_that_failed_is_named(tmp_path, random, monkeypatch):
-    slide, real, written = write_slide(tmp_path / "first.tif", paint(random)), os.fsync, []
-
-    def full(file):
-        written.append(file)
-        if len(written) > 2:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(file)
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DataError, match=r"^first failed") as caught:
-        segment_slides(slide, out=tmp_path / "out", model=ByColour(), device="cpu", batch=2)
-    assert "No space left" in str(caught.value.got)
-    assert "slides.csv" in str(caught.value.got)
+        assert whole(slides, out, **options) == expected

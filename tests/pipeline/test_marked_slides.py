@@ -1,18 +1,13 @@
 """Slides with pen and dust on their glass: every number is that of the slide before somebody marked it."""
 
-import csv
-import json
-
 import numpy as np
 import pytest
 import tifffile
 from tests.evaluation.small import COLOURS, MPP, NAMES, ByColour
-from tests.pipeline.small import BKG, paint
+from tests.pipeline.small import BKG, document, paint, rows_of, run
 
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
-from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.options import Options
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -32,9 +27,8 @@ def write(path, random):
     return files
 
 
-def run(slide, out, model=None, **options):
-    found = segment_slides(slide, out=out, model=model or ByColour(), device="cpu", batch=2, options=Options(**options))
-    assert found.exit_code == 0, [each.reason for each in found.slides]
+def marked_run(slide, out, model=None, **options):
+    assert run(slide, out, model, **options).exit_code == 0
     return out / slide.stem
 
 
@@ -43,35 +37,30 @@ def mask_in(folder):
 
 
 def table(folder, name):
-    with (folder.parent / f"{name}.csv").open(encoding="utf-8") as stream:
-        return [{key: value for key, value in row.items() if key != "slide_id"} for row in csv.DictReader(stream)]
+    return [row | {"slide_id": ""} for row in rows_of(folder.parent, name)]
 
 
 def test_marks_on_glass_are_background_in_all_files(tmp_path, random):
     clean, marked = write(tmp_path / "in", random)
-    wanted = run(clean, tmp_path / "clean")
+    wanted = marked_run(clean, tmp_path / "clean")
     for name, options in {"plain": {}, "tidy": {"min_area_um2": 400.0}}.items():
-        found = run(marked, tmp_path / name, maps=True, **options)
+        found = marked_run(marked, tmp_path / name, maps=True, **options)
         np.testing.assert_array_equal(mask_in(found), mask_in(wanted))
         for each in ("pieces", "regions", "interfaces"):
             assert table(found, each) == table(wanted, each)
         (row,), (other,) = table(found, "slides"), table(wanted, "slides")
         assert {key for key in row if row[key] != other[key]} <= {"warnings", "quality_pen", "quality_pen_score"}
         assert (row["quality_pen"], other["quality_pen"]) == ("true", "false")
-        one, other = (json.loads((folder / "graph.json").read_text()) for folder in (found, wanted))
+        one, other = (document(folder, "graph.json") for folder in (found, wanted))
         assert one["pieces"] == other["pieces"]
         # What the network itself said.
         assert (tifffile.imread(found / "coarse.ome.tif", series=0)[STROKE] == NAMES.index("EPI") + 1).any()
 
 
-def test_marks_stay_where_everything_is_to_be_segmented(tmp_path, random):
+def test_marks_stay_where_everything_is_to_be_segmented_or_no_class_is_background(tmp_path, random):
     _, marked = write(tmp_path / "in", random)
-    labels = mask_in(run(marked, tmp_path / "out", tissue_mask=False))
+    labels = mask_in(marked_run(marked, tmp_path / "out", tissue_mask=False))
     assert (labels[STROKE] == NAMES.index("EPI")).all()
     assert (labels[DUST] != BKG).all()
-
-
-def test_marks_stay_where_no_class_is_background(tmp_path, random):
-    _, marked = write(tmp_path / "in", random)
-    labels = mask_in(run(marked, tmp_path / "out", model=ByColour(classes=2)))
+    labels = mask_in(marked_run(marked, tmp_path / "two", ByColour(classes=2)))
     assert (labels[STROKE] == NAMES.index("EPI")).any()

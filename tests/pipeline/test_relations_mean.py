@@ -82,15 +82,6 @@ def test_means_counts_and_strongest_windows_are_the_literal_ones(random, backgro
             np.testing.assert_allclose([w.attention for w in kept], [value for _, value in strongest], atol=1e-6)
 
 
-def test_without_attention_layers_edges_are_counted_and_no_window_is_named(random):
-    graphs = draw(random, 9, layers=0)
-    mean = RelationsMean(NAMES)
-    mean.add_graphs(graphs, 0)
-    found = mean.result(WINDOWS)
-    assert (found.attention, found.edge_weight, found.strongest_windows) == ((), None, ())
-    np.testing.assert_array_equal(found.edge_windows, graphs.adjacency.sum(dim=0))
-
-
 def test_windows_of_background_alone_do_not_count(random):
     graphs = draw(random, 6)
     graphs.presence[:] = torch.tensor([False, False, True])

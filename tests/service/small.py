@@ -15,7 +15,7 @@ from ntrm.pipeline.options import Options
 from ntrm.service.api.app import create_app
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import INCOMING, TRASH, UPLOADS, ServiceLimits, ServiceSettings
-from ntrm.service.jobs.slide_record import PATH, QUEUED, Slide, new_id
+from ntrm.service.jobs.slide_record import Slide, new_id
 
 TOKEN = "a-token-for-tests-0123456789"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -67,9 +67,9 @@ def only_slide(client):
     return slide
 
 
-def add_queued(store, path=None, name="a", origin=PATH):
+def add_queued(store, path=None, name="a", origin="path"):
     """A slide in the queue."""
-    return store.add(Slide(new_id(), name, name, origin, path, None, QUEUED, time.time()))
+    return store.add(Slide(new_id(), name, name, origin, path, None, "queued", time.time()))
 
 
 def upload(client, content, **query):

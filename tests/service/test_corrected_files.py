@@ -12,7 +12,6 @@ from tests.service.small import only_slide, serving, settings_of
 from ntrm.correction.log import read_log
 from ntrm.correction.results import is_current
 from ntrm.service.api import routes_corrections
-from ntrm.service.jobs.slide_record import CORRECT
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 SCC = NAMES.index("SCC")
@@ -102,4 +101,4 @@ def test_people_are_told_why_the_files_cannot_be_made(tmp_path, settings):
         answer = client.get(f"{url}/corrected/report")
         assert (answer.status_code, answer.json()["error"]["hint"]) == (404, document["corrected_reason"])
         # It is tried again, but not at once.
-        assert client.app_state.store.job(url.rsplit("/", 1)[1], CORRECT).status == "queued"
+        assert client.app_state.store.job(url.rsplit("/", 1)[1], "correct").status == "queued"

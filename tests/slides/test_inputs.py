@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.data.broken import sound_plain, sound_queensland
+from tests.data.broken import sound_plain
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
@@ -56,15 +56,6 @@ def test_linked_folders_are_looked_into_and_links_that_lead_nowhere_are_slides_t
                 open_slide(slide.path)
 
 
-def test_of_a_dataset_the_masks_are_no_slides(tmp_path):
-    for name in ("10x/Images/a.tif", "10x/Masks/a.png", "Masks/b.png", "Images.txt"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    assert [slide.name for slide in find_inputs([tmp_path])] == ["10x/Images/a.tif", "Masks/b.png"]
-    named = find_inputs([tmp_path / "10x" / "Masks" / "a.png"])  # who names it means it
-    assert [slide.name for slide in named] == ["a.png"]
-
-
 @pytest.mark.parametrize("given", ["", "Images"])
 def test_images_of_a_dataset_have_the_um_per_pixel_that_it_states(tmp_path, given):
     sound_plain(tmp_path, names=("Größe 1", "b", "c"))
@@ -73,14 +64,6 @@ def test_images_of_a_dataset_have_the_um_per_pixel_that_it_states(tmp_path, give
     assert stated == {"Größe 1": Resolution.square(0.62), "b": Resolution(0.25, 0.5), "c": None}
     (slide, *_) = find_inputs([tmp_path / given], Resolution.square(1))
     assert slide.mpp == Resolution.square(1)
-
-
-def test_a_folder_called_like_a_level_says_something_only_where_it_holds_a_dataset(tmp_path):
-    sound_queensland(tmp_path / "skin", levels=(("10x", 1),))
-    assert {slide.mpp for slide in find_inputs([tmp_path / "skin"])} == {Resolution.square(6.7)}
-    (tmp_path / "slides/20x/Images").mkdir(parents=True)
-    (tmp_path / "slides/20x/Images/a.tif").touch()
-    assert [slide.mpp for slide in find_inputs([tmp_path / "slides"])] == [None]
 
 
 def test_a_table_brings_ids_resolutions_and_covariates(folder):
@@ -143,12 +126,6 @@ def test_a_file_that_is_given_twice_is_taken_once(folder, tmp_path):
     with pytest.raises(UsageError, match="with different values") as refused:
         find_inputs([folder / "list.csv", folder / "b.svs"])
     assert "covariates" in str(refused.value.got)
-
-
-def test_a_name_too_long_for_any_disk_is_one_slide_that_is_missing(folder):
-    table = folder / "list.csv"
-    table.write_text(f"slide\n{'a' * 5000}.png\nb.svs\n")
-    assert [slide.name for slide in find_inputs([table])] == ["a" * 5000 + ".png", "b.svs"]
 
 
 def test_letters_with_marks_are_found_however_they_are_spelt(tmp_path):
@@ -239,10 +216,6 @@ def slides(*names, ids=()):
     ]
 
 
-def test_ids_are_file_names_where_they_can_be():
-    assert slide_ids(slides("a.svs", "b.svs", ids=["P1"])) == ["P1", "b"]
-
-
 def test_equal_file_names_are_distinguished_by_their_folders():
     ids = slide_ids(slides("x/s.svs", "y/S.svs", "t.svs"))
     assert ids == slide_ids(slides("x/s.svs", "y/S.svs", "t.svs"))
@@ -253,14 +226,6 @@ def test_equal_file_names_are_distinguished_by_their_folders():
         slide_ids(slides("a.svs", "b.svs", ids=["P1", "p1"]))
     with pytest.raises(UsageError, match="safe name"):
         slide_ids(slides("a.svs", ids=["../up"]))
-
-
-@pytest.mark.parametrize("name", ["slides.csv", "Pieces.csv", "regions.csv", "run.json", "INDEX.html"])
-def test_no_slide_is_called_like_a_file_of_the_results(name):
-    with pytest.raises(UsageError, match="safe name"):
-        slide_ids(slides("a.svs", ids=[name]))
-    (slide_id,) = slide_ids(slides(f"{name}.tif"))
-    assert slide_id.startswith(f"{name}-")
 
 
 def files(*paths):
@@ -300,14 +265,6 @@ def test_a_slide_keeps_its_id_when_another_of_its_name_comes_later(tmp_path):
     assert slide_ids(some, out=out) == apart
     named = [some[0], replace(some[1], slide_id="s")]
     assert slide_ids(named, out=out) == [apart[0], "s"]
-
-
-def test_both_spellings_of_a_name_have_one_id():
-    composed, apart = (unicodedata.normalize(form, "Müller-é") for form in ("NFC", "NFD"))
-    assert composed != apart
-    assert safe_name(composed) == safe_name(apart)
-    both = slide_ids(files(f"{composed}.svs", f"{apart}.svs"))
-    assert len(set(both)) == 2, "unless both are there"
 
 
 def test_pseudonyms_are_kept_in_the_key_and_say_nothing(tmp_path):

@@ -2,9 +2,8 @@ import os
 
 import pytest
 
-from ntrm.slides import known_places
-from ntrm.slides.inputs import source_fingerprint
-from ntrm.slides.known_places import PLACES, place_of, remember_places, state_folder
+from ntrm.slides import inputs
+from ntrm.slides.inputs import PLACES, place_of, remember_places, source_fingerprint, state_folder
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def test_a_slide_is_found_where_it_lay_as_long_as_it_lies_there(slide, monkeypat
 
 def test_only_the_owner_may_read_it_and_the_oldest_are_forgotten(slide, monkeypatch):
     source = source_fingerprint(slide)
-    monkeypatch.setattr(known_places, "MOST", 2)
+    monkeypatch.setattr(inputs, "MOST", 2)
     remember_places({source: slide, "b": slide})
     remember_places({source: slide})
     remember_places({"c": slide})
@@ -51,19 +50,3 @@ def test_a_damaged_memory_is_none(slide, damage):
     assert place_of(source) is None
     remember_places({source: slide})
     assert place_of(source) == slide
-
-
-def test_without_a_folder_to_write_to_nothing_is_remembered(slide, monkeypatch):
-    for nowhere in (os.devnull, str(slide), str(slide / "below")):
-        monkeypatch.setenv("NTRM_STATE", nowhere)
-        remember_places({source_fingerprint(slide): slide})
-        assert place_of(source_fingerprint(slide)) is None
-
-
-def test_the_folder_is_the_users_own(monkeypatch, tmp_path):
-    monkeypatch.delenv("NTRM_STATE")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    assert state_folder() == tmp_path / ".local" / "state" / "ntrm"
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
-    assert state_folder() == tmp_path / "xdg" / "ntrm"

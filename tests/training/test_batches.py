@@ -15,10 +15,8 @@ from ntrm.data.dataset import Case, Dataset
 from ntrm.data.tensors import TileDataset
 from ntrm.training import batches as batches_module
 from ntrm.training.batches import (
-    StepBatches,
     StepPlan,
     WindowStore,
-    absent_classes,
     class_pixels,
     stack_tiles,
     validation_batches,
@@ -128,15 +126,6 @@ def test_nothing_random_is_used_up(tiles, random, resident):
 # --- batches of steps and of validations ---
 
 
-def test_steps_bring_their_windows(tiles, seed):
-    store, plan = WindowStore(tiles, CPU, resident="yes", workers=0), StepPlan(len(tiles), 4, seed)
-    batches = StepBatches(store, plan, 3, 8)
-    for step, (found, (images, _)) in zip(range(3, 8), batches, strict=True):
-        assert found == step
-        assert torch.equal(images, torch.stack([tiles[index].image for index in plan.indices(step)]))
-    assert batches.waited > 0
-
-
 @pytest.mark.parametrize(("world", "batch"), [(1, 5), (2, 6), (3, 12), (5, 5)])
 def test_validation_windows_are_shared_without_gap_or_repetition(world, batch):
     plans = [StepPlan(9, batch, 0, rank, world) for rank in range(world)]
@@ -145,19 +134,6 @@ def test_validation_windows_are_shared_without_gap_or_repetition(world, batch):
     assert all(len(chunk) <= batch // world for share in shares for chunk in share)
 
 
-@pytest.mark.parametrize(
-    ("size", "batch", "expected"), [(64, 2, 16), (256, 2, 16), (512, 2, 4), (1024, 1, 1), (2048, 1, 1), (512, 8, 8)]
-)
-def test_large_windows_are_validated_a_few_at_a_time(size, batch, expected):
-    assert len(validation_batches(100, size, StepPlan(100, batch, 0))[0]) == expected
-
-
 def test_class_pixels_are_counted_by_section(tiles):
     masks = {place.case.name: np.asarray(place.section.mask) for place in tiles.sources}
     assert class_pixels(tiles) == [sum(float((mask == k).sum()) for mask in masks.values()) for k in range(len(SKIN))]
-
-
-def test_classes_without_a_pixel_are_named(tiles):
-    assert absent_classes(tiles) == [
-        name for name, count in zip(SKIN.names, class_pixels(tiles), strict=True) if not count
-    ]

@@ -47,7 +47,7 @@ def test_a_file_cut_anywhere_is_refused(tmp_path, random):
     content = path.read_bytes()
     for length in [0, 3, len(MAGIC), len(MAGIC) + 32, len(content) - 1, *random.integers(0, len(content), 10)]:
         path.write_bytes(content[: int(length)])
-        with pytest.raises(DataError, match=r"damaged|not a checkpoint"):
+        with pytest.raises(DataError, match="damaged"):
             read_checkpoint(path)
 
 
@@ -69,7 +69,7 @@ def test_nothing_in_a_file_is_run_even_with_a_good_checksum(tmp_path, write):
     write({"step": 1, "kept": None, "trap": Trap(tmp_path / "sprung")}, stream)
     payload = stream.getvalue()
     (tmp_path / "x.ckpt").write_bytes(MAGIC + hashlib.sha256(payload).digest() + payload)
-    with pytest.raises(DataError, match="not a checkpoint"):
+    with pytest.raises(DataError, match="cannot read the checkpoint"):
         read_checkpoint(tmp_path / "x.ckpt")
     assert not (tmp_path / "sprung").exists()
 
@@ -118,14 +118,6 @@ def test_where_none_can_be_used_that_is_said(folder, random):
     with pytest.raises(RefusedError, match="can be used") as caught:
         folder.latest(lambda text: None)
     assert "step-00000002.ckpt" in str(caught.value.got)
-
-
-def test_before_the_first_there_is_none(folder):
-    assert folder.latest(print) is None
-    folder.folder.mkdir()
-    (folder.folder / ".partial-abc.ckpt").write_bytes(b"half")
-    assert folder.latest(print) is None
-    assert names(folder) == []
 
 
 def test_the_state_is_that_of_the_moment(folder, random):

@@ -1,33 +1,15 @@
-from contextlib import nullcontext
-
 import pytest
 import torch
 from tests.training.small_data import small_recipe
 
 from ntrm.core.devices import ran_out_of_memory
-from ntrm.core.errors import NtrmError, UsageError
+from ntrm.core.errors import NtrmError
 from ntrm.models.registry import create
-from ntrm.training.device import autocast, recorded, training_precision, tuned
+from ntrm.training.device import recorded, tuned
 from ntrm.training.losses import SegmentationLoss
 
 CPU = torch.device("cpu")
 cuda_only = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
-
-def test_networks_run_in_the_precision_of_the_recipe(monkeypatch):
-    monkeypatch.setattr("ntrm.core.devices.cpu_has_bfloat16", lambda: True)
-    kind = training_precision(small_recipe(precision="bfloat16"), CPU)
-    assert kind == torch.bfloat16
-    one = torch.ones(2, 2)
-    with autocast(kind, CPU):
-        assert (one @ one).dtype == torch.bfloat16
-    with autocast(torch.float32, CPU):
-        assert (one @ one).dtype == torch.float32
-
-
-def test_float16_needs_a_gpu():
-    with pytest.raises(UsageError, match="needs a GPU"):
-        training_precision(small_recipe(precision="float16"), CPU)
 
 
 @pytest.mark.parametrize(
@@ -49,28 +31,6 @@ def test_running_out_of_memory_says_what_to_lower(error):
     for advice in ("batch=16", "window=128", "resident=no"):
         assert advice in caught.value.hint
     assert "batch 32" in str(caught.value.got)
-
-
-@pytest.fixture
-def pretended_gpu(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device", lambda _device: nullcontext())
-
-
-@pytest.mark.usefixtures("pretended_gpu")
-@pytest.mark.parametrize(
-    ("precision", "device", "inside"),
-    [
-        ("auto", "cuda", "high"),
-        ("bfloat16", "cuda", "high"),
-        ("float32", "cuda", "highest"),
-        ("auto", "cpu", "highest"),
-    ],
-)
-def test_shorter_products_only_where_the_recipe_allows_them(precision, device, inside):
-    before = torch.get_float32_matmul_precision()
-    with tuned(small_recipe(precision=precision), torch.device(device)):
-        assert torch.get_float32_matmul_precision() == inside
-    assert torch.get_float32_matmul_precision() == before == "highest"
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -1,6 +1,5 @@
 import json
 import shutil
-import sys
 from dataclasses import replace
 
 import pytest
@@ -10,10 +9,9 @@ from tests.helpers import imagenet_weights
 
 from ntrm.core.errors import NtrmError, RefusedError
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
-from ntrm.models import weights as weights_module
 from ntrm.models.encoders import ResNetEncoder
 from ntrm.models.registry import ARCHITECTURES, create
-from ntrm.training.initial_weights import InitReport, build_network, class_axes, find_transfer
+from ntrm.training.initial_weights import build_network, class_axes, find_transfer
 from ntrm.training.recipe import load_recipe
 
 THIN = {"width": 0.125}
@@ -50,36 +48,6 @@ def test_in_another_order_of_the_classes_it_is_the_same_network(arch, seed, rand
     assert (theirs.coarse is None) == (ours.coarse is None)
     if theirs.coarse is not None:
         torch.testing.assert_close(ours.coarse, theirs.coarse[:, order])
-
-
-def test_classes_in_common_are_taken_and_the_others_stay_as_they_were(seed):
-    names = ("KER", "new one", "EPI", "INF", "another")
-    model, network = network_of("ntrm-paper", NAMES, seed), network_of("ntrm-paper", names, seed + 1)
-    fresh = {key: value.clone() for key, value in network.state_dict().items()}
-    transfer = find_transfer(network, model)
-    assert all(torch.equal(value, fresh[key]) for key, value in network.state_dict().items())  # nothing done yet
-    transfer.apply(network)
-    assert transfer.classes == ("KER", "EPI", "INF")
-    about_classes = {f"{part}.{kind}" for part in ("classify", "coarse.classify") for kind in ("weight", "bias")}
-    assert set(transfer.partly) == {*about_classes, "relation.absent"}
-    given = model.state_dict()
-    for key, value in network.state_dict().items():
-        if key in transfer.partly:
-            for row, name in enumerate(names):
-                known = given[key][NAMES.index(name)] if name in NAMES else fresh[key][row]
-                assert torch.equal(value[row], known), f"{key} of {name}"
-        else:
-            assert torch.equal(value, given[key]), key
-
-
-def test_another_width_takes_no_counter_without_its_statistics(seed):
-    model = network_of("unet-resnet18", NAMES, seed)
-    torch.manual_seed(seed)
-    network = create("unet-resnet18", schema_of(NAMES), width=0.5)
-    transfer = find_transfer(network, model)
-    assert [key for key in transfer.copied if key.startswith("encoder.")] == []
-    assert not any(key.endswith("num_batches_tracked") for key in transfer.copied)
-    assert transfer.empty  # the bias of the classifier alone is nothing to start from
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -160,14 +128,6 @@ def same(state, other, prefix=""):
 # --- the encoder ---
 
 
-def test_none_is_a_fresh_network(seed, imagenet):
-    network, report = built("ntrm-paper", SKIN, options=THIN, recipe=PAPER, seed=seed)
-    assert same(fresh("ntrm-paper", SKIN, seed, **THIN), network.state_dict())
-    assert report == InitReport("scratch")
-    assert network.config.options == THIN
-    assert network.config.schema == SKIN
-
-
 @pytest.mark.parametrize("source", ["auto", "imagenet"])
 def test_imagenet_fills_the_encoder_and_nothing_else(source, imagenet, random_unet):
     network, report = built("unet-resnet18", SKIN, options=None, recipe=with_weights(source), seed=7)
@@ -194,21 +154,6 @@ def test_where_no_such_weights_fit_it_starts_from_scratch_and_says_so(source, ar
     assert report.encoder == "scratch"
     assert words in report.notes[0]
     assert same(fresh(arch, SKIN, seed, **options), network.state_dict())
-
-
-def test_auto_without_a_file_starts_from_scratch_without_asking_a_network(folder, random_unet, monkeypatch):
-    monkeypatch.setattr(weights_module, "_fetch", lambda *_arguments: pytest.fail("asked the hub"))
-    save_file({"a": torch.zeros(1)}, folder / "resnet180-other.safetensors")
-    network, report = built("unet-resnet18", SKIN, options={}, recipe=with_weights("auto"), seed=7)
-    assert report.encoder == "scratch"
-    assert "$NTRM_WEIGHTS or, if this is not set, ~/.cache/ntrm/weights" in report.notes[0]
-    assert same(random_unet, network.state_dict())
-
-
-def test_imagenet_without_a_file_is_refused(folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(RefusedError, match="resnet18-imagenet"):
-        build_network("unet-resnet18", SKIN, options={}, recipe=with_weights("imagenet"))
 
 
 def test_weights_can_be_given_as_a_file(tmp_path, seed):
@@ -281,14 +226,3 @@ def test_a_model_with_nothing_in_common_is_refused(model):
     _, folder = model
     with pytest.raises(RefusedError, match="nothing that this network could start from"):
         build_network("attention-unet", schema_of(("x", "y")), options=THIN, recipe=PAPER, init=folder)
-
-
-def test_what_a_network_has_no_place_for_is_told(model, seed):
-    trained, folder = model
-    settings = {"options": THIN, "recipe": PAPER, "init": folder, "seed": seed + 1}
-    network, report = built("ntrm-control", schema_of(("a", "b", "c")), **settings)
-    assert same({key: trained.state_dict()[key] for key in network.state_dict()}, network.state_dict())
-    relation = [key for key in trained.state_dict() if key.startswith("relation.")]
-    (note,) = report.notes
-    assert note.startswith(f"{len(relation)} tensors of ntrm-paper are dropped: {relation[0]}, ")
-    assert note.endswith(f" and {len(relation) - 5} more")

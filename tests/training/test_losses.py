@@ -11,18 +11,19 @@ from hypothesis import strategies as st
 from tests.reference.loss_literal import soft_dice as literal_dice
 from tests.reference.loss_literal import weighted_cross_entropy as literal
 from torch import multiprocessing
-from torch.nn import functional as F
 
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE
 from ntrm.models.base import Segmentation
+from ntrm.models.config import schema_for
 from ntrm.training.losses import (
-    RAREST,
-    RunningWeights,
+    ClassWeights,
     SegmentationLoss,
     class_counts,
     dice_of,
     dice_totals,
-    inverse_frequencies,
 )
+from ntrm.training.validation import ScoreAccumulator
 
 NOTHING_KNOWN = torch.full((2, 4, 4), 255, dtype=torch.uint8)
 
@@ -56,19 +57,6 @@ def test_is_the_literal_loss(seed, batch, classes, height, width):
     assert weighted_cross_entropy(logits, target).item() == pytest.approx(expected, rel=1e-6, abs=1e-12)
 
 
-def test_is_torchs_weighted_mean_times_the_share_of_present_classes(random):
-    logits, target = draw(random, classes=6)
-    target[0, 0, 0] = 0  # at least one pixel is known
-    logits.requires_grad_()
-    counts = np.bincount(target[target != 255].numpy(), minlength=6)
-    weight = torch.from_numpy(counts.sum() / (6 * np.maximum(counts, 1)) * (counts > 0))
-    mean = F.cross_entropy(logits, target.long(), weight, ignore_index=255) * np.count_nonzero(counts) / 6
-    loss = weighted_cross_entropy(logits, target)
-    assert loss.item() == pytest.approx(mean.item(), rel=1e-6)
-    expected, found = (torch.autograd.grad(each, logits)[0] for each in (mean, loss))
-    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-12)
-
-
 @every_case
 def test_nothing_known_is_no_loss_and_no_gradient(random, case):
     logits, _ = draw(random, classes=4, size=NOTHING_KNOWN.shape)
@@ -79,39 +67,18 @@ def test_nothing_known_is_no_loss_and_no_gradient(random, case):
     assert torch.equal(logits.grad, torch.zeros_like(logits))
 
 
-@pytest.mark.parametrize("balance", [0.0, 0.5, 1.0])
-def test_balance_lies_between_every_pixel_alike_and_every_class_alike(random, balance):
-    logits, target = draw(random, classes=3)
-    frequencies = np.array([0.5, 0.2, 0.3])
-    weights = torch.from_numpy((1 / (3 * frequencies)) ** balance).to(logits)
-    known = target != 255
-    nll = F.cross_entropy(logits, target.long(), weights, ignore_index=255, reduction="none")
-    criterion = SegmentationLoss(3, weighting="dataset", frequencies=frequencies.tolist(), balance=balance)
-    loss = criterion(Segmentation(logits, 2 * logits), target)
-    assert loss.final.item() == pytest.approx(nll[known].mean().item(), rel=1e-5)
-    if balance == 0:
-        plain = F.cross_entropy(2 * logits, target.long(), ignore_index=255)
-        assert loss.coarse.item() == pytest.approx(plain.item(), rel=1e-5)
-
-
-def test_rare_classes_have_a_bounded_weight():
-    assert inverse_frequencies(torch.tensor([0.0, 1e-9, 0.5])).tolist() == pytest.approx(
-        [1 / (3 * RAREST)] * 2 + [1 / 1.5]
-    )
-
-
 def test_running_weights_follow_an_exponential_average(random):
-    running = RunningWeights(3)
+    running = ClassWeights("running", 3, ())
     average = np.ones(3)
     for counts in random.integers(100, 10_000, size=(8, 3)):
         average = 0.99 * average + 0.01 * counts
         found = running(torch.from_numpy(counts))
     assert found.tolist() == pytest.approx(average.sum() / (3 * average), rel=1e-5)
-    before = running.state_dict()["average"].clone()
+    before = running.state_dict()["shares"].clone()
     assert running.eval()(torch.tensor([1, 0, 0])).tolist() == found.tolist(), "validation uses what was learned"
     assert running.train()(torch.tensor([0, 0, 0])).tolist() == pytest.approx(found.tolist(), rel=1e-6)
-    restored = RunningWeights(3)
-    restored.load_state_dict({"average": before})
+    restored = ClassWeights("running", 3, ())
+    restored.load_state_dict({"shares": before})
     assert restored.eval()(torch.zeros(3)).tolist() == found.tolist(), "a checkpoint carries the average"
 
 
@@ -246,3 +213,75 @@ def test_the_final_head_alone_is_weighed_and_added(random):
     assert heavy.coarse.item() == plain.coarse.item()
     alone = SegmentationLoss(5, dice=2.0)(Segmentation(final), target)
     assert alone.total.item() == alone.final.item() == heavy.final.item()
+
+
+K = 4
+SCHEMA = schema_for(K)
+
+
+@pytest.fixture
+def batches(random):
+    """Batches whose classes are spread unevenly, one of them absent from the truth, with pixels ignored."""
+    made = []
+    for size in (3, 3, 1):
+        target = torch.from_numpy(random.choice([0, 1, 2, IGNORE], (size, 8, 9), p=[0.6, 0.3, 0.05, 0.05]))
+        logits = (torch.from_numpy(random.normal(0, 2, (size, K, 8, 9))).float() for _ in range(2))
+        made.append((Segmentation(*logits), target.to(torch.uint8)))
+    return made
+
+
+def joined(batches):
+    finals, initials = (torch.cat([getattr(output, head) for output, _ in batches]) for head in ("final", "coarse"))
+    return Segmentation(finals, initials), torch.cat([target for _, target in batches])
+
+
+def tally(batches):
+    counted = ScoreAccumulator(K)
+    for output, target in batches:
+        counted.update(output, target)
+    return counted
+
+
+@pytest.mark.parametrize("more", [{}, {"balance": 0.25, "dice": 1.5}], ids=["the paper's", "balanced, with Dice"])
+@pytest.mark.parametrize("weighting", ["batch", "dataset", "running"])
+def test_the_loss_is_that_of_the_whole_part_as_one_batch(batches, weighting, more):
+    loss = SegmentationLoss(K, weighting=weighting, frequencies=[5, 3, 1, 1], **more).eval()
+    if weighting == "running":
+        loss.weights.shares.copy_(torch.tensor([70.0, 20.0, 9.0, 1.0]))
+    scores = tally(batches).compute(loss, SCHEMA)
+    expected = loss(*joined(batches))
+    assert scores.loss == pytest.approx(float(expected.total), rel=1e-5)
+    assert scores.final == pytest.approx(float(expected.final), rel=1e-5)
+    assert scores.coarse == pytest.approx(float(expected.coarse), rel=1e-5)
+
+
+def test_it_is_not_the_mean_of_the_batches_losses():
+    """Drawn batches may come close to it by chance: here one has right pixels alone, the other a single wrong one."""
+    logits = torch.tensor([2.0, 0, 0, 0]).view(1, K, 1, 1).expand(1, K, 8, 9)
+    right, wrong = torch.zeros(1, 8, 9, dtype=torch.uint8), torch.full((1, 8, 9), IGNORE, dtype=torch.uint8)
+    wrong[0, 0, 0] = 0
+    wrong[0, 0, 1] = 1
+    made = [(Segmentation(logits, logits), target) for target in (right, wrong)]
+    loss = SegmentationLoss(K).eval()
+    mean = np.mean([float(loss(*batch).total) for batch in made])
+    assert abs(tally(made).compute(loss, SCHEMA).loss - mean) > 0.1
+
+
+def test_scores_are_counted_pixel_by_pixel(batches):
+    output, target = joined(batches)
+    truth, predicted = target.numpy().ravel(), output.final.argmax(dim=1).numpy().ravel()
+    known = truth != IGNORE
+    truth, predicted = truth[known], predicted[known]
+    both = [np.sum((truth == c) & (predicted == c)) for c in range(K)]
+    either = [np.sum((truth == c) | (predicted == c)) for c in range(K)]
+    scores = tally(batches).compute(SegmentationLoss(K), SCHEMA)
+    assert scores.iou == pytest.approx(np.mean([b / e for b, e in zip(both, either, strict=True) if e]))
+    sizes = [np.sum(truth == c) + np.sum(predicted == c) for c in range(K)]
+    assert scores.dice == pytest.approx(np.mean([2 * b / s for b, s in zip(both, sizes, strict=True) if s]))
+    assert scores.accuracy == pytest.approx(np.mean(truth == predicted))
+
+
+def test_only_ignored_pixels_are_refused(batches):
+    unknown = [(output, torch.full_like(target, IGNORE)) for output, target in batches]
+    with pytest.raises(DataError, match="no known pixel"):
+        tally(unknown).compute(SegmentationLoss(K), SCHEMA)

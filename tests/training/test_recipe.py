@@ -2,7 +2,6 @@ import json
 import math
 import pickle
 from dataclasses import asdict, fields, replace
-from importlib import resources
 
 import pytest
 import yaml
@@ -44,25 +43,6 @@ def test_the_papers_recipe_is_the_specification():
     }  # fmt: skip
     assert {key: value for key, value in recipe.as_dict().items() if key in stated} == stated
     assert recipe.augmentation == Augment.paper()
-
-
-def test_the_other_recipes_are_what_they_are_for():
-    fast, finetune = load_recipe("fast"), load_recipe("finetune")
-    assert (fast.steps, fast.batch, fast.schedule, fast.warmup, fast.precision) == (2000, 32, "cosine", 0.05, "auto")
-    assert (fast.weighting, fast.balance, fast.dice) == ("running", 0.25, 1)
-    assert (finetune.steps, finetune.batch, finetune.learning_rate) == (500, 8, 3e-4)
-    for recipe in (fast, finetune):
-        assert recipe.augmentation == Augment.full()
-        assert (recipe.weighting, recipe.keep, recipe.drop_background) == ("running", "iou", False)
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_packaged_files_are_whole_named_and_explained(name):
-    text = (resources.files("ntrm.training") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
-    assert list(yaml.safe_load(text)) != []
-    assert set(yaml.safe_load(text)) == {field.name for field in fields(Recipe)}
-    assert text.count("#") >= 10
-    assert load_recipe(name).name == name
 
 
 # --- reading and writing ---
@@ -114,12 +94,6 @@ def test_files_that_are_no_recipe_are_refused(text, words, tmp_path):
         load_recipe(written(tmp_path / "mine.yaml", text))
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path):
-    (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(DataError, match="UTF-8"):
-        load_recipe(tmp_path / "mine.yaml")
-
-
 def test_an_unknown_recipe_lists_those_there_are(tmp_path):
     for source in ("quick", tmp_path / "none.yaml", tmp_path):
         with pytest.raises(UsageError, match="paper, fast, robust, finetune, a YAML file"):
@@ -146,18 +120,6 @@ def test_an_augmentation_can_be_named_and_then_changed():
     assert recipe.augmentation == replace(Augment.full(), blur=0)
     with pytest.raises(UsageError, match="none, paper, full"):
         load_recipe("paper", {"augment": "plenty"})
-
-
-def test_a_window_of_which_batch_norm_can_take_no_statistics_is_refused():
-    with pytest.raises(UsageError, match="set batch=2 or window=64"):
-        load_recipe("fast", {"batch": 1, "window": 32, "overlap": 0})
-    for change in ({"batch": 2}, {"window": 64}, {"freeze_batch_norm": True}):
-        load_recipe("fast", {"batch": 1, "window": 32, "overlap": 0} | change)
-    shared = load_recipe("fast", {"batch": 4, "window": 32, "overlap": 0})
-    shared.check_batch_norm(2)
-    with pytest.raises(UsageError, match="set batch=8 or window=64") as caught:
-        shared.check_batch_norm(4)
-    assert caught.value.got == "batch 4, window 32, 4 processes"
 
 
 def test_one_length_replaces_the_other():
@@ -198,37 +160,6 @@ def test_every_field_of_the_augmentation_is_written_and_none_needs_to_be_read(tm
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("no", "no"),
-        ("yes", "yes"),
-        ("off", "off"),
-        ("true", True),
-        ("False", False),
-        ("1e-4", 1e-4),
-        ("-2.5E+3", -2500.0),
-        ("1.", 1.0),
-        (".5", 0.5),
-        ("+7", 7),
-        ("010", 10),
-        ("1:30", "1:30"),
-        ("1_000", "1_000"),
-        ("2026-01-31", "2026-01-31"),
-        ("none", "none"),
-        ("null", None),
-        ("~", None),
-        ("", None),
-        ("'5'", "5"),
-        ("5 # five", 5),
-    ],
-)
-def test_scalars_mean_what_people_mean(text, value):
-    found = parse_yaml(text, "it")
-    assert found == value
-    assert type(found) is type(value)
-
-
-@pytest.mark.parametrize(
     "text", ["!!python/name:os.system", "!!python/tuple [1]", "!thing 3", "a: 1\n---\nb: 2", "\0", "? [1]\n: 2"]
 )
 def test_anything_beyond_plain_values_is_refused(text):
@@ -264,3 +195,16 @@ def test_fine_tuning_needs_a_start(tmp_path):
 def test_impossible_values_are_refused(field, value):
     with pytest.raises(UsageError, match=field if field not in ("epochs", "steps") else "epochs|steps"):
         load_recipe("fast", {field: value})
+
+
+SCALARS = {
+    "no": "no", "off": "off", "true": True, "False": False, "1e-4": 1e-4, "-2.5E+3": -2500.0, "1.": 1.0, ".5": 0.5,
+    "+7": 7, "010": 10, "1:30": "1:30", "1_000": "1_000", "2026-01-31": "2026-01-31", "none": "none", "null": None,
+    "~": None, "": None, "'5'": "5", "5 # five": 5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SCALARS)
+def test_scalars_mean_what_people_mean(text):
+    found = parse_yaml(text, "it")
+    assert (found, type(found)) == (SCALARS[text], type(SCALARS[text]))

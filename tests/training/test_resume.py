@@ -127,19 +127,6 @@ def test_a_crash_after_the_last_checkpoint_still_gives_the_model(train, finished
     assert result.best == finished.best
 
 
-def test_a_run_of_another_network_does_not_go_on_as_the_default(train, tmp_path):
-    settings = {"options": {"width": 0.125}, "changes": {"steps": 4}}
-    with pytest.raises(InterruptedTrainingError):
-        train(arch="ntrm-control", say=interrupt_after("step 2 ", signal.SIGTERM), **settings)
-    before, said = files(tmp_path / "run"), []
-    with pytest.raises(RefusedError, match="a different run") as caught:
-        train(arch="ntrm", resume=True, say=said.append, **settings)
-    assert (caught.value.got, caught.value.expected) == ("arch ntrm-paper", "arch ntrm-control")
-    assert "--arch ntrm-control" in caught.value.hint
-    assert said == ["ntrm is ntrm-paper in this version of ntrm"]
-    assert files(tmp_path / "run") == before
-
-
 def test_a_run_that_goes_on_keeps_what_it_started_from(train, tmp_path):
     encoder = create("ntrm-control", 3, width=0.125).encoder.state_dict()
     file = tmp_path / "encoder.safetensors"

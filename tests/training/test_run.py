@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from tests.training.small_data import small_recipe
@@ -16,7 +15,6 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.training.run import (
     TrainingRun,
     check_claim,
-    claimed,
     git_state,
     read_result,
 )
@@ -53,14 +51,6 @@ def test_a_run_is_finished_once_it_is_written(tmp_path):
     assert replace(result, provenance={"level": ""}).as_dict()["provenance"] == {"level": None}
 
 
-def test_a_run_that_had_unknown_windows_in_does_not_go_on_without_them(tmp_path):
-    run = begin(tmp_path / "run")
-    written = (run.out / "provenance.json").read_text()
-    with pytest.raises(RefusedError, match=r"(?s)other training windows.*243 left out.*0 left out"):
-        run.begin(None, 243)
-    assert (run.out / "provenance.json").read_text() == written
-
-
 @pytest.mark.parametrize("content", ["{", "[]", b"\xff\xfe"])
 def test_a_damaged_provenance_is_told(tmp_path, content):
     path = tmp_path / "provenance.json"
@@ -82,12 +72,6 @@ def test_folders(tmp_path):
         check_claim(tmp_path, resume=True)
     with pytest.raises(UsageError, match="not a folder"):
         check_claim(tmp_path / "mine.txt", resume=True)
-
-
-def test_one_training_at_a_time(tmp_path):
-    out = tmp_path / "run"
-    with claimed(out, resume=False), pytest.raises(RefusedError, match="another process"), claimed(out, resume=False):
-        pass
 
 
 # --- provenance ---
@@ -126,15 +110,6 @@ def test_nobody_is_named(tmp_path):
     assert {"ntrm", "train", __version__} <= texts
     assert not texts & {platform.node(), getpass.getuser(), str(Path.home())}
     assert str(Path.home()) + os.sep not in json.dumps(document)
-
-
-def test_options_become_what_json_has(tmp_path):
-    numbers = (np.int64(3), np.float32(0.5), torch.tensor(2))
-    document = written(tmp_path / "run", options={"path": Path("a/b"), "numbers": numbers, "nested": {1: None}})
-    assert document["options"] == {"path": "a/b", "numbers": [3, 0.5, 2], "nested": {"1": None}}
-    for wrong in ({1, 2}, np.zeros(3)):
-        with pytest.raises(UsageError, match="cannot be written"):
-            begin(tmp_path / "wrong", options={"what": wrong})
 
 
 # --- the state of the code ---

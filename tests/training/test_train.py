@@ -1,19 +1,23 @@
 import json
 import os
 import signal
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from tests.training.small_data import CLASSES, ROWS, Tiny, read_log, small_recipe, train_small, weights, write_small
 
 from ntrm.core.errors import NtrmError, RefusedError, UsageError
-from ntrm.data.split import image_hash, open_splits
+from ntrm.data.split import open_splits, section_hashes
 from ntrm.familiarity import build
 from ntrm.familiarity.loaded_model import open_subject
 from ntrm.models.hub import load
+from ntrm.training import validation
+from ntrm.training.checkpoint import read_checkpoint
 from ntrm.training.loop import InterruptedTrainingError, Training
 from ntrm.training.recipe import load_recipe
 
@@ -59,26 +63,9 @@ def test_the_same_again_is_the_same_and_another_seed_is_not(train, tmp_path):
     assert weights(tmp_path / "one") == weights(tmp_path / "two") != weights(tmp_path / "three")
 
 
-def test_torchs_own_random_numbers_are_left_alone(train):
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    train(changes={"steps": 2})
-    assert torch.equal(torch.rand(3), expected)
-
-
-@pytest.mark.parametrize("weighting", ["batch", "running", "dataset"])
-def test_every_weighting_trains_without_a_coarse_head_too(train, weighting):
-    result = train(changes={"weighting": weighting, "steps": 4}, options={"coarse": False})
-    rows = read_log(result.folder / "log.csv")
-    assert rows[-1]["step"] == 4
-    assert all(row["val_coarse"] is None and row["train_coarse"] is None for row in rows)
-    assert all(np.isfinite(row["train_loss"]) for row in rows)
-
-
 def test_a_model_remembers_what_it_and_its_start_were_trained_on(train, data, finished):
     parts = open_splits(data)
-    both = {image_hash(case) for case in parts["train"]}
+    both = set().union(*map(section_hashes, parts["train"]))
     assert set(load(finished.model).config.trained_on) == both
     assert len(both) == 2
     second = train(init=finished.model, sections=1, changes={"steps": 2})
@@ -123,20 +110,6 @@ def test_a_reference_is_left_with_the_model_and_never_inherited(train, many, dat
     assert f"no reference of the training sections: {told}" in said
     load(first.model).save_pretrained(tmp_path / "copy")
     assert not [*(tmp_path / "copy").glob("reference.*")]
-
-
-def test_only_sections_that_were_trained_on_count(train, many):
-    said = []
-    few = train("few", data=many, sections=7, changes={"steps": 2}, say=said.append)
-    assert any("(7 in the split train" in line for line in said)
-    assert not [*few.model.glob("reference.*")]
-    some = train("some", data=many, sections=8, changes={"steps": 2})
-    assert open_subject(some.model).reference.about["training"]["sections"] == 8
-
-
-def test_sections_smaller_than_a_window(train, tmp_path, random):
-    small = write_small(tmp_path / "small", random, shape=(40, 50))
-    assert train(data=small, changes={"steps": 2}).provenance["finished"]
 
 
 # --- what is refused, and what goes wrong ---
@@ -292,3 +265,75 @@ def test_what_is_refused_leaves_nothing_behind(train, tmp_path, settings, words)
     with pytest.raises(UsageError, match=words):
         train(**settings)
     assert not (tmp_path / "run").exists()
+
+
+class Counting:
+    """A progress that remembers how many items are done, by label."""
+
+    def __init__(self):
+        self.tracked = {}
+
+    def track(self, items, total, label):
+        self.tracked[label] = 0, total
+        for item in items:
+            yield item
+            self.tracked[label] = self.tracked[label][0] + 1, total
+
+
+def test_the_log_has_a_row_a_round(train):
+    result = train(changes={"validate_every": 5})
+    rows = read_log(result.folder / "log.csv")
+    assert [row["step"] for row in rows] == [5, 10, 12]
+    assert [row["epoch"] for row in rows] == pytest.approx([5 / 6, 10 / 6, 2])
+    for row in rows:
+        assert None not in row.values()
+        assert row["train_loss"] == pytest.approx(row["train_final"] + 0.4 * row["train_coarse"], rel=1e-5)
+        assert row["val_loss"] == pytest.approx(row["val_final"] + 0.4 * row["val_coarse"])
+        assert 0 <= row["waiting"] < 1
+        assert row["windows_per_second"] > 0
+    assert [row["seconds"] for row in rows] == sorted(row["seconds"] for row in rows)
+
+
+@pytest.mark.parametrize("keep", ["loss", "iou", "last"])
+def test_the_model_has_the_weights_that_the_recipe_keeps(train, keep):
+    result = train(changes={"keep": keep, "learning_rate": 0.05})
+    rows = read_log(result.folder / "log.csv")
+    best = {
+        "loss": min(rows, key=lambda row: row["val_loss"]),
+        "iou": max(rows, key=lambda row: row["val_iou"]),
+        "last": rows[-1],
+    }[keep]
+    assert result.best["step"] == best["step"]
+    assert (result.best["loss"], result.best["iou"]) == (best["val_loss"], best["val_iou"])
+    last = read_checkpoint(result.folder / "checkpoints" / f"step-{result.steps:08d}.ckpt")
+    kept = last["kept"]["weights"]
+    model = load_file(result.model / "model.safetensors")
+    assert kept.keys() == model.keys()
+    assert all(torch.equal(kept[key], model[key]) for key in kept)
+
+
+def test_early_stopping_ends_the_run(train, monkeypatch):
+    losses = iter([3.0, 2.0, 2.5, 2.5, 1.0, 1.0])
+    compute = validation.ScoreAccumulator.compute
+
+    def scripted(accumulator, loss, schema):
+        return replace(compute(accumulator, loss, schema), loss=next(losses))
+
+    monkeypatch.setattr(validation.ScoreAccumulator, "compute", scripted)
+    result = train(changes={"early_stopping": 2, "keep": "loss"})
+    assert (result.steps, result.best["step"]) == (8, 4)
+    assert len(read_log(result.folder / "log.csv")) == 4
+
+
+def test_every_step_is_shown(train):
+    progress = Counting()
+    train(progress=progress, changes={"steps": 3})
+    assert progress.tracked["training steps"] == (3, 3)
+
+
+def test_pictures_come_at_the_end_and_change_nothing(train, finished):
+    result = train(pictures=True)
+    assert weights(result.folder) == weights(finished.folder)
+    for name in ("examples.png", "curves.png"):
+        with Image.open(result.folder / name) as picture:
+            assert min(picture.size) > 100

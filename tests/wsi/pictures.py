@@ -1,7 +1,6 @@
 """Small slides for the tests of tissue and quality, and what may be wrong with them."""
 
 import functools
-import math
 
 import numpy as np
 from scipy import ndimage
@@ -90,35 +89,3 @@ def folded(picture, rows, columns):
     double = picture.astype(np.float64)
     double[rows, columns] = glass * (double[rows, columns] / glass) ** 2
     return np.clip(double, 0, 255).astype(np.uint8)
-
-
-def creased(picture, mask, random, mpp=MPP, *, width_um=(80, 350), length_um=(1500, 5000), layers=2):
-    """A fold drawn at random: the densities of a shifted copy added along a bent band of tapering width.
-
-    Returns the picture and the places of the fold (H, W); None where the section has no room for one. At least three
-    quarters of it lie in tissue other than fat, where a second layer would hardly show.
-    """
-    tissue = mask != BKG
-    solid = tissue & (mask != SKIN.index("HYP"))
-    glass = np.median(picture[~tissue], axis=0)
-    density = -np.log10((picture.astype(np.float64) + 1) / (glass + 1))
-    rows, columns = np.nonzero(solid)
-    y, x = np.mgrid[: mask.shape[0], : mask.shape[1]]
-    for _ in range(400):
-        k = random.integers(len(rows))
-        angle, bend = random.uniform(0, math.pi), random.uniform(-0.25, 0.25)
-        width, length = random.uniform(*width_um) / mpp, random.uniform(*length_um) / mpp
-        sine, cosine = math.sin(angle), math.cos(angle)
-        along = ((x - columns[k]) * cosine + (y - rows[k]) * sine) / (length / 2)
-        across = (y - rows[k]) * cosine - (x - columns[k]) * sine - bend * length * (along**2 - 0.3)
-        half = width / 2 * np.sqrt(np.clip(1 - np.abs(along) ** 3, 0, 1)) * (1 + 0.15 * np.sin(3 * along + k))
-        band = (np.abs(across) < half) & (np.abs(along) < 1)
-        if not band.any() or solid[band].mean() < 0.75:
-            continue
-        for layer in range(1, layers):
-            offset = np.array([cosine, -sine]) * width * layer + random.uniform(-50, 50, 2) / mpp
-            soft = ndimage.gaussian_filter(band.astype(np.float64), 4 / mpp)
-            for channel in range(3):
-                density[..., channel] += ndimage.shift(density[..., channel], offset, order=1) * soft
-        return np.clip((glass + 1) * 10**-density - 1, 0, 255).astype(np.uint8), band
-    return None

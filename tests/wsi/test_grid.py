@@ -1,8 +1,5 @@
 """The model's grid: the same pixels however windows are cut, exact places, no guessed µm/px."""
 
-import json
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 from tests.wsi import making
@@ -12,8 +9,9 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.area_mean import box_means
 from ntrm.data.resample import area_average, shrunk_length
 from ntrm.wsi import grid as grid_module
-from ntrm.wsi.grid import SUBPIXELS, SlideGrid, best_level, box_weights, thumbnail
+from ntrm.wsi.grid import SUBPIXELS, SlideGrid, best_level, box_weights, check_cost, cost_of, thumbnail
 from ntrm.wsi.readers.formats import open_slide
+from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
 
 
 def whole(grid):
@@ -91,26 +89,6 @@ def test_a_coarser_slide_is_interpolated_and_a_far_coarser_one_refused(tmp_path,
         SlideGrid(slide, 1.34, Resolution(8.0, 8.0))
 
 
-@pytest.mark.parametrize(("across", "down"), [(13.400001, 13.4), (13.4, 13.400001), (13.46, 13.399)])
-def test_a_slide_twice_as_coarse_but_for_rounding_is_taken(tmp_path, random, across, down):
-    slide = open_slide(making.write_png(tmp_path / "a.png", making.tissue(random, 60, 100)))
-    rounded, plain = (SlideGrid(slide, 6.7, Resolution(*mpp)) for mpp in ((across, down), (13.4, 13.4)))
-    assert rounded.to_level0 == plain.to_level0 == (0.5, 0.5, 0.0, 0.0)
-    assert np.array_equal(whole(rounded), whole(plain))
-
-
-def test_what_is_refused_does_not_read_like_the_limit(tmp_path, random):
-    slide = open_slide(making.write_png(tmp_path / "a.png", np.full((1, 65_000, 3), 200, np.uint8)))
-    half_a_pixel = 1 + 0.5 / 65_000
-    assert SlideGrid(slide, 0.5, Resolution(half_a_pixel - 1e-9, 1)).to_level0[0] == 0.5
-    with pytest.raises(RefusedError, match="too coarse") as caught:
-        SlideGrid(slide, 0.5, Resolution(1.000008, 1))
-    assert (caught.value.got, caught.value.expected) == (
-        "1.000008 × 1 µm/px",
-        "at most 1 µm/px for a model of 0.5 µm/px",
-    )
-
-
 def test_no_resolution_is_ever_guessed(tmp_path, random):
     image = making.tissue(random, 40, 50)
     silent = open_slide(making.write_png(tmp_path / "a.png", image))
@@ -155,15 +133,6 @@ def test_tiny_slides(size, tmp_path, random):
     wanted = area_average(image, 13.4, 13.4)
     np.testing.assert_allclose(found[: grid.height, : grid.width], wanted[:64, :64], atol=2)
     assert (found[grid.height :] == 255).all()
-
-
-def test_the_record_is_plain_json(tmp_path, random):
-    grid = SlideGrid(open_slide(making.write_ome(tmp_path / "a", making.tissue(random, 99, 130))), 1.34)
-    record = json.loads(json.dumps(asdict(grid.record()), allow_nan=False))
-    assert record["mpp"] == pytest.approx([1.34, 1.34])
-    assert record["to_level0"] == pytest.approx([2.68, 2.68, 0, 0])
-    assert record["slide"]["reader"] == "tifffile"
-    assert "Jane" not in str(record)
 
 
 def test_thumbnails(tmp_path, random):
@@ -212,32 +181,58 @@ def test_means_over_areas(step_y, step_x, random):
     np.testing.assert_allclose(found, wanted, atol=0.501 if exact else 0.501 + 4 * 255 / 128 / min(step_y, step_x))
 
 
-def test_interpolation_where_the_input_is_coarser(random):
-    line = random.integers(0, 256, 9, dtype=np.uint8)
-    pixels = np.broadcast_to(line[None, :, None], (4, 9, 3))
-    step = 0.625
-    across, down = box_weights(0, 14, step, 0, 9, 9), box_weights(0, 4, 1, 0, 4, 4)
-    found = box_means(pixels, down, across)[0, :, 0]
-    centres = (np.arange(14) + 0.5) * step - 0.5
-    np.testing.assert_allclose(found, np.interp(centres, np.arange(9), line), atol=0.501 + 255 / SUBPIXELS)
+FINE, MODEL = Resolution.square(0.25), 6.7
+GB = 10**9
 
 
-def test_large_boxes_are_summed_exactly(random):
-    pixels = np.full((2000, 1900, 3), 255, dtype=np.uint8)
-    pixels[0, 0] = 0
-    boxes = box_weights(0, 2, 1000.0, 0, 2000, 2000), box_weights(0, 2, 950.0, 0, 1900, 1900)
-    assert (box_means(pixels, *boxes) == 255).all()
+def slide(width, height, factors=(1,), vendor="tiff", bounds=None):
+    levels = tuple(SlideLevel(-(-width // k), -(-height // k), float(k)) for k in factors)
+    return SlideInfo("tifffile", vendor, levels, (0.25, 0.25), bounds)
 
 
-@pytest.mark.parametrize(("step_y", "step_x"), [(2, 2), (3, 5), (20, 13), (1, 3)])
-def test_blocks_of_whole_pixels_are_means_rounded_half_up(step_y, step_x, random):
-    pixels = random.integers(0, 256, (41, 53, 3), dtype=np.uint8)
-    rows, columns = -(-41 // step_y), -(-53 // step_x)
-    down, across = box_weights(0, rows, step_y, 0, 41, 41), box_weights(0, columns, step_x, 0, 53, 53)
-    assert (down.block, across.block) == (step_y, step_x)
-    found = box_means(pixels, down, across)
-    for y in range(rows):
-        for x in range(columns):
-            block = pixels[y * step_y : (y + 1) * step_y, x * step_x : (x + 1) * step_x].reshape(-1, 3)
-            wanted = (2 * block.sum(axis=0, dtype=int) + len(block)) // (2 * len(block))
-            assert found[y, x].tolist() == wanted.tolist()
+PYRAMID = (1, 2, 4, 8, 16, 32)
+
+
+@pytest.mark.parametrize(
+    ("info", "mpp", "model_mpp", "size"),
+    [
+        pytest.param(slide(200_000, 100_000, PYRAMID), FINE, MODEL, GB, id="a glass at 40x"),
+        pytest.param(slide(200_000, 100_000, PYRAMID), FINE, 0.25, GB, id="for a fine model"),
+        pytest.param(slide(200_000, 100_000), FINE, MODEL, GB, id="without coarse levels"),
+        pytest.param(slide(400_000, 200_000, PYRAMID), Resolution.square(0.12), 0.25, GB, id="at 80x"),
+        pytest.param(slide(262_144, 262_144, PYRAMID), FINE, MODEL, 10**5, id="nearly all glass, with its levels"),
+        pytest.param(slide(200_000, 100_000, PYRAMID, "mirax"), FINE, 0.25, 10**5, id="in several files"),
+        pytest.param(slide(262_144, 262_144, bounds=(5, 5, 9_000, 9_000)), FINE, MODEL, 10**5, id="a scanned part"),
+        pytest.param(slide(15_000, 15_000), Resolution.square(6.7), MODEL, 10**5, id="a section of ten centimetres"),
+    ],
+)
+def test_slides_as_scanners_make_them_are_not_refused(info, mpp, model_mpp, size):
+    check_cost(info, mpp, model_mpp, size)
+
+
+@pytest.mark.parametrize(
+    ("info", "mpp", "size", "what"),
+    [
+        pytest.param(slide(262_144, 262_144), FINE, 66_000, "would have to be read", id="66 kB, every pixel to read"),
+        pytest.param(slide(262_144, 262_144), FINE, 100 * GB, "would have to be read", id="however large the file"),
+        pytest.param(slide(100_000, 100_000), FINE, 10**6, "more pixels than its file", id="few bytes"),
+        pytest.param(slide(100_000, 100_000), Resolution.square(6.7), GB, "larger than any glass", id="0.67 m wide"),
+        pytest.param(slide(2**24, 2**24, PYRAMID), FINE, GB, "larger than any glass", id="4 m wide"),
+    ],
+)
+def test_what_would_take_minutes_for_nothing_is_refused_with_a_hint(info, mpp, size, what):
+    with pytest.raises(RefusedError, match=what) as caught:
+        check_cost(info, mpp, MODEL, size)
+    assert caught.value.got
+    assert caught.value.expected
+    assert caught.value.hint
+
+
+def test_costs_are_the_pixels_of_the_levels_that_are_read():
+    # 26.8 and 53.6 times coarser than the slide: from levels 16 and 32.
+    wide, tall = 64_000, 32_000
+    coarse = -(-wide // 53.6) * -(-tall // 53.6)
+    assert cost_of(slide(wide, tall, PYRAMID), FINE, MODEL) == (coarse, 2000 * 1000 + 4000 * 2000)
+    assert cost_of(slide(wide, tall), FINE, MODEL) == (coarse, 2 * wide * tall)
+    # Where the model is finer than the slide, its grid counts.
+    assert cost_of(slide(1000, 1000), FINE, 0.125)[1] == 1000 * 1000 + 2000 * 2000

@@ -1,7 +1,6 @@
 """A child process reads: the same pixels, and whatever kills it is one error of ours."""
 
 import io
-import json
 import os
 import pickle
 import signal
@@ -11,7 +10,6 @@ import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +21,7 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.isolated import ReaderPool, ReadingLimits, ReadingProcess, open_isolated
 from ntrm.wsi.readers.formats import open_slide
-from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
-from ntrm.wsi.readers.reading_process import rebuild_error, rebuild_info, receive
+from ntrm.wsi.readers.reading_process import receive
 
 
 @pytest.fixture
@@ -189,33 +186,6 @@ def test_other_processes_open_the_slide_for_themselves(way, slide, tmp_path):
     assert (done.returncode, done.stdout) == (0, "the same\n"), done.stderr
 
 
-FORKED = """
-import os, sys
-import ntrm
-
-slide = ntrm.open_slide(sys.argv[1])
-first = slide._child.pid
-descriptors = len(os.listdir("/proc/self/fd"))
-if (pid := os.fork()) == 0:
-    slide.read(0, 0, 9, 9, 0)
-    again = slide._child.pid
-    assert again != first and len(os.listdir("/proc/self/fd")) == descriptors, "left open"
-    slide.close()
-    assert not os.path.exists(f"/proc/{again}"), "left behind"
-    os._exit(0)
-assert os.waitpid(pid, 0)[1] == 0
-slide.read(0, 0, 9, 9, 0)
-assert slide._child.pid == first
-"""
-
-
-def test_a_fork_leaves_nothing_behind_and_its_parent_alone(slide):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORKED, slide], capture_output=True, text=True, timeout=500, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_a_closed_slide_is_called_so(slide):
     with open_isolated(slide) as reader:
         pass
@@ -231,15 +201,6 @@ def test_modules_in_the_working_folder_are_not_run(slide, tmp_path, monkeypatch)
     reader = open_isolated(slide)
     assert reader.info.reader == "tifffile"
     reader.close()
-
-
-def test_what_crosses_the_border_is_the_same_on_both_sides():
-    levels = (SlideLevel(40, 30, 1.0, (8, 8)), SlideLevel(20, 15, 2.0))
-    info = SlideInfo("openslide", "leica", levels, (0.25, 0.5), (1, 2, 30, 20))
-    assert rebuild_info(json.loads(json.dumps(asdict(info)))) == info
-    error = UsageError("wrong", got=3, expected="4", hint="count again")
-    again = rebuild_error({"kind": "UsageError", **error.texts()})
-    assert (type(again), str(again)) == (UsageError, str(error))
 
 
 def test_an_endless_message_or_half_of_one_is_an_error():
@@ -287,26 +248,3 @@ def test_what_waits_ends_with_the_pool_and_a_bad_slide_takes_its_child_along(tmp
         assert last.alive
     assert child(last).poll() is not None
     readers.close()
-
-
-def test_where_no_child_can_be_started_ahead_the_slide_tells(slide, monkeypatch):
-    def fails(*_):
-        raise OSError("no more processes")
-
-    with monkeypatch.context() as full:
-        full.setattr("ntrm.wsi.isolated.ReadingProcess", fails)
-        readers = ReaderPool(1)
-    with closing(readers):
-        assert readers.waiting is None
-        readers.open(slide).close()
-
-
-def test_what_could_not_be_started_leaves_nothing_open(monkeypatch):
-    def fails(*_, **__):
-        raise OSError("no more processes")
-
-    monkeypatch.setattr("subprocess.Popen", fails)
-    before = [*Path("/proc/self/fd").iterdir()]
-    with pytest.raises(OSError, match="no more processes"):
-        ReadingProcess()
-    assert len([*Path("/proc/self/fd").iterdir()]) == len(before)

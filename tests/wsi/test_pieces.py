@@ -4,7 +4,6 @@ from scipy import ndimage
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import read_arrays, write_arrays
-from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
 from ntrm.wsi.pieces import JOINED_UM, LEAST_MM2, PieceMap, find_pieces, reading_order
@@ -36,35 +35,6 @@ def test_pieces_are_what_lies_near_each_other(random):
             assert piece.bbox == (rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start)
 
 
-def test_fragments_that_touch_at_a_corner_when_grown_are_one_piece():
-    tissue = blank(120, 120)
-    tissue[10:50, 10:50] = tissue[62:100, 62:100] = True
-    # Along the diagonal, six pixels are 8.49: then (55, 55) and (56, 56) touch, and nothing else does.
-    assert len(find_pieces(tissue, Resolution.square(JOINED_UM / 2 / 8.6))[0]) == 1
-    assert len(find_pieces(tissue, Resolution.square(JOINED_UM / 2 / 8.4))[0]) == 2
-
-
-def test_fragments_join_within_the_gap_and_not_beyond():
-    gap = int(JOINED_UM / MPP)
-    for distance, count in ((gap - 2, 1), (gap + 3, 2)):
-        tissue = blank()
-        tissue[20:80, 20:80] = True
-        tissue[20:80, 80 + distance : 140 + distance] = True
-        pieces, labels = find_pieces(tissue, SQUARE)
-        assert len(pieces) == count
-        assert ((labels > 0) == tissue).all(), "the glass between fragments is no tissue"
-
-
-def test_crumbs_are_no_piece_of_their_own():
-    side = int(np.sqrt(LEAST_MM2 * 1e6) / MPP)
-    tissue = blank()
-    tissue[20:80, 20:80] = True
-    tissue[150 : 150 + side - 1, 200 : 200 + side - 1] = True
-    pieces, labels = find_pieces(tissue, SQUARE)
-    assert [piece.bbox for piece in pieces] == [(20, 20, 60, 60)]
-    assert not labels[140:, 190:].any()
-
-
 def test_the_number_does_not_hang_on_a_few_pixels(random):
     rows, columns = (10, 90, 170), (10, 90, 170, 250)
     for _ in range(5):
@@ -91,24 +61,6 @@ def test_says_which_pieces_touch_the_edge():
     tissue[100:160, 20:80] = True
     tissue[100:160, 240:300] = True
     assert [piece.touches_edge for piece in find_pieces(tissue, SQUARE)[0]] == [True, False, True]
-
-
-def test_finds_the_pieces_of_a_phantom_slide(phantom_slide):
-    pieces, labels = find_pieces(phantom_slide.mask != SKIN.index("BKG"), Resolution.square(13.4))
-    true_boxes = [
-        [round(um / 13.4) for um in (piece.top_um, piece.left_um, piece.height_um, piece.width_um)]
-        for piece in phantom_slide.pieces
-    ]
-    for piece in pieces:
-        inside = [
-            top <= piece.bbox[0] + piece.bbox[2] / 2 < top + height
-            and left <= piece.bbox[1] + piece.bbox[3] / 2 < left + width
-            for top, left, height, width in true_boxes
-        ]
-        assert sum(inside) == 1
-    # A torn section may be more than one piece, but every section is found.
-    found = [labels[top : top + height, left : left + width].any() for top, left, height, width in true_boxes]
-    assert all(found)
 
 
 def test_labels_on_another_grid_are_those_of_the_pixel_under_the_middle(random):
@@ -174,14 +126,6 @@ def test_runs_that_do_not_fit_are_damaged(tmp_path):
         with pytest.raises(DataError, match="cannot read") as found:
             kept(tmp_path, **changed)
         assert found.value.hint == "segment it again"
-
-
-@pytest.mark.parametrize("content", [b"", b"nothing"])
-def test_damaged_pieces_are_told_with_what_to_do(tmp_path, content):
-    (tmp_path / "pieces.npz").write_bytes(content)
-    with pytest.raises(DataError, match="cannot read") as found:
-        PieceMap.read(tmp_path / "pieces.npz", hint="segment it again")
-    assert found.value.hint == "segment it again"
 
 
 def test_new_tissue_belongs_to_the_nearest_piece_as_near_as_its_fragments():

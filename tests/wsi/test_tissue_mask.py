@@ -15,10 +15,9 @@ from tests.wsi.pictures import (
     undisturbed,
 )
 
-from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.data.tiles import Window, tile_windows
+from ntrm.data.tiles import tile_windows
 from ntrm.phantom.render import render
 from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
 from ntrm.wsi.tissue_mask import find_marks, find_tissue, windows_with_tissue
@@ -141,33 +140,10 @@ def test_white_beside_the_scan_changes_nothing(section_seed):
     assert not found[:36].any()
 
 
-def test_a_picture_full_of_tissue_is_all_tissue(section_seed):
-    picture = clean(section_seed)[52:110, 70:250]
-    assert tissue_of(np.ascontiguousarray(picture)).mean() > 0.98
-
-
 def test_only_tissue_at_the_edge_touches_the_edge(section_seed):
     picture = clean(section_seed)
     assert not tissue_of(np.ascontiguousarray(picture[:, 36:]))[:, 0].any()
     assert tissue_of(np.ascontiguousarray(picture[:, 80:]))[60:110, 0].all()
-
-
-def test_pixels_need_not_be_square(section_seed):
-    picture = clean(section_seed)
-    squeezed = np.ascontiguousarray(picture[:, ::2])
-    found = tissue_of(squeezed, Resolution(2 * MPP, MPP))
-    missed, taken = shares(found, skin_mask()[:, ::2])
-    assert missed < 0.02
-    assert taken < 0.2
-
-
-def test_refuses_what_is_no_picture_or_no_resolution():
-    with pytest.raises(DataError, match="not an RGB picture"):
-        tissue_of(np.zeros((4, 4), dtype=np.uint8))
-    with pytest.raises(DataError, match="not an RGB picture"):
-        tissue_of(np.zeros((0, 4, 3), dtype=np.uint8))
-    with pytest.raises(RefusedError, match="implausible"):
-        tissue_of(np.zeros((4, 4, 3), dtype=np.uint8), Resolution.square(0.0))
 
 
 def test_a_real_section_under_a_real_pen_is_tissue():
@@ -203,18 +179,3 @@ def test_agrees_with_every_pixel_against_every_window(random, margin):
     kept = windows_with_tissue(windows, tissue, thumb, model, margin_um=margin)
     assert kept == brute_force(windows, tissue, thumb, model, margin)
     assert 0 < len(kept) < len(windows)
-
-
-def test_no_place_of_tissue_loses_a_window(random):
-    tissue = random.random((100, 100)) < 0.001
-    windows = tile_windows(400, 400, size=64, overlap=16)
-    kept = set(windows_with_tissue(windows, tissue, THUMB, Resolution.square(3.35)))
-    fine = tissue.repeat(4, axis=0).repeat(4, axis=1)
-    assert all(window in kept for window in windows if fine[window.slices].any())
-
-
-def test_a_window_beyond_a_thumbnail_that_ends_early_looks_at_its_last_pixel():
-    tissue = np.zeros((10, 10), dtype=bool)
-    tissue[9, 9] = True
-    beyond = Window(205, 205, 10, 10)
-    assert windows_with_tissue((beyond,), tissue, Resolution.square(20), Resolution.square(1), margin_um=0) == (beyond,)

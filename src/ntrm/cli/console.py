@@ -37,22 +37,24 @@ RESUMES = "run the same command again with --resume to continue the training"
 _WrongUsage: Any = typer.BadParameter.__base__
 
 
+def _output(text: str, *flags: str) -> Any:
+    return typer.Option(*flags, help=text, rich_help_panel="Output")
+
+
 @dataclass(frozen=True)
 class Console:
-    """Output of a command: the result on stdout (for people, or JSON with ``--json``), notes and errors on stderr."""
+    """Output of a command: the result on stdout (for people, or JSON with ``--json``), notes and errors on stderr.
 
-    json: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    progress_kind: str = "bar"
-    done: dict[str, Any] = field(default_factory=dict)
+    Its fields are the options of every command.
+    """
+
+    json: Annotated[bool, _output("Print the result as one JSON document on stdout.", "--json")] = False
+    progress_kind: Annotated[str, _output(f"Progress on stderr: {', '.join(KINDS)}.", "--progress")] = "bar"
+    quiet: Annotated[bool, _output("Print no notes and no progress bar.", "--quiet", "-q")] = False
+    verbose: Annotated[bool, _output("Log more; show tracebacks.", "--verbose", "-v")] = False
+    done: dict[str, Any] = field(default_factory=dict, init=False)
     """What was done before an error; with ``--json`` it stands in the document of the error."""
-    _documents: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def out(self) -> RichConsole:
-        """Rich console on stdout, for tables meant for people."""
-        return RichConsole(soft_wrap=False, highlight=False)
+    _documents: list[dict[str, Any]] = field(default_factory=list, init=False)
 
     @property
     def progress(self) -> Progress:
@@ -60,12 +62,15 @@ class Console:
         # --quiet silences what people look at, never the events a program has asked for.
         return SILENT if self.quiet and self.progress_kind == "bar" else make_progress(self.progress_kind)
 
-    def result(self, document: dict[str, Any], for_people: Callable[[RichConsole], None]) -> None:
-        """Print the result once: as JSON if asked for, otherwise through ``for_people``."""
+    def result(self, document: dict[str, Any], *shown: RenderableType) -> None:
+        """Print the result once: as JSON if asked for, otherwise what is ``shown`` to people, texts as they are."""
         if self.json:
             self._write(document)
-        else:
-            for_people(self.out)
+            return
+        out = RichConsole(highlight=False)
+        for each in shown:
+            is_text = isinstance(each, str)
+            out.print(each, markup=not is_text, soft_wrap=is_text)
 
     def _write(self, document: dict[str, Any]) -> None:
         # Never a second document, whatever happens after the first.
@@ -105,13 +110,13 @@ class CommandGroup(TyperGroup):
     """All commands; what their parser refuses is a document, too, where ``--json`` is among the words."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As usual."""
+        """Keep whether a document is asked for."""
         ctx.meta["ntrm.json"] = "--json" in args
         with _usage_as_json(ctx):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """As usual; the words of the command itself are parsed here."""
+        """The words of the command itself are parsed here."""
         with _usage_as_json(ctx):
             return super().invoke(ctx)
 
@@ -165,21 +170,6 @@ def _stderr() -> RichConsole:
     return RichConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
-def _output(text: str, *flags: str) -> Any:
-    return typer.Option(*flags, help=text, rich_help_panel="Output")
-
-
-def _shared(
-    *,
-    json: Annotated[bool, _output("Print the result as one JSON document on stdout.", "--json")] = False,
-    progress: Annotated[str, _output(f"Progress on stderr: {', '.join(KINDS)}.", "--progress")] = "bar",
-    quiet: Annotated[bool, _output("Print no notes and no progress bar.", "--quiet", "-q")] = False,
-    verbose: Annotated[bool, _output("Log more; show tracebacks.", "--verbose", "-v")] = False,
-) -> Console:
-    """The options of every command."""
-    return Console(json=json, quiet=quiet, verbose=verbose, progress_kind=progress)
-
-
 def described(docstring: str) -> tuple[str, dict[str, tuple[str | None, str]]]:
     r"""The help of a command, a line a paragraph, and metavar and help of its options, from the section ``Args``.
 
@@ -205,16 +195,6 @@ def _as_option(parameter: inspect.Parameter, told: tuple[str | None, str] | None
     return parameter.replace(annotation=Annotated[kind, option], kind=inspect.Parameter.KEYWORD_ONLY)
 
 
-def _refused_by_system(error: OSError) -> DataError:
-    """What no module foresaw: a folder without permission, a full disk, a drive that was taken away."""
-    what = f"cannot read or write {error.filename}" if error.filename else "a file cannot be read or written"
-    return DataError(
-        what,
-        got=error.strerror or error,
-        hint="check the path, its permissions and the free space; -v shows where it happened",
-    )
-
-
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Make a typed function a command: its docstring is the help, that of its options stands under ``Args``.
 
@@ -224,14 +204,16 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(function, eval_str=True)
     text, told = described(function.__doc__ or "")
     own = [_as_option(each, told.get(name)) for name, each in signature.parameters.items() if name != "console"]
-    parameters = [*own, *inspect.signature(_shared, eval_str=True).parameters.values()]
+    shared = inspect.signature(Console, eval_str=True).parameters
+    parameters = [*own, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in shared.values())]
 
     @functools.wraps(function)
-    def wrapper(*, json: bool, progress: str, quiet: bool, verbose: bool, **arguments: Any) -> None:
-        console = _shared(json=json, quiet=quiet, verbose=verbose, progress=progress)
-        logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(levelname)s %(message)s")
+    def wrapper(**arguments: Any) -> None:
+        console = Console(**{name: arguments.pop(name) for name in shared})
+        level = logging.DEBUG if console.verbose else logging.WARNING
+        logging.basicConfig(level=level, format="%(levelname)s %(message)s")
         try:
-            make_progress(progress)
+            make_progress(console.progress_kind)
             with terminated_like_interrupted():  # a process that just ends leaves semaphores of its pools behind
                 function(**arguments, console=console)
         except NtrmError as error:
@@ -239,8 +221,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(error.exit_code) from None
         except BrokenPipeError:  # whoever reads stdout has gone away; typer ends the command quietly
             raise
-        except OSError as error:
-            console.error(_refused_by_system(error))
+        except OSError as error:  # what no module foresaw: no permission, a full disk, a drive that was taken away
+            what = f"cannot read or write {error.filename}" if error.filename else "a file cannot be read or written"
+            hint = "check the path, its permissions and the free space; -v shows where it happened"
+            console.error(DataError(what, got=error.strerror or error, hint=hint))
             raise typer.Exit(DataError.exit_code) from None
         except KeyboardInterrupt:
             console.interrupted(RESUMES if arguments.get("resume") is False else GOES_ON)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console as RichConsole
 from typer.core import TyperCommand
 
 from ntrm.cli import shared_options as options
@@ -140,17 +139,13 @@ def _show(corrections: FolderCorrections, console: Console) -> None:
         "areas": corrections.areas,
         "failures": [{"slide_id": name, "reason": reason} for name, reason in corrections.failures.items()],
     }
-
-    def row(change: dict[str, Any]) -> tuple[str, ...]:
+    rows = []
+    for change in changes:
         followed = ", ".join(f"{name} {area:.3f} mm²" for name, area in change["followed_mm2"].items())
-        return (change["slide_id"], str(change["step"]), *_cells(change), followed or "–")
-
-    def table(to: RichConsole) -> None:
-        title = f"{counted(len(changes), 'step')}{', a preview' if preview else ''}"
-        columns = ("slide", "step", "action", "tissue", "parts", "mm²", "of which followed")
-        to.print(make_table(title, columns, map(row, changes), right=("step", "parts", "mm²")))
-
-    console.result(document, table)
+        rows.append((change["slide_id"], str(change["step"]), *_cells(change), followed or "–"))
+    title = f"{counted(len(changes), 'step')}{', a preview' if preview else ''}"
+    columns = ("slide", "step", "action", "tissue", "parts", "mm²", "of which followed")
+    console.result(document, make_table(title, columns, rows, right=("step", "parts", "mm²")))
     for name, reason in corrections.failures.items():
         console.failed(reason, name)
     for counts in corrections.areas:
@@ -168,23 +163,18 @@ def _show(corrections: FolderCorrections, console: Console) -> None:
 
 def _list(corrections: FolderCorrections, slide: str | None, console: Console) -> None:
     """The logs as one table."""
-    steps = []
+    steps, rows = [], []
     for slide_id in [slide] if slide else corrections.slide_ids:
         log = corrections.slide(slide_id).log
         active = {step.number for step in log.active}
         for step in log.steps:
             told = {key: getattr(step, key) for key in TOLD}
             steps.append({"slide_id": slide_id, "active": step.number in active, **told})
-
-    def row(step: dict[str, Any]) -> tuple[str, ...]:
-        undone = "undone" if step["of"] is None and not step["active"] else ""
-        told = (undone, step["origin"], step["by"] or "", step["when"])
-        return (step["slide_id"], str(step["number"]), *_cells(step), *told)
-
-    def table(to: RichConsole) -> None:
-        columns = ("slide", "step", "action", "tissue", "parts", "mm²", "", "from", "by", "when")
-        to.print(make_table(counted(len(steps), "step"), columns, map(row, steps), right=("step", "parts", "mm²")))
-
+            undone = "undone" if step.of is None and step.number not in active else ""
+            cells = (*_cells(told), undone, step.origin, step.by or "", step.when)
+            rows.append((slide_id, str(step.number), *cells))
+    columns = ("slide", "step", "action", "tissue", "parts", "mm²", "", "from", "by", "when")
+    table = make_table(counted(len(steps), "step"), columns, rows, right=("step", "parts", "mm²"))
     console.result({"out": str(corrections.out), "steps": steps}, table)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console as RichConsole
+from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
@@ -60,17 +60,11 @@ def phantom(
     wanted = PhantomOptions(sections, seed, parse_levels(resolutions), ambiguity, pieces, normal, phantom_version)
     report = write_phantom(out, wanted, jobs=jobs, progress=console.progress)
 
-    def show(to: RichConsole) -> None:
-        kinds = report.cancers | {"normal": report.normal}
-        counts = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
-        kept = f" ({report.kept} were there already)" if report.kept else ""
-        to.print(
-            f"{counted(report.drawn, 'section')} drawn{kept}: {counts}; {', '.join(wanted.levels)} in {out}",
-            markup=False,
-        )
-        to.print(f"next: ntrm data check {out}", markup=False)
-
-    console.result(report.as_dict(), show)
+    kinds = report.cancers | {"normal": report.normal}
+    counts = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+    kept = f" ({report.kept} were there already)" if report.kept else ""
+    drawn = f"{counted(report.drawn, 'section')} drawn{kept}: {counts}; {', '.join(wanted.levels)} in {out}"
+    console.result(report.as_dict(), drawn, f"next: ntrm data check {out}")
 
 
 @command
@@ -96,12 +90,12 @@ def check(
     from ntrm.data.image_files import MAX_PIXELS
 
     report = check_dataset(data, max_pixels=max_pixels or MAX_PIXELS, jobs=jobs, progress=console.progress)
-    console.result(report.as_dict(), lambda out: _show_check(out, report))
+    console.result(report.as_dict(), *_findings(report), *_summary(report))
     if not report.clean:
         raise typer.Exit(1)
 
 
-def _show_check(out: RichConsole, report: CheckReport) -> None:
+def _findings(report: CheckReport) -> Iterator[Table]:
     for code, group in groupby(report.findings, key=lambda finding: finding.code):
         findings = [*group]
         colour = "red" if findings[0].severity == "fault" else "yellow"
@@ -111,24 +105,26 @@ def _show_check(out: RichConsole, report: CheckReport) -> None:
             table.add_column(column, overflow="fold")
         for finding in findings:
             table.add_row(*map(escape, (finding.file, finding.found, finding.expected, finding.hint)))
-        out.print(table)
+        yield table
+
+
+def _summary(report: CheckReport) -> Iterator[str]:
     for level in report.levels:
         name = f"{level.level}: " if level.level else ""
         what = "masks" if report.layout == "masks" else "sections"
         mpp = ", ".join(str(known).removesuffix(" µm/px") for known in level.resolutions) or "unknown"
         small, large = (f"{width} × {height}" for height, width in (level.smallest, level.largest))
         sizes = small if small == large else f"{small} to {large}"
-        out.print(f"{name}{level.cases} {what} at {mpp} µm/px, {sizes} pixels")
-    strays = report.strays
-    if strays.pixels:
-        out.print(
+        yield f"{name}{level.cases} {what} at {mpp} µm/px, {sizes} pixels"
+    if (strays := report.strays).pixels:
+        yield (
             f"stray colours: {strays.pixels} pixels ({strays.share:.2g} of all) in {strays.masks} masks, "
             f"{strays.ignored} of them become ignore, the others the nearest class"
         )
-    verdict = "[green]clean[/]" if report.clean else f"[red]{counted(len(report.faults), 'fault')}[/]"
+    verdict = "clean" if report.clean else counted(len(report.faults), "fault")
     splits = ", ".join(f"{count} {split}" for split, count in report.splits.items()) or "not split"
-    out.print(
-        f"{verdict}, {counted(len(report.notes), 'note')}: {escape(str(report.root))}, layout {report.layout}, "
+    yield (
+        f"{verdict}, {counted(len(report.notes), 'note')}: {report.root}, layout {report.layout}, "
         f"{counted(report.sections, 'section')} of {counted(report.patients, 'patient')} ({splits})"
     )
 
@@ -184,7 +180,7 @@ def data_import(
         margin_um=margin_um,
         progress=console.progress,
     )
-    console.result(report.as_dict(), lambda stdout: _show_import(report, stdout))
+    console.result(report.as_dict(), *_imported(report))
     for case in report.imported:
         if told := not_as_drawn(case.counts):
             console.note(f"{case.name}: {told}")
@@ -194,27 +190,25 @@ def data_import(
         raise typer.Exit(report.exit_code)
 
 
-LEFT_OUT = {
+NOT_AS_DRAWN = {
     "unclassified": "without a class",
     "degenerate": "without an area",
     "no_pixel": "on no pixel of the mask",
     "not_areas": "as point or line",
     "not_annotations": "as cell or detection",
+    "clipped": "clipped at the slide's edge",
+    "repaired": "repaired",
 }
-CHANGED = {"clipped": "clipped at the slide's edge", "repaired": "repaired"}
-"""Counts of annotations that were read, in words."""
+"""Counts of annotations that are left out or changed, in words."""
 
 
 def not_as_drawn(counts: Mapping[str, Any]) -> str:
     """What a mask has otherwise than it was drawn; empty where that is nothing."""
-    told = {
-        what: ", ".join(f"{counts[key]:,} {words}" for key, words in names.items() if counts.get(key))
-        for what, names in (("left out", LEFT_OUT), ("changed", CHANGED))
-    }
-    return "; ".join(f"annotations {what}: {those}" for what, those in told.items() if those)
+    told = ", ".join(f"{counts[key]:,} {words}" for key, words in NOT_AS_DRAWN.items() if counts.get(key))
+    return f"annotations left out or changed: {told}" if told else ""
 
 
-def _show_import(report: ImportReport, stdout: RichConsole) -> None:
+def _imported(report: ImportReport) -> Iterator[RenderableType]:
     rows = []
     for case in report.imported:
         tissues = [name for name, pixels in case.pixels.items() if pixels and name != "ignore"]
@@ -223,7 +217,7 @@ def _show_import(report: ImportReport, stdout: RichConsole) -> None:
         rows.append((case.name, size, f"{case.mpp:g}", str(case.counts["used"]), ", ".join(tissues), overlaps, state))
     if rows:
         columns = ("case", "pixels", "µm/px", "areas", "tissues", "overlaps", "")
-        stdout.print(make_table(f"imported into {report.out}", columns, rows))
+        yield make_table(f"imported into {report.out}", columns, rows)
     for what, files in (
         ("kept from earlier imports, without a slide and annotations in this one", report.kept),
         ("slides without annotations", report.slides_without_annotations),
@@ -231,7 +225,7 @@ def _show_import(report: ImportReport, stdout: RichConsole) -> None:
         ("failed", tuple(failure.slide for failure in report.failures)),
     ):
         if files:
-            stdout.print(f"{what}: {escape(', '.join(files))}")
+            yield f"{what}: {', '.join(files)}"
 
 
 @command
@@ -258,7 +252,7 @@ def resample(
     there = f" ({done.skipped} were there already)" if done.skipped else ""
     levels = ", ".join(level if isinstance(level, str) else f"{level:g} µm/px" for level in done.levels)
     line = f"{done.sections} sections at {levels}: {done.written} files written{there} in {out}"
-    console.result(done.as_dict(), lambda to: to.print(line, markup=False))
+    console.result(done.as_dict(), line)
 
 
 @command
@@ -287,14 +281,14 @@ def split(
     from ntrm.data.split import parse_fractions, write_split
 
     assigned = write_split(folder, out, fractions=parse_fractions(fractions), seed=seed, anew=anew)
-    console.result({"out": str(out), **assigned.as_dict()}, lambda to: _show_split(assigned, to))
+    console.result({"out": str(out), **assigned.as_dict()}, _split_table(assigned))
     if assigned.kept:
         kept = f"{assigned.kept} of {len(assigned.rows)} sections kept the split that they or their patient had"
         console.note(f"{kept} (--anew splits all)")
     console.note(f"written: {out}")
 
 
-def _show_split(assigned: Split, out: RichConsole) -> None:
+def _split_table(assigned: Split) -> Table:
     facts = assigned.as_dict()
     cancers = sorted({row.cancer for row in assigned.rows if row.cancer})
     columns = ("patients", "sections", *cancers)
@@ -302,7 +296,7 @@ def _show_split(assigned: Split, out: RichConsole) -> None:
     for name, cells in facts["cancers"].items():
         counts = [facts["patients"][name], facts["sections"][name], *(cells[cancer] for cancer in cancers)]
         rows.append((name, *map(str, counts)))
-    out.print(make_table("Sections per split", ("split", *columns), rows, right=columns))
+    return make_table("Sections per split", ("split", *columns), rows, right=columns)
 
 
 @command
@@ -336,16 +330,16 @@ def stats(
     stats = dataset_stats(open_dataset(folder, resolution=resolution), tile=tile, jobs=jobs, progress=console.progress)
     if figure is not None:
         write_figure(figure, stats_figure, stats)
-    console.result(stats.as_dict(), lambda out: _show_stats(stats, out))
+    console.result(stats.as_dict(), _stats_table(stats))
     if figure is not None:
         console.note(f"picture: {figure}")
 
 
-def _show_stats(stats: DatasetStats, out: RichConsole) -> None:
+def _stats_table(stats: DatasetStats) -> Table:
     names, rows, least = stats.schema.names, [], 0.10
     for tissue, pixels, row in zip(stats.schema.tissues, stats.pixel_share, stats.boundary_share, strict=True):
         order = sorted(range(len(names)), key=lambda other: -row[other])
         borders = ", ".join(f"{names[other]} {row[other]:.0%}" for other in order if row[other] >= least)
         rows.append((tissue.name, tissue.explanation, f"{pixels:.1%}", borders))
     columns = ("tissue", "", "pixels", f"borders on (share of its boundary, from {least:.0%} on)")
-    out.print(make_table(stats.headline, columns, rows, right=["pixels"]))
+    return make_table(stats.headline, columns, rows, right=["pixels"])

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import os
 import platform
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import typer
-from rich.console import Console as RichConsole
 from rich.text import Text
 
 from ntrm.cli.console import Console, command, make_table
@@ -70,25 +66,20 @@ def doctor(*, console: Console) -> None:
     findings = examine()
     complete = all(finding.present for finding in findings if finding.needed)
 
-    def show(out: RichConsole) -> None:
-        rows = []
-        for finding in findings:
-            mark = "[green]ok[/]" if finding.present else ("[red]missing[/]" if finding.needed else "[dim]–[/]")
-            hint = "" if finding.present else finding.hint
-            rows.append((Text.from_markup(mark), finding.what, finding.found, hint))
-        out.print(make_table(f"ntrm {__version__}", ("", "what", "found", "to get it"), rows))
-
-    told = [asdict(finding) for finding in findings]
-    console.result({"version": __version__, "complete": complete, "findings": told}, show)
+    rows = []
+    for finding in findings:
+        mark = "[green]ok[/]" if finding.present else ("[red]missing[/]" if finding.needed else "[dim]–[/]")
+        rows.append((Text.from_markup(mark), finding.what, finding.found, "" if finding.present else finding.hint))
+    document = {"version": __version__, "complete": complete, "findings": [asdict(finding) for finding in findings]}
+    console.result(document, make_table(f"ntrm {__version__}", ("", "what", "found", "to get it"), rows))
     if not complete:
         raise typer.Exit(1)
 
 
 def examine() -> list[Finding]:
     """Check Python, machine, libraries, devices, readers and extras."""
-    libraries = (_module(name) for name in CORE)
     extras = (_extra(name, modules) for name, modules in EXTRAS.items())
-    return [*_system(), *libraries, _openslide_library(), *_devices(), *extras]
+    return [*_system(), *map(_module, CORE), _openslide_library(), *_devices(), *extras]
 
 
 def version_of(module: str) -> str | None:
@@ -104,19 +95,9 @@ def version_of(module: str) -> str | None:
 
 
 def _system() -> Iterator[Finding]:
-    new_enough, version = sys.version_info >= (3, 11), platform.python_version()
-    yield Finding("Python", new_enough, version, hint="install Python 3.11 or newer")
-    yield Finding("machine", True, f"{platform.system()} {platform.machine()}, {cores_given()} cores{_memory()}")
-    free, hint = shutil.disk_usage(Path.cwd()).free / 2**30, "free some space: results need it"
-    yield Finding("free disk space here", free >= 1, f"{free:.0f} GiB", hint, needed=False)
-
-
-def _memory() -> str:
-    try:
-        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return ""
-    return f", {size / 2**30:.0f} GiB memory"
+    version = platform.python_version()
+    yield Finding("Python", sys.version_info >= (3, 11), version, hint="install Python 3.11 or newer")
+    yield Finding("machine", True, f"{platform.system()} {platform.machine()}, {cores_given()} cores")
 
 
 def _module(name: str) -> Finding:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console as RichConsole
+from rich.console import RenderableType
 from rich.table import Table
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, make_table
 from ntrm.core.wording import counted, signed
-
-if TYPE_CHECKING:
-    from ntrm.evaluation.calibrate import Calibrated
-    from ntrm.evaluation.compare import Comparisons
 
 
 @command
@@ -69,30 +66,29 @@ def evaluate(
         progress=console.progress,
     )
     document = result.as_dict()
-    console.result(document, lambda to: _show_scores(document, to))
+    console.result(document, *_scores(document))
     for note in result.notes:
         console.note(f"warning: {note}")
     console.note(f"written: {out}")
 
 
-def _show_scores(document: dict[str, Any], out: RichConsole) -> None:
+def _scores(document: dict[str, Any]) -> Iterator[RenderableType]:
     model, data, pooled = document["model"], document["data"], document["pooled"]
-    headline = (
+    yield (
         f"{model['name'] or model['arch']} on {counted(data['sections'], 'section')} "
         f"of {counted(data['patients'], 'patient')} "
         f"({data['split']}, {data['mpp']:g} µm/px): pixel accuracy {_score(pooled['pixel_accuracy'])}, "
         f"mean IoU {_score(pooled['macro']['iou'])}, Dice {_score(pooled['macro']['dice'])}"
     )
-    out.print(headline, markup=False, soft_wrap=True)
-    out.print(_tissues(document))
-    out.print(_further_scores(document), markup=False, soft_wrap=True)
+    yield _tissues(document)
+    yield from _further_scores(document)
     columns, rows = ("pixel accuracy", "IoU", "Dice", "IoU change, points"), []
     for row in document["robustness"] or ():
         scores = (_score(row[measure]) for measure in ("pixel_accuracy", "iou", "dice"))
         change = "–" if row["iou_change"] is None else signed(100 * row["iou_change"], 1)
         rows.append((row["name"], *scores, change))
     if rows:
-        out.print(make_table("Degraded images", ("image", *columns), rows, right=columns))
+        yield make_table("Degraded images", ("image", *columns), rows, right=columns)
 
 
 def _tissues(document: dict[str, Any]) -> Table:
@@ -108,22 +104,21 @@ def _tissues(document: dict[str, Any]) -> Table:
     return make_table("By tissue, all sections together", ("tissue", *columns), rows, right=columns)
 
 
-def _further_scores(document: dict[str, Any]) -> str:
+def _further_scores(document: dict[str, Any]) -> Iterator[str]:
     graph, calibration = document["graph"], document["calibration"]
-    lines = [
+    yield (
         f"tissue relations: adjacency F1 {_score(graph['adjacency_f1'])}; "
         f"calibration error {_score(calibration['ece'])}, Brier score {_score(calibration['brier'])}"
-    ]
+    )
     if document["coarse"] is not None:
-        lines.append(f"coarse head alone: mean IoU {_score(document['coarse']['macro']['iou'])}")
+        yield f"coarse head alone: mean IoU {_score(document['coarse']['macro']['iou'])}"
         changes = {name: counts for name, counts in document["interfaces"].items() if counts["pixels"]}
         largest = sorted(changes, key=lambda name: -changes[name]["corrected"] - changes[name]["broken"])[:4]
         shown = [f"{name} {changes[name]['corrected']:,} / {changes[name]['broken']:,}" for name in largest]
-        lines.append("pixels corrected / broken by the final head at interfaces: " + (", ".join(shown) or "none"))
+        yield "pixels corrected / broken by the final head at interfaces: " + (", ".join(shown) or "none")
     if document["cancers"] is not None:
         right, sections = document["cancers"]["exact_sets"], document["cancers"]["sections"]
-        lines.append(f"cancers: all correct in {right} of {sections} sections")
-    return "\n".join(lines)
+        yield f"cancers: all correct in {right} of {sections} sections"
 
 
 def _score(value: float | None, digits: int = 3) -> str:
@@ -175,7 +170,14 @@ def calibrate(
         reference=reference,
         progress=console.progress,
     )
-    console.result({**result.as_dict(), "out": str(result.out)}, lambda to: _show_calibration(result, to))
+    columns, rows = ("calibration error", "Brier score"), []
+    for temperature, counts in ((1, result.before), (result.temperature, result.after)):
+        scores = _score(counts.expected_error, 4), _score(counts.brier, 4)
+        rows.append((f"temperature {temperature:.4g}", *scores))
+    title = f"On {counted(result.data['sections'], 'section')} ({result.data['split']}), stitched"
+    found = f"temperature {result.temperature:.4g} (it was {result.previous:.4g})"
+    table = make_table(title, ("", *columns), rows, right=columns)
+    console.result({**result.as_dict(), "out": str(result.out)}, found, table)
     doubts = [*result.doubts]
     if result.at_limit:
         doubts.append("the temperature is at the end of its range: these probabilities are of little use")
@@ -187,17 +189,6 @@ def calibrate(
         console.note(doubt)
     stored = "temperature" if result.reference is None else "temperature, reference"
     console.note(f"written: {result.model} ({stored}), {result.out}")
-
-
-def _show_calibration(result: Calibrated, to: RichConsole) -> None:
-    to.print(f"temperature {result.temperature:.4g} (it was {result.previous:.4g})", markup=False)
-    columns = ("calibration error", "Brier score")
-    rows = [
-        (name, _score(counts.expected_error, 4), _score(counts.brier, 4))
-        for name, counts in (("temperature 1", result.before), (f"temperature {result.temperature:.4g}", result.after))
-    ]
-    title = f"On {counted(result.data['sections'], 'section')} ({result.data['split']}), stitched"
-    to.print(make_table(title, ("", *columns), rows, right=columns))
 
 
 @command
@@ -235,16 +226,11 @@ def compare(
     if out is not None:
         result.write(out)
         console.note(f"written: {out}")
-    console.result(result.as_dict(), lambda to: _show_comparison(result, to))
-
-
-def _show_comparison(result: Comparisons, to: RichConsole) -> None:
     columns = ("seeds", "mean", "lowest", "highest")
     rows = []
-    for model in result.models:
-        scores = (model.mean, min(model.scores), max(model.scores))
-        rows.append((model.label, str(len(model.scores)), *(f"{score:.4f}" for score in scores)))
+    for each in result.models:
+        scores = (each.mean, min(each.scores), max(each.scores))
+        rows.append((each.label, str(len(each.scores)), *(f"{score:.4f}" for score in scores)))
     title = f"{result.title} over {counted(result.sections, 'section')} of {counted(result.patients, 'patient')}"
-    to.print(make_table(title, ("model", *columns), rows, right=columns))
-    for verdict in result.verdicts:
-        to.print(verdict, markup=False, soft_wrap=True)
+    table = make_table(title, ("model", *columns), rows, right=columns)
+    console.result(result.as_dict(), table, *result.verdicts)

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console as RichConsole
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
-
-if TYPE_CHECKING:
-    from ntrm.paper.plan import TrainingPlan
-    from ntrm.paper.reproduce import Reproduction
 
 
 @command
@@ -88,13 +82,14 @@ def reproduce(
     )
     if commands:
         lines = commands_left(request)
-        console.result({"commands": lines}, lambda to: to.print("\n".join(lines), markup=False, soft_wrap=True))
+        console.result({"commands": lines}, *lines)
         return
     if dry_run:
         plan = request.plan()
         done = {job.key: request.is_done(job) for job in plan.jobs}
-        document = {**describe(plan), "done": sum(done.values())}
-        console.result(document, lambda to: _show_plan(plan, done, to))
+        lines = [f"{'done ' if done[job.key] else 'to do'}  {job.label}" for job in plan.jobs]
+        lines = [*plan.notes, *lines, f"{len(done)} runs, {sum(done.values())} of them done"]
+        console.result({**describe(plan), "done": sum(done.values())}, *lines)
         return
     result = run(
         request,
@@ -106,22 +101,9 @@ def reproduce(
         progress=console.progress,
         say=console.note,
     )
-    console.result(result.as_dict(), lambda to: _show(result, to))
+    count, page = len(result.results.outcomes), result.page.resolve().as_uri()
+    finished = f"{count - len(result.results.lacking)} of {count} runs have results."
+    failed = [f"failed: {label}" for label in result.failures]
+    console.result(result.as_dict(), *failed, finished, f"open in a browser: {page}")
     if result.failures:
         raise typer.Exit(1)
-
-
-def _show_plan(plan: TrainingPlan, done: dict[str, bool], out: RichConsole) -> None:
-    for note in plan.notes:
-        out.print(note, markup=False, soft_wrap=True)
-    for job in plan.jobs:
-        out.print(f"{'done ' if done[job.key] else 'to do'}  {job.label}", markup=False, soft_wrap=True)
-    out.print(f"{len(done)} runs, {sum(done.values())} of them done", markup=False)
-
-
-def _show(result: Reproduction, out: RichConsole) -> None:
-    for label in result.failures:
-        out.print(f"failed: {label}", markup=False, soft_wrap=True)
-    jobs = len(result.results.outcomes)
-    out.print(f"{jobs - len(result.results.lacking)} of {jobs} runs have results.", markup=False)
-    out.print(f"open in a browser: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)

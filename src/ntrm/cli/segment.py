@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console as RichConsole
+from rich.table import Table
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, make_table
@@ -104,7 +104,7 @@ def segment(
         progress=console.progress,
     )
     document = result.as_dict()
-    console.result(document, lambda to: _show(document, to))
+    console.result(document, _slides(document))
     for note in result.notes:
         console.note(f"note: {note}")
     for slide in result.failed:
@@ -114,7 +114,7 @@ def segment(
         raise typer.Exit(result.exit_code)
 
 
-def _show(document: dict[str, Any], out: RichConsole) -> None:
+def _slides(document: dict[str, Any]) -> Table:
     rows = []
     for slide in document["slides"]:
         area = cancers = "–"
@@ -123,7 +123,7 @@ def _show(document: dict[str, Any], out: RichConsole) -> None:
             cancers = cancers_in_words(slide["cancers"], slide["cancers_looked_for"])
         rows.append((slide["slide_id"], slide["status"], area, cancers, slide["warnings"]))
     columns = ("slide", "status", "tissue mm²", "cancers", "warnings")
-    out.print(make_table(f"{counted(len(rows), 'slide')}, for research only", columns, rows, right=["tissue mm²"]))
+    return make_table(f"{counted(len(rows), 'slide')}, for research only", columns, rows, right=["tissue mm²"])
 
 
 @command
@@ -137,8 +137,7 @@ def report(out: options.Results, jobs: options.Jobs = options.JOBS, *, console: 
     from ntrm.report.slide_overview import remake_reports
 
     result = remake_reports(out, jobs=jobs, progress=console.progress)
-    said = f"{counted(len(result.reported), 'report')} and {result.overview}"
-    console.result(result.as_dict(), lambda to: to.print(said, markup=False, soft_wrap=True))
+    console.result(result.as_dict(), f"{counted(len(result.reported), 'report')} and {result.overview}")
     for slide_id, reason in result.failures:
         console.failed(reason, slide_id)
     if result.failures:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console as RichConsole
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
@@ -109,7 +107,7 @@ def _start(
 
     def opened(address: str, link: str) -> None:
         document = {**before, "address": address, "link": link}
-        console.result(document, lambda to: to.print(f"{address}{link}", soft_wrap=True))
+        console.result(document, f"{address}{link}")
         console.note("the link works once, within 15 minutes; Ctrl-C ends the service")
         if open_page and not console.json:
             _show(f"{address}{link}", page)
@@ -176,7 +174,7 @@ def demo(
         serve = not console.json and sys.stdin.isatty() and sys.stdout.isatty()
     serves = serve and not result.faults and _missing() is None
     if not (serves and console.json):
-        console.result(result.as_dict(), partial(_tell, result))
+        console.result(result.as_dict(), *_told(result))
     if result.faults:
         raise typer.Exit(1)
     if serves:
@@ -190,18 +188,16 @@ def demo(
         console.note(f"the viewer:  ntrm serve {result.results} --root {result.dataset} --root {result.foreign}")
 
 
-def _tell(result: TourResult, to: RichConsole) -> None:
+def _told(result: TourResult) -> Iterator[str]:
     """What came of the tour, for people."""
     from ntrm.results.paths import INDEX
 
-    to.print(f"{result.sections} sections drawn and checked, {result.faults} faults found.", markup=False)
-    to.print(f"bundled model on {result.scored} of them: mean IoU {result.iou:.3f}", markup=False)
-    to.print(f"the dataset: {result.page.resolve().as_uri()}", markup=False, soft_wrap=True)
-    reports = (result.results / INDEX).resolve().as_uri()
-    to.print(f"the slides:  {reports}", markup=False, soft_wrap=True)
+    yield f"{result.sections} sections drawn and checked, {result.faults} faults found."
+    yield f"bundled model on {result.scored} of them: mean IoU {result.iou:.3f}"
+    yield f"the dataset: {result.page.resolve().as_uri()}"
+    yield f"the slides:  {(result.results / INDEX).resolve().as_uri()}"
     if result.attention:
-        to.print("what the network attended to: in the viewer, Relations, Attention", markup=False)
+        yield "what the network attended to: in the viewer, Relations, Attention"
     if result.mistake is not None:
-        to.print(f"{result.mistake.slide_id}: a section made to look like another laboratory's", markup=False)
-    for sentence in () if result.mistake is None else result.mistake.sentences():
-        to.print(sentence, markup=False, soft_wrap=True)
+        yield f"{result.mistake.slide_id}: a section made to look like another laboratory's"
+        yield from result.mistake.sentences()

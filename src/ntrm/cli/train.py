@@ -4,42 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console as RichConsole
-from typer.core import TyperCommand
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
 from ntrm.core.errors import UsageError
 from ntrm.core.wording import counted
-from ntrm.models.names import DEFAULT, DEFAULT_NETWORK
-
-FIELDS = {"lr": "learning_rate", "batch-size": "batch", "bs": "batch", "max-steps": "steps", "wd": "weight_decay"}
-"""What other programs call fields of the recipe."""
-_WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
-"""Click's own error, wherever typer keeps its click."""
-
-
-class TrainCommand(TyperCommand):
-    """Suggests ``--set learning_rate=VALUE`` to users who try ``--lr``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As click does, with another hint."""
-        from dataclasses import fields
-
-        from ntrm.training.recipe import Recipe
-
-        try:
-            return super().parse_args(ctx, args)
-        except _WRONG_USAGE as error:
-            asked = getattr(error, "option_name", "").lstrip("-")
-            field = FIELDS.get(asked, asked.replace("-", "_"))
-            if field in {one.name for one in fields(Recipe)}:
-                error.possibilities = [f"--set {field}=VALUE"]  # type: ignore[attr-defined]
-            raise
-
+from ntrm.models.config import DEFAULT, DEFAULT_NETWORK
 
 ARCH = (
     f"Architecture; default that of --init, else {DEFAULT} ({DEFAULT_NETWORK} in this version). "
@@ -155,15 +128,11 @@ def train(
     if not find_launch(device, num_devices).leads:
         return
 
-    def show(to: RichConsole) -> None:
-        best, shown = result.best, ("loss", "iou", "dice", "accuracy")
-        scores = ", ".join(f"{key} {best[key]:.4f}" for key in shown if best.get(key) is not None)
-        kept = f"kept step {best.get('step')}" + (f": {scores}" if scores else ", the last one")
-        summary = f"{counted(result.steps, 'step')} in {result.seconds:,.0f} s; {kept}"
-        to.print(summary, markup=False, soft_wrap=True)
-        to.print(f"model: {result.model}", markup=False, soft_wrap=True)
-
-    console.result(result.as_dict(), show)
+    best, shown = result.best, ("loss", "iou", "dice", "accuracy")
+    scores = ", ".join(f"{key} {best[key]:.4f}" for key in shown if best.get(key) is not None)
+    kept = f"kept step {best.get('step')}" + (f": {scores}" if scores else ", the last one")
+    summary = f"{counted(result.steps, 'step')} in {result.seconds:,.0f} s; {kept}"
+    console.result(result.as_dict(), summary, f"model: {result.model}")
 
 
 @command
@@ -184,18 +153,10 @@ def export(model: str, onnx: Path, opset: int | None = None, seed: options.Seed 
     from ntrm.models.hub import load
 
     report = export_onnx(load(model), onnx, opset=opset, seed=seed)
-
-    def show(to: RichConsole) -> None:
-        side = report.window
-        to.print(
-            f"{report.path}: (B, 3, {side}, {side}) → {', '.join(report.outputs)}, opset {report.opset}",
-            markup=False,
-            soft_wrap=True,
-        )
-        to.print(
-            f"compared in onnxruntime: logits differ by {report.difference:.1g}, "
-            f"{report.agreement:.2%} of the pixels agree",
-            markup=False,
-        )
-
-    console.result(report.as_dict(), show)
+    shape = f"(B, 3, {report.window}, {report.window})"
+    console.result(
+        report.as_dict(),
+        f"{report.path}: {shape} → {', '.join(report.outputs)}, opset {report.opset}",
+        f"compared in onnxruntime: logits differ by {report.difference:.1g}, "
+        f"{report.agreement:.2%} of the pixels agree",
+    )

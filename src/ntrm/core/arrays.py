@@ -27,7 +27,7 @@ def new_map(shape: tuple[int, ...], folder: Path | None = None, fill: int = 0) -
     """
     if folder is None:
         return np.full(shape, fill, dtype=np.uint8)
-    with writing(f"below {folder}"):
+    with writing(f"a map of {math.prod(shape):,} bytes"):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as stream:
             if hasattr(os, "posix_fallocate"):

@@ -10,7 +10,7 @@ import secrets
 import stat
 import struct
 import zipfile
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tokenize import TokenError
@@ -200,8 +200,8 @@ def read_arrays(path: Path, *, hint: str) -> dict[str, NDArray[Any]]:
 NO_ARRAYS = (*BROKEN, zipfile.BadZipFile, TokenError)  # What ``arrays_in`` raises over a damaged file
 
 
-def arrays_in(stream: BinaryIO, most: int = 2**40, only: Container[str] | None = None) -> dict[str, NDArray[Any]]:
-    """All or some arrays of an NPZ file; refused, before any is unpacked, where they have more than ``most`` bytes."""
+def arrays_in(stream: BinaryIO, most: int = 2**40) -> dict[str, NDArray[Any]]:
+    """The arrays of an NPZ file; refused, before any is unpacked, where they have more than ``most`` bytes."""
     import numpy as np
     from numpy.lib import format as npy
 
@@ -214,13 +214,12 @@ def arrays_in(stream: BinaryIO, most: int = 2**40, only: Container[str] | None =
     arrays = {}
     with zipfile.ZipFile(stream) as archive:
         entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-        wanted = {name: entry for name, entry in entries.items() if only is None or name in only}
         # No more than this is unpacked of an entry, whatever it holds, by the two kinds that are unpacked in parts.
-        if sum(entry.file_size for entry in wanted.values()) > most:
+        if sum(entry.file_size for entry in entries.values()) > most:
             raise ValueError(f"arrays of more than {most} bytes")
-        if {entry.compress_type for entry in wanted.values()} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        if {entry.compress_type for entry in entries.values()} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
             raise ValueError("a compression that cannot be unpacked in parts")
-        for name, entry in wanted.items():
+        for name, entry in entries.items():
             with archive.open(entry) as content:
                 if npy.read_magic(content) != (1, 0):
                     raise ValueError("no array as numpy writes them")

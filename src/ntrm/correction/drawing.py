@@ -1,18 +1,18 @@
 """Pixels that a person draws: the stroke of a brush, an area, one side of a region that a line divides.
 
 A pixel belongs to a stroke or to an area if its centre does. Points are (n, 2) as x and y in pixels of the mask, from
-the top left corner of its first pixel; they may lie outside. Everything is computed row by row: a stroke takes memory
-for the rows that it passes, not for the mask.
+the top left corner of its first pixel; they may lie outside. A stroke takes memory for the rows that it passes, not for
+the mask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect
 
 import numpy as np
 
-from ntrm.analysis.fill import crossings
-from ntrm.analysis.runs import Runs, components, covering, runs_of
+from ntrm.analysis.fill import fill
+from ntrm.analysis.runs import components, covering, runs_of
 from ntrm.core.arrays import Floats, Ints, ranges
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, Mask
@@ -20,26 +20,24 @@ from ntrm.core.mpp import Resolution
 from ntrm.correction.log import Place
 from ntrm.correction.pixels import PixelSet
 
-MOST_ROUNDS = 64
-"""A drawing may pass so many times the rows of the mask; more is no drawing, and would take long."""
-TOGETHER = 1 << 18
-"""Rows of segments that are computed together, about."""
+MOST_ROUNDS = 64  # A drawing may pass so many times the rows of the mask; more is no drawing, and would take long
 
 
 def stroke(points: Floats, width_um: float, shape: tuple[int, int], resolution: Resolution) -> PixelSet:
     """What a round brush of this width paints along a line; never thinner than the pixels that the line passes."""
     step = np.array([resolution.x, resolution.y])
     radius = max(width_um, float(np.hypot(*step))) / 2
-    line = _checked(points, 1) * step
+    line = points * step
     ends = np.stack([line, line]) if len(line) == 1 else np.stack([line[:-1], line[1:]])
     low, high = ends[..., 1].min(axis=0) - radius, ends[..., 1].max(axis=0) + radius
-    rows, lefts, rights = [], [], []
-    for segment, row in _rows(low / step[1], high / step[1], shape):
-        left, right = _across(ends[0, segment], ends[1, segment], (row + 0.5) * step[1], radius)
-        rows.append(row)
-        lefts.append(np.ceil(left / step[0] - 0.5 - 1e-9))
-        rights.append(np.floor(right / step[0] - 0.5 + 1e-9) + 1)
-    return _stretches(shape, rows, lefts, rights)
+    first, count = _passed(low / step[1], high / step[1], shape[0])
+    segment, row = np.repeat(np.arange(len(count)), count), ranges(first, count)
+    left, right = _across(ends[0, segment], ends[1, segment], (row + 0.5) * step[1], radius)
+    # Far outside is as good as just outside, and infinity is no whole number.
+    begin = np.clip(np.ceil(left / step[0] - 0.5 - 1e-9), -1, shape[1] + 1).astype(np.int64)
+    end = np.clip(np.floor(right / step[0] - 0.5 + 1e-9) + 1, -1, shape[1] + 1).astype(np.int64)
+    runs = covering(shape, row, begin, end)
+    return PixelSet.of_runs(runs, runs.value)
 
 
 def _across(begin: Floats, end: Floats, y: Floats, radius: float) -> tuple[Floats, Floats]:
@@ -79,15 +77,11 @@ def _between(factor: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]
 
 def area(points: Floats, shape: tuple[int, int]) -> PixelSet:
     """What lies inside a closed line; where it crosses itself, an odd number of turns is inside."""
-    ring = _checked(points, 3)
-    begin, end = ring[:, 1], np.roll(ring[:, 1], -1)
-    _passed(np.minimum(begin, end), np.maximum(begin, end), shape[0])  # refused before it takes long
-    found = [*crossings([ring], 0, shape[0])]
-    row, x = _joined([rows for rows, _ in found]).astype(np.int64), _joined([places for _, places in found])
-    order = np.lexsort((x, row))
-    row, x = row[order], np.ceil(x[order] - 0.5)
-    # A closed line crosses each row an even number of times.
-    return _stretches(shape, [row[::2]], [x[::2]], [x[1::2]])
+    y, most = points[:, 1], np.array(shape[::-1])
+    _passed(np.minimum(y, np.roll(y, -1)), np.maximum(y, np.roll(y, -1)), shape[0])  # refused before it takes long
+    left, top = np.clip(np.floor(points.min(axis=0)), 0, most).astype(int).tolist()
+    right, bottom = np.clip(np.ceil(points.max(axis=0)), 0, most).astype(int).tolist()
+    return PixelSet.of_window(fill([points], right - left, bottom - top, left, top), top, left, shape[1])
 
 
 def split_by_line(mask: Mask, points: Floats, place: Place, resolution: Resolution) -> PixelSet:
@@ -99,56 +93,29 @@ def split_by_line(mask: Mask, points: Floats, place: Place, resolution: Resoluti
     row, column = place
     if not (0 <= row < shape[0] and 0 <= column < width) or mask[row, column] == IGNORE:
         raise UsageError("no region is known here", got=f"row {row}, column {column}", hint="choose another place")
-    line = stroke(_checked(points, 2), 0.0, shape, resolution)
+    line = stroke(points, 0.0, shape, resolution)
     if line.holds(np.array([row * width + column]))[0]:
         raise UsageError("the place lies on the line", hint="choose a place beside it")
-    top, bottom = _rows_of_region(mask, place)
-    here = runs_of(mask[top:bottom])
-    at = here.at(np.array([(row - top) * width + column]))
-    region = _component(here, at)
-    cut = runs_of(np.where(line.rows(top, bottom - top, width), IGNORE, mask[top:bottom]))
-    side = _component(cut, cut.at(np.array([(row - top) * width + column])))
-    whole, chosen = PixelSet.of_runs(here, region), PixelSet.of_runs(cut, side)
+    # Rows around the place that hold its class without a gap: its region lies in them.
+    gaps = [-1, *np.flatnonzero(~(mask == mask[row, column]).any(axis=1)).tolist(), shape[0]]
+    after = bisect(gaps, row)
+    top, bottom = gaps[after - 1] + 1, gaps[after]
+    at, rows = (row - top) * width + column, mask[top:bottom]
+    whole = _region_at(rows, at)
+    chosen = _region_at(np.where(line.rows(top, bottom - top, width), np.uint8(IGNORE), rows), at)
     under = PixelSet(line.start - top * width, line.stop - top * width)
     if not whole - chosen - under:
-        raise UsageError(
-            "the line does not divide the region",
-            hint="draw it across the region, from one edge to another",
-        )
+        hint = "draw it across the region, from one edge to another"
+        raise UsageError("the line does not divide the region", hint=hint)
     return PixelSet(chosen.start + top * width, chosen.stop + top * width)
 
 
-def _rows_of_region(mask: Mask, place: Place) -> tuple[int, int]:
-    """First and last row (exclusive) around a place that hold its class without a gap: its region lies in them."""
-    row, column = place
-    holds = (mask == mask[row, column]).any(axis=1)
-    above, below = np.flatnonzero(~holds[:row]), np.flatnonzero(~holds[row:])
-    return (int(above[-1]) + 1 if above.size else 0), (row + int(below[0]) if below.size else len(mask))
-
-
-def _component(runs: Runs, at: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """(n,) which runs make one region with the run ``at``."""
-    inside = np.asarray(runs.value == runs.value[at[0]])
-    number, _ = components(runs, inside)
-    return np.asarray(inside & (number == number[at[0]]))
-
-
-def _checked(points: Floats, least: int) -> Floats:
-    """The points (n, 2) of a drawing; refuses fewer than ``least``, and points that are not finite."""
-    line = np.asarray(points, dtype=np.float64).reshape(-1, 2)
-    if not np.isfinite(line).all():
-        raise UsageError("a point of the drawing has no valid coordinates", expected="finite x and y")
-    if len(line) < least:
-        raise UsageError("the drawing has too few points", got=len(line), expected=f"at least {least}")
-    return line
-
-
-def _rows(low: Floats, high: Floats, shape: tuple[int, int]) -> Iterator[tuple[Ints, Ints]]:
-    """Segments and the rows of the mask that each of them may pass, many at a time."""
-    first, count = _passed(low, high, shape[0])
-    chunk = np.cumsum(count) // TOGETHER
-    for part in np.split(np.arange(len(chunk)), np.flatnonzero(np.diff(chunk)) + 1):
-        yield np.repeat(part, count[part]), ranges(first[part], count[part])
+def _region_at(labels: Mask, at: int) -> PixelSet:
+    """The connected pixels of one class around a pixel, given by its flattened index."""
+    runs = runs_of(labels)
+    run = runs.at(np.array([at]))[0]
+    number, _ = components(runs, np.asarray(runs.value == runs.value[run]))
+    return PixelSet.of_runs(runs, np.asarray(number == number[run]))
 
 
 def _passed(low: Floats, high: Floats, height: int) -> tuple[Ints, Ints]:
@@ -165,15 +132,3 @@ def _passed(low: Floats, high: Floats, height: int) -> tuple[Ints, Ints]:
             hint="draw it in several steps",
         )
     return first, count
-
-
-def _stretches(shape: tuple[int, int], rows: list[Ints], lefts: list[Floats], rights: list[Floats]) -> PixelSet:
-    """The pixels of stretches of rows; those outside the mask are left out."""
-    # Far outside is as good as just outside, and infinity is no whole number.
-    left, right = (np.clip(_joined(of), -1, shape[1] + 1).astype(np.int64) for of in (lefts, rights))
-    runs = covering(shape, _joined(rows).astype(np.int64), left, right)
-    return PixelSet.of_runs(runs, runs.value)
-
-
-def _joined(arrays: list[Ints] | list[Floats]) -> Floats:
-    return np.concatenate([np.zeros(0), *arrays])

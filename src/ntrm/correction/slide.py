@@ -16,7 +16,7 @@ from ntrm.core.errors import UsageError
 from ntrm.core.labels import Mask
 from ntrm.correction.ask import Ask, Draw, Name
 from ntrm.correction.drawing import area, split_by_line, stroke
-from ntrm.correction.engine import DEFAULT, Click, Engine, Proposal, Review
+from ntrm.correction.engine import Engine, Proposal, Review, clicked
 from ntrm.correction.engine.parts_engine import PARTS
 from ntrm.correction.engine.propose import propose_regions
 from ntrm.correction.engine.review import largest_first
@@ -28,15 +28,13 @@ from ntrm.correction.state import State, state_of
 from ntrm.correction.units import Units
 from ntrm.results.paths import CORRECTIONS
 
-KEPT_STATES = 16
-"""Of each slide, those after earlier steps too, so that an undo replays nothing."""
+KEPT_STATES = 16  # Of each slide, those after earlier steps too, so that an undo replays nothing
 
 
 class Part(NamedTuple):
     """The part or region under a point."""
 
-    tissue: int
-    """What it is called now."""
+    tissue: int  # What it is called now
     network: int
     by_hand: bool
     pixels: PixelSet
@@ -136,7 +134,7 @@ class SlideCorrections:
         order = np.argsort(-count, kind="stable")
         return {int(tissue): float(count[tissue]) * self.pixel_mm2 for tissue in order if count[tissue]}
 
-    def click(self, ask: Name) -> Click:
+    def click(self, ask: Name) -> Step:
         """What a person says about some parts, in pixels of the mask."""
         self.mask.schema.index(ask.tissue)  # refuses a name that is no class
         units = self.units(whole_regions=ask.whole_regions)
@@ -146,8 +144,8 @@ class SlideCorrections:
             inside = area(self._in_mask(ask.lasso), self.mask.shape)
             is_glass = self.state().names_at(units.first, units.tissue) == self.mask.schema.background_index
             places = tuple(units.place(unit) for unit in units.inside(inside, is_glass).tolist())
-        how, left_out = DEFAULT if ask.spread else None, tuple(self.place(point) for point in ask.left_out)
-        return Click(places, ask.tissue, ask.whole_regions, how, ask.reach, left_out)
+        more = {"whole_regions": ask.whole_regions, "left_out": tuple(self.place(point) for point in ask.left_out)}
+        return clicked(places, ask.tissue, spread=ask.spread, reach=ask.reach, **more)
 
     def propose(self, ask: Name) -> Proposal:
         """What a click would change; needs a prepared engine unless whole regions alone are named."""

@@ -24,18 +24,15 @@ from ntrm.core.labels import LabelSchema
 from ntrm.data.dataset import Case
 from ntrm.data.image_files import Pixels, read_image, read_mask
 
-FORMAT = 2
-"""Rises whenever the same source file would be decoded or stored differently."""
+FORMAT = 2  # Rises whenever the same source file would be decoded or stored differently
 
-OPEN_MAPS = 512
-"""Memory maps kept open per process: each holds a file descriptor, and 1024 is a common limit."""
+OPEN_MAPS = 512  # Memory maps kept open per process: each holds a file descriptor, and 1024 is a common limit
 
 SETTLED_NS = 2_000_000_000
 """A source decoded sooner after it was changed may have changed again within one tick of its file system's clock."""
 
 
-STALE_S = 6 * 3600.0
-"""A temporary file of this age belongs to no living process."""
+STALE_S = 6 * 3600.0  # A temporary file of this age belongs to no living process
 
 
 @dataclass(frozen=True)

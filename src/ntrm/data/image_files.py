@@ -25,7 +25,6 @@ from PIL import Image
 from PIL.Jpeg2KImagePlugin import Jpeg2KImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
-from PIL.TiffImagePlugin import TiffImageFile
 
 from ntrm.core.errors import BROKEN
 from ntrm.core.io import whole_file
@@ -56,8 +55,7 @@ _PICTURES: dict[int, type[JpegImageFile | Jpeg2KImageFile]] = {
     tifffile.COMPRESSION.APERIO_JP2000_YCBC: Jpeg2KImageFile,
 }
 """Readers of tiles that are pictures by themselves."""
-MAX_STRAY = 0.01
-"""Largest fraction of a mask's pixels that may have a colour outside the palette."""
+MAX_STRAY = 0.01  # Largest fraction of a mask's pixels that may have a colour outside the palette
 
 _BAND_PIXELS = 4_000_000
 """Colours are looked up in bands of rows of about this size, which bounds the memory of the look-up."""
@@ -251,32 +249,21 @@ def _decode(path: Path, header: Header, *, mask: bool) -> tuple[Pixels, list[RGB
             _check_one_page(path, mask=mask)
             pixels, palette = _read_tiff(path)
         else:
-            pixels, palette = _with_pillow(PngImageFile if header.kind == PNG else JpegImageFile, path)
+            with (PngImageFile if header.kind == PNG else JpegImageFile)(path) as image:
+                image.load()
+                flat = image.getpalette("RGB") or [] if image.mode == "P" else []
+                pixels, palette = np.array(image), list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
     channels = {RGB8: (3,), RGBA8: (4,)}.get(header.pixels, ())
     if pixels.shape != (header.height, header.width, *channels) or pixels.dtype != np.uint8:
         raise FaultError("unreadable", path, found=f"{pixels.dtype} pixels of shape {pixels.shape}")
     return pixels, palette
 
 
-def _with_pillow(plugin: type[PngImageFile | JpegImageFile | TiffImageFile], path: Path) -> tuple[Pixels, list[RGB]]:
-    # The plugin is used directly: Image.open would warn or raise by a limit that is global to the process.
-    with plugin(path) as image:
-        image.load()
-        flat = image.getpalette("RGB") or [] if image.mode == "P" else []
-        return np.array(image), [(flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)]
-
-
 def _read_tiff(path: Path) -> tuple[Pixels, list[RGB]]:
     with open_tiff_page(path) as page:
         palette = _tiff_palette(page)
         _check_tiles(path, page)
-        try:
-            pixels = page.asarray()
-        except ValueError as error:
-            # Without imagecodecs tifffile knows few compressions; Pillow brings its own libtiff.
-            if "imagecodecs" not in str(error):
-                raise
-            return _with_pillow(TiffImageFile, path)[0], palette
+        pixels = page.asarray()
         if page.axes == "SYX":
             pixels = np.moveaxis(pixels, 0, -1)
     return cast(Pixels, np.ascontiguousarray(pixels)), palette

@@ -82,8 +82,7 @@ def _boxes(length: int, factor: Factor) -> Boxes:
     return area_boxes(range(shrunk_length(length, factor)), factor, length)
 
 
-SIDECARS = (CLASSES, CASES, "truth.json")
-"""Files that hold at every resolution (lengths in them are µm) and are copied."""
+SIDECARS = (CLASSES, CASES, "truth.json")  # Files that hold at every resolution (lengths in them are µm) and are copied
 
 
 @dataclass(frozen=True)
@@ -91,13 +90,10 @@ class ResampleResult:
     """What was done."""
 
     out: Path
-    levels: tuple[str | float, ...]
-    """Or the µm/px."""
+    levels: tuple[str | float, ...]  # Or the µm/px
     sections: int
-    written: int
-    """Files written now."""
-    skipped: int
-    """Files that were complete already, from an earlier run."""
+    written: int  # Files written now
+    skipped: int  # Files that were complete already, from an earlier run
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -108,8 +104,7 @@ class _Target(NamedTuple):
     """A resolution to derive a section at."""
 
     folder: Path
-    factors: tuple[Fraction, Fraction]
-    """Along y and x."""
+    factors: tuple[Fraction, Fraction]  # Along y and x
     resolution: Resolution
 
 

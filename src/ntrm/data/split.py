@@ -20,8 +20,7 @@ from ntrm.data.csv_tables import one_spelling
 from ntrm.data.dataset import SPLITS, Case, Dataset, check_outside, resampling
 from ntrm.data.layouts import open_dataset, survey_dataset
 
-FRACTIONS = (0.70, 0.15, 0.15)
-"""Fractions of the sections in training, validation and test."""
+FRACTIONS = (0.70, 0.15, 0.15)  # Fractions of the sections in training, validation and test
 
 _ALL = "all sections"
 """Stratum that every section belongs to besides its cancer type, so that the dataset hits the fractions as well."""
@@ -165,9 +164,7 @@ def parse_fractions(text: str) -> tuple[float, ...]:
         numbers = tuple(map(float, text.split(",")))
     except ValueError:
         raise UsageError("fractions are not numbers", got=repr(text), expected="for example 70,15,15") from None
-    fractions = tuple(number / 100 for number in numbers) if sum(numbers) > 2 else numbers
-    _check_fractions(fractions, typed=text)
-    return fractions
+    return tuple(number / 100 for number in numbers) if sum(numbers) > 2 else numbers
 
 
 def make_split(
@@ -180,7 +177,10 @@ def make_split(
     one after the other, those with most sections first and in a seeded order otherwise, each where it
     disturbs the wished counts least. Order of the cases, platform and library versions do not matter.
     """
-    _check_fractions(fractions)
+    plausible = len(fractions) == len(SPLITS) and all(math.isfinite(f) and f >= 0 for f in fractions)
+    if not plausible or not math.isclose(sum(fractions), 1, abs_tol=1e-6) or fractions[0] == 0:
+        expected = f"three numbers for {', '.join(SPLITS)} that sum to 100 (%) or to 1, the first above 0"
+        raise UsageError("impossible fractions", got=", ".join(f"{each:g}" for each in fractions), expected=expected)
     rows = _sections(dataset, existing)
     fixed = split_by_patient(row for row in rows if row.split)
     balance = _Balance(rows, dict(zip(SPLITS, fractions, strict=True)))
@@ -261,23 +261,12 @@ def _sections(dataset: Dataset, existing: Split | None) -> list[SplitRow]:
     return sorted((listed | rows).values(), key=lambda row: row.name)
 
 
-def _check_fractions(fractions: Sequence[float], typed: str = "") -> None:
-    plausible = len(fractions) == len(SPLITS) and all(math.isfinite(f) and f >= 0 for f in fractions)
-    if not plausible or not math.isclose(sum(fractions), 1, abs_tol=1e-6) or fractions[0] == 0:
-        raise UsageError(
-            "impossible fractions",
-            got=typed or ", ".join(f"{fraction:g}" for fraction in fractions),
-            expected=f"three numbers for {', '.join(SPLITS)} that sum to 100 (%) or to 1, the first above 0",
-        )
-
-
 @dataclass(frozen=True)
 class DatasetSplits:
     """A dataset at one resolution, divided so that no patient is in two splits."""
 
     dataset: Dataset
-    resolution: Resolution
-    """The same for every section; its pixels are square."""
+    resolution: Resolution  # The same for every section; its pixels are square
 
     def __getitem__(self, split: str) -> Dataset:
         """Sections of ``train``, ``val`` or ``test``."""
@@ -301,17 +290,13 @@ class DatasetSplits:
         return digest.hexdigest()[:16]
 
 
-def image_hash(case: Case) -> str:
-    """Short hash of a section's image."""
-    return "" if case.image is None else short_hash(sha256_of(case.image))
-
-
 def section_hashes(case: Case) -> set[str]:
     """Short hashes by which a model remembers a section that it was trained on, whatever its name and place.
 
     The slide that it was cut from has one, too: other cuts of it are other images of the same tissue.
     """
-    return {image_hash(case), short_hash(case.slide_sha256)} - {""}
+    image = "" if case.image is None else sha256_of(case.image)
+    return {sha256[:8] for sha256 in (image, case.slide_sha256) if sha256}
 
 
 def trained_on(hashes: Collection[str], sections: Dataset) -> str:
@@ -319,11 +304,6 @@ def trained_on(hashes: Collection[str], sections: Dataset) -> str:
     known = set(hashes)
     seen = [case.name for case in sections if known and not known.isdisjoint(section_hashes(case))]
     return f"the model was trained on {len(seen)} of {counted(len(sections), 'section')} ({some(seen)})" if seen else ""
-
-
-def short_hash(sha256: str) -> str:
-    """What a model remembers of the hash of an image: enough to tell, and little to store."""
-    return sha256[:8]
 
 
 def open_splits(root: str | Path, *, resolution: str | None = None, splits: str | Path | None = None) -> DatasetSplits:
@@ -367,7 +347,7 @@ def _common_resolution(dataset: Dataset) -> Resolution:
 
     Of an even number the lower one of the middle counts, so that it always is the value of a section.
     """
-    stated = [(case.resolution, case.name) for case in dataset if case.resolution is not None]
+    stated = [case.resolution for case in dataset if case.resolution is not None]
     missing = [case.name for case in dataset if case.resolution is None]
     if missing or not stated:
         raise RefusedError(
@@ -375,22 +355,19 @@ def _common_resolution(dataset: Dataset) -> Resolution:
             got=f"{len(missing)} of {len(dataset)} sections without it ({some(missing)})",
             hint="write it into the column mpp of cases.csv",
         )
-    along_x, along_y = sorted(stated), sorted(stated, key=lambda each: (each[0].y, each))
-    for (smallest, small), (largest, large) in ((each[0], each[-1]) for each in (along_x, along_y)):
-        if not smallest.same_as(largest):
-            raise RefusedError(
-                f"{dataset.root}: sections differ in µm/px",
-                got=f"{small}: {smallest}; {large}: {largest}",
-                expected=f"the same in all sections, within {TOLERANCE:.0%}",
-                hint=resampling(dataset.root, max(max(each.x, each.y) for each, _ in stated)),
-            )
+    along_x, along_y = sorted(each.x for each in stated), sorted(each.y for each in stated)
     middle = (len(stated) - 1) // 2
-    common = Resolution(along_x[middle][0].x, along_y[middle][0].y)
-    if not common.is_square:
-        raise RefusedError(
-            f"{dataset.root}: pixels are not square",
-            got=common,
-            expected=f"the same µm/px along x and y, within {TOLERANCE:.0%}",
-            hint=resampling(dataset.root, max(common.x, common.y)),
-        )
+    common = Resolution(along_x[middle], along_y[middle])
+    for what, values in (
+        ("sections differ in µm/px", along_x),
+        ("sections differ in µm/px", along_y),
+        ("pixels are not square", sorted((common.x, common.y))),
+    ):
+        if not Resolution.square(values[0]).same_as(Resolution.square(values[-1])):
+            raise RefusedError(
+                f"{dataset.root}: {what}",
+                got=f"{values[0]:g} to {values[-1]:g} µm/px",
+                expected=f"the same in all sections, along x and y, within {TOLERANCE:.0%}",
+                hint=resampling(dataset.root, max(along_x[-1], along_y[-1])),
+            )
     return common

@@ -39,14 +39,10 @@ def tissues_per_tile(mask: IndexMask, classes: int, size: int = TILE_SIZE) -> Co
 class MaskCounts(NamedTuple):
     """Counts of one mask or, added up, of many."""
 
-    pixels: Counts
-    """Pixels per class, ignored ones as the last entry: (K + 1,)."""
-    pairs: Counts
-    """Boundary pairs: (K, K)."""
-    tiles: Counts
-    """Tiles by number of tissues: (K + 1,)."""
-    sizes: tuple[tuple[int, int], ...]
-    """Height and width of every mask."""
+    pixels: Counts  # Pixels per class, ignored ones as the last entry: (K + 1,)
+    pairs: Counts  # Boundary pairs: (K, K)
+    tiles: Counts  # Tiles by number of tissues: (K + 1,)
+    sizes: tuple[tuple[int, int], ...]  # Height and width of every mask
 
 
 def count_mask(mask: IndexMask, classes: int, tile: int = TILE_SIZE) -> MaskCounts:
@@ -66,8 +62,7 @@ class DatasetStats:
     schema: LabelSchema
     counts: MaskCounts
     tile: int
-    cases: tuple[Case, ...]
-    """The cases that were counted."""
+    cases: tuple[Case, ...]  # The cases that were counted
 
     @cached_property
     def _by_section(self) -> dict[str, Case]:

@@ -22,12 +22,9 @@ from ntrm.data.tiles import GLASS, TILE_SIZE, Window, cut, foreground_windows, k
 class Tile(NamedTuple):
     """One tile. Torch's default collation stacks tiles into a ``Tile`` of batches."""
 
-    image: Tensor
-    """uint8, (3, S, S); glass where the section ends. Bytes travel: batches are normalised on the device."""
-    mask: Tensor
-    """uint8, (S, S); 255 is ignore, also where the section ends."""
-    source: int | Tensor
-    """Where the tile comes from: the index in ``TileDataset.sources``."""
+    image: Tensor  # uint8, (3, S, S); glass where the section ends. Bytes travel: batches are normalised on the device.
+    mask: Tensor  # uint8, (S, S); 255 is ignore, also where the section ends
+    source: int | Tensor  # Where the tile comes from: the index in ``TileDataset.sources``.
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -111,7 +108,5 @@ class TileDataset(torch_data.Dataset[Tile]):
 class LoadedTiles(NamedTuple):
     """Tiles held in memory as two tensors, to be moved to a device at once."""
 
-    images: Tensor
-    """uint8, (N, 3, S, S)"""
-    masks: Tensor
-    """uint8, (N, S, S)"""
+    images: Tensor  # uint8, (N, 3, S, S)
+    masks: Tensor  # uint8, (N, S, S)

@@ -27,10 +27,8 @@ from ntrm.export.pyramid import MEANING, SMALLEST, check_mask, halve, halve_mean
 from ntrm.version import __version__
 
 VERSION = "0.5"
-NAME, CHUNK = "tissue", 1024
-"""Of the labels, and the side of their chunks."""
-ROWS, COLUMNS, SHARD_CHUNK = 256, 4096, 256
-"""Of a shard of probabilities, and the side of the chunks in it."""
+NAME, CHUNK = "tissue", 1024  # Of the labels, and the side of their chunks
+ROWS, COLUMNS, SHARD_CHUNK = 256, 4096, 256  # Of a shard of probabilities, and the side of the chunks in it
 PROBABILITY_MEANING = "255 = probability 1; all classes 0 = nothing was predicted here"
 
 
@@ -72,7 +70,10 @@ def write_labels_zarr(
         ome = {"version": VERSION, "multiscales": [scales], "image-label": _classes(schema)}
         group = labels.create_group(NAME, attributes={"ome": ome, "ntrm": about})
         for number, level in enumerate(levels):
-            _write_level(group, str(number), level)
+            more = {"chunks": (CHUNK, CHUNK), "dtype": "uint8", "dimension_names": ("y", "x")}
+            array = group.create_array(str(number), shape=level.shape, **more)
+            for top in range(0, len(level), CHUNK):  # whole rows of chunks: none is ever read back
+                array[top : top + CHUNK] = level[top : top + CHUNK] + np.uint8(1)
 
 
 def _group(zarr: Any, path: Path, attributes: Mapping[str, Any]) -> Any:
@@ -85,32 +86,20 @@ def _classes(schema: LabelSchema) -> dict[str, Any]:
     return {"colors": colours, "properties": names, "source": {"image": "../../"}}
 
 
-def _write_level(group: Any, name: str, level: Bytes) -> None:
-    axes, chunks = ("y", "x"), (CHUNK, CHUNK)
-    array = group.create_array(name, shape=level.shape, chunks=chunks, dtype="uint8", dimension_names=axes)
-    for top in range(0, len(level), CHUNK):  # whole rows of chunks: none is ever read back
-        array[top : top + CHUNK] = level[top : top + CHUNK] + np.uint8(1)
-
-
 @contextmanager
 def _whole_folder(path: Path) -> Iterator[Path]:
-    """A folder beside ``path`` that takes its name when the block ends well; leftovers of a killed run are deleted."""
-    partial, old = path.with_name(f".{path.name}.writing"), path.with_name(f".{path.name}.old")
+    """A folder beside ``path`` that takes its place when the block ends well."""
+    partial = path.with_name(f".{path.name}.writing")
     if path.exists() and not (path / "zarr.json").is_file():
         raise DataError(f"{path} already exists", got="no zarr folder", expected="a new name", hint="move it away")
-    for leftover in (partial, old):
-        shutil.rmtree(leftover, ignore_errors=True)
+    shutil.rmtree(partial, ignore_errors=True)  # of a killed run
     try:
         with writing(path):
             yield partial
-            if path.exists():
-                path.rename(old)
+            shutil.rmtree(path, ignore_errors=True)
             partial.rename(path)
     finally:
-        if old.exists() and not path.exists():
-            old.rename(path)
-        for leftover in (partial, old):
-            shutil.rmtree(leftover, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def write_probabilities_zarr(

@@ -19,37 +19,27 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.threads import thread_map
 from ntrm.data.area_mean import block_means
 
-SMALLEST = 256
-"""Levels are added until one fits into a square of this side."""
-BAND_PIXELS = 1 << 20
-"""Pixels that a thread works on together, about."""
-IN_MEMORY = 1 << 22
-"""Pixels up to which a coarser level is kept in memory."""
+SMALLEST = 256  # Levels are added until one fits into a square of this side
+BAND_PIXELS = 1 << 20  # Pixels that a thread works on together, about
+IN_MEMORY = 1 << 22  # Pixels up to which a coarser level is kept in memory
 MEANING = "pixel = class index + 1; 0 = nothing"
 
 
 def pyramid(level: Bytes, halved: Callable[[Bytes], Bytes], folder: Path) -> list[Bytes]:
     """The map (H, W) itself and its levels, each half the one before; large ones in nameless files in ``folder``."""
-    if level.ndim != 2 or level.dtype != np.uint8 or not level.size:
-        raise DataError("this map cannot be written", got=f"{level.dtype} {level.shape}", expected="uint8 (H, W)")
     levels = [level]
     while max(levels[-1].shape) > SMALLEST:
-        levels.append(_coarser(levels[-1], halved, folder))
+        finer, (height, width) = levels[-1], levels[-1].shape
+        shape = (-(-height // 2), -(-width // 2))
+        levels.append(new_map(shape, None if math.prod(shape) <= IN_MEMORY else folder))
+        rows = max(2, BAND_PIXELS // width // 2 * 2)
+
+        def fill(top: int, finer: Bytes = finer, coarser: Bytes = levels[-1], rows: int = rows) -> None:
+            coarser[top // 2 : (top + rows) // 2] = halved(np.asarray(finer[top : top + rows]))
+
+        for _ in thread_map(fill, range(0, height, rows)):
+            pass
     return levels
-
-
-def _coarser(finer: Bytes, halved: Callable[[Bytes], Bytes], folder: Path) -> Bytes:
-    height, width = finer.shape
-    shape = (-(-height // 2), -(-width // 2))
-    coarser = new_map(shape, None if math.prod(shape) <= IN_MEMORY else folder)
-    rows = max(2, BAND_PIXELS // width // 2 * 2)
-
-    def fill(top: int) -> None:
-        coarser[top // 2 : (top + rows) // 2] = halved(np.asarray(finer[top : top + rows]))
-
-    for _ in thread_map(fill, range(0, height, rows)):
-        pass
-    return coarser
 
 
 def check_mask(mask: Bytes, schema: LabelSchema) -> None:
@@ -79,29 +69,16 @@ def halve(labels: Bytes) -> Bytes:
     >>> halve(np.array([[1, 2, 5], [2, 0, 5]], dtype=np.uint8)).tolist()
     [[2, 5]]
     """
-    # Two neighbours at a time, the left one in the lower byte.
-    pairs = np.ascontiguousarray(_even(labels)).view("<u2")
-    upper, lower = pairs[::2], pairs[1::2]
-    halved: Bytes = upper.astype(np.uint8)
-    # Nearly everywhere all four are equal; only the others need a vote.
-    differ = (upper != lower) | (upper != halved * np.uint16(257))
-    halved[differ] = _voted(upper[differ], lower[differ])
-    return halved
-
-
-def _even(labels: Bytes) -> Bytes:
-    """With an odd last row or column twice."""
     height, width = labels.shape
-    odd = height % 2 or width % 2
-    return np.pad(labels, ((0, height % 2), (0, width % 2)), mode="edge") if odd else labels
-
-
-def _voted(upper: NDArray[np.uint16], lower: NDArray[np.uint16]) -> Bytes:
-    """What most of two pairs have."""
-    a, b, c, d = ((pair >> shift).astype(np.uint8) for pair in (upper, lower) for shift in (0, 8))
+    even = np.pad(labels, ((0, height % 2), (0, width % 2)), mode="edge")
+    a, b, c, d = even[::2, ::2], even[::2, 1::2], even[1::2, ::2], even[1::2, 1::2]
+    halved: Bytes = a.copy()
+    differ = (a != b) | (a != c) | (a != d)  # nearly everywhere all four are equal
+    a, b, c, d = (each[differ] for each in (a, b, c, d))
     # b wins with a second vote that a lacks, c with d only if neither a nor b has one.
     later = np.where((b == c) | (b == d), b, np.where(c == d, c, a))
-    return np.where((a == b) | (a == c) | (a == d), a, later)
+    halved[differ] = np.where((a == b) | (a == c) | (a == d), a, later)
+    return halved
 
 
 def halve_mean(values: Bytes) -> Bytes:

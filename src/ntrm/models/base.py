@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -13,34 +13,30 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ntrm.core.errors import NtrmError, RefusedError, UsageError, choices_error
+from ntrm.core.errors import RefusedError, UsageError, choices_error
 from ntrm.core.io import sha256_of, whole_file, write_json, write_text
 from ntrm.core.wording import short_repr
 from ntrm.models.blocks import check_input
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import CARD, CONFIG, FORMAT, WEIGHTS, model_card
-from ntrm.models.weights import check_tensors, not_finite, stored_state
+from ntrm.models.weights import not_finite, stored_state
 
 
 class TissueGraph(NamedTuple):
     """The graph of tissues of each image. Edges are directed: first index sends, second receives."""
 
-    presence: Tensor
-    """(B, K) bool: the tissue's hard mask is not empty."""
+    presence: Tensor  # (B, K) bool: the tissue's hard mask is not empty
     area: Tensor
     """(B, K) pixels of the hard mask on the 1/8 grid. Masks may overlap, so areas need not sum to the grid."""
-    adjacency: Tensor
-    """(B, K, K) bool: an edge from src to dst."""
-    boundary: Tensor
-    """(B, K, K) ``b[i, j]``: fraction of tissue i's pixels that touch tissue j."""
+    adjacency: Tensor  # (B, K, K) bool: an edge from src to dst
+    boundary: Tensor  # (B, K, K) ``b[i, j]``: fraction of tissue i's pixels that touch tissue j
     attention: Tensor
     """(B, L, K, K) ``alpha[src, dst]``; over the senders of a receiver it sums to one, or is zero without any.
     Without attention layers L is 0."""
     edge_weights: Tensor
     """(B, K, K) ``w[src, dst]`` in (0, 1), 0 where there is no edge;
     untrained where no message is multiplied by them."""
-    nodes: Tensor
-    """(B, K, d) node states after message passing."""
+    nodes: Tensor  # (B, K, d) node states after message passing
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -49,10 +45,8 @@ class TissueGraph(NamedTuple):
 class Segmentation(NamedTuple):
     """Logits at input size, and the graph where it was asked for and the network has one."""
 
-    final: Tensor
-    """(B, K, H, W)."""
-    coarse: Tensor | None = None
-    """(B, K, H, W) of the coarse head, upsampled; None for networks without one."""
+    final: Tensor  # (B, K, H, W)
+    coarse: Tensor | None = None  # (B, K, H, W) of the coarse head, upsampled; None for networks without one
     graph: TissueGraph | None = None
 
     def __repr__(self) -> str:
@@ -63,8 +57,7 @@ class SegmentationModel(nn.Module):
     """A network that turns normalised RGB windows into class logits at input size."""
 
     config: ModelConfig
-    multiple = 32
-    """Height and width of the input must be multiples of this."""
+    multiple = 32  # Height and width of the input must be multiples of this
     loaded_weights: tuple[str, str] = ("", "")
     """For ``weights_digest``: that of the weights as they were loaded, and that of their file."""
 
@@ -116,7 +109,6 @@ class SegmentationModel(nn.Module):
         check_described(self)
         folder = Path(folder)
         state = stored_state(self, dtype)
-        self.check_loads(state)
         if broken := not_finite(state):
             raise RefusedError("the network holds weights that are no numbers", got=broken[:3], hint="train it again")
         parameters = sum(parameter.numel() for parameter in self.parameters())
@@ -132,33 +124,13 @@ class SegmentationModel(nn.Module):
         write_json(folder / CONFIG, config)
         return digest
 
-    def check_loads(self, state: Mapping[str, Tensor]) -> None:
-        """Refuse weights that ``ntrm.load`` could not read back: those of another network than the config makes."""
-        from ntrm.models.registry import create
-
-        config, options = self.config, dict[str, Any](self.config.options)
-        expected, hint = f"{config.arch} as ntrm.create makes it", "keep its weights with torch.save(state_dict, …)"
-        try:
-            with torch.device("meta"):  # shapes without memory
-                own = create(config.arch, config.schema, **options).state_dict()
-            check_tensors("it", state, own, fits=config.arch, expected=expected, hint=hint)
-        except NtrmError as error:
-            what = "the network cannot be saved: ntrm.load could not open it"
-            got = f"{type(self).__name__}; {error.what}: {error.got}"
-            raise RefusedError(what, got=got, expected=expected, hint=hint) from error
-
 
 def check_described(network: object) -> None:
     """Refuse what is no network of ours with a config; a compiled one has that of the network inside it."""
     ours = isinstance(getattr(network, "_orig_mod", network), SegmentationModel)
     if not ours or not isinstance(getattr(network, "config", None), ModelConfig):
-        inside = isinstance(getattr(network, "module", None), SegmentationModel)
-        raise UsageError(
-            "the network does not say what it predicts",
-            got=f"{type(network).__name__} {'without a config' if ours else 'of another program'}",
-            expected="a network from ntrm.create or ntrm.load",
-            hint="give its .module" if inside else "make it with ntrm.create or ntrm.load",
-        )
+        expected = "a network from ntrm.create or ntrm.load, or the .module inside a parallel one"
+        raise UsageError("the network does not say what it predicts", got=type(network).__name__, expected=expected)
 
 
 def normalise(images: Tensor, network: SegmentationModel) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -18,19 +17,7 @@ Stages = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 STRIDES = [2, 4, 8, 16, 32]
 
 
-@dataclass(frozen=True)
-class ResNetShape:
-    """What tells one ResNet from another."""
-
-    blocks: tuple[int, int, int, int]
-    bottleneck: bool
-
-
-RESNETS = {
-    "resnet18": ResNetShape((2, 2, 2, 2), bottleneck=False),
-    "resnet34": ResNetShape((3, 4, 6, 3), bottleneck=False),
-    "resnet50": ResNetShape((3, 4, 6, 3), bottleneck=True),
-}
+RESNETS = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}  # Blocks of each stage
 
 
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1, dilation: int = 1) -> nn.Conv2d:
@@ -115,8 +102,7 @@ class ResNetEncoder(nn.Module):
             raise choices_error("unknown encoder", name, [*RESNETS, "timm:<name>"])
         if output_stride not in (8, 16, 32):
             raise UsageError("unknown output stride", got=output_stride, expected="8, 16 or 32")
-        shape = RESNETS[name]
-        block = Bottleneck if shape.bottleneck else BasicBlock
+        block = Bottleneck if name == "resnet50" else BasicBlock
         planes = [scaled(64 * 2**k, width) for k in range(4)]
         self.channels = (planes[0], *(p * block.expansion for p in planes))
         self.conv1 = nn.Conv2d(3, planes[0], 7, stride=2, padding=3, bias=False)
@@ -126,7 +112,7 @@ class ResNetEncoder(nn.Module):
         # Where a stride is traded for dilation, what comes after it is dilated: torchvision and timm do the same.
         stages: list[nn.Sequential] = []
         dilation, inputs = 1, planes[0]
-        for level, (outputs, count) in enumerate(zip(planes, shape.blocks, strict=True)):
+        for level, (outputs, count) in enumerate(zip(planes, RESNETS[name], strict=True)):
             before, stride = dilation, 1 if level == 0 else 2
             if 4 * 2**level > output_stride:
                 dilation, stride = dilation * stride, 1

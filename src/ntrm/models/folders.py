@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
@@ -19,47 +18,23 @@ CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 REFERENCE, REFERENCE_NUMBERS = "reference.json", "reference.safetensors"
 """What the training sections are like (``ntrm.familiarity``); a model works without."""
 
-BUNDLED = "bundled"
-"""Name of the model that comes with the package: for trying the software, not for real slides."""
+BUNDLED = "bundled"  # Name of the model that comes with the package: for trying the software, not for real slides
 
-SILENCE_S = 20.0
-"""A hub that sends nothing for this long is given up; its own client would wait for ever."""
-
-MOST_CONFIG_BYTES = 1_000_000
-"""A config is a page of text; anything larger is not one."""
-
-
-class SilentHubError(RefusedError):
-    """The hub does not answer now: later it may."""
+MOST_CONFIG_BYTES = 1_000_000  # A config is a page of text; anything larger is not one
 
 
 def locate(source: str | Path, revision: str | None = None) -> Path:
-    """Folder of a model: a local one, the bundled one, or a download from the hub.
-
-    If the hub does not answer, a cached copy is used.
-    """
+    """Folder of a model: a local one, the bundled one, or a download from the hub (of an earlier time, without it)."""
     folder = local_folder(source)
     if folder is not None:
         return folder
-    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    # An address may hold a password, which must not appear in a message.
-    scheme, colon, rest = constants.ENDPOINT.partition("://")
-    endpoint = scheme + colon + rest.rpartition("@")[2]
-    silent = not constants.HF_HUB_OFFLINE and _is_silent(endpoint, str(source))
-    only: dict[str, Any] = {"local_files_only": True} if silent else {}
     try:
         wanted = [CONFIG, WEIGHTS, CARD, REFERENCE, REFERENCE_NUMBERS]
-        return Path(snapshot_download(str(source), revision=revision, allow_patterns=wanted, **only))
+        return Path(snapshot_download(str(source), revision=revision, allow_patterns=wanted))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        if silent:
-            raise SilentHubError(
-                f"no folder {source} here, and the hub does not answer",
-                got=f"nothing from {endpoint} in {SILENCE_S:g} s, and no copy of an earlier download",
-                expected="an answer, however slow the download is then",
-                hint="check HF_ENDPOINT, the proxy and the network, try again later, or give a local folder",
-            ) from error
         what = f"no folder {source} here, and it cannot be fetched from the hub"
         got = f"{type(error).__name__}: {error}".splitlines()[0]
         raise RefusedError(what, got=got, hint="check the name and the network, or give a local folder") from error
@@ -67,46 +42,25 @@ def locate(source: str | Path, revision: str | None = None) -> Path:
 
 def local_folder(source: str | Path) -> Path | None:
     """Folder of a model on this machine, None for a hub id; refuses what is neither, and a hub without its client."""
-    given: object = source
-    if not isinstance(given, str | PathLike):
-        expected = f"a folder, a hub id owner/name, or {BUNDLED}"
-        raise UsageError("no such model", got=repr(given)[:200], expected=expected)
+    if not isinstance(source, str | PathLike):
+        raise UsageError("no such model", got=repr(source)[:200], expected="a folder, or a hub id owner/name")
     if str(source) == BUNDLED:
         return Path(__file__).with_name(BUNDLED)
     folder = Path(source)
+    expected = f"a folder with {CONFIG} and {WEIGHTS}, or a hub id owner/name"
     if folder.is_dir():
-        return _model_folder(folder)
+        if not (folder / CONFIG).exists():
+            there = (folder / "model" / CONFIG).exists()
+            hint = f"give {folder / 'model'}" if there else "give the folder `model` of a finished run"
+            raise DataError(f"{folder} holds no model", got=f"no {CONFIG}", expected=expected, hint=hint)
+        return folder
     text = str(source)
-    local = text.count("/") == 1 and folder.parent.is_dir()
-    if local or folder.exists() or text.count("/") != 1 or text.startswith((".", "/", "~")):
-        # What begins with a local folder is most likely a mistyped path, not a hub id.
-        hint = f"look into {folder.parent}; a hub id is taken for one where no folder has its first name"
-        raise path_error(
-            "no such model",
-            folder,
-            got=text,
-            expected=f"a folder with {CONFIG} and {WEIGHTS}, or a hub id owner/name",
-            hint=hint if local else "",
-        )
+    # What begins with a local folder is most likely a mistyped path, not a hub id.
+    if folder.exists() or folder.parent.is_dir() or text.count("/") != 1 or text.startswith((".", "/", "~")):
+        raise path_error("no such model", folder, got=text, expected=expected)
     if find_spec("huggingface_hub") is None:
-        what = f"no folder {text}, and no hub client"
-        raise RefusedError(what, got="no huggingface_hub", hint='pip install "ntrm[hub]"')
+        raise RefusedError(f"no folder {text}, and no hub client", hint='pip install "ntrm[hub]"')
     return None
-
-
-def _is_silent(endpoint: str, name: str) -> bool:
-    """Whether a hub accepts connections, or seems to, and sends nothing."""
-    from http.client import HTTPException
-    from urllib.request import Request, urlopen
-
-    if not endpoint.startswith(("http://", "https://")):
-        return False
-    try:
-        with urlopen(Request(f"{endpoint}/api/models/{name}", method="HEAD"), timeout=SILENCE_S):  # noqa: S310
-            return False
-    except (OSError, HTTPException, ValueError) as error:
-        # A refusal is an answer; other errors are better explained by the client.
-        return isinstance(getattr(error, "reason", error), TimeoutError)
 
 
 def read_model(folder: Path) -> tuple[ModelConfig, Path]:
@@ -125,18 +79,6 @@ def read_model(folder: Path) -> tuple[ModelConfig, Path]:
     return config, path
 
 
-def _model_folder(folder: Path) -> Path:
-    if (folder / CONFIG).exists():
-        return folder
-    inside = folder / "model"
-    raise DataError(
-        f"{folder} holds no model",
-        got=f"no {CONFIG}",
-        expected=f"a folder with {CONFIG} and {WEIGHTS}",
-        hint=f"give {inside}" if (inside / CONFIG).exists() else "give the folder `model` of a finished run",
-    )
-
-
 def read_config(path: Path) -> tuple[ModelConfig, str]:
     """The config in a file, and the SHA-256 of the weights that it is of."""
     if path.is_file() and path.stat().st_size > MOST_CONFIG_BYTES:
@@ -151,10 +93,6 @@ def read_config(path: Path) -> tuple[ModelConfig, str]:
         got = f"missing {sorted(fields - document.keys())}, unknown {sorted(document.keys() - fields)}"
         hint = "use the ntrm version that wrote it"
         raise DataError(f"{path} has other fields than a model config", got=got, hint=hint)
-    return _understand(document, path), str(document["weights_sha256"])
-
-
-def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
     try:
         classes = enumerate(document["classes"])
         tissues = tuple(Tissue(k, str(c["name"]), str(c["title"]), rgb_of(c["rgb"])) for k, c in classes)
@@ -163,7 +101,7 @@ def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
             raise UsageError("impossible options", got=strange)
         texts: dict[str, Any] = {key: str(document[key]) for key in ("name", "version", "licence", "data")}
         colours: dict[str, Any] = {key: tuple(map(float, document[key])) for key in ("mean", "std")}
-        return ModelConfig(
+        config = ModelConfig(
             arch=str(document["arch"]),
             schema=LabelSchema(tissues, background=document["background"]),
             options=options,
@@ -177,6 +115,7 @@ def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, NtrmError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise DataError(f"{path} cannot be understood", got=reason, hint="copy the model folder again") from error
+    return config, str(document["weights_sha256"])
 
 
 def model_card(config: ModelConfig, parameters: int, digest: str) -> str:

@@ -15,8 +15,7 @@ from ntrm.core.errors import UsageError, choices_error, plain_number
 from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
 from ntrm.models.baselines import AttentionUNet, DeepLabV3Plus, ResNetUNet, VGGUNet
-from ntrm.models.config import ModelConfig, schema_for
-from ntrm.models.names import DEFAULT, network_named
+from ntrm.models.config import DEFAULT, ModelConfig, network_named, schema_for
 from ntrm.models.ntrm import NTRM
 from ntrm.models.segformer import MiTTRM, SegFormer
 from ntrm.models.trm import RelationConfig
@@ -61,8 +60,7 @@ ARCHITECTURES: dict[str, Builder] = {
 RELATED = ("ntrm-paper", "mit-trm")
 """Architectures with a tissue relation module; they take the fields of ``RelationConfig`` as options."""
 
-DEFAULT_ENCODERS = {"unet-vgg16": "vgg16"}
-"""Encoders of architectures that do not have a ResNet."""
+DEFAULT_ENCODERS = {"unet-vgg16": "vgg16"}  # Encoders of architectures that do not have a ResNet
 
 
 def list_models() -> list[str]:
@@ -94,15 +92,20 @@ def create(
     if arch not in ARCHITECTURES:
         raise choices_error("unknown architecture", name, list_models())
     options = {key: plain_number(value) for key, value in options.items()}
-    _check_options(name, options)
+    if unknown := sorted(options.keys() - option_names(arch)):
+        what, expected = f"{arch} does not take these options", f"one of {', '.join(sorted(option_names(arch)))}"
+        raise UsageError(what, got=", ".join(unknown), expected=expected)
     schema = schema_for(classes)
     try:
         network = ARCHITECTURES[arch](len(schema), **options)
     except TypeError as error:
-        raise UsageError(f"{name} does not take these options", got=f"{options} ({error})") from error
+        raise UsageError(f"{arch} does not take these options", got=f"{options} ({error})") from error
     network.config = ModelConfig(arch=arch, schema=schema, options=dict(options))
     if weights is not None:
-        _fill_encoder(network, weights, encoder_name(arch, options))
+        encoder = getattr(network, "encoder", None)
+        if not isinstance(encoder, nn.Module):
+            raise UsageError(f"{arch} has no encoder of its own to fill", got=weights)
+        load_encoder_weights(encoder, weights, encoder_name(arch, options))
     return network
 
 
@@ -124,25 +127,3 @@ def option_names(name: str) -> frozenset[str]:
     arch = network_named(name)
     own = set(inspect.signature(ARCHITECTURES[arch]).parameters) - {"classes", "variant"}
     return frozenset(own | {field.name for field in fields(RelationConfig)} if arch in RELATED else own)
-
-
-def _check_options(name: str, options: Mapping[str, Any]) -> None:
-    arch, unknown = network_named(name), sorted(options.keys() - option_names(name))
-    if not unknown:
-        return
-    takers = [other for other in ARCHITECTURES if option_names(other).issuperset(unknown)]
-    raise UsageError(
-        f"{name} {'' if name == arch else f'is {arch} and '}does not take these options",
-        got=", ".join(unknown),
-        expected=f"one of {', '.join(sorted(option_names(name)))}",
-        hint=f"{', '.join(unknown)} can be given to {', '.join(takers)}" if takers else "",
-    )
-
-
-def _fill_encoder(network: SegmentationModel, weights: str | Path, encoder: str) -> None:
-    body = getattr(network, "encoder", None)
-    if not isinstance(body, nn.Module):
-        having = ", ".join(name for name in ARCHITECTURES if not name.startswith(("mit", "attention")))
-        what = f"{network.config.arch} has no encoder of its own to fill"
-        raise UsageError(what, got=weights, expected=f"one of {having}")
-    load_encoder_weights(body, weights, encoder)

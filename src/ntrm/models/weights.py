@@ -28,8 +28,7 @@ CLASSIFIER = ("fc.", "classifier.", "head.", "pre_logits.")
 """Layers of an ImageNet network that an encoder does not have."""
 COUNTER = "num_batches_tracked"
 
-STORED = (torch.float32, torch.float16, torch.bfloat16)
-"""Kinds of numbers in which weights are saved and loaded."""
+STORED = (torch.float32, torch.float16, torch.bfloat16)  # Kinds of numbers in which weights are saved and loaded
 
 DAMAGED = (
     *(OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError),
@@ -116,32 +115,17 @@ def float32_digest(network: nn.Module) -> str:
 
 def find_weights(source: str, name: str) -> Path:
     """A file as it is given, the file of that name in the weights folder, or a download from the hub."""
-    if source != "imagenet" and Path(source).is_file():
-        return Path(source)
-    # A hub id has one slash; any other path was meant as a file.
-    if source.endswith((".safetensors", ".pth", ".pt")) or source.count("/") > 1 or source.startswith((".", "/", "~")):
-        raise path_error(
-            "no such weights file", source, got=source, expected="a file, imagenet or a hub id", hint="check the path"
-        )
+    hub_id = source
     if source == "imagenet":
         if name not in IMAGENET_HUB:
             raise choices_error("no ImageNet weights are known for this encoder", name, IMAGENET_HUB)
         if stored := stored_weights(name):
             return stored
-    return _fetch(IMAGENET_HUB[name] if source == "imagenet" else source, name)
-
-
-def stored_weights(name: str) -> Path | None:
-    """The file of the weights folder that ``imagenet`` means, or None.
-
-    A file called like the public weights comes first: beside ``vgg16_bn-…`` there may be a ``vgg16-…`` without norms.
-    """
-    public = IMAGENET_HUB[name].split("/")[1].split(".")[0]
-    files = [path for kind in ("safetensors", "pth") for path in weights_folder().glob(f"{name}[-._]*{kind}")]
-    return min(files, key=lambda path: (not path.name.startswith((public, f"{name}-imagenet")), path), default=None)
-
-
-def _fetch(hub_id: str, name: str) -> Path:
+        hub_id = IMAGENET_HUB[name]
+    elif Path(source).is_file():
+        return Path(source)
+    elif source.count("/") != 1 or source[0] in "./~" or source.endswith((".safetensors", ".pth", ".pt")):
+        raise path_error("no such weights file", source, got=source, expected="a file, imagenet or a hub id owner/name")
     file = weights_folder() / f"{name}-imagenet.safetensors"
     by_hand = f"fetch model.safetensors of {hub_id} on a machine with network, save it as {file}, or give its path"
     try:
@@ -152,9 +136,18 @@ def _fetch(hub_id: str, name: str) -> Path:
     try:
         return Path(hf_hub_download(hub_id, "model.safetensors"))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise RefusedError(
-            f"cannot find the weights {hub_id}", got=f"{type(error).__name__}: {error}".splitlines()[0], hint=by_hand
-        ) from error
+        got = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise RefusedError(f"cannot find the weights {hub_id}", got=got, hint=by_hand) from error
+
+
+def stored_weights(name: str) -> Path | None:
+    """The file of the weights folder that ``imagenet`` means, or None.
+
+    A file called like the public weights comes first: beside ``vgg16_bn-…`` there may be a ``vgg16-…`` without norms.
+    """
+    public = IMAGENET_HUB[name].split("/")[1].split(".")[0]
+    files = [path for kind in ("safetensors", "pth") for path in weights_folder().glob(f"{name}[-._]*{kind}")]
+    return min(files, key=lambda path: (not path.name.startswith((public, f"{name}-imagenet")), path), default=None)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

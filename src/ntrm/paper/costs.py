@@ -5,8 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,28 +56,8 @@ def networks_table(variants: Sequence[Variant], schema: LabelSchema, window: int
     return ResultTable("complexity_networks", "Size of the networks", header, tuple(rows), note)
 
 
-class Stage(NamedTuple):
-    """A stage of the relation module."""
-
-    name: str
-    formula: str  # The paper's, or what is missing in it
-    remark: str
-    operations: float  # By the formula with this network's sizes
-    microseconds: float  # Measured, per window
-
-
-@dataclass(frozen=True)
-class Complexity:
-    """Stages of the relation module of one network on real windows."""
-
-    stages: tuple[Stage, ...]
-    sizes: Mapping[str, float]  # K, N, d, L, |E|, C
-    network: float  # Microseconds of the entire network, per window
-    device: str
-
-
-def measure_stages(network: NTRM, windows: Sequence[NDArray[np.uint8]], predictor: Predictor) -> Complexity:
-    """Time every stage of a trained network's relation module, uncompiled, on what really reaches it."""
+def stages_table(network: NTRM, windows: Sequence[NDArray[np.uint8]], predictor: Predictor) -> ResultTable:
+    """The paper's complexity of the relation module, and the time that each stage takes on what really reaches it."""
     relation = network.relation
     if relation is None or relation.config.graph == "none":
         raise UsageError(
@@ -93,15 +72,31 @@ def measure_stages(network: NTRM, windows: Sequence[NDArray[np.uint8]], predicto
         hook.remove()
     features, probabilities = (tensor.float() for tensor in caught[0])
     edge_count = 0.0 if out.graph is None else float(out.graph.adjacency.float().sum(dim=(1, 2)).mean())
-    (count, channels, height, width), tissues = features.shape, probabilities.shape[1]
-    sizes: dict[str, float] = {"K": tissues, "N": height * width, "d": relation.config.dim, "L": relation.config.layers}
-    sizes |= {"E": edge_count, "C": channels}
+    (count, c, height, width), k = features.shape, probabilities.shape[1]
+    n, d, layers = height * width, relation.config.dim, relation.config.layers
+    sizes = {"K": k, "N": n, "d": d, "L": layers, "E": edge_count, "C": c}
     with torch.inference_mode():
         planned = _plan_stages(relation, features, probabilities, sizes)
         calls = [*(call for *_, call in planned), lambda: predictor.probabilities(pixels)]
         *micros, whole = (1e6 * seconds / count for seconds in _in_turns(calls, predictor.device))
-    stages = tuple(Stage(*stage[:4], took) for stage, took in zip(planned, micros, strict=True))
-    return Complexity(stages, sizes, whole, str(predictor.device))
+    total, rows = sum(micros), list[tuple[Cell, ...]]()
+    for (name, formula, remark, operations, _), took in zip(planned, micros, strict=True):
+        rows.append((name, formula, round(operations), f"{took:.1f}", f"{100 * took / total:.0f}", remark))
+    space = n * d + k * n + k * d + edge_count * d
+    memory = f"numbers, {4 * space / 1e6:.2f} MB as float32"
+    rows += [
+        ("a plain 3×3 convolution", "N·C²·k²", round(9 * n * c * c), None, None, "at this grid, to compare"),
+        ("space", "N·d + K·N + K·d + |E|·d", round(space), None, None, memory),
+        ("all stages", None, None, f"{total:.1f}", "100", f"the whole network takes {whole:.1f} µs"),
+    ]
+    longest, *_ = planned[int(np.argmax(micros))]
+    note = (
+        f"K = {k} tissues, N = {n} places, d = {d}, L = {layers}, C = {c}, |E| = {edge_count:.1f} edges on "
+        f"average; real test windows, uncompiled, on {predictor.device}. "
+        f"The paper says that K·N·d dominates; measured, {longest} takes longest."
+    )
+    header = ("stage", "the paper's formula", "operations by it", "µs per window", "share, %", "remark")
+    return ResultTable("complexity_stages", "Complexity of the relation module", header, tuple(rows), note)
 
 
 def _plan_stages(
@@ -134,31 +129,6 @@ def _plan_stages(
         ("layers", "L·|E|·d²", all_pairs, layers * e * d * d, pass_messages),
         ("Proj", "K·N·d", "", k * n * d, lambda: relation.projection(states, masks)),
     ]
-
-
-def stages_table(complexity: Complexity) -> ResultTable:
-    """The paper's complexity, stage by stage, and the time that each stage takes."""
-    total = sum(stage.microseconds for stage in complexity.stages)
-    rows: list[tuple[Cell, ...]] = []
-    for stage in complexity.stages:
-        took = f"{stage.microseconds:.1f}", f"{100 * stage.microseconds / total:.0f}"
-        rows.append((stage.name, stage.formula, round(stage.operations), *took, stage.remark))
-    k, n, d, layers, e, c = (complexity.sizes[name] for name in ("K", "N", "d", "L", "E", "C"))
-    space = n * d + k * n + k * d + e * d
-    memory = f"numbers, {4 * space / 1e6:.2f} MB as float32"
-    rows += [
-        ("a plain 3×3 convolution", "N·C²·k²", round(9 * n * c * c), None, None, "at this grid, to compare"),
-        ("space", "N·d + K·N + K·d + |E|·d", round(space), None, None, memory),
-        ("all stages", None, None, f"{total:.1f}", "100", f"the whole network takes {complexity.network:.1f} µs"),
-    ]
-    most = max(complexity.stages, key=lambda stage: stage.microseconds).name
-    note = (
-        f"K = {k:.0f} tissues, N = {n:.0f} places, d = {d:.0f}, L = {layers:.0f}, C = {c:.0f}, |E| = {e:.1f} edges on "
-        f"average; real test windows, uncompiled, on {complexity.device}. "
-        f"The paper says that K·N·d dominates; measured, {most} takes longest."
-    )
-    header = ("stage", "the paper's formula", "operations by it", "µs per window", "share, %", "remark")
-    return ResultTable("complexity_stages", "Complexity of the relation module", header, tuple(rows), note)
 
 
 def _in_turns(calls: Sequence[Callable[[], Any]], device: torch.device) -> list[float]:

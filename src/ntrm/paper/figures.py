@@ -20,12 +20,11 @@ from ntrm.inference.predictor import Prediction, Predictor
 from ntrm.models.folders import WEIGHTS
 from ntrm.models.hub import load
 from ntrm.paper.architecture import architecture_figure
-from ntrm.paper.learning import curves_of
 from ntrm.paper.outcomes import JobOutcome, PlanResults
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import FIGURES, TABLE_2
 from ntrm.paper.request import Facts
-from ntrm.paper.result_tables import HEADLINE, Difference, ResultTable, headline, seconds_per_section
+from ntrm.paper.result_tables import HEADLINE, Difference, ResultTable, curves_of, headline, seconds_per_section
 from ntrm.report.charts import Estimate, ResolutionRow, ablation_figure, learning_figure, resolution_figure
 from ntrm.report.dataset_report import stats_figure
 from ntrm.report.drawing import write_figure

@@ -21,9 +21,8 @@ from ntrm.models.hub import load
 from ntrm.models.ntrm import NTRM
 from ntrm.paper import result_tables as tables
 from ntrm.paper.claims import claims_table
-from ntrm.paper.costs import measure_stages, networks_table, stages_table
+from ntrm.paper.costs import networks_table, stages_table
 from ntrm.paper.figures import choose_windows, draw_figures, first_trained
-from ntrm.paper.learning import learning_table
 from ntrm.paper.outcomes import FAILED, Document, PlanResults, dig, evaluation_of
 from ntrm.paper.plan import Job, TrainingPlan, describe
 from ntrm.paper.request import LOCK, MARK, Facts, Request
@@ -94,17 +93,6 @@ def reproduce(
     Interrupted at any point, the same call goes on: jobs that are done stay done, a half-trained one is resumed.
     Several calls may work in one folder at a time: each takes jobs that no other works on, and writes the page of what
     there is when it finds no more.
-
-    Args:
-        request: what to reproduce.
-        device: ``auto``, ``cpu``, ``cuda`` (all of them), ``cuda:N`` or ``mps``.
-        num_devices: how many GPUs to use; all if not given.
-        per_device: jobs at a time on one GPU.
-        jobs: jobs at a time without GPUs, and processes that read sections.
-        command: what the user typed, for the page.
-        progress: reports sections and jobs.
-        say: gets a line for every job that ends.
-
     """
     request.claim(command)
     slots = make_slots(device, num_devices=num_devices, per_device=per_device, jobs=jobs)
@@ -176,7 +164,7 @@ def write_results(
         tables.table_1(results),
         tables.table_1_scratch(results),
         tables.differences_table(results),
-        learning_table(results),
+        tables.learning_table(results),
         tables.table_2(results, facts),
         tables.tissue_table(results, "iou"),
         tables.tissue_table(results, "dice"),
@@ -243,4 +231,4 @@ def _stages(results: PlanResults, windows: Sequence[Example], device: str) -> ta
         or network.relation.config.graph == "none"
     ):
         return None
-    return stages_table(measure_stages(network, [window.image for window in windows], Predictor(network, device)))
+    return stages_table(network, [window.image for window in windows], Predictor(network, device))

@@ -32,14 +32,11 @@ from ntrm.phantom.stain import Stain
 from ntrm.phantom.versions import DEFAULT_VERSION, phantom_version
 from ntrm.version import __version__
 
-SECTIONS_PER_PATIENT = (0.65, 0.25, 0.10)
-"""Chances that a patient has one, two or three sections."""
+SECTIONS_PER_PATIENT = (0.65, 0.25, 0.10)  # Chances that a patient has one, two or three sections
 
-LABORATORIES = 5
-"""Number of laboratories that the patients come from; each stains in its own way."""
+LABORATORIES = 5  # Number of laboratories that the patients come from; each stains in its own way
 
-PATIENTS_FOR_A_SPLIT = 3
-"""Fewer patients cannot be in three splits, so the column stays empty."""
+PATIENTS_FOR_A_SPLIT = 3  # Fewer patients cannot be in three splits, so the column stays empty
 
 OPTIONS_FILE = "phantom.json"
 TRUTH_FILE = "truth.json"
@@ -117,10 +114,8 @@ class PhantomOptions:
     levels: tuple[str, ...] = ("10x",)
     ambiguity: float = 0.5
     pieces: int = 1
-    normal: float = 0.0
-    """Share of the sections without a cancer."""
-    version: str = DEFAULT_VERSION
-    """Of the phantom (``versions.VERSIONS``)."""
+    normal: float = 0.0  # Share of the sections without a cancer
+    version: str = DEFAULT_VERSION  # Of the phantom (``versions.VERSIONS``).
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -151,8 +146,7 @@ class PhantomReport:
     drawn: int
     kept: int
     cancers: dict[str, int]
-    normal: int = 0
-    """Sections without a cancer."""
+    normal: int = 0  # Sections without a cancer
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""

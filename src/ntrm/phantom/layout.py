@@ -27,13 +27,11 @@ GRID_UM = 6.7
 """Ground truth is measured on this grid at every resolution, and sections lie on it: it is a whole number of pixels at
 1x, 2x, 5x and 10x."""
 
-GAP_UM = (600.0, 2500.0)
-"""Least and greatest glass between two sections of a slide and around them."""
+GAP_UM = (600.0, 2500.0)  # Least and greatest glass between two sections of a slide and around them
 
 MPP_RANGE = (0.25, 30.0)
 
-FAR_UM = 1e9
-"""Depth given to pixels too far from the section to be drawn."""
+FAR_UM = 1e9  # Depth given to pixels too far from the section to be drawn
 
 NO_SURFACE = "no skin surface in the section"
 NO_MARGIN = "fragmented: the cut margin cannot be told"
@@ -74,8 +72,7 @@ class Section:
     cancer: str
     biopsy: str
     truth: SectionTruth
-    fine: Mask
-    """What ``render`` draws: the labels, with codes for tissues that are finer than these (``tissues.py``)."""
+    fine: Mask  # What ``render`` draws: the labels, with codes for tissues that are finer than these (``tissues.py``).
     version: str = DEFAULT_VERSION
 
 
@@ -85,8 +82,7 @@ class CutParameters:
 
     ragged_um: float = 55.0
     wavelength_um: float = 1100.0
-    fat_factor: float = 1.6
-    """Fat tears rather than cuts: its edge is more ragged by this factor."""
+    fat_factor: float = 1.6  # Fat tears rather than cuts: its edge is more ragged by this factor
 
 
 def layout(seed: int, mpp: float = GRID_UM, cancer: str | None = None, version: str = DEFAULT_VERSION) -> Section:
@@ -164,10 +160,8 @@ class PaintedSection:
 
     mask: Mask
     mpp: float
-    depth: Field
-    """µm below the natural surface."""
-    uncut: BoolMask
-    """Where no knife took the tissue away; tears and holes do not count as cuts."""
+    depth: Field  # µm below the natural surface
+    uncut: BoolMask  # Where no knife took the tissue away; tears and holes do not count as cuts
     has_surface: bool
     has_margin: bool
 
@@ -258,8 +252,7 @@ class Slide:
 
     mask: Mask
     pieces: tuple[Piece, ...]
-    fine: Mask
-    """What ``render`` draws: the labels, with codes for finer tissues."""
+    fine: Mask  # What ``render`` draws: the labels, with codes for finer tissues
 
 
 def lay_slide(seed: int, mpp: float, cancer: str, pieces: int = 1, version: str = DEFAULT_VERSION) -> Slide:

@@ -29,21 +29,17 @@ from ntrm.phantom.versions import DEFAULT_VERSION, phantom_version
 _BENT_UM = 2.5
 """Borders and cell walls are bent by this much: they would show the mask's pixels or straight polygons otherwise."""
 _GRAIN_UM, _WOBBLE_UM, _SPECKLE_UM = 22.0, 30.0, 6.0
-_SPECKLE_SEEN_UM = 2.0
-"""Coarser grids than this average the finest noise away."""
+_SPECKLE_SEEN_UM = 2.0  # Coarser grids than this average the finest noise away
 
 _FINEST_SEEN_UM = 3.4
 """Coarser pictures are painted at a half (a third …) of their µm/px and averaged: fibres and nuclei are finer."""
-_BEYOND_TISSUE_UM = 45.0
-"""Ink and wavering borders reach no further than this."""
+_BEYOND_TISSUE_UM = 45.0  # Ink and wavering borders reach no further than this
 _BLOCK_PX = 384
 """Side of the squares that are painted one after the other: memory stays small, empty glass costs nothing."""
 
-_JPEG_TILE_PX = 2048
-"""Scanners compress tile by tile; it also keeps large pictures within what JPEG allows."""
+_JPEG_TILE_PX = 2048  # Scanners compress tile by tile; it also keeps large pictures within what JPEG allows
 _BLUR_SEEN_PX = 0.2
-BROWN = (0.45, 0.70, 0.95)
-"""Optical density of melanin per channel (red, green, blue), at concentration 1."""
+BROWN = (0.45, 0.70, 0.95)  # Optical density of melanin per channel (red, green, blue), at concentration 1
 
 _MACROPHAGE_SPACING_UM, _MACROPHAGE_RADIUS_UM = 34.0, 6.5
 _MACROPHAGE_DENSITY = np.float32(0.55)
@@ -56,16 +52,11 @@ _TISSUE = EMPTY == 0
 class Artefacts:
     """Strengths; 0 (for JPEG: None) switches one off, as all are unless given."""
 
-    uneven_light: float = 0.0
-    """Relative loss of light from one side of the picture to the other."""
-    blur_um: float = 0.0
-    """Defocus: standard deviation of the point spread."""
-    sensor_noise: float = 0.0
-    """Standard deviation in grey levels."""
-    jpeg_quality: int | None = None
-    """Pillow's quality, 1 to 95."""
-    ink: float = 0.0
-    """Fraction of the cut margin that carries surgical ink."""
+    uneven_light: float = 0.0  # Relative loss of light from one side of the picture to the other
+    blur_um: float = 0.0  # Defocus: standard deviation of the point spread
+    sensor_noise: float = 0.0  # Standard deviation in grey levels
+    jpeg_quality: int | None = None  # Pillow's quality, 1 to 95
+    ink: float = 0.0  # Fraction of the cut margin that carries surgical ink
 
     @classmethod
     def draw(cls, seed: int) -> Artefacts:
@@ -202,17 +193,14 @@ class _Pixels:
 
     scene: Scene
     window: Window
-    y_um: Positions
-    """Bent coordinates."""
+    y_um: Positions  # Bent coordinates
     x_um: Positions
-    tissue: NDArray[np.intp]
-    """Mask value, with the connective tissues as one."""
+    tissue: NDArray[np.intp]  # Mask value, with the connective tissues as one
     papillary: Field
     inflamed: Field
     noises: Noises
     present: tuple[int, ...]
-    passing: tuple[tuple[int, Field], ...]
-    """Elastosis, oedema and scars: their rows in the table and their fractions."""
+    passing: tuple[tuple[int, Field], ...]  # Elastosis, oedema and scars: their rows in the table and their fractions
 
     def amount(self, parameter: str) -> Field:
         """A parameter per pixel, passing smoothly between the connective tissues."""

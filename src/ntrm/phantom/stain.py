@@ -18,11 +18,9 @@ from ntrm.phantom.texture.table import BASALOID, DERMAL, EMPTY, members
 
 Vector = tuple[float, float, float]
 
-HAEMATOXYLIN: Vector = (0.42, 0.88, 0.24)
-"""Mean absorption per channel (red, green, blue), as a direction: blue-violet."""
+HAEMATOXYLIN: Vector = (0.42, 0.88, 0.24)  # Mean absorption per channel (red, green, blue), as a direction: blue-violet
 
-EOSIN: Vector = (0.02, 0.97, 0.19)
-"""Mean absorption of eosin: pink, almost blind to red."""
+EOSIN: Vector = (0.02, 0.97, 0.19)  # Mean absorption of eosin: pink, almost blind to red
 
 _LABORATORY_SPREAD, _PATIENT_SPREAD = 1.0, 0.35
 """Laboratories differ more (recipe, scanner) than patients of one laboratory (thickness, fixation)."""
@@ -33,8 +31,7 @@ INKS: dict[str, Vector] = {"blue": (1.0, 0.62, 0.20), "green": (0.90, 0.35, 0.55
 """Optical density per channel."""
 
 _INK_GRID_UM = 6.7
-_CRUST_UM = 14.0
-"""Thickness of the inked crust: standard deviation of the blur around the edge."""
+_CRUST_UM = 14.0  # Thickness of the inked crust: standard deviation of the blur around the edge
 _CRUMB_UM, _ARC_UM = 80.0, 1800.0
 _CUT = DERMAL + members(*BASALOID) - members("crust")
 """Tissue that a knife opens: ink sits on it, not on the skin's own surface."""
@@ -52,8 +49,7 @@ class Stain:
     eosin: Vector = EOSIN
     haematoxylin_strength: float = 1.0
     eosin_strength: float = 1.0
-    illumination: Vector = (253.0, 252.0, 253.0)
-    """Colour of empty glass."""
+    illumination: Vector = (253.0, 252.0, 253.0)  # Colour of empty glass
 
     @classmethod
     def draw(cls, patient_seed: int, laboratory_seed: int) -> Stain:

@@ -63,8 +63,7 @@ def _code_table() -> NDArray[np.uint8]:
     return table
 
 
-LABELS = _label_table()
-"""Label by the value of a fine mask."""
+LABELS = _label_table()  # Label by the value of a fine mask
 
 _CODE_TABLE = _code_table()
 

@@ -14,8 +14,7 @@ from ntrm.phantom.anatomy.surface import SurfaceParameters
 from ntrm.phantom.anatomy.tumours import Basaloid, InSitu, Invasive
 from ntrm.phantom.texture.looks import LookParameters
 
-DEFAULT_VERSION = "1"
-"""The version of the bundled model and of all tables so far."""
+DEFAULT_VERSION = "1"  # The version of the bundled model and of all tables so far
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,7 @@ class Anatomy:
     basaloid: Basaloid = field(default_factory=Basaloid)
     in_situ: InSitu = field(default_factory=InSitu)
     invasive: Invasive = field(default_factory=Invasive)
-    variety: VarietyParameters | None = None
-    """None draws what version 1 draws."""
+    variety: VarietyParameters | None = None  # None draws what version 1 draws
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ from ntrm.pipeline.slide import PredictedSlide, SlideTask
 from ntrm.pipeline.tabulating import tabulate
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.results.slide_state import finished
-from ntrm.slides.inputs import SlideInput, find_inputs, shard_of
-from ntrm.slides.known_places import remember_places
+from ntrm.slides.inputs import SlideInput, find_inputs, remember_places, shard_of
 from ntrm.slides.object_store import Address, is_address
 from ntrm.slides.slide_folders import LeftOut
 from ntrm.slides.slide_ids import distinguishing_paths, slide_ids
@@ -43,8 +42,7 @@ class Segmented:
     out: Path
     slides: tuple[Outcome, ...]
     identity: dict[str, Any]
-    notes: tuple[str, ...] = ()
-    """How unclear inputs were understood, and what was not judged."""
+    notes: tuple[str, ...] = ()  # How unclear inputs were understood, and what was not judged
     address: str | None = None
     """Of the results, where they are not in a folder; ``out`` then holds what could not be sent."""
 

@@ -12,17 +12,14 @@ from ntrm.core.io import whole_file, write_bytes
 from ntrm.core.labels import IGNORE, LabelSchema, rgb_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY, mean_colours, sampled
-from ntrm.core.threads import thread_map
 from ntrm.results.documents import Summary
 from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.results.paths import FAMILIARITY_MAP, OVERLAY, PICTURE, THUMBNAIL
 
 SMALLEST_SIDE, LARGEST_SIDE = 1200, 3000
 """Longer side of the overlay: letters need pixels, and people do not look at more."""
-THUMBNAIL_SIDE, THUMBNAIL_BYTES = 160, 6000
-"""A page may show a thousand thumbnails."""
-ROWS = 256
-"""Coloured at a time."""
+THUMBNAIL_SIDE, THUMBNAIL_BYTES = 160, 6000  # A page may show a thousand thumbnails
+ROWS = 256  # Coloured at a time
 LEAST_GAP = 1.9
 """Pictures of more than ``LARGEST_SIDE`` are shrunk by a whole number first, so long as this factor is left."""
 
@@ -35,15 +32,12 @@ def overlay(picture: Image, labels: NDArray[np.uint8], schema: LabelSchema) -> I
     colours, mixed = schema.colour_table(), picture.copy()
     clear = [IGNORE] if schema.background_index is None else [IGNORE, schema.background_index]
 
-    def mix(top: int) -> None:
+    # In bands: as numbers with a fraction, a large picture takes many times its memory.
+    for top in range(0, len(picture), ROWS):
         rows = slice(top, top + ROWS)
         tissue = ~np.isin(seen[rows], clear)
         colour = colours[seen[rows][tissue]]
         mixed[rows][tissue] = np.rint((1 - OPACITY) * picture[rows][tissue] + OPACITY * colour)
-
-    # In bands: as numbers with a fraction, a large picture takes many times its memory.
-    for _ in thread_map(mix, range(0, len(picture), ROWS)):
-        pass
     return mixed
 
 

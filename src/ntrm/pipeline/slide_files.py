@@ -24,7 +24,6 @@ from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_mask_ome_tiff
 from ntrm.pipeline.measurements import (
-    MEASUREMENTS,
     PieceFindings,
     class_areas,
     fractions,
@@ -63,7 +62,11 @@ FROM_TUMOUR = ("deep_clearance", "lateral_clearance", "invasion_depth")
 def piece_summary(findings: PieceFindings, schema: LabelSchema, familiarity: SlideFamiliarity) -> PieceSummary:
     """A piece for ``summary.json``."""
     window, number = findings.window, findings.piece.number
-    ruling = familiarity.ruling(number)
+    ruling, measured, text = familiarity.ruling(number), findings.measured, findings.text
+    if not (ruling.assessed or findings.tumour_confirmed):
+        unlike = {name: Measured(measured[name].name, None, measured[name].unit, UNLIKE) for name in FROM_TUMOUR}
+        measured = measured | unlike
+        text = (*graph_text(findings, ruling), *sentences_of([*unlike.values()], measured["orientation"]))
     return PieceSummary(
         number=number,
         mask_box_px=Box(window.top, window.left, window.height, window.width),
@@ -71,12 +74,9 @@ def piece_summary(findings: PieceFindings, schema: LabelSchema, familiarity: Sli
         tissue_area_mm2=tissue_area(findings.areas_mm2, schema),
         areas_mm2=findings.areas_mm2,
         tissue_fractions=fractions(findings.areas_mm2, schema),
-        measurements={
-            name: Measure(each.value, each.unit, each.reason, each.line)
-            for name, each in _measured(findings, ruling).items()
-        },
+        measurements={name: Measure(m.value, m.unit, m.reason, m.line) for name, m in measured.items()},
         cancers=_piece_cancers(findings, ruling),
-        text=_piece_text(findings, ruling),
+        text=text,
         familiarity=familiarity.of_piece(number),
     )
 
@@ -106,35 +106,29 @@ def slide_cancers(
     named = {each.name: each for each in cancers_of(crumbs, schema, confirmed_regions(crumbs)) if each.present}
     if not pieces:
         alone = {name: _in_crumbs(crumbs, schema.index(name)) for name in CANCERS if name in schema.names}
-        return {name: _named_in_crumbs(cancer, named.get(name)) for name, cancer in alone.items()}
+        return {name: _beside_crumbs(cancer, named.get(name), None) for name, cancer in alone.items()}
     by_name: dict[str, dict[int, PieceCancer]] = {}
     for each in pieces:
         for cancer in _piece_cancers(each, familiarity.ruling(each.piece.number)):
             by_name.setdefault(cancer.name, {})[each.piece.number] = cancer
     beside = {each.name: each for each in cancers_of(crumbs, schema) if each.present}
-    in_pieces = {name: _named_in_crumbs(_in_all(found), named.get(name)) for name, found in by_name.items()}
-    return {name: _left_open(cancer, beside.get(name)) for name, cancer in in_pieces.items()}
+    return {name: _beside_crumbs(_in_all(found), named.get(name), beside.get(name)) for name, found in by_name.items()}
 
 
-def _named_in_crumbs(cancer: Cancer, crumbs: CancerFinding | None) -> Cancer:
-    """The cancer of all pieces; present where it is not in them and a person has named it in ``crumbs`` beside them."""
-    if crumbs is None or cancer.present:
-        return cancer
-    known, rest = cancer.present is not None, f"the rest {NOT_ASSESSED}"
-    return Cancer(
-        present=True,
-        confidence=crumbs.confidence,
-        area_mm2=crumbs.area_mm2 + known * cancer.area_mm2,
-        regions=crumbs.regions + known * cancer.regions,
-        reason="; ".join(filter(None, (NAMED_IN_CRUMBS, cancer.reason if known else rest))),
-    )
-
-
-def _left_open(cancer: Cancer, crumbs: CancerFinding | None) -> Cancer:
-    """The cancer of all pieces; not assessed where it is absent from them and found in ``crumbs`` beside them."""
-    if crumbs is None or cancer.present is not False:
-        return cancer
-    return Cancer(None, None, cancer.area_mm2 + crumbs.area_mm2, cancer.regions + crumbs.regions, IN_CRUMBS)
+def _beside_crumbs(cancer: Cancer, named: CancerFinding | None, found: CancerFinding | None) -> Cancer:
+    """The cancer of all pieces, with what a person ``named`` and what the rule ``found`` in crumbs beside them."""
+    if named is not None and not cancer.present:
+        known, rest = cancer.present is not None, f"the rest {NOT_ASSESSED}"
+        return Cancer(
+            present=True,
+            confidence=named.confidence,
+            area_mm2=named.area_mm2 + known * cancer.area_mm2,
+            regions=named.regions + known * cancer.regions,
+            reason="; ".join(filter(None, (NAMED_IN_CRUMBS, cancer.reason if known else rest))),
+        )
+    if found is not None and cancer.present is False:
+        return Cancer(None, None, cancer.area_mm2 + found.area_mm2, cancer.regions + found.regions, IN_CRUMBS)
+    return cancer
 
 
 def _in_crumbs(crumbs: RegionTable, tissue: int) -> Cancer:
@@ -158,30 +152,11 @@ def _in_all(found: Mapping[int, PieceCancer]) -> Cancer:
     )
 
 
-def _measured(findings: PieceFindings, ruling: Familiarity) -> dict[str, Measured]:
-    known = {name: findings.measured[name] for name in MEASUREMENTS}
-    if ruling.assessed or findings.tumour_confirmed:
-        return known
-    return {
-        name: Measured(each.name, None, each.unit, UNLIKE) if name in FROM_TUMOUR else each
-        for name, each in known.items()
-    }
-
-
 def graph_text(findings: PieceFindings, ruling: Familiarity) -> tuple[str, ...]:
     """The tissue graph of a piece in plain words."""
     if ruling.assessed or findings.tumour_confirmed:
         return findings.graph.sentences()
     return (*findings.graph.sentences(tumours=False), f"Tumours: {NOT_ASSESSED}, {ruling.why_not_assessed}.")
-
-
-def _piece_text(findings: PieceFindings, ruling: Familiarity) -> tuple[str, ...]:
-    """Graph and measurements in plain words."""
-    if ruling.assessed or findings.tumour_confirmed:
-        return findings.text
-    measured = _measured(findings, ruling)
-    lengths = [measured[name] for name in FROM_TUMOUR]
-    return (*graph_text(findings, ruling), *sentences_of(lengths, measured["orientation"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,8 +168,7 @@ class SlideFiles:
     grid: Grid
     schema: LabelSchema
     run: Run
-    corrected: Correction | None = None
-    """None for the network's mask."""
+    corrected: Correction | None = None  # None for the network's mask
 
     @property
     def about(self) -> Document:

@@ -25,8 +25,7 @@ MEASURES = {
     "invasion_depth": "Depth of invasion",
 }
 
-Reasons = Mapping[str, Sequence[str]]
-"""By the names of ``MEASURES``: why pieces lack a measurement, each reason once."""
+Reasons = Mapping[str, Sequence[str]]  # By the names of `MEASURES`: why pieces lack a measurement, each reason once
 
 
 @dataclass(frozen=True)
@@ -40,21 +39,14 @@ class CohortSlide:
     pieces: int
     tissue_area_mm2: float | None
     fractions: Mapping[str, float]
-    cancers: Mapping[str, float]
-    """Those that are present, each with the confidence that it is."""
-    measures: Mapping[str, float | None]
-    """In mm, by the names of ``MEASURES``."""
+    cancers: Mapping[str, float]  # Those that are present, each with the confidence that it is
+    measures: Mapping[str, float | None]  # In mm, by the names of `MEASURES`
     reasons: Reasons
-    confidence: float | None
-    """Mean over the regions, weighted by area."""
-    assessed: bool = True
-    """No statistic has a slide whose cancers are not assessed."""
-    corrected_parts: int = 0
-    """Parts of regions that a person corrected; all else here is what the network said."""
-    corrected_cancers: tuple[str, ...] = ()
-    """Those that are present in the corrected version."""
-    corrected_assessed: bool = True
-    """Whether all were assessed there."""
+    confidence: float | None  # Mean over the regions, weighted by area
+    assessed: bool = True  # No statistic has a slide whose cancers are not assessed
+    corrected_parts: int = 0  # Parts of regions that a person corrected; all else here is what the network said
+    corrected_cancers: tuple[str, ...] = ()  # Those that are present in the corrected version
+    corrected_assessed: bool = True  # Whether all were assessed there
 
     def tumour_fraction(self, cancers: Sequence[str]) -> float:
         """Fraction of the tissue that is any cancer."""
@@ -66,8 +58,7 @@ class Cohort:
     """All slides of a folder of results."""
 
     slides: tuple[CohortSlide, ...]
-    tissues: tuple[str, ...]
-    """Without the background."""
+    tissues: tuple[str, ...]  # Without the background
     cancers: tuple[str, ...]
     run: Run
     neighbours: Mapping[str, Mapping[str, float]]

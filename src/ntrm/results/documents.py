@@ -21,10 +21,8 @@ from ntrm.results.paths import CORRECTED, DONE, GRAPH, HIDDEN, SUMMARY
 
 NOTHING_TO_MEASURE = (NO_TUMOUR, NOTHING_INVADES)
 """Why a piece has no clearance or depth where nothing is left open by that."""
-IN_CRUMBS = f"{NOT_ASSESSED}: tumour in crumbs outside all pieces"
-"""Why a cancer is left open that is in no piece."""
-NAMED_IN_CRUMBS = "named by a person in crumbs outside all pieces"
-"""Why a cancer is present that is in no piece."""
+IN_CRUMBS = f"{NOT_ASSESSED}: tumour in crumbs outside all pieces"  # Why a cancer is left open that is in no piece
+NAMED_IN_CRUMBS = "named by a person in crumbs outside all pieces"  # Why a cancer is present that is in no piece
 # Not the slide's folder: what a person corrected lies there, too.
 AGAIN = f"delete {HIDDEN}/{DONE} in the slide's folder, if it is there, and run the same ntrm segment again"
 
@@ -34,13 +32,12 @@ Matrix = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class Measure:
-    """A number with its unit, or the reason why there is none."""
+    """A number with its unit, or the reason why there is none; the ends of its line as (row, column) of the mask."""
 
     value: float | None
     unit: str
     reason: str
     line_px: tuple[Point, Point] | None
-    """Two points as (row, column) in pixels of the mask."""
     purpose: str = PURPOSE
 
 
@@ -48,8 +45,7 @@ class Measure:
 class Cancer:
     """One cancer in all pieces together: present if in any, as sure as the surest."""
 
-    present: bool | None
-    """None where it was not assessed: area and regions are then what the network has called so."""
+    present: bool | None  # None where it was not assessed: area and regions are then what the network has called so
     confidence: float | None
     area_mm2: float
     regions: int
@@ -59,7 +55,7 @@ class Cancer:
 
 @dataclass(frozen=True)
 class PieceCancer:
-    """One cancer in one piece."""
+    """One cancer in one piece; the reason is the finding in plain words, or why it was not assessed."""
 
     name: str
     present: bool | None
@@ -67,7 +63,6 @@ class PieceCancer:
     regions: int
     confidence: float | None
     reason: str
-    """The finding in plain words, or why it was not assessed."""
 
 
 @dataclass(frozen=True)
@@ -137,13 +132,10 @@ def crumb_warnings(cancers: Mapping[str, Cancer]) -> tuple[str, ...]:
 class Correction:
     """What a person changed in a slide, as its corrected version tells it."""
 
-    steps: int
-    """That count: neither undone nor undo themselves."""
-    regions: int
-    """Parts that were named or that followed, and areas that were drawn."""
+    steps: int  # That count: neither undone nor undo themselves
+    regions: int  # Parts that were named or that followed, and areas that were drawn
     area_mm2: float
-    log: str
-    """Fingerprint of the steps: the same steps give the same files."""
+    log: str  # Fingerprint of the steps: the same steps give the same files
 
     @property
     def text(self) -> str:
@@ -157,9 +149,8 @@ class StainNorm:
 
     method: str
     matrix: tuple[tuple[float, float, float], tuple[float, float, float], tuple[float, float, float]] | None
-    """By which the optical densities of red, green and blue were multiplied; None: the slide was left as it is."""
-    reason: str = ""
-    """Why it was left so."""
+    """By which optical densities of red, green and blue were multiplied; None where the slide was left as it is."""
+    reason: str = ""  # Why it was left so
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -184,16 +175,12 @@ class Summary:
     warnings: tuple[str, ...]
     tissue_area_mm2: float
     areas_mm2: Mapping[str, float]
-    tissue_fractions: Mapping[str, float | None]
-    """Without the background."""
-    cancers: Mapping[str, Cancer]
-    """Each that was looked for; the file also has their names as ``cancers_looked_for``."""
+    tissue_fractions: Mapping[str, float | None]  # Without the background
+    cancers: Mapping[str, Cancer]  # Each that was looked for; the file also has their names as `cancers_looked_for`
     pieces: tuple[PieceSummary, ...]
     small_regions: Document | None
-    stain_norm: StainNorm | None = None
-    """None, and no key, where nobody asked for it."""
-    corrected: Correction | None = None
-    """None for what the network said; only the corrected version has the key."""
+    stain_norm: StainNorm | None = None  # None, and no key, where nobody asked for it
+    corrected: Correction | None = None  # None for what the network said; only the corrected version has the key
 
     def __post_init__(self) -> None:
         if not self.tissue_fractions.keys() <= {*self.classes} & self.areas_mm2.keys():
@@ -218,21 +205,20 @@ class Summary:
 
     def write(self, folder: Path) -> None:
         """Write ``summary.json``."""
-        unasked = {key for key in ("stain_norm", "corrected") if getattr(self, key) is None}
+        unasked = [key for key in ("stain_norm", "corrected") if getattr(self, key) is None]
         document = {key: value for key, value in vars(self).items() if key not in unasked}
         write_json(folder / SUMMARY, document | {"cancers_looked_for": [*self.cancers]})
 
 
 @dataclass(frozen=True)
 class Node:
-    """A tissue of the graph."""
+    """A tissue of the graph, with the mean confidence of its regions, weighted by area."""
 
     name: str
     title: str
     area_mm2: float
     regions: int
     confidence: float | None
-    """Mean over its regions, weighted by area."""
     by_person: float | None = None
     """Fraction of its area that a person named or accepted; None where nobody corrected the slide."""
 
@@ -280,11 +266,10 @@ class NodeLink:
 
 @dataclass(frozen=True)
 class PieceGraph:
-    """The tissue graph of one piece."""
+    """The tissue graph of one piece, also in sentences."""
 
     piece: int
     text: tuple[str, ...]
-    """In sentences."""
     graph: NodeLink
 
     @cached_property
@@ -334,15 +319,11 @@ class Network:
     """What the network itself used, as means over windows; the first index sends, the second receives."""
 
     names: tuple[str, ...]
-    attention: tuple[Matrix, ...]
-    """By layer; empty for a network without attention."""
-    edge_windows: tuple[tuple[int, ...], ...]
-    """How many windows have the edge."""
-    edge_weight: Matrix | None
-    """None for a network that does not train them."""
+    attention: tuple[Matrix, ...]  # By layer; empty for a network without attention
+    edge_windows: tuple[tuple[int, ...], ...]  # How many windows have the edge
+    edge_weight: Matrix | None  # None for a network that does not train them
     strongest_windows: tuple[StrongestWindows, ...]
-    windows: int
-    """All that were counted."""
+    windows: int  # All that were counted
     note: str = "what the network used, not biology"
 
     def __post_init__(self) -> None:
@@ -381,13 +362,14 @@ class Slide(Summary):
 
     def confidence(self, tissue: str) -> float | None:
         """Mean over all pieces, weighted by area; None where there is no region."""
-        own = [node for node in self.nodes if node.name == tissue and node.confidence is not None]
-        return _mean([(node.confidence or 0.0, node.area_mm2 * (1 - (node.by_person or 0.0))) for node in own])
+        own = [node for node in self.nodes if node.name == tissue]
+        known = ((node.confidence, node.area_mm2 * (1 - (node.by_person or 0.0))) for node in own)
+        return _mean([(confidence, area) for confidence, area in known if confidence is not None])
 
     def by_person(self, tissue: str) -> float | None:
         """Fraction that a person named or accepted, in all pieces; None where nobody corrected the slide."""
-        own = [node for node in self.nodes if node.name == tissue and node.by_person is not None]
-        return _mean([(node.by_person or 0.0, node.area_mm2) for node in own])
+        own = [(node.by_person, node.area_mm2) for node in self.nodes if node.name == tissue]
+        return _mean([(fraction, area) for fraction, area in own if fraction is not None])
 
 
 def unusable(folder: Path, predicate: str, got: object = None) -> DataError:

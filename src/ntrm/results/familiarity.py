@@ -10,22 +10,17 @@ from dataclasses import dataclass
 
 FAMILIAR, UNFAMILIAR, TOO_SMALL, NO_REFERENCE = "familiar", "unfamiliar", "too small to judge", "no reference"
 VERDICTS = (FAMILIAR, UNFAMILIAR, TOO_SMALL, NO_REFERENCE)
-NOT_JUDGED = (TOO_SMALL, NO_REFERENCE)
-"""Verdicts that change nothing."""
-ASPECTS = ("colours", "texture", "anatomy")
-"""What is compared."""
+NOT_JUDGED = (TOO_SMALL, NO_REFERENCE)  # Verdicts that change nothing
+ASPECTS = ("colours", "texture", "anatomy")  # What is compared
 
-UNFAMILIAR_BELOW = 0.05
-"""P-value from which down a slide is unlike what the model knows."""
+UNFAMILIAR_BELOW = 0.05  # P-value from which down a slide is unlike what the model knows
 
-NOT_ASSESSED = "not assessed"
-"""What stands in place of cancers and of all that is measured from them."""
+NOT_ASSESSED = "not assessed"  # What stands in place of cancers and of all that is measured from them
 
 NOT_LOOKED_FOR, NONE = "not looked for", "none"
 """What is said of cancers where the model has no class of one, and which it looked for."""
 
-UNLIKE = "unlike what the model knows"
-"""What is said of an unfamiliar slide or piece."""
+UNLIKE = "unlike what the model knows"  # What is said of an unfamiliar slide or piece
 
 
 def cancers_in_words(found: Sequence[str] | None, looked_for: Sequence[str] | None) -> str:
@@ -43,14 +38,11 @@ def cancers_in_words(found: Sequence[str] | None, looked_for: Sequence[str] | No
 class Familiarity:
     """Whether a slide or a piece is like the sections that a model was trained on."""
 
-    verdict: str
-    """One of ``VERDICTS``."""
+    verdict: str  # One of `VERDICTS`
     p_value: float | None
     """How often a section of the model's own kind, held out, looks as unlike as this; None where it was not judged."""
-    aspects: Mapping[str, float]
-    """P-values by the names of ``ASPECTS``; empty where it was not judged."""
-    reasons: tuple[str, ...]
-    """In plain sentences: why it is unfamiliar, the strongest first, or why it was not judged."""
+    aspects: Mapping[str, float]  # P-values by the names of `ASPECTS`; empty where it was not judged
+    reasons: tuple[str, ...]  # In plain sentences: why it is unfamiliar, the strongest first, or why it was not judged
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS or (self.verdict == UNFAMILIAR and self.p_value is None):
@@ -94,8 +86,7 @@ class SlideFamiliarity:
     """Of a slide, its pieces, and its windows."""
 
     slide: Familiarity
-    pieces: Mapping[int, Familiarity]
-    """By number."""
+    pieces: Mapping[int, Familiarity]  # By number
     windows: tuple[tuple[int, int, int, int, float], ...] = ()
     """Top, left, height and width in pixels of the mask, and p-value of each window with enough tissue: where."""
 

@@ -14,7 +14,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 MB = 2**20
-MOST_PIXELS, MOST_SCANS = 2**25, 16
-"""Of a picture, and how often a JPEG may go over them."""
-LONGEST = 100
-"""Characters of a slide's name: a path with some folders before it must fit everywhere."""
+MOST_PIXELS, MOST_SCANS = 2**25, 16  # Of a picture, and how often a JPEG may go over them
+LONGEST = 100  # Characters of a slide's name: a path with some folders before it must fit everywhere
 _PLAIN = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_-])?")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 """Names that some systems take for devices."""
@@ -84,13 +82,11 @@ class SlideFolder:
                 hint = "put the folder itself there"
                 raise DataError(f"{path} is a link", expected="a folder of the results", hint=hint)
 
-    def arrays(
-        self, *names: str, hint: str, most: int = 2**30, only: Container[str] | None = None
-    ) -> dict[str, NDArray[Any]]:
-        """All or some arrays of an NPZ file; refused, before any is unpacked, where they have too many bytes."""
+    def arrays(self, *names: str, hint: str, most: int = 2**30) -> dict[str, NDArray[Any]]:
+        """The arrays of an NPZ file; refused, before any is unpacked, where they have too many bytes."""
         try:
             with self.open(*names, most=2**30) as stream:
-                return arrays_in(stream, most, only)
+                return arrays_in(stream, most)
         except NO_ARRAYS as error:
             raise DataError(f"cannot read {self.path.joinpath(*names)}", got=error, hint=hint) from error
 

@@ -28,10 +28,8 @@ from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import MASK
 
 MOST_SIDE, MOST_TILE, MOST_LEVELS = 2**24, 1024, 24
-MOST_PIXELS = 2**31
-"""Of a level that is read whole."""
-MOST_LISTED = 2**26
-"""Bytes of a value of the header, such as the places of all tiles."""
+MOST_PIXELS = 2**31  # Of a level that is read whole
+MOST_LISTED = 2**26  # Bytes of a value of the header, such as the places of all tiles
 _TYPES = {1: "B", 2: "B", 3: "<u2", 4: "<u4", 7: "B", 13: "<u4", 16: "<u8", 18: "<u8"}
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _DESCRIPTION, _SAMPLES, _PREDICTOR = 256, 257, 258, 259, 270, 277, 317
 _COLOURS, _TILE_WIDTH, _TILE_HEIGHT, _OFFSETS, _COUNTS, _LEVELS = 320, 322, 323, 324, 325, 330
@@ -52,12 +50,9 @@ class Level:
     """One of the sizes of a mask."""
 
     shape: tuple[int, int]
-    tile: tuple[int, int]
-    """Height and width of a tile."""
-    offsets: NDArray[np.int64]
-    """Where the tiles lie in the file, row by row."""
-    counts: NDArray[np.int64]
-    """Their bytes."""
+    tile: tuple[int, int]  # Height and width of a tile
+    offsets: NDArray[np.int64]  # Where the tiles lie in the file, row by row
+    counts: NDArray[np.int64]  # Their bytes
 
     @property
     def across(self) -> int:

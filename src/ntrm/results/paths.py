@@ -4,8 +4,7 @@ from __future__ import annotations
 
 # Of the folder: ``OUT/…``
 
-RUN = "run.json"
-"""What the folder was made with: model, program, options."""
+RUN = "run.json"  # What the folder was made with: model, program, options
 INDEX, RUN_LOCK, TABLES_LOCK = "index.html", ".lock", ".tables.lock"
 TABLES = ("slides", "pieces", "regions", "interfaces")
 
@@ -16,20 +15,16 @@ COARSE_MASK, CONFIDENCE_MAP, TRUTH_MASK = "coarse.ome.tif", "confidence.ome.tif"
 LABELS_ZARR, PROBABILITIES_ZARR = "labels.zarr", "probabilities.zarr"
 OVERLAY, PICTURE, THUMBNAIL, REPORT = "overlay.png", "slide.jpg", "thumbnail.jpg", "report.html"
 FAMILIARITY_MAP = "familiarity.jpg"
-CORRECTIONS = "corrections.jsonl"
-"""What a person changed, step by step."""
-CORRECTED = "corrected"
-"""Folder with the files above once more, made from the corrected mask."""
+CORRECTIONS = "corrections.jsonl"  # What a person changed, step by step
+CORRECTED = "corrected"  # Folder with the files above once more, made from the corrected mask
 
 # Of a slide, for the program alone: ``OUT/<slide id>/.ntrm/…``
 
 HIDDEN = ".ntrm"
 DONE, FAILED, LOCK = "done.json", "failed.json", "lock"
 REGION_GRAPH, REGION_GRAPH_LOCK, CORRECTIONS_LOCK = "region-graph.npz", "region-graph.lock", "corrections.lock"
-SOURCE = "source.sha256"
-"""Which version of its objects a slide from object storage was."""
-PIECES = "pieces.npz"
-"""Which pixel belongs to which piece."""
+SOURCE = "source.sha256"  # Which version of its objects a slide from object storage was
+PIECES = "pieces.npz"  # Which pixel belongs to which piece
 CORRECTED_LOCK, CORRECTED_NEW, CORRECTED_OLD = "corrected.lock", "corrected-new", "corrected-old"
 """The corrected version while it is made, and the one before while it is replaced."""
 

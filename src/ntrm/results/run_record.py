@@ -29,8 +29,7 @@ class Run:
     options: Document
     classes: tuple[str, ...]
     purpose: str = PURPOSE
-    covariates: tuple[str, ...] = ()
-    """Columns of the inputs' tables, of all runs so far."""
+    covariates: tuple[str, ...] = ()  # Columns of the inputs' tables, of all runs so far
 
     def as_dict(self) -> Document:
         """As ``run.json`` has it."""

@@ -16,8 +16,7 @@ from ntrm.results.json_files import STRICT, parsed
 from ntrm.results.paths import CORRECTIONS, DONE, FAILED, HIDDEN, LOCK, SOURCE
 
 Row = dict[str, Any]
-Tables = Mapping[str, tuple[Row, ...]]
-"""Rows by the name of their table."""
+Tables = Mapping[str, tuple[Row, ...]]  # Rows by the name of their table
 
 
 class BusyError(RefusedError):
@@ -44,12 +43,9 @@ class Plan:
     """All that decides a slide's results."""
 
     slide_id: str
-    run: str
-    """Fingerprint of model, program and options."""
-    mpp: tuple[float, float] | None
-    """Of the slide, where it was stated."""
-    source: str | None
-    """Fingerprint of the slide's file; None where it is gone."""
+    run: str  # Fingerprint of model, program and options
+    mpp: tuple[float, float] | None  # Of the slide, where it was stated
+    source: str | None  # Fingerprint of the slide's file; None where it is gone
 
 
 @dataclass(frozen=True)
@@ -57,8 +53,7 @@ class SlideState:
     """What is kept of a slide. The fields are the keys of the file."""
 
     __pydantic_config__ = STRICT
-    plan: Plan | None
-    """None where the slide failed."""
+    plan: Plan | None  # None where the slide failed
     covariates: Mapping[str, str]
     tables: Tables
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import re
 import tempfile
 import unicodedata
@@ -13,6 +15,8 @@ from pathlib import Path
 
 from ntrm.core.csv_text import read_table
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.core.io import read_object, write_text
+from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import number
 from ntrm.data.layouts import survey_dataset
@@ -22,8 +26,7 @@ from ntrm.slides.slide_folders import IMAGES, SLIDE_SUFFIXES, LeftOut, lies_in, 
 
 OWN_COLUMNS = ("slide", "slide_id", "mpp", "mpp_y")
 """Columns of an input table that mean something; all others are covariates."""
-FINGERPRINT_BYTES = 1 << 20
-"""Bytes at either end of a file that tell it from others."""
+FINGERPRINT_BYTES = 1 << 20  # Bytes at either end of a file that tell it from others
 
 
 @dataclass(frozen=True)
@@ -31,19 +34,13 @@ class SlideInput:
     """One slide to segment."""
 
     path: Path
-    name: str
-    """Its name in the input: distinguishes slides of one file name."""
-    slide_id: str | None = None
-    """As the user wants its outputs named."""
-    mpp: Resolution | None = None
-    """Stated by the user; the file's own where None."""
+    name: str  # Its name in the input: distinguishes slides of one file name
+    slide_id: str | None = None  # As the user wants its outputs named
+    mpp: Resolution | None = None  # Stated by the user; the file's own where None
     covariates: Mapping[str, str] = field(default_factory=dict)
-    times: int = 1
-    """How often it occurs in the input; it is segmented once."""
-    alone: bool = False
-    """Whether no other file may be read with it; see ``open_slide``."""
-    remote: RemoteSlide | None = None
-    """Its objects, if it lies at an address; ``path`` is then its place in the cache."""
+    times: int = 1  # How often it occurs in the input; it is segmented once
+    alone: bool = False  # Whether no other file may be read with it; see `open_slide`
+    remote: RemoteSlide | None = None  # Its objects, if it lies at an address; `path` is then its place in the cache
 
     @property
     def location(self) -> str:
@@ -93,12 +90,7 @@ def find_inputs(
 
 
 def shard_of(slides: Sequence[SlideInput], shard: str | None) -> tuple[SlideInput, ...]:
-    """Every N-th slide from the I-th on, for ``I/N`` with I from 1 to N.
-
-    >>> slides = [SlideInput(Path(name), name) for name in "abcde"]
-    >>> [slide.name for slide in shard_of(slides, "2/3")]
-    ['b', 'e']
-    """
+    """Every N-th slide from the I-th on, for ``I/N`` with I from 1 to N."""
     if shard is None:
         return tuple(slides)
     match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", shard)
@@ -267,3 +259,35 @@ def check_roots(roots: Iterable[Path]) -> None:
     lost = next((root for root in roots if not root.exists()), None)
     if lost is not None:
         raise UsageError("no such folder of slides", got=lost, expected="a folder that exists", hint="correct --slides")
+
+
+PLACES, LOCK = "slides.json", ".slides.lock"
+MOST = 10_000  # Slides that are remembered; those segmented longest ago are forgotten first
+
+
+def state_folder() -> Path:
+    """``NTRM_STATE``, or ``ntrm`` in the user's folder for the state of programs: where slides lay is in no results."""
+    if chosen := os.environ.get("NTRM_STATE"):
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "ntrm"
+
+
+def remember_places(places: Mapping[str, Path]) -> None:
+    """Keep the paths of slides by their fingerprints; where that is not possible now, nothing is kept."""
+    # A home that is full or read-only, or another command that writes just now, must not spoil finished work.
+    with suppress(OSError, RuntimeError, NtrmError):
+        folder = state_folder()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with holding(folder / LOCK):
+            new = {source: str(path.absolute()) for source, path in places.items()}
+            known = {source: path for source, path in read_object(folder / PLACES).items() if source not in new}
+            write_text(folder / PLACES, json.dumps(dict([*known.items(), *new.items()][-MOST:])), private=True)
+
+
+def place_of(source: str) -> Path | None:
+    """Where the slide of this fingerprint lies; None where that is not known, or another file lies there now."""
+    with suppress(OSError, RuntimeError, ValueError):
+        path = Path(str(read_object(state_folder() / PLACES).get(source, "")))
+        if path.is_file() and source_fingerprint(path) == source:
+            return path
+    return None

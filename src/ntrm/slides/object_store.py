@@ -110,8 +110,7 @@ class RemoteFile:
 
     name: str
     size: int
-    version: str
-    """Its ETag, or what the service has in its place."""
+    version: str  # Its ETag, or what the service has in its place
 
     @classmethod
     def of(cls, name: str, info: Mapping[str, Any]) -> RemoteFile:

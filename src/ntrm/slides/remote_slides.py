@@ -28,8 +28,7 @@ from ntrm.slides.slide_folders import LeftOut, belongs_to, has_parts, is_mask, o
 class RemoteSlide:
     """The objects of one slide; most slides are a single one."""
 
-    address: Address
-    """Of the file that is opened."""
+    address: Address  # Of the file that is opened
     files: tuple[RemoteFile, ...]
     """All of them, named below the folder of ``address``; none where there is no such object."""
 

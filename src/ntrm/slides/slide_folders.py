@@ -21,8 +21,7 @@ SLIDE_SUFFIXES = (
     *(".btf", ".qptiff", ".png", ".jpg", ".jpeg", ".jfif", DICOM),
 )
 """What is taken from a folder. A file that is named itself may end as it likes: readers choose by content."""
-MASKS, IMAGES = "Masks", "Images"
-"""Folders of a dataset."""
+MASKS, IMAGES = "Masks", "Images"  # Folders of a dataset
 NO_IMAGES = (
     *(".csv", ".tsv", ".xls", ".xlsx", ".ods", ".txt", ".md", ".pdf", ".rtf", ".doc", ".docx", ".odt", ".ppt", ".pptx"),
     *(".html", ".htm", ".css", ".js", ".json", ".jsonl", ".geojson", ".xml", ".yaml", ".yml", ".toml", ".ini", ".cfg"),
@@ -30,8 +29,7 @@ NO_IMAGES = (
     *(".dat", ".opt", ".db", ".log", ".md5", ".sha256", ".lnk", ".url", ".backup", ".bak", ".tmp", ".gz"),
 )
 """Endings of what lies beside slides, or is a part of one: nobody misses these."""
-_ENDING = re.compile(r"\.(?=.*[a-z])[a-z0-9]{1,8}")
-"""Others are parts of a name."""
+_ENDING = re.compile(r"\.(?=.*[a-z])[a-z0-9]{1,8}")  # Others are parts of a name
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,7 @@ class LeftOut:
 
     results: list[str] = field(default_factory=list)
     """Folders that ``ntrm segment`` wrote to before: their pictures are no slides."""
-    endings: Counter[str] = field(default_factory=Counter)
-    """Of files that could be images, and how many have them."""
+    endings: Counter[str] = field(default_factory=Counter)  # Of files that could be images, and how many have them
 
     def slides_among(self, names: Iterable[PurePosixPath]) -> Iterator[PurePosixPath]:
         """The slides among the names that are not hidden; of the others the endings are counted."""
@@ -137,32 +134,28 @@ def _files_under(
 ) -> Iterator[Path]:
     """Regular files, and links that lead nowhere, which are slides that are lost; also those of linked folders.
 
-    Every folder is looked into once, however many links lead there. A link to a folder around it adds nothing.
+    Every folder is looked into once, however many links lead there, and by its own path where it has one.
     """
     seen: set[Path] = set()
-    tops = [folder]
-    while tops:
-        links: list[Path] = []
-        for parent, folders, names in (found for top in tops for found in os.walk(top, onerror=on_error)):
-            here, where = Path(parent), real(Path(parent))
-            # Only the system may look into lost+found at the top of many disks.
-            inside = [name for name in folders if not name.startswith(".") and name != "lost+found"]
-            folders.clear()
-            if where in seen:
-                continue
-            seen.add(where)
-            if not os.access(here, os.X_OK):
-                # Its names can be listed, and no file be opened.
-                on_error(PermissionError(EACCES, os.strerror(EACCES), parent))
-                continue
-            if RUN in names and _holds_results(here):
-                left_out.results.extend([] if lies_in(here, out) else [str(here)])
-                continue
-            folders.extend(inside)
-            links += [here / name for name in inside if (here / name).is_symlink()]
-            paths = (here / name for name in names)
-            yield from (path for path in paths if path.is_file() or (path.is_symlink() and not path.exists()))
-        tops = [link for link in sorted(links) if not real(link.parent).is_relative_to(real(link))]
+    for parent, folders, names in os.walk(folder, onerror=on_error, followlinks=True):
+        here, where = Path(parent), real(Path(parent))
+        # Only the system may look into lost+found at the top of many disks. A link upwards adds nothing.
+        inside = [name for name in folders if not name.startswith(".") and name != "lost+found"]
+        inside = [name for name in inside if not where.is_relative_to(real(here / name))]
+        folders.clear()
+        if where in seen:
+            continue
+        seen.add(where)
+        if not os.access(here, os.X_OK):
+            # Its names can be listed, and no file be opened.
+            on_error(PermissionError(EACCES, os.strerror(EACCES), parent))
+            continue
+        if RUN in names and _holds_results(here):
+            left_out.results.extend([] if lies_in(here, out) else [str(here)])
+            continue
+        folders.extend(sorted(inside, key=lambda name: ((here / name).is_symlink(), name)))
+        paths = (here / name for name in names)
+        yield from (path for path in paths if path.is_file() or (path.is_symlink() and not path.exists()))
 
 
 def _holds_results(folder: Path) -> bool:

@@ -29,8 +29,7 @@ _LETTERS = str.maketrans(
     {"ß": "ss", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L"}
 )
 """Letters that are no letter with a mark."""
-_ORDINARY = re.compile(r"[a-z]+|[0-9]{1,5}")
-"""Words and numbers as they occur in every text."""
+_ORDINARY = re.compile(r"[a-z]+|[0-9]{1,5}")  # Words and numbers as they occur in every text
 
 
 def safe_name(text: str) -> str:

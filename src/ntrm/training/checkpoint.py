@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -43,17 +42,12 @@ def read_checkpoint(path: Path) -> State:
     """Read a state on the CPU; a damaged file is refused before anything in it is parsed."""
     try:
         content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"cannot read {path}", got=error) from error
-    head, payload = content[: len(MAGIC) + _DIGEST], memoryview(content)[len(MAGIC) + _DIGEST :]
-    if head[: len(MAGIC)] != MAGIC:
-        raise DataError(f"{path} is not a checkpoint", got=f"{len(content)} bytes that start otherwise")
-    if head[len(MAGIC) :] != hashlib.sha256(payload).digest():
-        raise DataError(f"{path} is damaged", got="another checksum than when it was written")
-    try:
+        payload = memoryview(content)[len(MAGIC) + _DIGEST :]
+        if content[: len(MAGIC) + _DIGEST] != MAGIC + hashlib.sha256(payload).digest():
+            raise DataError(f"{path} is damaged", got=f"{len(content):,} bytes with another checksum than when written")
         state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
-    except DAMAGED as error:  # the checksum is right, and yet it is something else
-        raise DataError(f"{path} is not a checkpoint", got=f"{type(error).__name__} when read as tensors") from error
+    except DAMAGED as error:  # the checksum may be right, and yet it is something else
+        raise DataError(f"cannot read the checkpoint {path}", got=f"{type(error).__name__}: {error}") from error
     if not isinstance(state, dict) or not {"step", "kept"} <= state.keys():
         raise DataError(f"{path} is not a checkpoint of a training", got="other fields than step and kept")
     return state
@@ -80,8 +74,7 @@ class CheckpointFolder:
 
     def names(self) -> list[Path]:
         """Checkpoints on disk, the newest first."""
-        paths = [path for path in self.folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d+", path.stem)]
-        return sorted(paths, key=_step_of, reverse=True)
+        return sorted(self.folder.glob("step-[0-9]*.ckpt"), key=_step_of, reverse=True)
 
     def write(self, step: int, state: State) -> None:
         """Write the state after ``step`` steps, after the one before it; then remove old files."""

@@ -119,12 +119,6 @@ def from_first(value: _T) -> _T:
     return box[0]
 
 
-def share_batch_norm(network: nn.Module, device: torch.device) -> None:
-    """One batch norm over the joined batch, so that the result does not depend on how many GPUs share it."""
-    if world_size() > 1 and device.type == "cuda":
-        nn.SyncBatchNorm.convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
-
-
 def share_gradients(network: nn.Module, device: torch.device) -> nn.Module:
     """``network`` with gradients that are the mean over all processes; of a single process, itself."""
     if world_size() == 1:

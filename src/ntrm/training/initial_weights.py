@@ -6,7 +6,7 @@ Tensors of a trained model are matched by name and shape, classes by their names
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +60,11 @@ class InitReport:
 
     def as_dict(self) -> dict[str, Any]:
         """For provenance: names of what is new, a count of what is known."""
-        copied = self.transfer
         return {
             "encoder": self.encoder,
             "source": None if self.source is None else dict(self.source),
-            "copied": len(copied.copied),
-            **{name: list(getattr(copied, name)) for name in ("partly", "left", "classes", "new_classes")},
+            "copied": len(self.transfer.copied),
+            **{name: list(getattr(self.transfer, name)) for name in ("partly", "left", "classes", "new_classes")},
             "notes": list(self.notes),
         }
 
@@ -79,18 +78,49 @@ def build_network(
     ``auto`` uses the file if it is there and sound, ``imagenet`` must find it, both only where such weights fit.
     Weights of ``init``, a trained model, replace those; where they fill the encoder, no others are looked for.
     """
-    network = create(arch, schema, **dict(options or {}))
-    source = recipe.encoder_weights
+    network, weights = create(arch, schema, **dict(options or {})), recipe.encoder_weights
     if init is None:
-        return network, _fill_encoder(network, source)
+        return network, _fill_encoder(network, weights)
     model = load(init)
-    transfer = find_transfer(network, model)
-    copied, left = (any(key.startswith("encoder.") for key in keys) for keys in (transfer.copied, transfer.left))
-    filled = source in ("auto", "imagenet") and copied and not left
-    report = InitReport("scratch") if filled else _fill_encoder(network, source)
-    report = _copy_from(network, model, transfer, report)
-    digest = read_config(locate(init) / CONFIG)[1]
-    return network, replace(report, source={**(report.source or {}), "weights_sha256": digest})
+    known, transfer = model.config, find_transfer(network, model)
+    if transfer.empty:
+        raise RefusedError(
+            "the trained model has nothing that this network could start from",
+            got=f"{known.arch} {dict(known.options)}",
+            expected=f"tensors that fit {arch} {dict(network.config.options)}",
+            hint="train the model's own architecture with its options, or leave --init out",
+        )
+    # A network without an attribute ``encoder`` counts as one, apart from its classifiers.
+    axes = class_axes(network)
+    encoder = [key for key in axes if key.startswith("encoder.")]
+    filled = weights in ("auto", "imagenet") and encoder and all(key in transfer.copied for key in encoder)
+    report = InitReport("scratch") if filled else _fill_encoder(network, weights)
+    transfer.apply(network)
+    network.describe(trained_on=known.trained_on)
+    encoder = encoder or [key for key in axes if not axes[key]]
+    copied = sum(key in transfer.copied for key in encoder)
+    if copied:
+        # The features were learned from pixels normalised in this way, and ImageNet's weights are replaced.
+        network.describe(mean=known.mean, std=known.std)
+        notes = () if copied == len(encoder) else (f"{copied} of {len(encoder)} tensors of the encoder fit",)
+        report = InitReport("model", notes)
+    source = {key: getattr(known, key) for key in ("name", "version", "arch", "options", "data", "mpp", "window")}
+    source |= {"options": dict(known.options), "weights_sha256": read_config(locate(init) / CONFIG)[1]}
+    return network, InitReport(report.encoder, (*report.notes, *_notes(model, transfer)), source, transfer)
+
+
+def _notes(model: SegmentationModel, transfer: WeightTransfer) -> list[str]:
+    arch, notes = model.config.arch, []
+    if transfer.left:
+        fit, fresh = len(transfer.copied), len(transfer.left)
+        notes.append(f"{fit} tensors of {arch} fit, {fresh} are new: {some(transfer.left)}")
+    if transfer.dropped:
+        notes.append(f"{len(transfer.dropped)} tensors of {arch} are dropped: {some(transfer.dropped)}")
+    dropped = [name for name in model.config.schema.names if name not in transfer.classes]
+    if dropped or transfer.new_classes:
+        new, gone = (", ".join(names) or "none" for names in (transfer.new_classes, dropped))
+        notes.append(f"{len(transfer.classes)} classes matched by name; new: {new}; dropped: {gone}")
+    return notes
 
 
 def _fill_encoder(network: SegmentationModel, source: str) -> InitReport:
@@ -126,53 +156,6 @@ def _fill_encoder(network: SegmentationModel, source: str) -> InitReport:
         return InitReport("scratch", notes=(f"encoder from scratch: {error.what} ({error.got})",))
     note = f"encoder from {file.name} (sha256 {sha256_of(file)[:12]})"
     return InitReport("imagenet" if of_imagenet else "file", notes=(note,))
-
-
-def _copy_from(
-    network: SegmentationModel, model: SegmentationModel, transfer: WeightTransfer, report: InitReport
-) -> InitReport:
-    """Copy what fits from a trained model into a network."""
-    if transfer.empty:
-        ours, theirs = network.config, model.config
-        raise RefusedError(
-            "the trained model has nothing that this network could start from",
-            got=f"{theirs.arch} {dict(theirs.options)}",
-            expected=f"tensors that fit {ours.arch} {dict(ours.options)}",
-            hint="train the model's own architecture with its options, or leave --init out",
-        )
-    transfer.apply(network)
-    network.describe(trained_on=model.config.trained_on)
-    # A network without an attribute ``encoder`` counts as one, apart from its classifiers.
-    axes = class_axes(network)
-    encoder = [key for key in axes if key.startswith("encoder.")] or [key for key in axes if not axes[key]]
-    copied = sum(key in transfer.copied for key in encoder)
-    if copied:
-        # The features were learned from pixels normalised in this way, and ImageNet's weights are replaced.
-        network.describe(mean=model.config.mean, std=model.config.std)
-        notes = () if copied == len(encoder) else (f"{copied} of {len(encoder)} tensors of the encoder fit",)
-        report = replace(report, encoder="model", notes=notes)
-    source = ("name", "version", "arch", "options", "data", "mpp", "window")
-    return replace(
-        report,
-        transfer=transfer,
-        source={key: getattr(model.config, key) for key in source} | {"options": dict(model.config.options)},
-        notes=(*report.notes, *_notes(model, transfer)),
-    )
-
-
-def _notes(model: SegmentationModel, transfer: WeightTransfer) -> list[str]:
-    arch, theirs = model.config.arch, model.config.schema.names
-    notes = []
-    if transfer.left:
-        fit, fresh = len(transfer.copied), len(transfer.left)
-        notes.append(f"{fit} tensors of {arch} fit, {fresh} are new: {some(transfer.left)}")
-    if transfer.dropped:
-        notes.append(f"{len(transfer.dropped)} tensors of {arch} are dropped: {some(transfer.dropped)}")
-    dropped = [name for name in theirs if name not in transfer.classes]
-    if dropped or transfer.new_classes:
-        new, gone = (", ".join(names) or "none" for names in (transfer.new_classes, dropped))
-        notes.append(f"{len(transfer.classes)} classes matched by name; new: {new}; dropped: {gone}")
-    return notes
 
 
 # --- matching the tensors of two networks ---

@@ -9,7 +9,7 @@ of the gradients. Every process must therefore compute as many losses as the oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -106,64 +106,40 @@ def dice_of(own: Tensor, joined: Tensor, counts: Tensor, processes: int = 1) -> 
     return value + (slope - slope.detach())
 
 
-# --- class weights: (K,) joined counts of the batch → (K,) weights ---
+WEIGHTINGS = ("batch", "running", "dataset")
 
 
-class BatchWeights(nn.Module):
-    """``w_c = P / (K · count_c)``, 0 for a class without a pixel: the paper's."""
+class ClassWeights(nn.Module):
+    """(K,) joined counts of a batch → (K,) weights of the classes.
 
-    def forward(self, counts: Tensor) -> Tensor:
-        """Weights from the batch itself."""
-        weights = counts.sum() / (len(counts) * counts.clamp(min=1))
-        return torch.where(counts > 0, weights, 0.0)
-
-
-class RunningWeights(nn.Module):
-    """Weights from an exponential average of class counts over training batches, steadier than one batch's.
-
-    The average starts at one pixel of each class: equal weights until something is seen, and next to nothing after.
-    Only the ratio of its entries matters, so that a batch without a known pixel changes no weight.
+    ``batch`` (the paper's): ``w_c = P / (K · count_c)``, 0 for a class without a pixel. ``running``: from an
+    exponential average of the counts over training batches, steadier than one batch's. ``dataset``: from given
+    frequencies, fractions or pixel counts, the same for every batch.
     """
-
-    average: Tensor
-
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        self.register_buffer("average", torch.ones(classes))
-
-    def forward(self, counts: Tensor) -> Tensor:
-        """Weights from the average, which changes in training only."""
-        if self.training:
-            self.average.lerp_(counts.to(self.average), 1 - MOMENTUM)
-        return inverse_frequencies(self.average / self.average.sum())
-
-
-class DatasetWeights(nn.Module):
-    """Weights from the dataset's class frequencies, fractions or pixel counts, the same for every batch."""
 
     shares: Tensor
 
-    def __init__(self, frequencies: Sequence[float]) -> None:
+    def __init__(self, weighting: str, classes: int, frequencies: Sequence[float]) -> None:
         super().__init__()
-        fractions = torch.as_tensor(frequencies, dtype=torch.float32)
-        self.register_buffer("shares", fractions / fractions.sum())
+        self.weighting = weighting
+        # The average starts at one pixel of each class: equal weights until something is seen, and next to nothing
+        # after. Only the ratio of its entries matters, so that a batch without a known pixel changes no weight.
+        given = torch.as_tensor(frequencies, dtype=torch.float32) if weighting == "dataset" else torch.ones(classes)
+        self.register_buffer("shares", given, persistent=weighting != "batch")
 
     def forward(self, counts: Tensor) -> Tensor:
-        """Weights, whatever the batch holds."""
-        return inverse_frequencies(self.shares)
+        """Weights for a batch; the average changes in training only."""
+        if self.weighting == "batch":
+            weights = counts.sum() / (len(counts) * counts.clamp(min=1))
+            return torch.where(counts > 0, weights, 0.0)
+        if self.weighting == "running" and self.training:
+            self.shares.lerp_(counts.to(self.shares), 1 - MOMENTUM)
+        return inverse_frequencies(self.shares / self.shares.sum())
 
 
 def inverse_frequencies(fractions: Tensor) -> Tensor:
     """``w_c = 1 / (K · fraction_c)``, no fraction taken as less than ``RAREST``."""
     return 1 / (len(fractions) * fractions.clamp(min=RAREST))
-
-
-WEIGHTINGS: dict[str, Callable[[int, Sequence[float]], nn.Module]] = {
-    "batch": lambda _classes, _frequencies: BatchWeights(),
-    "running": lambda classes, _frequencies: RunningWeights(classes),
-    "dataset": lambda _classes, frequencies: DatasetWeights(frequencies),
-}
-"""Where class weights come from, by name."""
 
 
 class SegmentationLoss(nn.Module):
@@ -190,7 +166,7 @@ class SegmentationLoss(nn.Module):
         self.balance = balance
         self.coarse = coarse
         self.dice = dice
-        self.weights = WEIGHTINGS[weighting](classes, frequencies)
+        self.weights = ClassWeights(weighting, classes, frequencies)
 
     def forward(self, output: Segmentation, target: Tensor) -> Loss:
         """Logits (B, K, H, W) and target (B, H, W) → the loss and its terms."""

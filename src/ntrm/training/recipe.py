@@ -89,19 +89,7 @@ class Recipe:
                 hint="leave the other null",
             )
         check_number("overlap of a recipe", self.overlap, 0, self.window - 1, whole=True)
-        self.check_batch_norm()
         object.__setattr__(self, "augment", _plain_augment(self.augment))
-
-    def check_batch_norm(self, world: int = 1) -> None:
-        """Refuse too small a batch where each of ``world`` processes takes its own statistics."""
-        if self.batch <= world and self.window == 32 and not self.freeze_batch_norm:
-            # At 1/32 of the window a single position is left, of which batch norm can take no statistics.
-            raise UsageError(
-                "recipe: a batch of one window of 32 pixels is too small for batch norm",
-                got=f"batch {self.batch}, window 32" + (f", {world} processes" if world > 1 else ""),
-                expected="more than one position in the deepest layer",
-                hint=f"set batch={2 * world} or window=64",
-            )
 
     @property
     def augmentation(self) -> Augment:
@@ -218,18 +206,14 @@ def _merge(values: dict[str, Any], changes: Mapping[Any, object], where: str) ->
     # ``augment`` before ``augment.flip``, whatever their order: a single field is a change to it.
     for key, value in sorted(changes.items(), key=lambda item: "." in item[0]):
         field, _, inner = key.partition(".")
-        if field == "augment":
-            values[field] = {**values.get(field, {}), **({inner: value} if inner else _augment_fields(value))}
-        else:
+        if field != "augment":
             values[field] = value
-
-
-def _augment_fields(value: object) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return value
-    if not isinstance(value, str) or value not in AUGMENTATIONS:
-        raise choices_error("recipe: unknown value of augment", str(value), [*AUGMENTATIONS, "fields of its own"])
-    return asdict(AUGMENTATIONS[value]())
+            continue
+        named = AUGMENTATIONS.get(value) if isinstance(value, str) else None
+        fields_given = {inner: value} if inner else asdict(named()) if named else value
+        if not isinstance(fields_given, Mapping):
+            raise choices_error("recipe: unknown value of augment", str(value), [*AUGMENTATIONS, "fields of its own"])
+        values[field] = {**values.get(field, {}), **fields_given}
 
 
 def _plain_augment(augment: Mapping[str, Any]) -> dict[str, Any]:

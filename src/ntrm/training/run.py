@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import ntrm
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import PARTIAL, check_folder, read_json, remove_partials, write_json
 from ntrm.core.locks import holding
 from ntrm.core.processes import HOME, child_environment
@@ -159,16 +159,8 @@ class TrainingRun:
         """Write what is known before the first step: what is run, on which data, by which code, where and when.
 
         A run that goes on from a checkpoint has no ``init_report``: it started as its provenance says.
-        ``unknown_windows`` are left out of the training: a run that had them in cannot go on as it began.
         """
         before = _read_provenance(self.out) or {}
-        if before and before.get("unknown_windows", 0) != unknown_windows:
-            raise RefusedError(
-                "the run in this folder has other training windows",
-                got=f"{unknown_windows:,} left out, in which nothing is annotated",
-                expected=f"{before.get('unknown_windows', 0):,} left out",
-                hint="choose a new folder",
-            )
         remove_partials(self.out)
         if init_report is None:
             started = {key: before.get(key) for key in ("encoder_init", "init_report")}
@@ -176,7 +168,7 @@ class TrainingRun:
             started = {"encoder_init": init_report["encoder"], "init_report": dict(init_report)}
         sessions = int(before.get("sessions", 0)) + 1
         document = self._document() | started | {"unknown_windows": unknown_windows, "sessions": sessions}
-        write_json(self.out / PROVENANCE, json.loads(json.dumps(document, default=_plain)))
+        write_json(self.out / PROVENANCE, document)
         write_recipe(self.recipe, self.out / RECIPE)
 
     def end(self, *, steps: int, epochs: float, best: dict[str, Any], seconds: float, write: bool) -> RunResult:
@@ -279,12 +271,3 @@ def describe_device(device: torch.device) -> dict[str, Any]:
         return {"type": "cuda", "name": properties.name, "memory_gib": gib, "count": torch.cuda.device_count()}
     name = platform.processor() or platform.machine()
     return {"type": device.type, "name": name, "threads": torch.get_num_threads()}
-
-
-def _plain(value: Any) -> Any:
-    """A path, or a number of numpy or torch, as JSON has it."""
-    if isinstance(value, Path):
-        return str(value)
-    if getattr(value, "ndim", None) == 0:
-        return value.item()
-    raise UsageError("an option cannot be written as JSON", got=f"{value!r} ({type(value).__name__})")

@@ -22,10 +22,9 @@ from ntrm.data.tensors import TileDataset
 from ntrm.familiarity.build import build_reference
 from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
-from ntrm.models.config import ModelConfig
+from ntrm.models.config import DEFAULT, ModelConfig, network_named
 from ntrm.models.folders import CONFIG, WEIGHTS, locate, read_config
-from ntrm.models.names import DEFAULT, network_named
-from ntrm.training.batches import StepPlan, WindowStore, absent_classes, class_pixels
+from ntrm.training.batches import StepPlan, WindowStore, class_pixels
 from ntrm.training.checkpoint import CheckpointFolder
 from ntrm.training.device import training_precision, tuned
 from ntrm.training.distributed import Launch, connect, find_launch, from_first
@@ -118,8 +117,6 @@ def train(
         check_outside(Path(out), Path(data))
     with claimed(Path(out), resume=resume) if launch.leads else nullcontext():
         training_precision(recipe, launch.device)
-        if launch.device.type == "cpu":  # GPUs take the statistics of all processes together
-            recipe.check_batch_norm(launch.world)
         given = open_training_data(
             None if data is None else Path(data),
             Path(out),
@@ -257,7 +254,8 @@ def _plan(
             expected=f"at least {launch.world}",
             hint="use fewer processes",
         )
-    if launch.leads and given.training is not None and (absent := absent_classes(training.tiles)):
+    counts = zip(training.tiles.schema.names, class_pixels(training.tiles), strict=True) if launch.leads else ()
+    if given.training is not None and (absent := [name for name, count in counts if not count]):
         say(f"no training pixel of {', '.join(absent)}: the network learns nothing of it (255 in a mask is ignored)")
     has_glass = training.tiles.schema.background_index is not None
     if recipe.fill and not has_glass:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError, some
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
@@ -66,18 +66,6 @@ class TrainingData:
         """Short hashes of the images to learn from, and of the slides that they were cut from."""
         return set().union(*map(section_hashes, (*(self.training or ()), *(self.corrected or ()))))
 
-    def corrected_pixels(self) -> str:
-        """What counts in the corrected slides, and what a network may forget, as a sentence."""
-        slides = [] if self.record is None else self.record["slides"]
-        counted = Counter[str]()
-        for slide in slides:
-            counted.update(slide["pixels"])
-        missing = [name for name in self.splits.schema.names if not counted[name]] if self.training is None else []
-        return (
-            f"corrected slides: {len(slides)}; pixels that count: {counted.total():,}, of {', '.join(sorted(counted))}"
-            + (f"; nothing keeps the network from forgetting {', '.join(missing)}" if missing else "")
-        )
-
 
 def open_training_data(
     data: Path | None,
@@ -122,11 +110,24 @@ def _with_corrections(
             hint="segment and correct the slides with the model that is to learn from them",
         )
     record = corrections.write(folder, None if known is None else known.schema, progress)
-    corrected = open_splits(folder)
-    both = corrected if known is None else _joined(known, corrected)
+    both = corrected = open_splits(folder)
     own = {case.split for case in corrected.dataset}
     if "train" not in own:
         raise RefusedError("no corrected slide is for training", got=f"only {', '.join(sorted(filter(None, own)))}")
+    if known is not None:
+        twice = sorted({case.name for case in known.dataset} & {case.name for case in corrected.dataset})
+        if twice:
+            raise RefusedError(
+                "a corrected slide has the same name as a section of the dataset",
+                got=some(twice),
+                hint="a section of the dataset needs no correction; "
+                "another one may get a slide_id in a table of slides",
+            )
+        cases = (*known.dataset, *corrected.dataset)
+        Split(tuple(SplitRow(case.name, case.group, case.split or "train") for case in cases))  # no patient in two
+        both = replace(known, dataset=replace(known.dataset, cases=cases))
+    # Patients stay with the data: the run's provenance may be given away with the model.
+    slides = [{key: value for key, value in slide.items() if key != "group"} for slide in record["slides"]]
     # What old sections say would choose the start: it knows them best.
     return TrainingData(
         both,
@@ -134,28 +135,8 @@ def _with_corrections(
         training=None if known is None else _split(known, "train"),
         corrected=corrected["train"],
         validation=both["val"] if any(case.split == "val" for case in both.dataset) else None,
-        record=_without_patients(record),
+        record={**record, "slides": slides},
     )
-
-
-def _without_patients(record: Mapping[str, Any]) -> dict[str, Any]:
-    """For the run's provenance, which may be given away with the model."""
-    slides = [{key: value for key, value in slide.items() if key != "group"} for slide in record["slides"]]
-    return {**record, "slides": slides}
-
-
-def _joined(known: DatasetSplits, corrected: DatasetSplits) -> DatasetSplits:
-    """Both together, as long as no section and no patient is in two places."""
-    twice = sorted({case.name for case in known.dataset} & {case.name for case in corrected.dataset})
-    if twice:
-        raise RefusedError(
-            "a corrected slide has the same name as a section of the dataset",
-            got=", ".join(twice[:5]),
-            hint="a section of the dataset needs no correction; another one may get a slide_id in a table of slides",
-        )
-    cases = (*known.dataset, *corrected.dataset)
-    Split(tuple(SplitRow(case.name, case.group, case.split or "train") for case in cases))
-    return replace(known, dataset=replace(known.dataset, cases=cases))
 
 
 def _split(splits: DatasetSplits, split: str) -> Dataset:
@@ -170,9 +151,15 @@ def _split(splits: DatasetSplits, split: str) -> Dataset:
 
 def selection(recipe: Recipe, given: TrainingData, start: ModelConfig | None, say: Callable[[str], None]) -> Recipe:
     """The recipe; without data to choose weights by, it keeps the last ones. Says what is doubtful about the choice."""
-    if given.corrected is not None:
-        say(given.corrected_pixels())
-        if (trust := (given.record or {}).get("trust")) != "all":
+    if given.record is not None:
+        pixels, slides = Counter[str](), given.record["slides"]
+        for slide in slides:
+            pixels.update(slide["pixels"])
+        forgotten = [name for name in given.splits.schema.names if not pixels[name]] if given.training is None else []
+        may_forget = f"; nothing keeps the network from forgetting {', '.join(forgotten)}" if forgotten else ""
+        count = f"corrected slides: {len(slides)}; pixels that count: {pixels.total():,}"
+        say(f"{count}, of {', '.join(sorted(pixels))}{may_forget}")
+        if (trust := given.record.get("trust")) != "all":
             say(
                 f"--trust {trust} learns from corrected places alone, which made models worse than before when it "
                 "was measured; --trust all learns from whole corrected masks"

@@ -25,15 +25,12 @@ from ntrm.training.losses import SegmentationLoss, by_pixel, class_counts, dice_
 class Scores:
     """Scores of a validation; one that is not defined is None."""
 
-    loss: float | None
-    final: float | None
-    coarse: float | None
-    iou: float | None
-    dice: float | None
-    accuracy: float | None
-
-
-NOT_VALIDATED = Scores(None, None, None, None, None, None)  # Where there is nothing to validate on
+    loss: float | None = None
+    final: float | None = None
+    coarse: float | None = None
+    iou: float | None = None
+    dice: float | None = None
+    accuracy: float | None = None
 
 
 class ScoreAccumulator:

@@ -24,27 +24,18 @@ from ntrm.data.resample import shrunk_length
 from ntrm.results.documents import Grid
 from ntrm.wsi.readers.reader import COARSEST_MPP, MAX_SIDE, ArrayCache, Pixels, SlideInfo, SlideReader
 
-CACHE_BYTES = 128 * 2**20
-"""Blocks of the grid that are cached."""
-BLOCK_PIXELS = 2048 * 2048
-"""Pixels of the slide that are read for one block, about: bounds the memory of a reading."""
-MAX_BLOCK = 512
-"""Longest side of a block of tiled slides, in pixels of the grid."""
+CACHE_BYTES = 128 * 2**20  # Blocks of the grid that are cached
+BLOCK_PIXELS = 2048 * 2048  # Pixels of the slide that are read for one block, about: bounds the memory of a reading
+MAX_BLOCK = 512  # Longest side of a block of tiled slides, in pixels of the grid
 THUMBNAIL_MPP = 13.4
 """µm/px to look for tissue at: cell walls of fat still show, and a whole slide is some 2000 pixels wide."""
-LEAST_FACTOR = 0.5
-"""A slide more than twice as coarse as the model lacks what the model has learnt to see."""
-SUBPIXELS = 64
-"""Borders of boxes lie on this fraction of a pixel: all sums are integers."""
+LEAST_FACTOR = 0.5  # A slide more than twice as coarse as the model lacks what the model has learnt to see
+SUBPIXELS = 64  # Borders of boxes lie on this fraction of a pixel: all sums are integers
 
-MOST_OVERVIEW = 2**27
-"""Pixels of a thumbnail: 155 mm squared, more than any glass has."""
-MOST_READ = 2**36
-"""Pixels to be read: some ten to twenty minutes for the reading alone."""
-READ_ANYWAY = 2**30
-"""So many pixels are read however small the file is."""
-PIXELS_PER_BYTE = 1000
-"""Plain glass takes a byte for 350 pixels at best (deflate), tissue one for 10 or 20."""
+MOST_OVERVIEW = 2**27  # Pixels of a thumbnail: 155 mm squared, more than any glass has
+MOST_READ = 2**36  # Pixels to be read: some ten to twenty minutes for the reading alone
+READ_ANYWAY = 2**30  # So many pixels are read however small the file is
+PIXELS_PER_BYTE = 1000  # Plain glass takes a byte for 350 pixels at best (deflate), tissue one for 10 or 20
 SEVERAL_FILES = ("mirax", "hamamatsu", "dicom", "trestle")
 """Formats whose pixels may lie in other files than the main one."""
 
@@ -55,11 +46,6 @@ def box_weights(first: int, stop: int, step: float, origin: float, extent: float
 
     There are ``step`` input pixels to an output pixel. Output pixel 0 begins at input pixel ``origin``, and ``extent``
     input pixels count from there on.
-
-    >>> box_weights(0, 2, 1.5, 0, 3, 3).weights.toarray().tolist()
-    [[64.0, 32.0, 0.0], [0.0, 32.0, 64.0]]
-    >>> box_weights(0, 4, 0.5, 0, 2, 2).weights.toarray().tolist()
-    [[48.0, 0.0], [48.0, 16.0], [16.0, 48.0], [0.0, 48.0]]
     """
     centre = origin + (np.arange(first, stop) + 0.5) * step
     half = max(step, 1.0) / 2

@@ -29,18 +29,15 @@ from ntrm.core.processes import close_pipes, module_command, module_environment
 from ntrm.wsi.readers.reader import MAX_SIDE, Pixels, SlideInfo, check_request
 from ntrm.wsi.readers.reading_process import filled, message, rebuild_error, rebuild_info, receive
 
-_START_SECONDS = 120
-"""A new process may wait for a busy machine before it can answer at all."""
+_START_SECONDS = 120  # A new process may wait for a busy machine before it can answer at all
 
 
 @dataclass(frozen=True)
 class ReadingLimits:
     """What one slide may cost its reading process."""
 
-    memory_mb: int = 1024
-    """Memory on top of what Python and the libraries take."""
-    seconds: int = 120
-    """Time for opening, and for one region."""
+    memory_mb: int = 1024  # Memory on top of what Python and the libraries take
+    seconds: int = 120  # Time for opening, and for one region
 
 
 class ReadingProcess:

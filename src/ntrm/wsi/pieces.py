@@ -20,33 +20,26 @@ from ntrm.core.io import write_arrays
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
 from ntrm.results.folder import SlideFolder
-from ntrm.wsi.quality.morphology import EIGHT, dilated, region_areas
+from ntrm.wsi.quality.thumbnail import EIGHT, dilated, region_areas
 
 PieceLabels = NDArray[np.uint16]
-PieceBox = tuple[int, int, int, int]
-"""Top, left, height, width."""
+PieceBox = tuple[int, int, int, int]  # Top, left, height, width
 
-JOINED_UM = 350.0
-"""Fragments closer together than this are one piece."""
-LEAST_MM2 = 0.1
-"""Smaller ones are crumbs: they belong to no piece."""
+JOINED_UM = 350.0  # Fragments closer together than this are one piece
+LEAST_MM2 = 0.1  # Smaller ones are crumbs: they belong to no piece
 MOST_PIECES = np.iinfo(np.uint16).max
-MOST_PIXELS = 2**28
-"""Of a kept map: at 8 µm/px, a slide of 13 × 13 cm."""
-NO_PIECE = 0
-"""In place of a piece's number, on glass and on crumbs."""
+MOST_PIXELS = 2**28  # Of a kept map: at 8 µm/px, a slide of 13 × 13 cm
+NO_PIECE = 0  # In place of a piece's number, on glass and on crumbs
 
 
 @dataclass(frozen=True)
 class Piece:
     """One piece of tissue on a slide."""
 
-    number: int
-    """From 1, in reading order."""
+    number: int  # From 1, in reading order
     bbox: PieceBox
     area_mm2: float
-    touches_edge: bool
-    """Cut off by the edge of the scan, perhaps: what lies beyond is not known."""
+    touches_edge: bool  # Cut off by the edge of the scan, perhaps: what lies beyond is not known
 
     def __post_init__(self) -> None:
         top, left, height, width = self.bbox
@@ -55,14 +48,7 @@ class Piece:
 
 
 def find_pieces(tissue: BoolMask, mpp: Resolution) -> tuple[tuple[Piece, ...], PieceLabels]:
-    """The pieces of a tissue mask (H, W) at ``mpp`` µm/px, and the mask of their numbers (H, W), 0 for no piece.
-
-    >>> tissue = np.zeros((60, 120), dtype=bool)
-    >>> tissue[10:50, 10:50] = tissue[12:50, 90:110] = True
-    >>> pieces, labels = find_pieces(tissue, Resolution.square(20.0))
-    >>> [(piece.number, piece.bbox, piece.area_mm2) for piece in pieces]
-    [(1, (10, 10, 40, 40), 0.64), (2, (12, 90, 38, 20), 0.304)]
-    """
+    """The pieces of a tissue mask (H, W) at ``mpp`` µm/px, and the mask of their numbers (H, W), 0 for no piece."""
     # Half the distance on either side: two fragments grow together when the gap is less than the whole.
     labels, count = ndimage.label(dilated(tissue, JOINED_UM / 2, mpp), EIGHT)
     labels[~tissue] = 0
@@ -105,12 +91,7 @@ class PieceMap:
         return cells_under(window, grid_mpp, self.numbers.shape, self.mpp)
 
     def window(self, piece: Piece, grid_mpp: Resolution, shape: tuple[int, int]) -> Window:
-        """The box of one of the pieces on another grid of the slide, ``shape`` (height, width) pixels large.
-
-        >>> pieces = PieceMap.of(np.ones((20, 40), dtype=bool), Resolution.square(20.0))
-        >>> pieces.window(pieces.pieces[0], Resolution.square(10.0), (41, 80))
-        Window(top=0, left=0, height=41, width=80, pad_bottom=0, pad_right=0)
-        """
+        """The box of one of the pieces on another grid of the slide, ``shape`` (height, width) pixels large."""
         top, left, height, width = piece.bbox
         rows = _stretched(top, height, self.mpp.y / grid_mpp.y, self.numbers.shape[0], shape[0])
         columns = _stretched(left, width, self.mpp.x / grid_mpp.x, self.numbers.shape[1], shape[1])
@@ -175,9 +156,6 @@ def reading_order(boxes: list[PieceBox]) -> list[int]:
     """Indices of boxes row by row, and from left to right in a row.
 
     A row is all boxes whose centre is level with the row's topmost box: a few pixels up or down change nothing.
-
-    >>> reading_order([(12, 0, 30, 10), (10, 50, 30, 10), (60, 20, 30, 10)])
-    [0, 1, 2]
     """
     left_over = sorted(range(len(boxes)), key=lambda k: boxes[k])
     order: list[int] = []

@@ -25,8 +25,9 @@ from ntrm.core.arrays import BoolMask, Ints, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means
 from ntrm.data.tiles import Window
-from ntrm.wsi.quality.morphology import (
+from ntrm.wsi.quality.thumbnail import (
     EIGHT,
+    Thumbnail,
     blurred,
     dilated,
     pixels_inside,
@@ -34,16 +35,11 @@ from ntrm.wsi.quality.morphology import (
     without_holes,
     without_small_regions,
 )
-from ntrm.wsi.quality.thumbnail import Thumbnail
 
-STRONG = 0.04
-"""Colour (a difference of optical densities) of what is plainly tissue."""
-LEAST_PURITY = 0.15
-"""Colour over density: less is dirt, however dark it is."""
-DARK = 0.08
-"""Density of dirt, and of surgical ink, that would spoil the averages around it."""
-NEAR_UM = 40.0
-"""The faint rest is examined this far from what is plainly tissue or dark: nearer, that blurs into it."""
+STRONG = 0.04  # Colour (a difference of optical densities) of what is plainly tissue
+LEAST_PURITY = 0.15  # Colour over density: less is dirt, however dark it is
+DARK = 0.08  # Density of dirt, and of surgical ink, that would spoil the averages around it
+NEAR_UM = 40.0  # The faint rest is examined this far from what is plainly tissue or dark: nearer, that blurs into it
 
 WEAK, AVERAGED_UM = 0.011, 30.0
 """Colour of the faintest tissue, and the standard deviation of its average: about a fat cell."""
@@ -51,25 +47,18 @@ FAINT, NOISE_FACTOR = (0.0026, 0.006), 3.0
 """Texture (standard deviation of the density) of fat: this factor above that of glass, within these limits."""
 WIDER_UM, WIDER_PURITY, TOO_FAINT = 80.0, 0.2, 0.02
 """Average to look for colour in what has texture, how pure it must be, and the density below which nobody can tell."""
-WIDER_STEP = 2
-"""That average is taken of every second row and column."""
-LEAST_WEIGHT = 0.05
-"""An average over less than this fraction of its weights means nothing."""
-GLASS_DENSITY = 0.015
-"""The noise of the glass is measured in pixels less dense than this."""
+WIDER_STEP = 2  # That average is taken of every second row and column
+LEAST_WEIGHT = 0.05  # An average over less than this fraction of its weights means nothing
+GLASS_DENSITY = 0.015  # The noise of the glass is measured in pixels less dense than this
 
-MARGIN_UM = 14.0
-"""Tissue is taken to reach this much further: its border lies anywhere in a pixel of the coarser grid."""
-HOLE_MM2 = 0.3
-"""Gaps inside tissue up to this size belong to it: lumina, cysts, clefts."""
-SPECK_MM2 = 0.015
-"""Anything smaller is dust."""
+MARGIN_UM = 14.0  # Tissue is taken to reach this much further: its border lies anywhere in a pixel of the coarser grid
+HOLE_MM2 = 0.3  # Gaps inside tissue up to this size belong to it: lumina, cysts, clefts
+SPECK_MM2 = 0.015  # Anything smaller is dust
 BESIDE_PEN_UM = 100.0
 """Average of what is seen next to a pen's stroke, which decides whether it was drawn over tissue or over glass."""
 MARK_MARGIN_UM = 27.0
 """Marks are taken to reach this much further: two pixels of the thumbnail, over which their rims fade."""
-WINDOW_MARGIN_UM = 60.0
-"""Windows this near to tissue count, too: the mask was found in a coarser picture."""
+WINDOW_MARGIN_UM = 60.0  # Windows this near to tissue count, too: the mask was found in a coarser picture
 
 
 def find_tissue(thumbnail: Thumbnail, pen: BoolMask) -> BoolMask:
@@ -189,12 +178,6 @@ def windows_with_tissue(
 
     Both grids start at the same corner of the slide. Since every window over a pixel of tissue is kept, tissue is
     predicted as with all windows.
-
-    >>> tissue = np.zeros((50, 50), dtype=bool)
-    >>> tissue[40, 40] = True
-    >>> windows = (Window(0, 0, 64, 64), Window(0, 36, 64, 64), Window(36, 0, 64, 64), Window(36, 36, 64, 64))
-    >>> windows_with_tissue(windows, tissue, Resolution.square(20), Resolution.square(10))
-    (Window(top=36, left=36, height=64, width=64, pad_bottom=0, pad_right=0),)
     """
     if not windows:
         return ()

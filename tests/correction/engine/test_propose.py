@@ -8,7 +8,7 @@ from tests.correction.engine.test_spread import BCC, BKG, EPI, RET, chain
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
-from ntrm.correction.engine import Click
+from ntrm.correction.engine import clicked
 from ntrm.correction.engine.propose import MOST_AT_ONCE, MOST_CLICKS, propose, propose_elsewhere
 from ntrm.correction.engine.spread import spread
 from ntrm.correction.log import Log, MaskRecord, Step
@@ -56,8 +56,8 @@ def test_what_follows_is_the_difference_that_the_click_makes(graph, data):
     nodes = st.integers(0, len(graph) - 1)
     first, second = data.draw(nodes), data.draw(nodes)
     one, other = (data.draw(st.sampled_from(["EPI", "RET"])) for _ in range(2))
-    done = after(graph, propose(graph, nothing(graph), Click(at(first), one)).step("test"))
-    proposal = propose(graph, done, Click(at(second), other))
+    done = after(graph, propose(graph, nothing(graph), clicked(at(first), one)).step("test"))
+    proposal = propose(graph, done, clicked(at(second), other))
     before = {first: SKIN.index(one)}
     without, now = (spread(graph, clicks).tissue for clicks in (before, before | {second: SKIN.index(other)}))
     expected = [node for node in range(len(graph)) if now[node] != without[node] and node not in (first, second)]
@@ -72,7 +72,7 @@ def test_what_follows_is_the_difference_that_the_click_makes(graph, data):
 def test_an_accepted_proposal_paints_what_it_showed(graph, data):
     node = data.draw(st.integers(0, len(graph) - 1))
     whole = data.draw(st.booleans())
-    proposal = propose(graph, nothing(graph), Click(at(node), "RET", whole_regions=whole))
+    proposal = propose(graph, nothing(graph), clicked(at(node), "RET", whole_regions=whole))
     expected = graph.tissue.copy()
     expected[proposal.followers] = proposal.names
     expected[proposal.nodes] = RET
@@ -81,7 +81,7 @@ def test_an_accepted_proposal_paints_what_it_showed(graph, data):
 
 def test_a_click_without_spreading_names_its_part_alone():
     graph = chain([BCC] * 4, [0.0] * 4, region=[0, 0, 0, 1])
-    proposal = propose(graph, nothing(graph), Click(at(1), "EPI", how=None))
+    proposal = propose(graph, nothing(graph), clicked(at(1), "EPI", spread=False))
     assert (proposal.nodes.tolist(), proposal.followers.tolist()) == ([1], [])
     assert painted(graph, after(graph, proposal.step("test"))) == [BCC, EPI, BCC, BCC]
     assert proposal.step("test").spread is None
@@ -90,34 +90,34 @@ def test_a_click_without_spreading_names_its_part_alone():
 
 def test_a_whole_region_is_all_its_parts():
     graph = chain([BCC] * 4, [0.0] * 4, region=[0, 1, 0, 1])
-    proposal = propose(graph, nothing(graph), Click(at(0), "EPI", whole_regions=True, how=None))
+    proposal = propose(graph, nothing(graph), clicked(at(0), "EPI", whole_regions=True, spread=False))
     assert proposal.nodes.tolist() == [0, 2]
 
 
 def test_what_a_person_named_or_took_out_does_not_follow():
     graph = chain([BCC] * 4, [0.0] * 4)
-    free = propose(graph, nothing(graph), Click(at(0), "EPI"))
+    free = propose(graph, nothing(graph), clicked(at(0), "EPI"))
     assert free.followers.tolist() == [1, 2, 3]
-    named = after(graph, propose(graph, nothing(graph), Click(at(2), "BCC", how=None)).step("test"))
+    named = after(graph, propose(graph, nothing(graph), clicked(at(2), "BCC", spread=False)).step("test"))
     drawn = after(graph, Step(action="draw", tissue="BCC", named="2+1"))
     for corrections, left_out, kept in ((named, (), 2), (drawn, (), 1), (nothing(graph), at(3), 3)):
-        proposal = propose(graph, corrections, Click(at(0), "EPI", left_out=left_out))
+        proposal = propose(graph, corrections, clicked(at(0), "EPI", left_out=left_out))
         assert kept not in proposal.followers
     # Of a part that was drawn over in one place, the rest still follows.
-    assert propose(graph, drawn, Click(at(0), "EPI")).followed[EPI].pixels == 4 * 3 - 1
+    assert propose(graph, drawn, clicked(at(0), "EPI")).followed[EPI].pixels == 4 * 3 - 1
 
 
 def test_what_was_taken_out_once_stays_out_of_later_clicks():
     graph = chain([BCC] * 4, [0.0] * 4)
-    step = propose(graph, nothing(graph), Click(at(0), "EPI", left_out=at(3))).step("test")
+    step = propose(graph, nothing(graph), clicked(at(0), "EPI", left_out=at(3))).step("test")
     assert step.left_out == at(3)
-    later = propose(graph, after(graph, step), Click(at(1), "RET", reach=4.0))
+    later = propose(graph, after(graph, step), clicked(at(1), "RET", reach=4.0))
     assert 3 not in later.followers
 
 
 def test_a_click_in_one_slide_is_carried_on_to_another():
     here, there = chain([BCC, RET], [0.0, 5.0]), chain([BCC, BCC, RET], [0.1, 0.0, 5.0])
-    proposal = propose_elsewhere(here, nothing(here), Click(at(0), "EPI", reach=0.25), there, nothing(there))
+    proposal = propose_elsewhere(here, nothing(here), clicked(at(0), "EPI", reach=0.25), there, nothing(there))
     assert proposal.followers.tolist() == [0, 1]
     assert not proposal.named
     step = proposal.step("slide a, step 1")
@@ -131,7 +131,7 @@ def test_of_many_parts_named_at_once_all_are_named_and_some_are_carried_on():
     clicks = tuple((place, RET) for place in at(*range(MOST_CLICKS)))
     for before, follows in (((), True), (clicks, False)):
         state = State(graph.runs.shape, SKIN, clicks=before)
-        found = propose(graph, state, Click(at(*range(MOST_CLICKS, count - 1)), "EPI"))
+        found = propose(graph, state, clicked(at(*range(MOST_CLICKS, count - 1)), "EPI"))
         assert found.nodes.tolist() == [*range(MOST_CLICKS, count - 1)]
         assert (count - 1 in found.followers) == follows
 
@@ -139,9 +139,9 @@ def test_of_many_parts_named_at_once_all_are_named_and_some_are_carried_on():
 def test_impossible_clicks_are_told():
     graph = chain([BCC] * 2, [0.0] * 2)
     for click, what in (
-        (Click(at(0), "EPL"), "unknown class"),
-        (Click((), "EPI"), "nothing is chosen"),
-        (Click(((9, 0),), "EPI"), "outside the mask"),
+        (clicked(at(0), "EPL"), "unknown class"),
+        (clicked((), "EPI"), "nothing is chosen"),
+        (clicked(((9, 0),), "EPI"), "outside the mask"),
     ):
         with pytest.raises(UsageError, match=what):
             propose(graph, nothing(graph), click)

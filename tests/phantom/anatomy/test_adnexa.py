@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ntrm.phantom.anatomy.adnexa import AdnexaDetails, AdnexaParameters, draw_adnexa
+from ntrm.phantom.anatomy.adnexa import AdnexaParameters, draw_adnexa
 from ntrm.phantom.anatomy.frame import EPI, FOL, GLD, HYP, INF, KER, PAP, RET
 from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.layout import paint_mask
@@ -35,33 +35,3 @@ def test_adnexa_change_dermis_and_epidermis_only(seed):
         assert np.isin(before[changed], (RET, PAP, INF, HYP, EPI, KER, 8)).all(), f"seed {number}"
         pixels += changed.sum()
     assert pixels > 0
-
-
-def test_details_belong_to_the_same_adnexa(seed):
-    where = (seed, 3000.0, 2000.0, lambda body: True, MANY)
-    plain = {structure.name: structure.bodies for structure in draw_adnexa(*where)}
-    details = AdnexaDetails(muscle_fraction=1.0, duct_fraction=1.0)
-    fine = {structure.name: structure for structure in draw_adnexa(*where, details)}
-    shafts = plain["follicles"]
-    assert fine["follicles"].bodies[: len(shafts)] == shafts
-    assert set(fine["coils"].bodies) < set(plain["glands"])
-    assert len(fine["muscles"].bodies) == len(shafts)
-    glands = [gland for gland in plain["glands"] if gland not in fine["coils"].bodies]
-    for lobule in fine["sebaceous glands"].bodies:
-        nearest = min(
-            np.hypot(lobule.u_um - gland.u_um, lobule.v_um - gland.v_um) / gland.radius_um for gland in glands
-        )
-        assert nearest < 1.3
-    for duct in fine["ducts"].bodies:
-        assert duct.top_v_um >= 0
-        assert any(duct.top_v_um < coil.v_um for coil in fine["coils"].bodies)
-
-
-def test_a_muscle_runs_from_its_follicle_up_to_the_side_to_which_the_hair_slopes(seed):
-    details = AdnexaDetails(muscle_fraction=1.0)
-    fine = draw_adnexa(seed, 3000.0, 2000.0, lambda body: True, MANY, details)
-    by_name = {structure.name: structure.bodies for structure in fine}
-    for shaft, muscle in zip(by_name["follicles"], by_name["muscles"], strict=False):
-        # The root leans to one side, so the hair slopes to the other.
-        assert (muscle.top_u_um < muscle.u_um) == (shaft.lean_deg > 0)
-        assert muscle.top_v_um < shaft.top_v_um + 0.65 * shaft.length_um

@@ -41,11 +41,6 @@ def test_blob_has_the_area_and_centre_of_its_ellipse(flat_skin, u, v, radius, fl
     assert (rows.mean() + 0.5) * 4 - 600 == pytest.approx(v, abs=3.0)
 
 
-def test_streak_has_the_area_of_its_capsule(flat_skin):
-    inside = painted(flat_skin, Streak(0.0, -100.0, 300.0, 25.0, (40.0, 40.0), roughness=0.0), FOL)
-    assert inside.sum() * 16.0 == pytest.approx(300.0 * 80.0 + math.pi * 40.0**2, rel=0.03)
-
-
 def test_only_the_allowed_tissues_are_covered(flat_skin):
     flat_skin.mask[:] = BKG
     flat_skin.mask[:, :150] = RET

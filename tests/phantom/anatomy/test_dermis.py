@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ntrm.phantom.anatomy.bodies import Blob
-from ntrm.phantom.anatomy.dermis import DermisParameters, Scar, draw_dermis, draw_vessels, flatten
-from ntrm.phantom.anatomy.frame import PAP, RET, Axis, Frame, PhantomGrid, Skin
+from ntrm.phantom.anatomy.dermis import DermisParameters, draw_dermis, draw_vessels
+from ntrm.phantom.anatomy.frame import PAP, RET, Frame, PhantomGrid, Skin
 from ntrm.phantom.anatomy.layers import Fat, SkinParameters, normal_skin, paint_dermis
 from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, SpecimenParameters, draw_specimen
 from ntrm.phantom.tissues import KINDS
@@ -55,22 +54,6 @@ def test_a_scar_is_reticular_dermis_from_the_surface_down(seed, specimen):
     assert (skin.mask[scarred] == RET).all()
     if scarred.any():
         assert skin.v[scarred].max() < 1.5 * ALWAYS.scar_depth[1]
-
-
-def test_a_scar_holds_what_lies_in_it():
-    scar = Scar(u_um=0.0, half_width_um=500.0, depth_um=400.0)
-    assert scar.holds(Blob(0.0, 200.0, 50.0))
-    assert not scar.holds(Blob(900.0, 200.0, 50.0))
-    assert not scar.holds(Blob(0.0, 900.0, 50.0))
-
-
-def test_the_epidermis_over_a_scar_is_flat(seed):
-    axis = Axis(2000.0)
-    strata = normal_skin(seed, axis, SkinParameters(epidermis=(90.0, 100.0)))
-    flat = flatten(strata, axis, (Scar(0.0, 500.0, 400.0),)).epidermis
-    inside, outside = np.abs(axis.u) < 300, np.abs(axis.u) > 500
-    assert flat[inside].max() <= 32.0
-    np.testing.assert_array_equal(flat[outside], strata.epidermis[outside])
 
 
 def test_every_vessel_has_a_wall_around_its_lumen(seed, specimen):

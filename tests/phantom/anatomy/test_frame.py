@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.phantom.anatomy.frame import Axis, Fold, Frame, Outline, PhantomGrid
+from ntrm.phantom.anatomy.frame import Fold, Frame, Outline, PhantomGrid
 
 ANGLES = st.floats(0.0, 359.9)
 SEEDS = st.integers(0, 2**32)
@@ -68,10 +68,3 @@ def test_strips_hold_everything_near_the_outline(height, width, pixels, points, 
     rows, columns = np.mgrid[:height, :width] + 0.5
     near = np.min(np.hypot(rows[..., None] - y, columns[..., None] - x), axis=-1) < reach - 1.0
     assert covered[near].all()
-
-
-@given(half=st.floats(10.0, 5000.0), share=st.floats(-2.0, 2.0))
-def test_axis_finds_the_nearest_place(half, share):
-    axis = Axis(half)
-    found = axis.u[axis.index(np.array([share * half]))[0]]
-    assert abs(found - np.clip(share * half, axis.u[0], axis.u[-1])) <= 0.5 + 1e-9

@@ -9,11 +9,9 @@ from ntrm.phantom.anatomy.frame import BKG, EPI, HYP, INF, KER, PAP, RET, Axis, 
 from ntrm.phantom.anatomy.layers import (
     Fat,
     SkinParameters,
-    between,
     normal_skin,
     paint_dermis,
     paint_surface,
-    spread,
     stretches,
 )
 from ntrm.phantom.noise import profile
@@ -26,17 +24,6 @@ def test_stretches_cover_their_fraction(seed, fraction):
     assert on.min() >= 0.0
     assert on.max() <= 1.0
     assert np.mean(on > 0) == pytest.approx(fraction, abs=0.01)
-
-
-def test_no_stretch_without_a_fraction():
-    assert not stretches(np.linspace(-1, 1, 50), 0.0).any()
-
-
-@given(seed=st.integers(0, 2**32))
-def test_draws_stay_in_their_span(seed):
-    rng = np.random.default_rng(seed)
-    assert 3.0 <= between(rng, (3.0, 5.0)) <= 5.0
-    assert 3.0 <= spread(rng, (3.0, 5.0)) <= 5.0
 
 
 @settings(deadline=None, max_examples=15)

@@ -10,7 +10,7 @@ from ntrm.core.labels import SKIN
 from ntrm.core.pixels import block_means
 from ntrm.phantom.render import Artefacts, render
 from ntrm.phantom.stain import Stain
-from ntrm.phantom.texture.looks import FINE_TEXTURES, Look, LookParameters, Weave
+from ntrm.phantom.texture.looks import FINE_TEXTURES, Look, LookParameters
 from ntrm.phantom.texture.table import TEXTURES
 from ntrm.phantom.tissues import CODES, FINE
 from ntrm.phantom.versions import VERSIONS, Version
@@ -44,21 +44,6 @@ def test_a_look_belongs_to_its_seed(seed):
     assert Look.draw(seed, STILL).tissues["RET"] == TEXTURES["RET"]
 
 
-def test_sections_are_loose_dark_and_pigmented_as_often_as_is_said():
-    drawn = [Look.draw(seed, LookParameters()).tissues for seed in range(300)]
-    loose = np.mean([rows["RET"].eosin != TEXTURES["RET"].eosin for rows in drawn])
-    dark = np.mean([rows["EPI"].haematoxylin != TEXTURES["EPI"].haematoxylin for rows in drawn])
-    pigmented = np.mean([rows["EPI"].melanin > 0 for rows in drawn])
-    assert (loose, dark, pigmented) == pytest.approx((0.5, 0.5, 0.35), abs=0.12)
-
-
-def test_darkness_does_not_tell_epidermis_from_carcinoma():
-    kind = replace(STILL, dark=1.0)
-    rows = [Look.draw(seed, kind).tissues for seed in range(40)]
-    darker = sum(each["EPI"].haematoxylin > each["BCC"].haematoxylin for each in rows)
-    assert 8 < darker < 32
-
-
 def test_fine_tissues_have_their_colours(seed, looks):
     looks(STILL)
     plain = {name: colour(SKIN.index(name), seed) for name in ("RET", "PAP", "GLD", "KER")}
@@ -74,19 +59,6 @@ def test_fine_tissues_have_their_colours(seed, looks):
     assert fine["basket weave", "KER"][1] > plain["KER"][1] + 15, "there are gaps between strands"
 
 
-def test_a_weave_is_strands_and_gaps():
-    weave = Weave(fine_period_um=12.0, coarse_period_um=30.0, strand=0.25, outer_um=4.0, between=0.1)
-    depth = np.linspace(20.0, 140.0, 4000, dtype=np.float32)
-    still = np.zeros_like(depth)
-    kept = weave.presence(depth, still, still, mpp=0.5)
-    assert kept.min() == pytest.approx(0.1)
-    assert kept.max() == pytest.approx(1.0)
-    assert 0.25 < np.mean(kept > 0.5) < 0.5
-    # Wide pixels show the mean of narrow ones.
-    assert weave.presence(depth, still, still, mpp=6.0).mean() == pytest.approx(kept.mean(), abs=0.1)
-    assert weave.presence(np.array([0.5], np.float32), still[:1], still[:1], mpp=0.5) == pytest.approx(1.0)
-
-
 def test_melanin_browns_the_basal_layer_and_nothing_else(seed, looks):
     mask = layered((140, 140))
     looks(STILL)
@@ -99,15 +71,6 @@ def test_melanin_browns_the_basal_layer_and_nothing_else(seed, looks):
     top, bottom = np.flatnonzero((mask == SKIN.index("EPI")).any(axis=1))[[0, -1]]
     rows = np.flatnonzero(changed.any(axis=1))
     assert top - 1 <= rows[0] <= rows[-1] <= bottom + 2
-
-
-def test_macrophages_lie_in_the_papillary_dermis(seed, looks):
-    mask = np.full((240, 240), SKIN.index("PAP"), dtype=np.uint8)
-    looks(STILL)
-    before = render(mask, 3.35, seed, **CLEAN).astype(int)
-    looks(replace(STILL, pigmented=1.0, melanin=(0.0, 0.0), melanophages=(0.5, 0.5)))
-    spots = (before - render(mask, 3.35, seed, **CLEAN))[..., 2] > 20
-    assert 0.001 < spots.mean() < 0.15
 
 
 @pytest.mark.parametrize(("one", "other"), [("IEC", "EPI"), ("SCC", "IEC"), ("BCC", "FOL"), ("PAP", "RET")])

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ntrm.core.labels import SKIN
-from ntrm.phantom.texture.nuclei import Nuclei, _evened, nuclei_near, splat
+from ntrm.phantom.texture.nuclei import Nuclei, nuclei_near, splat
 from ntrm.phantom.texture.scene import Scene, Window
 from ntrm.phantom.texture.table import TEXTURES
 
@@ -52,18 +52,6 @@ def test_a_nucleus_lies_along_its_angle(angle):
     assert 0.5 * np.arctan2(2 * cross, along_x - along_y) == pytest.approx(angle, abs=0.03)
 
 
-def test_a_rim_makes_the_middle_pale():
-    even, rimmed = (Nuclei(*(np.array([v]) for v in (25.0, 25.0, 6.0, 6.0, 0.0, 1.0, rim))) for rim in (0.0, 1.0))
-    window = Window((0.0, 0.0), (100, 100), 0.5)
-    assert splat(rimmed, window)[50, 50] < 0.6 * splat(even, window)[50, 50]
-    assert splat(rimmed, window)[50, 60] > splat(even, window)[50, 60]
-
-
-def test_no_nuclei_no_dye():
-    none = Nuclei(*(np.zeros(0) for _ in range(7)))
-    assert not splat(none, Window((0.0, 0.0), (5, 6), 1.0)).any()
-
-
 SIDE_PX, MPP = 150, 6.7
 
 
@@ -85,11 +73,6 @@ def test_tissues_have_their_density_and_size(seed, name):
     assert radius == pytest.approx(row.nucleus_radius_um, rel=0.06)
 
 
-@pytest.mark.parametrize("name", ["KER", "BKG"])
-def test_keratin_and_glass_have_no_nuclei(seed, name):
-    assert len(nuclei_of(np.full((60, 60), SKIN.index(name), dtype=np.uint8), seed)) == 0
-
-
 def test_basal_cells_crowd_and_stand_upright_on_the_dermis(seed):
     mask = np.full((SIDE_PX, SIDE_PX), SKIN.index("BCC"), dtype=np.uint8)
     mask[SIDE_PX // 2 :] = SKIN.index("RET")
@@ -99,16 +82,6 @@ def test_basal_cells_crowd_and_stand_upright_on_the_dermis(seed):
     assert near.sum() / 7 > 1.1 * far.sum() / 100
     assert nuclei.haematoxylin[near].mean() > 1.2 * nuclei.haematoxylin[far].mean()
     assert np.abs(np.sin(nuclei.angle[near])).mean() > 0.9
-
-
-def test_nuclei_thin_evenly(seed):
-    rows, columns = (axis.ravel() for axis in np.meshgrid(np.arange(8), np.arange(8), indexing="ij"))
-    marks = _evened(seed, np.random.default_rng(seed).random(64), rows << 30 | columns)
-    for share in (0.25, 0.5, 0.75):
-        kept = np.add.reduceat(
-            np.add.reduceat((marks < share).reshape(8, 8).astype(int), [0, 2, 4, 6], 0), [0, 2, 4, 6], 1
-        )
-        assert (kept == 4 * share).all(), f"every block of four keeps {share} of its sites"
 
 
 def test_a_nucleus_is_the_same_from_every_window(seed):

@@ -29,18 +29,6 @@ def test_over_and_at_are_bilinear(seed, height, width, map_mpp, mpp, origin):
     assert CoarseMap(values, map_mpp).at(*grid) == pytest.approx(expected, abs=1e-4)
 
 
-@given(st.floats(-3, 3))
-def test_uphill_points_where_values_grow(angle):
-    y, x = np.meshgrid(np.arange(20.0), np.arange(20.0), indexing="ij")
-    tilted = CoarseMap((np.sin(angle) * y + np.cos(angle) * x).astype(np.float32), 4.0)
-    assert tilted.uphill_at(np.array([40.0]), np.array([37.0]))[0] == pytest.approx(angle, abs=1e-3)
-
-
-def test_a_map_of_one_value_is_flat():
-    flat = CoarseMap(np.full((1, 1), 2.5, dtype=np.float32), 10.0)
-    assert (flat.over(Window((-5.0, 3.0), (4, 3), 2.0)) == 2.5).all()
-
-
 def centres(seed, reach):
     rows, columns = np.meshgrid(np.arange(-3, reach), np.arange(-3, reach), indexing="ij")
     y = rows + 0.5 + _CELL_JITTER * (hash_uniform(derive(seed, "y"), rows, columns) - 0.5)
@@ -60,18 +48,6 @@ def test_cells_agree_with_a_search_through_all_centres(seed, spacing):
     assert wall.mean() > 0.97, seed
 
 
-@settings(deadline=None)
-@given(st.integers(0, 2**63))
-def test_points_of_one_cell_share_its_mark(seed):
-    places = np.random.default_rng(seed).uniform(0, 300, (2, 300))
-    found = cells_at(seed, *places, 50.0)
-    owner = np.stack([found.centre_y_um, found.centre_x_um], axis=1)
-    _, which = np.unique(owner, axis=0, return_inverse=True)
-    for cell in np.unique(which):
-        assert len(np.unique(found.mark[which == cell])) == 1
-    assert np.hypot(*(owner.T - places)) == pytest.approx(found.centre_um, abs=1e-2)
-
-
 def halves(above, below, shape=(80, 60)):
     mask = np.full(shape, SKIN.index(above), dtype=np.uint8)
     mask[shape[0] // 2 :] = SKIN.index(below)
@@ -89,15 +65,6 @@ def test_distances_and_shares_are_right_at_a_straight_border(mpp):
     assert near == pytest.approx([0, 0.5, 1], abs=0.06)
 
 
-def test_connective_tissues_pass_into_each_other():
-    geometry = measure_geometry(halves("PAP", "RET"), 6.7, texture_table(0.5))
-    shares = geometry.papillary.at(np.arange(0.0, 536, 10), np.full(54, 200.0))
-    assert shares[0] == pytest.approx(1)
-    assert shares[-1] == pytest.approx(0)
-    assert (np.diff(shares) <= 1e-6).all()
-    assert 60 < 10 * ((shares > 0.05) & (shares < 0.95)).sum() < 160
-
-
 def test_swapping_look_alikes_leaves_every_map(seed):
     mask = blobs(seed, (90, 70), 6.7, ["PAP", "RET", "BCC", "FOL", "INF", "KER", "BKG"])
     swap = np.arange(256, dtype=np.uint8)
@@ -106,11 +73,3 @@ def test_swapping_look_alikes_leaves_every_map(seed):
     before, after = (measure_geometry(m, 6.7, texture_table(1.0)) for m in (mask, swap[mask]))
     for name in ("from_keratin_um", "depth_um", "from_nest_um", "dermis_near", "cleft_near", "inflamed", "fatty"):
         assert np.array_equal(getattr(before, name).values, getattr(after, name).values), name
-
-
-@pytest.mark.parametrize("name", SKIN.names)
-def test_a_mask_of_one_tissue_can_be_measured(name):
-    geometry = measure_geometry(np.full((9, 7), SKIN.index(name), dtype=np.uint8), 6.7, texture_table(0.5))
-    maps = [each for each in vars(geometry).values() if isinstance(each, CoarseMap)]
-    assert len(maps) == 8
-    assert all(np.isfinite(coarse.values).all() for coarse in maps)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from scipy import ndimage
-from tests.evaluation.small import MPP, NAMES
+from tests.evaluation.small import MPP
 from tests.service.api.test_routes_corrections import Unsure
 from tests.service.api.test_routes_tiles import image_of
-from tests.service.correcting import BKG, EPI, RET, SCC, click, middle_of
+from tests.service.correcting import EPI, RET, SCC, click, middle_of
 from tests.service.small import error_of
 
 from ntrm.correction.engine.prepare import make_region_graph
@@ -80,18 +80,6 @@ def test_a_region_of_the_corrected_mask_is_known_once_its_files_are_made(client,
     assert not {"model_name", "slide_id"} & region.keys()
     client.post(f"{base}/corrections", json={"version": 1, "action": "undo"})
     assert error_of(client.get(f"{base}/regions/{number}", params={"v": 2})) == (404, "not_found")
-
-
-def test_regions_to_step_through_are_the_largest_first_until_parts_are_known(client, url, results):
-    _, mask = results
-    found = client.get(f"{url}/regions").json()
-    assert (found["order"], found["version"]) == ("area", 0)
-    sizes = []
-    for index in (index for index in range(len(NAMES)) if index != BKG):
-        labelled, _ = ndimage.label(mask == index)
-        sizes += np.bincount(labelled[labelled > 0])[1:].tolist()
-    assert [each["area_mm2"] / PIXEL_MM2 for each in found["regions"]] == pytest.approx(sorted(sizes, reverse=True))
-    assert all(NAMES[mask[int(each["y"]), int(each["x"])]] == each["network_tissue"] for each in found["regions"])
 
 
 @pytest.mark.usefixtures("graph")

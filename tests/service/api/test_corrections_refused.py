@@ -8,7 +8,7 @@ from tests.service.correcting import SCC, click, middle_of
 from tests.service.small import error_of, slide_bytes, upload
 
 from ntrm.service.jobs import catalogue
-from ntrm.service.jobs.slide_record import CANCELLED, NETWORK, PREPARE
+from ntrm.service.jobs.slide_record import NETWORK
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -94,11 +94,11 @@ def test_a_slide_whose_region_graph_is_being_made_is_deleted_once_its_worker_has
     store, key = client.app_state.store, url.split("/")[3]
     # Its worker is one of another service, which this one does not end.
     monkeypatch.setattr(catalogue, "DELETE_SECONDS", 0.1)
-    store.ask(key, PREPARE)
+    store.ask(key, "prepare")
     job = store.take("w", NETWORK)
     assert error_of(client.delete(url.removesuffix("/corrections"))) == (409, "conflict")
     assert (tmp_path / "out" / "a").exists()
     assert not store.beat(job, 0.5, "making")
-    store.end(job, CANCELLED)
+    store.end(job, "cancelled")
     assert client.delete(url.removesuffix("/corrections")).status_code == 204
     assert not (tmp_path / "out" / "a").exists()

@@ -122,29 +122,6 @@ def test_what_follows_is_shown_before_it_is_accepted(client, url, results, graph
     assert changed[int(first["y"]), int(first["x"])]
 
 
-def test_areas_brushes_and_divided_regions_are_drawn(client, url, results):
-    _, mask = results
-    square = [[40, 100], [50, 100], [50, 104], [40, 104]]
-    area = {"version": 0, "kind": "area", "points": square, "tissue": "SCC"}
-    assert client.post(url, json={**area, "action": "draw"}).status_code == 201
-    expected = mask.copy()
-    expected[100:104, 40:50] = SCC
-    np.testing.assert_array_equal(shown(client, url), expected)
-    brush = {"version": 1, "kind": "brush", "points": [[60.5, 110.5]], "width_um": 5 * MPP, "tissue": "EPI"}
-    assert client.post(url, json={**brush, "action": "draw"}).status_code == 201
-    row, column = np.mgrid[: mask.shape[0], : mask.shape[1]]
-    expected[np.hypot(row - 110, column - 60) <= 2.5] = EPI
-    np.testing.assert_array_equal(shown(client, url), expected)
-    across = [[-5, 120.5], [500, 120.5]]
-    divide = {"version": 2, "kind": "divide", "points": across, "side": [60.5, 130.5], "tissue": "SCC"}
-    assert client.post(url, json={**divide, "action": "draw"}).status_code == 201
-    expected[121:][(expected == RET)[121:]] = SCC
-    np.testing.assert_array_equal(shown(client, url), expected)
-    steps = client.get(url).json()["steps"]
-    assert [(step["action"], step["regions"]) for step in steps] == [("draw", 0)] * 3
-    assert client.get(url).json()["regions"] == 3
-
-
 def test_of_two_people_the_second_is_told(client, url, results):
     place = middle_of(results[1], SCC)
     body = click(place, whole_regions=True)

@@ -10,7 +10,7 @@ from tests.service.small import only_slide, segmented, serving, settings_of, sli
 from ntrm.results.slide_state import remember_failure
 from ntrm.service.core.settings import AUDIT, INCOMING, LOST, TRASH, UPLOADS
 from ntrm.service.jobs.catalogue import Catalogue
-from ntrm.service.jobs.slide_record import DONE, FOUND, PATH, Slide, new_id
+from ntrm.service.jobs.slide_record import Slide, new_id
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -33,7 +33,7 @@ def test_finished_results_are_adopted_once_and_nothing_else_is(tmp_path, store, 
     catalogue = catalogue_of()
     assert [catalogue.look_around() for _ in range(2)] == [1, 0]
     (slide,) = store.every()
-    assert (slide.slide_id, slide.origin, slide.status, slide.progress) == ("a", FOUND, "done", 1.0)
+    assert (slide.slide_id, slide.origin, slide.status, slide.progress) == ("a", "found", "done", 1.0)
     assert slide.fingerprint == json.loads((out / "a" / ".ntrm" / "done.json").read_text())["plan"]["source"]
     # Told once.
     assert caplog.text.count("cannot read summary.json") == 1
@@ -85,7 +85,7 @@ def test_results_made_anew_are_read_again_and_their_original_is_the_one_they_wer
 @pytest.mark.usefixtures("results")
 def test_results_removed_by_hand_are_forgotten_unless_they_can_be_made_again(tmp_path, store, results, catalogue_of):
     catalogue = catalogue_of()
-    sent = store.add(Slide(new_id(), "b", "b", PATH, results[0], None, DONE, 0.0, finished=0.0))
+    sent = store.add(Slide(new_id(), "b", "b", "path", results[0], None, "done", 0.0, finished=0.0))
     catalogue.look_around()
     assert [(slide.id, slide.error["code"]) for slide in store.every("failed")] == [(sent.id, "gone")]
     assert len(store.every("done")) == 1

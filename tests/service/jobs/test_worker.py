@@ -13,21 +13,9 @@ from ntrm.correction.mask import open_mask
 from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.segmenter import Outcome, Segmenter
 from ntrm.results.slide_state import alone
-from ntrm.service.core.settings import settings_from, settings_to
 from ntrm.service.jobs import worker
 from ntrm.service.jobs.database import MOST_ATTEMPTS
-from ntrm.service.jobs.slide_record import (
-    CANCELLED,
-    DONE,
-    FAILED,
-    LIGHT,
-    NETWORK,
-    PATH,
-    PREPARE,
-    QUEUED,
-    TABLES,
-    UPLOAD,
-)
+from ntrm.service.jobs.slide_record import LIGHT, NETWORK
 from ntrm.service.jobs.worker import READ, SEGMENTED, Worker
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -62,21 +50,21 @@ def test_uploads_are_read_without_any_other_file(tmp_path, store, segmenter, mon
         return Outcome("a", "failed", "not tried")
 
     monkeypatch.setattr(segmenter, "segment", not_done)
-    for origin in (UPLOAD, PATH):
+    for origin in ("upload", "path"):
         add_queued(store, tmp_path / "a", origin, origin)
         run(store, segmenter)
-    assert opened_alone == {UPLOAD: True, PATH: False}
+    assert opened_alone == {"upload": True, "path": False}
 
 
 def test_a_cancelled_job_ends_and_goes_on_later(tmp_path, store, segmenter, random, monkeypatch):
     slide = add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
     beat = store.beat
     monkeypatch.setattr(store, "beat", lambda *now: store.cancel(slide.id) and beat(*now))
-    assert run(store, segmenter).status == CANCELLED
+    assert run(store, segmenter).status == "cancelled"
     assert not (tmp_path / "out" / "a" / "summary.json").exists()
     monkeypatch.undo()
     store.retry(slide.id, None, 5)
-    assert run(store, segmenter).status == DONE
+    assert run(store, segmenter).status == "done"
 
 
 def test_the_fingerprint_of_a_finished_slide_is_of_the_file_that_was_segmented(tmp_path, store, segmenter, random):
@@ -85,7 +73,7 @@ def test_the_fingerprint_of_a_finished_slide_is_of_the_file_that_was_segmented(t
     write_slide(tmp_path / "a.tif", paint(random))
     done = run(store, segmenter)
     plan = json.loads((tmp_path / "out" / "a" / ".ntrm" / "done.json").read_bytes())["plan"]
-    assert (done.status, done.fingerprint) == (DONE, plan["source"])
+    assert (done.status, done.fingerprint) == ("done", plan["source"])
 
 
 def test_a_worker_that_is_stopped_puts_its_slide_back_and_ends_with_the_bytes_of_the_command(
@@ -98,27 +86,18 @@ def test_a_worker_that_is_stopped_puts_its_slide_back_and_ends_with_the_bytes_of
     # A whole number, which JSON does not tell from another.
     store.retry(slide.id, (6, 6), 5)
     slide = run(store, segmenter, stopped())
-    assert slide.status == QUEUED
+    assert slide.status == "queued"
     slide = run(store, segmenter)
-    assert (slide.status, slide.progress, slide.error) == (DONE, 1.0, None)
+    assert (slide.status, slide.progress, slide.error) == ("done", 1.0, None)
     assert slide.finished == (tmp_path / "out" / "a" / "summary.json").stat().st_mtime
     assert not store.is_due(LIGHT)
-    store.ask("", TABLES)
-    Worker(settings_of(tmp_path / "out", "bundled"), store, "w").run(store.take("w", LIGHT))
-    assert store.job("", TABLES) is None
+    store.ask("", "tables")
+    Worker(settings_of(tmp_path / "out", "bundled"), store, "w", None, threading.Event()).run(store.take("w", LIGHT))
+    assert store.job("", "tables") is None
     segment_slides(path, out=tmp_path / "alone", model=ByColour(), device="cpu", batch=2, mpp=6.0)
     for name in ("a/summary.json", "a/graph.json", "a/mask.ome.tif", "a/.ntrm/done.json", "slides.csv"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), name
     assert fingerprints(tmp_path / "out" / "a").keys() == fingerprints(tmp_path / "alone" / "a").keys()
-
-
-def test_a_job_that_takes_too_long_fails(tmp_path, store, segmenter, random):
-    settings = settings_of(tmp_path / "out", "bundled")
-    object.__setattr__(settings.limits, "slide_seconds", -1)
-    slide = add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
-    Worker(settings, store, "w", segmenter).run(store.take("w", NETWORK))
-    slide = store.get(slide.id)
-    assert (slide.status, slide.error["code"]) == (FAILED, "too_long")
 
 
 def test_a_broken_slide_fails_with_its_reason_and_without_its_name(tmp_path, store, segmenter):
@@ -126,7 +105,7 @@ def test_a_broken_slide_fails_with_its_reason_and_without_its_name(tmp_path, sto
     path.write_bytes(b"II*\x00" + bytes(100))
     add_queued(store, path)
     slide = run(store, segmenter)
-    assert (slide.status, slide.error["code"]) == (FAILED, "unreadable")
+    assert (slide.status, slide.error["code"]) == ("failed", "unreadable")
     assert "Jane" not in json.dumps(slide.error)
     add_queued(store, None, "b")
     assert run(store, segmenter).error["hint"] == "upload it again"
@@ -137,8 +116,8 @@ def test_a_slide_that_another_program_holds_waits(tmp_path, store, segmenter, ra
     add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
     with alone(tmp_path / "out" / "a"):
         for _ in range(MOST_ATTEMPTS + 1):
-            assert run(store, segmenter).status == QUEUED
-    assert run(store, segmenter).status == DONE
+            assert run(store, segmenter).status == "queued"
+    assert run(store, segmenter).status == "done"
 
 
 @pytest.mark.usefixtures("results")
@@ -155,20 +134,11 @@ def test_new_slides_take_the_options_of_those_that_are_there(tmp_path, model):
         worker.open_segmenter(settings_of(tmp_path / "out", model))
 
 
-def test_what_a_worker_is_told_holds_no_secret(tmp_path, model):
-    settings = settings_of(tmp_path / "o\udcff", model, device="cpu", batch=7, limits={"slide_seconds": 9})
-    document = json.loads(json.dumps(settings_to(settings)))
-    assert settings.token not in json.dumps(document)
-    restored = settings_from(document)
-    assert (restored.out, restored.model, restored.device, restored.batch) == (settings.out, settings.model, "cpu", 7)
-    assert restored.limits.slide_seconds == 9
-
-
 def test_a_worker_that_cannot_work_says_why(tmp_path, model, monkeypatch, capsys):
     out = tmp_path / "out"
     out.mkdir()
     (out / "holiday.jpg").write_bytes(b"x")
-    text = json.dumps({"settings": settings_to(settings_of(out, model)), "kinds": NETWORK}) + "\n"
+    text = json.dumps({"out": str(out), "model": str(model), "kinds": NETWORK}) + "\n"
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     monkeypatch.setattr(worker, "_end_with_input", lambda: None)
     monkeypatch.setattr(worker.signal, "signal", lambda *_: None)  # tests that follow must stay interruptible
@@ -181,7 +151,7 @@ def test_progress_goes_through_all_stages_and_never_falls(tmp_path, store, segme
     reports, beat = [], store.beat
     monkeypatch.setattr(store, "beat", lambda job, *now: reports.append(now) or beat(job, *now))
     add_queued(store, write_slide(tmp_path / "a.tif", paint(random, pieces=2)))
-    assert run(store, segmenter).status == DONE
+    assert run(store, segmenter).status == "done"
     fractions = [fraction for fraction, _ in reports]
     assert fractions == sorted(fractions)
     assert (fractions[0], fractions[-1]) == (READ, SEGMENTED)
@@ -191,11 +161,11 @@ def test_progress_goes_through_all_stages_and_never_falls(tmp_path, store, segme
 
 @pytest.mark.parametrize("error", [RefusedError("run.json was changed"), OSError(28, "No space left"), MemoryError()])
 def test_what_goes_wrong_is_told_and_stops_no_other_job(tmp_path, store, monkeypatch, error):
-    store.ask("", TABLES)
-    monkeypatch.setitem(worker.RUN, TABLES, lambda *_: (_ for _ in ()).throw(error))
-    Worker(settings_of(tmp_path, "bundled"), store, "w").run(store.take("w", LIGHT))
-    failed = store.job("", TABLES)
-    assert failed.status == FAILED
+    store.ask("", "tables")
+    monkeypatch.setattr(Worker, "tables", lambda _: (_ for _ in ()).throw(error))
+    Worker(settings_of(tmp_path, "bundled"), store, "w", None, threading.Event()).run(store.take("w", LIGHT))
+    failed = store.job("", "tables")
+    assert failed.status == "failed"
     assert (failed.error["what"] if isinstance(error, RefusedError) else failed.error["got"]) in (
         "run.json was changed",
         "No space left",
@@ -205,9 +175,9 @@ def test_what_goes_wrong_is_told_and_stops_no_other_job(tmp_path, store, monkeyp
 
 def test_a_worker_without_a_network_ends_when_it_has_nothing_to_do(tmp_path, store, monkeypatch):
     monkeypatch.setattr(worker, "IDLE_SECONDS", 0.0)
-    store.ask("", TABLES)
-    Worker(settings_of(tmp_path, "bundled"), store, "w").work(LIGHT)
-    assert store.job("", TABLES) is None
+    store.ask("", "tables")
+    Worker(settings_of(tmp_path, "bundled"), store, "w", None, threading.Event()).work(LIGHT)
+    assert store.job("", "tables") is None
 
 
 @pytest.fixture
@@ -215,7 +185,7 @@ def prepared(tmp_path, store, segmenter, random):
     """Id of a slide that was segmented, and whose region graph somebody wants."""
     add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
     key = run(store, segmenter).id
-    store.ask(key, PREPARE)
+    store.ask(key, "prepare")
     return key
 
 
@@ -225,17 +195,17 @@ def kept(tmp_path):
 
 def test_a_worker_makes_the_region_graph_of_a_slide_also_after_it_was_stopped(tmp_path, store, segmenter, prepared):
     run(store, segmenter, stopped())
-    assert (store.job(prepared, PREPARE).status, kept(tmp_path)) == (QUEUED, None)
+    assert (store.job(prepared, "prepare").status, kept(tmp_path)) == ("queued", None)
     run(store, segmenter)
-    assert store.job(prepared, PREPARE) is None
+    assert store.job(prepared, "prepare") is None
     assert len(kept(tmp_path)) > 10
 
 
 def test_another_slide_or_model_is_refused_without_a_name_of_a_file(tmp_path, store, segmenter, prepared, random):
     def failure():
         run(store, segmenter)
-        error = store.job(prepared, PREPARE).error
-        store.ask(prepared, PREPARE)
+        error = store.job(prepared, "prepare").error
+        store.ask(prepared, "prepare")
         assert error["code"] == "refused"
         assert "a.tif" not in json.dumps(error)
         return error["got"]

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy import ndimage
 from tests.wsi.pictures import (
     BROWN,
     HAEMATOXYLIN,
@@ -14,10 +15,16 @@ from tests.wsi.pictures import (
     stained,
 )
 
-from ntrm.core.errors import DataError
 from ntrm.core.mpp import Resolution
 from ntrm.phantom.render import Artefacts, render
-from ntrm.wsi.quality.thumbnail import Thumbnail, glass_colour, green_density
+from ntrm.wsi.quality.thumbnail import (
+    Thumbnail,
+    dilated,
+    glass_colour,
+    green_density,
+    opened,
+    pixels_inside,
+)
 
 
 def test_the_coarser_grid_holds_means_of_blocks(section_seed):
@@ -37,24 +44,6 @@ def test_a_block_with_any_pure_white_was_not_scanned():
     picture[1, 2] = picture[4, 6] = 255
     picture[0, 5] = (255, 255, 254)
     assert np.argwhere(Thumbnail(picture, SQUARE).unscanned).tolist() == [[0, 1], [2, 3]]
-
-
-def test_masks_go_to_the_coarser_grid_and_back(random):
-    seen = Thumbnail(np.full((31, 45, 3), 240, dtype=np.uint8), Resolution(10.0, 14.0))
-    assert seen.factors == (2, 3)
-    blocks = random.random((16, 15)) < 0.5
-    mask = seen.upsampled(blocks)
-    assert mask.shape == (31, 45)
-    assert all(mask[y, x] == blocks[y // 2, x // 3] for y, x in zip(range(31), range(14, 45), strict=True))
-    np.testing.assert_array_equal(seen.downsampled(mask), blocks)
-
-
-def test_a_coarse_picture_is_its_own_grid():
-    seen = Thumbnail(np.full((5, 6, 3), 240, dtype=np.uint8), Resolution.square(30.0))
-    assert seen.factors == (1, 1)
-    assert seen.coarse == seen.scale
-    with pytest.raises(DataError, match="not an RGB picture"):
-        Thumbnail(np.zeros((5, 6), dtype=np.uint8), Resolution.square(30.0))
 
 
 def test_glass_is_found_beside_tissue_and_beside_what_was_not_scanned(random):
@@ -107,3 +96,40 @@ def test_no_pen_on_a_clean_section_in_either_stain(section_seed):
 def test_surgical_ink_on_the_margin_is_no_pen(section_seed):
     inked = render(skin_mask(), MPP, section_seed, artefacts=Artefacts(ink=1.0))
     assert pen_of(inked).mean() < 0.002
+
+
+SCALE = Resolution(10.0, 20.0)
+
+
+def test_dilation_reaches_all_pixels_within_the_distance(random):
+    some = random.random((20, 25)) < 0.02
+    some[3, 4] = True
+    ys, xs = np.nonzero(some)
+    y, x = np.mgrid[:20, :25]
+    distance = np.min([np.hypot((y - a) * 20.0, (x - b) * 10.0) for a, b in zip(ys, xs, strict=True)], axis=0)
+    # A few pixels, many, and none at all.
+    for um in (45.0, 130.0, 9.0):
+        assert np.array_equal(dilated(some, um, SCALE), distance <= um)
+    assert not dilated(np.zeros((3, 3), dtype=bool), 1e9, SCALE).any()
+
+
+def test_opening_is_that_of_discs_placed_one_by_one(random):
+    some = ndimage.gaussian_filter(random.standard_normal((30, 40)), 3) > -0.02
+    some[:3, :3] = True
+    ys, xs = np.mgrid[:30, :40]
+    kept = np.zeros_like(some)
+    for y, x in zip(*np.nonzero(some), strict=True):
+        disc = np.hypot((ys - y) * 20.0, (xs - x) * 10.0) <= 50.0
+        if some[disc].all():
+            kept |= disc
+    assert np.array_equal(opened(some, 50.0, SCALE), kept & some)
+
+
+def test_pixels_inside_are_counted_for_every_rectangle(random):
+    for _ in range(20):
+        height, width = (int(n) for n in random.integers(1, 60, 2))
+        mask = random.random((height, width)) < 0.4
+        top, bottom = np.sort(random.integers(0, height + 1, (2, 30)), axis=0)
+        left, right = np.sort(random.integers(0, width + 1, (2, 30)), axis=0)
+        expected = [mask[a:b, c:d].sum() for a, b, c, d in zip(top, bottom, left, right, strict=True)]
+        np.testing.assert_array_equal(pixels_inside(mask, top, bottom, left, right), expected)

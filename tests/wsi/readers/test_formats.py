@@ -1,7 +1,6 @@
 """Every kind of file gives the pixels that were written into it, found by content; nothing else leaves a reader."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -56,26 +55,6 @@ def test_pixels_and_resolution_come_back_whatever_the_file_is_called(kind, tmp_p
         np.testing.assert_array_equal(slide.read(x, y, width, height, 0), padded[50 + y :, 50 + x :][:height, :width])
     slide.close()
     slide.close()
-
-
-@pytest.mark.parametrize("orientation", [2, 3, 4, 6, 8])
-def test_a_tag_for_the_orientation_turns_neither_the_image_nor_its_tiles(orientation, tmp_path, random):
-    image = making.tissue(random, 150, 211)
-    path = making.write_tiled(tmp_path / "a.tif", image, extratags=[(274, "H", 1, orientation, True)])
-    # OpenSlide turns every tile by itself.
-    assert not np.array_equal(openslide_pixels(path, 0, 0, 211, 150, 0), image)
-    slide = open_slide(path)
-    np.testing.assert_array_equal(slide.read(0, 0, 211, 150, 0), image)
-    assert len(slide.info.levels) == 3
-    assert slide.info.resolution == Resolution(0.5, 0.5)
-    slide.close()
-
-
-def test_a_jpeg_is_read_as_pillow_reads_it(tmp_path, random):
-    path = making.write_jpeg(tmp_path / "section.png", making.tissue(random, 60, 80), mpp=5.0)
-    slide = open_slide(path)
-    assert slide.info.resolution == Resolution(5.0, 5.0)
-    np.testing.assert_array_equal(slide.read(0, 0, 80, 60, 0), np.asarray(Image.open(path)))
 
 
 @pytest.mark.parametrize("write", [making.write_ome, making.write_tiled, making.write_svs])
@@ -167,24 +146,14 @@ def test_of_several_images_the_slide_is_read_with_its_own_resolution(kind, tmp_p
     assert found.info.resolution == Resolution(0.5, 0.5)
 
 
-def stacked(path, planes, **options):
+def stacked(path, planes):
     with tifffile.TiffWriter(path) as writer:
         for plane in planes:
-            writer.write(plane, photometric="rgb", metadata=None, **options)
-
-
-def one_by_one(path, planes):
-    """Each page a series of its own, since the pages differ in how they are stored."""
-    with tifffile.TiffWriter(path) as writer:
-        for plane, compression in zip(planes, (None, "deflate", "lzw"), strict=True):
-            writer.write(plane, photometric="rgb", compression=compression, tile=(64, 64))
+            writer.write(plane, photometric="rgb", metadata=None)
 
 
 STACKS = {
-    "strips": stacked,
-    "series": one_by_one,
-    "tiles": lambda path, planes: stacked(path, planes, tile=(64, 64)),
-    "tiles-jpeg": lambda path, planes: stacked(path, planes, tile=(64, 64), compression="jpeg"),
+    "pages": stacked,
     "shaped": lambda path, planes: tifffile.imwrite(path, planes, photometric="rgb", tile=(64, 64)),
     "imagej": lambda path, planes: tifffile.imwrite(path, planes, photometric="rgb", imagej=True),
     "ome": lambda path, planes: tifffile.imwrite(path, planes, photometric="rgb", ome=True, metadata={"axes": "ZYXS"}),
@@ -197,6 +166,24 @@ def test_a_stack_is_not_read_by_its_first_page(write, tmp_path, random):
     with pytest.raises(DataError, match="a stack of several images") as error:
         open_slide(tmp_path / "Jane.tif")
     assert error.value.got == "3 images of 192 × 128 pixels in one file"
+
+
+NO_COLOURS = {
+    "empty": lambda path: path.write_bytes(b""),
+    "16 bits": lambda path: tifffile.imwrite(path, np.zeros((30, 40, 3), dtype=np.uint16), photometric="rgb"),
+    "a grey stack": lambda path: tifffile.imwrite(path, np.zeros((5, 30, 40), np.uint8), metadata={"axes": "ZYX"}),
+    "luma and chroma": lambda path: Image.new("YCbCr", (40, 30)).save(path, format="TIFF"),
+    "CMYK": lambda path: Image.new("CMYK", (40, 30)).save(path, format="JPEG"),
+    "grey": lambda path: Image.new("L", (40, 30)).save(path, format="PNG"),
+}
+
+
+@pytest.mark.parametrize("write", NO_COLOURS.values(), ids=NO_COLOURS)
+def test_what_is_no_colour_image_is_refused_without_its_name(write, tmp_path):
+    write(tmp_path / making.NAME)
+    with pytest.raises(DataError) as caught:
+        open_slide(tmp_path / making.NAME)
+    assert making.NAME not in str(caught.value)
 
 
 @pytest.mark.parametrize("tile", [None, (64, 64)])
@@ -219,50 +206,6 @@ def test_pieces_that_were_never_written_are_white(tmp_path, random):
     found = open_slide(path).read(0, 0, 192, 128, 0)
     assert (found[:64, :64] == 255).all()
     np.testing.assert_array_equal(found[64:], image[64:])
-
-
-def test_threads_see_the_same_pixels(tmp_path, random):
-    image = making.tissue(random, 400, 400)
-    paths = [making.write_ome(tmp_path / "a", image, compression="zlib"), making.write_strips(tmp_path / "b", image)]
-    regions = [tuple(int(number) for number in random.integers(0, 300, 2)) for _ in range(60)]
-    for slide in map(open_slide, paths):
-        with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda place, slide=slide: slide.read(*place, 100, 90, 0), regions))
-        for (x, y), pixels in zip(regions, found, strict=True):
-            np.testing.assert_array_equal(pixels, image[y : y + 90, x : x + 100])
-
-
-def plain(path, data):
-    path.write_bytes(data)
-
-
-def sixteen_bit(path, _):
-    tifffile.imwrite(path, np.zeros((30, 40, 3), dtype=np.uint16), photometric="rgb")
-
-
-def stack(path, _):
-    tifffile.imwrite(path, np.zeros((5, 30, 40), dtype=np.uint8), photometric="minisblack", metadata={"axes": "ZYX"})
-
-
-def luma_chroma(path, _):
-    Image.new("YCbCr", (40, 30)).save(path, format="TIFF")
-
-
-def cmyk(path, _):
-    Image.new("CMYK", (40, 30)).save(path, format="JPEG")
-
-
-def grey(path, _):
-    Image.new("L", (40, 30)).save(path, format="PNG")
-
-
-@pytest.mark.parametrize("write", [plain, sixteen_bit, stack, luma_chroma, cmyk, grey])
-def test_what_is_no_colour_image_is_refused_without_its_name(write, tmp_path):
-    path = tmp_path / making.NAME
-    write(path, b"")
-    with pytest.raises(DataError) as caught:
-        open_slide(path)
-    assert making.NAME not in str(caught.value)
 
 
 def test_openslide_does_not_tell_the_name_either(tmp_path, random, monkeypatch):
@@ -306,14 +249,6 @@ def test_cut_files_are_errors_when_opened_or_read(kind, tmp_path, random):
     except DataError:
         found = image
     np.testing.assert_array_equal(found, image)
-
-
-@pytest.mark.parametrize("write", [making.write_tiled, making.write_strips, making.write_png])
-def test_a_closed_slide_says_so(write, tmp_path, random):
-    slide = open_slide(write(tmp_path / "a", making.tissue(random, 30, 40)))
-    slide.close()
-    with pytest.raises(DataError, match="cannot read the slide"):
-        slide.read(0, 0, 10, 10, 0)
 
 
 def test_a_file_that_shrinks_while_it_is_open_is_an_error(tmp_path, random):

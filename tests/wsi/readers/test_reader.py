@@ -7,11 +7,9 @@ from threading import Event
 import numpy as np
 import pytest
 
-from ntrm.core.mpp import Resolution
 from ntrm.wsi.readers.reader import (
     ArrayCache,
     anonymous,
-    credible,
     mpp_from_aperio,
     mpp_from_dpi,
     mpp_from_ome,
@@ -51,15 +49,6 @@ def test_units_of_ome_and_the_mpp_of_aperio():
     assert mpp_from_aperio("Other|MPP = 0.4990") is None
 
 
-@pytest.mark.parametrize("stated", [None, (0.01, 0.01), (25.0, 25.0), (0.25, 10.0), (float("inf"), 1.0)])
-def test_what_no_microscope_has_is_not_credible(stated):
-    assert credible(stated) is None
-
-
-def test_what_a_microscope_has_is_credible():
-    assert credible((0.25, 0.5)) == Resolution(0.25, 0.5)
-
-
 def test_tags_need_a_real_unit():
     per_cm = {"XResolution": (20_000, 1), "YResolution": (40_000, 2)}
     assert mpp_from_tags(Tags(per_cm, ResolutionUnit=3)) == (0.5, 0.5)
@@ -87,12 +76,6 @@ def test_what_was_used_longest_ago_goes_first():
         assert (cache.get(key, lambda key=key: made(log, key)) == key).all()
     assert log == [1, 2, 3, 2]
     cache.clear()
-
-
-def test_nobody_writes_into_what_others_read():
-    found = ArrayCache(1000).get(1, lambda: made([], 1))
-    with pytest.raises(ValueError, match="read-only"):
-        found[0] = 3
 
 
 def test_what_one_thread_is_making_no_other_makes_too():

@@ -5,9 +5,9 @@ Nothing outside this package knows how: a slide's corrections ask an ``Engine``,
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from ntrm.inference.predictor import Predictor
     from ntrm.slides.inputs import SlideInput
 
-DEFAULT = "looks and relations"
-"""What logs call this way to carry names on."""
+DEFAULT = "looks and relations"  # What logs call this way to carry names on
 
 
 def no_units() -> Ints:
@@ -35,24 +34,14 @@ def no_units() -> Ints:
     return np.zeros(0, dtype=np.int64)
 
 
+def clicked(places: Sequence[Place], tissue: str, *, spread: bool = True, reach: float = 1.0, **more: Any) -> Step:
+    """A person names the parts at some places; ``spread``: the name is carried on."""
+    how: dict[str, Any] = {"spread": DEFAULT, "reach": float(reach)} if spread else {}
+    return Step(action=NAME, tissue=tissue, places=tuple(places), **how, **more)
+
+
 class NotReadyError(RefusedError):
     """The engine has not been prepared for the slide."""
-
-
-@dataclass(frozen=True)
-class Click:
-    """What a person says about some parts."""
-
-    places: tuple[Place, ...]
-    """One in each of them."""
-    tissue: str
-    whole_regions: bool = False
-    """Names the connected regions of the network's mask around the places."""
-    how: str | None = DEFAULT
-    """How the name is carried on; None: it is not."""
-    reach: float = 1.0
-    left_out: tuple[Place, ...] = ()
-    """Parts that must not follow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,20 +50,16 @@ class Proposal:
 
     schema: LabelSchema
     resolution: Resolution
-    click: Click
-    units: Units
-    """What is numbered here: parts, or regions where the parts are not known."""
-    nodes: Ints
-    """Units that are named."""
+    click: Step  # What a person says about some parts, see ``clicked``
+    units: Units  # What is numbered here: parts, or regions where the parts are not known
+    nodes: Ints  # Units that are named
     named: PixelSet
     followers: Ints = field(default_factory=no_units)
     """Units that would follow; without those that a person named before."""
-    names: Ints = field(default_factory=no_units)
-    """Their new classes."""
+    names: Ints = field(default_factory=no_units)  # Their new classes
     followed: dict[int, PixelSet] = field(default_factory=dict)
     """By class: their pixels, without those that a person named or drew before."""
-    why: Callable[[int], str] = lambda _: ""
-    """Says why a unit follows."""
+    why: Callable[[int], str] = lambda _: ""  # Says why a unit follows
 
     @property
     def regions(self) -> int:
@@ -88,16 +73,10 @@ class Proposal:
         return pixels * self.resolution.pixel_area_um2 / 1e6
 
     def step(self, origin: str = "") -> Step:
-        """For the log."""
+        """The click with its pixels, for the log."""
         names = self.schema.names
-        return Step(
-            action=NAME,
-            tissue=self.click.tissue,
-            places=self.click.places,
-            whole_regions=self.click.whole_regions,
-            left_out=self.click.left_out,
-            spread=self.click.how,
-            reach=None if self.click.how is None else float(self.click.reach),
+        return replace(
+            self.click,
             named=self.named.text,
             followed={names[index]: pixels.text for index, pixels in sorted(self.followed.items())},
             regions=self.regions,
@@ -110,12 +89,9 @@ class Review(NamedTuple):
     """Regions in the order in which a person looks at them."""
 
     order: str
-    first: Ints
-    """(R,) a pixel of each, flattened."""
-    tissue: Ints
-    """(R,) what the network called it."""
-    pixels: Ints
-    """(R,) how many it has."""
+    first: Ints  # (R,) a pixel of each, flattened
+    tissue: Ints  # (R,) what the network called it
+    pixels: Ints  # (R,) how many it has
 
 
 class Engine(Protocol):
@@ -131,7 +107,7 @@ class Engine(Protocol):
         """The parts of a slide, or its regions; ``NotReadyError`` where they are not known."""
 
     def propose(
-        self, mask: SlideMask, state: State, click: Click, source: tuple[SlideMask, State] | None = None
+        self, mask: SlideMask, state: State, click: Step, source: tuple[SlideMask, State] | None = None
     ) -> Proposal:
         """What a click would change; its places lie in the slide itself, or in the ``source`` it is carried on from."""
 

@@ -6,12 +6,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ntrm.core.progress import SILENT, Progress
-from ntrm.correction.engine import Click, NotReadyError, Proposal, Review
+from ntrm.correction.engine import NotReadyError, Proposal, Review
 from ntrm.correction.engine.graph import RegionGraph
 from ntrm.correction.engine.prepare import make_region_graph, region_graph_in
 from ntrm.correction.engine.propose import propose, propose_elsewhere
 from ntrm.correction.engine.review import likely_errors_first
-from ntrm.correction.log import Stamp, stamp_of
+from ntrm.correction.log import Stamp, Step, stamp_of
 from ntrm.correction.mask import SlideMask
 from ntrm.correction.state import State
 from ntrm.correction.units import Units
@@ -21,8 +21,7 @@ from ntrm.slides.inputs import SlideInput
 if TYPE_CHECKING:
     from ntrm.inference.predictor import Predictor
 
-OPEN_GRAPHS = 4
-"""One of 100,000 parts takes some 100 MB, most take a tenth of that."""
+OPEN_GRAPHS = 4  # One of 100,000 parts takes some 100 MB, most take a tenth of that
 
 
 class PartsEngine:
@@ -42,7 +41,7 @@ class PartsEngine:
         return graph.regions if whole_regions else graph.parts
 
     def propose(
-        self, mask: SlideMask, state: State, click: Click, source: tuple[SlideMask, State] | None = None
+        self, mask: SlideMask, state: State, click: Step, source: tuple[SlideMask, State] | None = None
     ) -> Proposal:
         """What follows from a click here, or in another slide."""
         if source is None:

@@ -16,68 +16,67 @@ from ntrm.analysis.runs import Runs
 from ntrm.core.arrays import Ints
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import LabelSchema
-from ntrm.correction.engine import Click, Proposal, no_units
+from ntrm.correction.engine import Proposal, no_units
 from ntrm.correction.engine.graph import RegionGraph
 from ntrm.correction.engine.spread import Settings, Spread, spread
-from ntrm.correction.log import Place
+from ntrm.correction.log import Place, Step
 from ntrm.correction.pixels import PixelSet
 from ntrm.correction.state import State
 from ntrm.correction.units import Units
 
-MOST_CLICKS = 128
-"""The latest clicks that are carried on; older ones keep what they have named."""
+MOST_CLICKS = 128  # The latest clicks that are carried on; older ones keep what they have named
 MOST_AT_ONCE = MOST_CLICKS // 2
 """Of more parts that are named at once, so many are carried on, evenly chosen: memory grows with each."""
 
 
-def propose(graph: RegionGraph, state: State, click: Click) -> Proposal:
+def propose(graph: RegionGraph, state: State, click: Step) -> Proposal:
     """What ``click`` would change in a slide that is corrected so far."""
     _check(graph.schema, click)
     pointed = _nodes(graph, click.places)
     nodes = np.flatnonzero(np.isin(graph.region, graph.region[pointed])) if click.whole_regions else pointed
     named = graph.parts.pixels(nodes)
-    if click.how is None:
+    if click.spread is None:
         return Proposal(graph.schema, graph.resolution, click, graph.parts, nodes, named)
     carried = _evenly(pointed)
     before = dict([*_clicked(graph, state).items()][-(MOST_CLICKS - len(carried)) :])
     after = {node: tissue for node, tissue in before.items() if node not in set(pointed.tolist())}
-    after |= dict.fromkeys(carried.tolist(), graph.schema.index(click.tissue))
-    settings = Settings(reach=click.reach)
+    after |= dict.fromkeys(carried.tolist(), graph.schema.index(click.tissue or ""))
+    settings = Settings(reach=click.reach or 1.0)
     without, result = spread(graph, before, settings), spread(graph, after, settings)
     kept = np.concatenate([nodes, _nodes(graph, (*state.left_out, *click.left_out))])
     moved = np.setdiff1d(np.flatnonzero(result.tissue != without.tissue), kept)
     return _following(graph, state, click, nodes, named, moved, result)
 
 
-def propose_regions(regions: Regions, schema: LabelSchema, click: Click) -> Proposal:
+def propose_regions(regions: Regions, schema: LabelSchema, click: Step) -> Proposal:
     """The same where no region graph is known: the connected ``regions`` are named, and nothing follows."""
     _check(schema, click)
     units = Units.in_mask(regions)
     found = np.unique([units.at(place) for place in click.places])
-    alone = replace(click, whole_regions=True, how=None, left_out=())
+    alone = replace(click, whole_regions=True, spread=None, reach=None, left_out=())
     return Proposal(schema, regions.table.resolution, alone, units, found, units.pixels(found))
 
 
-def propose_elsewhere(here: RegionGraph, ours: State, click: Click, there: RegionGraph, theirs: State) -> Proposal:
+def propose_elsewhere(here: RegionGraph, ours: State, click: Step, there: RegionGraph, theirs: State) -> Proposal:
     """What a click in one slide would change in another: parts that look like the one named."""
     both, at = _joined(here, there), len(here)
     before = _clicked(here, ours) | {node + at: tissue for node, tissue in _clicked(there, theirs).items()}
-    after = before | dict.fromkeys(_nodes(here, click.places).tolist(), here.schema.index(click.tissue))
-    settings = Settings(reach=click.reach)
+    after = before | dict.fromkeys(_nodes(here, click.places).tolist(), here.schema.index(click.tissue or ""))
+    settings = Settings(reach=click.reach or 1.0)
     without, result = spread(both, before, settings), spread(both, after, settings)
     moved = np.setdiff1d(np.flatnonzero(result.tissue[at:] != without.tissue[at:]), _nodes(there, theirs.left_out))
     named = Spread(there, result.tissue[at:], result.reason[at:], result.source[at:])
     return _following(there, theirs, replace(click, places=()), no_units(), PixelSet.empty(), moved, named)
 
 
-def _check(schema: LabelSchema, click: Click) -> None:
-    schema.index(click.tissue)  # refuses a name that is no class
+def _check(schema: LabelSchema, click: Step) -> None:
+    schema.index(click.tissue or "")  # refuses a name that is no class
     if not click.places:
         raise UsageError("nothing is chosen", expected="at least one place", hint="choose a region first")
 
 
 def _following(
-    graph: RegionGraph, state: State, click: Click, nodes: Ints, named: PixelSet, moved: Ints, result: Spread
+    graph: RegionGraph, state: State, click: Step, nodes: Ints, named: PixelSet, moved: Ints, result: Spread
 ) -> Proposal:
     """The proposal with what follows from the click, except parts that a person has named."""
     hand, parts = state.by_hand | named, graph.parts

@@ -21,10 +21,8 @@ class AdnexaParameters:
     follicles_per_mm: float = 0.34
     follicle_length: Span = (350.0, 1500.0)
     follicle_radius: Span = (50.0, 130.0)
-    lean_deg: Span = (-35.0, 35.0)
-    """Hairs of one section lean the same way."""
-    mouth_um: float = 50.0
-    """Follicles that begin above this depth open at the surface."""
+    lean_deg: Span = (-35.0, 35.0)  # Hairs of one section lean the same way
+    mouth_um: float = 50.0  # Follicles that begin above this depth open at the surface
     fragment_depth: Span = (150.0, 700.0)
     surface_fraction: float = 0.5
     """Fraction of follicles cut lengthwise from the surface; of the others only a deeper piece is in the section."""
@@ -33,12 +31,10 @@ class AdnexaParameters:
     glands_per_mm: float = 0.28
     gland_radius: Span = (150.0, 370.0)
     gland_depth: Span = (400.0, 1500.0)
-    halo_fraction: float = 0.2
-    """Fraction of glands with inflammation around them."""
+    halo_fraction: float = 0.2  # Fraction of glands with inflammation around them
 
 
-WHOLE = (1.0, 0.85, 0.7, 0.75, 1.15)
-"""Radius of a follicle from its mouth to its bulb, over the mean."""
+WHOLE = (1.0, 0.85, 0.7, 0.75, 1.15)  # Radius of a follicle from its mouth to its bulb, over the mean
 FRAGMENT = (0.3, 0.9, 1.2, 1.0, 0.3)
 
 
@@ -46,24 +42,18 @@ FRAGMENT = (0.3, 0.9, 1.2, 1.0, 0.3)
 class AdnexaDetails:
     """What version 2 draws of the same adnexa, and beside them; lengths in µm."""
 
-    lobules: tuple[int, int] = (2, 5)
-    """Lobules of a sebaceous gland."""
-    duct_fraction: float = 0.8
-    """Fraction of sweat glands whose duct is in the section, in pieces."""
+    lobules: tuple[int, int] = (2, 5)  # Lobules of a sebaceous gland
+    duct_fraction: float = 0.8  # Fraction of sweat glands whose duct is in the section, in pieces
     duct_pieces: tuple[int, int] = (1, 3)
     duct_radius: Span = (10.0, 17.0)
-    muscle_fraction: float = 0.5
-    """Fraction of follicles whose muscle is in the section."""
+    muscle_fraction: float = 0.5  # Fraction of follicles whose muscle is in the section
     muscle_radius: Span = (16.0, 42.0)
     muscle_slant_deg: Span = (35.0, 60.0)
-    muscle_top: Span = (110.0, 220.0)
-    """Depth at which the muscle ends, below the papillary dermis or in it."""
-    cross_cut_per_mm: float = 0.12
-    """Follicles that the section cuts across, with keratin in the middle."""
+    muscle_top: Span = (110.0, 220.0)  # Depth at which the muscle ends, below the papillary dermis or in it
+    cross_cut_per_mm: float = 0.12  # Follicles that the section cuts across, with keratin in the middle
     cross_cut_radius: Span = (40.0, 95.0)
     cross_cut_depth: Span = (150.0, 1100.0)
-    canal: Span = (0.15, 0.45)
-    """Radius of that keratin over the follicle's."""
+    canal: Span = (0.15, 0.45)  # Radius of that keratin over the follicle's
 
 
 def draw_adnexa(

@@ -12,8 +12,7 @@ from ntrm.phantom.anatomy.frame import Body, Patch, Skin, sine_cosine
 from ntrm.phantom.noise import Field
 from ntrm.phantom.tissues import KINDS
 
-MAX_UNEVEN = 3.5
-"""What the noise of an outline can reach, times its roughness."""
+MAX_UNEVEN = 3.5  # What the noise of an outline can reach, times its roughness
 
 
 @dataclass(frozen=True)
@@ -23,8 +22,7 @@ class Blob:
     u_um: float
     v_um: float
     radius_um: float
-    flatness: float = 1.0
-    """Length over height; above 1 it lies flat along the surface when ``tilt_deg`` is 0."""
+    flatness: float = 1.0  # Length over height; above 1 it lies flat along the surface when ``tilt_deg`` is 0
     tilt_deg: float = 0.0
     roughness: float = 0.12
 
@@ -50,12 +48,9 @@ class Streak:
     top_u_um: float
     top_v_um: float
     length_um: float
-    lean_deg: float
-    """Deviation from straight down, in degrees."""
-    radii_um: tuple[float, ...]
-    """At even steps from the top to the end."""
-    bend: float = 0.0
-    """Sideways shift of the end over the length."""
+    lean_deg: float  # Deviation from straight down, in degrees
+    radii_um: tuple[float, ...]  # At even steps from the top to the end
+    bend: float = 0.0  # Sideways shift of the end over the length
     roughness: float = 0.1
 
     @property
@@ -92,11 +87,9 @@ class Structure:
 
     name: str
     bodies: Sequence[Body]
-    tissue: np.uint8 | None
-    """None leaves the labels as they are: the bodies are a fine tissue of whatever they lie in."""
+    tissue: np.uint8 | None  # None leaves the labels as they are: the bodies are a fine tissue of whatever they lie in
     over: tuple[np.uint8, ...]
-    fine: str = ""
-    """The fine tissue, if the label does not say all."""
+    fine: str = ""  # The fine tissue, if the label does not say all
 
     def paint(self, skin: Skin) -> None:
         """Label the inside of each body, where the labels so far are among ``over``."""

@@ -18,12 +18,10 @@ from ntrm.phantom.tissues import KINDS
 class DermisParameters:
     """How often the dermis is changed, and what lies in it; lengths in µm."""
 
-    elastosis: float = 0.4
-    """Fraction of sections with solar elastosis: skin that grows these cancers has seen the sun."""
+    elastosis: float = 0.4  # Fraction of sections with solar elastosis: skin that grows these cancers has seen the sun
     elastosis_depth: Span = (100.0, 500.0)
     elastosis_fraction: Span = (0.3, 1.0)
-    spared: float = 25.0
-    """Elastosis leaves this much below the epidermis."""
+    spared: float = 25.0  # Elastosis leaves this much below the epidermis
     oedema: float = 0.2
     oedema_fraction: Span = (0.2, 0.8)
     scar: float = 0.12
@@ -35,10 +33,8 @@ class DermisParameters:
     superficial_depth: Span = (70.0, 420.0)
     deep_vessels_per_mm2: float = 0.7
     deep_radius: Span = (14.0, 60.0)
-    lumen: Span = (0.5, 0.85)
-    """Radius of the lumen over that of the vessel."""
-    filled: float = 0.55
-    """Fraction of vessels with red cells in them."""
+    lumen: Span = (0.5, 0.85)  # Radius of the lumen over that of the vessel
+    filled: float = 0.55  # Fraction of vessels with red cells in them
     nerves_per_mm2: float = 0.12
     nerve_radius: Span = (18.0, 60.0)
 
@@ -71,10 +67,8 @@ class Scar:
 class Dermis:
     """The changes of one section."""
 
-    elastosis: Curve
-    """How deep below the epidermis it reaches; 0 where there is none."""
-    oedema: Curve
-    """1 where the papillary dermis is swollen, 0 elsewhere."""
+    elastosis: Curve  # How deep below the epidermis it reaches; 0 where there is none
+    oedema: Curve  # 1 where the papillary dermis is swollen, 0 elsewhere
     scars: tuple[Scar, ...]
     spared_um: float
 

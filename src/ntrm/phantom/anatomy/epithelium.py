@@ -17,31 +17,24 @@ from ntrm.phantom.noise import Field, generator
 class EpidermisParameters:
     """How the epidermis of sections differs; lengths in µm."""
 
-    atrophic: float = 0.2
-    """Fraction of sections with a thin epidermis without ridges."""
-    atrophic_ridges: float = 0.15
-    """What is left of their ridges."""
-    acanthotic: float = 0.28
-    """Fraction of sections with a thick epidermis along part of the surface."""
+    atrophic: float = 0.2  # Fraction of sections with a thin epidermis without ridges
+    atrophic_ridges: float = 0.15  # What is left of their ridges
+    acanthotic: float = 0.28  # Fraction of sections with a thick epidermis along part of the surface
     acanthosis: Span = (55.0, 170.0)
     acanthotic_fraction: Span = (0.3, 1.0)
-    irregular: float = 0.4
-    """Fraction of sections with deep ridges of uneven length."""
+    irregular: float = 0.4  # Fraction of sections with deep ridges of uneven length
     ridge_height: Span = (40.0, 140.0)
     ridge_wavelength: Span = (90.0, 260.0)
     ridged_fraction: Span = (0.3, 1.0)
-    cut_ridges: float = 0.6
-    """Fraction of sections in which ridges leave the plane and return as islands."""
+    cut_ridges: float = 0.6  # Fraction of sections in which ridges leave the plane and return as islands
     cut_ridges_per_mm: Span = (0.3, 2.0)
     cut_ridge_radius: Span = (14.0, 65.0)
-    cut_ridge_distance: Span = (25.0, 190.0)
-    """Below the epidermis."""
+    cut_ridge_distance: Span = (25.0, 190.0)  # Below the epidermis
     tangential: float = 0.2
     """Fraction of sections with a stretch that is cut along the skin: a net of ridges around the papillae."""
     tangential_half_width: Span = (180.0, 800.0)
     tangential_half_height: Span = (80.0, 280.0)
-    cord: Span = (0.3, 0.7)
-    """Half-width of the cords of such a net, in units of its noise."""
+    cord: Span = (0.3, 0.7)  # Half-width of the cords of such a net, in units of its noise
     cyst: float = 0.08
     """Fraction of sections with a cyst: a wall of epidermis around keratin, with no way to the surface."""
     cyst_radius: Span = (120.0, 450.0)

@@ -16,15 +16,13 @@ from ntrm.phantom.noise import Field, derive, field_at, octaves, pixel_centres
 from ntrm.phantom.tissues import fine_mask
 
 EPI, GLD, INF, RET, FOL, PAP, HYP, KER, BKG, BCC, SCC, IEC = (np.uint8(i) for i in range(len(SKIN)))
-Curve = NDArray[np.float32]
-"""A quantity along the skin surface, one value every ``Axis.STEP_UM``."""
+Curve = NDArray[np.float32]  # A quantity along the skin surface, one value every ``Axis.STEP_UM``.
 Positions = float | NDArray[np.float64]
 Extents = dict[bytes, NDArray[np.float64]]
 """Least and greatest y and x in µm of all bodies of a kind, by where they are in the skin and how far they reach."""
 
 RING_POINTS = 16
-RING_ROOM = 1.15
-"""A ring of points is a little narrower than its circle, and the skin bends between them."""
+RING_ROOM = 1.15  # A ring of points is a little narrower than its circle, and the skin bends between them
 
 
 @dataclass(frozen=True)
@@ -118,8 +116,7 @@ class Fold:
     at_um: float
     hidden_um: float
     step_um: float
-    lean: float
-    """How far the crease runs along the surface for each µm of depth."""
+    lean: float  # How far the crease runs along the surface for each µm of depth
     wave_um: float = 40.0
     wave_wavelength_um: float = 700.0
 
@@ -189,16 +186,12 @@ def sine_cosine(degrees: float) -> tuple[np.float32, np.float32]:
 class Patch:
     """A rectangle of a strip with the skin coordinates inside it."""
 
-    labels: Mask
-    """A view: painting here paints the strip."""
-    kinds: Mask
-    """The same for the kinds of fine tissue."""
+    labels: Mask  # A view: painting here paints the strip
+    kinds: Mask  # The same for the kinds of fine tissue
     u: Field
     v: Field
-    rough: Field
-    """Fine noise of about unit height, for outlines."""
-    slow: Field
-    """Coarser noise of about unit height, for shapes."""
+    rough: Field  # Fine noise of about unit height, for outlines
+    slow: Field  # Coarser noise of about unit height, for shapes
 
     def uneven(self, roughness: float) -> Field:
         """Irregularity of an outline."""
@@ -247,8 +240,7 @@ class Skin:
     axis: Axis
     lift: Curve
     wobble: Wobble = Wobble()
-    extents: Extents = field(default_factory=dict)
-    """Found so far; the strips of a section share them."""
+    extents: Extents = field(default_factory=dict)  # Found so far; the strips of a section share them
 
     def __post_init__(self) -> None:
         self.u, self.w = self.frame.to_skin(self.grid)

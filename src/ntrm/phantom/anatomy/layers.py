@@ -50,30 +50,18 @@ def stretches(wave: Values, fraction: float, slope: float = 4.0) -> Values:
 class Strata:
     """The layers along the surface. All in µm; depths count from the true surface unless said otherwise."""
 
-    lift: Curve
-    """Height of the true surface above the baseline."""
-    keratin: Curve
-    """Thickness above the surface."""
-    bare: Curve
-    """1 where the keratin is lost, 0 elsewhere."""
-    flake_gap: Curve
-    """Air between the keratin and a loose flake over it."""
-    flake: Curve
-    """Thickness of the loose flake, 0 where there is none."""
-    epidermis: Curve
-    """Thickness, ridges included."""
-    papillary: Curve
-    """Thickness below the epidermis."""
-    inflammation: Curve
-    """Thickness of the inflamed band below the epidermis or the tumour mass; 0 where there is none."""
-    hypodermis: Curve
-    """Depth below the baseline at which fat begins on average."""
-    in_situ: Curve
-    """1 where the epidermis is carcinoma (IEC), 0 elsewhere."""
-    mass: Curve
-    """Depth of the squamous cell carcinoma, 0 where there is none."""
-    crypt: Curve
-    """Depth of keratin that reaches down into the carcinoma, 0 where there is none."""
+    lift: Curve  # Height of the true surface above the baseline
+    keratin: Curve  # Thickness above the surface
+    bare: Curve  # 1 where the keratin is lost, 0 elsewhere
+    flake_gap: Curve  # Air between the keratin and a loose flake over it
+    flake: Curve  # Thickness of the loose flake, 0 where there is none
+    epidermis: Curve  # Thickness, ridges included
+    papillary: Curve  # Thickness below the epidermis
+    inflammation: Curve  # Thickness of the inflamed band below the epidermis or the tumour mass; 0 where there is none
+    hypodermis: Curve  # Depth below the baseline at which fat begins on average
+    in_situ: Curve  # 1 where the epidermis is carcinoma (IEC), 0 elsewhere
+    mass: Curve  # Depth of the squamous cell carcinoma, 0 where there is none
+    crypt: Curve  # Depth of keratin that reaches down into the carcinoma, 0 where there is none
 
 
 @dataclass(frozen=True)
@@ -87,14 +75,11 @@ class SkinParameters:
     papillary: Span = (110.0, 290.0)
     undulation: Span = (5.0, 30.0)
     undulation_wavelength: float = 1100.0
-    inflamed_fraction: Span = (0.0, 0.35)
-    """Fraction of the surface with an inflamed band of its own, without a tumour."""
+    inflamed_fraction: Span = (0.0, 0.35)  # Fraction of the surface with an inflamed band of its own, without a tumour
     inflamed: Span = (40.0, 140.0)
     hypodermis: Span = (2000.0, 4700.0)
-    bare_fraction: Span = (0.0, 0.4)
-    """Fraction of the surface that has lost its keratin."""
-    flaking: Span = (0.0, 0.3)
-    """Fraction of the surface with loose keratin."""
+    bare_fraction: Span = (0.0, 0.4)  # Fraction of the surface that has lost its keratin
+    flaking: Span = (0.0, 0.3)  # Fraction of the surface with loose keratin
 
 
 def normal_skin(seed: int, axis: Axis, kind: SkinParameters) -> Strata:
@@ -135,10 +120,8 @@ class Fat:
     edge_wavelength_um: float = 600.0
     island_threshold: float = 1.25
     island_wavelength_um: float = 1300.0
-    island_from: float = 0.5
-    """Islands of fat begin at this fraction of the depth of the hypodermis."""
-    septum: float = 0.16
-    """Half-width of a septum in units of its noise, where the septa are widest."""
+    island_from: float = 0.5  # Islands of fat begin at this fraction of the depth of the hypodermis
+    septum: float = 0.16  # Half-width of a septum in units of its noise, where the septa are widest
     septum_wavelength_um: float = 2800.0
 
 

@@ -36,8 +36,7 @@ from ntrm.phantom.versions import DEFAULT_VERSION, Anatomy, VarietyParameters, a
 WITH_IN_SITU = {"SCC": 8 / 21, "BCC": 4 / 24}
 """How often sections filed under an invasive cancer hold IEC as well, as counted in the real masks."""
 
-REACH_UM = 650.0
-"""Flakes, loose bits and the ragged edge stay within this distance of the section's outline."""
+REACH_UM = 650.0  # Flakes, loose bits and the ragged edge stay within this distance of the section's outline
 
 OUTLINE_STEP_UM = 40.0
 
@@ -61,10 +60,8 @@ class Plan:
     adnexa: tuple[Structure, ...]
     damage: tuple[Structure, ...]
     outline: Outline
-    box_um: tuple[float, float, float, float]
-    """Top, left, height and width of the picture."""
-    variety: Variety | None = None
-    """What sections of version 1 do not have."""
+    box_um: tuple[float, float, float, float]  # Top, left, height and width of the picture
+    variety: Variety | None = None  # What sections of version 1 do not have
 
 
 def draw_plan(seed: int, cancer: str | None = None, version: str = DEFAULT_VERSION) -> Plan:

@@ -12,8 +12,7 @@ from ntrm.phantom.anatomy.frame import BKG, HYP, KER, RET, Axis, Curve, Fold, Fr
 from ntrm.phantom.anatomy.layers import Span, between, scatter, spread
 from ntrm.phantom.noise import derive, generator, profile
 
-NORMAL = "none"
-"""The cancer of a section without one."""
+NORMAL = "none"  # The cancer of a section without one
 
 
 @dataclass(frozen=True)
@@ -23,14 +22,10 @@ class Biopsy:
     name: str
     length: Span
     thickness: Span
-    squareness: Span
-    """Exponent of the outline: 2 is an ellipse that tapers to its ends, 6 nearly a box."""
-    bend: Span
-    """Length over radius of curvature."""
-    stiffness: float
-    """Smallest radius of curvature over thickness."""
-    fatty: bool
-    """Whether it reaches into the fat."""
+    squareness: Span  # Exponent of the outline: 2 is an ellipse that tapers to its ends, 6 nearly a box
+    bend: Span  # Length over radius of curvature
+    stiffness: float  # Smallest radius of curvature over thickness
+    fatty: bool  # Whether it reaches into the fat
 
 
 SHAVE = Biopsy("shave", (3200.0, 8000.0), (320.0, 950.0), (1.7, 2.8), (0.1, 1.5), stiffness=2.2, fatty=False)
@@ -43,12 +38,9 @@ BIOPSIES = (SHAVE, PUNCH, EXCISION)
 class Sampling:
     """How the skin of one kind of section is taken."""
 
-    biopsies: tuple[float, float, float]
-    """Chances of a shave, a punch and an excision."""
-    size: float = 1.0
-    """Factor of the biopsy's length and thickness."""
-    keeps_surface: bool = False
-    """Whether the section always shows the skin surface."""
+    biopsies: tuple[float, float, float]  # Chances of a shave, a punch and an excision
+    size: float = 1.0  # Factor of the biopsy's length and thickness
+    keeps_surface: bool = False  # Whether the section always shows the skin surface
 
 
 SAMPLING = {
@@ -74,17 +66,12 @@ class SpecimenParameters:
 
     no_surface: float = 0.06
     """The section was cut below the surface and shows none (never in shaves, where little would be left)."""
-    top: Span = (150.0, 300.0)
-    """How far below, in µm."""
-    fragmented: float = 0.04
-    """The tissue came in pieces and its margins cannot be told."""
+    top: Span = (150.0, 300.0)  # How far below, in µm
+    fragmented: float = 0.04  # The tissue came in pieces and its margins cannot be told
     fold: float = 0.12
-    hidden: Span = (30.0, 160.0)
-    """Skin hidden in a fold, in µm."""
-    hollow: float = 0.25
-    """The surface is bent inward."""
-    warp: Span = (40.0, 220.0)
-    """Displacement of the whole picture, in µm."""
+    hidden: Span = (30.0, 160.0)  # Skin hidden in a fold, in µm
+    hollow: float = 0.25  # The surface is bent inward
+    warp: Span = (40.0, 220.0)  # Displacement of the whole picture, in µm
 
 
 @dataclass(frozen=True)
@@ -92,13 +79,11 @@ class Specimen:
     """One piece of skin."""
 
     biopsy: Biopsy
-    half_um: float
-    """Half its length along the surface."""
+    half_um: float  # Half its length along the surface
     depth_um: float
     frame: Frame
     axis: Axis
-    thickness: Curve
-    """Depth of the cut below the baseline; far negative beyond the ends of the section."""
+    thickness: Curve  # Depth of the cut below the baseline; far negative beyond the ends of the section
     top_um: float
     """The section begins at this depth below the baseline: far above the surface, unless it was cut below it."""
     fragmented: bool
@@ -164,8 +149,7 @@ class DamageParameters:
     tears_per_mm: float = 0.12
     tear_length: Span = (250.0, 1600.0)
     tear_width: Span = (6.0, 60.0)
-    splits: tuple[int, int] = (1, 3)
-    """Gaps through the whole section where the tissue came in pieces."""
+    splits: tuple[int, int] = (1, 3)  # Gaps through the whole section where the tissue came in pieces
     split_width: Span = (40.0, 150.0)
     holes_per_mm2: float = 0.12
     hole_radius: Span = (12.0, 70.0)

@@ -18,17 +18,12 @@ from ntrm.phantom.tissues import KINDS
 class SurfaceParameters:
     """How the surface of sections differs; lengths in µm."""
 
-    woven: float = 0.6
-    """Fraction of sections with basket-weave keratin; that of the others, and of tumours, is compact."""
+    woven: float = 0.6  # Fraction of sections with basket-weave keratin; that of the others, and of tumours, is compact
     woven_fraction: Span = (0.5, 1.0)
-    compact: Span = (0.0, 12.0)
-    """Thickness of the compact layer below the strands."""
-    growth: Span = (0.0, 50.0)
-    """Strands take more room than compact keratin: by so much at most."""
-    ulcer: float = 0.1
-    """Fraction of sections with an ulcer of no tumour."""
-    ulcerated_cluster: float = 0.7
-    """Chance of a crust where a basal cell carcinoma has broken through."""
+    compact: Span = (0.0, 12.0)  # Thickness of the compact layer below the strands
+    growth: Span = (0.0, 50.0)  # Strands take more room than compact keratin: by so much at most
+    ulcer: float = 0.1  # Fraction of sections with an ulcer of no tumour
+    ulcerated_cluster: float = 0.7  # Chance of a crust where a basal cell carcinoma has broken through
     ulcer_half_width: Span = (120.0, 600.0)
     crust: Span = (20.0, 130.0)
     inflamed: Span = (50.0, 200.0)
@@ -38,10 +33,8 @@ class SurfaceParameters:
 class Surface:
     """The surface of one section."""
 
-    compact: Curve
-    """Height above which keratin is strands; far up where all of it is compact."""
-    ulcer: Curve
-    """Above one half where the epidermis is lost and a crust covers the dermis."""
+    compact: Curve  # Height above which keratin is strands; far up where all of it is compact
+    ulcer: Curve  # Above one half where the epidermis is lost and a crust covers the dermis
 
     def paint(self, skin: Skin) -> None:
         """Onto the keratin that lies above the skin."""
@@ -54,8 +47,7 @@ class Surface:
 
 
 ALL_COMPACT_UM = 1e6
-RIM_UM = 60.0
-"""Over this length the epidermis thins out towards an ulcer."""
+RIM_UM = 60.0  # Over this length the epidermis thins out towards an ulcer
 
 
 def draw_surface(

@@ -32,18 +32,14 @@ class Basaloid:
     nest_spacing: Span = (200.0, 600.0)
     nest_radius: Span = (0.5, 0.8)
     """Least and greatest radius of a nest over the spacing; nests that are wider than their cell are polygons."""
-    rounding: float = 0.0
-    """How far the corners of nests are rounded off, over the spacing."""
+    rounding: float = 0.0  # How far the corners of nests are rounded off, over the spacing
     cleft: Span = (6.0, 40.0)
     stroma: Span = (40.0, 330.0)
-    quiet_fraction: float = 0.35
-    """Fraction of superficial clusters that lie in quiet dermis, without inflamed stroma."""
+    quiet_fraction: float = 0.35  # Fraction of superficial clusters that lie in quiet dermis, without inflamed stroma
     hanging_fraction: float = 0.35
     """Fraction of clusters that hang from the epidermis; the others lie free in the dermis."""
-    ulcerated_fraction: float = 0.25
-    """Fraction of the hanging clusters that have broken through it."""
-    retraction: Span = (0.0, 9.0)
-    """Width of the empty clefts along some nests."""
+    ulcerated_fraction: float = 0.25  # Fraction of the hanging clusters that have broken through it
+    retraction: Span = (0.0, 9.0)  # Width of the empty clefts along some nests
 
 
 @dataclass(frozen=True)
@@ -196,8 +192,7 @@ class InSitu:
     keratin: Span = (70.0, 290.0)
     inflamed_fraction: Span = (0.5, 1.0)
     inflamed: Span = (120.0, 500.0)
-    worn_fraction: Span = (0.0, 0.5)
-    """Fraction of the lesion below which the papillary dermis is gone."""
+    worn_fraction: Span = (0.0, 0.5)  # Fraction of the lesion below which the papillary dermis is gone
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ import numpy as np
 from ntrm.phantom.noise import Field, generator
 from ntrm.phantom.texture.table import TEXTURES, Texture, Textures
 
-MOST_NUCLEI = 17000.0
-"""Per mm²; the lattice of nuclei holds about 20,000."""
+MOST_NUCLEI = 17000.0  # Per mm²; the lattice of nuclei holds about 20,000
 
 Span = tuple[float, float]
 
@@ -122,25 +121,17 @@ def darken(seed: int, tissues: Textures) -> Textures:
 class LookParameters:
     """How often sections depart from the table, and how far."""
 
-    loose: float = 0.5
-    """Fraction of sections with a loose dermis."""
-    dark: float = 0.5
-    """Fraction of sections with epithelia of any darkness."""
-    pigmented: float = 0.35
-    """Fraction of sections with melanin."""
-    melanin: Span = (0.08, 0.45)
-    """Optical density in the basal layer."""
-    melanophages: Span = (0.0, 0.25)
-    """Fraction of sites in the papillary dermis."""
+    loose: float = 0.5  # Fraction of sections with a loose dermis
+    dark: float = 0.5  # Fraction of sections with epithelia of any darkness
+    pigmented: float = 0.35  # Fraction of sections with melanin
+    melanin: Span = (0.08, 0.45)  # Optical density in the basal layer
+    melanophages: Span = (0.0, 0.25)  # Fraction of sites in the papillary dermis
     fine_period: Span = (9.0, 16.0)
     """From strand to strand of the keratin, in µm, for two systems of strands that cross."""
     coarse_period: Span = (20.0, 40.0)
-    strand: Span = (0.14, 0.42)
-    """Part of a period that is strand."""
-    outer_strand: Span = (2.0, 6.0)
-    """Thickness of the outermost strand, in µm."""
-    between: Span = (0.0, 0.22)
-    """How much of a strand's colour is left between strands."""
+    strand: Span = (0.14, 0.42)  # Part of a period that is strand
+    outer_strand: Span = (2.0, 6.0)  # Thickness of the outermost strand, in µm
+    between: Span = (0.0, 0.22)  # How much of a strand's colour is left between strands
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,10 @@ from ntrm.phantom.texture.structures import HOLLOWS, MOST_ROOM, NEST_SEPTUM, Spo
 from ntrm.phantom.texture.table import CONNECTIVE, DERMAL, IN_PASSAGE, members
 from ntrm.phantom.tissues import PASSING, codes_of
 
-LARGEST_RADIUS_UM = 8.0
-"""No half axis is longer; windows look this far beyond their edge."""
+LARGEST_RADIUS_UM = 8.0  # No half axis is longer; windows look this far beyond their edge
 
 _CHUNK = 8192
-_THINNEST_PX = np.float32(0.75)
-"""Above the distance from a pixel's corner to its centre."""
+_THINNEST_PX = np.float32(0.75)  # Above the distance from a pixel's corner to its centre
 _PALE_INSIDE = np.float32(0.7)
 
 
@@ -29,14 +27,11 @@ class Nuclei:
 
     y_um: Points
     x_um: Points
-    long_um: Points
-    """Half axes."""
+    long_um: Points  # Half axes
     short_um: Points
-    angle: Points
-    """Direction of the long axis, radians from x towards y."""
+    angle: Points  # Direction of the long axis, radians from x towards y
     haematoxylin: Points
-    rim: Points
-    """0: evenly dark; 1: pale inside with a dark membrane."""
+    rim: Points  # 0: evenly dark; 1: pale inside with a dark membrane
 
     def __len__(self) -> int:
         return len(self.y_um)
@@ -83,11 +78,9 @@ def _profile(dy: Field, dx: Field, angle: Points, long: Field, short: Field, rim
     return np.asarray(coverage * (1.0 - pale * (1.0 - np.minimum(radius, 1.0) ** 2)))
 
 
-_LATTICE_UM = 7.0
-"""At most one nucleus per square of this side: about 20 000 per mm²."""
+_LATTICE_UM = 7.0  # At most one nucleus per square of this side: about 20 000 per mm²
 _SITE_MM2 = _LATTICE_UM**2 * 1e-6
-_JITTER = 0.65
-"""Nuclei keep some distance: they use this fraction of their square."""
+_JITTER = 0.65  # Nuclei keep some distance: they use this fraction of their square
 _QUARTER = np.array([[0, 2], [3, 1]])
 """Neighbours across a corner come first, so that a half-filled block is a chessboard."""
 _PALISADE_CROWDING, _PALISADE_DARKENING = 0.5, 0.5

@@ -31,19 +31,16 @@ from ntrm.phantom.texture.table import (
 from ntrm.phantom.tissues import PASSING, codes_of
 
 _NEAR_GRID_UM, _FAR_GRID_UM = 6.7, 13.4
-_BORDER_BLUR_UM = 8.0
-"""About the height of a basal cell."""
+_BORDER_BLUR_UM = 8.0  # About the height of a basal cell
 _TRANSITION_BLUR_UM = 28.0
 """Papillary dermis, reticular dermis and inflammation pass into each other over about three times this."""
 _DISTANCE_BLUR_UM = 20.0
 _STRAND_BLUR_UM = 4.0
-_FAR_AWAY = 1000.0
-"""Steps to what is nowhere in the section."""
+_FAR_AWAY = 1000.0  # Steps to what is nowhere in the section
 
 _CELL_JITTER = 0.75
 """Fraction of a lattice square over which its cell's centre may lie; below 1 keeps cells of comparable size."""
-FAT_CELLS, FAT_CELL_UM = "fat cells", 78.0
-"""Name of the fat cells' lattice, and its spacing."""
+FAT_CELLS, FAT_CELL_UM = "fat cells", 78.0  # Name of the fat cells' lattice, and its spacing
 _RET, _HYP = SKIN.index("RET"), SKIN.index("HYP")
 _FAT_OR_CONNECTIVE = members("HYP") + IN_PASSAGE > 0
 
@@ -123,8 +120,7 @@ class Cells:
     wall_um: Field
     centre_y_um: Field
     centre_x_um: Field
-    mark: Field
-    """Uniform in [0, 1), one value per cell."""
+    mark: Field  # Uniform in [0, 1), one value per cell
 
 
 def cells_at(seed: int, y_um: Positions, x_um: Positions, spacing_um: float) -> Cells:
@@ -165,22 +161,15 @@ def cells_at(seed: int, y_um: Positions, x_um: Positions, spacing_um: float) -> 
 class Geometry:
     """Maps over the whole section."""
 
-    from_keratin_um: CoarseMap
-    """From keratin's border; negative inside it."""
+    from_keratin_um: CoarseMap  # From keratin's border; negative inside it
     depth_um: CoarseMap
     """Below the skin's surface: from keratin where there is any, else from the outline of the tissue."""
-    from_nest_um: CoarseMap
-    """From the border of basaloid tissue; negative inside it."""
-    dermis_near: CoarseMap
-    """Fraction of dermal tissue around: 0.5 at the border, above 0 within a cell's height of it."""
-    cleft_near: CoarseMap
-    """The cleft parameter of the tissue around."""
-    papillary: CoarseMap
-    """Fraction of papillary dermis in the connective tissue around."""
-    inflamed: CoarseMap
-    """Fraction of inflammation in the connective tissue around."""
-    fatty: CoarseMap
-    """Fraction of hypodermis in the hypodermis and connective tissue around."""
+    from_nest_um: CoarseMap  # From the border of basaloid tissue; negative inside it
+    dermis_near: CoarseMap  # Fraction of dermal tissue around: 0.5 at the border, above 0 within a cell's height of it.
+    cleft_near: CoarseMap  # The cleft parameter of the tissue around
+    papillary: CoarseMap  # Fraction of papillary dermis in the connective tissue around
+    inflamed: CoarseMap  # Fraction of inflammation in the connective tissue around
+    fatty: CoarseMap  # Fraction of hypodermis in the hypodermis and connective tissue around
     passing: dict[str, CoarseMap] = field(default_factory=dict)
     """Fractions of elastosis, oedema and scars in the connective tissue around, for those that the section has."""
     in_keratin_um: CoarseMap | None = None
@@ -286,10 +275,8 @@ class SlowNoise:
 
     eosin: CoarseMap
     haematoxylin: CoarseMap
-    bend: CoarseMap
-    """Bends strands."""
-    patch: CoarseMap
-    """Tells patches apart; septa run where it crosses zero."""
+    bend: CoarseMap  # Bends strands
+    patch: CoarseMap  # Tells patches apart; septa run where it crosses zero
 
 
 @dataclass(frozen=True)
@@ -302,8 +289,7 @@ class Scene:
     table: TextureTable
     geometry: Geometry = field(repr=False)
     slow: SlowNoise = field(repr=False)
-    look: Look | None = None
-    """What is particular to the look of this section."""
+    look: Look | None = None  # What is particular to the look of this section
 
     @classmethod
     def prepare(cls, mask: Mask, mpp: float, seed: int, ambiguity: float, look: Look | None = None) -> Scene:

@@ -20,12 +20,9 @@ from ntrm.phantom.texture.scene import FAT_CELL_UM, FAT_CELLS, CoarseMap, Geomet
 class Noises:
     """Three noises over the same pixels, each about standard normal."""
 
-    bend: Field
-    """Slow: gives strands their waves."""
-    grain: Field
-    """At the scale of a cell."""
-    wobble: Field
-    """A little coarser than a cell."""
+    bend: Field  # Slow: gives strands their waves
+    grain: Field  # At the scale of a cell
+    wobble: Field  # A little coarser than a cell
 
 
 @dataclass(frozen=True)
@@ -57,8 +54,7 @@ WHORL = Lines(period_um=75.0, steady=0.7, bend_um=55.0, grain_um=3.0)
 SCAR_FIBRE = Lines(period_um=13.0, bend_um=5.0, grain_um=1.5)
 RING = Lines(period_um=26.0, bend_um=5.0, grain_um=2.0)
 
-_WHORL_REACH_UM = 150.0
-"""How far from keratin whorls still turn around it."""
+_WHORL_REACH_UM = 150.0  # How far from keratin whorls still turn around it
 
 
 def bundles(depth_um: Field, noises: Noises) -> Field:
@@ -107,11 +103,9 @@ STRANDS: dict[str, tuple[Callable[[Field, Noises], Field], Callable[[Geometry], 
 }
 """By the texture table's column: a pattern from a distance in µm and the noises, and the map of that distance."""
 
-MOST_ROOM = 5.0
-"""Largest relative density of nuclei that any structure allows."""
+MOST_ROOM = 5.0  # Largest relative density of nuclei that any structure allows
 
-NEST_SEPTUM, _FAT_SEPTUM = 4.5, 20.0
-"""Sharpness of the septa through nests (wide) and fat (thin)."""
+NEST_SEPTUM, _FAT_SEPTUM = 4.5, 20.0  # Sharpness of the septa through nests (wide) and fat (thin)
 
 _WALL_UM, _WALL_NUCLEI_UM = 1.6, 3.0
 _TUBE_SPACING_UM, _TUBE_RADIUS_UM, _WIDEST_LUMEN_UM = 46.0, 20.0, 7.0

@@ -17,53 +17,31 @@ class Texture:
 
     eosin: float = 0.0
     haematoxylin: float = 0.0
-    mottle: float = 0.0
-    """Relative slow variation of both dyes."""
-    grain: float = 0.0
-    """Relative variation at the scale of a cell."""
-    bundles: float = 0.0
-    """Coarse wavy collagen with gaps between the bundles."""
-    fibrils: float = 0.0
-    """Fine loose collagen."""
-    parallels: float = 0.0
-    """Fine collagen that runs straight along the surface."""
-    lamellae: float = 0.0
-    """Sheets parallel to the surface that split."""
-    whorls: float = 0.0
-    """Concentric swirls around keratin."""
-    rings: float = 0.0
-    """Layers parallel to the outline."""
-    acini: float = 0.0
-    """Coiled tubes with a lumen, here and there pale foamy cells."""
-    coil: float = 0.0
-    """Coiled tubes with a lumen, everywhere."""
-    foam: float = 0.0
-    """Pale foamy cells with a small nucleus in the middle, everywhere."""
-    fat: float = 0.0
-    """Empty polygonal cells with thin walls."""
-    lobules: float = 0.0
-    """Thin stromal septa through nests."""
-    palisade: float = 0.0
-    """Crowding of upright nuclei along the border to the dermis."""
-    cleft: float = 0.0
-    """Retraction of the stroma around nests."""
-    rim: float = 0.0
-    """Darker cytoplasm along the border to the dermis, as relative haematoxylin."""
-    weave: float = 0.0
-    """Strands with gaps between them along keratin's border."""
-    melanin: float = 0.0
-    """Optical density of the pigment along the border to the dermis."""
-    melanophages: float = 0.0
-    """Fraction of sites with a cell full of pigment."""
+    mottle: float = 0.0  # Relative slow variation of both dyes
+    grain: float = 0.0  # Relative variation at the scale of a cell
+    bundles: float = 0.0  # Coarse wavy collagen with gaps between the bundles
+    fibrils: float = 0.0  # Fine loose collagen
+    parallels: float = 0.0  # Fine collagen that runs straight along the surface
+    lamellae: float = 0.0  # Sheets parallel to the surface that split
+    whorls: float = 0.0  # Concentric swirls around keratin
+    rings: float = 0.0  # Layers parallel to the outline
+    acini: float = 0.0  # Coiled tubes with a lumen, here and there pale foamy cells
+    coil: float = 0.0  # Coiled tubes with a lumen, everywhere
+    foam: float = 0.0  # Pale foamy cells with a small nucleus in the middle, everywhere
+    fat: float = 0.0  # Empty polygonal cells with thin walls
+    lobules: float = 0.0  # Thin stromal septa through nests
+    palisade: float = 0.0  # Crowding of upright nuclei along the border to the dermis
+    cleft: float = 0.0  # Retraction of the stroma around nests
+    rim: float = 0.0  # Darker cytoplasm along the border to the dermis, as relative haematoxylin
+    weave: float = 0.0  # Strands with gaps between them along keratin's border
+    melanin: float = 0.0  # Optical density of the pigment along the border to the dermis
+    melanophages: float = 0.0  # Fraction of sites with a cell full of pigment
     nuclei_per_mm2: float = 0.0
     nucleus_radius_um: float = 2.5
-    nucleus_spread: float = 0.1
-    """Standard deviation of the logarithm of the radius."""
-    nucleus_elongation: float = 1.2
-    """Long over short axis."""
+    nucleus_spread: float = 0.1  # Standard deviation of the logarithm of the radius
+    nucleus_elongation: float = 1.2  # Long over short axis
     nucleus_haematoxylin: float = 0.0
-    nucleus_rim: float = 0.0
-    """0: evenly dark; 1: pale inside with a dark membrane."""
+    nucleus_rim: float = 0.0  # 0: evenly dark; 1: pale inside with a dark membrane
 
 
 PARAMETERS = tuple(field.name for field in fields(Texture))
@@ -125,11 +103,9 @@ TEXTURES = {
 LOOK_ALIKE = (("EPI", "SCC", "IEC"), ("BCC", "FOL"), ("PAP", "RET"))
 """Tissues that only their surroundings tell apart once ambiguity is 1."""
 
-BASALOID = ("BCC", "FOL")
-"""Dark-blue nests with a palisade and, partly, a cleft around them."""
+BASALOID = ("BCC", "FOL")  # Dark-blue nests with a palisade and, partly, a cleft around them
 
-CONNECTIVE = ("RET", "PAP", "INF")
-"""Tissues that pass into each other without a border."""
+CONNECTIVE = ("RET", "PAP", "INF")  # Tissues that pass into each other without a border
 
 
 def members(*names: str) -> NDArray[np.float32]:
@@ -149,11 +125,9 @@ BODIES = tuple(name for name, labels in FINE.items() if name not in PASSING and 
 IN_PASSAGE = members(*CONNECTIVE) * (1.0 - members(*BODIES))
 """Connective tissue that passes into other connective tissue."""
 
-DERMAL = members("PAP", "RET", "INF", "HYP", "GLD")
-"""What lies below epithelium: basal cells stand on its border."""
+DERMAL = members("PAP", "RET", "INF", "HYP", "GLD")  # What lies below epithelium: basal cells stand on its border
 
-EMPTY = 1.0 - members(*(name for name in SKIN.names if name != SKIN.background))
-"""Glass, and whatever is not known."""
+EMPTY = 1.0 - members(*(name for name in SKIN.names if name != SKIN.background))  # Glass, and whatever is not known
 
 
 TextureTable = dict[str, NDArray[np.float32]]

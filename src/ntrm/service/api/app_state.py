@@ -42,7 +42,7 @@ from ntrm.service.core.settings import (
 from ntrm.service.core.watch import Watch
 from ntrm.service.jobs.catalogue import Catalogue
 from ntrm.service.jobs.database import JobStore
-from ntrm.service.jobs.slide_record import CORRECT, DONE, Slide
+from ntrm.service.jobs.slide_record import Slide
 from ntrm.service.jobs.supervisor import Supervisor
 from ntrm.service.tiles.caches import TileStore
 from ntrm.service.tiles.geometry import DeepZoom
@@ -56,18 +56,13 @@ from ntrm.wsi.readers.reader import ArrayCache
 
 _log = logging.getLogger(__name__)
 CHORE_SECONDS = 60.0
-IDLE_SECONDS = 600.0
-"""Slides that nobody views are closed after this."""
-END_SECONDS = 5.0
-"""How long the end waits for what is done beside the requests."""
+IDLE_SECONDS = 600.0  # Slides that nobody views are closed after this
+END_SECONDS = 5.0  # How long the end waits for what is done beside the requests
 OPEN_RESULTS = 32
-HEAVY = 2
-"""Previews of corrections at a time."""
+HEAVY = 2  # Previews of corrections at a time
 OPEN_CORRECTIONS = 16
-MOST_TABLE = 2**28
-"""Bytes of the table of a slide's regions."""
-FINGERPRINTS = 4096
-"""Of originals, kept: each is two reads of the file; and numbers of corrections."""
+MOST_TABLE = 2**28  # Bytes of the table of a slide's regions
+FINGERPRINTS = 4096  # Of originals, kept: each is two reads of the file; and numbers of corrections
 
 
 class OpenResults:
@@ -196,7 +191,7 @@ class AppState:
         except OSError:
             raise missing("the original of this slide is not there any more", "put it back") from None
         file = status.st_mtime_ns, status.st_size
-        if slide.status == DONE and slide.fingerprint not in (None, _fingerprint(slide.source, *file)):
+        if slide.status == "done" and slide.fingerprint not in (None, _fingerprint(slide.source, *file)):
             raise missing("the original of this slide was replaced by another file", "put it back")
         return slide.source, (slide.id, *file)
 
@@ -236,19 +231,19 @@ class AppState:
     def corrected_count(self, slide: Slide) -> int | None:
         """Corrections that count; None where they cannot be read."""
         folder = self.folder(slide)
-        stamp = stamp_of(folder / CORRECTIONS) if slide.status == DONE else None
+        stamp = stamp_of(folder / CORRECTIONS) if slide.status == "done" else None
         return 0 if stamp is None else _count(folder, stamp)
 
     def is_corrected(self, slide: Slide, there: SlideCorrections) -> bool:
         """Whether the files of the corrected mask are up to date; if not, they are made soon."""
         ready = there.is_written
         if not ready:
-            self.store.ask_again(slide.id, CORRECT)
+            self.store.ask_again(slide.id, "correct")
         return ready
 
     def corrected_failure(self, slide: Slide) -> str | None:
         """Why the files of the corrected mask could not be made the last time."""
-        job = self.store.job(slide.id, CORRECT)
+        job = self.store.job(slide.id, "correct")
         said = [(job.error or {}).get(key) for key in ("what", "got", "hint")] if job else []
         return "; ".join(each for each in said if each) or None
 

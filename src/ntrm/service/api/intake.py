@@ -17,9 +17,10 @@ from anyio.to_thread import run_sync
 from ntrm.core.errors import NtrmError
 from ntrm.core.mpp import Resolution
 from ntrm.service.api.app_state import AppState
+from ntrm.service.api.schemas import PathRequest
 from ntrm.service.core.problems import ProblemError, conflict, disk_full, document_of
 from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, ServiceSettings, upload_path
-from ntrm.service.jobs.slide_record import FAILED, MPP_MISSING, PATH, QUEUED, UPLOAD, Slide, new_id
+from ntrm.service.jobs.slide_record import Origin, Slide, new_id
 from ntrm.slides.inputs import source_fingerprint
 from ntrm.slides.slide_folders import has_parts
 from ntrm.slides.slide_ids import safe_name
@@ -74,11 +75,11 @@ def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | N
     incoming.rename(path)
     try:
         info = inspect(app_state, path, alone=True)
-        slide = _new_slide(key, path, UPLOAD, info, name, mpp, slide_id)
+        slide = _new_slide(key, path, "upload", info, name, mpp, slide_id)
         problem = _mpp_problem(info, mpp)
         if problem is not None:
             error = document_of(problem)["error"]
-            slide = replace(slide, status=FAILED, finished=slide.created, error=error)
+            slide = replace(slide, status="failed", finished=slide.created, error=error)
         slide = _add(app_state, slide, info, slide_id)
     except BaseException:
         app_state.readers.forget(path)
@@ -91,15 +92,16 @@ def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | N
     return slide
 
 
-def submit_path(app_state: AppState, path: Path, mpp: float | None, slide_id: str | None) -> Slide:
+def submit_path(app_state: AppState, wanted: PathRequest) -> Slide:
     """Queue a file of the server."""
+    path = file_under(app_state.settings.roots, wanted.path)
     info = inspect(app_state, path, alone=False)
-    problem = _mpp_problem(info, mpp)
+    problem = _mpp_problem(info, wanted.mpp)
     if problem is not None:
         raise problem
-    slide = _new_slide(new_id(), path, PATH, info, path.name, mpp, slide_id)
+    slide = _new_slide(new_id(), path, "path", info, path.name, wanted.mpp, wanted.slide_id)
     # Recognised by its content, wherever its root lies the next time.
-    slide = _add(app_state, replace(slide, fingerprint=source_fingerprint(path)), info, slide_id)
+    slide = _add(app_state, replace(slide, fingerprint=source_fingerprint(path)), info, wanted.slide_id)
     app_state.audit.note("path", slide.slide_id, "queued")
     return slide
 
@@ -117,7 +119,7 @@ def inspect(app_state: AppState, path: Path, *, alone: bool) -> SlideInfo:
 
 
 def _new_slide(
-    key: str, path: Path, origin: str, info: SlideInfo, file_name: str, mpp: float | None, slide_id: str | None
+    key: str, path: Path, origin: Origin, info: SlideInfo, file_name: str, mpp: float | None, slide_id: str | None
 ) -> Slide:
     name, now = display_name(file_name), time.time()
     stem = name.rsplit(".", 1)[0] if "." in name.strip(".") else name
@@ -129,7 +131,7 @@ def _new_slide(
         origin=origin,
         source=path,
         mpp=None if mpp is None else (mpp, mpp),
-        status=QUEUED,
+        status="queued",
         created=now,
         info={key: value for key, value in info.as_dict().items() if key in ("width", "height", "mpp", "bounds")},
     )
@@ -156,7 +158,7 @@ def _mpp_problem(info: SlideInfo, mpp: float | None) -> ProblemError | None:
         credible_resolution(info)
     except NtrmError as error:
         hint = "look the scan resolution up and give it as mpp; it is never guessed"
-        return ProblemError(422, MPP_MISSING, error.what, got=error.got, expected=error.expected, hint=hint)
+        return ProblemError(422, "mpp_missing", error.what, got=error.got, expected=error.expected, hint=hint)
     return None
 
 

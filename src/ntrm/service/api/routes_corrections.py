@@ -30,7 +30,7 @@ from ntrm.service.api.correction_schemas import (
 from ntrm.service.api.routes_results import CONTENT, Coordinate, FileName, slide_file
 from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.jobs.slide_record import CORRECT, FAILED, PREPARE, RUNNING, Slide
+from ntrm.service.jobs.slide_record import Slide
 
 router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"], responses=problems(404))
 ORIGIN = "page"
@@ -52,7 +52,7 @@ def make_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     if graph["graph"] == "impossible":
         raise ProblemError(409, "impossible", "the region graph cannot be made", got=graph["graph_reason"])
     if graph["graph"] == "missing":
-        app_state.store.ask(slide.id, PREPARE)
+        app_state.store.ask(slide.id, "prepare")
         app_state.audit.note("region graph", slide.slide_id)
     return _document(app_state, slide)
 
@@ -60,7 +60,7 @@ def make_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
 @router.delete("/corrections/graph", status_code=202, responses=problems(503, 507))
 def cancel_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """End the making of the region graph; a graph that is there is kept."""
-    app_state.store.stop(slide.id, PREPARE)
+    app_state.store.stop(slide.id, "prepare")
     app_state.audit.note("cancel region graph", slide.slide_id)
     return _document(app_state, slide)
 
@@ -105,7 +105,7 @@ async def correct(app_state: Shared, slide: Requested, ask: Ask) -> CorrectionsD
         if step.number > before:
             outcome = f"parts: {max(step.regions, 1)}" if step.of is None else f"step: {step.of}"
             app_state.audit.note(f"correct: {step.action}", slide.slide_id, outcome)
-        app_state.store.ask(slide.id, CORRECT, REST_SECONDS)
+        app_state.store.ask(slide.id, "correct", REST_SECONDS)
         return _document(app_state, slide)
 
     return await run_sync(work, limiter=app_state.heavy)
@@ -148,15 +148,15 @@ def _document(app_state: AppState, slide: Slide) -> CorrectionsDocument:
 
 def _graph_state(app_state: AppState, slide: Slide, current: SlideCorrections) -> dict[str, Any]:
     """The state of the region graph, how far it is, and why there is none."""
-    job, state, progress, reason = app_state.store.job(slide.id, PREPARE), "missing", None, None
+    job, state, progress, reason = app_state.store.job(slide.id, "prepare"), "missing", None, None
     if current.is_ready:
         state = "ready"
     elif (reason := _impossible(app_state, slide, current)) is not None:
         state = "impossible"
-    elif job is not None and job.status == FAILED:
+    elif job is not None and job.status == "failed":
         reason = (job.error or {}).get("got") or (job.error or {}).get("what")
     elif job is not None:
-        state, progress = "making" if job.status == RUNNING else "waiting", round(job.progress, 4)
+        state, progress = "making" if job.status == "running" else "waiting", round(job.progress, 4)
     return {"graph": state, "graph_progress": progress, "graph_reason": reason}
 
 

@@ -13,7 +13,6 @@ from ntrm.service.api.routes_results import binary, is_known
 from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.api.schemas import TileSource, known_mpp
 from ntrm.service.core.problems import missing
-from ntrm.service.jobs.slide_record import DONE
 from ntrm.service.tiles.geometry import TILE, DeepZoom
 from ntrm.service.tiles.layer_colours import LayerLook, indexed_png
 
@@ -36,7 +35,7 @@ ClassName = Annotated[str | None, Query(max_length=64, description="name of a cl
 def tile_source(app_state: Shared, slide: Requested) -> TileSource:
     """Size, levels and layers."""
     layers, mask_to_image = ["slide"] if slide.has_image else [], None
-    if slide.status == DONE:
+    if slide.status == "done":
         results = app_state.results(slide)
         grid, (left, top, width, height) = results.layers.grid, results.bounds
         layers, mask_to_image = layers + results.layers.names, [grid.sx, grid.sy]

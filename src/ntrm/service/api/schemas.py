@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from ntrm.service.core.model_info import ModelFacts
-from ntrm.service.jobs.slide_record import QUEUED, Slide
+from ntrm.service.jobs.slide_record import Slide
 
 
 class ErrorBody(BaseModel):
@@ -262,7 +262,7 @@ def slide_document(
     shown = {"width": width, "height": height, **facts, **{key: getattr(slide, key) for key in plain}}
     shown |= {key: iso(getattr(slide, key)) for key in ("created", "started", "finished")}
     shown |= {"progress": round(slide.progress, 4), "mpp": mpp_x, "mpp_y": mpp_y, "corrections": corrections}
-    shown["queue_position"] = waiting.index(slide.id) + 1 if slide.status == QUEUED and slide.id in waiting else None
+    shown["queue_position"] = waiting.index(slide.id) + 1 if slide.status == "queued" and slide.id in waiting else None
     shown["layers"] = [*(["slide"] if slide.has_image else []), *facts.get("layers", [])]
     return SlideDocument.model_validate(shown)
 

@@ -26,7 +26,7 @@ from ntrm.service.api.schemas import slide_document
 from ntrm.service.core.problems import ProblemError, conflict, is_full
 from ntrm.service.core.settings import LOST, SERVICE_FOLDER, TRASH, UPLOADS, ServiceSettings, upload_path
 from ntrm.service.jobs.database import UNUSABLE, JobStore
-from ntrm.service.jobs.slide_record import CORRECT, DONE, FOUND, LIGHT, NETWORK, TABLES, UPLOAD, Slide, new_id
+from ntrm.service.jobs.slide_record import LIGHT, NETWORK, Slide, new_id
 from ntrm.service.jobs.worker import TABLES_SECONDS
 from ntrm.service.tiles.mask_tiles import FILES, layers_with
 from ntrm.service.tiles.readers import Readers
@@ -34,10 +34,8 @@ from ntrm.slides.inputs import find_by_content
 
 _log = logging.getLogger(__name__)
 LONGEST_REASON = 300
-DELETE_SECONDS = 3.0
-"""For the jobs of a slide to end before it is deleted: those that do not hear are killed in less."""
-KNOWN = 4096
-"""Slides whose facts are kept."""
+DELETE_SECONDS = 3.0  # For the jobs of a slide to end before it is deleted: those that do not hear are killed in less
+KNOWN = 4096  # Slides whose facts are kept
 DAY = 86_400.0
 
 
@@ -63,13 +61,13 @@ class Catalogue:
         hidden, store = self._settings.hidden, self._store
         self.look_around()
         for slide in store.every():
-            if slide.origin == UPLOAD and slide.status != DONE and not slide.has_image:
+            if slide.origin == "upload" and slide.status != "done" and not slide.has_image:
                 store.forget(slide.id)  # The service was killed while it was deleted.
             # What is damaged is reported to whoever looks at it.
             folder = self._settings.out / slide.slide_id
             with suppress(NtrmError):
                 if (folder / CORRECTIONS).is_file() and not is_current(folder, read_log(folder)):
-                    store.ask_again(slide.id, CORRECT)
+                    store.ask_again(slide.id, "correct")
         known = {slide.id for slide in store.every()}
         for path in (hidden / UPLOADS).iterdir():
             if path.name not in known:  # The database was moved away, or the service killed before it wrote a row.
@@ -91,15 +89,15 @@ class Catalogue:
         changed = 0
         for folder in ResultsFolder(out) if out.is_dir() else ():
             row, made = rows.get(folder.path.name), _made(folder.path)
-            if made is not None and (row is None or (row.status == DONE and row.finished != made)):
+            if made is not None and (row is None or (row.status == "done" and row.finished != made)):
                 try:
                     changed += self._adopt(folder, made, row)
                     self._skipped.pop(folder.path, None)
                 except (NtrmError, OSError, *UNUSABLE) as error:
                     self._skip(folder.path, error)
         for slide in rows.values():
-            if slide.status == DONE and _made(out / slide.slide_id) is None:
-                if slide.origin != FOUND and slide.has_image:
+            if slide.status == "done" and _made(out / slide.slide_id) is None:
+                if slide.origin != "found" and slide.has_image:
                     store.vanished(slide.id)
                 else:
                     store.forget(slide.id)
@@ -116,7 +114,7 @@ class Catalogue:
             self._store.renew(row, state.plan, made)
             return True
         mpp, source = state.plan.mpp, state.plan.source
-        found = Slide(new_id(), name, name, FOUND, None, mpp, DONE, made, source, progress=1.0, finished=made)
+        found = Slide(new_id(), name, name, "found", None, mpp, "done", made, source, progress=1.0, finished=made)
         self._store.add(found)
         return True
 
@@ -129,7 +127,7 @@ class Catalogue:
     def facts(self, slide: Slide) -> dict[str, Any]:
         """The short version of a slide's results; nothing before it is done, and where they cannot be read."""
         path = self._settings.out / slide.slide_id
-        made = _made(path) if slide.status == DONE else None
+        made = _made(path) if slide.status == "done" else None
         try:
             return {} if made is None else _facts(path, made)
         except (NtrmError, OSError, *UNUSABLE) as error:
@@ -170,7 +168,7 @@ class Catalogue:
                 if folder.is_dir() and not folder.is_symlink():  # A link is none of ours, nor is what it leads to.
                     with alone(folder):
                         self._results[slide.slide_id].remove(SlideFolder(hidden / TRASH))
-                if slide.origin == UPLOAD:
+                if slide.origin == "upload":
                     # Never its source, which may be a file with the same content below a root.
                     upload = upload_path(hidden, slide.id)
                     self._readers.forget(upload)
@@ -185,7 +183,7 @@ class Catalogue:
             raise ProblemError(500, "not_removed", "not all files could be removed", got=error, hint=hint) from error
         self._note("delete", slide.slide_id)
         # The tables and the overview must not name it any more either.
-        store.ask("", TABLES, TABLES_SECONDS)
+        store.ask("", "tables", TABLES_SECONDS)
 
     def empty_trash(self) -> None:
         """Delete what was moved there; follows no link, also where one is put in while it works."""
@@ -199,7 +197,7 @@ class Catalogue:
         if days is None or abs(_clock_offset() - self._offset) > DAY:
             return
         for slide in self._store.every():
-            if slide.origin != FOUND and slide.finished is not None and time.time() - slide.finished > days * DAY:
+            if slide.origin != "found" and slide.finished is not None and time.time() - slide.finished > days * DAY:
                 # One on which somebody works is deleted later.
                 with suppress(NtrmError):
                     self.delete(slide)
@@ -242,7 +240,7 @@ def _facts(folder: Path, _made: float) -> dict[str, Any]:
         "pieces": len(summary.pieces),
         "layers": layers_with({name for name, file in FILES.items() if there.has(file)}),
     }
-    slide_document(Slide(new_id(), "a", "a", FOUND, None, None, DONE, 0.0), facts, [], None)
+    slide_document(Slide(new_id(), "a", "a", "found", None, None, "done", 0.0), facts, [], None)
     return facts
 
 

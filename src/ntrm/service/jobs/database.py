@@ -17,43 +17,26 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ntrm.core.errors import DataError, NtrmError
 from ntrm.results.slide_state import Plan
 from ntrm.service.core.problems import ProblemError, conflict, document_of, missing
 from ntrm.service.core.settings import DATABASE, upload_path
-from ntrm.service.jobs.slide_record import (
-    CANCELLED,
-    CORRECT,
-    DONE,
-    FAILED,
-    JOB,
-    PREPARE,
-    QUEUED,
-    SEGMENT,
-    SLIDE,
-    STATUSES,
-    TABLES,
-    UPLOAD,
-    Job,
-    Slide,
-    as_json,
-)
+from ntrm.service.jobs.slide_record import JOB, SLIDE, Job, Kind, Slide, Status, as_json
 from ntrm.slides.inputs import source_fingerprint
 
 _log = logging.getLogger(__name__)
-MOST_ATTEMPTS = 3
-"""A job whose worker died so often is given up."""
+MOST_ATTEMPTS = 3  # A job whose worker died so often is given up
 RETRY_SECONDS = 60.0
 """After a failure, before what nobody has changed is tried again; nothing is ever due later than in twice this time."""
 UNUSABLE = (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, RecursionError)
 """What values of a wrong type or size raise where they are used."""
-GIVEN_UP = {
-    SEGMENT: "the slide could not be segmented",
-    PREPARE: "the region graph could not be made",
-    CORRECT: "the files of the corrected mask could not be made",
-    TABLES: "the tables of all slides could not be written",
+GIVEN_UP: dict[Kind, str] = {
+    "segment": "the slide could not be segmented",
+    "prepare": "the region graph could not be made",
+    "correct": "the files of the corrected mask could not be made",
+    "tables": "the tables of all slides could not be written",
 }
 
 SCHEMA = """
@@ -141,7 +124,7 @@ class JobStore:
     def _slide(self, row: sqlite3.Row) -> Slide:
         """An upload is known by its id, wherever the service's folder lies now."""
         cells = dict(row)
-        if cells["source"] is None and cells["origin"] == UPLOAD:
+        if cells["source"] is None and cells["origin"] == "upload":
             cells["source"] = upload_path(self._folder, cells["id"])
         return SLIDE.validate_python(cells)
 
@@ -154,12 +137,12 @@ class JobStore:
             raise missing("no such slide", "ask /v1/slides for those that are there")
         return self._slide(rows[0])
 
-    def every(self, status: str | None = None) -> list[Slide]:
+    def every(self, status: Status | None = None) -> list[Slide]:
         """All slides, or those of one status, the newest first."""
         rows = self._do(f"{_SLIDES} WHERE status = coalesce(?, status) ORDER BY created DESC, id", status)
         return [self._slide(row) for row in rows]
 
-    def job(self, key: str, kind: str) -> Job | None:
+    def job(self, key: str, kind: Kind) -> Job | None:
         """The job of this kind, if there is one."""
         rows = self._do("SELECT * FROM jobs WHERE slide = ? AND kind = ?", key, kind)
         return _job(rows[0]) if rows else None
@@ -181,7 +164,7 @@ class JobStore:
     def counts(self) -> dict[str, int]:
         """How many slides are in each state."""
         rows = self._do("SELECT status, count(*) FROM jobs WHERE kind = 'segment' GROUP BY 1")
-        return dict.fromkeys(STATUSES, 0) | {row[0]: row[1] for row in rows}
+        return dict.fromkeys(get_args(Status), 0) | {row[0]: row[1] for row in rows}
 
     # Slides
 
@@ -193,8 +176,8 @@ class JobStore:
         cells |= {"source": source and os.fsencode(source.absolute())}
         cells |= {"mpp": as_json(slide.mpp), "info": as_json(slide.info)}
         job = {name: getattr(slide, name) for name in ("status", "progress", "started", "finished")}
-        job |= {"slide": slide.id, "kind": SEGMENT, "due": slide.created, "error": as_json(slide.error)}
-        if most_queued is not None and slide.status == QUEUED:
+        job |= {"slide": slide.id, "kind": "segment", "due": slide.created, "error": as_json(slide.error)}
+        if most_queued is not None and slide.status == "queued":
             self.check_room(most_queued)
         try:
             with self._transaction() as one:
@@ -244,7 +227,7 @@ class JobStore:
             again = {"Retry-After": "60"}
             raise ProblemError(429, "queue_full", "the queue is full", expected=expected, hint=hint, headers=again)
 
-    def ask(self, key: str, kind: str, after: float = 0.0) -> None:
+    def ask(self, key: str, kind: Kind, after: float = 0.0) -> None:
         """Have something done so many seconds from now: that moves on what waits, and what is running is repeated."""
         self._do(
             "INSERT INTO jobs (slide, kind, status, due) VALUES (?, ?, 'queued', ?) ON CONFLICT DO UPDATE SET "
@@ -252,7 +235,7 @@ class JobStore:
             key, kind, time.time() + after,
         )  # fmt: skip
 
-    def ask_again(self, key: str, kind: str) -> None:
+    def ask_again(self, key: str, kind: Kind) -> None:
         """Have done what is not there although nothing has changed: soon, or some time after it has failed."""
         self._do(
             "INSERT INTO jobs (slide, kind, status, due) VALUES (?, ?, 'queued', ?) ON CONFLICT DO UPDATE SET "
@@ -263,12 +246,12 @@ class JobStore:
     def cancel(self, key: str) -> Slide:
         """Take a slide out of the queue, or ask its worker to stop."""
         slide = self.get(key)
-        if slide.status in (DONE, FAILED):
+        if slide.status in ("done", "failed"):
             raise conflict("nothing to cancel", got=slide.status, expected="queued or running")
-        self.stop(key, SEGMENT)
+        self.stop(key, "segment")
         return self.get(key)
 
-    def stop(self, key: str, *kinds: str) -> None:
+    def stop(self, key: str, *kinds: Kind) -> None:
         """End jobs of these kinds: those that wait at once, running ones soon."""
         mine = "slide = :key AND kind IN (SELECT value FROM json_each(:kinds))"
         values = {"key": key, "kinds": json.dumps(kinds), "now": time.time()}
@@ -283,7 +266,7 @@ class JobStore:
     def retry(self, key: str, mpp: tuple[float, float] | None, most_queued: int) -> Slide:
         """Queue a slide again that failed or was cancelled, on request with other µm/px."""
         slide = self.get(key)
-        if slide.status not in (FAILED, CANCELLED):
+        if slide.status not in ("failed", "cancelled"):
             raise conflict("nothing to try again", got=slide.status, expected="failed or cancelled")
         self.check_room(most_queued)
         self.change(key, mpp=as_json(mpp or slide.mpp))
@@ -296,12 +279,12 @@ class JobStore:
 
     # Workers
 
-    def is_due(self, kinds: Sequence[str]) -> bool:
+    def is_due(self, kinds: Sequence[Kind]) -> bool:
         """Whether a worker for these kinds has something to do."""
         now = time.time()
         return bool(self._do(f"SELECT 1 FROM jobs WHERE {_DUE} LIMIT 1", now, now, json.dumps(kinds)))
 
-    def take(self, worker: str, kinds: Sequence[str]) -> Job | None:
+    def take(self, worker: str, kinds: Sequence[Kind]) -> Job | None:
         """The next job for a worker; somebody waits for a region graph."""
         now = time.time()
         rows = self._do(
@@ -324,7 +307,7 @@ class JobStore:
         return bool(rows) and rows[0]["cancel"] is None
 
     def end(
-        self, job: Job, status: str, error: NtrmError | None = None, *, finished: float | None = None, attempts: int = 0
+        self, job: Job, status: Status, error: NtrmError | None = None, *, at: float | None = None, attempts: int = 0
     ) -> None:
         """The end of a job, or back into the queue with it: because its worker stops, or as it was asked for again."""
         mine = "slide = ? AND kind = ? AND worker IS ? AND status = 'running'"
@@ -333,15 +316,15 @@ class JobStore:
             row = one.execute(f"SELECT cancel, due > started AS again FROM jobs WHERE {mine}", values).fetchone()
             if row is None:
                 return
-            if status == QUEUED and row["cancel"] is not None:
-                status = CANCELLED
-            elif job.kind != SEGMENT and row["again"]:
-                status, error = QUEUED, None
-            if job.kind != SEGMENT and status in (DONE, CANCELLED):
+            if status == "queued" and row["cancel"] is not None:
+                status = "cancelled"
+            elif job.kind != "segment" and row["again"]:
+                status, error = "queued", None
+            if job.kind != "segment" and status in ("done", "cancelled"):
                 one.execute(f"DELETE FROM jobs WHERE {mine}", values)
                 return
             document = None if error is None else document_of(error)["error"]
-            ended = None if status == QUEUED else finished or time.time()
+            ended = None if status == "queued" else at or time.time()
             one.execute(
                 "UPDATE jobs SET status = ?, error = ?, finished = ?, attempts = ?, worker = NULL, cancel = NULL, "
                 f"stage = '', progress = iif(? = 'done', 1, progress) WHERE {mine}",
@@ -354,15 +337,15 @@ class JobStore:
             if job.worker is not None and alive(job.worker):
                 continue
             if job.cancel is not None:
-                self.end(job, CANCELLED)
+                self.end(job, "cancelled")
             elif not blame:
-                self.end(job, QUEUED)
+                self.end(job, "queued")
             elif job.attempts < MOST_ATTEMPTS:
-                self.end(job, QUEUED, attempts=job.attempts)
+                self.end(job, "queued", attempts=job.attempts)
             else:
                 died = f"{job.attempts} attempts, each of which ended with the process that worked on it"
                 hint = "look into worker.log for the reason; less memory is used with a smaller --batch"
-                self.end(job, FAILED, ProblemError(422, "worker_died", GIVEN_UP[job.kind], got=died, hint=hint))
+                self.end(job, "failed", ProblemError(422, "worker_died", GIVEN_UP[job.kind], got=died, hint=hint))
 
 
 def _job(row: sqlite3.Row) -> Job:

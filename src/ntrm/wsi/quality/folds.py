@@ -24,32 +24,24 @@ from scipy import ndimage
 from ntrm.core.arrays import BoolMask, Ints, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import thread_map
-from ntrm.wsi.quality.morphology import EIGHT, bounding_box, region_areas
+from ntrm.wsi.quality.thumbnail import EIGHT, bounding_box, region_areas
 
 ORIENTATIONS = 12
 FLANKS_UM = (120.0, 180.0, 245.0)
 """How far from its middle the tissue beside a band is looked at: for narrow and for wide ones."""
-HALF_LENGTH_UM, STEP_UM = 450.0, 56.0
-"""How far to either side the average along a band reaches, and in which steps."""
-LEAST_FLANK = 0.05
-"""Both sides are tissue of at least this density."""
-CONTRAST = (-0.5, 0.9)
-"""Limits of what a single pixel counts: -0.5 is no band at all, and three layers have 1.1."""
-LEAST_CONTRAST = 0.25
-"""Contrast of a fold, averaged along it."""
-NO_DENSITY = 0.01
-"""Added before the logarithm is taken: less cannot be measured."""
-BLUER = 0.03
-"""A pixel whose red over green density is so much more than that of both its sides lies on no fold."""
+HALF_LENGTH_UM, STEP_UM = 450.0, 56.0  # How far to either side the average along a band reaches, and in which steps
+LEAST_FLANK = 0.05  # Both sides are tissue of at least this density
+CONTRAST = (-0.5, 0.9)  # Limits of what a single pixel counts: -0.5 is no band at all, and three layers have 1.1
+LEAST_CONTRAST = 0.25  # Contrast of a fold, averaged along it
+NO_DENSITY = 0.01  # Added before the logarithm is taken: less cannot be measured
+BLUER = 0.03  # A pixel whose red over green density is so much more than that of both its sides lies on no fold
 MOST_RED = 0.08
 """Red density that a fold has beyond the hue of its sides, as a fraction of the green it has more than they."""
 BORDER_UM, MOST_BORDER = 420.0, 0.8
 """A band of which more than this fraction has glass so near on one side only follows the skin's surface: epidermis."""
-LEAST_LENGTH_UM, LEAST_MM2 = 900.0, 0.12
-"""Shorter and smaller bands are something else."""
+LEAST_LENGTH_UM, LEAST_MM2 = 900.0, 0.12  # Shorter and smaller bands are something else
 
-Positions = tuple[Ints, Ints]
-"""Rows and columns."""
+Positions = tuple[Ints, Ints]  # Rows and columns
 
 
 def find_folds(planes: Sequence[Singles], tissue: BoolMask, scale: Resolution) -> BoolMask:

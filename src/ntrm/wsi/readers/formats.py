@@ -26,7 +26,6 @@ from PIL.PngImagePlugin import PngImageFile
 from ntrm.core.errors import DataError
 from ntrm.data import image_files
 from ntrm.data.image_files import JPEG, MAGIC, PNG, TIFF, Header, over_white, read_header
-from ntrm.wsi.readers.openslide_reader import OpenSlideReader, openslide_vendor
 from ntrm.wsi.readers.reader import (
     Pixels,
     SlideInfo,
@@ -48,10 +47,8 @@ SINGLE_FILE_VENDORS = ("aperio", GENERIC, "hamamatsu", "leica", "philips", "saku
 MULTI_FILE_VENDORS = ("dicom", MIRAX)
 
 INDEX = "Slidedat.ini"
-MAX_INDEX_BYTES = 2**20
-"""OpenSlide's own limit; of a VMS file it reads less."""
-MAX_PIXELS = 200_000_000
-"""Largest PNG or JPEG, which can only be decoded whole: Pillow holds 4 bytes a pixel."""
+MAX_INDEX_BYTES = 2**20  # OpenSlide's own limit; of a VMS file it reads less
+MAX_PIXELS = 200_000_000  # Largest PNG or JPEG, which can only be decoded whole: Pillow holds 4 bytes a pixel
 
 _FILE_KEYS = re.compile(
     rb"^[^\S\n]*(?:ImageFile|MapFile|MacroImage|OptimisationFile|FILE_|INDEXFILE)[^=\n]*=[^\S\n]*([^\n]*)", re.M
@@ -65,6 +62,8 @@ def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
     Where it is ``alone``, as a file from strangers is, no other file may be read with it; otherwise those of its folder
     may. The ``DataError`` for a file that cannot be read names no file and quotes nothing from it.
     """
+    from ntrm.wsi.readers.openslide_reader import OpenSlideReader, openslide_vendor
+
     path = Path(path).absolute()
     start = _first_bytes(path)
     tiff = start.startswith(MAGIC[TIFF])

@@ -24,8 +24,7 @@ from ntrm.wsi.readers.reader import (
     unreadable,
 )
 
-MAX_TILE_PIXELS = 2**26
-"""Largest tile that OpenSlide is asked for: it ends the process where memory does not suffice."""
+MAX_TILE_PIXELS = 2**26  # Largest tile that OpenSlide is asked for: it ends the process where memory does not suffice
 
 
 def openslide_vendor(path: Path) -> str | None:

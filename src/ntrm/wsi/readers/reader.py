@@ -29,15 +29,11 @@ Pixels = NDArray[np.uint8]
 
 MAX_SIDE = 2**24
 """Pixels along one side beyond which a header is damaged: a slide of 76 mm has 1.5 million at 0.05 µm/px."""
-MAX_READ_PIXELS = 2**27
-"""Most pixels read at once; more would not fit into memory together with a network."""
-COARSEST_MPP = 20.0
-"""Above this a resolution tag is a printer's (72 dpi means 353 µm/px), not a microscope's."""
-MAX_ANISOTROPY = 4.0
-"""Pixels more oblong than this come from damaged tags; line scanners stay far below."""
+MAX_READ_PIXELS = 2**27  # Most pixels read at once; more would not fit into memory together with a network
+COARSEST_MPP = 20.0  # Above this a resolution tag is a printer's (72 dpi means 353 µm/px), not a microscope's
+MAX_ANISOTROPY = 4.0  # Pixels more oblong than this come from damaged tags; line scanners stay far below
 
-StatedMpp = tuple[float, float] | None
-"""µm/px along x and y as a file states them, credible or not."""
+StatedMpp = tuple[float, float] | None  # µm/px along x and y as a file states them, credible or not
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|b'[^']*'")
 _MICROMETRES = {
@@ -69,11 +65,9 @@ class SlideLevel:
 class SlideInfo:
     """Metadata of a slide; numbers and fixed words only."""
 
-    reader: str
-    """``openslide``, ``tifffile`` or ``pillow``."""
+    reader: str  # `openslide`, `tifffile` or `pillow`
     vendor: str
-    levels: tuple[SlideLevel, ...]
-    """From the full resolution to the coarsest."""
+    levels: tuple[SlideLevel, ...]  # From the full resolution to the coarsest
     stated_mpp: StatedMpp = None
     bounds: tuple[int, int, int, int] | None = None
     """The scanned area (x, y, width, height) in level-0 pixels, where the file has one."""
@@ -266,11 +260,7 @@ class ArrayCache:
 
 
 def credible(stated: StatedMpp) -> Resolution | None:
-    """The µm/px a file states, unless no microscope has them (72 dpi means 353 µm/px); never guessed.
-
-    >>> credible((0.25, 0.5)), credible((352.8, 352.8))
-    (Resolution(x=0.25, y=0.5), None)
-    """
+    """The µm/px a file states, unless no microscope has them (72 dpi means 353 µm/px); never guessed."""
     if stated is None or not all(PLAUSIBLE_MPP[0] <= value <= COARSEST_MPP for value in stated):
         return None
     return Resolution(*stated) if max(stated) <= MAX_ANISOTROPY * min(stated) else None
@@ -286,11 +276,7 @@ def positive_pair(x: object, y: object) -> StatedMpp:
 
 
 def mpp_from_ome(xml: str, width: int, height: int) -> StatedMpp:
-    """PhysicalSizeX and Y of an image of an OME-XML document: its only one, or the first of this size.
-
-    >>> mpp_from_ome('<Pixels PhysicalSizeX="500" PhysicalSizeXUnit="nm" PhysicalSizeY="0.5"/>', 40, 30)
-    (0.5, 0.5)
-    """
+    """PhysicalSizeX and Y of an image of an OME-XML document: its only one, or the first of this size."""
     # Without a parser: the document is large in some files and hostile in others.
     images = [dict(re.findall(r'\b(\w+)="([^"]*)"', pixels)) for pixels in re.findall(r"<(?:\w+:)?Pixels\b[^>]*", xml)]
     size = str(width), str(height)

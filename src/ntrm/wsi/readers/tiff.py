@@ -30,15 +30,13 @@ from ntrm.wsi.readers.reader import (
     unreadable,
 )
 
-CACHE_BYTES = 96 * 2**20
-"""Decoded pieces that are kept, since neighbouring regions share them."""
+CACHE_BYTES = 96 * 2**20  # Decoded pieces that are kept, since neighbouring regions share them
 MAX_PIECE_BYTES = 2**28
 """Largest strip or tile that is decoded; a file that is one compressed strip has to be decoded whole."""
 NOT_RGB = "image is not 8-bit RGB"
 
 _JPEG = (6, 7, 34892, 33007)
-_PREMULTIPLIED, _STRAIGHT = 1, 2
-"""Kinds of a fourth sample that are alpha; every other is no part of the colour."""
+_PREMULTIPLIED, _STRAIGHT = 1, 2  # Kinds of a fourth sample that are alpha; every other is no part of the colour
 _NO_SLIDE = re.compile(r"\b(label|macro)\b", re.IGNORECASE)
 """In names of images that must reach no output: a label may show the name of a patient."""
 

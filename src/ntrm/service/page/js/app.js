@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { retrySlide, showHelp } from "./dialogs.js";
-import { button, h, icon, iconButton, say } from "./dom.js";
+import { button, h, icon, iconButton, notice, say } from "./dom.js";
 import { showList } from "./list.js";
 import { setClasses } from "./palette.js";
 import { paletteName, prefs, switchPalette, switchTheme } from "./prefs.js";
@@ -117,16 +117,9 @@ async function start() {
   try {
     about = await api.about();
   } catch (error) {
-    root.replaceChildren(
-      h(
-        "main.state",
-        { id: "main" },
-        icon("gone"),
-        h("h1", "The server does not answer"),
-        h("p", error.text ?? "It may have been stopped. Start “ntrm serve” again, then try once more."),
-        button("Try again", start, "primary"),
-      ),
-    );
+    const words = error.text ?? "It may have been stopped. Start “ntrm serve” again, then try once more.";
+    const again = button("Try again", start, "primary");
+    root.replaceChildren(h("main.state", { id: "main" }, notice("gone", "The server does not answer", words, again)));
     return;
   }
   setClasses(about.classes);

@@ -18,22 +18,18 @@ const isLost = ({ name, status }) => name !== "AbortError" && (!status || status
 export class CorrectionStore extends EventTarget {
   constructor(id) {
     super();
-    this.id = id;
-    this.document = null;
-    this.error = null;
-    this.measured = null;
-    this.last = Promise.resolve();
-    this.writing = 0;
-    this.isStopped = false;
-    this.asked = 0; // requests, in order
-    this.taken = 0; // the latest one whose answer is shown
+    // The state, why the server refuses it, and the results of a revision.
+    Object.assign(this, { id, document: null, error: null, measured: null, isStopped: false });
+    this.last = Promise.resolve(); // the steps that were sent
+    this.sends = 0; // what was asked before a step was sent is old when it is answered
   }
 
   /** Asks now and then, more often while the server is at work; resolves with the first answer. */
   async open() {
     await this.refresh().catch(() => {});
     this.polling = poll(async () => {
-      if (!this.writing) await this.refresh();
+      await this.last;
+      await this.refresh();
       return this.isMoving;
     });
   }
@@ -62,7 +58,7 @@ export class CorrectionStore extends EventTarget {
   }
 
   async refresh() {
-    const request = ++this.asked;
+    const { sends } = this;
     let next;
     try {
       next = await api.corrected(this.id);
@@ -73,14 +69,13 @@ export class CorrectionStore extends EventTarget {
       }
       throw error;
     }
+    if (sends !== this.sends) return;
     this.error = null;
-    await this.take(request, next, this.document !== null && next.version !== this.version);
+    await this.take(next, this.document !== null && next.version !== this.version);
   }
 
-  /** A new state, unless a later request was answered before; its results are fetched as soon as they are written. */
-  async take(request, next, elsewhere = false) {
-    if (request < this.taken) return;
-    this.taken = request;
+  /** A new state; its results are fetched as soon as they are written. */
+  async take(next, elsewhere = false) {
     const same = JSON.stringify(next) === JSON.stringify(this.document);
     this.document = next;
     if (!same) this.tell(elsewhere);
@@ -106,19 +101,16 @@ export class CorrectionStore extends EventTarget {
   }
 
   async sent(step) {
-    const request = ++this.asked;
-    const ask = { ...step, version: this.version, key: newKey() };
-    this.writing += 1;
+    this.sends += 1;
     let next;
     try {
-      next = await this.answer(ask);
+      next = await this.answer({ ...step, version: this.version, key: newKey() });
     } catch (error) {
       if (error.isConflict) await this.refresh().catch(() => {});
       throw error;
-    } finally {
-      this.writing -= 1;
     }
-    await this.take(request, next).catch(() => {}); // the step is written; its results are asked for again
+    this.sends += 1;
+    await this.take(next).catch(() => {}); // the step is written; its results are asked for again
     this.polling?.now();
     return next;
   }
@@ -137,7 +129,7 @@ export class CorrectionStore extends EventTarget {
 
   /** Has the region graph made, where that is possible and not under way. */
   async makeGraph() {
-    if (this.document?.graph === "missing") await this.take(++this.asked, await api.makeGraph(this.id));
+    if (this.document?.graph === "missing") await this.take(await api.makeGraph(this.id));
     this.polling?.now();
   }
 

@@ -51,20 +51,23 @@ export class CorrectionWriter {
     return this.write({ action: "draw", kind, points: rounded(points), tissue, by: initialsGiven(), ...more }, shapes);
   }
 
-  step(action) {
-    return this.write({ action, by: initialsGiven() });
+  undo() {
+    return this.step("undo");
   }
 
-  async undo() {
-    await this.store.last; // a step that is on its way can be undone
-    if (!this.store.document?.undo) this.tell("There is nothing to undo.");
-    else if (await this.step("undo")) this.tell(`${lastStep(this.store)}.`);
+  redo() {
+    return this.step("redo");
   }
 
-  async redo() {
+  /** Undoes or redoes the next one, also one that is on its way; whether there was one. */
+  async step(action) {
     await this.store.last;
-    if (!this.store.document?.redo) this.tell("There is nothing to redo.");
-    else if (await this.step("redo")) this.tell(`${lastStep(this.store)}.`);
+    if (!this.store.document?.[action]) this.tell(`There is nothing to ${action}.`);
+    else if (await this.write({ action, by: initialsGiven() })) {
+      this.tell(`${lastStep(this.store)}.`);
+      return true;
+    }
+    return false;
   }
 
   /** Takes back a step and all that came after it; a second click on the way takes back nothing more. */

@@ -5,8 +5,8 @@ import { button, h, icon } from "./dom.js";
 import { bound } from "./keyboard.js";
 import { uploads } from "./upload.js";
 
-function open(label, ...children) {
-  const dialog = h("dialog", { "aria-label": label }, h("div.inside", ...children));
+function open(label, inside) {
+  const dialog = h("dialog", { "aria-label": label }, inside);
   dialog.addEventListener("close", () => dialog.remove());
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close();
@@ -28,7 +28,8 @@ export function readMpp(text) {
 export function showHelp() {
   const groups = Map.groupBy(bound(), (binding) => binding.group);
   const lists = [...groups].map(([title, bindings]) => [h("h3", title), h("dl.keys", bindings.map(shortcut))]);
-  const sheet = open("Keyboard shortcuts", h("h2", "Keyboard shortcuts"), ...lists.flat(), h("div.actions", closer()));
+  const inside = h("div.inside", h("h2", "Keyboard shortcuts"), ...lists.flat(), h("div.actions", closer()));
+  const sheet = open("Keyboard shortcuts", inside);
   sheet.scrollTop = 0; // the button below has the focus
 }
 
@@ -37,60 +38,39 @@ function shortcut({ keys, shown = keys, says }) {
   return h("div", h("dt", caps), h("dd", says));
 }
 
+/** What was answered: the value of the button that closed the dialog, empty for none. */
+const answer = (dialog) =>
+  new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue)));
+
+const submitter = (text, kind, value = "yes") => h("button", { class: `button ${kind}`, value }, text);
+
 /** Asks before something is lost; resolves to true or false. */
-export function confirmLoss(title, text, act) {
-  return new Promise((resolve) => {
-    let sure = false;
-    const yes = () => {
-      sure = true;
-      dialog.close();
-    };
-    const dialog = open(
-      title,
-      h("h2", title),
-      h("p", text),
-      h("div.actions", closer("Keep it"), button(act, yes, "danger")),
-    );
-    dialog.addEventListener("close", () => resolve(sure));
-  });
+export async function confirmLoss(title, text, act) {
+  const buttons = h("div.actions", closer("Keep it"), submitter(act, "danger"));
+  return (
+    (await answer(open(title, h("form.inside", { method: "dialog" }, h("h2", title), h("p", text), buttons)))) === "yes"
+  );
 }
 
 /** Asks for µm per pixel of a file that does not tell it; resolves to a number or null. */
-function askMpp(name) {
-  return new Promise((resolve) => {
-    let given = null;
-    const field = h("input.field", {
-      inputMode: "decimal",
-      placeholder: "for example 0.25",
-      required: true,
-      autocomplete: "off",
-    });
-    const wrong = h("p.wrong", { role: "alert" });
-    const form = h(
-      "form.inside",
-      { method: "dialog" },
-      h("h2", "How large is a pixel?"),
-      h(
-        "p",
-        `“${name}” does not state its µm per pixel, and NTRM never guesses it. `,
-        "See the scanner's documentation: often 0.25 at 40×, 0.5 at 20×.",
-      ),
-      h("label", "µm per pixel", field),
-      wrong,
-      h("div.actions", closer("Not now"), h("button.button.primary", "Segment")),
-    );
-    form.addEventListener("submit", (event) => {
-      given = readMpp(field.value);
-      if (given !== null) return;
-      event.preventDefault();
-      wrong.textContent = "Please enter a number above 0, such as 0.25.";
-      field.focus();
-    });
-    const dialog = open("How large is a pixel?");
-    dialog.replaceChildren(form);
+async function askMpp(name) {
+  const field = h("input.field", { inputMode: "decimal", placeholder: "for example 0.25", autocomplete: "off" });
+  const wrong = h("p.wrong", { role: "alert" });
+  const why =
+    `“${name}” does not state its µm per pixel, and NTRM never guesses it. ` +
+    "See the scanner's documentation: often 0.25 at 40×, 0.5 at 20×.";
+  const buttons = h("div.actions", closer("Not now"), submitter("Segment", "primary"));
+  const words = [h("h2", "How large is a pixel?"), h("p", why), h("label", "µm per pixel", field), wrong, buttons];
+  const form = h("form.inside", { method: "dialog" }, words);
+  form.addEventListener("submit", (event) => {
+    if (readMpp(field.value) !== null) return;
+    event.preventDefault();
+    wrong.textContent = "Please enter a number above 0, such as 0.25.";
     field.focus();
-    dialog.addEventListener("close", () => resolve(given));
   });
+  const dialog = open("How large is a pixel?", form);
+  field.focus();
+  return (await answer(dialog)) && readMpp(field.value);
 }
 
 /** Queues a slide again; asks for µm per pixel where only that was missing. Resolves to whether it was queued. */
@@ -147,7 +127,6 @@ export function askForSlides(serverPaths) {
       wrong.textContent = error.text ?? error.message;
     }
   });
-  const dialog = open("Add slides");
-  dialog.replaceChildren(form);
+  const dialog = open("Add slides", form);
   choose.focus();
 }

@@ -87,6 +87,11 @@ export function panelHead(title, ...more) {
   return h("div.panel-head", h("h2", title), h("span.grow"), ...more);
 }
 
+/** What stands in the place of a view or a list: a picture, a title, and what can be done. */
+export function notice(name, title, ...more) {
+  return [icon(name), h("h2", title), ...more.map((each) => (typeof each === "string" ? h("p", each) : each))];
+}
+
 /** Tells a screen reader something that is otherwise only seen. */
 export function say(text) {
   document.getElementById("says").textContent = text;

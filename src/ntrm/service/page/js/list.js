@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { askForSlides, confirmLoss, retrySlide } from "./dialogs.js";
-import { button, h, icon, say, setText } from "./dom.js";
+import { button, h, icon, notice, say, setText } from "./dom.js";
 import { notAssessed, unlikeWords } from "./familiarity.js";
 import { count } from "./format.js";
 import { bind } from "./keyboard.js";
@@ -207,7 +207,7 @@ function step(list, by) {
 
 function drawState(state, slides, shown, broken, acts) {
   const box = (name, title, words, ...actions) =>
-    state.replaceChildren(h("div.state", icon(name), h("h2", title), h("p", words), h("div.actions", actions)));
+    state.replaceChildren(h("div.state", notice(name, title, words, h("div.actions", actions))));
   if (shown.length || (slides?.length === 0 && uploads.items.length)) state.replaceChildren();
   else if (slides === null && broken)
     box(

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { retrySlide } from "./dialogs.js";
-import { button, h, icon, progressBar, say, setText } from "./dom.js";
+import { button, h, notice, progressBar, say, setText } from "./dom.js";
 import { bind } from "./keyboard.js";
 import { poll } from "./poll.js";
 import { failure, isMoving, retryWords, showProgress, statusWords } from "./row.js";
@@ -15,14 +15,7 @@ export function showSlide(root, id, tools) {
   let shown = null;
   let refused = ""; // why the last thing that was asked for was not done
   const unbind = bind([
-    {
-      keys: ["Escape"],
-      says: "All slides",
-      group: "Page",
-      act: () => {
-        location.hash = "#/";
-      },
-    },
+    { keys: ["Escape"], says: "All slides", group: "Page", act: () => (location.hash = "#/") },
     ...tools.bindings,
   ]);
 
@@ -44,9 +37,7 @@ export function showSlide(root, id, tools) {
     if (shown !== "wait") {
       frame(
         slide.name,
-        icon("slides"),
-        h("h2", "Being segmented"),
-        h("p.words", { role: "status" }),
+        ...notice("slides", "Being segmented", h("p.words", { role: "status" })),
         progressBar("Progress", { class: "progress wide" }),
         h("p", "The result appears here by itself."),
         refused ? h("p.reason", refused) : null,
@@ -62,8 +53,7 @@ export function showSlide(root, id, tools) {
     const failed = slide.status === "failed";
     frame(
       slide.name,
-      icon("warn"),
-      h("h2", failed ? "This slide could not be segmented" : "Cancelled"),
+      ...notice("warn", failed ? "This slide could not be segmented" : "Cancelled"),
       failed ? h("p.reason", failure(slide)) : null,
       refused ? h("p.reason", refused) : null,
       h(
@@ -77,22 +67,15 @@ export function showSlide(root, id, tools) {
 
   function broken(error) {
     const missing = [404, 422].includes(error.status); // 422: what stands in the address is no slide's name
-    frame(
-      "",
-      icon(missing ? "search" : "gone"),
-      h("h2", missing ? "There is no such slide" : "The slide cannot be shown"),
-      h(
-        "p",
-        missing
-          ? "It may have been deleted."
-          : (error.text ?? "The server does not answer. This page tries again by itself."),
-      ),
-      h(
-        "div.actions",
-        h("a.button", { href: "#/" }, "All slides"),
-        missing ? null : button("Try now", () => polling.now(), "primary"),
-      ),
-    );
+    const [name, title, words] = missing
+      ? ["search", "There is no such slide", "It may have been deleted."]
+      : [
+          "gone",
+          "The slide cannot be shown",
+          error.text ?? "The server does not answer. This page tries again by itself.",
+        ];
+    const again = missing ? null : button("Try now", () => polling.now(), "primary");
+    frame("", ...notice(name, title, words, h("div.actions", h("a.button", { href: "#/" }, "All slides"), again)));
     shown = "broken";
   }
 

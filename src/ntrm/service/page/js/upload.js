@@ -16,15 +16,8 @@ class Uploads extends EventTarget {
   /** Queues files. */
   add(files) {
     for (const file of files) {
-      this.items.push({
-        key: this.next++,
-        file,
-        name: file.name,
-        sent: 0,
-        state: "waiting",
-        error: null,
-        request: null,
-      });
+      const key = this.next++;
+      this.items.push({ key, file, name: file.name, sent: 0, state: "waiting", error: null, request: null });
     }
     this.changed();
     this.pump();
@@ -66,14 +59,8 @@ class Uploads extends EventTarget {
 
   send(item) {
     if (item.file.size > this.limit) {
-      this.fail(
-        item,
-        new ApiError(413, {
-          what: "the file is too large",
-          got: bytes(item.file.size),
-          expected: `at most ${bytes(this.limit)}`,
-        }),
-      );
+      const [got, expected] = [bytes(item.file.size), `at most ${bytes(this.limit)}`];
+      this.fail(item, { what: "the file is too large", got, expected });
       return;
     }
     const query = new URLSearchParams({ name: item.name });
@@ -92,10 +79,7 @@ class Uploads extends EventTarget {
     request.addEventListener("load", () => this.answered(item, request));
     request.addEventListener("error", () => {
       noteLost();
-      this.fail(
-        item,
-        new ApiError(0, { what: "the upload was interrupted", hint: "try again when the server answers" }),
-      );
+      this.fail(item, { what: "the upload was interrupted", hint: "try again when the server answers" });
     });
     request.send(item.file);
     this.changed();
@@ -116,12 +100,12 @@ class Uploads extends EventTarget {
       this.dispatchEvent(new CustomEvent("unmeasured", { detail: { id: error.detail.slide, name: item.name } }));
       return;
     }
-    this.fail(item, error);
+    this.fail(item, error.detail);
   }
 
-  fail(item, error) {
+  fail(item, detail) {
     if (!this.items.includes(item)) return;
-    Object.assign(item, { state: "failed", error, request: null });
+    Object.assign(item, { state: "failed", error: new ApiError(0, detail), request: null });
     this.changed();
     this.pump();
   }

@@ -11,8 +11,8 @@ from ntrm.correction.engine.prepare import region_graph_in
 from ntrm.correction.mask import open_mask
 from ntrm.data.dataset import Case
 from ntrm.data.image_files import read_image
-from ntrm.demo import mistake
-from ntrm.demo.mistake import find_mistake, write_foreign
+from ntrm.demo import tour
+from ntrm.demo.tour import find_mistake, write_foreign
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.pipeline.batch import segment_slides
 
@@ -22,7 +22,7 @@ __all__ = ["quick_readers"]
 @pytest.fixture
 def slide(tmp_path, monkeypatch, quick_readers):
     """What is painted on a slide, its file, and its results by a network that names what it sees."""
-    monkeypatch.setattr(mistake, "load", lambda _source: ByColour())
+    monkeypatch.setattr(tour, "load", lambda _source: ByColour())
     painted = paint(np.random.default_rng(0))
     file = write_slide(tmp_path / "slides" / "a.tif", painted)
     segment_slides([file], out=tmp_path / "out", model=ByColour(), device="cpu", tissue_mask=False)

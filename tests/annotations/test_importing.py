@@ -7,7 +7,6 @@ from PIL import Image
 from tests.annotations.small import annotate, box, drawn, import_annotations, rows
 from tests.helpers import real_data
 
-from ntrm.annotations import importing
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import IGNORE, SKIN
@@ -105,15 +104,6 @@ def test_annotations_that_do_not_fit_are_refused(folders, features, words):
     assert isinstance(error, DataError)
     for word in words:
         assert word in str(error)
-
-
-def test_too_many_pixels_are_refused_with_the_resolution_that_fits(folders, monkeypatch):
-    monkeypatch.setattr(importing, "MAX_PIXELS", 5000)
-    error = only_error(folders, [drawn("EPI", box(0, 0, 200, 120))], mpp=0.5)
-    fits = float(error.hint.split()[3])
-    slides, marks, out = folders
-    report = import_annotations(slides / "a.png", marks / "a.geojson", out.with_name("o2"), mpp=0.5, target_mpp=fits)
-    assert 4500 < report.imported[0].width * report.imported[0].height <= 5000
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,8 @@ from ntrm.data.tensors import TileDataset
 from ntrm.familiarity.build import build_reference
 from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
-from ntrm.models.config import ModelConfig
+from ntrm.models.config import DEFAULT, ModelConfig, network_named
 from ntrm.models.folders import CONFIG, WEIGHTS, locate, read_config
-from ntrm.models.names import DEFAULT, network_named
 from ntrm.training.batches import StepPlan, WindowStore, class_pixels
 from ntrm.training.checkpoint import CheckpointFolder
 from ntrm.training.device import training_precision, tuned

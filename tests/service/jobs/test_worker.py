@@ -92,7 +92,7 @@ def test_a_worker_that_is_stopped_puts_its_slide_back_and_ends_with_the_bytes_of
     assert slide.finished == (tmp_path / "out" / "a" / "summary.json").stat().st_mtime
     assert not store.is_due(LIGHT)
     store.ask("", "tables")
-    Worker(settings_of(tmp_path / "out", "bundled"), store, "w").run(store.take("w", LIGHT))
+    Worker(settings_of(tmp_path / "out", "bundled"), store, "w", None, threading.Event()).run(store.take("w", LIGHT))
     assert store.job("", "tables") is None
     segment_slides(path, out=tmp_path / "alone", model=ByColour(), device="cpu", batch=2, mpp=6.0)
     for name in ("a/summary.json", "a/graph.json", "a/mask.ome.tif", "a/.ntrm/done.json", "slides.csv"):
@@ -162,8 +162,8 @@ def test_progress_goes_through_all_stages_and_never_falls(tmp_path, store, segme
 @pytest.mark.parametrize("error", [RefusedError("run.json was changed"), OSError(28, "No space left"), MemoryError()])
 def test_what_goes_wrong_is_told_and_stops_no_other_job(tmp_path, store, monkeypatch, error):
     store.ask("", "tables")
-    monkeypatch.setitem(worker.RUN, "tables", lambda *_: (_ for _ in ()).throw(error))
-    Worker(settings_of(tmp_path, "bundled"), store, "w").run(store.take("w", LIGHT))
+    monkeypatch.setattr(Worker, "tables", lambda _: (_ for _ in ()).throw(error))
+    Worker(settings_of(tmp_path, "bundled"), store, "w", None, threading.Event()).run(store.take("w", LIGHT))
     failed = store.job("", "tables")
     assert failed.status == "failed"
     assert (failed.error["what"] if isinstance(error, RefusedError) else failed.error["got"]) in (
@@ -176,7 +176,7 @@ def test_what_goes_wrong_is_told_and_stops_no_other_job(tmp_path, store, monkeyp
 def test_a_worker_without_a_network_ends_when_it_has_nothing_to_do(tmp_path, store, monkeypatch):
     monkeypatch.setattr(worker, "IDLE_SECONDS", 0.0)
     store.ask("", "tables")
-    Worker(settings_of(tmp_path, "bundled"), store, "w").work(LIGHT)
+    Worker(settings_of(tmp_path, "bundled"), store, "w", None, threading.Event()).work(LIGHT)
     assert store.job("", "tables") is None
 
 

@@ -7,8 +7,7 @@ from PIL import Image
 from tests.annotations.small import annotate, box, drawn, import_annotations, rows
 from tests.helpers import real_data
 
-from ntrm.annotations import importing
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.data.image_files import read_image, read_mask
@@ -36,18 +35,6 @@ def test_a_dataset_comes_out(folders, pixels):
     assert case.pixels["ignore"] == 80 * 70 - 3000
     assert report.imported[1].counts["unclassified"] == 1
     assert (read_mask(out / "Masks" / "b.png", SKIN).mask == IGNORE).sum() == 60 * 60 - 1600 + 100
-
-
-def test_the_record_tells_inputs_options_and_place(folders):
-    slides, marks, out = folders
-    report = import_annotations(slides, marks, out, mpp=0.5, target_mpp=1.0, margin_um=5)
-    record = json.loads((out / "provenance.json").read_text())
-    assert record["options"]["target_mpp"] == 1.0
-    assert record["slides"] == json.loads(json.dumps(report.as_dict()["imported"]))
-    case = report.imported[0]
-    assert (case.left, case.top, case.step_x, case.step_y, case.width, case.height) == (30, 30, 2, 2, 40, 35)
-    assert case.mpp == 1.0
-    assert len(case.slide_sha256) == 64
 
 
 def test_one_failure_does_not_stop_the_others(folders):
@@ -119,31 +106,6 @@ def test_annotations_that_do_not_fit_are_refused(folders, features, words):
         assert word in str(error)
 
 
-def test_too_many_pixels_are_refused_with_the_resolution_that_fits(folders, monkeypatch):
-    monkeypatch.setattr(importing, "MAX_PIXELS", 5000)
-    error = only_error(folders, [drawn("EPI", box(0, 0, 200, 120))], mpp=0.5)
-    fits = float(error.hint.split()[3])
-    slides, marks, out = folders
-    report = import_annotations(slides / "a.png", marks / "a.geojson", out.with_name("o2"), mpp=0.5, target_mpp=fits)
-    assert 4500 < report.imported[0].width * report.imported[0].height <= 5000
-
-
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"mpp": 500.0}, RefusedError),
-        ({"target_mpp": float("nan")}, RefusedError),
-        ({"margin_um": -1.0}, UsageError),
-        ({"names": {"a": "nowhere"}}, UsageError),
-    ],
-)
-def test_impossible_options_are_refused_before_anything_is_written(folders, options, error):
-    slides, marks, out = folders
-    with pytest.raises(error):
-        import_annotations(slides, marks, out, **options)
-    assert not out.exists()
-
-
 def test_annotations_over_the_edge_are_clipped_and_counted(folders):
     slides, marks, out = folders
     annotate(marks / "a.geojson", drawn("EPI", box(-50, -50, 20, 30)), drawn("BKG", box(180, 100, 300, 300)))
@@ -152,14 +114,6 @@ def test_annotations_over_the_edge_are_clipped_and_counted(folders):
     assert (case.width, case.height) == (200, 120)
     assert case.pixels["EPI"] == 20 * 30
     assert case.pixels["BKG"] == 20 * 20
-
-
-def test_classes_mapped_to_nothing_are_ignore(folders):
-    slides, marks, out = folders
-    names = {"bcc": "", "Reticular dermis": "PAP"}
-    report = import_annotations(slides / "a.png", marks / "a.geojson", out, mpp=0.5, names=names)
-    assert report.imported[0].pixels["BCC"] == 0
-    assert report.imported[0].pixels["PAP"] == 3000 - 400
 
 
 def test_a_ring_drawn_on_a_real_slide(tmp_path, random):

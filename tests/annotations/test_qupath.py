@@ -76,15 +76,6 @@ def test_the_forms_qupath_and_others_write(tmp_path, document):
     assert region(annotation).equals(shapely.Polygon(SQUARE, [HOLE]))
 
 
-def test_gzip(tmp_path):
-    path = tmp_path / "a.geojson.gz"
-    path.write_bytes(gzip.compress(json.dumps(feature([SQUARE])).encode()))
-    assert read_annotations(path).annotations[0].area == 100
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match="cannot read"):
-        read_annotations(path)
-
-
 def test_what_is_no_area_is_counted(tmp_path):
     found = read(
         tmp_path,
@@ -101,16 +92,6 @@ def test_what_is_no_area_is_counted(tmp_path):
     )
     assert found.counts == {"not_annotations": 1, "not_areas": 3, "degenerate": 2, "repaired": 1}
     assert [a.name for a in found.annotations] == ["", ""]
-
-
-def test_objects_of_qupath_0_2_have_their_kind_as_id(tmp_path):
-    properties = {"classification": {"name": "EPI", "colorRGB": -3670016}, "isLocked": False, "measurements": []}
-    kinds = ["PathRootObject", "TMACoreObject", "PathAnnotationObject", "PathDetectionObject", "PathTileObject"]
-    drawn = [{**feature([SQUARE], properties=properties), "id": kind} for kind in (*kinds, "PathCellObject", [1], 7)]
-    # Where both are there, objectType tells the kind.
-    drawn.append({**feature([SQUARE]), "id": "PathCellObject"})
-    found = read(tmp_path, collection(*drawn))
-    assert (found.counts["not_annotations"], len(found.annotations)) == (5, 4)
 
 
 @settings(max_examples=25, deadline=None)

@@ -29,17 +29,22 @@ def app_that(action) -> typer.Typer:
     return app
 
 
-@pytest.mark.parametrize("kind", [NtrmError, DataError, UsageError, RefusedError])
-def test_errors_become_exit_codes_with_the_hint_on_stderr(kind):
-    def fail(name, console):
-        raise kind("broken [thing]", got="[red]", expected="good", hint="fix it")
+def call(action, *words):
+    return runner.invoke(app_that(action), words)
 
-    result = runner.invoke(app_that(fail), [])
-    assert result.exit_code == kind.exit_code
-    assert result.stdout == ""
+
+@pytest.mark.parametrize("kind", [NtrmError, DataError, UsageError, RefusedError])
+def test_errors_become_exit_codes_with_the_hint_on_stderr_and_documents(kind):
+    def fail(name, console):
+        raise kind("broken [thing]", got="[red]", hint="fix it")
+
+    result = call(fail)
+    assert (result.exit_code, result.stdout) == (kind.exit_code, "")
     assert "error: broken [thing]" in result.stderr
     assert "got:      [red]" in result.stderr
     assert "fix it" in result.stderr
+    told = json.loads(call(fail, "--json").stdout)["error"]
+    assert told == {"what": "broken [thing]", "got": "[red]", "expected": None, "hint": "fix it"}
 
 
 def test_json_prints_one_document_and_nothing_else_on_stdout():
@@ -48,39 +53,19 @@ def test_json_prints_one_document_and_nothing_else_on_stdout():
         list(console.progress.track(range(3), 3, "work"))
         console.result({"name": name, "unit": "µm"}, "for people")
 
-    result = runner.invoke(app_that(succeed), ["--name", "BCC", "--json", "--progress", "json"])
+    result = call(succeed, "--name", "BCC", "--json", "--progress", "json")
     assert json.loads(result.stdout) == {"name": "BCC", "unit": "µm"}
     assert "a note" in result.stderr
     assert '"event": "progress"' in result.stderr
-    assert runner.invoke(app_that(succeed), []).stdout == "for people\n"
+    assert call(succeed).stdout == "for people\n"
 
 
-def test_json_errors_are_documents_too():
-    def fail(name, console):
-        raise RefusedError("no µm/px", got=None, hint="give --mpp")
-
-    result = runner.invoke(app_that(fail), ["--json"])
-    assert result.exit_code == 3
-    assert json.loads(result.stdout)["error"] == {
-        "what": "no µm/px",
-        "got": None,
-        "expected": None,
-        "hint": "give --mpp",
-    }
-
-
-def test_an_interrupt_is_130():
+def test_an_interrupt_is_130_and_says_how_to_go_on():
     def interrupt(name, console):
         raise KeyboardInterrupt
 
-    result = runner.invoke(app_that(interrupt), [])
-    assert result.exit_code == 130
-    assert "to continue" in result.stderr
-    assert json.loads(runner.invoke(app_that(interrupt), ["--json"]).stdout)["error"]["what"] == "interrupted"
-
-
-@pytest.mark.parametrize(("words", "resumes"), [([], True), (["--resume"], False)])
-def test_an_interrupted_command_that_resumes_only_when_told_says_so(words, resumes):
+    result = call(interrupt)
+    assert (result.exit_code, "to continue" in result.stderr) == (130, True)
     app = typer.Typer()
 
     @app.command()
@@ -89,8 +74,9 @@ def test_an_interrupted_command_that_resumes_only_when_told_says_so(words, resum
         """Act."""
         raise KeyboardInterrupt
 
-    stopped = runner.invoke(app, [*words, "--json"])
-    assert ("--resume" in json.loads(stopped.stdout)["error"]["hint"]) is resumes
+    for words, resumes in ((["--json"], True), (["--json", "--resume"], False)):
+        told = json.loads(runner.invoke(app, words).stdout)["error"]
+        assert (told["what"], "--resume" in told["hint"]) == ("interrupted", resumes)
 
 
 def test_there_is_one_document_whatever_comes_after_it():
@@ -140,7 +126,6 @@ def test_what_the_system_refuses_is_told_without_a_traceback(tmp_path):
 
 
 STRANGE = "0.5 µm/px … → été 皮 \U0001f9b4 \udce9"
-ENCODINGS = ["latin-1", "ascii", "cp1252", "utf-8"]
 
 
 def printed(monkeypatch, encoding, action):
@@ -153,17 +138,13 @@ def printed(monkeypatch, encoding, action):
     return stream.buffer.getvalue().decode(encoding)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_tables_come_out_in_every_encoding(monkeypatch, encoding):
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252", "utf-8"])
+def test_tables_and_documents_come_out_in_every_encoding(monkeypatch, encoding):
     table = Table("name", title="→")
     table.add_row("a … b")
     *lines, last = printed(monkeypatch, encoding, lambda: Console().result({}, table, STRANGE)).splitlines()
     assert "name" in "".join(lines)
     assert last == STRANGE.encode(encoding, "backslashreplace").decode(encoding)
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_documents_are_json_in_every_encoding(monkeypatch, encoding):
     text = printed(monkeypatch, encoding, lambda: Console(json=True).result({"name": STRANGE}))
     assert json.loads(text) == {"name": STRANGE}
 

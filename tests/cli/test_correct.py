@@ -297,21 +297,17 @@ def test_an_area_over_exported_regions_counts_in_full_and_corrected_ones_change_
     assert "no area changes the slide" in said
 
 
-def test_a_file_of_another_name_needs_its_slide(out, correct, tmp_path):
+def test_areas_that_cannot_be_drawn_are_told(out, correct, tmp_path):
     path = write_areas(tmp_path / "drawn.json", square(20, 70, 10, "SCC"))
     assert "--slide" in correct("--from", path, code=2, slides=False)["error"]["hint"]
     assert correct("--from", path, "--slide", "second", slides=False)["changes"][0]["slide_id"] == "second"
-
-
-def test_unknown_classes_and_places_beside_the_slide_are_told(out, correct, tmp_path):
-    unknown = write_areas(tmp_path / "first.geojson", square(20, 70, 10, "SCX"))
-    error = correct("--from", unknown, code=2, slides=False)["error"]
-    assert (error["got"], error["hint"]) == ("SCX", "did you mean SCC?")
-    beside = write_areas(tmp_path / "first.geojson", square(20, 70, 10, "SCC"), square(5000, 70, 10, "EPI"))
-    error = correct("--from", beside, code=1, slides=False)["error"]
-    assert error["what"] == "first.geojson: an annotation (EPI) lies outside first"
-    without = write_areas(tmp_path / "first.geojson", square(20, 70, 10, ""))
-    assert "no area with a class" in correct("--from", without, code=1, slides=False)["error"]["what"]
+    path = tmp_path / "first.geojson"
+    for area, code, what in (
+        (square(20, 70, 10, "SCX"), 2, "first.geojson: the model does not know this tissue"),
+        (square(5000, 70, 10, "EPI"), 1, "first.geojson: an annotation (EPI) lies outside first"),
+        (square(20, 70, 10, ""), 1, "first.geojson has no area with a class"),
+    ):
+        assert correct("--from", write_areas(path, area), code=code, slides=False)["error"]["what"] == what
     assert not (out / "first" / "corrections.jsonl").exists()
 
 
@@ -347,16 +343,19 @@ def test_what_cannot_be_done_is_told(correct, words, code, what):
     assert correct(*words, code=code)["error"]["what"] == what
 
 
-def test_what_was_done_before_an_error_stays_done(out, segmented):
+def test_people_read_what_was_written_and_what_was_done_before_an_error_stays_done(out, segmented):
     x, y = map(str, middle(out, SCC))
     words = ["correct", str(out), "--whole-region", "--no-spread", "--click", "first", x, y, "RET"]
+    result = runner.invoke(app, words)
+    assert (result.exit_code, "1 step" in result.stdout) == (0, True), result.output
+    assert f"written: {out / 'first' / 'corrected'}" in result.stderr
+    assert "command" in runner.invoke(app, ["correct", str(out), "--list"]).stdout
     result = runner.invoke(app, [*words, "--click", "first", "5000", "1", "RET"])
     assert result.exit_code == 2
     assert "written before this error: 1 step" in result.stderr
-    assert (mask(out / "first" / "corrected") != SCC).all()
     result = runner.invoke(app, [*words, "--click", "first", "5000", "1", "RET", "--json"])
     document = json.loads(result.stdout)
-    assert (list(document), [change["step"] for change in document["changes"]]) == (["error", "changes"], [2])
+    assert (list(document), [change["step"] for change in document["changes"]]) == (["error", "changes"], [3])
 
 
 def test_another_model_is_refused(out, correct, segmented, tmp_path):
@@ -368,14 +367,3 @@ def test_another_model_is_refused(out, correct, segmented, tmp_path):
     assert error["what"] == "first was made with another model"
     weights = json.loads((segmented / "model" / "config.json").read_text())["weights_sha256"]
     assert error["hint"].endswith(f"--model (named mine, weights {weights[:12]})")
-
-
-def test_people_read_a_table_and_where_it_was_written(out, segmented):
-    x, y = middle(out, SCC)
-    words = ["correct", str(out), "--click", "first", str(x), str(y), "RET", "--whole-region", "--no-spread"]
-    result = runner.invoke(app, words)
-    assert result.exit_code == 0, result.output
-    assert "1 step" in result.stdout
-    assert f"written: {out / 'first' / 'corrected'}" in result.stderr
-    listed = runner.invoke(app, ["correct", str(out), "--list"])
-    assert "command" in listed.stdout

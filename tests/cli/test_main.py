@@ -1,4 +1,3 @@
-import io
 import json
 import subprocess
 import sys
@@ -8,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ntrm import __version__
-from ntrm.cli.main import app, main
+from ntrm.cli.main import app
 
 runner = CliRunner()
 
@@ -31,15 +30,6 @@ def test_an_interrupt_while_the_commands_are_imported_is_no_traceback():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
-
-
-def test_doctor_tells_what_is_there():
-    result = runner.invoke(app, ["doctor", "--json"])
-    document = json.loads(result.stdout)
-    assert result.exit_code == 0
-    assert document["version"] == __version__
-    assert document["complete"] is True
-    assert "OpenSlide library" in runner.invoke(app, ["doctor"]).stdout
 
 
 def test_no_command_shows_the_help_and_an_unknown_one_is_wrong_usage():
@@ -65,17 +55,3 @@ def test_what_the_parser_refuses_is_a_document_too(words, got):
     assert "--help" in error["hint"]
     assert "Usage:" in result.stderr
     assert runner.invoke(app, words).stdout == ""
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_every_command_can_print_whatever_the_encoding_of_the_stream(monkeypatch, encoding):
-    """PYTHONIOENCODING makes such a stream; a run that was complete once ended here with a traceback."""
-    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict")
-    monkeypatch.setattr(sys, "stdout", stream)
-    for arguments in (["--help"], ["doctor"], ["segment", "--help"]):
-        monkeypatch.setattr(sys, "argv", ["ntrm", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert ended.value.code == 0
-    stream.flush()
-    assert b"OpenSlide library" in stream.buffer.getvalue()

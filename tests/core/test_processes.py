@@ -3,6 +3,8 @@
 Workers end with their parent.
 """
 
+import io
+import json
 import multiprocessing
 import os
 import signal
@@ -57,11 +59,13 @@ def test_the_process_that_reads_slides_holds_no_secret():
 
 def test_the_process_that_segments_holds_what_a_model_needs_and_no_more(tmp_path, monkeypatch):
     started = {}
-    nobody = SimpleNamespace(stdin=None)
+    nobody = SimpleNamespace(stdin=io.BytesIO())
     monkeypatch.setattr(supervisor.subprocess, "Popen", lambda *_, env, **more: started.update(env) or nobody)
     settings = settings_of(tmp_path / "out", tmp_path)
     settings.hidden.mkdir(parents=True)
     supervisor.start_worker(settings, NETWORK)
+    assert json.loads(nobody.stdin.getvalue())["out"] == str(tmp_path / "out")
+    assert settings.token.encode() not in nobody.stdin.getvalue()
     assert FOR_MODELS.items() <= started.items()
     assert not {*SECRETS} & {*started}
 

@@ -70,14 +70,6 @@ def test_an_area_is_what_an_odd_number_of_edges_lies_right_of(points):
     np.testing.assert_array_equal(dense(area(np.array(points), SHAPE)), turns % 2 == 1)
 
 
-def test_an_area_in_single_numbers():
-    square = np.array([(1, 1), (4, 1), (4, 3), (1, 3)])
-    assert area(square, (5, 6)).text == "7+3 3+3"
-    around = np.array([(-9, -9), (99, -9), (99, 99), (-9, 99)])
-    assert area(around, (5, 6)).pixels == 30
-    assert not area(square + 50, (5, 6))
-
-
 @pytest.mark.parametrize("shape", [(0, 0), (0, 4), (4, 0)])
 def test_nothing_is_drawn_where_there_is_no_mask(shape):
     points = np.array([(0, 0), (3, 0), (3, 3)])

@@ -10,16 +10,15 @@ from tests.evaluation.small import COLOURS, NAMES, ByColour, schema_of
 from tests.pipeline.small import paint, write_slide
 from tests.reference.region_graph import region_graph
 
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.errors import RefusedError
 from ntrm.core.io import sha256_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT
 from ntrm.correction.ask import Ask
 from ntrm.correction.engine import NotReadyError
-from ntrm.correction.engine.pool import Pooling
 from ntrm.correction.engine.prepare import make_region_graph, region_graph_in, same_model
-from ntrm.correction.log import ConflictError, Step, append
-from ntrm.correction.mask import corrections_in, open_mask
+from ntrm.correction.log import ConflictError
+from ntrm.correction.mask import open_mask
 from ntrm.correction.slide import SlideCorrections
 from ntrm.inference.predictor import Predictor
 from ntrm.pipeline.batch import segment_slides
@@ -74,13 +73,6 @@ def test_a_region_graph_is_that_of_the_picture(mask, slide, segmented):
     np.testing.assert_allclose(graph.features["colour"], expected.features["colour"], atol=1e-6)
 
 
-def test_a_region_graph_is_made_once_and_kept(mask, slide, monkeypatch):
-    made = make_region_graph(mask, slide, predictor())
-    monkeypatch.setattr(Pooling, "add", lambda *_: pytest.fail("the network ran again"))
-    for kept in (region_graph_in(mask), make_region_graph(mask, slide, predictor())):
-        np.testing.assert_array_equal(kept.probabilities, made.probabilities)
-
-
 def test_a_damaged_or_foreign_region_graph_is_as_if_absent(mask, slide):
     path = mask.folder / ".ntrm" / "region-graph.npz"
     graph = make_region_graph(mask, slide, predictor())
@@ -105,30 +97,6 @@ def test_another_file_scale_or_model_makes_no_region_graph(mask, slide, tmp_path
     with pytest.raises(RefusedError, match="made with another model"):
         same_model(mask, "0" * 64)
     same_model(mask, mask.summary.model["sha256"])
-
-
-def test_a_log_is_read_with_what_it_comes_to(mask, segmented):
-    assert corrections_in(mask)[0].version == 0
-    append(mask.folder, mask.record, Step(action="draw", tissue="SCC", named="0+7"))
-    log, corrections = corrections_in(mask)
-    expected = segmented[1].copy()
-    expected.flat[:7] = NAMES.index("SCC")
-    np.testing.assert_array_equal(corrections.paint(mask.labels()), expected)
-    assert log.version == 1
-
-
-def test_corrections_of_another_mask_are_refused(mask):
-    append(mask.folder, replace(mask.record, mask="0" * 64), Step(action="draw", tissue="SCC", named="0+7"))
-    with pytest.raises(RefusedError, match="about another mask"):
-        corrections_in(mask)
-
-
-def test_a_folder_without_results_is_told_so(mask, tmp_path):
-    with pytest.raises(DataError, match=r"has no summary\.json"):
-        open_mask(tmp_path)
-    (mask.folder / "mask.ome.tif").unlink()
-    with pytest.raises(DataError, match=r"has no mask\.ome\.tif"):
-        open_mask(mask.folder)
 
 
 def ask(slide, action, **fields):
@@ -164,14 +132,6 @@ def test_a_step_that_is_sent_twice_is_taken_once(mask):
     assert slide.take(ask(slide, "undo", key="a2"), origin="page").number == 2
     assert slide.take(drawn, origin="page") == other.take(drawn, origin="page") == first
     assert slide.log.version == 2
-
-
-def test_a_preview_is_followed_and_not_written(mask):
-    slide = SlideCorrections(mask.folder)
-    for number in (1, 2):
-        drawn = ask(slide, "draw", kind="area", points=square(slide), tissue="SCC")
-        assert slide.take(drawn, origin="command", preview=True).number == number
-    assert (slide.log.version, SlideCorrections(mask.folder).log.version) == (2, 0)
 
 
 def test_before_parts_are_known_only_whole_regions_are_named(mask, slide):

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.evaluation import gaussians
-from tests.evaluation.gaussians import COLOURS, NOISE, WINDOW, make_network, write_sections
+from tests.evaluation.gaussians import COLOURS, NOISE, make_network, write_sections
 from tests.familiarity import small as painted
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import RefusedError
 from ntrm.core.labels import IGNORE
 from ntrm.data.split import open_splits
 from ntrm.evaluation import calibrate as module
@@ -76,32 +76,6 @@ def test_logits_that_are_too_sharp_get_that_temperature(save, data, sharpness):
     assert load(found.model).config.temperature == found.temperature
 
 
-def test_calibrating_again_changes_nothing(save, data):
-    folder = save(3.0)
-    first = run(folder, data)
-    config, card = (folder / "config.json").read_bytes(), (folder / "README.md").read_bytes()
-    second = run(folder, data)
-    assert (second.temperature, second.previous) == (first.temperature, first.temperature)
-    assert first.previous == 1.0
-    assert second.before.as_dict() == first.before.as_dict()
-    assert (folder / "config.json").read_bytes() == config
-    assert (folder / "README.md").read_bytes() == card
-
-
-def test_the_card_tells_the_temperature_and_keeps_what_was_written_in_it(save, data):
-    folder = save(2.0)
-    text = (folder / "README.md").read_text() + "\nIt was tried on the moon.\n"
-    (folder / "README.md").write_text(text)
-    found = run(folder, data)
-    lines = (folder / "README.md").read_text().splitlines()
-    row = f"| temperature | {found.temperature:g} |"
-    assert lines.count(row) == 1
-    # A card may have had a row for it before.
-    assert [line for line in lines if not line.startswith("| temperature")] == [
-        line for line in text.splitlines() if not line.startswith("| temperature")
-    ]
-
-
 def test_findings_and_pictures_lie_beside_the_model(save, data, tmp_path):
     found = run(save(3.0), data, pictures=True)
     assert found.out == tmp_path / "run" / "calibration"
@@ -150,29 +124,6 @@ def test_models_that_are_not_ones_own_are_refused(data, model, monkeypatch, tmp_
         run(model, data)
 
 
-def test_what_does_not_fit_is_refused(save, data, tmp_path, random):
-    folder = save(2.0)
-    with pytest.raises(RefusedError, match="only a local model folder"):
-        run(tmp_path / "nowhere", data)
-    with pytest.raises(UsageError, match="no such split"):
-        run(folder, data, split="validation")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="not a folder"):
-        run(folder, data, out=tmp_path / "file")
-    with pytest.raises(UsageError, match="impossible seed"):
-        run(folder, data, seed=-1)
-    with pytest.raises(RefusedError, match="inside the dataset"):
-        run(folder, data, out=data / "calibration")
-    write_sections(tmp_path / "finer", random, SHAPES, mpp=3.35)
-    with pytest.raises(RefusedError, match="resolution"):
-        run(folder, tmp_path / "finer")
-    write_sections(tmp_path / "unknown", random, SHAPES, ignored=1.1)
-    with pytest.raises(DataError, match="no known pixel"):
-        run(folder, tmp_path / "unknown")
-    assert load(folder).config.temperature == 1.0
-    assert load(folder).config.window == WINDOW
-
-
 # --- the reference ---
 
 
@@ -201,12 +152,3 @@ def test_a_reference_is_left_with_the_model_and_is_the_same_every_time(by_colour
     assert subject.reference.about == found.reference
     run(by_colour, skin)
     assert [(by_colour / name).read_bytes() for name in ("reference.json", "reference.safetensors")] == files
-
-
-def test_a_damaged_reference_is_made_anew(by_colour, skin):
-    run(by_colour, skin)
-    (by_colour / "reference.json").write_text("{")
-    with pytest.raises(DataError, match="ntrm calibrate"):
-        open_subject(by_colour)
-    run(by_colour, skin)
-    assert open_subject(by_colour).reference is not None

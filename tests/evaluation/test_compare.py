@@ -64,17 +64,6 @@ def test_seeds_are_one_model_and_the_numbers_are_those_of_the_metrics(write, ran
         assert model.mean == pytest.approx(np.mean(scores))
 
 
-def test_a_reference_and_holm_over_the_family(write):
-    outs = [write(arch, arch=arch, skill=skill) for arch, skill in (("a", 0.9), ("b", 0.8), ("c", 0.7), ("d", 0.6))]
-    everything = compare(outs, draws=DRAWS)
-    assert len(everything.pairs) == 6
-    against = compare(outs, draws=DRAWS, reference="d")
-    assert [(pair.first, pair.second) for pair in against.pairs] == [("a", "d"), ("b", "d"), ("c", "d")]
-    assert all(pair.p_holm >= pair.p for pair in against.pairs)
-    with pytest.raises(UsageError, match=r"one of a, b, c, d"):
-        compare(outs, reference="e")
-
-
 def test_models_of_one_name_get_labels_that_tell_them_apart(write):
     outs = [
         write("1", seed=0, name="skin"),
@@ -199,11 +188,6 @@ def counts(random):
 @pytest.fixture
 def out(tmp_path, counts):
     return write_evaluation(tmp_path / "out", counts, seed=3, recipe={"name": "fast", "augment": {"flip": 0.5}})
-
-
-def test_a_folder_without_an_evaluation_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"holds no evaluation[\s\S]*ntrm evaluate"):
-        read_evaluation(tmp_path)
 
 
 def test_a_file_that_is_cut_or_gone_is_refused(out):

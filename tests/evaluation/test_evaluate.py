@@ -2,7 +2,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from tests.evaluation.small import ByColour, count, draw_mask, of_test, schema_of, scores_of, write_dataset
 
 from ntrm.core.errors import RefusedError
@@ -13,7 +12,6 @@ from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.metrics.boundary import BoundaryAgreement, boundary_agreement
 from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
-from ntrm.models.registry import create
 
 HERE = Resolution.square(6.7)
 
@@ -85,18 +83,6 @@ def test_classes_in_another_order_are_matched_by_name(tmp_path, sections):
     assert one.as_dict()["boundary"] == other.as_dict()["boundary"]
 
 
-def test_a_dataset_may_lack_classes_of_the_network(tmp_path, random):
-    seen = draw_mask(random, 40, 40, classes=4)
-    truth = np.where(seen == 3, 0, seen).astype(np.uint8)
-    folder = write_dataset(
-        tmp_path / "data", {"a": ("test", "p", seen, truth)}, schema=schema_of(("EPI", "RET", "BKG"))
-    )
-    found = evaluate(ByColour(), folder, None, device="cpu")
-    assert found.pooled.pixels[3] == 0
-    assert found.pooled.per_class["iou"][3] == 0
-    assert found.claims()["scc_false_positives"]["final"] == (seen == 3).sum()
-
-
 def test_sections_without_a_known_pixel_do_no_harm(tmp_path, random):
     unknown = np.full((40, 50), IGNORE, dtype=np.uint8)
     sections = {
@@ -148,11 +134,3 @@ def test_robustness_starts_from_the_scores_themselves(data):
     assert rows[0]["iou"] == pytest.approx(found.pooled.macro["iou"])
     assert rows[0]["iou_change"] == 0
     assert min(row["iou_change"] for row in rows) < 0
-
-
-def test_a_real_network_with_a_graph(data, tmp_path):
-    torch.manual_seed(0)
-    network = create("ntrm-paper", schema_of(), width=0.125, dim=16).describe(window=64, mpp=6.7)
-    found = evaluate(network, data, tmp_path / "out", device="cpu", batch=2).as_dict()
-    assert found["coarse"]["pixels"] == found["pooled"]["pixels"]
-    assert (tmp_path / "out" / "improvement.png").stat().st_size > 10_000

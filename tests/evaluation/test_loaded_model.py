@@ -1,14 +1,12 @@
 import json
 import shlex
 
-import numpy as np
 import pytest
 from tests.evaluation.small import ByColour, write_dataset
-from tests.helpers import write_section
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError
 from ntrm.data.split import open_splits, section_hashes, trained_on
 from ntrm.evaluation.calibrate import calibrate
 from ntrm.evaluation.evaluate import evaluate
@@ -47,25 +45,6 @@ def test_another_resolution_is_refused_with_the_command_that_makes_the_right_one
     assert (resampled.data["mpp"], len(resampled.sections)) == (6.7, len(open_splits(folder)["test"]))
 
 
-def test_a_level_of_the_right_resolution_is_named_and_a_finer_one_is_not_made_up(tmp_path, sections, random):
-    for level in ("5x", "10x"):
-        image, mask = random.integers(0, 256, (40, 40, 3), np.uint8), np.zeros((40, 40), np.uint8)
-        for name in ("BCC_3", "BCC_4", "BCC_9"):
-            write_section(tmp_path / "skin", level, name, image, mask)
-    with pytest.raises(RefusedError, match="choose --resolution 10x"):
-        evaluate(ByColour(), tmp_path / "skin", None, resolution="5x", device="cpu")
-    coarse = write_dataset(tmp_path / "coarse", sections, mpp=13.4)
-    with pytest.raises(RefusedError, match="cannot be made finer"):
-        evaluate(ByColour(), coarse, None, device="cpu")
-
-
-def test_what_is_nearly_the_resolution_is_taken(tmp_path, sections):
-    near = write_dataset(tmp_path / "near", sections, mpp=6.8)
-    assert evaluate(ByColour(), near, None, device="cpu", boundaries=False).data["mpp"] == pytest.approx(6.8)
-    with pytest.raises(RefusedError, match="does not state its µm/px"):
-        evaluate(ByColour().describe(mpp=None), near, None, device="cpu")
-
-
 def test_sections_that_the_network_was_trained_on_are_told(data, tmp_path, monkeypatch):
     monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
     parts = open_splits(data)
@@ -76,12 +55,3 @@ def test_sections_that_the_network_was_trained_on_are_told(data, tmp_path, monke
     (note,) = calibrate(tmp_path / "model", data, split="train", **options).as_dict()["notes"]
     assert note.startswith(f"the model was trained on 1 of 1 section ({parts['train'].cases[0].name}): it is surer")
     assert trained_on(ByColour().config.trained_on, parts["train"]) == ""
-
-
-def test_a_network_that_is_being_trained_stays_in_training(data):
-    network = ByColour().train()
-    evaluate(network, data, None, device="cpu", boundaries=False)
-    assert network.training
-    with pytest.raises(UsageError, match="batch size"):
-        evaluate(network, data, None, device="cpu", batch=0)
-    assert network.training

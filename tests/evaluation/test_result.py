@@ -66,18 +66,6 @@ def test_metrics_come_last_and_a_broken_run_can_be_repeated(data, tmp_path, monk
     assert not list(out.glob(".partial-*"))
 
 
-def test_without_a_coarse_head_there_is_no_improvement(data, tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "improvement.png").write_bytes(b"of an earlier evaluation")
-    found = evaluate(ByColour(coarse=False), data, out, device="cpu").as_dict()
-    assert found["coarse"] is found["claims"]["scc_false_positives"]["coarse"] is None
-    assert {counts["corrected"] for counts in found["interfaces"].values()} == {None}
-    assert not (out / "improvement.png").exists(), "the picture of the earlier evaluation is still there"
-    with np.load(out / "confusions.npz") as arrays:
-        assert "coarse" not in arrays
-
-
 @pytest.mark.parametrize(("shape", "side"), [((40, 60), 16), ((40, 60), 15), ((10, 60), 32), ((5, 7), 64)])
 def test_the_field_with_the_most_changes_is_found(shape, side, random):
     truth = draw_mask(random, *shape, ignored=0.1)

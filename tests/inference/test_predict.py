@@ -49,27 +49,16 @@ def run(folder, predictor, grid, windows=None, *, coarse=False, **more):
 @pytest.mark.parametrize("in_memory", [1 << 29, 0])
 def test_maps_are_those_of_the_section_in_memory(tmp_path, predictor, image, monkeypatch, in_memory):
     monkeypatch.setattr(predict, "IN_MEMORY", in_memory)
-    labels, confidence = run(tmp_path, predictor, ArrayGrid(image))
-    whole = stitch(predictor, image, stitching=STITCHING)
-    np.testing.assert_array_equal(labels, whole.mask)
-    np.testing.assert_array_equal(confidence, np.rint(whole.confidence * 255))
-
-
-def test_the_coarse_head_has_its_own_map(tmp_path, predictor, image):
     assert predictor.has_coarse
     labels, confidence, coarse = run(tmp_path, predictor, ArrayGrid(image), coarse=True)
-    whole = stitch(predictor, image, stitching=STITCHING, coarse=True)
+    whole = stitch(predictor, image, stitching=STITCHING, coarse=True, probabilities=True)
     np.testing.assert_array_equal(labels, whole.mask)
     np.testing.assert_array_equal(coarse, whole.coarse_mask)
     np.testing.assert_array_equal(confidence, np.rint(whole.confidence * 255))
     assert not Predictor(Position(), device="cpu").has_coarse
-
-
-def test_probabilities_are_those_of_the_section_in_memory(tmp_path, predictor, image):
     maps = Maps.new(*image.shape[:2], tmp_path, classes=3)
     for _ in predict_maps(predictor, ArrayGrid(image), maps, stitching=STITCHING, windows=STITCHING.windows(170, 130)):
         pass
-    whole = stitch(predictor, image, stitching=STITCHING, probabilities=True)
     np.testing.assert_allclose(maps.probabilities, whole.probabilities * 255, atol=0.501)
 
 

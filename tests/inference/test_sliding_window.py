@@ -3,8 +3,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ntrm.core.errors import NtrmError, UsageError
 from ntrm.core.labels import IGNORE, SKIN
@@ -107,25 +105,6 @@ def test_it_is_the_weighted_mean_of_all_windows_that_cover_a_pixel(height, width
     assert np.array_equal(found.coarse_mask[clear], coarse.argmax(axis=0)[clear])
 
 
-@given(height=st.integers(1, 140), width=st.integers(1, 140), overlap=st.integers(0, 63), seed=st.integers(0, 2**31))
-@settings(max_examples=15)
-def test_constant_probabilities_stay_constant_everywhere(height, width, overlap, seed):
-    random = np.random.default_rng(seed)
-    probabilities = random.dirichlet(np.ones(4)).astype(np.float32) * 0.96 + 0.01
-    found = stitch(
-        Predictor(Constant(probabilities.tolist()), "cpu", batch=4),
-        draw(random, height, width),
-        stitching=Stitching(64, overlap),
-        probabilities=True,
-    )
-    assert found.probabilities.shape == (4, height, width)
-    np.testing.assert_allclose(
-        found.probabilities, np.broadcast_to(probabilities[:, None, None], (4, height, width)), atol=1e-5
-    )
-    np.testing.assert_allclose(found.confidence, probabilities.max(), atol=1e-5)
-    assert (found.mask == probabilities.argmax()).all()
-
-
 def test_batch_size_changes_nothing_and_memory_that_runs_out_neither(random):
     image = draw(random, 150, 200)
     once = stitch(Predictor(Position(), "cpu", batch=64), image, probabilities=True)
@@ -222,20 +201,6 @@ def test_a_broken_network_is_refused(random):
     network.logits[0] = torch.nan
     with pytest.raises(NtrmError, match=r"(?s)not numbers.*float32"):
         stitch(Predictor(network, "cpu"), draw(random, 10, 10))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_the_gpu_stitches_alike(random, monkeypatch):
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # its ten bits are no float32
-    torch.manual_seed(1)
-    network = create("ntrm-control", SKIN, width=0.25).describe(window=64)
-    image = draw(random, 150, 200)
-    exact = stitch(Predictor(network, "cpu"), image, coarse=True, probabilities=True)
-    close = stitch(Predictor(network, "cuda", precision="float32", batch=5), image, coarse=True, probabilities=True)
-    np.testing.assert_allclose(close.probabilities, exact.probabilities, atol=5e-3)
-    assert (close.coarse_mask == exact.coarse_mask).mean() > 0.98
-    again = stitch(Predictor(network, "cuda", precision="float32", batch=5), image, coarse=True, probabilities=True)
-    assert np.array_equal(close.probabilities, again.probabilities)
 
 
 def test_the_strongest_class_is_the_first_of_the_highest(random):

@@ -1,6 +1,5 @@
 """Calibration against torchmetrics, literal sums and scipy's own minimisers."""
 
-import json
 import math
 
 import numpy as np
@@ -90,13 +89,6 @@ def test_tiles_add_up(random):
     assert np.array_equal(summed.correct, whole.correct)
     assert summed.expected_error == pytest.approx(whole.expected_error, rel=1e-12)
     assert summed.brier == pytest.approx(whole.brier, rel=1e-12)
-
-
-def test_no_pixel_has_no_score_and_is_still_json():
-    nothing = calibration_counts(np.full((3, 2, 2), 1 / 3), np.full((2, 2), 255))
-    assert nothing.expected_error is None
-    assert nothing.brier is None
-    assert json.loads(json.dumps(nothing.as_dict(), allow_nan=False)) == nothing.as_dict()
 
 
 def test_the_temperature_is_the_likeliest(random):

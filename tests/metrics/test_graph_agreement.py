@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from ntrm.core.counts import boundary_counts
-from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.metrics.graph_agreement import MIN_LENGTH_UM, GraphAgreement, graph_agreement, interface_lengths
@@ -107,11 +106,3 @@ def test_missed_and_invented_edges_are_told_apart():
     document = json.loads(json.dumps(got.as_dict()))
     assert document["adjacency_precision"] == document["adjacency_recall"] == document["adjacency_f1"] == 0.5
     assert [each["relative_error"] for each in document["interfaces"]] == [0, 1, None]
-
-
-def test_what_cannot_be_compared_is_refused():
-    mask, mpp = np.zeros((3, 3), int), Resolution(1, 1)
-    with pytest.raises(DataError):
-        graph_agreement(mask, mask[:2], FOUR, mpp)
-    with pytest.raises(DataError):
-        graph_agreement(mask, mask + 4, FOUR, mpp)

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ntrm.core.errors import DataError
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
 from ntrm.metrics.confusion import confusion
 from ntrm.metrics.overlap import MEASURES, overlap, per_section, pooled
@@ -123,11 +122,3 @@ def test_nothing_known_is_undefined_and_still_json():
     assert set(found["macro"].values()) == {None}
     assert list(found["classes"]) == list(SKIN.names)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-
-
-@pytest.mark.parametrize(
-    "table", [np.zeros((2, 3), int), np.zeros((3, 3)), -np.eye(3, dtype=int), np.zeros((2, 2), int)]
-)
-def test_other_tables_are_refused(table):
-    with pytest.raises(DataError, match="no table of confusion counts"):
-        overlap(table, schema_of(3))

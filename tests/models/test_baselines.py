@@ -13,11 +13,9 @@ from ntrm.models.baselines import (
     RATES,
     AttentionGate,
     PooledBatchNorm,
-    ResNetUNet,
     VGGEncoder,
 )
 from ntrm.models.encoders import ResNetEncoder
-from ntrm.models.ntrm import NTRM
 
 
 @pytest.fixture(autouse=True)
@@ -42,16 +40,6 @@ def norm_relu(x, mean, var, weight, bias):
 
 
 # --- plain U-Nets ---
-
-
-@pytest.mark.parametrize("encoder", ["resnet18", "resnet50"])
-def test_it_is_ntrm_without_coarse_head_and_relation(encoder):
-    control = NTRM(5, encoder=encoder, width=0.125).eval()
-    network = ResNetUNet(5, encoder=encoder, width=0.125).eval()
-    shared = [value for key, value in control.state_dict().items() if not key.startswith("coarse.")]
-    network.load_state_dict(dict(zip(network.state_dict(), shared, strict=True)))
-    x = torch.randn(2, 3, 64, 32)
-    torch.testing.assert_close(network(x).final, control(x).final)
 
 
 VGG_POSITIONS = ((0, 3), (7, 10), (14, 17, 20), (24, 27, 30), (34, 37, 40))

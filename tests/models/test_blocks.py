@@ -45,38 +45,6 @@ def test_upsampling_for_training_has_the_values_and_the_gradient_of_torch(factor
     torch.testing.assert_close(ours, reference, atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize("size", [(1, 1), (3, 5), (8, 8)])
-@pytest.mark.parametrize("factor", [2, 4])
-def test_upsampling_in_half_precision_rounds_once_for_each_direction(factor, size, layout, seed):
-    x = torch.randn(2, 4, *size, generator=torch.Generator().manual_seed(seed)).half().to(memory_format=layout)
-    found = Upsampled.apply(x, factor)
-    assert found.dtype == torch.float16
-    assert found.is_contiguous(memory_format=torch.channels_last)
-    expected = upsample(x.double(), factor)
-    along_one = upsample(x.double().abs(), factor) * torch.finfo(torch.float16).eps
-    assert ((found.double() - expected).abs() <= along_one).all()
-    weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(seed)).half()
-    (ours,) = torch.autograd.grad(Upsampled.apply(x.requires_grad_(), factor), x, weights)
-    exact = x.detach().double().requires_grad_()
-    (reference,) = torch.autograd.grad(upsample(exact, factor), exact, weights.double())
-    torch.testing.assert_close(ours.double(), reference, atol=0.02, rtol=0)
-
-
-cuda_only = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
-
-@cuda_only
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-def test_the_gradient_of_upsampling_on_a_gpu_is_the_same_every_time(kind, seed):
-    torch.manual_seed(seed)
-    x = torch.randn(8, 32, 64, 64, device="cuda").to(kind).contiguous(memory_format=torch.channels_last)
-    x.requires_grad_()
-    weights = torch.randn(8, 32, 128, 128, device="cuda").to(kind)
-    first, *others = (torch.autograd.grad((upsample(x) * weights).sum(), x)[0] for _ in range(5))
-    assert all(torch.equal(first, other) for other in others)
-
-
 def test_initial_values(seed):
     torch.manual_seed(seed)
     module = nn.Sequential(nn.Conv2d(64, 256, 3), nn.BatchNorm2d(256))

@@ -1,9 +1,8 @@
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import UsageError
 from ntrm.models.registry import ARCHITECTURES, create, option_names
 from ntrm.models.trm import TissueRelation
 
@@ -24,12 +23,6 @@ def test_the_default_is_built_and_named_as_the_network_that_it_is(seed):
     with pytest.raises(UsageError, match="one of ntrm, ntrm-paper") as caught:
         create("ntmr")
     assert all(name in str(caught.value) for name in ARCHITECTURES)
-
-
-def test_options_of_numpy_are_those_of_python():
-    given = create("ntrm", 3, width=np.float32(0.125), dim=np.int64(8), tau=np.float64(0.25)).config.options
-    assert given == {"width": 0.125, "dim": 8, "tau": 0.25}
-    assert [type(value) for value in given.values()] == [float, int, float]
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -54,13 +47,3 @@ def test_encoder_weights_come_from_a_file(arch, encoder, tmp_path, seed):
     for key, value in donor.encoder.state_dict().items():
         assert torch.equal(value, network.encoder.state_dict()[key]), key
     assert "weights" not in network.config.options
-
-
-def test_networks_without_an_encoder_and_missing_files_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="no encoder of its own"):
-        create("attention-unet", 3, width=0.125, weights="imagenet")
-    for name in ("nothing.safetensors", "nothing.bin", "no/encoder"):
-        with pytest.raises(UsageError, match="no such weights file"):
-            create("ntrm-paper", 3, width=0.125, weights=tmp_path / name)
-    with pytest.raises(DataError, match="no such weights file"):
-        create("ntrm-paper", 3, width=0.125, weights=tmp_path)

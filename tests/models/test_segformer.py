@@ -1,14 +1,10 @@
 """SegFormer as transformers has it, and the tissue relation module between its fused features and a decoder block."""
 
-import sys
-
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
-from ntrm.core.errors import UsageError
-from ntrm.models.segformer import MiTTRM, SegFormer, make_segformer
+from ntrm.models.segformer import SegFormer
 
 transformers = pytest.importorskip("transformers", reason="the extra mit is not installed")
 
@@ -49,29 +45,4 @@ def test_logits_are_those_of_transformers_at_input_size():
     assert output.graph is None
 
 
-def test_without_transformers_the_message_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(UsageError, match=r'pip install "ntrm\[mit\]"'):
-        SegFormer(12)
-
-
 # --- with the tissue relation module ---
-
-
-@pytest.fixture
-def network():
-    network = MiTTRM(CLASSES, width=0.25, drop_path=0.0, dim=16, layers=2)
-    # A confident coarse head, so that some tissues pass the threshold.
-    nn.init.normal_(network.coarse.classify.weight, std=3.0)
-    return network
-
-
-def test_fused_features_are_what_segformer_classifies(network):
-    segformer = make_segformer("b0", CLASSES, width=0.25).eval()
-    trunk = {key: value for key, value in segformer.state_dict().items() if "classifier" not in key}
-    network.body.load_state_dict(trunk)
-    x = torch.randn(1, 3, 64, 64)
-    fused = network.eval().body(x).logits
-    assert fused.shape == (1, 64, 16, 16)
-    logits = segformer.get_submodule("decode_head.classifier")(fused)
-    torch.testing.assert_close(logits, segformer(x).logits)

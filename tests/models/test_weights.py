@@ -1,7 +1,6 @@
 """Encoder weights: files that fit are read, nothing in a file is run, and the public ones give the known features."""
 
 import pickle
-import sys
 
 import pytest
 import torch
@@ -10,9 +9,9 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from tests.helpers import Trap, imagenet_weights
 
-from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
+from ntrm.core.errors import DataError, NtrmError
 from ntrm.models.encoders import ResNetEncoder
-from ntrm.models.weights import find_weights, load_encoder_weights, read_tensors
+from ntrm.models.weights import load_encoder_weights, read_tensors
 
 THIN = 0.125
 
@@ -54,13 +53,6 @@ def test_both_kinds_of_file_load(suffix, tmp_path, seed):
     assert same_state(encoder, state)
 
 
-@pytest.mark.parametrize("file", ["vgg16_bn-6c64b313.pth", "vgg16-imagenet.safetensors"])
-def test_plain_vgg_is_not_taken_for_that_with_norms(no_weights, file):
-    write(no_weights / "vgg16-397923af.pth", {"a": torch.zeros(1)})
-    path = write(no_weights / file, {"a": torch.zeros(1)})
-    assert find_weights("imagenet", "vgg16") == path
-
-
 # --- files that do not ---
 
 MISFITS = {
@@ -95,15 +87,6 @@ def test_a_file_that_wants_to_run_code_is_refused(name, zipped, tmp_path):
     assert not sprung.exists()
 
 
-@pytest.mark.parametrize(
-    "content", [[torch.zeros(1)], {"state_dict": {"a": torch.zeros(1)}}, torch.zeros(3), {1: torch.zeros(2)}]
-)
-def test_a_pickle_without_names_and_tensors_is_refused(content, tmp_path):
-    torch.save(content, tmp_path / "w.pth")
-    with pytest.raises(DataError, match="no state dict"):
-        load_encoder_weights(ResNetEncoder(width=THIN), tmp_path / "w.pth")
-
-
 @pytest.mark.filterwarnings("ignore")  # torch has many things to say about a damaged pickle
 @pytest.mark.parametrize("kind", ["w.safetensors", "w.pth", "old.pth"])
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -125,22 +108,6 @@ def test_damaged_files_are_refused_or_read_but_never_crash(kind, data, tmp_path)
 
 
 # --- where weights come from ---
-
-
-def test_without_a_client_the_message_says_which_file_and_where_and_there_it_is_found(no_weights, monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(RefusedError) as caught:
-        find_weights("imagenet", "resnet18")
-    assert "model.safetensors of timm/resnet18.tv_in1k" in str(caught.value)
-    path = no_weights / "resnet18-imagenet.safetensors"
-    assert str(path) in str(caught.value)
-    write(path, thin_state())
-    assert find_weights("imagenet", "resnet18") == path
-
-
-def test_an_encoder_without_public_weights_lists_those_that_have_some(no_weights):
-    with pytest.raises(UsageError, match="resnet18, resnet34, resnet50"):
-        find_weights("imagenet", "mit")
 
 
 # --- the public ResNet-18 ---

@@ -2,12 +2,15 @@ import numpy as np
 import pytest
 from tests.familiarity import small
 from tests.pipeline.small import InProcess
+from tests.slides.conftest import bucket, endpoint
 
 from ntrm.core.io import sha256_of
 from ntrm.data.split import open_splits
 from ntrm.familiarity.build import build_reference
 from ntrm.inference.predictor import Predictor
 from ntrm.wsi import isolated
+
+__all__ = ["bucket", "endpoint"]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from tests.evaluation.small import ByColour
 from tests.pipeline.small import fingerprints, paint, run, write_slide
-from tests.slides.conftest import bucket, endpoint  # noqa: F401 - fixtures
 from tests.slides.server import SECRET
 from typer.testing import CliRunner
 
@@ -28,11 +27,27 @@ pytestmark = pytest.mark.usefixtures("quick_readers")
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def slides(bucket, tmp_path, random):  # noqa: F811
-    """Two small slides, in a folder and in the bucket."""
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """Two small slides in a folder."""
+    folder, random = tmp_path_factory.mktemp("local") / "slides", np.random.default_rng(4)
     for name in ("a", "b"):
-        bucket.put(f"slides/{name}.tif", write_slide(tmp_path / "slides" / f"{name}.tif", paint(random)))
+        write_slide(folder / f"{name}.tif", paint(random))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(local, quick_readers):
+    """Hashes of their results in a folder."""
+    run(local, local.parent / "results")
+    return fingerprints(local.parent / "results")
+
+
+@pytest.fixture
+def slides(bucket, local):
+    """The same slides in the bucket."""
+    for path in local.iterdir():
+        bucket.put(f"slides/{path.name}", path)
     return f"s3://{bucket.name}/slides"
 
 
@@ -40,14 +55,14 @@ def statuses(found):
     return [slide.status for slide in found.slides]
 
 
-def downloaded(bucket, tmp_path, name="out"):  # noqa: F811
+def downloaded(bucket, tmp_path, name="out"):
     """Hashes of the results in the bucket, but for the mark of the slide's objects, which a folder has no use for."""
     found = fingerprints(bucket.download("out", tmp_path / "downloaded" / name))
     return {path: digest for path, digest in found.items() if not path.endswith(SOURCE)}
 
 
-def test_results_at_an_address_are_those_in_a_folder_byte_for_byte(bucket, slides, tmp_path):  # noqa: F811
-    run(tmp_path / "slides", tmp_path / "local", zarr=True)
+def test_results_at_an_address_are_those_in_a_folder_byte_for_byte(bucket, slides, local, tmp_path):
+    run(local, tmp_path / "local", zarr=True)
     found = run(slides, f"s3://{bucket.name}/out", zarr=True)
     assert (statuses(found), found.exit_code) == (["done", "done"], 0)
     assert found.as_dict()["out"] == f"s3://{bucket.name}/out"
@@ -62,7 +77,7 @@ def test_results_at_an_address_are_those_in_a_folder_byte_for_byte(bucket, slide
     ]
 
 
-def test_another_machine_keeps_what_is_done_and_fetches_no_slide_of_it(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
+def test_another_machine_keeps_what_is_done_and_fetches_no_slide_of_it(bucket, slides, expected, tmp_path, monkeypatch):
     out = f"s3://{bucket.name}/out"
     first = run(f"{slides}/a.tif", out, cache=tmp_path / "one")
     assert statuses(first) == ["done"]
@@ -72,14 +87,13 @@ def test_another_machine_keeps_what_is_done_and_fetches_no_slide_of_it(bucket, s
     again = run(slides, out, cache=tmp_path / "two")
     assert statuses(again) == ["kept", "done"]
     assert [name for name in fetched if name.endswith("a.tif")] == []
-    run(tmp_path / "slides", tmp_path / "local")
     before = downloaded(bucket, tmp_path)
-    assert before == fingerprints(tmp_path / "local")
+    assert before == expected
     assert statuses(run(slides, out, cache=tmp_path / "three")) == ["kept", "kept"]
     assert downloaded(bucket, tmp_path, "again") == before
 
 
-def test_a_slide_that_was_replaced_is_refused_and_other_options_do_not_mix(bucket, slides, tmp_path, random):  # noqa: F811
+def test_a_slide_that_was_replaced_is_refused_and_other_options_do_not_mix(bucket, slides, local, tmp_path, random):
     out = f"s3://{bucket.name}/out"
     run(slides, out)
     with pytest.raises(RefusedError, match="another run"):
@@ -89,14 +103,14 @@ def test_a_slide_that_was_replaced_is_refused_and_other_options_do_not_mix(bucke
     assert statuses(refused) == ["failed", "kept"]
     assert "another file" in refused.slides[0].reason
     assert "failed" not in bucket.get("out/slides.csv").decode(), "what is finished stays in the tables"
-    bucket.put("slides/a.tif", tmp_path / "slides" / "a.tif")
+    bucket.put("slides/a.tif", local / "a.tif")
     bucket.put("out/a/.ntrm/failed.json", b"of an attempt before it was finished")
     assert statuses(run(slides, out)) == ["kept", "kept"]
     assert "out/a/.ntrm/failed.json" not in bucket.keys("out/a")
     assert "failed" not in bucket.get("out/slides.csv").decode()
 
 
-def test_two_machines_may_begin_the_same_results_at_the_same_time(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
+def test_two_machines_may_begin_the_same_results_at_the_same_time(bucket, slides, tmp_path, monkeypatch):
     out, read = f"s3://{bucket.name}/out", ObjectStore.read
 
     def too_early(store, address):
@@ -112,7 +126,7 @@ def test_two_machines_may_begin_the_same_results_at_the_same_time(bucket, slides
         run(slides, f"s3://{bucket.name}/other")
 
 
-def test_a_slide_deleted_at_the_address_is_made_anew_whatever_was_known_of_it(bucket, slides, tmp_path):  # noqa: F811
+def test_a_slide_deleted_at_the_address_is_made_anew_whatever_was_known_of_it(bucket, slides, tmp_path):
     out = f"s3://{bucket.name}/out"
     run(slides, out)
     before = downloaded(bucket, tmp_path)
@@ -125,7 +139,7 @@ def test_a_slide_deleted_at_the_address_is_made_anew_whatever_was_known_of_it(bu
     assert downloaded(bucket, tmp_path, "again") == before
 
 
-def test_what_cannot_be_fetched_is_told_and_the_others_go_on(bucket, slides, tmp_path):  # noqa: F811
+def test_what_cannot_be_fetched_is_told_and_the_others_go_on(bucket, slides, local, tmp_path):
     table = tmp_path / "list.csv"
     table.write_text(f"slide,slide_id\n{slides}/a.tif,a\n{slides}/Jane Doe.tif,n\n")
     found = run(table, tmp_path / "out")
@@ -137,10 +151,10 @@ def test_what_cannot_be_fetched_is_told_and_the_others_go_on(bucket, slides, tmp
     with pytest.raises(UsageError, match="bucket"):
         run(f"{slides}/b.tif", "s3://there-is-no-such-bucket/out")
     with pytest.raises(DataError, match="denied"):
-        run(tmp_path / "slides", f"s3://{bucket.name}/out")
+        run(local, f"s3://{bucket.name}/out")
 
 
-def test_results_that_could_not_be_sent_are_sent_by_the_next_run(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
+def test_results_that_could_not_be_sent_are_sent_by_the_next_run(bucket, slides, expected, tmp_path, monkeypatch):
     out = f"s3://{bucket.name}/out"
     real = ObjectStore.send
 
@@ -155,19 +169,17 @@ def test_results_that_could_not_be_sent_are_sent_by_the_next_run(bucket, slides,
     assert not [key for key in bucket.keys("out") if key.endswith("done.json")]
     assert "does not answer" in bucket.get("out/slides.csv").decode()
     assert statuses(run(slides, out)) == ["kept", "kept"]
-    run(tmp_path / "slides", tmp_path / "local")
-    assert downloaded(bucket, tmp_path) == fingerprints(tmp_path / "local")
+    assert downloaded(bucket, tmp_path) == expected
 
 
-def test_shards_leave_the_results_of_one_run(bucket, slides, tmp_path):  # noqa: F811
+def test_shards_leave_the_results_of_one_run(bucket, slides, expected, tmp_path):
     out = f"s3://{bucket.name}/out"
     for part in (1, 2):
         assert statuses(run(slides, out, shard=f"{part}/2", cache=tmp_path / str(part))) == ["done"]
-    run(tmp_path / "slides", tmp_path / "local")
-    assert downloaded(bucket, tmp_path) == fingerprints(tmp_path / "local")
+    assert downloaded(bucket, tmp_path) == expected
 
 
-def test_the_tables_that_are_sent_last_tell_every_slide(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
+def test_the_tables_that_are_sent_last_tell_every_slide(bucket, slides, expected, tmp_path, monkeypatch):
     """Another machine sends a slide, and the tables with it, while tables without it are made."""
     out, tabulate = f"s3://{bucket.name}/out", file_transfer.tabulate
 
@@ -179,25 +191,7 @@ def test_the_tables_that_are_sent_last_tell_every_slide(bucket, slides, tmp_path
 
     monkeypatch.setattr(file_transfer, "tabulate", slow)
     run(f"{slides}/a.tif", out, cache=tmp_path / "one")
-    run(tmp_path / "slides", tmp_path / "local")
-    assert downloaded(bucket, tmp_path) == fingerprints(tmp_path / "local")
-
-
-def test_the_next_slide_is_fetched_meanwhile(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
-    from ntrm.slides.remote_slides import RemoteSlides
-
-    held = []
-    real = RemoteSlides.holding
-
-    def noted(self, slide, *stopped):
-        held.append((slide.address.name, bool(stopped)))
-        return real(self, slide, *stopped)
-
-    monkeypatch.setattr(RemoteSlides, "holding", noted)
-    run(slides, tmp_path / "out")
-    assert held[:2] == [("a.tif", False), ("b.tif", True)]
-    assert ("b.tif", False) not in held
-    assert not [path for path in (tmp_path / "cache" / "remote" / "slides").iterdir() if path.is_dir()]
+    assert downloaded(bucket, tmp_path) == expected
 
 
 KILLED = """
@@ -231,7 +225,7 @@ for moment in moments:
 """
 
 
-def test_killed_at_any_transfer_another_machine_ends_with_the_same_bytes(bucket, slides, tmp_path, random):  # noqa: F811
+def test_killed_at_any_transfer_another_machine_ends_with_the_same_bytes(bucket, slides, expected, tmp_path, random):
     out = f"s3://{bucket.name}/out"
     # A slide is one fetch and eleven sends; every attempt has a cache of its own, as another machine would.
     moments = sorted(int(moment) for moment in random.choice(np.arange(24), 4, replace=False))
@@ -241,11 +235,10 @@ def test_killed_at_any_transfer_another_machine_ends_with_the_same_bytes(bucket,
     finished = {key.split("/")[1] for key in bucket.keys("out") if key.endswith("done.json")}
     found = run(slides, out, cache=tmp_path / "last")
     assert {slide.slide_id for slide in found.slides if slide.status == "kept"} == finished
-    run(tmp_path / "slides", tmp_path / "local")
-    assert downloaded(bucket, tmp_path) == fingerprints(tmp_path / "local"), moments
+    assert downloaded(bucket, tmp_path) == expected, moments
 
 
-def test_secrets_reach_no_file_no_child_and_no_word(bucket, slides, tmp_path, monkeypatch):  # noqa: F811
+def test_secrets_reach_no_file_no_child_and_no_word(bucket, slides, tmp_path, monkeypatch):
     monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
     ByColour().describe(name="mine").save_pretrained(tmp_path / "model")
     words = ["segment", slides, "--model", str(tmp_path / "model"), "--out", f"s3://{bucket.name}/out", "-v"]
@@ -260,7 +253,7 @@ def test_secrets_reach_no_file_no_child_and_no_word(bucket, slides, tmp_path, mo
     assert SECRET not in json.dumps(module_environment())
 
 
-def test_a_slide_keeps_its_id_when_another_of_its_name_is_added(bucket, slides, tmp_path, random):  # noqa: F811
+def test_a_slide_keeps_its_id_when_another_of_its_name_is_added(bucket, slides, tmp_path, random):
     out = f"s3://{bucket.name}/out"
     run(f"{slides}/a.tif", out, cache=tmp_path / "one")
     bucket.put("others/a.tif", write_slide(tmp_path / "other.tif", paint(random, width=140)))
@@ -271,7 +264,7 @@ def test_a_slide_keeps_its_id_when_another_of_its_name_is_added(bucket, slides, 
     assert statuses(run(both[::-1], out)) == ["kept", "kept"]
 
 
-def test_pseudonyms_are_not_mixed_with_other_names_at_an_address(bucket, slides, tmp_path):  # noqa: F811
+def test_pseudonyms_are_not_mixed_with_other_names_at_an_address(bucket, slides, tmp_path):
     out, key = f"s3://{bucket.name}/out", tmp_path / "key.csv"
     hidden = run(f"{slides}/a.tif", out, pseudonymise=key)
     assert statuses(run(slides, out, pseudonymise=key, cache=tmp_path / "other")) == ["kept", "done"]
@@ -282,7 +275,7 @@ def test_pseudonyms_are_not_mixed_with_other_names_at_an_address(bucket, slides,
     assert not (tmp_path / "another.csv").exists()
 
 
-def test_keys_and_caches_are_paths(bucket, slides, tmp_path):  # noqa: F811
+def test_keys_and_caches_are_paths(bucket, slides, tmp_path):
     for more in ({"pseudonymise": "s3://bucket/key.csv"}, {"cache": "s3://bucket/cache"}):
         with pytest.raises(UsageError, match="on a disk of this machine"):
             run(slides, tmp_path / "out", **more)

@@ -15,7 +15,6 @@ import pytest
 import torch
 from tests.evaluation.small import MPP, schema_of
 from tests.pipeline.small import fingerprints, paint, write_slide
-from tests.slides.conftest import bucket, endpoint  # noqa: F401 - fixtures
 from tests.slides.server import SECRET
 
 from ntrm.models.registry import create
@@ -91,25 +90,15 @@ def until_all_ended(mark):
     until(lambda: not marked(mark), every=0.1)
 
 
-def slide_at_work(out, mark, slides="*"):
-    """(slide's folder, worker) of a slide that a worker is at and that is not through."""
-    for lock in out.glob(f"{slides}/{HIDDEN}/lock"):
-        if not (lock.parent / DONE).exists() and (holders := holding(lock, mark)):
-            return lock.parents[1], holders[0]
-    return None
-
-
 def stopped_at_work(out, mark, slides="*"):
-    """As ``slide_at_work``, with the worker stopped: however late this process comes, it is in the middle."""
-    found = slide_at_work(out, mark, slides)
-    if found is None:
-        return None
-    folder, worker = found
-    os.kill(worker, signal.SIGSTOP)
-    if (folder / HIDDEN / DONE).exists() or worker not in holding(folder / HIDDEN / "lock", mark):
-        os.kill(worker, signal.SIGCONT)
-        return None
-    return found
+    """A worker that is at a slide and not through, stopped: however late this process comes, it is in the middle."""
+    for lock in out.glob(f"{slides}/{HIDDEN}/lock"):
+        for worker in [] if (lock.parent / DONE).exists() else holding(lock, mark):
+            os.kill(worker, signal.SIGSTOP)
+            if not (lock.parent / DONE).exists() and worker in holding(lock, mark):
+                return worker
+            os.kill(worker, signal.SIGCONT)
+    return None
 
 
 def holding(lock, mark):
@@ -155,13 +144,13 @@ def test_an_interrupt_and_a_killed_worker_cost_their_slide_and_the_same_command_
 
 
 @pytest.mark.slow
-def test_at_addresses_a_killed_worker_leaves_the_same_bytes_and_no_secret(tmp_path, words, bucket):  # noqa: F811
+def test_at_addresses_a_killed_worker_leaves_the_same_bytes_and_no_secret(tmp_path, words, bucket):
     for name in NAMES:
         bucket.put(f"in/{name}.tif", tmp_path / "in" / f"{name}.tif")
     words[words.index(str(tmp_path / "in"))] = f"s3://{bucket.name}/in"
     words += ["--cluster", "ray", "--workers", "2", "--cache", str(tmp_path / "fetched")]
     with started(words, f"s3://{bucket.name}/out") as (command, mark):
-        _, worker = until(lambda: stopped_at_work(tmp_path / "fetched", mark, "**/*"), command, every=0.02)
+        worker = until(lambda: stopped_at_work(tmp_path / "fetched", mark, "**/*"), command, every=0.02)
         os.kill(worker, signal.SIGKILL)
         output, said = command.communicate(timeout=LIMIT_S)
         assert command.returncode == 0, said
@@ -188,7 +177,7 @@ def interrupt(words, out):
     # A session of its own and the signal to all of it, as from a terminal.
     with started(words, out, start_new_session=True) as (command, mark):
         # The worker stands still until the signal has arrived, else the run may be over before.
-        _, worker = until(lambda: stopped_at_work(out, mark), command)
+        worker = until(lambda: stopped_at_work(out, mark), command)
         os.killpg(command.pid, signal.SIGINT)
         until(lambda: not is_pending(command.pid, signal.SIGINT))
         with suppress(ProcessLookupError):
@@ -204,7 +193,7 @@ def interrupt(words, out):
 def kill_a_worker(words, out):
     """Another worker does the slide of the dead one, and every slide is done once."""
     with started(words, out) as (command, mark):
-        _, worker = until(lambda: stopped_at_work(out, mark), command)
+        worker = until(lambda: stopped_at_work(out, mark), command)
         os.kill(worker, signal.SIGKILL)
         assert listening(mark) <= LOOPBACK
         output, said = command.communicate(timeout=LIMIT_S)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -25,24 +25,17 @@ from ntrm.data.image_files import write_indexed_mask
 from ntrm.wsi.isolated import open_isolated
 from ntrm.wsi.readers.reader import SlideInfo, SlideReader
 
-MAX_PIXELS = 100_000_000
-"""Largest image written: an annotated box of 5 × 5 mm at 0.5 µm/px just fits."""
-MARGIN_UM = 200.0
-"""Surroundings kept around the annotated box: a network judges a tissue by its neighbours."""
+MAX_PIXELS = 100_000_000  # Largest image written: an annotated box of 5 × 5 mm at 0.5 µm/px just fits.
+MARGIN_UM = 200.0  # Surroundings kept around the annotated box: a network judges a tissue by its neighbours
 NO_PIXEL = "areas smaller than a pixel of the mask"
 
 
-@dataclass(frozen=True)
-class ImportFailure:
+class ImportFailure(NamedTuple):
     """A pair that could not be imported, and why."""
 
     slide: str
     annotations: str
     error: NtrmError
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"slide": self.slide, "annotations": self.annotations, **self.error.texts()}
 
 
 @dataclass(frozen=True)
@@ -51,10 +44,8 @@ class ImportReport:
 
     out: Path
     imported: tuple[ImportedSlide, ...]
-    reused: tuple[str, ...]
-    """Names of the cases that an earlier run had already written from the same inputs."""
-    kept: tuple[str, ...]
-    """Names of the cases of earlier runs that this one has no slide and annotations for."""
+    reused: tuple[str, ...]  # Names of the cases that an earlier run had already written from the same inputs
+    kept: tuple[str, ...]  # Names of the cases of earlier runs that this one has no slide and annotations for
     failures: tuple[ImportFailure, ...]
     slides_without_annotations: tuple[str, ...]
     annotations_without_slide: tuple[str, ...]
@@ -68,7 +59,7 @@ class ImportReport:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        failures = [failure.as_dict() for failure in self.failures]
+        failures = [{"slide": slide, "annotations": name, **error.texts()} for slide, name, error in self.failures]
         return asdict(replace(self, failures=())) | {"out": str(self.out), "failures": failures}
 
 
@@ -108,7 +99,10 @@ def import_annotations(
                 before = dataset.complete(pair, told[pair.name])
                 case = before or _import_pair(pair, told[pair.name], dataset, open_slide)
             except NtrmError as error:
-                failures.append(ImportFailure(pair.slide.name, pair.annotations.name, error))
+                # Errors of readers name no file; here the user knows the slide by its name.
+                named = pair.slide.name in error.what or pair.annotations.name in error.what
+                said = error if named else error.prefixed(pair.slide.name)
+                failures.append(ImportFailure(pair.slide.name, pair.annotations.name, said))
                 dataset.remove(pair.name)
                 continue
             dataset.add(case)
@@ -131,7 +125,7 @@ def _import_pair(
     """Read one slide and its annotations, write image and mask."""
     options = dataset.options
     annotated = read_annotations(pair.annotations)
-    with _named(pair), closing(open_slide(pair.slide)) as reader:
+    with closing(open_slide(pair.slide)) as reader:
         native = _resolution(reader.info, facts.mpp or options.mpp, pair)
         classified = _classify(annotated.annotations, options, pair)
         size = reader.info.area[2:]
@@ -176,17 +170,6 @@ def _import_pair(
     )
 
 
-@contextmanager
-def _named(pair: Pair) -> Iterator[None]:
-    """Errors of readers name no file; here the user knows the slide by its name."""
-    try:
-        yield
-    except NtrmError as error:
-        if pair.slide.name in error.what or pair.annotations.name in error.what:
-            raise
-        raise error.prefixed(pair.slide.name) from error
-
-
 def _resolution(info: SlideInfo, given: float | None, pair: Pair) -> Resolution:
     """µm/px of the slide: the user's, as long as the file does not contradict it."""
     stated = info.resolution
@@ -200,12 +183,8 @@ def _resolution(info: SlideInfo, given: float | None, pair: Pair) -> Resolution:
     if given is not None:
         return Resolution.square(given)
     if stated is None:
-        raise RefusedError(
-            f"{pair.slide.name} does not state its µm per pixel",
-            got="nothing, or a printer's resolution such as 72 dpi",
-            expected="µm/px in the file's metadata, or given",
-            hint="look the scan resolution up and give it with --mpp, or in column mpp of the --cases table",
-        )
+        hint = "look the scan resolution up and give it with --mpp, or in column mpp of the --cases table"
+        raise RefusedError(f"{pair.slide.name} does not state its µm per pixel", got="nothing usable", hint=hint)
     return stated
 
 
@@ -227,12 +206,8 @@ def _classify(annotations: tuple[Annotation, ...], options: ImportOptions, pair:
 
 
 def _no_tissue(pair: Pair, got: str) -> DataError:
-    return DataError(
-        f"{pair.annotations.name}: no annotated tissue",
-        got=got,
-        expected="at least one area with the class of a tissue",
-        hint="set the class of the annotations in QuPath and export again",
-    )
+    hint = "give at least one annotation the class of a tissue in QuPath, and export again"
+    return DataError(f"{pair.annotations.name}: no annotated tissue", got=got, hint=hint)
 
 
 def _grid(
@@ -263,11 +238,9 @@ def _steps(native: Resolution, target: float | None, pair: Pair) -> tuple[float,
         return 1.0, 1.0
     target = target or max(native.x, native.y)
     if target < (1 - TOLERANCE) * max(native.x, native.y):
+        what, expected = "is coarser than the resolution to write", f"{target:g} µm/px or finer"
         raise RefusedError(
-            f"{pair.slide.name} is coarser than the resolution to write",
-            got=str(native),
-            expected=f"{target:g} µm/px or finer",
-            hint="give a larger --target-mpp",
+            f"{pair.slide.name} {what}", got=native, expected=expected, hint="give a larger --target-mpp"
         )
     return target / native.x, target / native.y
 

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from ntrm.analysis.fill import Ring
 from ntrm.core.errors import DataError, UsageError
 
-Polygons = Sequence[Sequence[Ring]]
-"""Polygons in full-resolution pixels, each an outline and its holes."""
+Polygons = Sequence[Sequence[Ring]]  # Polygons in full-resolution pixels, each an outline and its holes
 
 SUFFIXES = (".geojson.gz", ".json.gz", ".geojson", ".json")
 MAX_BYTES = 1 << 28
@@ -34,8 +33,7 @@ MAX_BYTES = 1 << 28
 18 times as much memory."""
 MAX_COORDINATE = 1e7
 """No slide has ten million pixels along a side; a larger coordinate is a mistake (µm, degrees, a broken file)."""
-MAX_POINTS = 200_000
-"""Of an area that has to be repaired; whoever draws by hand sets some thousands."""
+MAX_POINTS = 200_000  # Of an area that has to be repaired; whoever draws by hand sets some thousands
 PAIRS_AT_ONCE = 2_000_000
 MOST_MEETINGS = 300_000
 """Of pieces of outlines that touch or cross, in all areas of a file that have to be repaired: some seconds' work."""
@@ -51,10 +49,8 @@ class Annotation(NamedTuple):
 
     rings: tuple[Ring, ...]
     area: float
-    bounds: tuple[float, float, float, float]
-    """x and y of the top left, x and y of the bottom right."""
-    name: str = ""
-    """Class name as written by QuPath; empty if unclassified."""
+    bounds: tuple[float, float, float, float]  # x and y of the top left, x and y of the bottom right
+    name: str = ""  # Class name as written by QuPath; empty if unclassified
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from ntrm.core.labels import IGNORE, Mask
 from ntrm.data.area_mean import Boxes, area_boxes, box_means
 from ntrm.wsi.readers.reader import Pixels, SlideReader
 
-BLOCK = 1024
-"""Side of the largest block of the slide held in memory, in full-resolution pixels."""
+BLOCK = 1024  # Side of the largest block of the slide held in memory, in full-resolution pixels
 FRAME = "region*"
 """QuPath's class for a frame around what is annotated, in lower case; the annotations in it are meant to be seen."""
 
@@ -46,8 +45,7 @@ class Painted(NamedTuple):
     mask: Mask
     overlaps: dict[tuple[int, int], int]
     """Pixels by (value below, value on top) where areas of different values lie on each other."""
-    pixels: tuple[int, ...]
-    """Of each area, those beneath others included."""
+    pixels: tuple[int, ...]  # Of each area, those beneath others included
 
 
 def paint(areas: Sequence[tuple[Annotation, int]], grid: AnnotationGrid) -> Painted:

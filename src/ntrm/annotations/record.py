@@ -77,8 +77,7 @@ class ImportedSlide:
     annotations: str
     slide_sha256: str
     annotations_sha256: str
-    given_mpp: float | None
-    """µm/px that the user gave for this slide, if any."""
+    given_mpp: float | None  # µm/px that the user gave for this slide, if any
     group: str
     split: str
     mpp: float
@@ -94,12 +93,9 @@ class ImportedSlide:
     step_y: float
     width: int
     height: int
-    counts: dict[str, int]
-    """Annotations: used, repaired, clipped at the slide's edge, and left out by reason."""
-    pixels: dict[str, int]
-    """Pixels by class; ``ignore`` is what nobody annotated."""
-    overlaps: dict[str, int]
-    """Pixels by "BCC over RET" where annotations of different classes lay on each other."""
+    counts: dict[str, int]  # Annotations: used, repaired, clipped at the slide's edge, and left out by reason
+    pixels: dict[str, int]  # Pixels by class; ``ignore`` is what nobody annotated
+    overlaps: dict[str, int]  # Pixels by "BCC over RET" where annotations of different classes lay on each other
 
 
 @dataclass(frozen=True)

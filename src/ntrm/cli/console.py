@@ -37,17 +37,24 @@ RESUMES = "run the same command again with --resume to continue the training"
 _WrongUsage: Any = typer.BadParameter.__base__
 
 
+def _output(text: str, *flags: str) -> Any:
+    return typer.Option(*flags, help=text, rich_help_panel="Output")
+
+
 @dataclass(frozen=True)
 class Console:
-    """Output of a command: the result on stdout (for people, or JSON with ``--json``), notes and errors on stderr."""
+    """Output of a command: the result on stdout (for people, or JSON with ``--json``), notes and errors on stderr.
 
-    json: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    progress_kind: str = "bar"
-    done: dict[str, Any] = field(default_factory=dict)
+    Its fields are the options of every command.
+    """
+
+    json: Annotated[bool, _output("Print the result as one JSON document on stdout.", "--json")] = False
+    progress_kind: Annotated[str, _output(f"Progress on stderr: {', '.join(KINDS)}.", "--progress")] = "bar"
+    quiet: Annotated[bool, _output("Print no notes and no progress bar.", "--quiet", "-q")] = False
+    verbose: Annotated[bool, _output("Log more; show tracebacks.", "--verbose", "-v")] = False
+    done: dict[str, Any] = field(default_factory=dict, init=False)
     """What was done before an error; with ``--json`` it stands in the document of the error."""
-    _documents: list[dict[str, Any]] = field(default_factory=list)
+    _documents: list[dict[str, Any]] = field(default_factory=list, init=False)
 
     @property
     def progress(self) -> Progress:
@@ -163,21 +170,6 @@ def _stderr() -> RichConsole:
     return RichConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
-def _output(text: str, *flags: str) -> Any:
-    return typer.Option(*flags, help=text, rich_help_panel="Output")
-
-
-def _shared(
-    *,
-    json: Annotated[bool, _output("Print the result as one JSON document on stdout.", "--json")] = False,
-    progress: Annotated[str, _output(f"Progress on stderr: {', '.join(KINDS)}.", "--progress")] = "bar",
-    quiet: Annotated[bool, _output("Print no notes and no progress bar.", "--quiet", "-q")] = False,
-    verbose: Annotated[bool, _output("Log more; show tracebacks.", "--verbose", "-v")] = False,
-) -> Console:
-    """The options of every command."""
-    return Console(json=json, quiet=quiet, verbose=verbose, progress_kind=progress)
-
-
 def described(docstring: str) -> tuple[str, dict[str, tuple[str | None, str]]]:
     r"""The help of a command, a line a paragraph, and metavar and help of its options, from the section ``Args``.
 
@@ -212,14 +204,16 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(function, eval_str=True)
     text, told = described(function.__doc__ or "")
     own = [_as_option(each, told.get(name)) for name, each in signature.parameters.items() if name != "console"]
-    parameters = [*own, *inspect.signature(_shared, eval_str=True).parameters.values()]
+    shared = inspect.signature(Console, eval_str=True).parameters
+    parameters = [*own, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in shared.values())]
 
     @functools.wraps(function)
-    def wrapper(*, json: bool, progress: str, quiet: bool, verbose: bool, **arguments: Any) -> None:
-        console = _shared(json=json, quiet=quiet, verbose=verbose, progress=progress)
-        logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(levelname)s %(message)s")
+    def wrapper(**arguments: Any) -> None:
+        console = Console(**{name: arguments.pop(name) for name in shared})
+        level = logging.DEBUG if console.verbose else logging.WARNING
+        logging.basicConfig(level=level, format="%(levelname)s %(message)s")
         try:
-            make_progress(progress)
+            make_progress(console.progress_kind)
             with terminated_like_interrupted():  # a process that just ends leaves semaphores of its pools behind
                 function(**arguments, console=console)
         except NtrmError as error:

@@ -40,8 +40,7 @@ Reference = Annotated[
         help="Store a reference of the training sections with the model, to detect slides that are unlike them."
     ),
 ]
-JOBS = cores_given()
-"""Default of ``--jobs``: the cores that this process may use."""
+JOBS = cores_given()  # Default of ``--jobs``: the cores that this process may use
 
 
 def keep_freed_memory_on_arm() -> None:

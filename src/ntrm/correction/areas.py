@@ -19,16 +19,14 @@ from ntrm.correction.results import exported_regions
 from ntrm.correction.state import State
 from ntrm.export.geojson import simplified
 
-ROUNDED = 0.02
-"""Pixels of the slide by which programs move a point that they read and write."""
+ROUNDED = 0.02  # Pixels of the slide by which programs move a point that they read and write
 
 
 class ExactRegion(NamedTuple):
     """A region of a mask."""
 
     tissue: int
-    rings: tuple[Ring, ...]
-    """In pixels of the slide."""
+    rings: tuple[Ring, ...]  # In pixels of the slide
 
 
 def slide_areas(file: AnnotationFile, file_name: str, mask: SlideMask) -> tuple[list[Annotation], dict[str, int]]:

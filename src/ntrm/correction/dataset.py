@@ -46,10 +46,8 @@ FORMAT = "ntrm-corrected-data/1"
 RECORD, LOCK = "corrections.json", ".lock"
 TRUSTS = HAND, FOLLOWED, ALL = ("hand", "followed", "all")
 """What counts: what a person named or drew; also what followed from it; the whole corrected mask."""
-BLOCK = 4096
-"""Longest side of the areas that a slide is divided into, in pixels."""
-MARGIN = 256
-"""Pixels of surroundings around what counts: a network judges a tissue by its neighbours."""
+BLOCK = 4096  # Longest side of the areas that a slide is divided into, in pixels
+MARGIN = 256  # Pixels of surroundings around what counts: a network judges a tissue by its neighbours
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +94,9 @@ class CorrectedSlide:
 class CorrectedResults:
     """The corrected slides of a folder of results, to train on."""
 
-    results: Path
-    """What ``ntrm segment`` wrote, with corrections."""
-    slides: Path | None = None
-    """Folder below which the slides' files lie, under whatever names."""
-    trust: str = ALL
-    """What counts, one of ``TRUSTS``."""
+    results: Path  # What ``ntrm segment`` wrote, with corrections
+    slides: Path | None = None  # Folder below which the slides' files lie, under whatever names
+    trust: str = ALL  # What counts, one of ``TRUSTS``
 
     def __post_init__(self) -> None:
         if self.trust not in TRUSTS:

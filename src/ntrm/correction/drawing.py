@@ -20,8 +20,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.correction.log import Place
 from ntrm.correction.pixels import PixelSet
 
-MOST_ROUNDS = 64
-"""A drawing may pass so many times the rows of the mask; more is no drawing, and would take long."""
+MOST_ROUNDS = 64  # A drawing may pass so many times the rows of the mask; more is no drawing, and would take long
 
 
 def stroke(points: Floats, width_um: float, shape: tuple[int, int], resolution: Resolution) -> PixelSet:

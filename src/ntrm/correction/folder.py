@@ -41,19 +41,14 @@ class FolderCorrections:
     out: Path
     slides: Sequence[Path] = ()
     """Where the slides are, if no longer where they were segmented: needed once, to find their parts."""
-    model: str | None = None
-    """That the results were made with; None: the bundled one, if it is that."""
+    model: str | None = None  # That the results were made with; None: the bundled one, if it is that
     device: str = "auto"
     batch: int = 16
-    by: str | None = None
-    """Initials for the log."""
-    preview: bool = False
-    """Say what would change, and write nothing."""
+    by: str | None = None  # Initials for the log
+    preview: bool = False  # Say what would change, and write nothing
     progress: Progress = SILENT
-    changes: list[dict[str, Any]] = field(default_factory=list)
-    """All steps that were taken, without their pixels."""
-    failures: dict[str, str] = field(default_factory=dict)
-    """Slides to which a click could not be carried on, and why."""
+    changes: list[dict[str, Any]] = field(default_factory=list)  # All steps that were taken, without their pixels
+    failures: dict[str, str] = field(default_factory=dict)  # Slides to which a click could not be carried on, and why
     areas: list[dict[str, Any]] = field(default_factory=list)
     """Of each file of areas: its slide, and what was left out or repaired, counted."""
 

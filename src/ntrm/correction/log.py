@@ -29,14 +29,11 @@ from ntrm.version import __version__
 
 FORMAT = "ntrm-corrections/1"
 ACTIONS = NAME, DRAW, UNDO, REDO = ("name", "draw", "undo", "redo")
-INITIALS = 8
-"""Characters that initials may have."""
-MOST_STEPS, MOST_BYTES = 5_000, 64 * 2**20
-"""Of one slide: what they come to is known in some seconds."""
+INITIALS = 8  # Characters that initials may have
+MOST_STEPS, MOST_BYTES = 5_000, 64 * 2**20  # Of one slide: what they come to is known in some seconds
 SET_ASIDE = "move it away; the network's mask is as it was"
 
-Place = tuple[int, int]
-"""Row and column in pixels of the mask."""
+Place = tuple[int, int]  # Row and column in pixels of the mask
 Stamp = tuple[int, int, int] | None
 
 
@@ -60,8 +57,7 @@ class MaskRecord:
     __pydantic_config__ = STRICT
     format: str = FORMAT
     slide_id: str
-    mask: str
-    """SHA-256 of its file."""
+    mask: str  # SHA-256 of its file
     height: int
     width: int
     classes: tuple[str, ...]
@@ -73,39 +69,24 @@ class Step:
     """One thing that a person did. The fields are the keys of a line."""
 
     __pydantic_config__ = STRICT
-    number: int = 0
-    """From 1; set by ``append``."""
+    number: int = 0  # From 1; set by ``append``
     action: str
-    tissue: str | None = None
-    """The name given; None for undo and redo."""
-    places: tuple[Place, ...] = ()
-    """Where the person pointed, one place for each part that was named."""
-    whole_regions: bool = False
-    """Whether the connected regions around these places were named, not the parts alone."""
-    left_out: tuple[Place, ...] = ()
-    """Parts that would have followed, and that the person took out."""
-    spread: str | None = None
-    """How the name was carried on to others; None: it was not."""
+    tissue: str | None = None  # The name given; None for undo and redo
+    places: tuple[Place, ...] = ()  # Where the person pointed, one place for each part that was named
+    whole_regions: bool = False  # Whether the connected regions around these places were named, not the parts alone
+    left_out: tuple[Place, ...] = ()  # Parts that would have followed, and that the person took out
+    spread: str | None = None  # How the name was carried on to others; None: it was not
     reach: float | None = None
-    named: str = ""
-    """Pixels that the person named, as ``PixelSet.text``."""
-    followed: Mapping[str, str] = field(default_factory=dict)
-    """Pixels that followed, by the tissue that they got."""
-    regions: int = 0
-    """Parts that were named and that followed; 0 for areas that were drawn."""
+    named: str = ""  # Pixels that the person named, as ``PixelSet.text``.
+    followed: Mapping[str, str] = field(default_factory=dict)  # Pixels that followed, by the tissue that they got
+    regions: int = 0  # Parts that were named and that followed; 0 for areas that were drawn
     area_mm2: float = 0.0
-    of: int | None = None
-    """The step that is undone or done again."""
-    origin: str = ""
-    """Where it came from: the page, the command, a file, or another slide's step."""
-    by: str | None = None
-    """Initials, if the person gave any."""
-    when: str = ""
-    """UTC; set by ``append``."""
-    version: str = __version__
-    """Of the program."""
-    key: str | None = None
-    """Whoever sends a step twice under one key, since no answer came, takes it once."""
+    of: int | None = None  # The step that is undone or done again
+    origin: str = ""  # Where it came from: the page, the command, a file, or another slide's step
+    by: str | None = None  # Initials, if the person gave any
+    when: str = ""  # UTC; set by ``append``
+    version: str = __version__  # Of the program
+    key: str | None = None  # Whoever sends a step twice under one key, since no answer came, takes it once
 
     def __post_init__(self) -> None:
         if self.action not in ACTIONS:
@@ -122,8 +103,7 @@ class Step:
 class Log:
     """All steps of a slide."""
 
-    record: MaskRecord | None
-    """None where nothing was corrected yet."""
+    record: MaskRecord | None  # None where nothing was corrected yet
     steps: tuple[Step, ...] = ()
 
     @property

@@ -25,8 +25,7 @@ class SlideMask:
     folder: Path
     summary: Summary
     schema: LabelSchema
-    record: MaskRecord
-    """What a log of corrections says about its mask."""
+    record: MaskRecord  # What a log of corrections says about its mask
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -21,10 +21,8 @@ _STRETCHES = re.compile(r"(\d{1,15}\+\d{1,15}( \d{1,15}\+\d{1,15})*)?")
 class PixelSet:
     """Stretches in reading order that neither overlap nor touch; one may go on in the next row."""
 
-    start: Ints
-    """(n,) flattened index of the first pixel."""
-    stop: Ints
-    """(n,) index after the last one."""
+    start: Ints  # (n,) flattened index of the first pixel
+    stop: Ints  # (n,) index after the last one
 
     @classmethod
     def empty(cls) -> PixelSet:

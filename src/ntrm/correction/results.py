@@ -50,8 +50,7 @@ from ntrm.results.slide_state import SlideState
 from ntrm.results.tables import write_tables
 from ntrm.wsi.pieces import PieceMap
 
-ROWS = 256
-"""Of a mask that are looked at together."""
+ROWS = 256  # Of a mask that are looked at together
 
 
 def write_corrected(mask: SlideMask) -> None:
@@ -92,8 +91,7 @@ class _Network:
 
     labels: Mask
     regions: Regions
-    confidence: Floats
-    """(R,) mean of each region."""
+    confidence: Floats  # (R,) mean of each region
     pieces: PieceMap
     state: SlideState
 

@@ -28,15 +28,13 @@ from ntrm.correction.state import State, state_of
 from ntrm.correction.units import Units
 from ntrm.results.paths import CORRECTIONS
 
-KEPT_STATES = 16
-"""Of each slide, those after earlier steps too, so that an undo replays nothing."""
+KEPT_STATES = 16  # Of each slide, those after earlier steps too, so that an undo replays nothing
 
 
 class Part(NamedTuple):
     """The part or region under a point."""
 
-    tissue: int
-    """What it is called now."""
+    tissue: int  # What it is called now
     network: int
     by_hand: bool
     pixels: PixelSet

@@ -26,16 +26,11 @@ class State:
     schema: LabelSchema
     tissue: Mapping[int, PixelSet] = field(default_factory=dict)
     """By class: pixels that a person named or confirmed, and those that followed."""
-    by_hand: PixelSet = field(default_factory=PixelSet.empty)
-    """Pixels that a person named, confirmed or drew."""
-    followed: PixelSet = field(default_factory=PixelSet.empty)
-    """Pixels that followed from these."""
-    clicks: tuple[tuple[Place, int], ...] = ()
-    """Places with the class that they were given, in their order."""
-    left_out: tuple[Place, ...] = ()
-    """Parts that must not follow."""
-    steps: tuple[Step, ...] = ()
-    """Those that count."""
+    by_hand: PixelSet = field(default_factory=PixelSet.empty)  # Pixels that a person named, confirmed or drew
+    followed: PixelSet = field(default_factory=PixelSet.empty)  # Pixels that followed from these
+    clicks: tuple[tuple[Place, int], ...] = ()  # Places with the class that they were given, in their order
+    left_out: tuple[Place, ...] = ()  # Parts that must not follow
+    steps: tuple[Step, ...] = ()  # Those that count
 
     @property
     def regions(self) -> int:

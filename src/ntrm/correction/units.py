@@ -17,8 +17,7 @@ from ntrm.core.mpp import Resolution
 from ntrm.correction.log import Place
 from ntrm.correction.pixels import PixelSet
 
-MOST_OF_IT = 0.5
-"""A lasso picks what lies inside it with at least this share of its pixels."""
+MOST_OF_IT = 0.5  # A lasso picks what lies inside it with at least this share of its pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +25,8 @@ class Units:
     """Parts or regions by number, from 0."""
 
     runs: Runs
-    of: Ints
-    """(n,) the unit of each run; negative where nothing is known."""
-    tissue: Ints
-    """(U,) what the network called each of them."""
+    of: Ints  # (n,) the unit of each run; negative where nothing is known
+    tissue: Ints  # (U,) what the network called each of them
 
     @classmethod
     def in_mask(cls, regions: Regions) -> Units:

@@ -20,25 +20,19 @@ from ntrm.core.arrays import Ints, ranges
 
 Factor = Fraction | float
 Pixels = NDArray[np.uint8]
-Weights = Any
-"""A sparse (output length, input length) matrix."""
+Weights = Any  # A sparse (output length, input length) matrix
 
-BAND_VALUES = 1_000_000
-"""Values that are turned into floats at a time."""
-_CACHED_VALUES = 1 << 18
-"""Sums of whole numbers at a time, about."""
+BAND_VALUES = 1_000_000  # Values that are turned into floats at a time
+_CACHED_VALUES = 1 << 18  # Sums of whole numbers at a time, about
 
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
     """Which input pixels an output pixel averages, along one axis."""
 
-    start: int
-    """First input pixel that is needed."""
-    weights: Weights
-    """(outputs, inputs from ``start`` on): units of each input pixel inside each box."""
-    unit: int
-    """So many make an input pixel."""
+    start: int  # First input pixel that is needed
+    weights: Weights  # (outputs, inputs from ``start`` on): units of each input pixel inside each box
+    unit: int  # So many make an input pixel
 
     @classmethod
     def between(cls, begin: Ints, end: Ints, unit: int) -> Boxes:

@@ -51,14 +51,10 @@ _AHEAD = 64
 class Filling(NamedTuple):
     """Other windows that take the place of the glass in some samples of a batch."""
 
-    places: Tensor
-    """(D,) which samples, on the CPU; none is a filling, too."""
-    images: Tensor
-    """(D, 3, H, W), of the batch's kind and on its device."""
-    masks: Tensor
-    """(D, H, W)."""
-    glass: int
-    """The class that is replaced."""
+    places: Tensor  # (D,) which samples, on the CPU; none is a filling, too
+    images: Tensor  # (D, 3, H, W), of the batch's kind and on its device
+    masks: Tensor  # (D, H, W)
+    glass: int  # The class that is replaced
 
 
 @dataclass(frozen=True)
@@ -71,46 +67,29 @@ class Augment:
     (torch.Size([2, 3, 8, 8]), torch.uint8, torch.Size([2, 8, 8]))
     """
 
-    flip: float = 0.0
-    """Probability of a flip, separately left–right and top–bottom."""
-    turn: float = 0.0
-    """Probability of a turn by 90, 180 or 270 degrees."""
-    rotate: float = 0.0
-    """Probability of a free rotation."""
-    rotate_degrees: float = 45.0
-    """Largest free rotation, either way."""
-    stain: float = 0.0
-    """Probability of other stain strengths."""
-    stain_scale: float = 0.25
-    """Largest relative change of a stain's concentration."""
-    stain_shift: float = 0.05
-    """Largest optical density of a stain added or taken away everywhere."""
+    flip: float = 0.0  # Probability of a flip, separately left–right and top–bottom
+    turn: float = 0.0  # Probability of a turn by 90, 180 or 270 degrees
+    rotate: float = 0.0  # Probability of a free rotation
+    rotate_degrees: float = 45.0  # Largest free rotation, either way
+    stain: float = 0.0  # Probability of other stain strengths
+    stain_scale: float = 0.25  # Largest relative change of a stain's concentration
+    stain_shift: float = 0.05  # Largest optical density of a stain added or taken away everywhere
     light: float = 0.0
     """Probability of another brightness, glass included: lamps and white balances differ between scanners."""
-    light_scale: float = 0.2
-    """Largest relative change of the brightness."""
-    blur: float = 0.0
-    """Probability of a Gaussian blur."""
-    blur_sigma: tuple[float, float] = (0.3, 1.5)
-    """Range of its standard deviation in pixels."""
-    jpeg: float = 0.0
-    """Probability of JPEG compression."""
-    jpeg_quality: tuple[float, float] = (40.0, 95.0)
-    """Range of its quality."""
+    light_scale: float = 0.2  # Largest relative change of the brightness
+    blur: float = 0.0  # Probability of a Gaussian blur
+    blur_sigma: tuple[float, float] = (0.3, 1.5)  # Range of its standard deviation in pixels
+    jpeg: float = 0.0  # Probability of JPEG compression
+    jpeg_quality: tuple[float, float] = (40.0, 95.0)  # Range of its quality
     colour: float = 0.0
     """Probability of random colours, far beyond what laboratories differ by: shapes are left to go by."""
     colour_mix: float = 1.0
     """Largest share of each channel's optical density that comes from a random mixture of all three."""
-    colour_gain: tuple[float, float] = (0.4, 2.2)
-    """Range of the factor on each channel's optical density."""
-    sharpen: float = 0.0
-    """Probability of sharpening."""
-    sharpen_amount: float = 1.5
-    """Largest multiple of the difference from the 3×3 mean that is added."""
-    noise: float = 0.0
-    """Probability of noise."""
-    noise_sigma: float = 0.05
-    """Its largest standard deviation; full scale is 1."""
+    colour_gain: tuple[float, float] = (0.4, 2.2)  # Range of the factor on each channel's optical density
+    sharpen: float = 0.0  # Probability of sharpening
+    sharpen_amount: float = 1.5  # Largest multiple of the difference from the 3×3 mean that is added
+    noise: float = 0.0  # Probability of noise
+    noise_sigma: float = 0.05  # Its largest standard deviation; full scale is 1
 
     def __post_init__(self) -> None:
         for name in ("flip", "turn", "rotate", "stain", "light", "blur", "jpeg", "colour", "sharpen", "noise"):
@@ -247,8 +226,7 @@ class _Draw:
     generator: torch.Generator
     rank: int = 0
     world: int = 1
-    only: Tensor | None = None
-    """Places of the samples whose numbers are taken; all where there is none."""
+    only: Tensor | None = None  # Places of the samples whose numbers are taken; all where there is none
     ahead: list[Tensor] = field(default_factory=list)
     """Numbers of parameters to come, the next one last: many at once are as quick as a few."""
 

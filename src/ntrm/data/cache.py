@@ -24,18 +24,15 @@ from ntrm.core.labels import LabelSchema
 from ntrm.data.dataset import Case
 from ntrm.data.image_files import Pixels, read_image, read_mask
 
-FORMAT = 2
-"""Rises whenever the same source file would be decoded or stored differently."""
+FORMAT = 2  # Rises whenever the same source file would be decoded or stored differently
 
-OPEN_MAPS = 512
-"""Memory maps kept open per process: each holds a file descriptor, and 1024 is a common limit."""
+OPEN_MAPS = 512  # Memory maps kept open per process: each holds a file descriptor, and 1024 is a common limit
 
 SETTLED_NS = 2_000_000_000
 """A source decoded sooner after it was changed may have changed again within one tick of its file system's clock."""
 
 
-STALE_S = 6 * 3600.0
-"""A temporary file of this age belongs to no living process."""
+STALE_S = 6 * 3600.0  # A temporary file of this age belongs to no living process
 
 
 @dataclass(frozen=True)
@@ -81,11 +78,8 @@ class SectionCache:
     def open(self, case: Case, schema: LabelSchema) -> CachedSection:
         """The decoded section of ``case``; decodes it only if its files have changed since, or the schema's colours."""
         if case.image is None or case.mask is None:
-            raise DataError(
-                f"{case.name} has no {'image' if case.image is None else 'mask'}",
-                expected="both an image and a mask",
-                hint="run `ntrm data check` on the dataset, or leave the case out",
-            )
+            what, hint = "image" if case.image is None else "mask", "run `ntrm data check` on the dataset"
+            raise DataError(f"{case.name} has no {what}", expected="both an image and a mask", hint=hint)
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -98,11 +92,8 @@ class SectionCache:
             self._decoded("mask", case.mask, lambda path: read_mask(path, schema).mask, colours),
         )
         if section.image.shape[:2] != section.mask.shape:
-            raise DataError(
-                f"image and mask of {case.name} differ in size",
-                got=f"image {section.image.shape[:2]}, mask {section.mask.shape} (height, width)",
-                hint="export the mask again at the size of the image",
-            )
+            got = f"image {section.image.shape[:2]}, mask {section.mask.shape} (height, width)"
+            raise DataError(f"image and mask of {case.name} differ in size", got=got)
         return section
 
     def _decoded(self, kind: str, source: Path, decode: Callable[[Path], Pixels], how: bytes = b"") -> Path:

@@ -18,8 +18,7 @@ from ntrm.data.faults import Fault, fault
 
 GOOD_NAME = re.compile(r"""\w[^/\\:;*?"<>|]*""")
 """Names that every file system can hold, and that no spreadsheet takes for a formula."""
-LONGEST = 200
-"""Bytes of a name: a suffix must fit behind it."""
+LONGEST = 200  # Bytes of a name: a suffix must fit behind it
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

@@ -21,16 +21,12 @@ class Case:
     name: str
     image: Path | None
     mask: Path | None
-    group: str
-    """Patient (or slide): all cases of one group belong into one split."""
+    group: str  # Patient (or slide): all cases of one group belong into one split
     split: str | None = None
     resolution: Resolution | None = None
-    level: str = ""
-    """Folder of the queensland layout ("10x"); empty for the plain layout."""
-    cancer: str = ""
-    """Stratum for splitting: the cancer type the section was filed under, if any."""
-    slide_sha256: str = ""
-    """Of the file of the slide that the image was cut from, if it is known."""
+    level: str = ""  # Folder of the queensland layout ("10x"); empty for the plain layout
+    cancer: str = ""  # Stratum for splitting: the cancer type the section was filed under, if any
+    slide_sha256: str = ""  # Of the file of the slide that the image was cut from, if it is known
 
 
 @dataclass(frozen=True)
@@ -38,8 +34,7 @@ class Dataset:
     """Cases of one layout and one label schema, in a stable order."""
 
     root: Path
-    layout: str
-    """``queensland``, ``plain`` or ``masks`` (masks alone, enough for statistics)."""
+    layout: str  # ``queensland``, ``plain`` or ``masks`` (masks alone, enough for statistics)
     schema: LabelSchema
     cases: tuple[Case, ...] = field(repr=False)
 
@@ -77,9 +72,5 @@ def resampling(root: Path, mpp: float) -> str:
 def check_outside(out: Path, root: Path) -> None:
     """Refuse to write into a dataset."""
     if out.resolve().is_relative_to(root.resolve()):
-        raise RefusedError(
-            "the output would be inside the dataset, which must not be changed",
-            got=out,
-            expected=f"a place outside {root}",
-            hint="write it elsewhere",
-        )
+        what = "the output would be inside the dataset, which must not be changed"
+        raise RefusedError(what, got=out, expected=f"a place outside {root}")

@@ -39,14 +39,10 @@ def tissues_per_tile(mask: IndexMask, classes: int, size: int = TILE_SIZE) -> Co
 class MaskCounts(NamedTuple):
     """Counts of one mask or, added up, of many."""
 
-    pixels: Counts
-    """Pixels per class, ignored ones as the last entry: (K + 1,)."""
-    pairs: Counts
-    """Boundary pairs: (K, K)."""
-    tiles: Counts
-    """Tiles by number of tissues: (K + 1,)."""
-    sizes: tuple[tuple[int, int], ...]
-    """Height and width of every mask."""
+    pixels: Counts  # Pixels per class, ignored ones as the last entry: (K + 1,)
+    pairs: Counts  # Boundary pairs: (K, K)
+    tiles: Counts  # Tiles by number of tissues: (K + 1,)
+    sizes: tuple[tuple[int, int], ...]  # Height and width of every mask
 
 
 def count_mask(mask: IndexMask, classes: int, tile: int = TILE_SIZE) -> MaskCounts:
@@ -66,8 +62,7 @@ class DatasetStats:
     schema: LabelSchema
     counts: MaskCounts
     tile: int
-    cases: tuple[Case, ...]
-    """The cases that were counted."""
+    cases: tuple[Case, ...]  # The cases that were counted
 
     @cached_property
     def _by_section(self) -> dict[str, Case]:
@@ -150,12 +145,8 @@ def dataset_stats(
     A dataset with several resolutions is refused: a section would count once per resolution.
     """
     if len(dataset.levels) > 1:
-        raise RefusedError(
-            f"{dataset.root} holds several resolutions of its sections",
-            got=", ".join(dataset.levels),
-            expected="one",
-            hint=f"choose one, for example --resolution {dataset.levels[0]}",
-        )
+        what, hint = "several resolutions of its sections", f"choose one, for example --resolution {dataset.levels[0]}"
+        raise RefusedError(f"{dataset.root} holds {what}", got=", ".join(dataset.levels), expected="one", hint=hint)
     cases = tuple(case for case in dataset if case.mask is not None)
     if not cases:
         raise DataError(f"no mask to count in {dataset.root}", got=f"{len(dataset)} cases without a mask")

@@ -22,12 +22,9 @@ from ntrm.data.tiles import GLASS, TILE_SIZE, Window, cut, foreground_windows, k
 class Tile(NamedTuple):
     """One tile. Torch's default collation stacks tiles into a ``Tile`` of batches."""
 
-    image: Tensor
-    """uint8, (3, S, S); glass where the section ends. Bytes travel: batches are normalised on the device."""
-    mask: Tensor
-    """uint8, (S, S); 255 is ignore, also where the section ends."""
-    source: int | Tensor
-    """Where the tile comes from: the index in ``TileDataset.sources``."""
+    image: Tensor  # uint8, (3, S, S); glass where the section ends. Bytes travel: batches are normalised on the device.
+    mask: Tensor  # uint8, (S, S); 255 is ignore, also where the section ends
+    source: int | Tensor  # Where the tile comes from: the index in ``TileDataset.sources``.
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -81,12 +78,9 @@ class TileDataset(torch_data.Dataset[Tile]):
                 self.unknown += every - len(windows)
             sources += [TileSource(case, section, window) for window in windows]
         if not sources:
-            raise DataError(
-                f"no tiles in {dataset.root}",
-                got=f"{len(dataset)} cases" + (", in which nothing is annotated" if self.unknown else ""),
-                expected="at least one section with tissue",
-                hint="look at the dataset with `ntrm data stats`",
-            )
+            got = f"{len(dataset)} cases" + (", in which nothing is annotated" if self.unknown else "")
+            hint = "look at the dataset with `ntrm data stats`"
+            raise DataError(f"no tiles in {dataset.root}", got=got, expected="a section with tissue", hint=hint)
         self.sources = tuple(sources)
 
     def joined(self, other: TileDataset, times: int = 1) -> TileDataset:
@@ -111,7 +105,5 @@ class TileDataset(torch_data.Dataset[Tile]):
 class LoadedTiles(NamedTuple):
     """Tiles held in memory as two tensors, to be moved to a device at once."""
 
-    images: Tensor
-    """uint8, (N, 3, S, S)"""
-    masks: Tensor
-    """uint8, (N, S, S)"""
+    images: Tensor  # uint8, (N, 3, S, S)
+    masks: Tensor  # uint8, (N, S, S)

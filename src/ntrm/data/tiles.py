@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, WHITE
 
-TILE_SIZE = 256
-"""Side of a tile in pixels, as in the paper."""
+TILE_SIZE = 256  # Side of a tile in pixels, as in the paper
 
-GLASS = WHITE
-"""Image colour where there is no section: empty glass under transmitted light."""
+GLASS = WHITE  # Image colour where there is no section: empty glass under transmitted light
 
 
 @dataclass(frozen=True, order=True)

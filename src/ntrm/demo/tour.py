@@ -42,8 +42,7 @@ from ntrm.results.familiarity import cancers_in_words
 from ntrm.results.paths import OVERLAY
 from ntrm.slides.inputs import SlideInput
 
-SECTIONS, SEED = 24, 1
-"""Another seed than that of the sections the bundled model was trained on."""
+SECTIONS, SEED = 24, 1  # Another seed than that of the sections the bundled model was trained on
 SLIDES = 3
 """Sections of the test part that are segmented as slides of a user's would be; the last one in a foreign stain."""
 FOREIGN = tuple(one for one in DEGRADATIONS if one.name in ("stain: H −40 %, E +60 %", "blur: σ 2 px"))
@@ -55,19 +54,14 @@ class Mistake:
     """A wrong region of a slide, and what one click would do."""
 
     slide_id: str
-    x: int
-    """Of a place inside, in pixels of the mask."""
+    x: int  # Of a place inside, in pixels of the mask
     y: int
-    called: str
-    """What the network says, in words."""
-    tissue: str
-    """What it is: short name, and in words."""
+    called: str  # What the network says, in words
+    tissue: str  # What it is: short name, and in words
     title: str
     area_mm2: float
-    changed_mm2: float
-    """That one click there would change."""
-    before: float
-    """Mean IoU of the slide, and once the click is accepted."""
+    changed_mm2: float  # That one click there would change
+    before: float  # Mean IoU of the slide, and once the click is accepted
     after: float
 
     def sentences(self) -> tuple[str, str]:
@@ -88,16 +82,12 @@ class TourResult:
     dataset: Path
     sections: int
     faults: int
-    scored: int
-    """Sections that the bundled model was scored on."""
+    scored: int  # Sections that the bundled model was scored on
     iou: float
-    foreign: Path
-    """Folder of the section that is made to look like another laboratory's."""
-    results: Path
-    """What ``ntrm segment`` made of some of them: reports, polygons, tables."""
+    foreign: Path  # Folder of the section that is made to look like another laboratory's
+    results: Path  # What ``ntrm segment`` made of some of them: reports, polygons, tables
     mistake: Mistake | None
-    attention: bool
-    """Whether the model has a relation module that attends, so that the viewer shows to what."""
+    attention: bool  # Whether the model has a relation module that attends, so that the viewer shows to what
 
     def as_dict(self) -> dict[str, object]:
         """For ``--json``."""

@@ -43,11 +43,9 @@ from ntrm.models.hub import load
 from ntrm.version import __version__
 
 PIXELS_PER_WINDOW = 2_000
-MOST_PIXELS = 1_000_000
-"""Pixels the temperature is fitted on: of each window, and of all together."""
+MOST_PIXELS = 1_000_000  # Pixels the temperature is fitted on: of each window, and of all together
 
-SHOWN = 3
-"""Sections whose confidence and entropy are drawn."""
+SHOWN = 3  # Sections whose confidence and entropy are drawn
 
 DOCUMENT, RELIABILITY = "calibration.json", "reliability.png"
 LEAST = float(np.finfo(np.float32).tiny)
@@ -61,23 +59,16 @@ class Calibrated:
 
     model: Path
     temperature: float
-    previous: float
-    """What the model had before."""
-    before: CalibrationCounts
-    """At temperature 1, stitched."""
+    previous: float  # What the model had before
+    before: CalibrationCounts  # At temperature 1, stitched
     after: CalibrationCounts
     data: dict[str, Any]
-    pixels: int
-    """Pixels the temperature was fitted on."""
-    windows: int
-    """Windows they are from."""
+    pixels: int  # Pixels the temperature was fitted on
+    windows: int  # Windows they are from
     out: Path
-    reference: dict[str, Any] | None = None
-    """What the reference was made from; None where none was made."""
-    no_reference: str = ""
-    """Why none was made although it was asked for."""
-    doubts: tuple[str, ...] = ()
-    """What makes the temperature doubtful."""
+    reference: dict[str, Any] | None = None  # What the reference was made from; None where none was made
+    no_reference: str = ""  # Why none was made although it was asked for
+    doubts: tuple[str, ...] = ()  # What makes the temperature doubtful
 
     __repr__ = short_repr
 

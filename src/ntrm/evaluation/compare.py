@@ -35,8 +35,7 @@ MEASURES = {
 AGAIN = "evaluate again with this version of ntrm"
 COLUMNS = ("first", "second", "difference", "low", "high", "p", "p_holm", "established", "patients", "draws")
 BY_SEED = ("first_by_seed", "second_by_seed")
-HEADER = ("measure", *COLUMNS, "confidence", *BY_SEED, "verdict")
-"""Of the table."""
+HEADER = ("measure", *COLUMNS, "confidence", *BY_SEED, "verdict")  # Of the table
 
 TRAITS = ("arch", "options", "recipe", "init", "encoder_init", "data", "sections", "level", "mpp")
 """What distinguishes models of one name, together with the stitching; the seed does not."""
@@ -47,19 +46,14 @@ class Evaluated:
     """One evaluation, read back and checked."""
 
     folder: Path
-    name: str
-    """The model's name, or its architecture."""
-    traits: Mapping[str, str]
-    """Everything that distinguishes models, flat, as text."""
-    seed: int | None
-    """Of its training; None where it is not known."""
-    data: Mapping[str, Any]
-    """Fingerprint, split, resolution."""
+    name: str  # The model's name, or its architecture
+    traits: Mapping[str, str]  # Everything that distinguishes models, flat, as text
+    seed: int | None  # Of its training; None where it is not known
+    data: Mapping[str, Any]  # Fingerprint, split, resolution
     classes: tuple[str, ...]
     sections: tuple[str, ...]
     patients: tuple[str, ...]
-    confusions: NDArray[np.int64] = field(repr=False)
-    """(S, K, K)"""
+    confusions: NDArray[np.int64] = field(repr=False)  # (S, K, K)
 
     @property
     def compared_on(self) -> dict[str, list[Any]]:
@@ -75,10 +69,8 @@ class ModelScores:
 
     label: str
     seeds: tuple[int | None, ...]
-    scores: tuple[float, ...]
-    """Pooled over all sections, in the order of the seeds."""
-    evaluations: tuple[str, ...]
-    """Their folders."""
+    scores: tuple[float, ...]  # Pooled over all sections, in the order of the seeds
+    evaluations: tuple[str, ...]  # Their folders
 
     __repr__ = short_repr
 

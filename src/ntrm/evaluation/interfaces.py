@@ -17,8 +17,7 @@ from ntrm.core.counts import Counts, IndexMask
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.metrics.boundary import check_masks
 
-REACH = 3
-"""Pixels from the boundary that still belong to it, the boundary's own among them."""
+REACH = 3  # Pixels from the boundary that still belong to it, the boundary's own among them
 
 CLAIMED = (("BCC", "RET"), ("RET", "HYP"), ("EPI", "KER"))
 """The interfaces at which the paper claims corrections; reported even where they do not occur."""
@@ -40,10 +39,8 @@ class InterfaceCounts:
 
     schema: LabelSchema
     pixels: Counts
-    wrong: Counts
-    """Those that the final prediction has wrong."""
-    corrected: Counts | None = None
-    """None for networks without a coarse head."""
+    wrong: Counts  # Those that the final prediction has wrong
+    corrected: Counts | None = None  # None for networks without a coarse head
     broken: Counts | None = None
 
     @classmethod

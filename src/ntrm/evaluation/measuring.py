@@ -26,16 +26,13 @@ class MasksToMeasure:
     """One predicted section. Whoever measures it reads the ground truth from the section's memory map."""
 
     section: CachedSection
-    table: Mask
-    """(256,) from the dataset's classes to the network's."""
+    table: Mask  # (256,) from the dataset's classes to the network's
     mask: Mask
     confidence: NDArray[np.float32]
     coarse: Mask | None
-    schema: LabelSchema
-    """Of the network."""
+    schema: LabelSchema  # Of the network
     resolution: Resolution
-    boundaries: bool = True
-    """Whether to measure the distances of boundaries, which takes longest."""
+    boundaries: bool = True  # Whether to measure the distances of boundaries, which takes longest
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +42,8 @@ class Measures:
     boundary: BoundaryAgreement | None
     graph: GraphAgreement
     interfaces: InterfaceCounts
-    cancers: tuple[CancerFinding, ...]
-    """Of the prediction; empty where the schema knows no cancer."""
-    true_cancers: tuple[CancerFinding, ...]
-    """Of the ground truth, by the same rule."""
+    cancers: tuple[CancerFinding, ...]  # Of the prediction; empty where the schema knows no cancer
+    true_cancers: tuple[CancerFinding, ...]  # Of the ground truth, by the same rule
 
 
 def measure(task: MasksToMeasure) -> Measures:

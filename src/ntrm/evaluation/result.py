@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -50,14 +49,11 @@ INTERFACE_COUNTS = ("pixels", "wrong", "corrected", "broken")
 CONFUSION_FIGURE, EXAMPLES_FIGURE, IMPROVEMENT_FIGURE = "confusion.png", "examples.png", "improvement.png"
 FILES = (METRICS, SECTIONS, CONFUSIONS, INTERFACES, CONFUSION_FIGURE, EXAMPLES_FIGURE, IMPROVEMENT_FIGURE)
 
-BOUNDARY_UM = 25.0
-"""Tolerance of the boundary F1 in the table of sections."""
+BOUNDARY_UM = 25.0  # Tolerance of the boundary F1 in the table of sections
 
-EXAMPLES = 6
-"""Sections shown in full."""
+EXAMPLES = 6  # Sections shown in full
 
-FIELDS = 4
-"""Sections of which the field with the most changes is shown."""
+FIELDS = 4  # Sections of which the field with the most changes is shown
 
 FIELD_WINDOWS = 2
 """Side of such a field in windows of the network: small enough to see pixels change, large enough to know where."""
@@ -67,15 +63,13 @@ FIELD_WINDOWS = 2
 class Evaluation:
     """The scores of one network on one split of a dataset."""
 
-    schema: LabelSchema
-    """Of the network; masks of the dataset were matched to it by name."""
+    schema: LabelSchema  # Of the network; masks of the dataset were matched to it by name
     sections: tuple[SectionResult, ...]
     model: dict[str, Any]
     data: dict[str, Any]
     stitching: Stitching
     robustness: tuple[RobustnessRow, ...] | None
-    notes: tuple[str, ...]
-    """What makes the scores doubtful."""
+    notes: tuple[str, ...]  # What makes the scores doubtful
     command: tuple[str, ...]
     device: str
     seconds: float
@@ -223,7 +217,9 @@ def write_evaluation(out: Path, evaluation: Evaluation, gallery: Gallery | None)
     if evaluation.coarse_tables:
         arrays["coarse"] = np.stack(evaluation.coarse_tables)
     write_arrays(out / CONFUSIONS, arrays)
-    write_interfaces(out / INTERFACES, [section.interfaces for section in evaluation.sections])
+    counts = {name: [getattr(each.interfaces, name) for each in evaluation.sections] for name in INTERFACE_COUNTS}
+    stacks = {name: np.stack(tables) for name, tables in counts.items() if tables[0] is not None}
+    write_arrays(out / INTERFACES, stacks)
     if gallery is not None:
         from ntrm.report.charts import confusion_figure
         from ntrm.report.drawing import write_figure
@@ -262,12 +258,3 @@ def _row(section: SectionResult, schema: LabelSchema) -> dict[str, Any]:
         "true_cancers": " ".join(finding.name for finding in section.true_cancers if finding.present),
         "seconds": round(section.seconds, 4),
     }
-
-
-def write_interfaces(path: Path, sections: Sequence[InterfaceCounts]) -> None:
-    """Write the counts at interfaces, section by section: ``pixels``, ``wrong`` … as (S, K, K)."""
-    counts = {name: [getattr(section, name) for section in sections] for name in INTERFACE_COUNTS}
-    arrays: dict[str, Any] = {
-        name: np.stack(tables) for name, tables in counts.items() if all(table is not None for table in tables)
-    }
-    write_arrays(path, arrays)

@@ -82,8 +82,7 @@ class RobustnessRow:
     pixel_accuracy: float | None
     iou: float | None
     dice: float | None
-    iou_change: float | None
-    """Against the images as they are."""
+    iou_change: float | None  # Against the images as they are
 
 
 def robustness_rows(sections: Sequence[Sequence[Counts]], schema: LabelSchema) -> tuple[RobustnessRow, ...]:

@@ -19,8 +19,7 @@ from ntrm.inference.sliding_window import Image, Rows, Stitched, Stitching, most
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.metrics.confusion import confusion_tensor
 
-BINS = 15
-"""Bins of confidence."""
+BINS = 15  # Bins of confidence
 
 
 class SectionAccumulator:
@@ -101,16 +100,11 @@ class SectionCounts:
 
     name: str
     patient: str
-    cancer: str
-    """Cancer type that the section was filed under, if any."""
-    pixels: int
-    """Of the section, with the ignored ones."""
-    seconds: float
-    """Time its prediction took."""
-    confusion: Counts
-    """(K, K) ground truth, prediction."""
-    coarse: Counts | None
-    """The same of the coarse head, where there is one."""
+    cancer: str  # Cancer type that the section was filed under, if any
+    pixels: int  # Of the section, with the ignored ones
+    seconds: float  # Time its prediction took
+    confusion: Counts  # (K, K) ground truth, prediction
+    coarse: Counts | None  # The same of the coarse head, where there is one
     calibration: CalibrationCounts
 
 
@@ -124,8 +118,7 @@ class PredictedSection:
     """A section, the network's prediction, and the counts."""
 
     section: CachedSection
-    truth: Mask
-    """In the network's classes."""
+    truth: Mask  # In the network's classes
     stitched: Stitched
     counts: SectionCounts
 

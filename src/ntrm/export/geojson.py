@@ -31,10 +31,8 @@ from ntrm.export.ome_tiff import NAMESPACE
 from ntrm.export.pyramid import check_classes
 from ntrm.version import __version__
 
-DECIMALS = 2
-"""Of full-resolution pixels: far below a pixel of any mask, and the grid to which QuPath rounds."""
-MOST_CHANGE = 0.1
-"""Of a region's area by simplification: small regions would become triangles of half the area."""
+DECIMALS = 2  # Of full-resolution pixels: far below a pixel of any mask, and the grid to which QuPath rounds
+MOST_CHANGE = 0.1  # Of a region's area by simplification: small regions would become triangles of half the area
 BUFFER = 1 << 20
 SIMPLIFIED = (
     "no point moved further than simplify_um; "

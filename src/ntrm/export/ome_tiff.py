@@ -30,8 +30,7 @@ from ntrm.version import __version__
 TILE = 512
 CONFIDENCE_MEANING = "255 = certainty 1; 0 = nothing"
 SCHEMA = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
-NAMESPACE = uuid.UUID("1b9d4f0e-6a57-5c0b-9d1e-7f4f2a3c8e55")
-"""Ours, for identifiers that are the same in every run."""
+NAMESPACE = uuid.UUID("1b9d4f0e-6a57-5c0b-9d1e-7f4f2a3c8e55")  # Ours, for identifiers that are the same in every run
 
 
 def write_mask_ome_tiff(

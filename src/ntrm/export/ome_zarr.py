@@ -27,10 +27,8 @@ from ntrm.export.pyramid import MEANING, SMALLEST, check_mask, halve, halve_mean
 from ntrm.version import __version__
 
 VERSION = "0.5"
-NAME, CHUNK = "tissue", 1024
-"""Of the labels, and the side of their chunks."""
-ROWS, COLUMNS, SHARD_CHUNK = 256, 4096, 256
-"""Of a shard of probabilities, and the side of the chunks in it."""
+NAME, CHUNK = "tissue", 1024  # Of the labels, and the side of their chunks
+ROWS, COLUMNS, SHARD_CHUNK = 256, 4096, 256  # Of a shard of probabilities, and the side of the chunks in it
 PROBABILITY_MEANING = "255 = probability 1; all classes 0 = nothing was predicted here"
 
 

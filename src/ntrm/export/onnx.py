@@ -28,10 +28,8 @@ from ntrm.version import __version__
 
 INPUT, OUTPUTS = "image", ("final", "coarse")
 TOLERANCE = 1e-4
-AGREEMENT = 0.999
-"""Least fraction of pixels at which both runtimes must choose the same class."""
-BATCHES = (1, 3)
-"""Batch sizes the two runtimes are compared on: the file must take any."""
+AGREEMENT = 0.999  # Least fraction of pixels at which both runtimes must choose the same class
+BATCHES = (1, 3)  # Batch sizes the two runtimes are compared on: the file must take any
 
 
 @dataclass(frozen=True)
@@ -40,13 +38,11 @@ class ExportReport:
 
     path: Path
     opset: int
-    window: int
-    """Height and width of the input; the batch is free."""
+    window: int  # Height and width of the input; the batch is free
     outputs: tuple[str, ...]
     difference: float
     """Largest difference of a logit, over the largest logit where that is above 1: rounding grows with the value."""
-    agreement: float
-    """Fraction of pixels at which the most probable class is the same."""
+    agreement: float  # Fraction of pixels at which the most probable class is the same
     model_sha256: str
 
     def as_dict(self) -> dict[str, Any]:
@@ -156,17 +152,12 @@ def _trace(plain: _Logits, example: Tensor, outputs: Sequence[str], opset: int |
 @contextmanager
 def _without_chatter() -> Iterator[None]:
     """Silence the exporter's remarks about itself; what goes wrong becomes an error of ours."""
-    levels = {logger: logger.level for logger in map(logging.getLogger, ("torch.onnx", "onnxscript"))}
-    for logger in levels:
-        logger.setLevel(logging.CRITICAL)
+    logging.disable(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            for category in (FutureWarning, DeprecationWarning):
-                warnings.simplefilter("ignore", category)
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        for logger, level in levels.items():
-            logger.setLevel(level)
+        logging.disable(logging.NOTSET)
 
 
 def _metadata(config: ModelConfig, window: int, digest: str) -> dict[str, str]:

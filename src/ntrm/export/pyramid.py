@@ -19,12 +19,9 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.threads import thread_map
 from ntrm.data.area_mean import block_means
 
-SMALLEST = 256
-"""Levels are added until one fits into a square of this side."""
-BAND_PIXELS = 1 << 20
-"""Pixels that a thread works on together, about."""
-IN_MEMORY = 1 << 22
-"""Pixels up to which a coarser level is kept in memory."""
+SMALLEST = 256  # Levels are added until one fits into a square of this side
+BAND_PIXELS = 1 << 20  # Pixels that a thread works on together, about
+IN_MEMORY = 1 << 22  # Pixels up to which a coarser level is kept in memory
 MEANING = "pixel = class index + 1; 0 = nothing"
 
 

@@ -21,24 +21,18 @@ from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Graphs, Observe, Rows, Stitching, blended_rows, most_probable, strongest
 from ntrm.wsi.grid import SlideGrid
 
-IN_MEMORY = 1 << 29
-"""Bytes that the maps of a slide may have together to be kept in memory."""
-READERS = 2
-"""Threads that read ahead; up to one batch of windows more than these are waits for the network."""
+IN_MEMORY = 1 << 29  # Bytes that the maps of a slide may have together to be kept in memory
+READERS = 2  # Threads that read ahead; up to one batch of windows more than these are waits for the network
 
 
 @dataclass(frozen=True, eq=False)
 class Maps:
     """What the network says about every pixel of a slide; (H, W) bytes, and (K, H, W) of the probabilities."""
 
-    labels: Bytes
-    """Class indices; 255 for nothing."""
-    confidence: Bytes
-    """Of the label, ``FULL`` for 1."""
-    coarse: Bytes | None = None
-    """The coarse head's labels, where they were asked for."""
-    probabilities: Bytes | None = None
-    """Of every class, where they were asked for; ``FULL`` for 1."""
+    labels: Bytes  # Class indices; 255 for nothing
+    confidence: Bytes  # Of the label, ``FULL`` for 1
+    coarse: Bytes | None = None  # The coarse head's labels, where they were asked for
+    probabilities: Bytes | None = None  # Of every class, where they were asked for; ``FULL`` for 1
 
     @classmethod
     def new(cls, height: int, width: int, folder: Path, *, coarse: bool = False, classes: int = 0) -> Maps:

@@ -34,30 +34,22 @@ from ntrm.wsi.grid import SlideGrid
 from ntrm.wsi.isolated import open_slide
 from ntrm.wsi.readers.reader import MAX_READ_PIXELS
 
-ImageLike = Image | Tensor | Picture | str | Path
-"""What ``Predictor`` takes for an image."""
+ImageLike = Image | Tensor | Picture | str | Path  # What ``Predictor`` takes for an image
 
 
 @dataclass(frozen=True, eq=False)
 class TissueRelations:
     """The tissue graph of one image, with its class names. Edges are directed: first index sends, second receives."""
 
-    names: tuple[str, ...]
-    """Class names, in the order of every axis of length K."""
-    presence: NDArray[np.bool_]
-    """(K,) the tissue was proposed somewhere."""
-    area: Singles
-    """(K,) pixels on the 1/8 grid, padding included; proposals may overlap."""
-    adjacency: NDArray[np.bool_]
-    """(K, K) an edge."""
-    boundary: Singles
-    """(K, K) fraction of the first tissue's pixels that touch the second."""
-    attention: Singles
-    """(L, K, K) by layer; over the senders of a receiver it sums to one, or is zero without any."""
+    names: tuple[str, ...]  # Class names, in the order of every axis of length K
+    presence: NDArray[np.bool_]  # (K,) the tissue was proposed somewhere
+    area: Singles  # (K,) pixels on the 1/8 grid, padding included; proposals may overlap
+    adjacency: NDArray[np.bool_]  # (K, K) an edge
+    boundary: Singles  # (K, K) fraction of the first tissue's pixels that touch the second
+    attention: Singles  # (L, K, K) by layer; over the senders of a receiver it sums to one, or is zero without any
     edge_weights: Singles | None
     """(K, K) in (0, 1), 0 where there is no edge; None for a network that does not train them."""
-    nodes: Singles
-    """(K, d) node states after message passing."""
+    nodes: Singles  # (K, d) node states after message passing
 
     __repr__ = short_repr
 
@@ -72,15 +64,12 @@ class TissueRelations:
 class Prediction:
     """What a network says about one image, at the image's own size."""
 
-    probabilities: Singles
-    """(K, H, W), calibrated by the network's temperature; sums to one at every pixel."""
-    mask: Image
-    """(H, W) index of the most probable class; ``schema`` says what an index means."""
+    probabilities: Singles  # (K, H, W), calibrated by the network's temperature; sums to one at every pixel
+    mask: Image  # (H, W) index of the most probable class; ``schema`` says what an index means
     schema: LabelSchema
     coarse: Singles | None = None
     """(K, H, W) of the coarse head, as it came; None unless asked for, or where the network has none."""
-    graph: TissueRelations | None = None
-    """None unless asked for, or where the network has none."""
+    graph: TissueRelations | None = None  # None unless asked for, or where the network has none
 
     __repr__ = short_repr
 

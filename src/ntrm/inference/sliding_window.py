@@ -32,8 +32,7 @@ from ntrm.models.base import TissueGraph
 if TYPE_CHECKING:
     from ntrm.inference.predictor import Predictor
 
-A_QUARTER = -1
-"""Overlap to mean a quarter of the window."""
+A_QUARTER = -1  # Overlap to mean a quarter of the window
 
 LEAST_WEIGHT = 1e-3
 """Weight at the very rim of a window, relative to its middle: a section's border is seen by one window only."""
@@ -47,10 +46,8 @@ class Stitching:
     Stitching(window=256, overlap=64)
     """
 
-    window: int
-    """Side in pixels; the network's ``config.window`` unless a study wants another."""
-    overlap: int = A_QUARTER
-    """Pixels that neighbours share at least."""
+    window: int  # Side in pixels; the network's ``config.window`` unless a study wants another.
+    overlap: int = A_QUARTER  # Pixels that neighbours share at least
 
     def __post_init__(self) -> None:
         check_number("window", self.window, 32, 2**15, whole=True)
@@ -77,8 +74,7 @@ class Stitching:
         return {"window": self.window, "overlap": self.overlap}
 
 
-Image = Bytes
-"""(H, W, 3) RGB, or the mask of one."""
+Image = Bytes  # (H, W, 3) RGB, or the mask of one
 Graphs = Callable[[TissueGraph, int], None]
 """The tissue graphs of some windows, on the device, and the number of the first of them."""
 Observe = Callable[[Sequence[Window], Tensor, Tensor], None]
@@ -89,10 +85,8 @@ class Rows(NamedTuple):
     """Finished rows of a section, over its whole width, on the predictor's device."""
 
     top: int
-    final: Tensor
-    """(K, rows, W) probabilities; all 0 where no window was."""
-    coarse: Tensor | None
-    """(K, rows, W) of the coarse head, where it was asked for and there is one."""
+    final: Tensor  # (K, rows, W) probabilities; all 0 where no window was
+    coarse: Tensor | None  # (K, rows, W) of the coarse head, where it was asked for and there is one
 
     @property
     def slice(self) -> slice:
@@ -203,15 +197,11 @@ def image_tiles(image: Image, windows: Sequence[Window], batch: int) -> Iterator
 class Stitched:
     """A network's prediction of a whole section; the coarse head's where it was asked for and there is one."""
 
-    mask: Image
-    """(H, W) index of the most probable class."""
-    confidence: Singles
-    """(H, W) probability of that class."""
+    mask: Image  # (H, W) index of the most probable class
+    confidence: Singles  # (H, W) probability of that class
     coarse_mask: Image | None = None
-    probabilities: Singles | None = None
-    """(K, H, W), where asked for."""
-    coarse: Singles | None = None
-    """(K, H, W), with them."""
+    probabilities: Singles | None = None  # (K, H, W), where asked for
+    coarse: Singles | None = None  # (K, H, W), with them
 
 
 def stitch(

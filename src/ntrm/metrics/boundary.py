@@ -35,8 +35,7 @@ from ntrm.core.mpp import Resolution
 TOLERANCES_UM = (10.0, 25.0, 50.0)
 """Default tolerances: one pixel, diagonals included, at 10x (6.7 µm/px), and about four and seven."""
 
-ROUNDING = 1 + 1e-9
-"""Three pixels of 6.7 µm lie within 20.1 µm, whatever the last bit says."""
+ROUNDING = 1 + 1e-9  # Three pixels of 6.7 µm lie within 20.1 µm, whatever the last bit says.
 
 Points = NDArray[np.float64]
 
@@ -47,14 +46,10 @@ class BoundaryAgreement:
 
     schema: LabelSchema
     tolerances_um: tuple[float, ...]
-    true_pixels: Counts
-    """Pixels of the true surfaces: (K,)."""
-    predicted_pixels: Counts
-    """Pixels of the predicted surfaces: (K,)."""
-    true_hits: Counts
-    """True surface pixels within each tolerance of the predicted surface: (tolerances, K)."""
-    predicted_hits: Counts
-    """Predicted surface pixels within each tolerance of the true surface: (tolerances, K)."""
+    true_pixels: Counts  # Pixels of the true surfaces: (K,)
+    predicted_pixels: Counts  # Pixels of the predicted surfaces: (K,)
+    true_hits: Counts  # True surface pixels within each tolerance of the predicted surface: (tolerances, K)
+    predicted_hits: Counts  # Predicted surface pixels within each tolerance of the true surface: (tolerances, K)
     hausdorff_um: tuple[float | None, ...]
     """95 % Hausdorff distance per tissue; over several sections its mean where it exists."""
 

@@ -37,14 +37,10 @@ class ReliabilityRow(NamedTuple):
 class CalibrationCounts:
     """Sums over pixels, in equal-width bins of confidence (the last one includes 1)."""
 
-    pixels: Counts
-    """(bins,)"""
-    correct: Counts
-    """(bins,) pixels whose most probable class is the true one."""
-    confidence: Floats
-    """(bins,) sum of confidences."""
-    squares: float
-    """Sum of ``Σ_c (p_c − 1[c is true])²``."""
+    pixels: Counts  # (bins,)
+    correct: Counts  # (bins,) pixels whose most probable class is the true one
+    confidence: Floats  # (bins,) sum of confidences
+    squares: float  # Sum of ``Σ_c (p_c − 1[c is true])²``
 
     __repr__ = short_repr
 

@@ -43,14 +43,10 @@ class Interface:
     tissues: tuple[str, str]
     true_um: float
     predicted_um: float
-    error_um: float
-    """Sum over the sections of the absolute difference."""
-    found: int
-    """Sections that have the edge in ground truth and prediction."""
-    missed: int
-    """Sections that have it in the ground truth only."""
-    invented: int
-    """Sections that have it in the prediction only."""
+    error_um: float  # Sum over the sections of the absolute difference
+    found: int  # Sections that have the edge in ground truth and prediction
+    missed: int  # Sections that have it in the ground truth only
+    invented: int  # Sections that have it in the prediction only
 
     @property
     def relative_error(self) -> float | None:

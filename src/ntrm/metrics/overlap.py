@@ -39,13 +39,10 @@ class Overlap:
 
     schema: LabelSchema
     sections: int
-    pixels: Counts
-    """(K,) true pixels of each class."""
+    pixels: Counts  # (K,) true pixels of each class
     pixel_accuracy: float
-    per_class: dict[str, Floats]
-    """(K,) for each of ``MEASURES``."""
-    macro: dict[str, float]
-    """For each of ``MEASURES``, the mean over the classes where it is defined."""
+    per_class: dict[str, Floats]  # (K,) for each of ``MEASURES``
+    macro: dict[str, float]  # For each of ``MEASURES``, the mean over the classes where it is defined
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers with class names, ready for JSON; undefined scores are None."""

@@ -37,8 +37,7 @@ Values = NDArray[np.float64]
 Statistic = Callable[[Values], Values]
 """Summed confusion matrices (…, K, K), ground truth in rows, to one number each (…); NaN where undefined."""
 
-CHUNK_VALUES = 4_000_000
-"""Numbers held at once while drawing (32 MB)."""
+CHUNK_VALUES = 4_000_000  # Numbers held at once while drawing (32 MB)
 
 
 @dataclass(frozen=True)
@@ -62,19 +61,14 @@ class Comparison:
 
     first: str
     second: str
-    first_by_seed: tuple[float, ...]
-    """Statistic over all patients, one for each training seed of the first model."""
+    first_by_seed: tuple[float, ...]  # Statistic over all patients, one for each training seed of the first model
     second_by_seed: tuple[float, ...]
-    low: float
-    """Lower end of the interval of the difference."""
+    low: float  # Lower end of the interval of the difference
     high: float
-    p: float
-    """Two-sided, for this comparison alone."""
-    p_holm: float
-    """Corrected for the family of comparisons it was made in."""
+    p: float  # Two-sided, for this comparison alone
+    p_holm: float  # Corrected for the family of comparisons it was made in
     patients: int
-    draws: int
-    """Draws in which both statistics were defined."""
+    draws: int  # Draws in which both statistics were defined
     confidence: float
 
     @property

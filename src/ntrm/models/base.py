@@ -25,22 +25,18 @@ from ntrm.models.weights import not_finite, stored_state
 class TissueGraph(NamedTuple):
     """The graph of tissues of each image. Edges are directed: first index sends, second receives."""
 
-    presence: Tensor
-    """(B, K) bool: the tissue's hard mask is not empty."""
+    presence: Tensor  # (B, K) bool: the tissue's hard mask is not empty
     area: Tensor
     """(B, K) pixels of the hard mask on the 1/8 grid. Masks may overlap, so areas need not sum to the grid."""
-    adjacency: Tensor
-    """(B, K, K) bool: an edge from src to dst."""
-    boundary: Tensor
-    """(B, K, K) ``b[i, j]``: fraction of tissue i's pixels that touch tissue j."""
+    adjacency: Tensor  # (B, K, K) bool: an edge from src to dst
+    boundary: Tensor  # (B, K, K) ``b[i, j]``: fraction of tissue i's pixels that touch tissue j
     attention: Tensor
     """(B, L, K, K) ``alpha[src, dst]``; over the senders of a receiver it sums to one, or is zero without any.
     Without attention layers L is 0."""
     edge_weights: Tensor
     """(B, K, K) ``w[src, dst]`` in (0, 1), 0 where there is no edge;
     untrained where no message is multiplied by them."""
-    nodes: Tensor
-    """(B, K, d) node states after message passing."""
+    nodes: Tensor  # (B, K, d) node states after message passing
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -49,10 +45,8 @@ class TissueGraph(NamedTuple):
 class Segmentation(NamedTuple):
     """Logits at input size, and the graph where it was asked for and the network has one."""
 
-    final: Tensor
-    """(B, K, H, W)."""
-    coarse: Tensor | None = None
-    """(B, K, H, W) of the coarse head, upsampled; None for networks without one."""
+    final: Tensor  # (B, K, H, W)
+    coarse: Tensor | None = None  # (B, K, H, W) of the coarse head, upsampled; None for networks without one
     graph: TissueGraph | None = None
 
     def __repr__(self) -> str:
@@ -63,8 +57,7 @@ class SegmentationModel(nn.Module):
     """A network that turns normalised RGB windows into class logits at input size."""
 
     config: ModelConfig
-    multiple = 32
-    """Height and width of the input must be multiples of this."""
+    multiple = 32  # Height and width of the input must be multiples of this
     loaded_weights: tuple[str, str] = ("", "")
     """For ``weights_digest``: that of the weights as they were loaded, and that of their file."""
 

@@ -17,8 +17,7 @@ from ntrm.models.unet import WIDTHS, UNetDecoder
 VGG_CONVOLUTIONS = (2, 2, 3, 3, 3)
 VGG_CHANNELS = (64, 128, 256, 512, 512)
 ATTENTION_CHANNELS = (64, 128, 256, 512, 1024)
-RATES = (6, 12, 18)
-"""Dilation of the 3×3 convolutions in DeepLab's pyramid at an output stride of 16."""
+RATES = (6, 12, 18)  # Dilation of the 3×3 convolutions in DeepLab's pyramid at an output stride of 16
 DROPOUT = 0.5
 
 

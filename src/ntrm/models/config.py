@@ -1,4 +1,4 @@
-"""What a network is and what it was trained for: the content of ``config.json``."""
+"""What a network is called and was trained for: the content of ``config.json``. Needs no torch."""
 
 from __future__ import annotations
 
@@ -14,6 +14,19 @@ from ntrm.core.mpp import Resolution
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
+NETWORKS = frozenset(
+    {
+        "ntrm-paper", "ntrm-control", "ntrm-released", "unet-resnet18", "unet-vgg16", "attention-unet",
+        "deeplabv3plus", "mit-b0", "mit-b2", "mit-trm",
+    }
+)  # fmt: skip
+"""What the registry can build, for code that must not import torch."""
+
+DEFAULT = "ntrm"  # The default of this version, whichever network that is
+
+DEFAULT_NETWORK = "ntrm-paper"
+"""What ``ntrm`` means now. Networks are saved under this name, so that another default leaves them what they are."""
+
 Option = str | int | float | bool | None
 
 
@@ -25,8 +38,7 @@ class ModelConfig:
     schema: LabelSchema
     options: Mapping[str, Option] = field(default_factory=dict)
     """Arguments of the architecture besides the number of classes."""
-    mpp: float | None = None
-    """µm/px it was trained at; None until it has been trained."""
+    mpp: float | None = None  # µm/px it was trained at; None until it has been trained
     window: int = 256
     """Side in pixels of the windows it was trained on: a graph pooled over a larger field is another graph."""
     mean: tuple[float, float, float] = IMAGENET_MEAN
@@ -34,12 +46,10 @@ class ModelConfig:
     name: str = ""
     version: str = ""
     licence: str = "Apache-2.0"
-    data: str = ""
-    """Fingerprint of the training data."""
+    data: str = ""  # Fingerprint of the training data
     trained_on: tuple[str, ...] = ()
     """Short hashes of the images it was trained on, and those of the models it started from; empty if not known."""
-    temperature: float = 1.0
-    """Logits are divided by this before the softmax; set by calibration."""
+    temperature: float = 1.0  # Logits are divided by this before the softmax; set by calibration
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, LabelSchema):
@@ -95,6 +105,15 @@ class ModelConfig:
             **{key: getattr(self, key) for key in ("temperature", "name", "version", "licence", "data")},
             "trained_on": list(self.trained_on),
         }
+
+
+def network_named(name: str) -> str:
+    """The network that a name given by a user means.
+
+    >>> network_named("ntrm"), network_named("ntrm-control")
+    ('ntrm-paper', 'ntrm-control')
+    """
+    return DEFAULT_NETWORK if name == DEFAULT else name
 
 
 def schema_for(classes: int | LabelSchema | Sequence[str]) -> LabelSchema:

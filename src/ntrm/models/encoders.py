@@ -17,8 +17,7 @@ Stages = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 STRIDES = [2, 4, 8, 16, 32]
 
 
-RESNETS = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}
-"""Blocks of each stage."""
+RESNETS = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}  # Blocks of each stage
 
 
 def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1, dilation: int = 1) -> nn.Conv2d:

@@ -11,8 +11,7 @@ from ntrm.models.encoders import make_encoder
 from ntrm.models.trm import RelationConfig, ReleasedRelation, TissueRelation, class_probabilities
 from ntrm.models.unet import WIDTHS, CoarseHead, UNetDecoder
 
-COARSE = ("e5", "d2")
-"""What the coarse head may look at."""
+COARSE = ("e5", "d2")  # What the coarse head may look at
 
 
 class NTRM(SegmentationModel):

@@ -15,8 +15,7 @@ from ntrm.core.errors import UsageError, choices_error, plain_number
 from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
 from ntrm.models.baselines import AttentionUNet, DeepLabV3Plus, ResNetUNet, VGGUNet
-from ntrm.models.config import ModelConfig, schema_for
-from ntrm.models.names import DEFAULT, network_named
+from ntrm.models.config import DEFAULT, ModelConfig, network_named, schema_for
 from ntrm.models.ntrm import NTRM
 from ntrm.models.segformer import MiTTRM, SegFormer
 from ntrm.models.trm import RelationConfig
@@ -61,8 +60,7 @@ ARCHITECTURES: dict[str, Builder] = {
 RELATED = ("ntrm-paper", "mit-trm")
 """Architectures with a tissue relation module; they take the fields of ``RelationConfig`` as options."""
 
-DEFAULT_ENCODERS = {"unet-vgg16": "vgg16"}
-"""Encoders of architectures that do not have a ResNet."""
+DEFAULT_ENCODERS = {"unet-vgg16": "vgg16"}  # Encoders of architectures that do not have a ResNet
 
 
 def list_models() -> list[str]:

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from ntrm.models.blocks import DecoderBlock, conv_bn_relu, initialise, scaled, upsample
 
-WIDTHS = (256, 128, 96, 64, 32)
-"""Channels of D1 … D5."""
+WIDTHS = (256, 128, 96, 64, 32)  # Channels of D1 … D5
 
 
 class UNetDecoder(nn.Module):

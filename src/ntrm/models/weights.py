@@ -28,8 +28,7 @@ CLASSIFIER = ("fc.", "classifier.", "head.", "pre_logits.")
 """Layers of an ImageNet network that an encoder does not have."""
 COUNTER = "num_batches_tracked"
 
-STORED = (torch.float32, torch.float16, torch.bfloat16)
-"""Kinds of numbers in which weights are saved and loaded."""
+STORED = (torch.float32, torch.float16, torch.bfloat16)  # Kinds of numbers in which weights are saved and loaded
 
 DAMAGED = (
     *(OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError),

@@ -42,8 +42,7 @@ class Segmented:
     out: Path
     slides: tuple[Outcome, ...]
     identity: dict[str, Any]
-    notes: tuple[str, ...] = ()
-    """How unclear inputs were understood, and what was not judged."""
+    notes: tuple[str, ...] = ()  # How unclear inputs were understood, and what was not judged
     address: str | None = None
     """Of the results, where they are not in a folder; ``out`` then holds what could not be sent."""
 

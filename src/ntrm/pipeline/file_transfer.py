@@ -34,8 +34,7 @@ from ntrm.slides.object_store import Address, NoSuchObjectError, ObjectStore, Re
 from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
 from ntrm.slides.slide_ids import KnownResults
 
-AT_A_TIME = 16
-"""Small objects that are read or sent side by side: each costs a journey, and hardly any bytes."""
+AT_A_TIME = 16  # Small objects that are read or sent side by side: each costs a journey, and hardly any bytes
 ROUNDS = 5
 """How often tables are made anew because outcomes came meanwhile. Whoever sends an outcome makes the tables after it,
 so that nobody has to go on until the last machine is through."""
@@ -45,10 +44,8 @@ so that nobody has to go on until the last machine is through."""
 class Storage:
     """Where things lie: plain data, also for workers on other machines."""
 
-    cache: Path | None = None
-    """Folder on this machine; by default one in that of ``NTRM_CACHE``."""
-    out: Address | None = None
-    """Of the results; None where they are in a folder."""
+    cache: Path | None = None  # Folder on this machine; by default one in that of ``NTRM_CACHE``
+    out: Address | None = None  # Of the results; None where they are in a folder
 
     @property
     def folder(self) -> Path:

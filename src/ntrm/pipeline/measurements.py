@@ -30,10 +30,8 @@ from ntrm.results.slide_state import Row
 from ntrm.results.tables import COLUMNS
 from ntrm.wsi.pieces import Piece, PieceMap
 
-EDGE_UM = 20.0
-"""A body nearer than this to the scan's edge is taken to be cut off by it."""
-TOGETHER = 1 << 22
-"""Runs of a mask up to which its pieces are measured at the same time: that takes memory by the runs."""
+EDGE_UM = 20.0  # A body nearer than this to the scan's edge is taken to be cut off by it
+TOGETHER = 1 << 22  # Runs of a mask up to which its pieces are measured at the same time: that takes memory by the runs
 MEASUREMENTS = ("orientation", "deep_clearance", "lateral_clearance", "invasion_depth")
 
 
@@ -45,18 +43,14 @@ class PieceFindings:
     window: Window
     touches_edge: bool
     """Whether its body reaches the edge of the scan, by the mask: the tissue of the thumbnail is a little too large."""
-    areas_mm2: dict[str, float]
-    """By class; classes that are not there have 0."""
-    measured: dict[str, Measured]
-    """By the names of ``MEASUREMENTS``."""
+    areas_mm2: dict[str, float]  # By class; classes that are not there have 0
+    measured: dict[str, Measured]  # By the names of ``MEASUREMENTS``
     cancers: tuple[CancerFinding, ...]
     graph: TissueGraph
-    text: tuple[str, ...]
-    """Graph and measurements in plain words."""
+    text: tuple[str, ...]  # Graph and measurements in plain words
     confirmed: tuple[CancerFinding, ...]
     """Of a corrected mask: by the regions alone of which a person named, or accepted, at least half."""
-    tumour_confirmed: bool
-    """Of a corrected mask: whether there is tumour, and all of it is such regions."""
+    tumour_confirmed: bool  # Of a corrected mask: whether there is tumour, and all of it is such regions
 
 
 def scan_slide(

@@ -18,24 +18,15 @@ from ntrm.results.run_record import Run
 class Options:
     """What a user may choose that changes results."""
 
-    tissue_mask: bool = True
-    """Leave out glass; without, every window is predicted."""
-    strict: bool = False
-    """Refuse slides of poor quality, and those unlike what the model knows, instead of warning."""
-    overlap: int | None = None
-    """Pixels that windows share; a quarter of the window if None."""
-    simplify_um: float | None = None
-    """Simplify polygons by at most this; exact pixel edges if None."""
-    gzip: bool = False
-    """Compress the polygons."""
-    zarr: bool = False
-    """Also write labels.zarr."""
-    maps: bool = False
-    """Also write confidence.ome.tif and, where the network has a coarse head, coarse.ome.tif."""
-    probabilities: bool = False
-    """Also write probabilities.zarr."""
-    report: bool = True
-    """Write report.html; it only repeats other files, and so is not part of a run's identity."""
+    tissue_mask: bool = True  # Leave out glass; without, every window is predicted
+    strict: bool = False  # Refuse slides of poor quality, and those unlike what the model knows, instead of warning
+    overlap: int | None = None  # Pixels that windows share; a quarter of the window if None
+    simplify_um: float | None = None  # Simplify polygons by at most this; exact pixel edges if None
+    gzip: bool = False  # Compress the polygons
+    zarr: bool = False  # Also write labels.zarr.
+    maps: bool = False  # Also write confidence.ome.tif and, where the network has a coarse head, coarse.ome.tif.
+    probabilities: bool = False  # Also write probabilities.zarr.
+    report: bool = True  # Write report.html; it only repeats other files, and so is not part of a run's identity.
     min_area_um2: float = 0.0
     """Smaller regions are relabelled as what lies around them; 0 leaves all as the network has them."""
     stain_norm: str = AS_IT_IS

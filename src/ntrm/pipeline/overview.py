@@ -21,8 +21,7 @@ from ntrm.wsi.quality.checks import Quality, as_judged, assess_quality, sample_w
 from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
 from ntrm.wsi.tissue_mask import find_marks, find_tissue, windows_with_tissue
 
-ROWS = 256
-"""Of a mask that are looked at together."""
+ROWS = 256  # Of a mask that are looked at together
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +31,7 @@ class SlideOverview:
     picture: NDArray[np.uint8]
     resolution: Resolution
     tissue: NDArray[np.bool_]
-    marks: NDArray[np.bool_]
-    """Pen and dirt on the glass."""
+    marks: NDArray[np.bool_]  # Pen and dirt on the glass
     judge: Callable[[], Quality]
 
     @cached_property

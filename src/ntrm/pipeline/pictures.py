@@ -18,10 +18,8 @@ from ntrm.results.paths import FAMILIARITY_MAP, OVERLAY, PICTURE, THUMBNAIL
 
 SMALLEST_SIDE, LARGEST_SIDE = 1200, 3000
 """Longer side of the overlay: letters need pixels, and people do not look at more."""
-THUMBNAIL_SIDE, THUMBNAIL_BYTES = 160, 6000
-"""A page may show a thousand thumbnails."""
-ROWS = 256
-"""Coloured at a time."""
+THUMBNAIL_SIDE, THUMBNAIL_BYTES = 160, 6000  # A page may show a thousand thumbnails
+ROWS = 256  # Coloured at a time
 LEAST_GAP = 1.9
 """Pictures of more than ``LARGEST_SIDE`` are shrunk by a whole number first, so long as this factor is left."""
 

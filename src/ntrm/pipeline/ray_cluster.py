@@ -32,20 +32,16 @@ from ntrm.pipeline.slide import SlideTask
 from ntrm.results.run_record import Run
 from ntrm.results.slide_state import remember_failure
 
-THREADS = 2
-"""Cores of a worker without a GPU: several slides at a time use cores better than threads in one slide."""
-MOST_CORES = 8
-"""Of a worker on a GPU: its files keep no more of them busy."""
+THREADS = 2  # Cores of a worker without a GPU: several slides at a time use cores better than threads in one slide
+MOST_CORES = 8  # Of a worker on a GPU: its files keep no more of them busy
 ADDRESS = "RAY_ADDRESS"
 LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's switch for "the loopback interface alone", if it is 0; in spite of its name it works on Linux."""
 LOOPBACK = "127.0.0.1"
-START_S = 900.0
-"""How long to wait for the first worker: a cluster that grows on demand takes minutes to add a machine."""
+START_S = 900.0  # How long to wait for the first worker: a cluster that grows on demand takes minutes to add a machine
 STORE_BYTES = 100 * 2**20
 """Ray's object store; the smallest that it takes without complaint, since no pixels travel through it."""
-LONGEST_FOLDER = 26
-"""Characters: with our name in it Ray adds about eighty, and the path of a socket may have 107."""
+LONGEST_FOLDER = 26  # Characters: with our name in it Ray adds about eighty, and the path of a socket may have 107
 
 
 @dataclass(frozen=True)
@@ -98,8 +94,7 @@ class Orders:
     device: str
     batch: int
     covariates: tuple[str, ...]
-    storage: Storage | None = None
-    """Of slides and results at addresses."""
+    storage: Storage | None = None  # Of slides and results at addresses
 
 
 class SlideWorker:

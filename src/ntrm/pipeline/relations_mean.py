@@ -13,12 +13,10 @@ from ntrm.data.tiles import Window
 from ntrm.models.base import TissueGraph
 from ntrm.results.documents import EdgeWindow, Matrix, Network, StrongestWindows
 
-KEPT = 10
-"""Windows that are remembered of each edge."""
+KEPT = 10  # Windows that are remembered of each edge
 ATTENTION, AREA, NUMBER = range(3)
 """What is remembered of a window: its attention along the edge, the area that receives, its place in the run."""
-NO_WINDOW = -1.0
-"""In place of the attention where there is no window; all attention is above it."""
+NO_WINDOW = -1.0  # In place of the attention where there is no window; all attention is above it
 
 
 class RelationsMean:

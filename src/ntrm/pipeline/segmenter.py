@@ -31,8 +31,7 @@ from ntrm.slides.inputs import SlideInput
 from ntrm.slides.slide_ids import without_name
 from ntrm.wsi.isolated import open_isolated
 
-LONGEST = 600
-"""Characters of a reason: some libraries write pages."""
+LONGEST = 600  # Characters of a reason: some libraries write pages
 EXPECTED = (NtrmError, OSError, MemoryError)
 """What a slide, a disk or a full memory may cause; everything else is a bug, ours or a library's."""
 
@@ -84,14 +83,11 @@ class Outcome:
     """The outcome of one slide."""
 
     slide_id: str
-    status: str
-    """``done``, ``kept`` (it was there already), ``failed`` or ``busy`` (another process works on it)."""
+    status: str  # ``done``, ``kept`` (it was there already), ``failed`` or ``busy`` (another process works on it)
     reason: str = ""
     refused: bool = False
-    unexpected: bool = False
-    """Whether a bug, a library's error or a lost process made it fail, not the slide itself."""
-    row: dict[str, Any] = field(default_factory=dict)
-    """Of the table ``slides``, where there are results."""
+    unexpected: bool = False  # Whether a bug, a library's error or a lost process made it fail, not the slide itself
+    row: dict[str, Any] = field(default_factory=dict)  # Of the table ``slides``, where there are results
 
     __repr__ = short_repr
 

@@ -59,8 +59,7 @@ OpenSlide = Callable[..., SlideReader]
 LARGE = 1 << 25
 """Pixels of a slide from which on its files get the memory that the network has used; a smaller one leaves it to the
 batches of the next."""
-THREADS = 3
-"""That write files of one slide at the same time, beside the one that measures."""
+THREADS = 3  # That write files of one slide at the same time, beside the one that measures
 BEHIND = 1 << 28
 """Pixels of a slide up to which its files are written while the network works on the next: they take memory."""
 
@@ -83,14 +82,10 @@ class PredictedSlide:
     overview: SlideOverview
     grid: SlideGrid
     maps: Maps
-    held: ExitStack
-    """The slide's lock. Until it is closed, no other process can take the slide."""
-    relations: Network | None
-    """The network's relations of tissues; None for networks that have none."""
-    blocks: SlideBlocks | None
-    """What its windows look like; None where the model has no reference to compare them with."""
-    stained: StainNorm | None
-    """What was done to the slide's stains; None where nobody asked for that."""
+    held: ExitStack  # The slide's lock. Until it is closed, no other process can take the slide.
+    relations: Network | None  # The network's relations of tissues; None for networks that have none
+    blocks: SlideBlocks | None  # What its windows look like; None where the model has no reference to compare them with
+    stained: StainNorm | None  # What was done to the slide's stains; None where nobody asked for that
 
     @property
     def large(self) -> bool:

@@ -168,8 +168,7 @@ class SlideFiles:
     grid: Grid
     schema: LabelSchema
     run: Run
-    corrected: Correction | None = None
-    """None for the network's mask."""
+    corrected: Correction | None = None  # None for the network's mask
 
     @property
     def about(self) -> Document:

@@ -42,8 +42,7 @@ class Familiarity:
     p_value: float | None
     """How often a section of the model's own kind, held out, looks as unlike as this; None where it was not judged."""
     aspects: Mapping[str, float]  # P-values by the names of `ASPECTS`; empty where it was not judged
-    reasons: tuple[str, ...]
-    """In plain sentences: why it is unfamiliar, the strongest first, or why it was not judged."""
+    reasons: tuple[str, ...]  # In plain sentences: why it is unfamiliar, the strongest first, or why it was not judged
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS or (self.verdict == UNFAMILIAR and self.p_value is None):

@@ -99,8 +99,7 @@ class Table:
 class Results:
     """What a folder of results holds."""
 
-    run: dict[str, Any]
-    """Model, program and options."""
+    run: dict[str, Any]  # Model, program and options
     slides: Table
     pieces: Table
     regions: Table

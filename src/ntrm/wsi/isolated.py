@@ -36,10 +36,8 @@ _START_SECONDS = 120  # A new process may wait for a busy machine before it can 
 class ReadingLimits:
     """What one slide may cost its reading process."""
 
-    memory_mb: int = 1024
-    """Memory on top of what Python and the libraries take."""
-    seconds: int = 120
-    """Time for opening, and for one region."""
+    memory_mb: int = 1024  # Memory on top of what Python and the libraries take
+    seconds: int = 120  # Time for opening, and for one region
 
 
 class ReadingProcess:

@@ -51,8 +51,7 @@ WIDER_STEP = 2  # That average is taken of every second row and column
 LEAST_WEIGHT = 0.05  # An average over less than this fraction of its weights means nothing
 GLASS_DENSITY = 0.015  # The noise of the glass is measured in pixels less dense than this
 
-MARGIN_UM = 14.0
-"""Tissue is taken to reach this much further: its border lies anywhere in a pixel of the coarser grid."""
+MARGIN_UM = 14.0  # Tissue is taken to reach this much further: its border lies anywhere in a pixel of the coarser grid
 HOLE_MM2 = 0.3  # Gaps inside tissue up to this size belong to it: lumina, cysts, clefts
 SPECK_MM2 = 0.015  # Anything smaller is dust
 BESIDE_PEN_UM = 100.0

@@ -66,14 +66,6 @@ def test_depth_is_the_distance_to_the_nearest_glass():
     assert made(mask[8:]).features["depth"].tolist() == [[0.0]] * 4
 
 
-def test_shape_is_compactness_and_size_of_the_region():
-    mask = np.full((8, 16), RET, dtype=np.uint8)
-    shape = made(mask).features["shape"]
-    part = 4 * np.pi * (64 * 40) / (2 * 8 * 4 + 2 * 8 * 10) ** 2
-    whole = 4 * np.pi * (128 * 40) / (2 * 16 * 4 + 2 * 8 * 10) ** 2
-    assert shape == pytest.approx(np.tile([part, np.log(128 * 40 / 1e6), whole], (2, 1)), rel=1e-5)
-
-
 def test_a_place_has_a_node_and_names_become_a_mask(random):
     mask = blocks(random)
     graph = made(mask)
@@ -103,7 +95,9 @@ def test_a_graph_is_read_as_it_was_saved(random, tmp_path):
             RegionGraph.read(tmp_path / "graph.npz", schema, origin)
 
 
-def test_nothing_is_an_empty_graph():
-    graph = made(np.zeros((0, 0), dtype=np.uint8))
-    assert len(graph) == len(graph.edges) == 0
-    assert graph.mask().shape == (0, 0)
+def test_shape_is_compactness_and_size_of_the_region():
+    mask = np.full((8, 16), RET, dtype=np.uint8)
+    shape = made(mask).features["shape"]
+    part = 4 * np.pi * (64 * 40) / (2 * 8 * 4 + 2 * 8 * 10) ** 2
+    whole = 4 * np.pi * (128 * 40) / (2 * 16 * 4 + 2 * 8 * 10) ** 2
+    assert shape == pytest.approx(np.tile([part, np.log(128 * 40 / 1e6), whole], (2, 1)), rel=1e-5)

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-from ntrm.analysis.graph import tissue_graph
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
@@ -58,13 +57,6 @@ def test_parts_are_what_the_grid_leaves_of_regions(random):
     assert (mask.ravel()[parts.table.first] == parts.table.tissue).all()
 
 
-def test_a_part_knows_its_undivided_region(random):
-    mask = blocks(random)
-    parts, regions = parts_of(mask, SKIN, MPP, side=8), flooded(np.where(mask == IGNORE, -1, mask.astype(int)))
-    assert (parts.region == regions.ravel()[parts.table.first]).all()
-    assert (np.bincount(parts.region, parts.table.pixels) == parts.regions.pixels).all()
-
-
 def test_slivers_go_to_the_neighbour_in_their_region_with_the_longest_border():
     mask = np.zeros((16, 34), dtype=np.uint8)  # the third column of cells is 2 pixels wide
     parts = parts_of(mask, SKIN, MPP, side=16)
@@ -99,19 +91,6 @@ def test_darker_is_told_by_tissue_and_cell_in_the_colour_that_varies_most(random
         assert (found[own] == (mixed & (values[:, colour] > values[:, colour].mean()))).all()
 
 
-def test_undivided_parts_have_the_areas_and_borders_of_the_tissue_graph(random):
-    mask = blocks(random)
-    parts, graph = parts_of(mask, SKIN, MPP, side=128), tissue_graph(mask, MPP)
-    assert len(parts.table) == len(parts.regions)
-    areas = np.bincount(parts.table.tissue, parts.table.area_mm2, len(SKIN))
-    areas[SKIN.background_index] = 0
-    assert areas == pytest.approx(graph.areas_mm2)
-    one, other = parts.table.tissue[parts.table.contacts].T
-    between = np.zeros((len(SKIN), len(SKIN)))
-    np.add.at(between, (one, other), parts.table.contact_mm)
-    assert (between + between.T)[0, 3] == pytest.approx(graph.boundary_mm[0, 3])
-
-
 def test_cells_grow_until_there_are_few_enough_parts():
     mask = np.zeros((64, 64), dtype=np.uint8)
     assert len(parts_of(mask, SKIN, MPP, side=8).table) == 64
@@ -129,3 +108,10 @@ def test_a_mask_with_too_many_regions_is_refused():
 def test_nothing_has_no_parts(mask):
     parts = parts_of(mask.astype(np.uint8), SKIN, MPP)
     assert len(parts.table) == len(parts.region) == 0
+
+
+def test_a_part_knows_its_undivided_region(random):
+    mask = blocks(random)
+    parts, regions = parts_of(mask, SKIN, MPP, side=8), flooded(np.where(mask == IGNORE, -1, mask.astype(int)))
+    assert (parts.region == regions.ravel()[parts.table.first]).all()
+    assert (np.bincount(parts.region, parts.table.pixels) == parts.regions.pixels).all()

@@ -6,7 +6,7 @@ import torch
 from tests.correction.engine.test_parts import blocks
 from tests.reference.region_graph import pool, reader, region_graph
 
-from ntrm.core.labels import IGNORE, SKIN
+from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.correction.engine.parts import parts_of
 from ntrm.correction.engine.pool import DENSITY, features_of, smooth_density
@@ -65,16 +65,6 @@ def test_pooled_features_are_those_of_a_loop(predictor, section):
     assert pooled["probabilities"].sum(axis=1) == pytest.approx(1, abs=1e-5)
 
 
-def test_colour_has_the_deviation_of_the_density_in_one_window(predictor, random):
-    image = random.integers(0, 256, (16, 16, 3)).astype(np.uint8)
-    parts = parts_of(np.zeros((16, 16), dtype=np.uint8), SKIN, MPP, side=16)
-    colour = pool(predictor, parts, image)["colour"][0]
-    weights = Stitching(64).weights().numpy()[:16, :16, None]
-    mean = (weights * DENSITY[image]).sum((0, 1)) / weights.sum()
-    deviation = np.sqrt((weights * (DENSITY[image] - mean) ** 2).sum((0, 1)) / weights.sum())
-    assert colour == pytest.approx([*mean, *deviation], rel=1e-4)
-
-
 def test_the_related_features_are_what_the_relation_gave_and_the_last_what_is_classified(predictor, random):
     pixels = random.integers(0, 256, (1, 64, 64, 3)).astype(np.uint8)
     network = predictor.network
@@ -114,8 +104,11 @@ def test_the_density_does_not_depend_on_how_many_rows_are_read(random):
     assert apart == pytest.approx(rows(0, 40), abs=1e-6)
 
 
-def test_nothing_known_is_an_empty_graph(predictor):
-    image, mask = np.zeros((8, 8, 3), dtype=np.uint8), np.full((8, 8), IGNORE, dtype=np.uint8)
-    graph = region_graph(predictor, image, mask, MPP)
-    assert len(graph) == 0
-    assert graph.probabilities.shape == (0, len(SKIN))
+def test_colour_has_the_deviation_of_the_density_in_one_window(predictor, random):
+    image = random.integers(0, 256, (16, 16, 3)).astype(np.uint8)
+    parts = parts_of(np.zeros((16, 16), dtype=np.uint8), SKIN, MPP, side=16)
+    colour = pool(predictor, parts, image)["colour"][0]
+    weights = Stitching(64).weights().numpy()[:16, :16, None]
+    mean = (weights * DENSITY[image]).sum((0, 1)) / weights.sum()
+    deviation = np.sqrt((weights * (DENSITY[image] - mean) ** 2).sum((0, 1)) / weights.sum())
+    assert colour == pytest.approx([*mean, *deviation], rel=1e-4)

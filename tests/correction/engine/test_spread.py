@@ -9,7 +9,7 @@ from ntrm.analysis.runs import runs_of
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.correction.engine.graph import RegionGraph
-from ntrm.correction.engine.spread import Reason, Settings, looks_alike, spread, standardised, walks
+from ntrm.correction.engine.spread import Reason, Settings, looks_alike, spread, standardised
 
 EPI, RET, BCC, BKG = (SKIN.index(name) for name in ("EPI", "RET", "BCC", "BKG"))
 K = len(SKIN)
@@ -59,7 +59,6 @@ def test_what_looks_alike_follows_wherever_it_lies():
     assert done.why(1) == "as the network named it"
     assert done.why(0) == "you named it epidermis"
     assert followers(done).tolist() == [3]
-    assert done.source.tolist() == [0, -1, -1, 0]
 
 
 def test_looks_and_relations_follow_both_and_without_edges_it_is_looks():
@@ -94,45 +93,21 @@ def test_doubt_carries_a_click_farther_up_to_a_limit():
     assert count(0.9, 4.0) == count(0.9, 100.0)  # 0.1 · 40
 
 
-def test_a_smaller_reach_keeps_to_what_looks_more_alike():
-    graph = chain([BCC] * 4, [0.0, 1.0, 2.0, 3.0])
-    counts = [len(followers(spread(graph, {0: EPI}, Settings(reach=reach, steps=0)))) for reach in (0.1, 0.5, 2.0)]
-    assert counts == sorted(counts)
-    assert counts[0] == 0
-    assert counts[-1] == 3
-
-
 @pytest.mark.failed_once(79064253)  # clicks that disagree: one takes from another's name, and a third led
 @pytest.mark.parametrize("settings", [Settings(), Settings(steps=0)], ids=["both", "looks"])
-def test_clicked_nodes_have_the_name_they_were_given(settings, random):
-    graph = random_graph(random)
-    clicks = {node: int(random.integers(K)) for node in range(0, len(graph), 3)}
-    done = spread(graph, clicks, settings)
-    assert {node: int(done.tissue[node]) for node in clicks} == clicks
-    assert set(np.unique(done.tissue[followers(done)])) <= set(clicks.values())
-
-
-@pytest.mark.parametrize("settings", [Settings(), Settings(steps=0)], ids=["both", "looks"])
-def test_the_order_of_clicks_does_not_matter_and_nothing_is_random(settings, random):
+def test_clicked_nodes_have_the_name_they_were_given_in_whatever_order_and_without_clicks_nothing_changes(
+    settings, random
+):
     graph = random_graph(random)
     clicks = {node: int(random.integers(K)) for node in random.permutation(len(graph))[:6].tolist()}
-    one, other = spread(graph, clicks, settings), spread(graph, dict(reversed(clicks.items())), settings)
-    assert (one.tissue == other.tissue).all()
-    assert (one.reason == other.reason).all()
-    assert (one.source == other.source).all()
-
-
-@pytest.mark.parametrize("settings", [Settings(), Settings(steps=0)], ids=["both", "looks"])
-def test_without_clicks_everything_keeps_its_name_even_against_the_probabilities(settings, random):
-    graph = random_graph(random)
-    done = spread(graph, {}, settings)
-    assert (done.tissue == graph.tissue).all()
-    assert not done.reason.any()
-
-
-@pytest.mark.parametrize("settings", [Settings(), Settings(steps=0)], ids=["both", "looks"])
-def test_an_empty_graph_stays_empty(settings):
-    assert len(spread(chain([], []), {}, settings).tissue) == 0
+    done, other = spread(graph, clicks, settings), spread(graph, dict(reversed(clicks.items())), settings)
+    assert {node: int(done.tissue[node]) for node in clicks} == clicks
+    assert set(np.unique(done.tissue[followers(done)])) <= set(clicks.values())
+    assert (done.tissue == other.tissue).all()
+    assert (done.reason == other.reason).all()
+    kept = spread(graph, {}, settings)
+    assert (kept.tissue == graph.tissue).all()
+    assert not kept.reason.any()
 
 
 def random_graph(random, count=20):
@@ -184,10 +159,3 @@ def test_affinity_of_looks_is_a_gaussian_of_standardised_features(random):
     scaled = (np.array([1.0, 2.0, 6.0, 50.0]) - colour.mean()) / colour.std()
     found = looks_alike(graph, np.array([1]), LOOKS)[:, 0]
     assert found == pytest.approx(np.exp(-((scaled - scaled[1]) ** 2) / (2 * 0.5**2)), abs=1e-6)
-
-
-def test_walks_meet_a_neighbour_with_the_boundary_ratio():
-    graph = chain([BCC] * 3, [0, 0, 0])  # the middle one has half its border with each
-    assert walks(graph, np.array([0]), 1)[:, 0].tolist() == [1.0, 0.5, 0.0]
-    assert walks(graph, np.array([0]), 2)[:, 0].tolist() == [1.0, 0.5, 0.5]
-    assert walks(graph, np.array([0]), 3)[:, 0].tolist() == [1.0, 0.75, 0.5]

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -90,12 +91,12 @@ def test_a_worker_that_cannot_work_is_not_started_again(supervised, store, monke
         assert (made.state, len(started), made.refusal["what"]) == ("refused", 2, "other classes")
 
 
-def test_a_slide_far_beyond_its_time_is_its_workers_fault(supervised, store, monkeypatch):
+def test_a_slide_that_takes_too_long_is_given_up(supervised, store, monkeypatch):
     with supervised() as (_, started):
         slide = add_queued(store, name="long").id
+        now = time.time()
         store.take("w", NETWORK)
-        monkeypatch.setattr(supervisor, "GRACE_SECONDS", -1e6)
+        monkeypatch.setattr(time, "time", lambda: now + 86_400)
         wait_for("the end of the worker", lambda: started[0].poll() is not None)
-        monkeypatch.setattr(supervisor, "GRACE_SECONDS", 1.0)
-        wait_for("the slide to wait again", lambda: store.get(slide).status != "running")
-        assert store.take("w", NETWORK).attempts == 2
+        wait_for("the end of the job", lambda: store.get(slide).status == "failed")
+        assert store.get(slide).error["code"] == "too_long"

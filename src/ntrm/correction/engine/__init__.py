@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from ntrm.inference.predictor import Predictor
     from ntrm.slides.inputs import SlideInput
 
-DEFAULT = "looks and relations"
-"""What logs call this way to carry names on."""
+DEFAULT = "looks and relations"  # What logs call this way to carry names on
 
 
 def no_units() -> Ints:
@@ -51,21 +50,16 @@ class Proposal:
 
     schema: LabelSchema
     resolution: Resolution
-    click: Step
-    """What a person says about some parts, see ``clicked``."""
-    units: Units
-    """What is numbered here: parts, or regions where the parts are not known."""
-    nodes: Ints
-    """Units that are named."""
+    click: Step  # What a person says about some parts, see ``clicked``
+    units: Units  # What is numbered here: parts, or regions where the parts are not known
+    nodes: Ints  # Units that are named
     named: PixelSet
     followers: Ints = field(default_factory=no_units)
     """Units that would follow; without those that a person named before."""
-    names: Ints = field(default_factory=no_units)
-    """Their new classes."""
+    names: Ints = field(default_factory=no_units)  # Their new classes
     followed: dict[int, PixelSet] = field(default_factory=dict)
     """By class: their pixels, without those that a person named or drew before."""
-    why: Callable[[int], str] = lambda _: ""
-    """Says why a unit follows."""
+    why: Callable[[int], str] = lambda _: ""  # Says why a unit follows
 
     @property
     def regions(self) -> int:
@@ -95,12 +89,9 @@ class Review(NamedTuple):
     """Regions in the order in which a person looks at them."""
 
     order: str
-    first: Ints
-    """(R,) a pixel of each, flattened."""
-    tissue: Ints
-    """(R,) what the network called it."""
-    pixels: Ints
-    """(R,) how many it has."""
+    first: Ints  # (R,) a pixel of each, flattened
+    tissue: Ints  # (R,) what the network called it
+    pixels: Ints  # (R,) how many it has
 
 
 class Engine(Protocol):

@@ -39,22 +39,14 @@ class RegionGraph:
 
     schema: LabelSchema
     resolution: Resolution
-    runs: Runs
-    """Index of the node of each run; -1 where nothing is known."""
-    tissue: Ints
-    """(N,) class in the mask."""
-    region: Ints
-    """(N,) index of the undivided region that a node is part of."""
-    pixels: Ints
-    """(N,)"""
-    centroid: Floats
-    """(N, 2) row and column."""
-    edges: Ints
-    """(E, 2) nodes that share a border, the smaller first."""
-    ratios: Floats
-    """(E, 2) share of that border in the whole border of the first, and of the second."""
-    probabilities: Features
-    """(N, K) mean."""
+    runs: Runs  # Index of the node of each run; -1 where nothing is known
+    tissue: Ints  # (N,) class in the mask
+    region: Ints  # (N,) index of the undivided region that a node is part of
+    pixels: Ints  # (N,)
+    centroid: Floats  # (N, 2) row and column
+    edges: Ints  # (E, 2) nodes that share a border, the smaller first
+    ratios: Floats  # (E, 2) share of that border in the whole border of the first, and of the second
+    probabilities: Features  # (N, K) mean
     features: Mapping[str, Features]
     """(N, D) by group: ``related`` (D2) and ``last`` (what the classifier sees), as far as the network has them, then
     ``colour``, ``shape`` and ``depth``."""

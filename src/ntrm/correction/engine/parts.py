@@ -22,14 +22,12 @@ from ntrm.analysis.region_table import RegionTable, region_table
 from ntrm.analysis.regions import STRIP_PIXELS, Regions, scan_mask
 from ntrm.analysis.runs import Runs, components, run_starts
 from ntrm.core.arrays import Ints
-from ntrm.core.errors import DataError, check_number
+from ntrm.core.errors import DataError
 from ntrm.core.labels import LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 
-GRID = 8
-"""Pixels along a side that one feature of D2 covers."""
 SIDE = 16
-"""Side of a cell in pixels."""
+"""Side of a cell in pixels: two features of D2."""
 MOST_PARTS = 100_000
 """More of them are not made: cells are enlarged until there are no more."""
 SLIVER = 1 / 16
@@ -72,7 +70,6 @@ def parts_of(
 
     Without ``pixels``, no cell is mixed.
     """
-    check_number("side of a part", side, GRID, 1 << 14, whole=True)
     regions = scan_mask(mask, replace(schema, background=None), resolution)
     if len(regions.table) > most:
         raise DataError(

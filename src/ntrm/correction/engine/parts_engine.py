@@ -21,8 +21,7 @@ from ntrm.slides.inputs import SlideInput
 if TYPE_CHECKING:
     from ntrm.inference.predictor import Predictor
 
-OPEN_GRAPHS = 4
-"""One of 100,000 parts takes some 100 MB, most take a tenth of that."""
+OPEN_GRAPHS = 4  # One of 100,000 parts takes some 100 MB, most take a tenth of that
 
 
 class PartsEngine:

@@ -29,10 +29,8 @@ from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import Stitching
 
 Read = Callable[[Window], Image]
-DENSITY = -np.log10((np.arange(256) + 1) / 256)
-"""Optical density of a grey level."""
-HALO = 3
-"""Pixels that the blur of the density reaches."""
+DENSITY = -np.log10((np.arange(256) + 1) / 256)  # Optical density of a grey level
+HALO = 3  # Pixels that the blur of the density reaches
 
 
 def smooth_density(read: Read, height: int, width: int) -> Pixels:

@@ -24,8 +24,7 @@ from ntrm.correction.pixels import PixelSet
 from ntrm.correction.state import State
 from ntrm.correction.units import Units
 
-MOST_CLICKS = 128
-"""The latest clicks that are carried on; older ones keep what they have named."""
+MOST_CLICKS = 128  # The latest clicks that are carried on; older ones keep what they have named
 MOST_AT_ONCE = MOST_CLICKS // 2
 """Of more parts that are named at once, so many are carried on, evenly chosen: memory grows with each."""
 
@@ -66,7 +65,7 @@ def propose_elsewhere(here: RegionGraph, ours: State, click: Step, there: Region
     settings = Settings(reach=click.reach or 1.0)
     without, result = spread(both, before, settings), spread(both, after, settings)
     moved = np.setdiff1d(np.flatnonzero(result.tissue[at:] != without.tissue[at:]), _nodes(there, theirs.left_out))
-    named = Spread(there, result.tissue[at:], result.reason[at:], result.source[at:])
+    named = Spread(there, result.tissue[at:], result.reason[at:])
     return _following(there, theirs, replace(click, places=()), no_units(), PixelSet.empty(), moved, named)
 
 

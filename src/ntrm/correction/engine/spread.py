@@ -55,8 +55,7 @@ _SENTENCES = {
 class Settings:
     """How far names are carried: weights learned, the rest chosen on simulated clicks (docs/results/correction.md)."""
 
-    reach: float = 1.0
-    """Factor for h: smaller keeps to what looks more alike."""
+    reach: float = 1.0  # Factor for h: smaller keeps to what looks more alike
     width: float = 1.15
     """h, in the unit of the features: each group has variance ``weights``² over the section's tissue."""
     weights: Mapping[str, float] = field(
@@ -65,16 +64,12 @@ class Settings:
         )
     )
     """Of the groups of features; those that are not named, or that a network does not have, do not count."""
-    ridge: float = 0.3
-    """λ: how far a single click may be overruled by others that look alike."""
-    least: float = 0.005
-    """ε: probability below which all are alike."""
+    ridge: float = 0.3  # λ: how far a single click may be overruled by others that look alike
+    least: float = 0.005  # ε: probability below which all are alike
     margin: float = 40.0
     """By what a name given leads, over the network's mean doubt (1 − confidence) in the section's tissue."""
-    most_margin: float = 6.0
-    """By what it leads at most: a network that was taught to doubt is not the worse for it."""
-    steps: int = 4
-    """Of a walk over borders."""
+    most_margin: float = 6.0  # By what it leads at most: a network that was taught to doubt is not the worse for it
+    steps: int = 4  # Of a walk over borders
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +77,8 @@ class Spread:
     """What follows from clicks."""
 
     graph: RegionGraph
-    tissue: Ints
-    """(N,) class of each node now."""
-    reason: NDArray[np.uint8]
-    """(N,) ``Reason``."""
-    source: Ints
-    """(N,) the clicked node that a name comes from; -1 where it was kept."""
+    tissue: Ints  # (N,) class of each node now
+    reason: NDArray[np.uint8]  # (N,) ``Reason``
 
     def why(self, node: int) -> str:
         """The reason, as a sentence."""
@@ -98,9 +89,9 @@ class Spread:
 def spread(graph: RegionGraph, clicks: Mapping[int, int], settings: Settings | None = None) -> Spread:
     """Names of all nodes after ``clicks``, the class given to each clicked node; their order does not matter."""
     settings = settings or Settings()
-    tissue, reason, source = graph.tissue, np.zeros(len(graph), dtype=np.uint8), np.full(len(graph), -1, dtype=np.int64)
+    reason = np.zeros(len(graph), dtype=np.uint8)
     if not clicks:
-        return Spread(graph, tissue, reason, source)
+        return Spread(graph, graph.tissue, reason)
     nodes = np.array(sorted(clicks), dtype=np.int64)
     given = np.array([clicks[node] for node in nodes.tolist()], dtype=np.int64)
     met = walks(graph, nodes, settings.steps)
@@ -109,11 +100,9 @@ def spread(graph: RegionGraph, clicks: Mapping[int, int], settings: Settings | N
     changed = np.flatnonzero(tissue != graph.tissue)
     # For each renamed node the click of that name to which its affinity is largest.
     own = np.where(given[None] == tissue[changed, None], affinity[changed], -1.0)
-    nearest = own.argmax(axis=1)
-    source[changed] = nodes[nearest]
-    reason[changed] = np.where(met[changed, nearest] >= own.max(axis=1), Reason.TOUCHES, Reason.LOOKS)
-    tissue[nodes], reason[nodes], source[nodes] = given, Reason.NAMED, nodes
-    return Spread(graph, tissue, reason, source)
+    reason[changed] = np.where(met[changed, own.argmax(axis=1)] >= own.max(axis=1), Reason.TOUCHES, Reason.LOOKS)
+    tissue[nodes], reason[nodes] = given, Reason.NAMED
+    return Spread(graph, tissue, reason)
 
 
 def looks_alike(graph: RegionGraph, nodes: Ints, settings: Settings) -> Floats:

@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-SLOPE = 0.2
-"""Negative slope of the attention's LeakyReLU."""
+SLOPE = 0.2  # Negative slope of the attention's LeakyReLU
 
 
 def attention_over_senders(scores: Tensor, edges: Tensor) -> Tensor:

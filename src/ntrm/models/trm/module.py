@@ -36,22 +36,16 @@ class RelationConfig:
     """``hard``: max-pool, then threshold · ``plain``: threshold alone · ``soft``: probabilities pool and project."""
     order: str = "project-first"
     """``project-first``: ψ once, then masks · ``mask-first``: features masked, then ψ for each tissue."""
-    layer: str = "attention"
-    """``attention`` (supplement) · ``sum`` (main text)."""
-    boundary: bool = True
-    """Whether edges know the boundary ratios."""
-    edge_weight: bool = False
-    """Whether messages are multiplied by the edge weight."""
-    absent: str = "isolated"
-    """``isolated``: absent tissues have no edge · ``linked``: they send to every present one."""
+    layer: str = "attention"  # ``attention`` (supplement) · ``sum`` (main text)
+    boundary: bool = True  # Whether edges know the boundary ratios
+    edge_weight: bool = False  # Whether messages are multiplied by the edge weight
+    absent: str = "isolated"  # ``isolated``: absent tissues have no edge · ``linked``: they send to every present one
     graph: str = "adjacency"
     """``adjacency`` · ``complete``: every present pair · ``none``: pooled nodes are projected unchanged."""
-    nodes: str = "class"
-    """``class``: a node is a tissue · ``region``: a connected region of a tissue."""
+    nodes: str = "class"  # ``class``: a node is a tissue · ``region``: a connected region of a tissue
     regions: int = 4
     """Most regions of a tissue that are nodes of their own, the largest first; the others join the last."""
-    gate: bool = False
-    """Whether what the module adds is multiplied by a learned number that starts at 0."""
+    gate: bool = False  # Whether what the module adds is multiplied by a learned number that starts at 0
     dim: int = 128
     layers: int = 3
     tau: float = 0.5

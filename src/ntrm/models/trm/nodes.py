@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from ntrm.core.devices import full_precision_on_cpu
 
-EPSILON = 1e-6
-"""Keeps the average of an empty mask finite."""
+EPSILON = 1e-6  # Keeps the average of an empty mask finite
 
 
 def dilate(masks: Tensor) -> Tensor:

@@ -56,18 +56,13 @@ from ntrm.wsi.readers.reader import ArrayCache
 
 _log = logging.getLogger(__name__)
 CHORE_SECONDS = 60.0
-IDLE_SECONDS = 600.0
-"""Slides that nobody views are closed after this."""
-END_SECONDS = 5.0
-"""How long the end waits for what is done beside the requests."""
+IDLE_SECONDS = 600.0  # Slides that nobody views are closed after this
+END_SECONDS = 5.0  # How long the end waits for what is done beside the requests
 OPEN_RESULTS = 32
-HEAVY = 2
-"""Previews of corrections at a time."""
+HEAVY = 2  # Previews of corrections at a time
 OPEN_CORRECTIONS = 16
-MOST_TABLE = 2**28
-"""Bytes of the table of a slide's regions."""
-FINGERPRINTS = 4096
-"""Of originals, kept: each is two reads of the file; and numbers of corrections."""
+MOST_TABLE = 2**28  # Bytes of the table of a slide's regions
+FINGERPRINTS = 4096  # Of originals, kept: each is two reads of the file; and numbers of corrections
 
 
 class OpenResults:

@@ -17,6 +17,7 @@ from anyio.to_thread import run_sync
 from ntrm.core.errors import NtrmError
 from ntrm.core.mpp import Resolution
 from ntrm.service.api.app_state import AppState
+from ntrm.service.api.schemas import PathRequest
 from ntrm.service.core.problems import ProblemError, conflict, disk_full, document_of
 from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, ServiceSettings, upload_path
 from ntrm.service.jobs.slide_record import Origin, Slide, new_id
@@ -91,15 +92,16 @@ def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | N
     return slide
 
 
-def submit_path(app_state: AppState, path: Path, mpp: float | None, slide_id: str | None) -> Slide:
+def submit_path(app_state: AppState, wanted: PathRequest) -> Slide:
     """Queue a file of the server."""
+    path = file_under(app_state.settings.roots, wanted.path)
     info = inspect(app_state, path, alone=False)
-    problem = _mpp_problem(info, mpp)
+    problem = _mpp_problem(info, wanted.mpp)
     if problem is not None:
         raise problem
-    slide = _new_slide(new_id(), path, "path", info, path.name, mpp, slide_id)
+    slide = _new_slide(new_id(), path, "path", info, path.name, wanted.mpp, wanted.slide_id)
     # Recognised by its content, wherever its root lies the next time.
-    slide = _add(app_state, replace(slide, fingerprint=source_fingerprint(path)), info, slide_id)
+    slide = _add(app_state, replace(slide, fingerprint=source_fingerprint(path)), info, wanted.slide_id)
     app_state.audit.note("path", slide.slide_id, "queued")
     return slide
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from ntrm.service.api.access import UPLOAD_TYPE
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.intake import check_file_name, check_name, file_under, receive, submit_path, submit_upload
+from ntrm.service.api.intake import check_file_name, check_name, receive, submit_path, submit_upload
 from ntrm.service.api.schemas import ErrorDocument, PathRequest, RetryRequest, SlideDocument, SlideList
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.jobs.slide_record import Slide, Status
@@ -89,9 +89,8 @@ async def add_slide(
             wanted = PathRequest.model_validate_json(await request.body())
         except ValidationError as error:
             raise RequestValidationError(error.errors()) from error
-        path = await run_sync(file_under, app_state.settings.roots, wanted.path)
-        slide = await run_sync(submit_path, app_state, path, wanted.mpp, wanted.slide_id)
-        return await run_sync(_document, app_state, slide)
+        slide = await run_sync(submit_path, app_state, wanted)
+        return await run_sync(app_state.document, slide)
     if kind != UPLOAD_TYPE:
         expected = f"application/json or {UPLOAD_TYPE}"
         raise ProblemError(415, "media_type", "unknown kind of body", got=kind, expected=expected)
@@ -109,7 +108,7 @@ async def add_slide(
         slide = await run_sync(submit_upload, app_state, incoming, name, mpp, slide_id)
     finally:
         app_state.uploads -= 1
-    return await run_sync(_document, app_state, slide)
+    return await run_sync(app_state.document, slide)
 
 
 @router.get("/{id}", responses=problems(404))
@@ -130,7 +129,7 @@ def cancel_slide(app_state: Shared, slide: Requested) -> SlideDocument:
     """Take it out of the queue, or end its job."""
     slide = app_state.store.cancel(slide.id)
     app_state.audit.note("cancel", slide.slide_id)
-    return _document(app_state, slide)
+    return app_state.document(slide)
 
 
 @router.post("/{id}/retry", responses=problems(404, 408, 409, 413, 429, 503))
@@ -140,11 +139,7 @@ def retry_slide(app_state: Shared, slide: Requested, wanted: RetryRequest | None
     mpp = None if wanted is None or wanted.mpp is None else (wanted.mpp, wanted.mpp)
     slide = app_state.store.retry(slide.id, mpp, app_state.settings.limits.queue)
     app_state.audit.note("retry", slide.slide_id)
-    return _document(app_state, slide)
-
-
-def _document(app_state: AppState, slide: Slide) -> SlideDocument:
-    return app_state.document(app_state.store.get(slide.id))
+    return app_state.document(slide)
 
 
 def _check_worker(app_state: AppState) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ntrm.core.errors import RefusedError, UsageError, check_number
 
@@ -119,16 +117,3 @@ def address_in(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 def upload_path(hidden: Path, key: str) -> Path:
     """Where the upload of the slide with this id lies; ``hidden`` is the service's own folder."""
     return hidden / UPLOADS / key
-
-
-def settings_to(settings: ServiceSettings) -> dict[str, Any]:
-    """What a worker has to know, as a JSON document: no secrets."""
-    out = os.fsencode(settings.out.absolute()).hex()
-    limits = {"slide_seconds": settings.limits.slide_seconds}
-    return {"out": out, "model": settings.model, "device": settings.device, "batch": settings.batch, "limits": limits}
-
-
-def settings_from(document: dict[str, Any]) -> ServiceSettings:
-    """Settings of a worker, from the document that ``settings_to`` made."""
-    out = Path(os.fsdecode(bytes.fromhex(document["out"])))
-    return ServiceSettings(**{**document, "out": out, "limits": ServiceLimits(**document["limits"])})

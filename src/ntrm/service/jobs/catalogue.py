@@ -34,10 +34,8 @@ from ntrm.slides.inputs import find_by_content
 
 _log = logging.getLogger(__name__)
 LONGEST_REASON = 300
-DELETE_SECONDS = 3.0
-"""For the jobs of a slide to end before it is deleted: those that do not hear are killed in less."""
-KNOWN = 4096
-"""Slides whose facts are kept."""
+DELETE_SECONDS = 3.0  # For the jobs of a slide to end before it is deleted: those that do not hear are killed in less
+KNOWN = 4096  # Slides whose facts are kept
 DAY = 86_400.0
 
 

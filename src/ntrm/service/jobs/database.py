@@ -27,8 +27,7 @@ from ntrm.service.jobs.slide_record import JOB, SLIDE, Job, Kind, Slide, Status,
 from ntrm.slides.inputs import source_fingerprint
 
 _log = logging.getLogger(__name__)
-MOST_ATTEMPTS = 3
-"""A job whose worker died so often is given up."""
+MOST_ATTEMPTS = 3  # A job whose worker died so often is given up
 RETRY_SECONDS = 60.0
 """After a failure, before what nobody has changed is tried again; nothing is ever due later than in twice this time."""
 UNUSABLE = (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, RecursionError)

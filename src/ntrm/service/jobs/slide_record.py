@@ -20,8 +20,7 @@ Kind = Literal["segment", "prepare", "correct", "tables"]
 """What a job does: results of a slide; the region graph, for which somebody waits who corrects it; the files of its
 corrected mask; the tables and the overview of all slides, whose job is of the slide ``""``."""
 NETWORK: tuple[Kind, ...] = ("segment", "prepare")
-LIGHT: tuple[Kind, ...] = ("correct", "tables")
-"""Jobs for workers that hold the network, and for the one that does not."""
+LIGHT: tuple[Kind, ...] = ("correct", "tables")  # Jobs for workers that hold the network, and for the one that does not
 
 
 def _check_name(name: str) -> str:
@@ -38,8 +37,7 @@ def _check_sizes(info: dict[str, Any]) -> dict[str, Any]:
 
 
 Text = Annotated[str, Field(max_length=2**20)]
-Time = Annotated[float, Field(ge=0, le=253_402_300_799)]
-"""Until the end of the year 9999."""
+Time = Annotated[float, Field(ge=0, le=253_402_300_799)]  # Until the end of the year 9999
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Place = Annotated[Path, PlainValidator(lambda cell: Path(os.fsdecode(cell)))]
@@ -49,15 +47,12 @@ Place = Annotated[Path, PlainValidator(lambda cell: Path(os.fsdecode(cell)))]
 class Slide:
     """A slide and the state of its segmentation."""
 
-    id: Annotated[str, Field(pattern=r"^[0-9a-f]{24}$")]
-    """Random: whoever does not know it cannot ask for it."""
-    slide_id: Annotated[str, AfterValidator(_check_name)]
-    """Name of its folder of results."""
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{24}$")]  # Random: whoever does not know it cannot ask for it
+    slide_id: Annotated[str, AfterValidator(_check_name)]  # Name of its folder of results
     name: Text
     origin: Origin
     source: Place | None
-    mpp: Json[tuple[Positive, Positive]] | None
-    """As the user stated it."""
+    mpp: Json[tuple[Positive, Positive]] | None  # As the user stated it
     status: Status
     created: Time
     fingerprint: Text | None = None
@@ -65,8 +60,7 @@ class Slide:
     stage: Text = ""
     error: Json[dict[str, Any]] | None = None
     started: Time | None = None
-    finished: Time | None = None
-    """Of a slide that is done: when its results were written."""
+    finished: Time | None = None  # Of a slide that is done: when its results were written
     info: Annotated[Json[dict[str, Any]], AfterValidator(_check_sizes)] = field(default_factory=dict, repr=False)
     """What the file says of itself: numbers and fixed words."""
 
@@ -86,22 +80,18 @@ class Slide:
 class Job:
     """Something to be done for a slide."""
 
-    slide: str
-    """Its id."""
+    slide: str  # Its id
     kind: Kind
     status: Status
     due: Time
     progress: Share
     stage: Text
     error: Json[dict[str, Any]] | None
-    attempts: Annotated[int, Field(ge=0, le=100)]
-    """Starts that have not come to an end."""
+    attempts: Annotated[int, Field(ge=0, le=100)]  # Starts that have not come to an end
     started: Time | None
     finished: Time | None
-    worker: Annotated[str, Field(pattern="^[0-9a-z]+$")] | None
-    """A part of a file's name."""
-    cancel: Time | None
-    """When somebody asked for the end of a running job."""
+    worker: Annotated[str, Field(pattern="^[0-9a-z]+$")] | None  # A part of a file's name
+    cancel: Time | None  # When somebody asked for the end of a running job
 
 
 SLIDE: TypeAdapter[Slide] = TypeAdapter(Slide)

@@ -18,7 +18,8 @@ from ntrm.core.errors import NtrmError
 from ntrm.core.locks import is_held
 from ntrm.core.processes import HOME, MODEL, close_pipes, start_module, tell
 from ntrm.results.slide_state import alone
-from ntrm.service.core.settings import LOG, WORKERS, ServiceSettings, settings_to
+from ntrm.service.core.problems import ProblemError
+from ntrm.service.core.settings import LOG, WORKERS, ServiceSettings
 from ntrm.service.core.watch import Watch
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.jobs.slide_record import LIGHT, NETWORK, Kind
@@ -78,12 +79,7 @@ class Supervisor:
         self._thread.start()
 
     def reclaim(self, *, blame: bool = True) -> None:
-        """Queue the jobs of workers that are gone; those to be cancelled end, without temporary files."""
-        for job in self._store.running():
-            # While it still counts as running nobody else takes it up or deletes it.
-            if job.kind == "segment" and job.cancel is not None and not self._is_alive(job.worker or ""):
-                with suppress(NtrmError), alone(self._settings.out / self._store.get(job.slide).slide_id):
-                    pass  # Whoever has the slide alone has removed them.
+        """Queue the jobs of workers that are gone; those to be cancelled end."""
         self._store.reclaim(self._is_alive, blame=blame)
 
     def _is_alive(self, worker: str) -> bool:
@@ -120,13 +116,19 @@ class Supervisor:
 
     def _kill_late(self, slot: _Slot) -> None:
         """End a worker that does not react: in a long step, in a library's endless loop, or beyond a job's time."""
+        limit = self._settings.limits.slide_seconds
         for job in self._store.running():
-            if slot.process is not None and job.worker == slot.name:
-                until = (job.started or 0.0) + self._settings.limits.slide_seconds if job.cancel is None else job.cancel
-                if time.time() > until + GRACE_SECONDS:
-                    slot.process.kill()
-                    slot.process.wait()
-                    slot.not_before = 0.0
+            until = (job.started or 0.0) + limit if job.cancel is None else job.cancel + GRACE_SECONDS
+            if slot.process is not None and job.worker == slot.name and time.time() > until:
+                slot.process.kill()
+                slot.process.wait()
+                slot.not_before = 0.0
+                if job.kind == "segment":
+                    with suppress(NtrmError), alone(self._settings.out / self._store.get(job.slide).slide_id):
+                        pass  # Whoever has the slide alone has removed its temporary files.
+                if job.cancel is None:
+                    error = ProblemError(422, "too_long", "the slide took too long", expected=f"at most {limit} s")
+                    self._store.end(job, "failed", error)
 
     def _keep_alive(self, slot: _Slot) -> None:
         process = slot.process
@@ -165,10 +167,12 @@ class Supervisor:
 
 
 def start_worker(settings: ServiceSettings, kinds: tuple[Kind, ...]) -> subprocess.Popen[bytes]:
-    """A worker process; it ends when its input is closed."""
+    """A worker process, which is told no secret; it ends when its input is closed."""
     log = settings.hidden / LOG
     if log.exists() and log.stat().st_size > LOG_BYTES:
         log.unlink()
     process = start_module("ntrm.service.jobs.worker", log, *(MODEL if kinds == NETWORK else HOME))
-    tell(process, json.dumps({"settings": settings_to(settings), "kinds": kinds}).encode())
+    told: dict[str, Any] = {"out": str(settings.out.absolute()), "model": settings.model}
+    told |= {"device": settings.device, "batch": settings.batch, "kinds": kinds}
+    tell(process, json.dumps(told).encode())
     return process

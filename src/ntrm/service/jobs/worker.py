@@ -6,7 +6,6 @@ never outlives the service. It may be killed at any moment: the job then begins 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import resource
@@ -16,20 +15,20 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import write_text
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
-from ntrm.results.paths import INDEX, SUMMARY, table_file
-from ntrm.results.paths import RUN as RUN_FILE
+from ntrm.results.paths import INDEX, RUN, SUMMARY, table_file
 from ntrm.results.run_record import read_run
 from ntrm.service.core import model_info
 from ntrm.service.core.problems import ProblemError, document_of
-from ntrm.service.core.settings import DATABASE, ServiceSettings, settings_from
+from ntrm.service.core.settings import DATABASE, ServiceSettings
 from ntrm.service.jobs.database import GIVEN_UP, JobStore
-from ntrm.service.jobs.slide_record import NETWORK, Job, Kind, Slide, Status, new_id
+from ntrm.service.jobs.slide_record import LIGHT, NETWORK, Job, Kind, Slide, Status, new_id
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 
 if TYPE_CHECKING:
@@ -54,180 +53,146 @@ READ, SEGMENTED = 0.03, 0.8
 class JobEnd(BaseException):
     """Ends a job from within; not an ``Exception``, which would be the slide's own error."""
 
-    def __init__(self, status: Status, error: NtrmError | None = None) -> None:
+    def __init__(self, status: Status) -> None:
         super().__init__(status)
-        self.status, self.error = status, error
+        self.status = status
 
 
-class JobProgress:
-    """Reports how far a job is, and ends it where it has to end."""
-
-    def __init__(self, worker: Worker, job: Job) -> None:
-        self._worker, self._job = worker, job
-        self._limit = worker.settings.limits.slide_seconds
-        self._deadline = time.monotonic() + self._limit
-        self._last = self._furthest = 0.0
-
-    def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
-        """Yield ``items``, the rows or windows that the network sees; raises ``JobEnd`` where the job has to end."""
-        first, last, stage = (READ, SEGMENTED, "segmenting") if self._job.kind == "segment" else (0.0, 1.0, "making")
-        self.report(first, stage, at_once=True)
-        for done, item in enumerate(items, start=1):
-            yield item
-            self.report(first + (last - first) * done / max(total, 1), stage)
-        if self._job.kind == "segment":
-            self.report(SEGMENTED, "measuring", at_once=True)
-
-    def report(self, progress: float, stage: str, *, at_once: bool = False) -> None:
-        """At most a few times a second; raises ``JobEnd`` where the job has to end."""
-        now = time.monotonic()
-        # A second pass over the slide does not start at zero.
-        self._furthest = max(self._furthest, min(progress, 1.0))
-        if self._worker.stop.is_set():
-            raise JobEnd("queued")
-        if now > self._deadline:
-            expected = f"at most {self._limit:g} s"
-            raise JobEnd("failed", ProblemError(422, "too_long", "the slide took too long", expected=expected))
-        if at_once or now - self._last >= BEAT_SECONDS:
-            self._last = now
-            if not self._worker.store.beat(self._job, self._furthest, stage):
-                raise JobEnd("cancelled")
-
-
-@dataclasses.dataclass(frozen=True)
 class Worker:
-    """What jobs are done with."""
+    """Does one job after another; it is its own report of their progress."""
 
-    settings: ServiceSettings
-    store: JobStore
-    name: str
-    segmenter: Segmenter | None = None
-    """The network; None for jobs that need none."""
-    stop: threading.Event = dataclasses.field(default_factory=threading.Event)
-
-    @property
-    def network(self) -> Segmenter:
-        """The network, where there is one."""
-        if self.segmenter is None:
-            raise DataError("this worker holds no network")
-        return self.segmenter
+    def __init__(
+        self, settings: ServiceSettings, store: JobStore, name: str, segmenter: Segmenter | None, stop: threading.Event
+    ) -> None:
+        self._settings, self._store, self._name, self._segmenter, self._stop = settings, store, name, segmenter, stop
 
     def work(self, kinds: Sequence[Kind]) -> None:
         """Do jobs of these kinds until it is stopped; without the network, until nothing was there for a while."""
         idle_since = time.monotonic()
-        while not self.stop.is_set():
-            job = self.store.take(self.name, kinds)
+        while not self._stop.is_set():
+            job = self._store.take(self._name, kinds)
             if job is not None:
                 self.run(job)
                 idle_since = time.monotonic()
             large = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > MOST_MEMORY
-            if self.segmenter is None and (large or time.monotonic() - idle_since > IDLE_SECONDS):
+            if kinds == LIGHT and (large or time.monotonic() - idle_since > IDLE_SECONDS):
                 return
             if job is None:
-                self.stop.wait(POLL_SECONDS)
+                self._stop.wait(POLL_SECONDS)
 
     def run(self, job: Job) -> None:
         """Do a job, whatever comes of it."""
+        self._job, self._told, self._furthest = job, 0.0, 0.0
+        work: dict[Kind, Callable[[], float | None]]
+        work = {"segment": self.segment, "prepare": self.prepare, "correct": self.correct, "tables": self.tables}
         try:
-            self.store.end(job, "done", at=RUN[job.kind](self, job, JobProgress(self, job)))
+            self._store.end(job, "done", at=work[job.kind]())
         except JobEnd as end:
-            self.store.end(job, end.status, end.error)
+            self._store.end(job, end.status)
         except NtrmError as error:
-            self.store.end(job, "failed", error)
+            self._store.end(job, "failed", error)
         except (OSError, MemoryError) as error:
             # A full disk or memory, perhaps: others have to be looked after all the same.
             reason = getattr(error, "strerror", None) or type(error).__name__
-            self.store.end(job, "failed", DataError(GIVEN_UP[job.kind], got=reason))
+            self._store.end(job, "failed", DataError(GIVEN_UP[job.kind], got=reason))
 
+    def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
+        """Yield ``items``, the rows or windows that the network sees; raises ``JobEnd`` where the job has to end."""
+        first, last, stage = (READ, SEGMENTED, "segmenting") if self._job.kind == "segment" else (0.0, 1.0, "making")
+        self._report(first, stage, at_once=True)
+        for done, item in enumerate(items, start=1):
+            yield item
+            self._report(first + (last - first) * done / max(total, 1), stage)
+        if self._job.kind == "segment":
+            self._report(SEGMENTED, "measuring", at_once=True)
 
-def segment(worker: Worker, job: Job, progress: JobProgress) -> float:
-    """Segment a slide; returns when its results were written."""
-    from ntrm.pipeline.slide import SlideTask
+    def _report(self, progress: float, stage: str, *, at_once: bool = False) -> None:
+        """At most a few times a second."""
+        # A second pass over the slide does not start at zero.
+        self._furthest = max(self._furthest, min(progress, 1.0))
+        if self._stop.is_set():
+            raise JobEnd("queued")
+        if at_once or time.monotonic() - self._told >= BEAT_SECONDS:
+            self._told = time.monotonic()
+            if not self._store.beat(self._job, self._furthest, stage):
+                raise JobEnd("cancelled")
 
-    slide, segmenter = worker.store.get(job.slide), worker.network
-    source = _input(slide)
-    # It may be another file by now than when it was queued.
-    fingerprint = source_fingerprint(source.path)
-    outcome = segmenter.segment(SlideTask(source, slide.slide_id), progress)
-    if outcome.status == "busy":
-        # With a command, or with a process that is just being killed.
-        worker.store.ask(job.slide, "segment", BUSY_SECONDS)
-        raise JobEnd("queued")
-    if outcome.status not in ("done", "kept"):
-        code = "refused" if outcome.refused else "unreadable"
-        raise ProblemError(422, code, GIVEN_UP["segment"], got=outcome.reason)
-    worker.store.change(slide.id, fingerprint=fingerprint)
-    worker.store.ask("", "tables", TABLES_SECONDS)
-    return (segmenter.out / slide.slide_id / SUMMARY).stat().st_mtime
+    def _slide(self) -> tuple[Slide, SlideInput, Segmenter]:
+        """What a job with the network is about, and the network."""
+        slide = self._store.get(self._job.slide)
+        if slide.source is None or self._segmenter is None:
+            raise DataError("the slide's file is not known", hint="upload it again")
+        mpp = None if slide.mpp is None else Resolution(*slide.mpp)
+        source = SlideInput(slide.source, slide.slide_id, slide.slide_id, mpp, alone=slide.alone)
+        return slide, source, self._segmenter
 
+    def segment(self) -> float:
+        """Segment a slide; returns when its results were written."""
+        from ntrm.pipeline.slide import SlideTask
 
-def prepare(worker: Worker, job: Job, progress: JobProgress) -> None:
-    """Make the region graph of a slide that is done."""
-    from ntrm.correction.engine.prepare import make_region_graph, same_model
-    from ntrm.correction.mask import open_mask
-    from ntrm.pipeline.segmenter import reason_of
+        slide, source, segmenter = self._slide()
+        # It may be another file by now than when it was queued.
+        fingerprint = source_fingerprint(source.path)
+        outcome = segmenter.segment(SlideTask(source, slide.slide_id), self)
+        if outcome.status == "busy":
+            # With a command, or with a process that is just being killed.
+            self._store.ask(slide.id, "segment", BUSY_SECONDS)
+            raise JobEnd("queued")
+        if outcome.status not in ("done", "kept"):
+            code = "refused" if outcome.refused else "unreadable"
+            raise ProblemError(422, code, GIVEN_UP["segment"], got=outcome.reason)
+        self._store.change(slide.id, fingerprint=fingerprint)
+        self._store.ask("", "tables", TABLES_SECONDS)
+        return (segmenter.out / slide.slide_id / SUMMARY).stat().st_mtime
 
-    slide, segmenter = worker.store.get(job.slide), worker.network
-    progress.report(0.0, "making", at_once=True)
-    source = _input(slide)
-    try:
-        mask = open_mask(segmenter.out / slide.slide_id)
-        same_model(mask, segmenter.run.model["sha256"])
-        make_region_graph(mask, source, segmenter.predictor, progress)
-    except NtrmError as error:
-        code = "refused" if isinstance(error, RefusedError) else "unreadable"
-        raise ProblemError(422, code, GIVEN_UP["prepare"], got=reason_of(error, source, slide.slide_id)) from error
+    def prepare(self) -> None:
+        """Make the region graph of a slide that is done."""
+        from ntrm.correction.engine.prepare import make_region_graph, same_model
+        from ntrm.correction.mask import open_mask
+        from ntrm.pipeline.segmenter import reason_of
 
+        slide, source, segmenter = self._slide()
+        self._report(0.0, "making", at_once=True)
+        try:
+            mask = open_mask(segmenter.out / slide.slide_id)
+            same_model(mask, segmenter.run.model["sha256"])
+            make_region_graph(mask, source, segmenter.predictor, self)
+        except NtrmError as error:
+            code = "refused" if isinstance(error, RefusedError) else "unreadable"
+            raise ProblemError(422, code, GIVEN_UP["prepare"], got=reason_of(error, source, slide.slide_id)) from error
 
-def correct(worker: Worker, job: Job, _: JobProgress) -> None:
-    """Write the files of a slide's corrected mask, where they are not there already."""
-    from ntrm.correction.slide import SlideCorrections
+    def correct(self) -> None:
+        """Write the files of a slide's corrected mask, where they are not there already."""
+        from ntrm.correction.slide import SlideCorrections
 
-    corrections = SlideCorrections(worker.settings.out / worker.store.get(job.slide).slide_id)
-    if not corrections.is_written:
-        corrections.write()
-        worker.store.ask("", "tables", TABLES_SECONDS)
+        corrections = SlideCorrections(self._settings.out / self._store.get(self._job.slide).slide_id)
+        if not corrections.is_written:
+            corrections.write()
+            self._store.ask("", "tables", TABLES_SECONDS)
 
+    def tables(self) -> None:
+        """Write the tables of all slides, and the overview unless somebody did without it."""
+        from ntrm.pipeline.tabulating import tabulate
 
-def tables(worker: Worker, _job: Job, _progress: JobProgress) -> None:
-    """Write the tables of all slides, and the overview unless somebody did without it."""
-    from ntrm.pipeline.tabulating import tabulate
-
-    out = worker.settings.out
-    if (out / RUN_FILE).is_file():
-        run = read_run(out)
-        report = (out / INDEX).is_file() or not (out / table_file("slides")).is_file()
-        tabulate(out, run, run.covariates, report=report)
-
-
-RUN: dict[Kind, Callable[[Worker, Job, JobProgress], float | None]] = {
-    "segment": segment,
-    "prepare": prepare,
-    "correct": correct,
-    "tables": tables,
-}
-"""What is done for a job, by its kind."""
-
-
-def _input(slide: Slide) -> SlideInput:
-    if slide.source is None:
-        raise DataError("the slide's file is not known", hint="upload it again")
-    mpp = None if slide.mpp is None else Resolution(*slide.mpp)
-    return SlideInput(slide.source, slide.slide_id, slide.slide_id, mpp, alone=slide.alone)
+        out = self._settings.out
+        if (out / RUN).is_file():
+            run = read_run(out)
+            report = (out / INDEX).is_file() or not (out / table_file("slides")).is_file()
+            tabulate(out, run, run.covariates, report=report)
 
 
 def main() -> int:
     """Run until the input ends."""
-    document = json.loads(sys.stdin.readline())
-    settings, kinds, name, stop = settings_from(document["settings"]), document["kinds"], new_id(), threading.Event()
-    segmenter = None
+    told = json.loads(sys.stdin.readline())
+    kinds, name, stop, segmenter = tuple(told.pop("kinds")), new_id(), threading.Event(), None
+    settings = ServiceSettings(**{**told, "out": Path(told["out"])})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if tuple(kinds) == NETWORK:
+    if kinds == NETWORK:
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
     threading.Thread(target=_end_with_input, daemon=True).start()
     with holding(settings.worker_lock(name)):
         try:
-            if tuple(kinds) == NETWORK:
+            if kinds == NETWORK:
                 segmenter = open_segmenter(settings)
                 _keep_config(settings)
         except NtrmError as error:

@@ -116,8 +116,7 @@ LEAST_BRIGHTNESS, MOST_TINT = 180, 25  # Glass is at least so bright, and its ch
 LEAST_FRACTION = 0.005  # Fewer bright pixels than this are no glass
 BRIGHTEST_FRACTION = 0.002  # Where a picture shows no glass, so many of its brightest pixels stand for it
 MOST_PIXELS = 500_000  # Of larger pictures, every second (third …) row and column determines the glass's colour
-LEAST_PEAK = 0.2
-"""Of the peaks at least this fraction of the highest, the brightest is glass; pale fat is a darker one."""
+LEAST_PEAK = 0.2  # Of the peaks at least this fraction of the highest, the brightest is glass; pale fat is a darker one
 
 CLIPPED = 0.03  # Denser pixels count as this dense in the texture: the walls of fat cells are no denser
 

@@ -1,28 +1,24 @@
 // What a person is about to correct, drawn over the slide: what is picked, what would follow, strokes.
 
 import { s } from "./dom.js";
-import { pathOf, screenMatrix } from "./drawing.js";
+import { Overlay, pathOf, screenMatrix } from "./drawing.js";
 
 const HATCH = 9;
 const RING = 11;
 let drawings = 0;
 
 /**
- * An SVG over `viewer`. Shapes are `{kind, rings, colour}`, strokes `{kind, points, width, colour}`, and a mark is
+ * Over a viewer: shapes are `{kind, rings, colour}`, strokes `{kind, points, width, colour}`, and a mark is
  * `{kind: "mark", point}`, all in pixels of the slide.
  *
  * With rings: hover, picked, named (filled), followed (hatched) and out (dashed). With points: line and brush.
  */
-class CorrectionDrawing {
-  constructor(viewer, element) {
-    this.viewer = viewer;
+class CorrectionDrawing extends Overlay {
+  constructor(viewer, pane) {
+    super(viewer, pane, "svg.drawing.corrections");
     this.prefix = `hatch-${(drawings += 1)}`;
-    this.svg = s("svg.drawing.corrections", { "aria-hidden": "true" });
     this.marks = [];
     this.patterns = new Map();
-    viewer.osd.addHandler("update-viewport", () => this.draw());
-    viewer.osd.addHandler("resize", () => this.draw());
-    element.append(this.svg);
   }
 
   show(shapes) {

@@ -4,22 +4,24 @@ import { s } from "./dom.js";
 
 const LINE = 15;
 
-/**
- * An SVG over `viewer`; `lines` are {from, to, label, kind}, `outline` a region's rings, `marks` the windows of an edge
- * as {ring, chosen}, all in pixels of the slide.
- */
-export class Drawing {
-  constructor(viewer) {
+/** An SVG in `pane`, over its viewer, which draws anew whenever the slide moves. */
+export class Overlay {
+  constructor(viewer, pane, name) {
     this.viewer = viewer;
-    this.svg = s("svg.drawing", { "aria-hidden": "true" });
-    this.lines = [];
-    this.parts = [];
-    this.outline = null;
-    this.marks = [];
-    this.cross = false;
-    this.redraw = () => this.draw();
-    viewer.osd.addHandler("update-viewport", this.redraw);
-    viewer.osd.addHandler("resize", this.redraw);
+    this.svg = s(name, { "aria-hidden": "true" });
+    pane.append(this.svg);
+    for (const event of ["update-viewport", "resize"]) viewer.osd.addHandler(event, () => this.draw());
+  }
+}
+
+/**
+ * Over a viewer: `lines` are {from, to, label, kind}, `outline` a region's rings, `marks` the windows of an edge as
+ * {ring, chosen}, all in pixels of the slide.
+ */
+export class Drawing extends Overlay {
+  constructor(viewer, pane) {
+    super(viewer, pane, "svg.drawing");
+    Object.assign(this, { lines: [], parts: [], outline: null, marks: [], cross: false });
   }
 
   set(change) {
@@ -86,12 +88,6 @@ export class Drawing {
     placed.push({ x, y, room: part.room });
     part.label.setAttribute("x", x);
     part.label.setAttribute("y", y);
-  }
-
-  destroy() {
-    this.viewer.osd.removeHandler("update-viewport", this.redraw);
-    this.viewer.osd.removeHandler("resize", this.redraw);
-    this.svg.remove();
   }
 }
 

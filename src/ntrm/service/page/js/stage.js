@@ -49,8 +49,7 @@ export class Stage {
   /** Opens the viewer; the element must be on the page. */
   async open() {
     this.viewer = new SlideViewer(this.first, this.id, this.geometry);
-    this.drawing = new Drawing(this.viewer);
-    this.first.append(this.drawing.svg);
+    this.drawing = new Drawing(this.viewer, this.first);
     this.watch(this.viewer, this.first);
     await this.viewer.open();
     this.viewer.osd.addHandler("update-viewport", () => this.measure());
@@ -213,7 +212,6 @@ export class Stage {
 
   destroy() {
     this.twin?.stop();
-    this.drawing?.destroy();
     this.viewer?.destroy();
     this.other?.destroy();
   }

@@ -6,6 +6,7 @@ import { Layer } from "./layers.js";
 
 const { OpenSeadragon } = window;
 const EDGE = 24; // screen pixels from the edge to where something is well seen
+const WHITE = "data:image/gif;base64,R0lGODlhAQABAIAAAP///////yH5BAAAAAAALAAAAAABAAEAAAICRAEAOw=="; // of one pixel
 const TINY = 14; // screen pixels of what is hardly seen
 const AROUND = 4; // sides of a tiny thing that are shown around it
 const GESTURES = {
@@ -59,7 +60,7 @@ export class SlideViewer {
   open() {
     const { id, geometry } = this;
     const slide = geometry.layers.includes("slide");
-    const address = slide ? (...at) => tileAddress(id, "slide", `r=${geometry.revision}`, ...at) : () => blank();
+    const address = slide ? (...at) => tileAddress(id, "slide", `r=${geometry.revision}`, ...at) : () => WHITE;
     return new Promise((resolve, reject) => {
       this.osd.addTiledImage({
         ...tiledImage(geometry, slide ? geometry.top : geometry.first, address),
@@ -185,19 +186,4 @@ function keepStylesOut() {
   const marker = document.createElementNS("urn:ntrm", "style");
   marker.setAttribute("data-openseadragon-mobile-css", "");
   document.head.append(marker);
-}
-
-let white = null;
-
-/** A white tile for slides whose file is not found. */
-function blank() {
-  if (!white) {
-    const canvas = document.createElement("canvas");
-    canvas.width = canvas.height = 8;
-    const context = canvas.getContext("2d");
-    context.fillStyle = "#fff";
-    context.fillRect(0, 0, 8, 8);
-    white = canvas.toDataURL("image/png");
-  }
-  return white;
 }

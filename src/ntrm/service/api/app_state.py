@@ -30,15 +30,7 @@ from ntrm.service.api.schemas import SlideDocument, slide_document
 from ntrm.service.core.audit import Audit
 from ntrm.service.core.model_info import ModelFacts, read_facts
 from ntrm.service.core.problems import is_full, missing
-from ntrm.service.core.settings import (
-    AUDIT,
-    DATABASE,
-    INCOMING,
-    SERVICE_FOLDER,
-    TRASH,
-    UPLOADS,
-    ServiceSettings,
-)
+from ntrm.service.core.settings import AUDIT, DATABASE, INCOMING, SERVICE_FOLDER, TRASH, UPLOADS, ServiceSettings
 from ntrm.service.core.watch import Watch
 from ntrm.service.jobs.catalogue import Catalogue
 from ntrm.service.jobs.database import JobStore

@@ -7,11 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers import star
 
-from ntrm.annotations import rasterise
 from ntrm.annotations.qupath import Annotation
 from ntrm.annotations.rasterise import AnnotationGrid, paint, read_grid
 from ntrm.core.labels import IGNORE
-from ntrm.data.resample import area_average
 from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
 
 seeds = st.integers(0, 2**32 - 1)
@@ -82,18 +80,6 @@ class InMemory:
         part = self.pixels[y : y + height, x : x + width]
         assert (min(x, y) >= 0, part.shape) == (True, (height, width, 3))
         return part
-
-
-@settings(max_examples=15, deadline=None)
-@given(seed=seeds, factor=st.integers(1, 4), left=st.integers(0, 5), top=st.integers(0, 5), block=st.integers(1, 40))
-def test_whole_factors_are_block_means_whatever_is_read_at_once(seed, factor, left, top, block):
-    pixels = np.random.default_rng(seed).integers(0, 256, (37, 45, 3), dtype=np.uint8)
-    width, height = (45 - left) // factor, (37 - top) // factor
-    cut = pixels[top : top + factor * height, left : left + factor * width]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rasterise, "BLOCK", block)
-        image = read_grid(InMemory(pixels), AnnotationGrid(left, top, factor, factor, width, height))
-    assert np.array_equal(image, area_average(cut, factor, factor))
 
 
 @pytest.mark.parametrize("step", [Fraction(24, 25), Fraction(21, 20), Fraction(5, 2), Fraction(10, 3)])

@@ -2,7 +2,6 @@ import multiprocessing
 import os
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 import tifffile
 from PIL import Image
 
-from ntrm.core.errors import DataError
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import SKIN
 from ntrm.data import cache as cache_module
@@ -133,16 +131,3 @@ def test_a_build_killed_half_way_leaves_nothing_that_is_read(cache, section):
     assert not list(cache.folder.glob("image-*.npy"))
     assert_holds(cache.open(case, SKIN), image, mask)
     assert partial.exists(), "a young temporary file may belong to a builder at work"
-
-
-def test_cases_that_cannot_be_opened_say_why(cache, section, tmp_path):
-    case, _, mask = section
-    with pytest.raises(DataError, match="has no image"):
-        cache.open(replace(case, image=None), SKIN)
-    with pytest.raises(DataError, match="has no mask"):
-        cache.open(replace(case, mask=None), SKIN)
-    with pytest.raises(DataError, match="cannot read"):
-        cache.open(replace(case, image=tmp_path / "nowhere.tif"), SKIN)
-    Image.fromarray(SKIN.colourise(mask[1:])).save(case.mask)
-    with pytest.raises(DataError, match="differ in size"):
-        cache.open(case, SKIN)

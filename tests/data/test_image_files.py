@@ -157,14 +157,6 @@ def test_only_8_bit_rgb_is_an_image(folder, said):
     assert said.strip() in str(error.value)
 
 
-def test_what_is_transparent_in_a_png_is_white(folder):
-    pixels = np.dstack([image(), np.full(image().shape[:2], 255, np.uint8)])
-    pixels[0, 0, 3] = 0
-    found = read_image(written(folder, pillow(pixels, "PNG")))
-    assert found[0, 0].tolist() == [255, 255, 255]
-    np.testing.assert_array_equal(found[1:], image()[1:])
-
-
 def test_a_decompression_bomb_is_refused_by_its_header(folder):
     path = written(folder, png(60_000, 60_000, body=bytes(10_000)))
     assert image_size(path) == (60_000, 60_000)

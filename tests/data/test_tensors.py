@@ -100,14 +100,3 @@ def test_another_order_of_the_classes_is_remapped_by_name(tiles, dataset_and_pix
     for tile, other in zip(tiles, grouped, strict=True):
         assert torch.equal(other.mask == 0, torch.isin(tile.mask, torch.tensor([9, 10, 11])))
         assert torch.equal(other.mask == IGNORE, torch.isin(tile.mask, torch.tensor([BACKGROUND, IGNORE])))
-
-
-def test_tiles_of_two_datasets_are_joined_each_as_often_as_asked(tmp_path, random, cache):
-    one, two = (
-        TileDataset(write_dataset(tmp_path / name, random, shape)[0], size=SIZE, cache=cache)
-        for name, shape in (("one", (70, 90)), ("two", (20, 40)))
-    )
-    both = one.joined(two, times=3)
-    assert both.sources == one.sources + 3 * two.sources
-    assert torch.equal(both[len(both) - 1].image, two[len(two) - 1].image)
-    assert len(one) == len(both) - 3 * len(two)

@@ -83,18 +83,6 @@ def test_classes_in_another_order_are_matched_by_name(tmp_path, sections):
     assert one.as_dict()["boundary"] == other.as_dict()["boundary"]
 
 
-def test_a_dataset_may_lack_classes_of_the_network(tmp_path, random):
-    seen = draw_mask(random, 40, 40, classes=4)
-    truth = np.where(seen == 3, 0, seen).astype(np.uint8)
-    folder = write_dataset(
-        tmp_path / "data", {"a": ("test", "p", seen, truth)}, schema=schema_of(("EPI", "RET", "BKG"))
-    )
-    found = evaluate(ByColour(), folder, None, device="cpu")
-    assert found.pooled.pixels[3] == 0
-    assert found.pooled.per_class["iou"][3] == 0
-    assert found.claims()["scc_false_positives"]["final"] == (seen == 3).sum()
-
-
 def test_sections_without_a_known_pixel_do_no_harm(tmp_path, random):
     unknown = np.full((40, 50), IGNORE, dtype=np.uint8)
     sections = {

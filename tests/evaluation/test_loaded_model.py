@@ -6,7 +6,7 @@ from tests.evaluation.small import ByColour, write_dataset
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError
 from ntrm.data.split import open_splits, section_hashes, trained_on
 from ntrm.evaluation.calibrate import calibrate
 from ntrm.evaluation.evaluate import evaluate
@@ -55,12 +55,3 @@ def test_sections_that_the_network_was_trained_on_are_told(data, tmp_path, monke
     (note,) = calibrate(tmp_path / "model", data, split="train", **options).as_dict()["notes"]
     assert note.startswith(f"the model was trained on 1 of 1 section ({parts['train'].cases[0].name}): it is surer")
     assert trained_on(ByColour().config.trained_on, parts["train"]) == ""
-
-
-def test_a_network_that_is_being_trained_stays_in_training(data):
-    network = ByColour().train()
-    evaluate(network, data, None, device="cpu", boundaries=False)
-    assert network.training
-    with pytest.raises(UsageError, match="batch size"):
-        evaluate(network, data, None, device="cpu", batch=0)
-    assert network.training

@@ -45,20 +45,6 @@ def test_upsampling_for_training_has_the_values_and_the_gradient_of_torch(factor
     torch.testing.assert_close(ours, reference, atol=1e-12, rtol=0)
 
 
-cuda_only = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
-
-@cuda_only
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-def test_the_gradient_of_upsampling_on_a_gpu_is_the_same_every_time(kind, seed):
-    torch.manual_seed(seed)
-    x = torch.randn(8, 32, 64, 64, device="cuda").to(kind).contiguous(memory_format=torch.channels_last)
-    x.requires_grad_()
-    weights = torch.randn(8, 32, 128, 128, device="cuda").to(kind)
-    first, *others = (torch.autograd.grad((upsample(x) * weights).sum(), x)[0] for _ in range(5))
-    assert all(torch.equal(first, other) for other in others)
-
-
 def test_initial_values(seed):
     torch.manual_seed(seed)
     module = nn.Sequential(nn.Conv2d(64, 256, 3), nn.BatchNorm2d(256))

@@ -7,45 +7,6 @@ import torch.nn.functional as F
 from ntrm.core.errors import UsageError
 from ntrm.models.encoders import RESNETS, Pointwise, ResNetEncoder, TimmEncoder
 
-CHANNELS = {
-    "resnet18": (64, 64, 128, 256, 512),
-    "resnet34": (64, 64, 128, 256, 512),
-    "resnet50": (64, 256, 512, 1024, 2048),
-}
-
-
-@pytest.mark.parametrize("name", RESNETS)
-@pytest.mark.parametrize(("output_stride", "last"), [(32, (16, 32)), (16, (16, 16)), (8, (8, 8))])
-def test_five_scales(name, output_stride, last):
-    with torch.device("meta"):
-        encoder = ResNetEncoder(name, output_stride=output_stride)
-        stages = encoder(torch.empty(1, 3, 64, 96))
-    assert encoder.channels == CHANNELS[name]
-    for stage, channels, stride in zip(stages, CHANNELS[name], (2, 4, 8, *last), strict=True):
-        assert stage.shape == (1, channels, 64 // stride, 96 // stride)
-
-
-def dilations(encoder):
-    """Of the 3×3 convolutions of layer 3 and layer 4, in their order."""
-    return [
-        [conv.dilation[0] for conv in layer.modules() if getattr(conv, "kernel_size", None) == (3, 3)]
-        for layer in (encoder.layer3, encoder.layer4)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "output_stride", "expected"),
-    [
-        ("resnet18", 32, [[1, 1, 1, 1], [1, 1, 1, 1]]),
-        ("resnet18", 16, [[1, 1, 1, 1], [1, 2, 2, 2]]),
-        ("resnet18", 8, [[1, 2, 2, 2], [2, 4, 4, 4]]),
-        ("resnet50", 16, [[1, 1, 1, 1, 1, 1], [1, 2, 2]]),
-        ("resnet50", 8, [[1, 2, 2, 2, 2, 2], [2, 4, 4]]),
-    ],
-)
-def test_a_stride_that_is_left_out_becomes_dilation_of_all_that_follows(name, output_stride, expected):
-    assert dilations(ResNetEncoder(name, 0.125, output_stride)) == expected
-
 
 @pytest.mark.parametrize("channels", [8, 16])
 def test_gradients_of_a_narrow_strided_shortcut_are_those_in_double_precision(random, channels):

@@ -2,7 +2,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import UsageError
 from ntrm.models.registry import ARCHITECTURES, create, option_names
 from ntrm.models.trm import TissueRelation
 
@@ -47,13 +47,3 @@ def test_encoder_weights_come_from_a_file(arch, encoder, tmp_path, seed):
     for key, value in donor.encoder.state_dict().items():
         assert torch.equal(value, network.encoder.state_dict()[key]), key
     assert "weights" not in network.config.options
-
-
-def test_networks_without_an_encoder_and_missing_files_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="no encoder of its own"):
-        create("attention-unet", 3, width=0.125, weights="imagenet")
-    for name in ("nothing.safetensors", "nothing.bin", "no/encoder"):
-        with pytest.raises(UsageError, match="no such weights file"):
-            create("ntrm-paper", 3, width=0.125, weights=tmp_path / name)
-    with pytest.raises(DataError, match="no such weights file"):
-        create("ntrm-paper", 3, width=0.125, weights=tmp_path)

@@ -15,7 +15,6 @@ from ntrm.core.labels import CANCERS, SKIN
 from ntrm.data.layouts import SKIN_SECTIONS
 from ntrm.phantom.anatomy.frame import BCC, BKG, IEC, RET, SCC
 from ntrm.phantom.anatomy.section_plan import draw_cancer, draw_plan
-from ntrm.phantom.anatomy.specimen import SAMPLING, SpecimenParameters, draw_specimen
 from ntrm.phantom.layout import (
     GRID_UM,
     IN_SITU_ONLY,
@@ -92,15 +91,6 @@ def test_cancers_are_drawn_in_the_ratio_of_the_real_dataset(seed):
     for name, sections in SKIN_SECTIONS.items():
         fraction = sections / 290
         assert drawn[name] / 2000 == pytest.approx(fraction, abs=5 * (fraction * (1 - fraction) / 2000) ** 0.5)
-
-
-def test_rare_sections_say_what_cannot_be_told():
-    kind = SpecimenParameters()
-    hidden = next(seed for seed in range(500) if not draw_specimen(seed, SAMPLING["BCC"], kind).has_surface)
-    assert layout(hidden, cancer="BCC").truth.depth_reason == NO_SURFACE
-    pieces = next(seed for seed in range(500) if draw_specimen(seed, SAMPLING["IEC"], kind).fragmented)
-    truth = layout(pieces, cancer="IEC").truth
-    assert (truth.clearance_reason, truth.depth_reason) == (NO_MARGIN, IN_SITU_ONLY)
 
 
 @pytest.mark.parametrize(

@@ -25,14 +25,6 @@ def test_light_follows_beer_and_lambert(haematoxylin, eosin, patient, laboratory
         assert got[channel] == pytest.approx(expected, rel=1e-4)
 
 
-@given(SEEDS, SEEDS)
-def test_a_drawn_stain_stays_the_same_and_plausible(patient, laboratory):
-    stain = Stain.draw(patient, laboratory)
-    assert stain == Stain.draw(patient, laboratory)
-    assert stain.haematoxylin[0] > stain.eosin[0], "haematoxylin takes more red than eosin"
-    assert min(stain.illumination) > 230
-
-
 MPP = 6.7
 
 

@@ -13,7 +13,7 @@ from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, SKIN
 from ntrm.phantom.anatomy.dermis import DermisParameters
 from ntrm.phantom.anatomy.epithelium import EpidermisParameters
-from ntrm.phantom.anatomy.frame import BKG, EPI, FOL, KER
+from ntrm.phantom.anatomy.frame import BKG
 from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.anatomy.surface import SurfaceParameters
 from ntrm.phantom.layout import NO_SURFACE, NO_TUMOUR, layout, paint_fine, paint_mask
@@ -132,15 +132,3 @@ def test_every_fine_tissue_occurs(certain, seed):
         present = np.unique(paint_fine(plan, 10.05))
         found.update(name for name in FINE if np.isin(present, codes_of(name)).any())
     assert set(found) == set(FINE)
-
-
-def test_epithelium_lies_away_from_the_surface_too(certain, seed):
-    """Islands of epidermis and of follicles, with no keratin or glass within 100 µm."""
-    from scipy.ndimage import distance_transform_edt
-
-    inner = Counter()
-    for number in range(seed, seed + 6):
-        mask = paint_mask(draw_plan(number, "none", certain), 13.4)
-        away = distance_transform_edt(~np.isin(mask, (BKG, KER))) * 13.4 > 100
-        inner.update({name: int((mask[away] == label).sum()) for name, label in (("EPI", EPI), ("FOL", FOL))})
-    assert min(inner["EPI"], inner["FOL"]) > 20

@@ -3,7 +3,6 @@ import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.pipeline.options import Options
 from ntrm.results.documents import read_summary
 
-ROOT = Path(__file__).parents[2]
 EVERY = {"mask.ome.tif", "regions.geojson", "graph.json", "summary.json", "report.html"}
 EVERY |= {"overlay.png", "slide.jpg", "thumbnail.jpg", ".ntrm/done.json", ".ntrm/pieces.npz"}
 
@@ -90,7 +88,7 @@ def test_what_fails_is_told_and_the_others_go_on(tmp_path, slide, random):
         "a": ("done", "2"), "b": ("failed", "1"), "n": ("failed", "3"), "p7": ("done", "04"),
     }  # fmt: skip
     assert rows["b"]["reason"]
-    assert "no such file" in rows["n"]["reason"]
+    assert "No such file" in rows["n"]["reason"]
     assert {row["age"] for row in rows_of(tmp_path / "out", "pieces")} == {"2", "04"}
     # Fixed and run again, the failure is forgotten; the others are kept.
     (tmp_path / "broken.tif").write_bytes(slide.read_bytes())
@@ -191,16 +189,6 @@ def test_a_slide_in_other_hands_is_left_alone(tmp_path, slide):
     assert busy.exit_code == 1
     assert run(slide, tmp_path / "out").slides[0].status == "done"
     assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "first")
-
-
-def test_every_window_is_predicted_where_the_tissue_mask_is_off(tmp_path, mask):
-    empty = write_slide(tmp_path / "glass.tif", np.full((90, 200), BKG, dtype=np.uint8))
-    for name, tissue_mask in (("on", True), ("off", False)):
-        found = run(empty, tmp_path / name, tissue_mask=tissue_mask)
-        assert found.exit_code == 0
-        stored = tifffile.imread(tmp_path / name / "glass" / "mask.ome.tif", series=0)
-        assert (stored == (0 if tissue_mask else BKG + 1)).all()
-        assert rows_of(tmp_path / name)[0]["pieces"] == "0"
 
 
 def test_strict_refuses_what_otherwise_warns(tmp_path):

@@ -194,23 +194,6 @@ def test_the_tables_that_are_sent_last_tell_every_slide(bucket, slides, expected
     assert downloaded(bucket, tmp_path) == expected
 
 
-def test_the_next_slide_is_fetched_meanwhile(bucket, slides, tmp_path, monkeypatch):
-    from ntrm.slides.remote_slides import RemoteSlides
-
-    held = []
-    real = RemoteSlides.holding
-
-    def noted(self, slide, *stopped):
-        held.append((slide.address.name, bool(stopped)))
-        return real(self, slide, *stopped)
-
-    monkeypatch.setattr(RemoteSlides, "holding", noted)
-    run(slides, tmp_path / "out")
-    assert held[:2] == [("a.tif", False), ("b.tif", True)]
-    assert ("b.tif", False) not in held
-    assert not [path for path in (tmp_path / "cache" / "remote" / "slides").iterdir() if path.is_dir()]
-
-
 KILLED = """
 import os, signal, sys
 import torch; torch.set_num_threads(1)

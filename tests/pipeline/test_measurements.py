@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from ntrm.analysis.cancers import ONLY_STRAYS, cancer_types
 from ntrm.analysis.measure import SCAN_EDGE
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
@@ -53,24 +52,6 @@ def test_a_thin_spur_to_the_edge_cuts_nothing_off():
     assert found.piece.touches_edge
     assert not found.touches_edge
     assert found.measured["deep_clearance"].value == pytest.approx(0.008 * (185 - 120))
-
-
-def test_an_unsure_cancer_has_no_depth_and_cancers_are_those_of_the_whole_piece(random):
-    mask = np.full((200, 260), BKG, dtype=np.uint8)
-    mask[30:150, 40:220] = RET
-    mask[30:38, 40:220] = EPI
-    mask[30:60, 60:100] = IEC
-    top, left = int(random.integers(70, 140)), int(random.integers(120, 210))
-    mask[top : top + 6, left : left + 8] = SCC
-    found = measured(mask)
-    assert found.cancers == cancer_types(mask, np.ones(mask.shape), SKIN, MPP)
-    assert [each.name for each in found.cancers if each.present] == ["IEC"]
-    assert found.measured["invasion_depth"].reason == ONLY_STRAYS
-    mask[30:60, 60:100] = EPI
-    mask[top : top + 6, left : left + 8] = RET
-    none = measured(mask)
-    assert none.cancers == cancer_types(mask, None, SKIN, MPP)
-    assert none.measured["deep_clearance"].reason == "no tumour in the piece"
 
 
 def test_outside_is_background_what_has_no_name_and_what_belongs_to_no_piece():

@@ -13,7 +13,6 @@ from ntrm.correction.mask import open_mask
 from ntrm.data.stains import Stains
 from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
-from ntrm.pipeline.slide import normalise_stains
 from ntrm.results.documents import read_summary
 from ntrm.results.familiarity import UNFAMILIAR
 from ntrm.results.mask_file import labels_in, opened_mask
@@ -83,15 +82,6 @@ def test_a_slide_without_colour_is_left_as_it_is_and_says_so(tmp_path, mask, pai
     assert "stains are as they were" in rows_of(tmp_path / "normed")[0]["warnings"]
     masks = [labels(tmp_path / out / "grey", mask.shape) for out in ("plain", "normed")]
     assert (masks[0] == masks[1]).all()
-
-
-def test_a_single_stain_is_not_exchanged(random):
-    wanted = Stains((0.2, 0.5, 0.3), ((0.65, 0.7, 0.29), (0.07, 0.99, 0.11)), (1.0, 1.0))
-    amounts = random.uniform(0.2, 1, (60, 60, 1))
-    picture = np.rint(256 * np.exp(-amounts * [0.65, 0.70, 0.29]) - 1).astype(np.uint8)
-    norm = normalise_stains(picture, np.ones((60, 60), bool), wanted, "macenko")
-    assert norm.warnings == ("stains are as they were: the tissue shows one stain only",)
-    assert normalise_stains(picture, np.ones((60, 60), bool), wanted, "strength").warnings == ()
 
 
 def test_a_model_that_does_not_tell_its_stains_is_refused(tmp_path, foreign):

@@ -7,7 +7,7 @@ import pytest
 import tifffile
 from skimage.measure import label
 from tests.evaluation.small import MPP
-from tests.pipeline.small import BKG, document, fingerprints, paint, rows_of, run, speckled, write_slide
+from tests.pipeline.small import document, fingerprints, paint, rows_of, run, speckled, write_slide
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.pipeline import measurements
@@ -81,17 +81,6 @@ def test_the_summary_says_what_was_given_away(tmp_path, masks):
     }
     assert document(folder)["options"]["min_area_um2"] == LEAST
     assert document(tidied(slide, tmp_path / "off"))["small_regions"] is None
-
-
-def test_glass_that_was_not_looked_at_stays_nothing(tmp_path, random):
-    mask = np.full((500, 400), BKG, dtype=np.uint8)
-    mask[:190, :130] = paint(random)
-    slide = write_slide(tmp_path / "a.tif", speckled(random, mask, 10))
-    folders = [tidied(slide, tmp_path / str(least), min_area_um2=least) for least in (0, LEAST)]
-    raw, tidy = (tifffile.imread(folder / "mask.ome.tif", series=0) for folder in folders)
-    assert (raw == 0).any()
-    np.testing.assert_array_equal(tidy == 0, raw == 0)
-    np.testing.assert_array_equal(tidy[raw > 0], mask[raw > 0] + 1)
 
 
 def test_large_slides_and_many_give_the_same(tmp_path, random, monkeypatch):

@@ -31,7 +31,7 @@ def test_image_stands_beside_mask_in_its_colours(dataset, tmp_path):
     assert contact_sheet(dataset, tmp_path / "sheet.png") == 5
     sheet = np.asarray(Image.open(tmp_path / "sheet.png").convert("RGB"))
     images, masks = (np.argwhere((sheet == rgb).all(axis=2)) for rgb in ((200, 200, 200), SKIN["BCC"].rgb))
-    assert images[0][0] == pytest.approx(masks[0][0], abs=20)
+    assert images[:, 0].mean() == pytest.approx(masks[:, 0].mean(), rel=0.3)
     assert images[:, 1].min() < masks[:, 1].min()
     for tissue in SKIN.tissues:
         assert (sheet == tissue.rgb).all(axis=2).any(), tissue.name

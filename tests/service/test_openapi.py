@@ -12,8 +12,7 @@ from ntrm.service.api.schemas import ErrorDocument
 schemathesis = pytest.importorskip("schemathesis")
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
-EXAMPLES = 5
-"""Of each route: more are for a quiet afternoon."""
+EXAMPLES = 5  # Of each route: more are for a quiet afternoon
 CHECKS = [
     schemathesis.checks.status_code_conformance,
     schemathesis.checks.content_type_conformance,

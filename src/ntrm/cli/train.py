@@ -12,7 +12,7 @@ from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
 from ntrm.core.errors import UsageError
 from ntrm.core.wording import counted
-from ntrm.models.names import DEFAULT, DEFAULT_NETWORK
+from ntrm.models.config import DEFAULT, DEFAULT_NETWORK
 
 ARCH = (
     f"Architecture; default that of --init, else {DEFAULT} ({DEFAULT_NETWORK} in this version). "

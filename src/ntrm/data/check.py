@@ -154,7 +154,13 @@ def check_dataset(
     missing = [split for split in SPLITS if splits and split not in splits]
     findings = [*survey.faults, *_level_faults(survey, outcomes)]
     findings += [fault("missing-split", CASES, f"no section in {split}") for split in missing]
-    findings += _binary_masks(survey, outcomes)
+    # Many programs write the second of two classes as 255, which is ignored here.
+    values = sum((outcome.values for outcome in outcomes), Counter[int]())
+    absent = ", ".join(survey.schema.names[1:]) if survey.schema else ""
+    if absent and {value for value, pixels in values.items() if pixels} == {0, IGNORE}:
+        share = f"{100 * values[IGNORE] / values.total():.2g} %"
+        found = f"no pixel of {absent}; {share} of the pixels are {IGNORE}, which is ignored"
+        findings.append(fault("binary-masks", CLASSES, found))
     findings += [finding for outcome in outcomes for finding in outcome.faults]
     strays = sum(outcome.strays for outcome in outcomes)
     return CheckReport(
@@ -192,17 +198,6 @@ def _level_faults(survey: Survey, outcomes: list[Inspection]) -> list[Fault]:
                 expected = f"about {wanted[1]:.0f} × {wanted[0]:.0f}, from the size at {finest}"
                 faults.append(fault("level-mismatch", name, found, expected=expected))
     return faults
-
-
-def _binary_masks(survey: Survey, outcomes: list[Inspection]) -> list[Fault]:
-    """Masks of 0 and 255 alone: many programs write the second of two classes as 255, which is ignored here."""
-    counts = sum((outcome.values for outcome in outcomes), Counter[int]())
-    absent = survey.schema.names[1:] if survey.schema else ()
-    if not absent or {value for value, pixels in counts.items() if pixels} != {0, IGNORE}:
-        return []
-    share = f"{100 * counts[IGNORE] / counts.total():.2g} %"
-    found = f"no pixel of {', '.join(absent)}; {share} of the pixels are {IGNORE}, which is ignored"
-    return [fault("binary-masks", CLASSES, found)]
 
 
 def _summarise_levels(survey: Survey, outcomes: list[Inspection]) -> tuple[LevelSummary, ...]:

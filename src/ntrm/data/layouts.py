@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error, listed, some
 from ntrm.core.io import PARTIAL
@@ -121,7 +121,13 @@ def survey_dataset(root: Path) -> Survey:
         survey.faults.append(fault("empty-dataset", "."))
     _find_schema(survey)
     _add_rows(survey)
-    _note_missing_levels(survey)
+    levels_of: dict[str, set[str]] = defaultdict(set)
+    for case in survey.cases:
+        levels_of[case.name].add(case.level)
+    every = set().union(*levels_of.values())
+    for name in sorted(levels_of, key=natural):
+        for level in sorted(every - levels_of[name], key=level_factor):
+            survey.faults.append(fault("missing-level", name, f"not at {level}"))
     survey.cases.sort(key=lambda case: (-level_factor(case.level) if case.level else 0, natural(case.name)))
     return survey
 
@@ -262,7 +268,13 @@ def _add_rows(survey: Survey) -> None:
     elif plain:
         survey.faults += [fault(code, CASES, "no such file") for code in ("bad-cases", "no-mpp")]
     survey.faults += _contradictions(survey.cases, rows)
-    survey.cases = [_complete(case, rows.get(case.name)) for case in survey.cases]
+    for place, case in enumerate(survey.cases):
+        resolution = level_resolution(case.level) if case.level else None
+        facts: dict[str, Any] = {"group": patient_of(case.name), "cancer": cancer_of(case.name)}
+        if row := rows.get(case.name):
+            facts |= {"group": row.group, "split": row.split, "slide_sha256": row.slide_sha256}
+            facts["cancer"], resolution = row.cancer or facts["cancer"], resolution or row.resolution
+        survey.cases[place] = replace(case, resolution=resolution, **facts)
     if survey.layout == "masks" and any(case.resolution is None for case in survey.cases):
         survey.faults.append(fault("no-mpp", CASES, "masks without µm/px: enough for statistics", severity="note"))
 
@@ -284,30 +296,6 @@ def _contradictions(cases: Iterable[Case], rows: dict[str, Case]) -> list[Fault]
         for name, row in rows.items()
         if row.resolution and known[name] and not any(row.resolution.same_as(level) for level in known[name])
     ]
-
-
-def _complete(case: Case, row: Case | None) -> Case:
-    cancer, resolution = cancer_of(case.name), level_resolution(case.level) if case.level else None
-    if row is None:
-        return replace(case, group=patient_of(case.name), cancer=cancer, resolution=resolution)
-    return replace(
-        case,
-        group=row.group,
-        split=row.split,
-        cancer=row.cancer or cancer,
-        resolution=resolution or row.resolution,
-        slide_sha256=row.slide_sha256,
-    )
-
-
-def _note_missing_levels(survey: Survey) -> None:
-    levels_of: dict[str, set[str]] = defaultdict(set)
-    for case in survey.cases:
-        levels_of[case.name].add(case.level)
-    every = set().union(*levels_of.values())
-    for name in sorted(levels_of, key=natural):
-        for level in sorted(every - levels_of[name], key=level_factor):
-            survey.faults.append(fault("missing-level", name, f"not at {level}"))
 
 
 def open_dataset(root: str | Path, *, resolution: str | None = None, splits: str | Path | None = None) -> Dataset:

@@ -108,17 +108,12 @@ HAEMATOXYLIN = (0.650, 0.704, 0.286)
 EOSIN = (0.072, 0.990, 0.105)  # Optical densities of the pure stains in red, green and blue (Ruifrok and Johnston 2001)
 
 
-def stain_matrix() -> Tensor:
-    """Unit colour vectors of haematoxylin, eosin and what neither explains, as rows of a (3, 3) matrix."""
-    haematoxylin, eosin = torch.tensor(HAEMATOXYLIN), torch.tensor(EOSIN)
-    stains = torch.stack([haematoxylin, eosin, torch.linalg.cross(haematoxylin, eosin)])
-    return functional.normalize(stains, dim=1)
-
-
 @cache
 def _stain_matrices(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The stain matrix, and the inverse of its transpose."""
-    stains = stain_matrix().to(device, dtype)
+    """Unit colours of haematoxylin, eosin and what neither explains, as rows of (3, 3); the transpose's inverse."""
+    haematoxylin, eosin = torch.tensor(HAEMATOXYLIN), torch.tensor(EOSIN)
+    stains = torch.stack([haematoxylin, eosin, torch.linalg.cross(haematoxylin, eosin)])
+    stains = functional.normalize(stains, dim=1).to(device, dtype)
     return stains, stains.T.inverse()
 
 

@@ -1,4 +1,4 @@
-"""What a network is and what it was trained for: the content of ``config.json``."""
+"""What a network is called and was trained for: the content of ``config.json``. Needs no torch."""
 
 from __future__ import annotations
 
@@ -13,6 +13,19 @@ from ntrm.core.mpp import Resolution
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+
+NETWORKS = frozenset(
+    {
+        "ntrm-paper", "ntrm-control", "ntrm-released", "unet-resnet18", "unet-vgg16", "attention-unet",
+        "deeplabv3plus", "mit-b0", "mit-b2", "mit-trm",
+    }
+)  # fmt: skip
+"""What the registry can build, for code that must not import torch."""
+
+DEFAULT = "ntrm"  # The default of this version, whichever network that is
+
+DEFAULT_NETWORK = "ntrm-paper"
+"""What ``ntrm`` means now. Networks are saved under this name, so that another default leaves them what they are."""
 
 Option = str | int | float | bool | None
 
@@ -92,6 +105,15 @@ class ModelConfig:
             **{key: getattr(self, key) for key in ("temperature", "name", "version", "licence", "data")},
             "trained_on": list(self.trained_on),
         }
+
+
+def network_named(name: str) -> str:
+    """The network that a name given by a user means.
+
+    >>> network_named("ntrm"), network_named("ntrm-control")
+    ('ntrm-paper', 'ntrm-control')
+    """
+    return DEFAULT_NETWORK if name == DEFAULT else name
 
 
 def schema_for(classes: int | LabelSchema | Sequence[str]) -> LabelSchema:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
@@ -94,10 +93,6 @@ def read_config(path: Path) -> tuple[ModelConfig, str]:
         got = f"missing {sorted(fields - document.keys())}, unknown {sorted(document.keys() - fields)}"
         hint = "use the ntrm version that wrote it"
         raise DataError(f"{path} has other fields than a model config", got=got, hint=hint)
-    return _understand(document, path), str(document["weights_sha256"])
-
-
-def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
     try:
         classes = enumerate(document["classes"])
         tissues = tuple(Tissue(k, str(c["name"]), str(c["title"]), rgb_of(c["rgb"])) for k, c in classes)
@@ -106,7 +101,7 @@ def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
             raise UsageError("impossible options", got=strange)
         texts: dict[str, Any] = {key: str(document[key]) for key in ("name", "version", "licence", "data")}
         colours: dict[str, Any] = {key: tuple(map(float, document[key])) for key in ("mean", "std")}
-        return ModelConfig(
+        config = ModelConfig(
             arch=str(document["arch"]),
             schema=LabelSchema(tissues, background=document["background"]),
             options=options,
@@ -120,6 +115,7 @@ def _understand(document: Mapping[str, Any], path: Path) -> ModelConfig:
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, NtrmError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise DataError(f"{path} cannot be understood", got=reason, hint="copy the model folder again") from error
+    return config, str(document["weights_sha256"])
 
 
 def model_card(config: ModelConfig, parameters: int, digest: str) -> str:

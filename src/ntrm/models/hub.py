@@ -33,7 +33,11 @@ def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
         expected="exactly the tensors of that network",
         hint="use the config.json that belongs to these weights",
     )
-    kinds = [f"{key} {value.dtype}" for key, value in state.items() if not _fits(value.dtype, own[key].dtype)]
+    kinds = [
+        f"{key} {value.dtype}"
+        for key, value in state.items()
+        if value.dtype not in (STORED if own[key].dtype == torch.float32 else (own[key].dtype,))
+    ]
     if kinds:
         got, expected = f"{len(kinds)} such tensors: {', '.join(kinds[:3])}", ", ".join(map(str, STORED))
         raise DataError(f"{path} holds weights of another kind of number", got=got, expected=f"one of {expected}")
@@ -44,7 +48,3 @@ def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
     network.load_state_dict(state)
     network.loaded_weights = (float32_digest(network), read_config(folder / CONFIG)[1])
     return network.eval()
-
-
-def _fits(stored: torch.dtype, own: torch.dtype) -> bool:
-    return stored == own or (own == torch.float32 and stored in STORED)

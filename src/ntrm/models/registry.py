@@ -15,8 +15,7 @@ from ntrm.core.errors import UsageError, choices_error, plain_number
 from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
 from ntrm.models.baselines import AttentionUNet, DeepLabV3Plus, ResNetUNet, VGGUNet
-from ntrm.models.config import ModelConfig, schema_for
-from ntrm.models.names import DEFAULT, network_named
+from ntrm.models.config import DEFAULT, ModelConfig, network_named, schema_for
 from ntrm.models.ntrm import NTRM
 from ntrm.models.segformer import MiTTRM, SegFormer
 from ntrm.models.trm import RelationConfig

@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from ntrm.core.errors import UsageError, check_seed, choices_error
-from ntrm.models.config import Option
-from ntrm.models.names import DEFAULT, DEFAULT_NETWORK, network_named
+from ntrm.models.config import DEFAULT, DEFAULT_NETWORK, Option, network_named
 from ntrm.models.registry import ARCHITECTURES, option_names
 from ntrm.paper.published import CONTROL, OURS, PRIMARY, TITLES
 from ntrm.training.recipe import Recipe

@@ -7,9 +7,7 @@ still to come, so that a checkpoint holds no random state and an interrupted tra
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -132,11 +130,11 @@ class WindowStore:
     def __len__(self) -> int:
         return len(self.tiles)
 
-    def batches(self, plan: Sequence[Sequence[int]]) -> Iterator[LoadedTiles]:
+    def batches(self, plan: Sequence[Sequence[int]]) -> Generator[LoadedTiles, None, None]:
         """The batches of ``plan``, each a sequence of windows, in order; nothing waits for the device."""
         return self._stream(plan, self.workers) if self._cached is None else self._select(plan, self._cached)
 
-    def _select(self, plan: Sequence[Sequence[int]], cached: LoadedTiles) -> Iterator[LoadedTiles]:
+    def _select(self, plan: Sequence[Sequence[int]], cached: LoadedTiles) -> Generator[LoadedTiles, None, None]:
         # One transfer for the whole plan, from pinned memory: a transfer for each batch would make each step wait.
         flat = torch.tensor([index for batch in plan for index in batch])
         flat = flat.pin_memory() if self.device.type == "cuda" else flat
@@ -144,7 +142,7 @@ class WindowStore:
         for index in torch.split(flat, [len(batch) for batch in plan]):
             yield LoadedTiles(*(pixels.index_select(0, index) for pixels in cached))
 
-    def _stream(self, plan: Sequence[Sequence[int]], workers: int) -> Iterator[LoadedTiles]:
+    def _stream(self, plan: Sequence[Sequence[int]], workers: int) -> Generator[LoadedTiles, None, None]:
         loader = DataLoader(
             self.tiles,
             batch_sampler=[list(batch) for batch in plan],
@@ -170,23 +168,6 @@ class WindowStore:
             images[chunk.start : chunk.stop] = tiles.images
             masks[chunk.start : chunk.stop] = tiles.masks
         return LoadedTiles(images, masks)
-
-
-class StepBatches:
-    """The steps of a plan from ``start`` to ``stop``, all windows of each, and how long the loop waited for them."""
-
-    def __init__(self, store: WindowStore, plan: StepPlan, start: int, stop: int) -> None:
-        self.steps = range(start, stop)
-        self.waited = 0.0
-        self._batches = store.batches([plan.windows(step) for step in self.steps])
-
-    def __iter__(self) -> Iterator[tuple[int, LoadedTiles]]:
-        with closing(self._batches) as batches:  # type: ignore[type-var]
-            for step in self.steps:
-                begun = time.perf_counter()
-                tiles = next(batches)
-                self.waited += time.perf_counter() - begun
-                yield step, tiles
 
 
 def validation_batches(windows: int, size: int, plan: StepPlan) -> list[list[int]]:

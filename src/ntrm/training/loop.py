@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -24,7 +25,7 @@ from ntrm.core.errors import NtrmError
 from ntrm.data.augment import Filling
 from ntrm.data.tensors import LoadedTiles
 from ntrm.models.base import SegmentationModel, evaluating
-from ntrm.training.batches import StepBatches, StepPlan, WindowStore, validation_batches
+from ntrm.training.batches import StepPlan, WindowStore, validation_batches
 from ntrm.training.device import Forward, autocast, recorded, training_precision
 from ntrm.training.distributed import share_gradients, summed, world_size
 from ntrm.training.log import Recorder, Row
@@ -295,24 +296,28 @@ def run_rounds(
     Yields the number of steps done after each of them.
     """
     while not training.finished:
-        begun, end = time.monotonic(), training.rounds.end(training.steps_done)
-        batches = StepBatches(windows, training.plan, training.steps_done, end)
-        for step, tiles in batches:
-            training.step(step, tiles)
-            yield step + 1
-            if step + 1 < end and interruption.agreed(step + 1):
-                training.join_statistics()
-                recorder.checkpoint(training, training.round_losses())
-                raise interruption.error(step + 1)
+        begun, end, waited = time.monotonic(), training.rounds.end(training.steps_done), 0.0
+        steps = range(training.steps_done, end)
+        with closing(windows.batches([training.plan.windows(step) for step in steps])) as batches:
+            for step in steps:
+                asked = time.monotonic()
+                tiles = next(batches)
+                waited += time.monotonic() - asked
+                training.step(step, tiles)
+                yield step + 1
+                if step + 1 < end and interruption.agreed(step + 1):
+                    training.join_statistics()
+                    recorder.checkpoint(training, training.round_losses())
+                    raise interruption.error(step + 1)
         losses = training.round_losses()
         seconds = max(time.monotonic() - begun, 1e-9)
-        rate, windows_done = training.rate(end - 1), len(batches.steps) * training.recipe.batch
+        rate, windows_done = training.rate(end - 1), len(steps) * training.recipe.batch
         training.join_statistics()
         scores = Scores() if validation is None else training.validate(validation)
         if scores.loss is not None:
             training.course = training.course.after(scores.loss, training.recipe)
         training.rows = []
-        speed = {"windows_per_second": windows_done / seconds, "waiting": batches.waited / seconds}
+        speed = {"windows_per_second": windows_done / seconds, "waiting": waited / seconds}
         recorder.record(training, scores, losses, rate, speed)
         if not training.finished and interruption.agreed(0):
             recorder.folder.wait()

@@ -22,9 +22,8 @@ from ntrm.data.tensors import TileDataset
 from ntrm.familiarity.build import build_reference
 from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
-from ntrm.models.config import ModelConfig
+from ntrm.models.config import DEFAULT, ModelConfig, network_named
 from ntrm.models.folders import CONFIG, WEIGHTS, locate, read_config
-from ntrm.models.names import DEFAULT, network_named
 from ntrm.training.batches import StepPlan, WindowStore, class_pixels
 from ntrm.training.checkpoint import CheckpointFolder
 from ntrm.training.device import training_precision, tuned
@@ -223,7 +222,10 @@ def _train(
         if kept is not None:
             network.load_state_dict(kept["weights"])
             if start is not None and kept["scores"]["step"] == 0:
-                _describe_as_start(network, start)
+                # It learned no more than its start, whose temperature holds if it is the same network.
+                one, other = ((each.arch, dict(each.options), each.schema.names) for each in (network.config, start))
+                temperature = start.temperature if one == other else 1.0
+                network.describe(trained_on=start.trained_on, temperature=temperature)
         network.cpu().eval().save_pretrained(run.out / MODEL)
         if pictures:
             network.to(device)
@@ -317,9 +319,3 @@ def _known_sections(given: TrainingData, say: Say) -> DatasetSplits | None:
         return None
     splits, cases = given.splits, (*given.training, *given.validation)
     return replace(splits, dataset=replace(splits.dataset, cases=cases))
-
-
-def _describe_as_start(network: SegmentationModel, start: ModelConfig) -> None:
-    """Say of a network that was kept as it started that it learned no more; its temperature holds if it is the same."""
-    one, other = ((each.arch, dict(each.options), each.schema.names) for each in (network.config, start))
-    network.describe(trained_on=start.trained_on, temperature=start.temperature if one == other else 1.0)

@@ -11,7 +11,6 @@ from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, SpecimenParameters, 
 from ntrm.phantom.anatomy.tumours import InSitu, add_in_situ
 
 AXIS = Axis(3000.0)
-PLAIN = EpidermisParameters(atrophic=0.0, acanthotic=0.0, irregular=0.0)
 
 
 def thickness(seed, **chances):

@@ -27,20 +27,6 @@ def test_sizes_stay_in_the_range_of_the_biopsy(seed, cancer):
         assert abs(specimen.frame.radius_um) > 2 * specimen.depth_um
 
 
-def test_always_and_never(seed):
-    always = SpecimenParameters(no_surface=1.0, fragmented=1.0, fold=1.0, hollow=1.0)
-    never = SpecimenParameters(no_surface=0.0, fragmented=0.0, fold=0.0, hollow=0.0)
-    for number in range(seed, seed + 10):
-        odd, plain = (draw_specimen(number, SAMPLING["SCC"], kind) for kind in (always, never))
-        assert odd.has_surface == (odd.biopsy.name == "shave") == odd.fragmented
-        assert odd.frame.fold is not None
-        assert odd.frame.radius_um < 0
-        assert plain.has_surface
-        assert not plain.fragmented
-        assert plain.frame.fold is None
-        assert plain.frame.radius_um > 0
-
-
 def test_damage_only_removes_tissue_or_adds_loose_bits(seed):
     removed = 0
     for number in range(seed, seed + 3):

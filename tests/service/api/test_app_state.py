@@ -6,7 +6,7 @@ import pytest
 from tests.evaluation.small import ByColour
 from tests.helpers import wait_for
 from tests.pipeline.small import write_slide
-from tests.service.core.test_disk import full_database
+from tests.service.core.test_problems import full_database
 from tests.service.small import only_slide, serving, settings_of, slide_bytes, upload
 
 from ntrm.pipeline.batch import segment_slides

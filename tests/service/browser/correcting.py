@@ -23,8 +23,7 @@ KEYS = dict(zip(("EPI", "GLD", "INF", "RET", "FOL", "PAP", "HYP", "KER", "BCC"),
 """Keys of the skin's tissues, as the page shows them."""
 
 
-FRESH, LOST = "fresh", "lost"
-"""A slide that has no region graph yet, and one whose original is nowhere."""
+FRESH, LOST = "fresh", "lost"  # A slide that has no region graph yet, and one whose original is nowhere
 
 
 def serve(folder):

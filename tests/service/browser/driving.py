@@ -23,8 +23,7 @@ from ntrm.pipeline.batch import segment_slides
 from ntrm.pipeline.options import Options
 from ntrm.results.documents import EdgeWindow, Network, StrongestWindows
 
-MPP = 3.35
-"""Of the slide; half of the model's, so that mask and slide differ in their pixels."""
+MPP = 3.35  # Of the slide; half of the model's, so that mask and slide differ in their pixels
 SEED = 10
 
 

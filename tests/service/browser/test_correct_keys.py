@@ -174,9 +174,12 @@ def test_what_was_written_is_written_though_its_answer_is_lost(correct_page, ser
     watched = correct_page("answers")
     watched.expected.append("ERR_FAILED")
     page = watched.page
+    sent = []
 
     def lose(route):
         if route.request.method == "POST":
+            sent.append(route.request.post_data_json)
+        if len(sent) == 1 and route.request.method == "POST":
             service.ask("POST", route.request.url.removeprefix(service.address), route.request.post_data_json)
             route.abort()
         else:
@@ -188,6 +191,7 @@ def test_what_was_written_is_written_though_its_answer_is_lost(correct_page, ser
     page.route("**/corrections", lose)
     page.keyboard.press("Enter")
     told(page, "Written. Squamous cell carcinoma")
+    assert sent[0] == sent[1]
     assert steps(page) == [[1, True]]
     assert page.locator(".names [aria-pressed=true]").count() == 0
     page.keyboard.press("z")

@@ -1,10 +1,17 @@
+import errno
+import os
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from tests.service.small import serving, settings_of
+from tests.service.small import BEARER, RAW, serving, settings_of
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.service.core.problems import document_of, missing, without_paths
+from ntrm.core.io import write_text
+from ntrm.service.core.problems import disk_state, document_of, is_full, missing, without_paths
 from ntrm.service.jobs.slide_record import Slide, new_id
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -43,3 +50,57 @@ def test_damaged_results_are_answered_without_a_path(tmp_path, model):
             answer = client.get(f"/v1/slides/{slide.id}/regions/1")
             assert answer.status_code == 422
             assert str(tmp_path) not in answer.text
+
+
+def full_database():
+    """The error that SQLite raises on a full disk."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("PRAGMA max_page_count = 1")
+        with pytest.raises(sqlite3.OperationalError) as caught:
+            connection.execute("CREATE TABLE a (b)")
+    return caught.value
+
+
+def no_space(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/srv/results/a")
+
+
+def free(monkeypatch, count):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=count))
+
+
+def test_a_full_disk_is_told_from_other_errors(tmp_path, monkeypatch):
+    full = full_database()
+    assert is_full(full)
+    assert is_full(OSError(errno.EDQUOT, "quota"))
+    for other in (OSError(errno.EACCES, "no"), sqlite3.OperationalError("locked"), missing("x"), ValueError(), None):
+        assert not is_full(other)
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(DataError) as caught:
+        write_text(tmp_path / "a.txt", "x")
+    assert is_full(caught.value)
+
+
+def test_health_tells_the_disk(tmp_path, model, monkeypatch):
+    with serving(settings_of(tmp_path / "out", model, limits={"reserve_bytes": 2**30}), authorised=False) as client:
+        for count, status, reason in (
+            (2**31, "ok", "ok"),
+            (2**29, "degraded", "disk_low"),
+            (2**20, "degraded", "disk_full"),
+        ):
+            free(monkeypatch, count)
+            health = client.get("/healthz").json()
+            assert (health["status"], health["reason"]) == (status, reason)
+    monkeypatch.undo()
+    assert disk_state(tmp_path / "nowhere", 0) == "disk_missing"
+
+
+def test_a_write_that_fails_on_a_full_disk_is_answered_as_such_and_without_a_path(tmp_path, model, monkeypatch):
+    with serving(settings_of(tmp_path / "out", model)) as client:
+        monkeypatch.setattr(os, "fsync", no_space)
+        answer = client.post("/v1/slides", content=b"x", headers={**BEARER, **RAW})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (507, "disk_full")
+        assert "/srv" not in answer.text
+        monkeypatch.setattr(client.app_state.store, "waiting", lambda: (_ for _ in ()).throw(full_database()))
+        answer = client.get("/v1/slides")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (507, "disk_full")

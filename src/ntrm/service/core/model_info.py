@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.labels import RGB, LabelSchema, safe_palette
+from ntrm.models.config import NETWORKS
 from ntrm.models.folders import BUNDLED, CONFIG, local_folder, locate, read_config, read_model
-from ntrm.models.names import NETWORKS
 from ntrm.service.core.settings import ServiceSettings
 
 FILE = "model.json"  # The model's config, copied by the worker for the web process into the service's own folder

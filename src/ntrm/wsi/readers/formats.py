@@ -26,7 +26,6 @@ from PIL.PngImagePlugin import PngImageFile
 from ntrm.core.errors import DataError
 from ntrm.data import image_files
 from ntrm.data.image_files import JPEG, MAGIC, PNG, TIFF, Header, over_white, read_header
-from ntrm.wsi.readers.openslide_reader import OpenSlideReader, openslide_vendor
 from ntrm.wsi.readers.reader import (
     Pixels,
     SlideInfo,
@@ -63,6 +62,8 @@ def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
     Where it is ``alone``, as a file from strangers is, no other file may be read with it; otherwise those of its folder
     may. The ``DataError`` for a file that cannot be read names no file and quotes nothing from it.
     """
+    from ntrm.wsi.readers.openslide_reader import OpenSlideReader, openslide_vendor
+
     path = Path(path).absolute()
     start = _first_bytes(path)
     tiff = start.startswith(MAGIC[TIFF])

@@ -33,14 +33,6 @@ def test_windows_have_the_colour_of_their_step_and_the_rest_is_grey(random):
     assert drawn.shape[0] > 60  # the legend
 
 
-def test_the_legend_of_a_narrow_slide_is_whole():
-    drawn = familiarity_map(np.zeros((700, 60, 3), dtype=np.uint8), [(0, 0, 1, 1, 0.5)], (700, 60))
-    legend = drawn[700:].min(axis=(0, 2))
-    assert drawn.shape[1] > 60
-    # Between what is drawn and the edges there is paper.
-    assert (legend.min() < 255, legend[:2].min(), legend[-2:].min()) == (True, 255, 255)
-
-
 @pytest.mark.parametrize("p_value", [0.0, 1e-30])
 def test_a_p_value_of_nothing_does_not_outweigh_all_others(p_value):
     windows = [(0, 0, 1, 1, p_value), *[(0, 0, 1, 1, 0.5)] * 20]

@@ -7,7 +7,7 @@ from PIL import Image
 from tests.annotations.small import annotate, box, drawn, import_annotations, rows
 from tests.helpers import real_data
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.data.image_files import read_image, read_mask
@@ -104,22 +104,6 @@ def test_annotations_that_do_not_fit_are_refused(folders, features, words):
     assert isinstance(error, DataError)
     for word in words:
         assert word in str(error)
-
-
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"mpp": 500.0}, RefusedError),
-        ({"target_mpp": float("nan")}, RefusedError),
-        ({"margin_um": -1.0}, UsageError),
-        ({"names": {"a": "nowhere"}}, UsageError),
-    ],
-)
-def test_impossible_options_are_refused_before_anything_is_written(folders, options, error):
-    slides, marks, out = folders
-    with pytest.raises(error):
-        import_annotations(slides, marks, out, **options)
-    assert not out.exists()
 
 
 def test_annotations_over_the_edge_are_clipped_and_counted(folders):

@@ -59,13 +59,6 @@ def test_pairs_by_name(tmp_path):
     assert [p.name for p in found.annotations_alone] == ["x.json"]
 
 
-@pytest.mark.parametrize("names", [["a.svs", "a.tif"], ["a.svs", "A.svs"], ["a:b.svs", "a_b.svs"]])
-def test_two_slides_of_one_name_are_refused(tmp_path, names):
-    slides = touch(tmp_path / "slides", *names)
-    with pytest.raises(DataError, match="two files for one name"):
-        pair_files(slides, touch(tmp_path / "drawn", "a.geojson"))
-
-
 def test_nothing_to_pair(tmp_path):
     slides, drawn = touch(tmp_path / "slides", "a.svs"), touch(tmp_path / "drawn", "b.geojson")
     with pytest.raises(DataError, match="no slide has annotations"):

@@ -94,16 +94,6 @@ def test_what_is_no_area_is_counted(tmp_path):
     assert [a.name for a in found.annotations] == ["", ""]
 
 
-def test_objects_of_qupath_0_2_have_their_kind_as_id(tmp_path):
-    properties = {"classification": {"name": "EPI", "colorRGB": -3670016}, "isLocked": False, "measurements": []}
-    kinds = ["PathRootObject", "TMACoreObject", "PathAnnotationObject", "PathDetectionObject", "PathTileObject"]
-    drawn = [{**feature([SQUARE], properties=properties), "id": kind} for kind in (*kinds, "PathCellObject", [1], 7)]
-    # Where both are there, objectType tells the kind.
-    drawn.append({**feature([SQUARE]), "id": "PathCellObject"})
-    found = read(tmp_path, collection(*drawn))
-    assert (found.counts["not_annotations"], len(found.annotations)) == (5, 4)
-
-
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_scribbles_keep_their_even_odd_inside(tmp_path_factory, seed):

@@ -67,6 +67,8 @@ def test_only_what_is_trusted_counts(slides, tmp_path, trust):
     (slides.slides / "a.tif").rename(slides.slides / "renamed.tif")
     record = written(slides, tmp_path / "data", trust=trust)
     assert check_dataset(tmp_path / "data").faults == ()
+    (case,) = open_dataset(tmp_path / "data").cases
+    assert (case.name, case.group, case.split) == ("a", "a", "train")
     assert str(tmp_path) not in json.dumps(record)
     truth = expected(slides.painted["a"], trust)
     np.testing.assert_array_equal(mask_of(tmp_path / "data"), truth)
@@ -75,16 +77,6 @@ def test_only_what_is_trusted_counts(slides, tmp_path, trust):
     assert record["slides"][0]["pixels"] == {
         name: int((truth == index).sum()) for index, name in enumerate(NAMES) if (truth == index).any()
     }
-
-
-def test_patient_and_split_come_from_the_table_of_slides(tmp_path):
-    rows = ["slide,patient,split", "slides/a.tif,P7,", "slides/b.tif,P8,val"]
-    slides = segmented(tmp_path, rows=rows)
-    for name in "ab":
-        correct(slides.results, name, step(SHAPE, "SCC", (80, 90, 40, 60)))
-    written(slides, tmp_path / "data")
-    cases = open_dataset(tmp_path / "data").cases
-    assert [(case.name, case.group, case.split) for case in cases] == [("a", "P7", "train"), ("b", "P8", "val")]
 
 
 @pytest.fixture(scope="module")
@@ -168,18 +160,14 @@ def test_the_same_corrections_are_kept_and_others_are_refused(slides, tmp_path):
     assert image.stat().st_mtime_ns == stamp
     with pytest.raises(RefusedError, match="other corrections"):
         written(slides, tmp_path / "data", trust="all")
+    (tmp_path / "data" / "corrections.json").unlink()  # as if it had been interrupted
+    image.with_name("old.tif").write_bytes(b"half")
+    assert written(slides, tmp_path / "data") == first
+    assert [path.name for path in image.parent.iterdir()] == ["a.tif"]
     correct(slides.results, "a", step(SHAPE, "EPI", (0, 2, 0, 2)))
     with pytest.raises(RefusedError, match="other corrections") as refused:
         written(slides, tmp_path / "data")
     assert (refused.value.got, refused.value.expected) == ("trust hand; versions a 2", "trust hand; versions a 1")
-
-
-def test_a_writing_that_was_interrupted_begins_anew(slides, tmp_path):
-    written(slides, tmp_path / "data")
-    (tmp_path / "data" / "corrections.json").unlink()
-    (tmp_path / "data" / "Images" / "old.tif").write_bytes(b"half")
-    written(slides, tmp_path / "data")
-    assert [path.name for path in (tmp_path / "data" / "Images").iterdir()] == ["a.tif"]
 
 
 def test_what_was_undone_does_not_count(slides):

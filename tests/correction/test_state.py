@@ -22,7 +22,7 @@ def pixels(text):
 
 
 def literal(log):
-    """Class by pixel, and who named it, of the steps that were not undone."""
+    """Class by pixel, and who named it, of the steps that were not undone; and which can be done again."""
     done, undone = [], []
     for step in log.steps:
         if step.action == "undo":
@@ -40,13 +40,13 @@ def literal(log):
                 who.setdefault(pixel, "followed")
         for pixel in named:
             names[pixel], who[pixel] = CLASSES.index(step.tissue), "hand"
-    return names, who, done
+    return names, who, done, undone
 
 
 @given(logs(), st.randoms(use_true_random=False))
 def test_replaying_a_log_is_painting_its_steps_one_by_one(log, random):
     mask = np.array([random.randrange(len(CLASSES)) for _ in range(SIZE)], dtype=np.uint8).reshape(SHAPE)
-    found, (names, _, done) = state_of(log, SCHEMA, SHAPE), literal(log)
+    found, (names, _, done, undone) = state_of(log, SCHEMA, SHAPE), literal(log)
     expected = mask.copy()
     for pixel, tissue in names.items():
         expected.flat[pixel] = tissue
@@ -55,12 +55,12 @@ def test_replaying_a_log_is_painting_its_steps_one_by_one(log, random):
     np.testing.assert_array_equal(found.paint(mask[top:], top), expected[top:])
     rows, columns = np.arange(SHAPE[0]), np.arange(0, SHAPE[1], 2)
     np.testing.assert_array_equal(found.at(rows, columns, mask[np.ix_(rows, columns)]), expected[np.ix_(rows, columns)])
-    assert found.steps == tuple(done)
+    assert (found.steps, log.undone) == (tuple(done), tuple(undone))
 
 
 @given(logs())
 def test_what_is_by_hand_and_what_followed_are_told_apart(log):
-    found, (_, who, done) = state_of(log, SCHEMA, SHAPE), literal(log)
+    found, (_, who, done, _) = state_of(log, SCHEMA, SHAPE), literal(log)
     every = np.arange(SIZE)
     assert {*every[found.by_hand.holds(every)].tolist()} == {pixel for pixel, one in who.items() if one == "hand"}
     followed = {*every[found.followed.holds(every)].tolist()}

@@ -5,13 +5,13 @@ import unicodedata
 from collections import Counter
 
 import pytest
-from tests.data.broken import CLASSES, broken_plain, mask, save, sound_plain, sound_queensland
+from tests.data.broken import CLASSES, mask, save, sound_plain, sound_queensland
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.check import check_dataset
-from ntrm.data.layouts import SKIN_SECTIONS, cancer_of, open_dataset, patient_of, survey_dataset
+from ntrm.data.layouts import SKIN_SECTIONS, cancer_of, open_dataset, patient_of
 
 
 def test_plain(tmp_path):
@@ -81,29 +81,11 @@ def test_what_is_no_dataset_gets_the_layouts_shown(tmp_path):
         open_dataset(tmp_path / "nowhere")
 
 
-def test_faults_are_named_with_the_way_to_see_them_all(tmp_path):
-    broken_plain(tmp_path)
-    with pytest.raises(DataError) as error:
-        open_dataset(tmp_path)
-    faults = [fault for fault in survey_dataset(tmp_path).faults if fault.severity == "fault"]
-    assert f"{faults[0].file}: {faults[0].title}" in str(error.value)
-    assert f"and {len(faults) - 5} more" in str(error.value)
-    assert "ntrm data check" in error.value.hint
-
-
 def test_a_patient_in_two_splits_is_refused(tmp_path):
     sound_plain(tmp_path)
     (tmp_path / "cases.csv").write_text("name,group,split,mpp\na,p,train,0.5\nb,p,test,0.5\n")
     with pytest.raises(RefusedError, match="p: a in train, b in test"):
         open_dataset(tmp_path)
-
-
-def test_a_fault_at_another_resolution_does_not_matter(tmp_path):
-    sound_queensland(tmp_path)
-    (tmp_path / "data/5x/Masks/BCC_1.png").unlink()
-    assert len(open_dataset(tmp_path, resolution="10x")) == 2
-    with pytest.raises(DataError, match="image without a mask"):
-        open_dataset(tmp_path, resolution="5x")
 
 
 def test_um_per_pixel_that_contradict_the_folder_are_a_fault(tmp_path):

@@ -1,7 +1,5 @@
 """Splits in which no patient is in two, and the datasets of a split."""
 
-import random
-import shutil
 from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import permutations
@@ -18,7 +16,6 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.dataset import SPLITS, Case, Dataset
-from ntrm.data.image_files import write_indexed_mask
 from ntrm.data.layouts import SKIN_SECTIONS, cancer_of, patient_of
 from ntrm.data.split import (
     FRACTIONS,
@@ -123,20 +120,6 @@ def test_an_existing_split_is_honoured_when_sections_come_and_go():
         make_split(skin_dataset(names, **{names[0]: contrary}), existing=first)
 
 
-def test_a_folder_is_split_once_and_stays_so(tmp_path, seed):
-    names = random.Random(seed).sample(SKIN_NAMES, 12)
-    (tmp_path / "data").mkdir()
-    SKIN.write_csv(tmp_path / "data" / "classes.csv")
-    for name in names:
-        write_indexed_mask(tmp_path / "data" / f"{name}.png", np.zeros((2, 2), dtype=np.uint8), SKIN)
-    first = write_split(tmp_path / "data", tmp_path / "split.csv", seed=1)
-    again = write_split(tmp_path / "data", tmp_path / "split.csv", seed=2)
-    assert again.rows == first.rows == read_split(tmp_path / "split.csv").rows
-    assert (first.kept, again.kept) == (0, 12)
-    with pytest.raises(RefusedError, match="inside the dataset"):
-        write_split(tmp_path / "data", tmp_path / "data" / "cases.csv")
-
-
 CLASSES = "index,name,r,g,b\n0,tissue,200,0,0\n1,background,0,0,0\n"
 
 
@@ -200,13 +183,6 @@ def test_one_resolution_for_all_sections(monkeypatch):
         opened(2.0, None)
     with pytest.raises(RefusedError, match="pixels are not square"):
         opened(Resolution(2.0, 4.0))
-
-
-def test_a_fingerprint_does_not_depend_on_the_place(plain, tmp_path):
-    shutil.copytree(plain, tmp_path / "elsewhere" / "copy")
-    moved = open_splits(tmp_path / "elsewhere" / "copy")
-    assert moved.fingerprint() == open_splits(plain).fingerprint()
-    assert len(moved.fingerprint()) == 16
 
 
 @pytest.mark.parametrize("what", ["image", "mask", "split", "name", "class", "colour", "resolution"])

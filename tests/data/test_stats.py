@@ -80,26 +80,6 @@ def test_dataset_stats_add_up_what_the_masks_hold(tmp_path, seed, jobs):
     assert document["tissues_per_tile"]["tiles"] == sum(document["tissues_per_tile"]["histogram"].values())
 
 
-def test_the_document_has_the_keys_of_the_interface_and_no_gaps(tmp_path):
-    mask = np.full((30, 20), SKIN.index("BKG"), dtype=np.uint8)
-    mask[:, :5] = SKIN.index("RET")
-    mask[:3] = IGNORE
-    SKIN.write_csv(tmp_path / "classes.csv")
-    write_indexed_mask(tmp_path / "BCC_1.png", mask, SKIN)
-    stats = dataset_stats(open_dataset(tmp_path))
-    document = stats.as_dict()
-    assert "540 labelled pixels · 10.0% of all ignored · " in stats.headline
-    assert document["classes"] == list(SKIN.names)
-    assert document["pixel_share"] == dict.fromkeys(SKIN.names, 0.0) | {"RET": 0.25, "BKG": 0.75}
-    assert document["boundary_share"]["RET"] == dict.fromkeys(SKIN.names, 0.0) | {"BKG": 1.0}
-    assert document["boundary_share"]["EPI"] == dict.fromkeys(SKIN.names, 0.0)
-    assert document["boundary_pairs"]["BKG"]["RET"] == 27
-    tiles = document["tissues_per_tile"]
-    assert (tiles["mean"], tiles["max"], tiles["histogram"]) == (2.0, 2, {"2": 1})
-    assert document["sections"] == 1
-    assert document["mpp"] is None
-
-
 def test_real_masks_give_the_published_measurements():
     stats = dataset_stats(open_dataset(real_data("skin-masks")))
     np.testing.assert_allclose(stats.pixel_share, list(REAL_SHARE.values()), atol=2e-4)

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.evaluation import gaussians
-from tests.evaluation.gaussians import COLOURS, NOISE, WINDOW, make_network, write_sections
+from tests.evaluation.gaussians import COLOURS, NOISE, make_network, write_sections
 from tests.familiarity import small as painted
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import RefusedError
 from ntrm.core.labels import IGNORE
 from ntrm.data.split import open_splits
 from ntrm.evaluation import calibrate as module
@@ -122,29 +122,6 @@ def test_models_that_are_not_ones_own_are_refused(data, model, monkeypatch, tmp_
     (tmp_path / "bundled").mkdir()
     with pytest.raises(RefusedError, match="only a local model folder"):
         run(model, data)
-
-
-def test_what_does_not_fit_is_refused(save, data, tmp_path, random):
-    folder = save(2.0)
-    with pytest.raises(RefusedError, match="only a local model folder"):
-        run(tmp_path / "nowhere", data)
-    with pytest.raises(UsageError, match="no such split"):
-        run(folder, data, split="validation")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="not a folder"):
-        run(folder, data, out=tmp_path / "file")
-    with pytest.raises(UsageError, match="impossible seed"):
-        run(folder, data, seed=-1)
-    with pytest.raises(RefusedError, match="inside the dataset"):
-        run(folder, data, out=data / "calibration")
-    write_sections(tmp_path / "finer", random, SHAPES, mpp=3.35)
-    with pytest.raises(RefusedError, match="resolution"):
-        run(folder, tmp_path / "finer")
-    write_sections(tmp_path / "unknown", random, SHAPES, ignored=1.1)
-    with pytest.raises(DataError, match="no known pixel"):
-        run(folder, tmp_path / "unknown")
-    assert load(folder).config.temperature == 1.0
-    assert load(folder).config.window == WINDOW
 
 
 # --- the reference ---

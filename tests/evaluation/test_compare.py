@@ -64,17 +64,6 @@ def test_seeds_are_one_model_and_the_numbers_are_those_of_the_metrics(write, ran
         assert model.mean == pytest.approx(np.mean(scores))
 
 
-def test_a_reference_and_holm_over_the_family(write):
-    outs = [write(arch, arch=arch, skill=skill) for arch, skill in (("a", 0.9), ("b", 0.8), ("c", 0.7), ("d", 0.6))]
-    everything = compare(outs, draws=DRAWS)
-    assert len(everything.pairs) == 6
-    against = compare(outs, draws=DRAWS, reference="d")
-    assert [(pair.first, pair.second) for pair in against.pairs] == [("a", "d"), ("b", "d"), ("c", "d")]
-    assert all(pair.p_holm >= pair.p for pair in against.pairs)
-    with pytest.raises(UsageError, match=r"one of a, b, c, d"):
-        compare(outs, reference="e")
-
-
 def test_models_of_one_name_get_labels_that_tell_them_apart(write):
     outs = [
         write("1", seed=0, name="skin"),

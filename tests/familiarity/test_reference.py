@@ -76,7 +76,7 @@ def test_one_of_other_weights_classes_or_versions_is_refused(folder):
     assert f"got:      ntrm-reference/2\n  expected: {FORMAT}" in refusal(folder)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", '"text"', "{}", "\x00" * 40, "[" * 100_000])
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "[" * 100_000, '{"format": "ntrm-reference/1"}'])
 def test_a_document_that_is_none_is_refused(folder, content):
     (folder / "reference.json").write_text(content)
     assert "reference.json" in refusal(folder)

@@ -231,7 +231,7 @@ def test_the_resolution_of_a_file_is_never_guessed(random, tmp_path):
         Predictor(ByColour(), "cpu")(tmp_path / "a.png")
     with pytest.raises(RefusedError, match="the network does not state"):
         Predictor(ByColour().describe(mpp=None), "cpu")(tmp_path / "a.png")
-    with pytest.raises(DataError, match="(?i)no such file"):
+    with pytest.raises(DataError, match="No such file"):
         Predictor(ByColour(), "cpu")("nothing.svs")
 
 

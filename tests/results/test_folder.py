@@ -11,6 +11,7 @@ from tests.helpers import memory_below
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import write_arrays
+from ntrm.results import folder as results_folder
 from ntrm.results.folder import MOST_PIXELS, MOST_SCANS, ResultsFolder, SlideFolder
 from ntrm.results.paths import TABLES
 from ntrm.results.tables import COLUMNS
@@ -45,6 +46,13 @@ def slide(tmp_path):
     return SlideFolder(tmp_path / "out" / "a")
 
 
+@pytest.fixture(params=[True, False], ids=["by descriptors", "by paths"])
+def either_way(request, monkeypatch):
+    """Systems without descriptors of folders, such as Windows, go by paths."""
+    monkeypatch.setattr(results_folder, "WITH_DESCRIPTORS", request.param)
+
+
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("plant", STRANGE)
 def test_only_plain_files_are_opened(slide, tmp_path, plant):
     (tmp_path / "secret").write_text("secret")
@@ -58,6 +66,7 @@ def test_only_plain_files_are_opened(slide, tmp_path, plant):
         ResultsFolder(tmp_path / "out").open("run.json", most=100)
 
 
+@pytest.mark.usefixtures("either_way")
 def test_no_link_is_followed_below_the_folder(slide, tmp_path, monkeypatch):
     (slide.path / ".ntrm" / "done.json").write_bytes(b"{}")
     link(slide.path / "corrected", slide.path / ".ntrm")
@@ -200,6 +209,7 @@ def test_a_link_or_a_pipe_in_the_programs_own_folder_is_refused(tmp_path, name, 
     assert "move .service away" in caught.value.hint
 
 
+@pytest.mark.usefixtures("either_way")
 def test_a_folder_is_removed_and_nothing_that_it_links_to(slide, tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "kept").write_text("kept")

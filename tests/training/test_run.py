@@ -115,40 +115,26 @@ def test_nobody_is_named(tmp_path):
 # --- the state of the code ---
 
 
-@pytest.fixture
-def repository(tmp_path):
-    """A repository with a package of one file, and a way to run git in it."""
-    folder = tmp_path / "repository"
-    (folder / "package").mkdir(parents=True)
-    (folder / "package" / "module.py").write_text("one = 1\n")
+def test_a_tracked_package_has_a_commit_and_may_be_changed_and_one_installed_inside_is_no_part_of_it(tmp_path):
+    folder, package = tmp_path / "repository", tmp_path / "repository" / "package"
+    package.mkdir(parents=True)
+    (package / "module.py").write_text("one = 1\n")
     (folder / ".gitignore").write_text("ignored/\n")
     identity = ["-c", "user.name=tester", "-c", "user.email=tester@localhost", "-c", "commit.gpgsign=false"]
 
     def git(*arguments):
-        done = subprocess.run(["git", "-C", folder, *identity, *arguments], capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+        command = ["git", "-C", folder, *identity, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-q", "-m", "first")
-    return folder, git
-
-
-def test_a_tracked_package_has_a_commit_and_may_be_changed(repository):
-    folder, git = repository
-    package, commit = folder / "package", git("rev-parse", "HEAD")
-    assert git_state(package) == {"commit": commit, "dirty": False}
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        git(*words)
+    commit = git("rev-parse", "HEAD")
     (folder / "elsewhere.txt").write_text("no part of the package\n")
     assert git_state(package) == {"commit": commit, "dirty": False}
     (package / "new.py").write_text("two = 2\n")
     assert git_state(package) == {"commit": commit, "dirty": True}
-
-
-def test_a_package_installed_inside_a_repository_is_no_part_of_it(repository, tmp_path):
-    folder, _ = repository
     (folder / "ignored" / "package").mkdir(parents=True)
     assert git_state(folder / "ignored" / "package") is None
-    assert git_state(tmp_path) is None
     assert git_state(tmp_path / "nowhere") is None
 
 

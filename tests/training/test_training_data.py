@@ -86,16 +86,7 @@ def test_corrected_slides_alone_train_for_a_fixed_number_of_steps(slides, init, 
 
 def test_whole_corrected_masks_count_unless_told_otherwise(slides, init, tmp_path):
     said = []
-    whole = train(
-        None,
-        tmp_path / "whole",
-        init=init,
-        corrections=CorrectedResults(slides.results, slides.slides),
-        recipe=FINETUNE,
-        device="cpu",
-        pictures=False,
-        say=said.append,
-    )
+    whole = learn(slides, init, tmp_path / "whole", trust="all", say=said.append)
     corrections = whole.provenance["corrections"]
     assert corrections["trust"] == "all"
     assert [sum(slide["pixels"].values()) for slide in corrections["slides"]] == [SHAPE[0] * SHAPE[1]] * 2

@@ -33,21 +33,6 @@ def child(process):
     return process._child
 
 
-def test_those_who_know_openslide_find_its_words(slide):
-    with open_isolated(slide) as there:
-        levels = [(one.width, one.height) for one in there.info.levels]
-        assert (there.dimensions, there.mpp) == (levels[0], there.info.resolution)
-        assert there.mpp is not None
-        region = there.read_region((20, 30), 1, (40, 50))
-        assert (region.mode, region.size) == ("RGB", (40, 50))
-        np.testing.assert_array_equal(region, there.read(20, 30, 40, 50, 1))
-        # A thumbnail of a level's very size is that level.
-        np.testing.assert_array_equal(there.thumbnail(max(levels[1])), there.read(0, 0, *levels[1], 1))
-        assert max(there.thumbnail(100).size) == 100
-        with pytest.raises(UsageError):
-            there.thumbnail(0)
-
-
 def test_a_child_reads_what_this_process_would(slide, random):
     here, there = open_slide(slide), open_isolated(slide)
     assert there.info == here.info

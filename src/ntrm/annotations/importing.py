@@ -206,12 +206,8 @@ def _classify(annotations: tuple[Annotation, ...], options: ImportOptions, pair:
 
 
 def _no_tissue(pair: Pair, got: str) -> DataError:
-    return DataError(
-        f"{pair.annotations.name}: no annotated tissue",
-        got=got,
-        expected="at least one area with the class of a tissue",
-        hint="set the class of the annotations in QuPath and export again",
-    )
+    hint = "give at least one annotation the class of a tissue in QuPath, and export again"
+    return DataError(f"{pair.annotations.name}: no annotated tissue", got=got, hint=hint)
 
 
 def _grid(
@@ -242,11 +238,9 @@ def _steps(native: Resolution, target: float | None, pair: Pair) -> tuple[float,
         return 1.0, 1.0
     target = target or max(native.x, native.y)
     if target < (1 - TOLERANCE) * max(native.x, native.y):
+        what, expected = "is coarser than the resolution to write", f"{target:g} µm/px or finer"
         raise RefusedError(
-            f"{pair.slide.name} is coarser than the resolution to write",
-            got=str(native),
-            expected=f"{target:g} µm/px or finer",
-            hint="give a larger --target-mpp",
+            f"{pair.slide.name} {what}", got=native, expected=expected, hint="give a larger --target-mpp"
         )
     return target / native.x, target / native.y
 

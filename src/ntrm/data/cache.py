@@ -78,11 +78,8 @@ class SectionCache:
     def open(self, case: Case, schema: LabelSchema) -> CachedSection:
         """The decoded section of ``case``; decodes it only if its files have changed since, or the schema's colours."""
         if case.image is None or case.mask is None:
-            raise DataError(
-                f"{case.name} has no {'image' if case.image is None else 'mask'}",
-                expected="both an image and a mask",
-                hint="run `ntrm data check` on the dataset, or leave the case out",
-            )
+            what, hint = "image" if case.image is None else "mask", "run `ntrm data check` on the dataset"
+            raise DataError(f"{case.name} has no {what}", expected="both an image and a mask", hint=hint)
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -95,11 +92,8 @@ class SectionCache:
             self._decoded("mask", case.mask, lambda path: read_mask(path, schema).mask, colours),
         )
         if section.image.shape[:2] != section.mask.shape:
-            raise DataError(
-                f"image and mask of {case.name} differ in size",
-                got=f"image {section.image.shape[:2]}, mask {section.mask.shape} (height, width)",
-                hint="export the mask again at the size of the image",
-            )
+            got = f"image {section.image.shape[:2]}, mask {section.mask.shape} (height, width)"
+            raise DataError(f"image and mask of {case.name} differ in size", got=got)
         return section
 
     def _decoded(self, kind: str, source: Path, decode: Callable[[Path], Pixels], how: bytes = b"") -> Path:

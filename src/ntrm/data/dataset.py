@@ -72,9 +72,5 @@ def resampling(root: Path, mpp: float) -> str:
 def check_outside(out: Path, root: Path) -> None:
     """Refuse to write into a dataset."""
     if out.resolve().is_relative_to(root.resolve()):
-        raise RefusedError(
-            "the output would be inside the dataset, which must not be changed",
-            got=out,
-            expected=f"a place outside {root}",
-            hint="write it elsewhere",
-        )
+        what = "the output would be inside the dataset, which must not be changed"
+        raise RefusedError(what, got=out, expected=f"a place outside {root}")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import tifffile
@@ -223,16 +223,6 @@ def read_mask(path: Path, schema: LabelSchema, *, max_pixels: int = MAX_PIXELS) 
     return _by_value(path, pixels, palette, schema)
 
 
-def _check_one_page(path: Path, *, mask: bool) -> None:
-    """A stack (a page for each class, say) must not be taken for its first page; smaller pages may be a pyramid's."""
-    with open_tiff(path) as tif:
-        # Beside an image there may be a page of another kind, and a tiny Aperio slide has a thumbnail of its size.
-        pages: list[Any] = [tif.pages.first] if tif.is_svs and not mask else [page.aspage() for page in tif.pages]
-    first, *others = [(page.imagelength, page.imagewidth, None if mask else page.samplesperpixel) for page in pages]
-    if first in others:
-        raise FaultError("several-pages", path, f"{1 + others.count(first)} pages of {first[1]} × {first[0]} pixels")
-
-
 def _limited_header(path: Path, max_pixels: int) -> Header:
     header = read_header(path)
     if header.height * header.width > max_pixels:
@@ -246,8 +236,7 @@ def _decode(path: Path, header: Header, *, mask: bool) -> tuple[Pixels, list[RGB
     check_complete(path, header)
     with decoding(path):
         if header.kind == TIFF:
-            _check_one_page(path, mask=mask)
-            pixels, palette = _read_tiff(path)
+            pixels, palette = _read_tiff(path, mask=mask)
         else:
             with (PngImageFile if header.kind == PNG else JpegImageFile)(path) as image:
                 image.load()
@@ -259,14 +248,25 @@ def _decode(path: Path, header: Header, *, mask: bool) -> tuple[Pixels, list[RGB
     return pixels, palette
 
 
-def _read_tiff(path: Path) -> tuple[Pixels, list[RGB]]:
+def _read_tiff(path: Path, *, mask: bool) -> tuple[Pixels, list[RGB]]:
     with open_tiff_page(path) as page:
-        palette = _tiff_palette(page)
+        tif = page.parent
+        # A stack (a page for each class, say) must not be taken for its first page; smaller pages may be a pyramid's.
+        # Beside an image there may be a page of another kind, and a tiny Aperio slide has a thumbnail of its size.
+        pages = [page] if tif.is_svs and not mask else [each.aspage() for each in tif.pages]
+        first, *others = [(each.imagelength, each.imagewidth, None if mask else each.samplesperpixel) for each in pages]
+        if first in others:
+            found = f"{1 + others.count(first)} pages of {first[1]} × {first[0]} pixels"
+            raise FaultError("several-pages", path, found)
         _check_tiles(path, page)
         pixels = page.asarray()
         if page.axes == "SYX":
             pixels = np.moveaxis(pixels, 0, -1)
-    return cast(Pixels, np.ascontiguousarray(pixels)), palette
+        colours = np.asarray(page.colormap)
+        if page.photometric != tifffile.PHOTOMETRIC.PALETTE or colours.shape != (3, 256) or colours.dtype.kind != "u":
+            return np.ascontiguousarray(pixels), []
+        # 16-bit numbers, in which some programs write 8-bit ones; libtiff tells them apart in this way, too.
+        return pixels, [rgb_of(colour) for colour in (colours >> (8 if colours.max() > 255 else 0)).T]
 
 
 def _check_tiles(path: Path, page: Any) -> None:
@@ -280,15 +280,6 @@ def _check_tiles(path: Path, page: Any) -> None:
             if tile.width * tile.height > most:
                 found = f"a tile of {tile.width} × {tile.height} pixels"
                 raise FaultError("unreadable", path, found=found, expected=f"at most {most:,} pixels")
-
-
-def _tiff_palette(page: Any) -> list[RGB]:
-    colours = np.asarray(page.colormap)
-    if page.photometric != tifffile.PHOTOMETRIC.PALETTE or colours.shape != (3, 256) or colours.dtype.kind != "u":
-        return []
-    # 16-bit numbers, in which some programs write 8-bit ones; libtiff tells them apart in this way, too.
-    shift = 8 if colours.max() > 255 else 0
-    return [rgb_of(colour) for colour in (colours >> shift).T]
 
 
 def _by_palette(path: Path, pixels: Pixels, schema: LabelSchema) -> DecodedMask:

@@ -22,7 +22,7 @@ from ntrm.core.csv_text import read_columns, rows_text
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import remove_partials, write_bytes
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
-from ntrm.core.mpp import PLAUSIBLE_MPP, Resolution, level_factor, parse_levels
+from ntrm.core.mpp import Resolution, level_factor, parse_levels
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.area_mean import Boxes, Factor, Pixels, area_boxes, bands, box_means, exact, weighted_sums
@@ -151,16 +151,11 @@ def resample_dataset(
 
 def _check_request(dataset: Dataset, levels: Sequence[str | float], out: Path) -> None:
     if dataset.layout == "masks":
-        expected = "a dataset with images, layout queensland or plain"
-        raise RefusedError(f"{dataset.root} has only masks", expected=expected)
+        raise RefusedError(f"{dataset.root} has only masks", expected="a dataset with images")
     one = dataset.layout == "plain" or not all(isinstance(level, str) for level in levels)
     if not levels or (one and len(levels) > 1):
-        raise UsageError(
-            "wrong number of resolutions",
-            got=", ".join(map(str, levels)) or "none",
-            expected="one number of µm/px, one level for layout plain, or one or more for layout queensland",
-            hint="run the command once per resolution, each with its own --out",
-        )
+        expected = "one number of µm/px, one level for layout plain, or one or more for layout queensland"
+        raise UsageError("wrong number of resolutions", got=", ".join(map(str, levels)) or "none", expected=expected)
     check_outside(out, dataset.root)
 
 
@@ -177,24 +172,18 @@ def _finest(cases: Iterable[Case]) -> list[Case]:
 def _target(case: Case, level: str | float, folder: Path) -> _Target:
     own = case.resolution
     if own is None:
-        hint = "add it to cases.csv, column mpp"
-        raise RefusedError(f"no µm per pixel for {case.name}", expected="a known resolution", hint=hint)
+        raise RefusedError(f"no µm per pixel for {case.name}", hint="add it to cases.csv, column mpp")
     if isinstance(level, str):
         present = level_factor(case.level) if case.level else 1
         down = across = Fraction(level_factor(level), present)
-        largest = int(PLAUSIBLE_MPP[1] * present / max(own.x, own.y))
-        if level_factor(level) > largest:
-            raise RefusedError(f"{case.name} would be coarser than any scan", got=level, expected=f"{largest}x at most")
     else:
         wanted = Resolution.square(level)
         down, across = (Fraction(str(wanted.x)) / Fraction(str(axis)) for axis in (own.y, own.x))
         if min(down, across) < 1 and own.same_as(wanted):
             down, across, wanted = Fraction(1), Fraction(1), own
     if min(down, across) < 1:
-        finest = case.level or str(own)
-        raise RefusedError(
-            f"{case.name} cannot be made finer than it is", got=f"{level} wanted", expected=f"{finest} or coarser"
-        )
+        expected = f"{case.level or own} or coarser"
+        raise RefusedError(f"{case.name} cannot be made finer than it is", got=f"{level} wanted", expected=expected)
     return _Target(folder, (down, across), own.downsampled(float(down)) if isinstance(level, str) else wanted)
 
 

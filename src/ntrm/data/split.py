@@ -84,11 +84,8 @@ class Split:
         split = self.by_name
         missing = sorted({case.name for case in dataset if case.name not in split})
         if missing:
-            raise RefusedError(
-                "the split does not list every section",
-                got=f"nothing about {some(missing)}",
-                hint="make the split again; sections that have one keep it",
-            )
+            hint = "make the split again; sections that have one keep it"
+            raise RefusedError("the split does not list every section", got=f"nothing about {some(missing)}", hint=hint)
         # The dataset's idea of a patient counts as well as the file's.
         split_by_patient(SplitRow(case.name, case.group, split[case.name]) for case in dataset)
         return replace(dataset, cases=tuple(replace(case, split=split[case.name]) for case in dataset))
@@ -141,11 +138,8 @@ def write_split(
     """
     check_outside(out, root)
     if anew and out.exists():
-        raise RefusedError(
-            "a split that is in use would be overwritten",
-            got=f"{out}, which is there already",
-            hint="choose another --out, or split without --anew to add sections to this one",
-        )
+        hint = "choose another --out, or split without --anew to add sections to this one"
+        raise RefusedError("a split that is in use would be overwritten", got=out, hint=hint)
     existing, dataset = read_split(out) if out.exists() else None, open_dataset(root)
     if anew:
         dataset = replace(dataset, cases=tuple(replace(case, split=None) for case in dataset))
@@ -189,12 +183,11 @@ def make_split(
     free = {row.group for row in rows} - fixed.keys()
     # Where nothing is left to draw, the splits are as they were wished.
     if free and len(balance.strata) < len(balance.offered):
-        two = ", or leave a part empty with `ntrm data split --fractions 50,50,0`, whose file --splits takes"
         raise RefusedError(
             "too few patients for a split in which no patient is in two splits",
             got=f"{len(balance.strata)} patients",
             expected=f"at least {len(balance.offered)} for {', '.join(balance.offered)}",
-            hint="add patients" + (two if len(balance.strata) == 2 else ""),
+            hint="add patients, or leave a part empty with `ntrm data split --fractions 50,50,0`",
         )
     order = sorted(
         free, key=lambda patient: (-balance.sections(patient), hashlib.sha256(f"{seed}/{patient}".encode()).hexdigest())
@@ -314,12 +307,8 @@ def open_splits(root: str | Path, *, resolution: str | None = None, splits: str 
     """
     dataset = open_dataset(Path(root), resolution=resolution, splits=splits)
     if len(dataset.levels) > 1:
-        raise UsageError(
-            f"{root} has several resolutions",
-            got="none chosen",
-            expected=f"one of {', '.join(dataset.levels)}",
-            hint="choose one with --resolution",
-        )
+        expected, hint = f"one of {', '.join(dataset.levels)}", "choose one with --resolution"
+        raise UsageError(f"{root} has several resolutions", got="none chosen", expected=expected, hint=hint)
     if any(case.split is None for case in dataset):
         # The sections of all resolutions are divided at once: one that is missing at some must not move the others.
         everything = replace(dataset, cases=tuple(survey_dataset(Path(root)).cases))

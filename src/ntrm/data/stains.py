@@ -7,9 +7,8 @@ has it: by Beer–Lambert, stains add up there. Such a change is one 3×3 matrix
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +43,7 @@ class StainError(DataError):
 class Stains:
     """How some tissue is stained."""
 
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"allow_inf_nan": False}
     density: Triple  # Mean optical density of red, green and blue light
     vectors: tuple[Triple, Triple] | None
     """Optical density of each of two stains, of length 1; the one that takes more of the red first. None where the
@@ -52,29 +52,18 @@ class Stains:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        vectors = None if self.vectors is None else [list(vector) for vector in self.vectors]
-        strengths = None if self.strengths is None else list(self.strengths)
-        return {"density": list(self.density), "vectors": vectors, "strengths": strengths}
+        return asdict(self)
 
     @classmethod
-    def parse(cls, document: Mapping[str, Any]) -> Stains:
-        """What ``as_dict`` gave; a ``ValueError``, ``TypeError`` or ``KeyError`` for anything else."""
-        vectors, strengths = document["vectors"], document["strengths"]
-        pair = None if vectors is None else tuple(_numbers(vector, 3) for vector in vectors)
-        amounts = None if strengths is None else _numbers(strengths, 2)
-        if (pair is None) != (amounts is None) or (pair is not None and len(pair) != 2):
-            raise ValueError("two stains have two vectors and two strengths")
-        density = _numbers(document["density"], 3)
-        if min(*density, *(amounts or (1.0,))) <= 0:
-            raise ValueError("densities and strengths are above 0")
-        return cls(density, pair, amounts)
+    def parse(cls, document: Any) -> Stains:
+        """What ``as_dict`` gave, as JSON has it; a ``ValueError`` for anything else."""
+        from pydantic import TypeAdapter
 
-
-def _numbers(values: Sequence[float], count: int) -> Any:
-    numbers = tuple(float(value) for value in values)
-    if len(numbers) != count or not all(map(math.isfinite, numbers)):
-        raise ValueError(f"{values} are not {count} numbers")
-    return numbers
+        stains = TypeAdapter(cls).validate_python(document)
+        least = min(*stains.density, *(stains.strengths or ()))
+        if (stains.vectors is None) != (stains.strengths is None) or least <= 0:
+            raise ValueError("densities and strengths are above 0, and two stains have two vectors and two strengths")
+        return stains
 
 
 def tissue_densities(picture: NDArray[np.uint8], tissue: NDArray[np.bool_], most: int = MOST_PIXELS) -> Floats:

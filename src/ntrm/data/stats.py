@@ -145,12 +145,8 @@ def dataset_stats(
     A dataset with several resolutions is refused: a section would count once per resolution.
     """
     if len(dataset.levels) > 1:
-        raise RefusedError(
-            f"{dataset.root} holds several resolutions of its sections",
-            got=", ".join(dataset.levels),
-            expected="one",
-            hint=f"choose one, for example --resolution {dataset.levels[0]}",
-        )
+        what, hint = "several resolutions of its sections", f"choose one, for example --resolution {dataset.levels[0]}"
+        raise RefusedError(f"{dataset.root} holds {what}", got=", ".join(dataset.levels), expected="one", hint=hint)
     cases = tuple(case for case in dataset if case.mask is not None)
     if not cases:
         raise DataError(f"no mask to count in {dataset.root}", got=f"{len(dataset)} cases without a mask")

@@ -78,12 +78,9 @@ class TileDataset(torch_data.Dataset[Tile]):
                 self.unknown += every - len(windows)
             sources += [TileSource(case, section, window) for window in windows]
         if not sources:
-            raise DataError(
-                f"no tiles in {dataset.root}",
-                got=f"{len(dataset)} cases" + (", in which nothing is annotated" if self.unknown else ""),
-                expected="at least one section with tissue",
-                hint="look at the dataset with `ntrm data stats`",
-            )
+            got = f"{len(dataset)} cases" + (", in which nothing is annotated" if self.unknown else "")
+            hint = "look at the dataset with `ntrm data stats`"
+            raise DataError(f"no tiles in {dataset.root}", got=got, expected="a section with tissue", hint=hint)
         self.sources = tuple(sources)
 
     def joined(self, other: TileDataset, times: int = 1) -> TileDataset:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -62,32 +62,19 @@ class Observation:
     classes: NDArray[np.uint8]  # (N,)
 
 
-@dataclass(eq=False)
-class CellCollector:
-    """Collects the cells of all windows of an image that count."""
-
-    background: int | None
-    values: list[Tensor] = field(default_factory=list)
-    classes: list[Tensor] = field(default_factory=list)
-
-    def __call__(self, _: Sequence[Window], pixels: Tensor, probabilities: Tensor) -> None:
-        """Take some windows in."""
-        cells = cell_statistics(pixels, probabilities, self.background)
-        self.values.append(cells.values[cells.counts].cpu())
-        self.classes.append(cells.classes[cells.counts].to(torch.uint8).cpu())
-
-    def arrays(self) -> tuple[Singles, NDArray[np.uint8]]:
-        """(N, D) and (N,)."""
-        return torch.cat(self.values).numpy(), torch.cat(self.classes).numpy()
-
-
 def observe(predictor: Predictor, image: Image, section: int = 0) -> Observation:
-    """Predict an image, and keep its cells and its tissue graph."""
+    """Predict an image, and keep the cells that count, and its tissue graph."""
     config = predictor.config
-    collector = CellCollector(config.schema.background_index)
-    seen = stitch(predictor, image, stitching=Stitching(config.window), observe=collector)
+    values, classes = list[Tensor](), list[Tensor]()
+
+    def keep(_: Sequence[Window], pixels: Tensor, probabilities: Tensor) -> None:
+        cells = cell_statistics(pixels, probabilities, config.schema.background_index)
+        values.append(cells.values[cells.counts].cpu())
+        classes.append(cells.classes[cells.counts].to(torch.uint8).cpu())
+
+    seen = stitch(predictor, image, stitching=Stitching(config.window), observe=keep)
     graph = tissue_graph(seen.mask, Resolution.square(float(config.mpp or 0.0)), config.schema)
-    return Observation(section, graph, *collector.arrays())
+    return Observation(section, graph, torch.cat(values).numpy(), torch.cat(classes).numpy())
 
 
 def build_reference(
@@ -117,15 +104,16 @@ def build_reference(
     held_seen = _observations(predictor, held, splits.schema, seed + 1, progress, "held-out sections")
     held_units = [(observation.section, unit_of(observation, known)) for observation in held_seen]
     _check_enough({section for section, _ in held_units}, held_out, len(held))
+    numbers = reference_numbers(known, units, [unit for _, unit in held_units])
+    counts = [{"sections": len(each), "patients": len({case.group for case in each})} for each in (training, held)]
     about = {
-        "training": _described(training),
-        "held_out": {"split": held_out, **_described(held)},
+        "training": counts[0],
+        "held_out": {"split": held_out, **counts[1]},
         "fingerprint": splits.fingerprint(held_out),
         "seed": seed,
     }
-    numbers = reference_numbers(known, units, [unit for _, unit in held_units])
-    mpp, stains = float(config.mpp or 0.0), training_stains(training, splits.schema, splits.resolution)
-    return Reference(numbers, config.schema.names, mpp, about, stains=stains)
+    stains = training_stains(training, splits.schema, splits.resolution)
+    return Reference(numbers, config.schema.names, float(config.mpp or 0.0), about, stains=stains)
 
 
 def _sections(splits: DatasetSplits, split: str) -> Dataset:
@@ -150,10 +138,6 @@ def _check_enough(seen: set[int], split: str, sections: int) -> None:
             expected=f"in at least {LEAST_SECTIONS}",
             hint="train it longer",
         )
-
-
-def _described(sections: Dataset) -> dict[str, int]:
-    return {"sections": len(sections), "patients": len({case.group for case in sections})}
 
 
 def _observations(

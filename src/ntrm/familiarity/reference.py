@@ -90,33 +90,21 @@ def read_reference(folder: Path, weights_sha256: str, classes: tuple[str, ...]) 
     path = folder / REFERENCE
     if not path.is_file():
         return None
-    document = _read_document(path)
-    own = tuple(map(str, document["classes"]))
-    if document["weights_sha256"] != weights_sha256 or own != classes:
+    document = read_json(path, hint=AGAIN)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        got = document.get("format") if isinstance(document, dict) else "no JSON object"
+        raise DataError(f"{path.name} is none of this version", got=got, expected=FORMAT, hint=AGAIN)
+    try:
+        own, mpp, about = tuple(map(str, document["classes"])), float(document["mpp"]), {**document["about"]}
+        weights, sha256 = str(document["weights_sha256"]), str(document["numbers_sha256"])
+        stains = Stains.parse(document["stains"]) if "stains" in document else None
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+    if weights != weights_sha256 or own != classes:
         what = "other weights" if own == classes else f"classes {', '.join(own)}"
         raise DataError("the reference belongs to another model", got=what, expected="this model's", hint=AGAIN)
-    sha256 = str(document["numbers_sha256"])
     numbers = _read_numbers(folder / NUMBERS, sha256, len(classes))
-    return Reference(numbers, own, float(document["mpp"]), document["about"], sha256, _read_stains(document, path))
-
-
-def _read_document(path: Path) -> dict[str, Any]:
-    document = read_json(path, hint=AGAIN)
-    if not isinstance(document, dict) or "format" not in document:
-        raise _damaged(path, "no format")
-    if document["format"] != FORMAT:
-        raise DataError("a reference of another version", got=document["format"], expected=FORMAT, hint=AGAIN)
-    kinds = {"weights_sha256": str, "numbers_sha256": str, "classes": list, "mpp": int | float, "about": dict}
-    if wrong := [key for key, kind in kinds.items() if not isinstance(document.get(key), kind)]:
-        raise _damaged(path, f"nothing that can be understood under {', '.join(wrong)}")
-    return document
-
-
-def _read_stains(document: Mapping[str, Any], path: Path) -> Stains | None:
-    try:
-        return Stains.parse(document["stains"]) if "stains" in document else None
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, f"stains: {error}") from error
+    return Reference(numbers, own, mpp, about, sha256, stains)
 
 
 def _read_numbers(path: Path, sha256: str, classes: int) -> ReferenceNumbers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +15,23 @@ from ntrm.core.errors import DataError
 from ntrm.core.labels import LabelSchema
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.check import CheckReport
-from ntrm.data.dataset import Case, Dataset
+from ntrm.data.dataset import Dataset
 from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.stats import DatasetStats
 from ntrm.report.drawing import (
     FAINT,
     INK,
-    draw_legend,
     heat_map,
     new_figure,
     plain,
     set_title,
-    show_picture,
     shrink_image,
     shrink_mask,
     tissue_swatches,
     write_figure,
 )
 from ntrm.report.html import write_page
+from ntrm.report.picture_grids import draw_grid
 
 _INCH_PER_CLASS = 0.36
 MOST, COLUMNS = 24, 3  # Of the contact sheet: sections, and how many stand side by side
@@ -73,7 +72,7 @@ def dataset_report(
 def _tissues(stats: DatasetStats) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for tissue, share, boundary in zip(stats.schema.tissues, stats.pixel_share, stats.boundary_share, strict=True):
-        nearest = sorted(range(len(stats.schema)), key=lambda k: -boundary[k])[:3]
+        nearest = np.argsort(-boundary, kind="stable")[:3]
         neighbours = ", ".join(f"{stats.schema.names[k]} {boundary[k]:.0%}" for k in nearest if boundary[k] >= 0.05)
         rows.append({"tissue": tissue, "share": f"{share:.1%}", "neighbours": neighbours})
     return rows
@@ -82,11 +81,8 @@ def _tissues(stats: DatasetStats) -> list[dict[str, object]]:
 def _numbers(document: Mapping[str, Any]) -> list[tuple[str, object]]:
     plain_keys = ("sections", "patients", "masks", "level", "ignored_pixels")
     rows = [(key.replace("_", " "), "–" if document[key] is None else document[key]) for key in plain_keys]
-    for key in ("splits", "cancers"):
-        counts = document[key]
-        if isinstance(counts, dict):
-            rows.append((key, ", ".join(f"{name or 'none'} {number}" for name, number in counts.items())))
-    return rows
+    counts = [(key, document[key]) for key in ("splits", "cancers") if isinstance(document[key], dict)]
+    return rows + [(key, ", ".join(f"{name or 'none'} {n}" for name, n in each.items())) for key, each in counts]
 
 
 def contact_sheet(dataset: Dataset, path: Path, progress: Progress = SILENT) -> int:
@@ -96,26 +92,16 @@ def contact_sheet(dataset: Dataset, path: Path, progress: Progress = SILENT) -> 
         hint = "run ntrm data check on the folder"
         raise DataError("no section has both image and mask", got=dataset.root, hint=hint)
     cases = [cases[k] for k in np.linspace(0, len(cases) - 1, min(MOST, len(cases))).round().astype(int)]
-    write_figure(path, _sheet, progress.track(cases, len(cases), "contact sheet"), len(cases), dataset.schema)
+    shown = []
+    for case in progress.track(cases, len(cases), "contact sheet"):
+        image, mask = read_image(case.image or path), read_mask(case.mask or path, dataset.schema).mask
+        caption = " · ".join(filter(None, (case.name, case.split, case.level)))
+        shown.append((caption, (shrink_image(image, SIDE), shrink_mask(mask, dataset.schema, SIDE))))
+    columns = min(COLUMNS, len(shown))
+    rows = [shown[first : first + columns] for first in range(0, len(shown), columns)]
+    grid = [("   |   ".join(text for text, _ in row), [picture for _, pair in row for picture in pair]) for row in rows]
+    write_figure(path, draw_grid, ("image", "mask") * columns, grid, tissue_swatches(dataset.schema))
     return len(cases)
-
-
-def _sheet(cases: Iterable[Case], count: int, schema: LabelSchema) -> Figure:
-    """Image and mask of each section side by side."""
-    columns = min(COLUMNS, count)
-    rows = -(-count // columns)
-    figure = new_figure(3.2 * columns + 0.3, 1.9 * rows + 0.9)
-    every = figure.subplots(rows, 2 * columns, squeeze=False).reshape(-1, 2)
-    for (left, right), case in zip(every, cases, strict=False):
-        if case.image is not None and case.mask is not None:
-            caption = " · ".join(filter(None, (case.name, case.split, case.level)))
-            show_picture(left, shrink_image(read_image(case.image), SIDE), caption)
-            left.title.set_in_layout(False)
-            show_picture(right, shrink_mask(read_mask(case.mask, schema).mask, schema, SIDE))
-    for axes in every[count:].ravel():
-        axes.set_axis_off()
-    draw_legend(figure, tissue_swatches(schema))
-    return figure
 
 
 def stats_figure(stats: DatasetStats) -> Figure:
@@ -137,7 +123,7 @@ def _draw_pixels(axes: Any, fractions: NDArray[np.float64], schema: LabelSchema)
     axes.barh(rows, fractions, height=0.72, color=schema.palette / 255.0, edgecolor=INK, linewidth=0.6)
     for row, value in zip(rows, fractions, strict=True):
         axes.text(value, row, f"  {value:.1%}", va="center", fontsize=8, color=INK)
-    labels = [plain(t.name if t.title in {"", t.name} else f"{t.title}  {t.name}") for t in schema.tissues]
+    labels = [plain(f"{t.explanation}  {t.name}".strip()) for t in schema.tissues]
     axes.set_yticks(rows, labels, fontsize=8)
     axes.set_ylim(len(schema) - 0.5, -0.5)
     axes.set_xlim(0, max(float(fractions.max()), 0.01) * 1.18)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -120,20 +121,21 @@ def painted(image: Picture, layers: Mapping[RGB, BoolMask]) -> Picture:
 
 def draw_grid(columns: Sequence[str], rows: Sequence[Row], legend: Sequence[Swatch]) -> Figure:
     """Figure with a caption below each row of pictures; ``legend`` stands at the bottom."""
-    cell, width = 2.35, 0.3 + 2.43 * len(columns)
-    # A row is as high as its highest picture: wide sections take low rows.
-    heights = [0.45 + max(cell * min(1.0, p.shape[0] / p.shape[1]) for p in pictures) for _, pictures in rows]
-    heights[0] += 0.35  # for the titles of the columns
+    width = 0.3 + 2.43 * len(columns)
+    # A row is as high as its highest picture: wide sections take low rows; the first has the titles of the columns.
+    heights = [0.45 + max(2.35 * min(1.0, p.shape[0] / p.shape[1]) for p in pictures) for _, pictures in rows]
+    heights[0] += 0.35
     figure = new_figure(width, sum(heights) + 0.3 + 0.06 * len(legend))
-    letters = int(width / 0.085)
     parts = figure.subfigures(len(rows), 1, height_ratios=heights, squeeze=False)[:, 0]
     for number, (part, (text, pictures)) in enumerate(zip(parts, rows, strict=True)):
-        every = part.subplots(1, len(columns), squeeze=False)[0]
-        for axes, title, picture in zip(every, columns, pictures, strict=True):
+        for axes, title, picture in zip_longest(part.subplots(1, len(columns), squeeze=False)[0], columns, pictures):
+            if picture is None:
+                axes.set_axis_off()
+                continue
             show_picture(axes, picture)
             if number == 0:
-                axes.set_title("\n".join(textwrap.wrap(plain(title), 30)), fontsize=10, fontweight="bold", color=INK)
-        caption = textwrap.shorten(plain(text), letters, placeholder=" …")
+                axes.set_title(textwrap.fill(plain(title), 30), fontsize=10, fontweight="bold", color=INK)
+        caption = textwrap.shorten(plain(text), int(width / 0.085), placeholder=" …")
         part.supxlabel(caption, x=0.01, ha="left", fontsize=8.5, color=FAINT)
     draw_legend(figure, legend)
     return figure

@@ -209,18 +209,12 @@ def _merged(slides: Iterable[SlideInput]) -> list[SlideInput]:
     by_path: dict[str, SlideInput] = {}
     for slide in slides:
         before = by_path.setdefault(slide.location, slide)
-        if before is slide:
-            continue
-        fields = {"slide_id": "slide_id", "mpp": "µm/px", "covariates": "covariates"}
-        differing = [text for name, text in fields.items() if getattr(before, name) != getattr(slide, name)]
-        if differing:
-            raise UsageError(
-                "a slide is given twice, with different values",
-                got=f"{slide.name} with other {' and '.join(differing)}",
-                expected="each slide once",
-                hint="keep one of its rows; name a table's slides in the table only",
-            )
-        by_path[slide.location] = replace(before, times=before.times + 1)
+        if (before.slide_id, before.mpp, before.covariates) != (slide.slide_id, slide.mpp, slide.covariates):
+            hint = "keep one of its rows; name a table's slides in the table only"
+            what = "a slide is given twice, with different values"
+            raise UsageError(what, got=slide.name, expected="one slide_id, µm/px and covariates", hint=hint)
+        if before is not slide:
+            by_path[slide.location] = replace(before, times=before.times + 1)
     return [*by_path.values()]
 
 

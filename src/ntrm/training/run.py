@@ -67,15 +67,8 @@ def read_result(out: Path) -> RunResult | None:
     document = _read_provenance(out)
     if document is None or not document.get("finished") or not (out / MODEL / CONFIG).is_file():
         return None
-    return RunResult(
-        folder=out,
-        model=out / MODEL,
-        steps=int(document["steps"]),
-        epochs=float(document["epochs"]),
-        best=dict(document["best"]),
-        seconds=float(document["seconds"]),
-        provenance=document,
-    )
+    outcome = {name: document[name] for name in ("steps", "epochs", "best", "seconds")}
+    return RunResult(out, out / MODEL, **outcome, provenance=document)
 
 
 @contextmanager

@@ -222,7 +222,10 @@ def _train(
         if kept is not None:
             network.load_state_dict(kept["weights"])
             if start is not None and kept["scores"]["step"] == 0:
-                _describe_as_start(network, start)
+                # It learned no more than its start, whose temperature holds if it is the same network.
+                one, other = ((each.arch, dict(each.options), each.schema.names) for each in (network.config, start))
+                temperature = start.temperature if one == other else 1.0
+                network.describe(trained_on=start.trained_on, temperature=temperature)
         network.cpu().eval().save_pretrained(run.out / MODEL)
         if pictures:
             network.to(device)
@@ -316,9 +319,3 @@ def _known_sections(given: TrainingData, say: Say) -> DatasetSplits | None:
         return None
     splits, cases = given.splits, (*given.training, *given.validation)
     return replace(splits, dataset=replace(splits.dataset, cases=cases))
-
-
-def _describe_as_start(network: SegmentationModel, start: ModelConfig) -> None:
-    """Say of a network that was kept as it started that it learned no more; its temperature holds if it is the same."""
-    one, other = ((each.arch, dict(each.options), each.schema.names) for each in (network.config, start))
-    network.describe(trained_on=start.trained_on, temperature=start.temperature if one == other else 1.0)

@@ -65,7 +65,7 @@ def propose_elsewhere(here: RegionGraph, ours: State, click: Step, there: Region
     settings = Settings(reach=click.reach or 1.0)
     without, result = spread(both, before, settings), spread(both, after, settings)
     moved = np.setdiff1d(np.flatnonzero(result.tissue[at:] != without.tissue[at:]), _nodes(there, theirs.left_out))
-    named = Spread(there, result.tissue[at:], result.reason[at:], result.source[at:])
+    named = Spread(there, result.tissue[at:], result.reason[at:])
     return _following(there, theirs, replace(click, places=()), no_units(), PixelSet.empty(), moved, named)
 
 

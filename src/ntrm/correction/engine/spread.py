@@ -79,7 +79,6 @@ class Spread:
     graph: RegionGraph
     tissue: Ints  # (N,) class of each node now
     reason: NDArray[np.uint8]  # (N,) ``Reason``
-    source: Ints  # (N,) the clicked node that a name comes from; -1 where it was kept
 
     def why(self, node: int) -> str:
         """The reason, as a sentence."""
@@ -90,9 +89,9 @@ class Spread:
 def spread(graph: RegionGraph, clicks: Mapping[int, int], settings: Settings | None = None) -> Spread:
     """Names of all nodes after ``clicks``, the class given to each clicked node; their order does not matter."""
     settings = settings or Settings()
-    tissue, reason, source = graph.tissue, np.zeros(len(graph), dtype=np.uint8), np.full(len(graph), -1, dtype=np.int64)
+    reason = np.zeros(len(graph), dtype=np.uint8)
     if not clicks:
-        return Spread(graph, tissue, reason, source)
+        return Spread(graph, graph.tissue, reason)
     nodes = np.array(sorted(clicks), dtype=np.int64)
     given = np.array([clicks[node] for node in nodes.tolist()], dtype=np.int64)
     met = walks(graph, nodes, settings.steps)
@@ -101,11 +100,9 @@ def spread(graph: RegionGraph, clicks: Mapping[int, int], settings: Settings | N
     changed = np.flatnonzero(tissue != graph.tissue)
     # For each renamed node the click of that name to which its affinity is largest.
     own = np.where(given[None] == tissue[changed, None], affinity[changed], -1.0)
-    nearest = own.argmax(axis=1)
-    source[changed] = nodes[nearest]
-    reason[changed] = np.where(met[changed, nearest] >= own.max(axis=1), Reason.TOUCHES, Reason.LOOKS)
-    tissue[nodes], reason[nodes], source[nodes] = given, Reason.NAMED, nodes
-    return Spread(graph, tissue, reason, source)
+    reason[changed] = np.where(met[changed, own.argmax(axis=1)] >= own.max(axis=1), Reason.TOUCHES, Reason.LOOKS)
+    tissue[nodes], reason[nodes] = given, Reason.NAMED
+    return Spread(graph, tissue, reason)
 
 
 def looks_alike(graph: RegionGraph, nodes: Ints, settings: Settings) -> Floats:

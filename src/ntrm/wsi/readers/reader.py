@@ -94,7 +94,10 @@ class SlideInfo:
     @property
     def resolution(self) -> Resolution | None:
         """µm/px of level 0; None where the file does not state it, or states what no microscope has."""
-        return credible(self.stated_mpp)
+        stated = self.stated_mpp
+        if stated is None or not all(PLAUSIBLE_MPP[0] <= value <= COARSEST_MPP for value in stated):
+            return None
+        return Resolution(*stated) if max(stated) <= MAX_ANISOTROPY * min(stated) else None
 
     @property
     def area(self) -> tuple[int, int, int, int]:
@@ -257,13 +260,6 @@ class ArrayCache:
         with self._lock:
             self._arrays.clear()
             self._bytes = 0
-
-
-def credible(stated: StatedMpp) -> Resolution | None:
-    """The µm/px a file states, unless no microscope has them (72 dpi means 353 µm/px); never guessed."""
-    if stated is None or not all(PLAUSIBLE_MPP[0] <= value <= COARSEST_MPP for value in stated):
-        return None
-    return Resolution(*stated) if max(stated) <= MAX_ANISOTROPY * min(stated) else None
 
 
 def positive_pair(x: object, y: object) -> StatedMpp:

@@ -40,12 +40,3 @@ def test_areas_that_share_edges_neither_overlap_nor_leave_gaps(seed, whole):
     points = np.unique(points, axis=0)
     times = sum(fill([points[t]], 40, 30).astype(int) for t in Delaunay(points).simplices)
     assert (times == 1).all()
-
-
-@settings(max_examples=40, deadline=None)
-@given(seed=seeds, left=st.integers(0, 30), top=st.integers(0, 30))
-def test_a_window_is_a_part_of_the_whole(seed, left, top):
-    rng = np.random.default_rng(seed)
-    ring = rng.uniform(-10, 60, (12, 2))
-    whole = fill([ring], 50, 50)
-    assert np.array_equal(fill([ring], 20, 15, left, top), whole[top : top + 15, left : left + 20])

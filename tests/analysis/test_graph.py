@@ -130,14 +130,6 @@ def test_what_is_no_mask_resolution_or_confidence_is_refused_in_words(error, mas
     assert refused.value.expected
 
 
-def test_names_say_what_the_indices_mean():
-    graph = tissue_graph(np.array([[0, 1]]), 10, ["stroma", "tumour"])
-    assert (graph.names, graph.interfaces) == (("stroma", "tumour", "outside"), [(0, 1)])
-    for wrong in "stroma", 2, {"stroma": 0}:
-        with pytest.raises(UsageError, match="no label schema"):
-            tissue_graph(np.array([[0, 1]]), 10, wrong)
-
-
 def test_the_view_by_networkx_is_the_document(random, monkeypatch):
     graph = tissue_graph(draw(random), MPP, SKIN)
     view, read = graph.to_networkx(), networkx.node_link_graph(graph.as_node_link(), edges="edges")

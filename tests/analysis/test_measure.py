@@ -27,7 +27,7 @@ from tests.analysis.blocks import (
 from ntrm.analysis import outline
 from ntrm.analysis.cancers import NO_TUMOUR_CLASSES
 from ntrm.analysis.measure import ELSEWHERE, FRAGMENTED, NO_TUMOUR, NOTHING_INVADES, SCAN_EDGE
-from ntrm.analysis.outline import NO_SURFACE, NO_SURFACE_CLASSES, NO_TISSUE
+from ntrm.analysis.outline import NO_SURFACE, NO_SURFACE_CLASSES
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import Resolution
@@ -108,14 +108,6 @@ def test_surface_tears_holes_loose_bits_and_worn_keratin_are_no_margin():
     mask[60:BOTTOM, 110:114] = BKG  # a tear from below
     mask[97:100, 70:80] = HYP  # a crumb
     assert measured(mask, SKIN, MPP).clearance.least.value == pytest.approx(expected)
-
-
-def test_keratin_that_reaches_down_does_not_lower_the_surface():
-    mask = block()
-    mask[TOP:60, 60:120] = SCC
-    plain = measured(mask, SKIN, MPP).depth.value
-    mask[TOP:50, 80:92] = KER
-    assert measured(mask, SKIN, MPP).depth.value == pytest.approx(plain, abs=0.0068)
 
 
 @pytest.mark.parametrize("fineness", [1, 2, 3, 4])
@@ -211,12 +203,6 @@ def test_no_depth_is_taken_from_one_section_to_another(fineness, monkeypatch):
     assert depth(40).value == pytest.approx(0.0067 * 30, abs=0.0067)
     assert depth(150).reason == ELSEWHERE
     assert depth(40, 150).reason == ELSEWHERE
-
-
-@pytest.mark.parametrize("value", [BKG, IGNORE, KER])
-def test_a_piece_without_tissue(value):
-    found = measured(np.full((9, 5), value, dtype=np.uint8), SKIN, MPP)
-    assert {found.clearance.deep.reason, found.depth.reason, found.orientation.reason} == {NO_TISSUE}
 
 
 def test_other_classes_and_wrong_masks():

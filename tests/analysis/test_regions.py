@@ -4,7 +4,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from scipy import ndimage
 
 from ntrm.analysis import regions as module
 from ntrm.analysis.region_table import BACKGROUND, NOTHING
@@ -15,7 +14,6 @@ from ntrm.core.mpp import Resolution
 MPP = Resolution(x=4.0, y=10.0)
 BKG, RET, SCC = SKIN.index("BKG"), SKIN.index("RET"), SKIN.index("SCC")
 LABELS = [0, RET, BKG, SCC, SKIN.index("BCC"), SKIN.index("IEC"), IGNORE]
-FOUR = ndimage.generate_binary_structure(2, 1)
 
 
 @pytest.fixture(params=range(5))
@@ -88,20 +86,6 @@ def test_a_piece_is_the_mask_without_all_others(random, monkeypatch):
         outside = np.repeat(found.region, found.runs.length).reshape(shown.shape)
         np.testing.assert_array_equal(outside == BACKGROUND, shown == BKG)
         np.testing.assert_array_equal(outside == NOTHING, shown == IGNORE)
-
-
-def test_regions_without_others_have_the_same_rims_and_borders(random):
-    mask = draw(random)
-    regions = scan_mask(mask, SKIN, MPP)
-    kept = random.random(len(regions.table)) < 0.5
-    chosen, few = kept & (random.random(len(kept)) < 0.7), regions.among(kept)
-    within = np.repeat(np.append(kept, [False, False])[regions.region], regions.runs.length).reshape(mask.shape)
-    np.testing.assert_array_equal(few.runs.dense(), np.where(within, mask, IGNORE))
-    assert len(few.runs) <= len(regions.runs)
-    assert few.table is regions.table
-    np.testing.assert_array_equal(few.rim(chosen), regions.rim(chosen))
-    for found, expected in zip(few.borders(chosen), regions.borders(chosen), strict=True):
-        np.testing.assert_array_equal(found, expected)
 
 
 def test_memory_does_not_grow_with_the_pixels(monkeypatch):

@@ -37,15 +37,6 @@ def test_the_navigation_names_every_page_once():
     assert sorted(named) == sorted(["api.md", *(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))])
 
 
-def test_the_home_page_begins_with_the_readme_and_lists_the_pages(site, tmp_path):
-    site.write_site_pages(tmp_path / "pages")
-    home = (tmp_path / "pages" / "README.md").read_text()
-    assert home.startswith((ROOT / "README.md").read_text().partition("\n")[0])
-    assert "## Documentation" in home
-    assert not re.search(r"\]\(docs/", home)
-    assert not re.search(r"^<!-- (run|show)", home, re.M)
-
-
 def test_the_api_page_has_everything_that_is_public(site):
     import ntrm
 

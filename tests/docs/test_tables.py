@@ -16,25 +16,19 @@ from ntrm.analysis import cancer_rule
 from ntrm.core.csv_text import read_rows
 from ntrm.core.labels import CANCERS, SKIN, Tissue
 from ntrm.data.augment import Augment
-from ntrm.data.dataset import Case
 from ntrm.data.faults import KINDS
-from ntrm.data.stats import DatasetStats, count_mask
 from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.result import FILES, sections_table
-from ntrm.evaluation.robustness import DEGRADATIONS
-from ntrm.metrics.boundary import TOLERANCES_UM
 from ntrm.paper.plan import FACTORS
 from ntrm.paper.published import SYSTEMS
 from ntrm.results.tables import COLUMNS as COLUMNS_OF_TABLES
 from ntrm.training import recipe
-from ntrm.training.log import COLUMNS
 from ntrm.wsi.quality.checks import FLAGGED
 
 DATA = ROOT / "docs" / "data.md"
 TRAIN = ROOT / "docs" / "train.md"
 EVALUATE = ROOT / "docs" / "evaluate.md"
 REPRODUCE = ROOT / "docs" / "reproduce.md"
-METHOD = ROOT / "docs" / "method.md"
 SEGMENTED = ROOT / "docs" / "tables.md"
 DEPENDENCIES = ROOT / "docs" / "decisions" / "0002-dependencies.md"
 
@@ -50,13 +44,6 @@ def test_the_label_table_is_the_schema():
         for index, name, title, rgb in table(DATA, "index")
     ]
     assert tuple(read) == SKIN.tissues
-
-
-def test_the_statistics_table_lists_the_keys_of_the_document(random):
-    mask = random.integers(0, len(SKIN), (8, 8))
-    case = Case("a", image=None, mask=None, group="a")
-    document = DatasetStats(SKIN, count_mask(mask, len(SKIN)), tile=256, cases=(case,)).as_dict()
-    assert [cells[0].strip("`") for cells in table(DATA, "key")] == list(document)
 
 
 def test_every_dependency_is_explained_with_its_pinned_version():
@@ -106,10 +93,6 @@ def test_the_augmentation_table_says_what_the_recipes_say():
     assert told == [[f"`{name}`", *(shown(getattr(each, name)) for each in made)] for name in names]
 
 
-def test_the_log_table_lists_the_columns_of_the_log():
-    assert [cells[0].strip("`") for cells in table(TRAIN, "column")] == list(COLUMNS)
-
-
 @pytest.fixture(scope="module")
 def evaluation(tmp_path_factory):
     folder = tmp_path_factory.mktemp("evaluation")
@@ -131,13 +114,6 @@ def test_the_constants_of_the_cancer_rule_are_those_of_the_code():
     assert told == {name: getattr(cancer_rule, name) for name in told}
     constants = {name for name, value in vars(cancer_rule).items() if name.isupper() and isinstance(value, float)}
     assert told.keys() == constants
-
-
-def test_degradations_and_tolerances_are_those_of_the_code():
-    assert [cells[0] for cells in table(EVALUATE, "image")] == [each.name for each in DEGRADATIONS]
-    sentence = re.search(r"Tolerances are (.+?) µm", EVALUATE.read_text())
-    assert sentence
-    assert tuple(map(float, re.findall(r"\d+", sentence[1]))) == TOLERANCES_UM
 
 
 def test_the_reproduction_page_lists_factors_and_systems():

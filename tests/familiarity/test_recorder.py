@@ -95,17 +95,3 @@ def test_pieces_are_judged_by_their_blocks_and_graphs(known, schema, random):
     expected = look_p_values(sums[shown], 64 * (MPP / 1000) ** 2, known)
     assert [window[:4] for window in found.windows] == [tuple(box) for box in boxes[shown].tolist()]
     np.testing.assert_allclose([window[4] for window in found.windows], expected)
-
-
-def test_a_slide_of_crumbs_alone_is_judged_by_all_of_them(known, schema, random):
-    """A tile of a quarter of a millimetre has no piece, and is not a slide without tissue."""
-    resolution = Resolution.square(MPP)
-    pieces = PieceMap.of(np.ones((20, 20), dtype=bool), resolution)
-    assert not pieces.pieces
-    graph = tissue_graph(paint(random, 260, 220), resolution, schema)
-    sums = np.abs(random.normal(20, 3, (2, 19))).round()
-    blocks = SlideBlocks(np.array([[0, 0, 64, 64], [0, 64, 64, 64]]), sums)
-    found = judge_slide(blocks, pieces, {0: graph}, known, schema, resolution)
-    assert found.slide == judge(Unit.of(sums.sum(axis=0), graph), known, schema)
-    assert found.slide.p_value is not None
-    assert found.pieces == {}

@@ -1,12 +1,9 @@
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 from PIL import Image
 
-from ntrm.core.errors import DataError
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.data.dataset import Case
@@ -37,11 +34,6 @@ def test_image_stands_beside_mask_in_its_colours(dataset, tmp_path):
         assert (sheet == tissue.rgb).all(axis=2).any(), tissue.name
 
 
-def test_nothing_to_show_is_an_error(dataset, tmp_path):
-    with pytest.raises(DataError, match="both image and mask"):
-        contact_sheet(replace(dataset, cases=()), tmp_path / "sheet.png")
-
-
 def stats_of(mask, schema):
     return DatasetStats(schema, count_mask(mask, len(schema)), 256, (Case("a", None, Path("a.png"), "p"),))
 
@@ -56,15 +48,6 @@ def stats():
 @pytest.fixture(scope="module")
 def figure(stats):
     return stats_figure(stats)
-
-
-def test_bars_have_the_length_and_colour_of_their_tissue_and_an_outline(stats, figure):
-    bars = figure.axes[0].patches
-    assert [bar.get_width() for bar in bars] == pytest.approx(stats.pixel_share)
-    for bar, tissue in zip(bars, SKIN.tissues, strict=True):
-        assert bar.get_facecolor()[:3] == pytest.approx(np.array(tissue.rgb) / 255)
-        assert max(to_rgb(bar.get_edgecolor())) < 0.3
-        assert bar.get_linewidth() > 0
 
 
 def test_the_heat_map_says_what_the_statistics_say(stats, figure):

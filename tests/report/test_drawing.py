@@ -2,16 +2,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
-from tests.report.looking import stumbles
 
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.report.drawing import (
     check_format,
-    draw_legend,
-    faded,
-    heat_map,
     new_figure,
     set_title,
     shrink_image,
@@ -48,18 +43,6 @@ def test_formats_are_checked_before_drawing(tmp_path, name):
     assert check_format(Path("a.b.PDF")) == "pdf"
 
 
-def test_numbers_are_written_where_they_mean_something(random):
-    share = random.random((4, 4)) * 0.9 + 0.05
-    share[0, 1] = 0.001
-    grey = np.eye(4, dtype=bool)
-    axes = new_figure(3, 3).add_axes((0, 0, 1, 1))
-    heat_map(axes, share, ["a", "b", "c", "a long $ name"], grey=grey)
-    cells = {(int(t.get_position()[1]), int(t.get_position()[0])): float(t.get_text()) for t in axes.texts}
-    assert set(cells) == {(r, c) for r in range(4) for c in range(4) if r != c and (r, c) != (0, 1)}
-    assert all(cells[cell] == pytest.approx(share[cell], abs=0.00501) for cell in cells)
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b", "c", r"a long \$ name"]
-
-
 @pytest.mark.parametrize("shape", [(7, 3), (100, 33), (1, 50), (50, 1), (64, 64)])
 def test_nothing_is_enlarged_distorted_or_invented(random, shape):
     mask = random.integers(12, size=shape, dtype=np.uint8)
@@ -72,32 +55,8 @@ def test_nothing_is_enlarged_distorted_or_invented(random, shape):
     assert SKIN.decode(shrink_mask(mask, SKIN, 40)).strays == 0
 
 
-def test_pale_pictures_are_grey_and_light_and_still_show_the_tissue(random):
-    pale = (240 + random.integers(10, size=(20, 20, 3))).astype(np.uint8)
-    picture = faded(pale)
-    assert picture.min() == 200
-    assert picture.max() == 255
-    assert (picture[..., 0] == picture[..., 2]).all()
-    assert (faded(np.full((4, 4, 3), 77, np.uint8)) >= 200).all()
-
-
 def test_the_legend_names_every_class_and_ignore_only_where_it_occurs():
     mask = np.zeros((2, 2), dtype=np.uint8)
     assert [rgb for rgb, _ in tissue_swatches(SKIN, mask)] == [tissue.rgb for tissue in SKIN.tissues]
     ignored = np.array([[0, IGNORE]], dtype=np.uint8)
     assert tissue_swatches(SKIN, mask, ignored)[-1][1] == "not annotated"
-
-
-@pytest.mark.parametrize("width", [2.5, 7.0, 20.0])
-def test_legends_keep_to_the_page_with_their_colours(width):
-    figure = new_figure(width, 3)
-    draw_legend(figure, tissue_swatches(SKIN))
-    assert [to_rgb(patch.get_facecolor()) for patch in figure.legends[0].get_patches()] == [
-        pytest.approx(tuple(channel / 255 for channel in tissue.rgb)) for tissue in SKIN.tissues
-    ]
-    assert not stumbles(figure)
-
-
-def test_what_is_no_picture_is_refused():
-    with pytest.raises(DataError, match="not an RGB picture"):
-        shrink_image(np.zeros((3, 3, 3)))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ntrm.report.familiarity_map import STEPS, TINT, familiarity_map, window_values
+from ntrm.report.overlay import STEPS, TINT, familiarity_map, window_values
 
 
 def test_values_are_geometric_means_over_the_windows_of_a_pixel(random):
@@ -31,14 +31,6 @@ def test_windows_have_the_colour_of_their_step_and_the_rest_is_grey(random):
         np.testing.assert_allclose(drawn[:20, 10 * k : 10 * k + 10], expected, atol=0.5)
     np.testing.assert_allclose(drawn[20:60, :90], np.repeat(grey[20:, :, None], 3, axis=2), atol=0.5)
     assert drawn.shape[0] > 60  # the legend
-
-
-def test_the_legend_of_a_narrow_slide_is_whole():
-    drawn = familiarity_map(np.zeros((700, 60, 3), dtype=np.uint8), [(0, 0, 1, 1, 0.5)], (700, 60))
-    legend = drawn[700:].min(axis=(0, 2))
-    assert drawn.shape[1] > 60
-    # Between what is drawn and the edges there is paper.
-    assert (legend.min() < 255, legend[:2].min(), legend[-2:].min()) == (True, 255, 255)
 
 
 @pytest.mark.parametrize("p_value", [0.0, 1e-30])

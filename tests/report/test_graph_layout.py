@@ -4,7 +4,6 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
-from tests.report.pages import HOSTILE
 
 from ntrm.core.wording import OUTSIDE
 from ntrm.report.graph_layout import HEIGHT, LARGE, SMALL, THICK, THIN, WIDTH, graph_drawing, network_graph, strongest
@@ -69,31 +68,10 @@ def test_everything_stays_in_the_drawing_and_apart_with_twelve_tissues():
         assert 10 <= float(text.get("y")) <= HEIGHT
 
 
-def test_names_from_files_are_escaped_and_nothing_is_harmless():
-    graph = graph_drawing([Node(HOSTILE, HOSTILE, 1.0, 1, None)], [], (HOSTILE,), set())
-    assert HOSTILE in [text.text.strip() for text in drawn(graph).iter("text")]
-    assert list(drawn(graph_drawing([], [], NAMES, set()))) == []
-
-
 def network(random):
     layers = tuple(tuple(map(tuple, layer)) for layer in random.random((2, 5, 5)).round(4).tolist())
     counts, weight = random.integers(1, 99, (5, 5)).tolist(), random.random((5, 5)).round(4).tolist()
     return Network(NAMES, layers, tuple(map(tuple, counts)), tuple(map(tuple, weight)), (), 3, "")
-
-
-def test_the_strongest_relations_are_those_between_two_tissues(random):
-    found = network(random)
-    every = sorted(
-        (
-            (one, other, sum(layer[NAMES.index(one)][NAMES.index(other)] for layer in found.attention) / 2)
-            for one, other in itertools.permutations(NAMES, 2)
-        ),
-        key=lambda each: -each[2],
-    )
-    assert [each[:3] for each in strongest(found, 4)] == every[:4]
-    (first,), (i, j) = strongest(found, 1), map(NAMES.index, every[0][:2])
-    assert first.layers == tuple(layer[i][j] for layer in found.attention)
-    assert (first.windows, first.weight) == (found.edge_windows[i][j], found.edge_weight[i][j])
 
 
 def test_weak_relations_are_not_drawn_and_wider_ones_are_stronger(random):

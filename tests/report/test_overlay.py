@@ -69,13 +69,6 @@ def test_a_line_is_drawn_where_it_was_measured(random):
         assert np.abs(shown[row - 2 : row + 5, column - 2 : column + 5].astype(int) - blue).sum(axis=2).min() < 30
 
 
-def test_a_line_without_length_is_a_dot_and_one_beyond_the_picture_harmless():
-    dot = drawn(plain(), pieces=[piece(1, [[300, 400], [300, 400]], 0.0)])
-    assert tuple(dot[300, 400]) == (0, 0x53, 0xA6)
-    away = drawn(plain(), pieces=[piece(1, [[-9000, -9000], [-8000, -8000]])])
-    np.testing.assert_array_equal(away[100:400, 300:], plain()[100:400, 300:])
-
-
 def test_the_scale_bar_has_the_length_it_says():
     shown = drawn(plain(), mpp=10.0)  # 9 mm wide: a bar of 2 mm
     size = font_size(900, 600)

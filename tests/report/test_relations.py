@@ -144,15 +144,3 @@ def test_arrows_are_the_adjacency_and_nodes_have_their_tissues_colours_names_and
     assert sizes == sorted(sizes)
     assert set(words(figure)) == {SKIN.names[tissue] for tissue in nodes}
     assert not stumbles(figure)
-
-
-def test_absent_tissues_appear_only_with_an_edge_and_hollow(random):
-    presence = np.array([True, True, False, False])
-    adjacency = np.zeros((4, 4), dtype=bool)
-    adjacency[2, 0] = adjacency[2, 1] = True
-    figure, _, nodes, arrows = drawn(random, presence, adjacency)
-    assert sorted(words(figure)) == ["(INF)", "EPI", "GLD"]
-    assert nodes[2].get_markerfacecolor() == "white"
-    assert set(arrows) == {(2, 0), (2, 1)}
-    none = np.zeros((12, 12), dtype=bool)
-    assert words(drawn(random, none[0], none)[0]) == ["no tissue was proposed"]

@@ -8,11 +8,9 @@ from lxml import html
 from tests.report.pages import HOSTILE, check_safe, rows, words
 from tests.results.test_cohort import leave_out_one, rewrite
 
-from ntrm.core.errors import DataError
 from ntrm.core.wording import area_text
 from ntrm.report.html import confidence_text
 from ntrm.report.slide_overview import (
-    MOST_BARS,
     MOST_BYTES,
     borders,
     composition,
@@ -85,14 +83,6 @@ def test_hostile_names_and_reasons_stay_texts(results):
     assert "script" not in page.tags
 
 
-def test_a_folder_of_failures_alone_has_an_overview(results):
-    rewrite(results / "slides.csv", lambda found: found.__delitem__(slice(1, None)))
-    assert read_results(results).slides.column("status") == ["failed"]
-    page, _ = overview(results)
-    assert "Tissue composition" not in page.text
-    assert "broken" in page.text
-
-
 def test_many_slides_stay_a_small_page(results, random):
     with (results / "slides.csv").open(newline="") as stream:
         found = list(csv.DictReader(stream))
@@ -136,13 +126,6 @@ def test_columns_are_stacked_by_share_most_cancer_first(random):
         assert (parts[0][1], parts[-1][2]) == (0, 100)
         for name, start, end in parts:
             assert end - start == pytest.approx(100 * one.fractions[name], abs=0.11)
-
-
-def test_many_slides_are_put_together_without_losing_one(random):
-    found = slides(random, int(random.integers(MOST_BARS + 1, 4 * MOST_BARS)))
-    drawn = composition(found, TISSUES, ("SCC",))
-    assert len(drawn["columns"]) == MOST_BARS
-    assert drawn["slides_each"] == len(found) / MOST_BARS
 
 
 def test_bins_are_those_of_numpy(random):
@@ -192,28 +175,6 @@ def test_a_slide_that_cannot_be_reported_does_not_stop_the_others(results):
     assert found.reported == ("two",)
     assert found.as_dict()["failures"] == [{"slide_id": "one", "reason": reason}]
     assert "one/report.html" not in (results / "index.html").read_text()
-
-
-def test_several_processes_make_the_same_pages(results):
-    names = [f"s{k:02d}" for k in range(16)]
-    for name in names:
-        shutil.copytree(results / "one", results / name)
-
-    def more(rows):
-        like = next(row for row in rows if row["slide_id"] == "one")
-        rows += [{**like, "slide_id": name} for name in names]
-
-    rewrite(results / "slides.csv", more)
-    alone = remake_reports(results)
-    before = pages(results)
-    assert remake_reports(results, jobs=2) == alone
-    assert pages(results) == before
-    assert len(alone.reported) == 18
-
-
-def test_other_folders_are_refused(tmp_path):
-    with pytest.raises(DataError, match="holds no results"):
-        remake_reports(tmp_path)
 
 
 def test_slides_that_are_not_assessed_are_counted_and_left_out_of_the_plots(results):

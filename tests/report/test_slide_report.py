@@ -1,13 +1,11 @@
 import base64
-import json
 
 import pytest
 from lxml import html
-from tests.pipeline.judged import KNOWN, SMALL, STRANGE, WHY
+from tests.pipeline.judged import KNOWN, STRANGE, WHY
 from tests.report.pages import HOSTILE, cells, check_safe, rows, words
 from tests.report.segmented import change, document, judged, network_relations
 
-from ntrm.core.errors import DataError
 from ntrm.core.wording import area_text
 from ntrm.report.html import NOTICE, confidence_text, share_text, value_text
 from ntrm.report.slide_report import write_slide_report
@@ -67,27 +65,6 @@ def test_the_head_of_the_page_says_which_pieces_its_lengths_leave_open(results):
     assert not lengths("no tumour in the piece", "").startswith("Deep clearance 1.25 mm not assessed")
     assert lengths("", "").startswith("Deep clearance 1.25 mm least of 2 pieces")
     assert lengths("torn", "torn").startswith("Deep clearance not assessed torn")
-
-
-def test_a_model_without_cancers_says_that_none_was_looked_for(results):
-    folder = results / "one"
-    names = {name: f"{name.lower()} of the gut" for name in document(folder / "summary.json")["cancers"]}
-
-    def rename(value):
-        if isinstance(value, dict):
-            return {names.get(key, key): rename(each) for key, each in value.items()}
-        return [rename(each) for each in value] if isinstance(value, list) else names.get(value, value)
-
-    for name in ("summary.json", "graph.json"):
-        changed = rename(document(folder / name))
-        if name == "summary.json":
-            changed["cancers"] = {}
-            for piece in changed["pieces"]:
-                piece["cancers"] = []
-        (folder / name).write_text(json.dumps(changed), encoding="utf-8")
-    page = reported(folder)
-    assert "No cancer was found." not in page.text
-    assert "no class called BCC, SCC or IEC: no cancer was looked for" in page.text
 
 
 def test_boundaries_and_sentences_are_those_of_the_graph(results):
@@ -187,24 +164,6 @@ def test_a_slide_without_tissue_has_a_report_too(results):
     assert "There is no piece of tissue to measure." in page.text
 
 
-def test_the_colours_are_switched_by_style_alone(results):
-    text = write_slide_report(results / "one").read_text(encoding="utf-8")
-    page = html.fromstring(text)
-    assert page.xpath("//input[@type='radio']/@id") == page.xpath("//label/@for") == ["own", "safe", "bare"]
-    assert page.xpath("//input[@checked]/@id") == ["own"]
-    # Buttons switch what follows them only.
-    assert len(page.xpath("//input[@type='radio']/following-sibling::main")) == 1
-    assert "#safe:checked ~ main { --c0:#002277;" in text
-
-
-def test_a_failed_or_unfinished_slide_has_no_report(results):
-    with pytest.raises(DataError, match="broken has no summary"):
-        write_slide_report(results / "broken")
-    (results / "one" / "graph.json").unlink()
-    with pytest.raises(DataError, match="run the same ntrm segment again"):
-        write_slide_report(results / "one")
-
-
 def told(folder):
     """The texts of a report by their place: banner, headline, measured lines."""
     page = html.fromstring((folder / "report.html").read_text(encoding="utf-8"))
@@ -260,12 +219,3 @@ def test_an_unfamiliar_piece_alone_is_named_and_the_other_keeps_its_findings(tmp
     assert cells(text, "1")[0][1].startswith("SCC")
     assert cells(text, "2")[0][1] == "not assessed"
     assert html.fromstring(text).find_class("where") == []
-
-
-@pytest.mark.parametrize("verdict", [SMALL, None])
-def test_a_slide_that_was_not_judged_has_no_banner_and_says_why(tmp_path, results, verdict):
-    folder = results / "two" if verdict is None else judged(tmp_path / "small", verdict)
-    page = reported(folder)
-    assert told(folder)[:2] == ("", "")
-    said = "no reference" if verdict is None else verdict.verdict
-    assert f"The slide was not compared with what the model knows: {said}; " in page.text

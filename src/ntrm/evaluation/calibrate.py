@@ -31,7 +31,7 @@ from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import Dataset, check_outside
 from ntrm.data.split import few_sections, open_splits, trained_on
 from ntrm.data.tensors import TileDataset
-from ntrm.evaluation.data import class_table, describe_data
+from ntrm.evaluation.evaluate import class_table, describe_data
 from ntrm.evaluation.sections import BINS, SectionAccumulator
 from ntrm.familiarity.build import build_reference
 from ntrm.inference.predictor import Predictor

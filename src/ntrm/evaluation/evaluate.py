@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ntrm.core.counts import Counts
+from ntrm.core.errors import RefusedError
+from ntrm.core.mpp import Resolution
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import Progress, as_progress
-from ntrm.data.dataset import Case, Dataset, check_outside
+from ntrm.data.dataset import Case, Dataset, check_outside, resampling
 from ntrm.data.split import DatasetSplits, open_splits, trained_on
-from ntrm.evaluation.data import class_table, describe_data
 from ntrm.evaluation.measuring import MasksToMeasure, measure
 from ntrm.evaluation.result import Evaluation, Gallery, claim_folder, write_evaluation
 from ntrm.evaluation.robustness import DEGRADATIONS, robustness_rows
@@ -26,6 +28,7 @@ from ntrm.familiarity.loaded_model import open_subject
 from ntrm.inference.predictor import Predictor
 from ntrm.inference.sliding_window import A_QUARTER, Stitching
 from ntrm.models.base import SegmentationModel
+from ntrm.models.config import ModelConfig
 
 
 def evaluate(
@@ -105,6 +108,45 @@ def evaluate(
     if out is not None:
         write_evaluation(out, evaluation, work.gallery)
     return evaluation
+
+
+def class_table(config: ModelConfig, splits: DatasetSplits) -> NDArray[np.uint8]:
+    """(256,) from the dataset's classes to the network's, matched by name.
+
+    Refuses a dataset of another resolution, or with classes that the network does not know.
+    """
+    root = splits.dataset.root
+    config.check_mpp()
+    own, found = Resolution.square(config.mpp or 0), splits.resolution
+    if not own.same_as(found):
+        finer = f"images cannot be made finer: choose a network that was trained at {found} or coarser"
+        raise RefusedError(
+            "network and dataset differ in resolution",
+            got=f"{found} in {root}",
+            expected=f"{own}, at which the network was trained",
+            hint=resampling(root, own.x) if found < own else finer,
+        )
+    if unknown := [name for name in splits.schema.names if name not in config.schema.names]:
+        raise RefusedError(
+            f"the network does not know every class of {root}",
+            got=", ".join(unknown),
+            expected=f"only classes of the network: {', '.join(config.schema.names)}",
+            hint="choose a network trained on these classes, or rename them in classes.csv",
+        )
+    return config.schema.remap_table(splits.schema)
+
+
+def describe_data(splits: DatasetSplits, split: str) -> dict[str, Any]:
+    """``data`` in ``metrics.json`` and ``calibration.json``."""
+    sections = splits[split]
+    return {
+        "fingerprint": splits.fingerprint(split),
+        "split": split,
+        "level": sections.cases[0].level,
+        "mpp": splits.resolution.mean,
+        "sections": len(sections),
+        "patients": len({case.group for case in sections}),
+    }
 
 
 @dataclass(eq=False)

@@ -68,7 +68,7 @@ def check_out(out: Path) -> Run | None:
     except FileNotFoundError as error:
         if not strange:
             return None
-        hint = "choose a new or an empty folder for --out"
+        hint = "choose a new or an empty folder, or one that ntrm segment wrote to"
         raise RefusedError(f"{out} is not empty and holds no results", got=strange[0], hint=hint) from error
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read {out / RUN}", got=error, hint="choose another --out") from error

@@ -17,11 +17,10 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.locks import holding
 from ntrm.results.folder import ResultsFolder
-from ntrm.results.paths import RUN
-from ntrm.results.run_record import read_run
+from ntrm.results.run_record import Run, check_out
 from ntrm.service.api.app import create_app
 from ntrm.service.core.model_info import check_model, read_facts
 from ntrm.service.core.settings import SERVER_LOCK, SERVICE_FOLDER, ServiceSettings
@@ -41,11 +40,11 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
         hint = "open index.html in the results, or run the service under WSL"
         raise UsageError("the service does not run on this system", got=os.name, expected="Linux or macOS", hint=hint)
     results = ResultsFolder(settings.out)
-    _check_out(settings)
+    run = check_out(settings.out)
     if os.path.lexists(settings.hidden):
         results.own(SERVICE_FOLDER)
     check_model(settings)
-    _check_classes(settings)
+    _check_classes(settings, run)
     results.own(SERVICE_FOLDER)
     with holding(settings.hidden / SERVER_LOCK), _listening(settings) as listener:
         app = create_app(settings)
@@ -78,25 +77,10 @@ def configured(app: FastAPI) -> uvicorn.Config:
     )
 
 
-def _check_out(settings: ServiceSettings) -> None:
-    """Refuse early what no worker would accept."""
-    out = settings.out
-    if not next(path for path in (out, *out.absolute().parents) if path.exists()).is_dir():
-        raise UsageError("the output is not a folder", got=out, hint="choose another folder")
-    other = next((path.name for path in out.iterdir() if path.name[0] != "."), None) if out.is_dir() else None
-    if other is not None and not (out / RUN).is_file():
-        hint = "name a folder that ntrm segment wrote to, or a new one"
-        raise RefusedError(f"{out} is not empty and holds no results", got=other, hint=hint)
-
-
-def _check_classes(settings: ServiceSettings) -> None:
+def _check_classes(settings: ServiceSettings, run: Run | None) -> None:
     """Refuse results of other classes than the model's: they would be shown under the wrong names."""
     facts = read_facts(settings)
-    try:
-        run = read_run(settings.out)
-    except (DataError, UsageError):
-        return  # nothing there yet, or something that the worker refuses with its reason
-    if facts is not None and run.classes != facts.schema.names:
+    if run is not None and facts is not None and run.classes != facts.schema.names:
         raise RefusedError(
             f"{settings.out} holds results of other classes than the model's",
             got=", ".join(run.classes),

@@ -30,15 +30,7 @@ from ntrm.service.api.schemas import SlideDocument, slide_document
 from ntrm.service.core.audit import Audit
 from ntrm.service.core.model_info import ModelFacts, read_facts
 from ntrm.service.core.problems import is_full, missing
-from ntrm.service.core.settings import (
-    AUDIT,
-    DATABASE,
-    INCOMING,
-    SERVICE_FOLDER,
-    TRASH,
-    UPLOADS,
-    ServiceSettings,
-)
+from ntrm.service.core.settings import AUDIT, DATABASE, INCOMING, SERVICE_FOLDER, TRASH, UPLOADS, ServiceSettings
 from ntrm.service.core.watch import Watch
 from ntrm.service.jobs.catalogue import Catalogue
 from ntrm.service.jobs.database import JobStore
@@ -97,18 +89,15 @@ class AppState:
         self.access = Access(settings)
         self.readers = Readers(limits.open_slides, ReadingLimits(limits.read_memory_mb, limits.open_seconds))
         self.tiles = TileStore(limits)
-        self.watch = Watch()
-        """What fails of all that is done beside the requests."""
+        self.watch = Watch()  # What fails of all that is done beside the requests
         self.catalogue = Catalogue(settings, self.store, self.readers, self.audit.note)
         self.supervisor = Supervisor(settings, self.store, self.watch)
         self.heavy = CapacityLimiter(HEAVY)
         """For what takes a processor, and memory, for up to a second: few threads, so that others stay free."""
         self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
         self._model: ModelFacts | None = None
-        self.naming = threading.Lock()
-        """Held while a name is chosen for a new slide."""
-        self.uploads = 0
-        """Uploads in progress."""
+        self.naming = threading.Lock()  # Held while a name is chosen for a new slide
+        self.uploads = 0  # Uploads in progress
         self._stop = threading.Event()
         self._chores = threading.Thread(target=self._do_chores, name="chores", daemon=True)
         self.search = self._new_search()

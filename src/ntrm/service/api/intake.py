@@ -20,12 +20,11 @@ from ntrm.service.api.app_state import AppState
 from ntrm.service.api.schemas import PathRequest
 from ntrm.service.core.problems import ProblemError, conflict, disk_full, document_of
 from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, ServiceSettings, upload_path
-from ntrm.service.jobs.slide_record import Origin, Slide, new_id
+from ntrm.service.jobs.slide_record import Slide, new_id
 from ntrm.slides.inputs import source_fingerprint
 from ntrm.slides.slide_folders import has_parts
 from ntrm.slides.slide_ids import safe_name
 from ntrm.wsi.grid import check_cost, credible_resolution
-from ntrm.wsi.readers.reader import SlideInfo
 
 LONGEST_PATH = 4096
 LONGEST_NAME = 200
@@ -74,13 +73,7 @@ def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | N
     path = upload_path(app_state.settings.hidden, key)
     incoming.rename(path)
     try:
-        info = inspect(app_state, path, alone=True)
-        slide = _new_slide(key, path, "upload", info, name, mpp, slide_id)
-        problem = _mpp_problem(info, mpp)
-        if problem is not None:
-            error = document_of(problem)["error"]
-            slide = replace(slide, status="failed", finished=slide.created, error=error)
-        slide = _add(app_state, slide, info, slide_id)
+        slide, problem = _add(app_state, key, path, name, mpp, slide_id, is_upload=True)
     except BaseException:
         app_state.readers.forget(path)
         path.unlink(missing_ok=True)
@@ -95,71 +88,67 @@ def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | N
 def submit_path(app_state: AppState, wanted: PathRequest) -> Slide:
     """Queue a file of the server."""
     path = file_under(app_state.settings.roots, wanted.path)
-    info = inspect(app_state, path, alone=False)
-    problem = _mpp_problem(info, wanted.mpp)
-    if problem is not None:
-        raise problem
-    slide = _new_slide(new_id(), path, "path", info, path.name, wanted.mpp, wanted.slide_id)
-    # Recognised by its content, wherever its root lies the next time.
-    slide = _add(app_state, replace(slide, fingerprint=source_fingerprint(path)), info, wanted.slide_id)
+    slide, _ = _add(app_state, new_id(), path, path.name, wanted.mpp, wanted.slide_id, is_upload=False)
     app_state.audit.note("path", slide.slide_id, "queued")
     return slide
 
 
-def inspect(app_state: AppState, path: Path, *, alone: bool) -> SlideInfo:
-    """What the file is, by its content; refuses what is no slide, or too large a one."""
-    most = app_state.settings.limits.pixels
+def _add(
+    app_state: AppState,
+    key: str,
+    path: Path,
+    file_name: str,
+    mpp: float | None,
+    slide_id: str | None,
+    *,
+    is_upload: bool,
+) -> tuple[Slide, ProblemError | None]:
+    """Add a slide under the name that was asked for, or under a free one; refuses at once what a worker would refuse.
+
+    An upload without µm/px is added, too, as one that failed for that reason.
+    """
+    limits, problem = app_state.settings.limits, None
     # It stays open for a while: whoever sends a slide views it.
-    with app_state.readers.using(path, alone=alone) as slide:
-        info = slide.info
-    if info.width * info.height > most:
-        size, limit = f"{info.width} × {info.height}", f"at most {most:,}"
-        raise ProblemError(413, "too_many_pixels", "the slide has too many pixels", got=size, expected=limit)
-    return info
-
-
-def _new_slide(
-    key: str, path: Path, origin: Origin, info: SlideInfo, file_name: str, mpp: float | None, slide_id: str | None
-) -> Slide:
+    with app_state.readers.using(path, alone=is_upload) as opened:
+        info = opened.info
+    if info.width * info.height > limits.pixels:
+        got, most = f"{info.width} × {info.height}", f"at most {limits.pixels:,}"
+        raise ProblemError(413, "too_many_pixels", "the slide has too many pixels", got=got, expected=most)
+    try:
+        if mpp is None:
+            credible_resolution(info)
+    except NtrmError as error:
+        hint = "look the scan resolution up and give it as mpp; it is never guessed"
+        problem = ProblemError(422, "mpp_missing", error.what, got=error.got, expected=error.expected, hint=hint)
+        if not is_upload:
+            raise problem from error
+    model, resolution = app_state.model, info.resolution if mpp is None else Resolution.square(mpp)
+    if model is not None and model.mpp is not None and resolution is not None:
+        check_cost(info, resolution, model.mpp, path.stat().st_size)
     name, now = display_name(file_name), time.time()
     stem = name.rsplit(".", 1)[0] if "." in name.strip(".") else name
-    return Slide(
+    slide = Slide(
         id=key,
         slide_id=slide_id or safe_name(stem or "slide"),
         # A slide_id that was asked for stands for the file's own name everywhere.
         name=slide_id or stem or "slide",
-        origin=origin,
+        origin="upload" if is_upload else "path",
         source=path,
         mpp=None if mpp is None else (mpp, mpp),
-        status="queued",
+        status="failed" if problem else "queued",
         created=now,
+        # A file below a root is recognised by its content, wherever its root lies the next time.
+        fingerprint=None if is_upload else source_fingerprint(path),
+        error=document_of(problem)["error"] if problem else None,
+        finished=now if problem else None,
         info={key: value for key, value in info.as_dict().items() if key in ("width", "height", "mpp", "bounds")},
     )
-
-
-def _add(app_state: AppState, slide: Slide, info: SlideInfo, slide_id: str | None) -> Slide:
-    """Add it under the name that was asked for, or under a free one; refuses at once what a worker would refuse."""
-    model, mpp = app_state.model, info.resolution if slide.mpp is None else Resolution(*slide.mpp)
-    if slide.source is not None and model is not None and model.mpp is not None and mpp is not None:
-        check_cost(info, mpp, model.mpp, slide.source.stat().st_size)
     # One at a time: files of one name may come in together.
     with app_state.naming:
         check_name(app_state, slide_id)
         names = chain([slide.slide_id], (f"{slide.slide_id[:90]}-{number}" for number in count(2)))
         free = slide_id or next(name for name in names if not _is_taken(app_state, name))
-        return app_state.store.add(replace(slide, slide_id=free), app_state.settings.limits.queue)
-
-
-def _mpp_problem(info: SlideInfo, mpp: float | None) -> ProblemError | None:
-    if mpp is not None:
-        Resolution.square(mpp)
-        return None
-    try:
-        credible_resolution(info)
-    except NtrmError as error:
-        hint = "look the scan resolution up and give it as mpp; it is never guessed"
-        return ProblemError(422, "mpp_missing", error.what, got=error.got, expected=error.expected, hint=hint)
-    return None
+        return app_state.store.add(replace(slide, slide_id=free), limits.queue), problem
 
 
 def check_name(app_state: AppState, name: str | None) -> None:

@@ -48,8 +48,7 @@ class Catalogue:
         self._settings, self._store, self._readers, self._note = settings, store, readers, note
         self._results = ResultsFolder(settings.out)
         self._deleting = Lock()
-        self._skipped: dict[Path, str] = {}
-        """Folders whose results cannot be shown, and why: each is logged once."""
+        self._skipped: dict[Path, str] = {}  # Folders whose results cannot be shown, and why: each is logged once
         self._offset = _clock_offset()
 
     def check(self) -> None:

@@ -98,7 +98,7 @@ class JobStore:
                 except UNUSABLE as error:
                     _log.warning("a row of %s that no service wrote was dropped: %s", DATABASE, ascii(str(error))[:200])
                     self._do(f"DELETE FROM {table} WHERE {'id' if look is check else 'slide'} = ?", row[0])
-        self._do("DELETE FROM slides WHERE id NOT IN (SELECT slide FROM jobs WHERE kind = 'segment')")
+        self._do("DELETE FROM slides WHERE id IS NULL OR id NOT IN (SELECT slide FROM jobs WHERE kind = 'segment')")
         # Of those that failed, whoever wants them asks again.
         self._do(
             "DELETE FROM jobs WHERE (slide NOT IN (SELECT id FROM slides) AND slide <> '') "

@@ -26,8 +26,7 @@ from ntrm.service.jobs.slide_record import LIGHT, NETWORK, Kind
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
-START_SECONDS = 10.0
-"""Between two starts of a worker that dies by itself."""
+START_SECONDS = 10.0  # Between two starts of a worker that dies by itself
 GRACE_SECONDS = 1.0
 """A worker that does not end a job by itself within this is killed, which does no harm to results on disk."""
 STOP_SECONDS = 5.0
@@ -39,11 +38,9 @@ class _Slot:
     """One worker, or the wait for its next start."""
 
     device: str
-    kinds: tuple[Kind, ...] = NETWORK
-    """Of its jobs."""
+    kinds: tuple[Kind, ...] = NETWORK  # Of its jobs
     process: subprocess.Popen[bytes] | None = None
-    name: str | None = None
-    """Its name in the database, once it is ready."""
+    name: str | None = None  # Its name in the database, once it is ready
     not_before: float = 0.0
 
 

@@ -35,19 +35,14 @@ if TYPE_CHECKING:
     from ntrm.pipeline.segmenter import Segmenter
 
 T = TypeVar("T")
-BEAT_SECONDS = 0.5
-"""Between two reports of the progress."""
-POLL_SECONDS = 0.5
-"""Between two looks for a job."""
-BUSY_SECONDS = 5.0
-"""Before a slide that another process works on is tried again."""
-TABLES_SECONDS = 10.0
-"""After the last change of a slide's results, before the tables of all slides are written."""
+BEAT_SECONDS = 0.5  # Between two reports of the progress
+POLL_SECONDS = 0.5  # Between two looks for a job
+BUSY_SECONDS = 5.0  # Before a slide that another process works on is tried again
+TABLES_SECONDS = 10.0  # After the last change of a slide's results, before the tables of all slides are written
 IDLE_SECONDS, MOST_MEMORY = 60.0, 2 ** (30 if sys.platform == "darwin" else 20)
 """A light worker ends when it had nothing to do for so long, or after a job that took it above 1 GB."""
 NICE = 5
-READ, SEGMENTED = 0.03, 0.8
-"""Progress at the end of these stages; the rest is measuring and writing."""
+READ, SEGMENTED = 0.03, 0.8  # Progress at the end of these stages; the rest is measuring and writing
 
 
 class JobEnd(BaseException):

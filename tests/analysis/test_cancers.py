@@ -228,3 +228,18 @@ def test_a_tumour_is_confirmed_if_a_person_named_half_of_each_region():
         assert (found.regions == 1) is expected
     assert not is_tumour_confirmed(scan_mask(np.full((9, 9), RET, np.uint8), SKIN, MPP).table, SKIN)
     assert not confirmed_regions(scan_mask(np.full((9, 9), BCC, np.uint8), SKIN, MPP).table).any()
+
+
+def test_carcinoma_in_situ_that_another_cancer_undermines_is_where_it_lies():
+    mask = section(IEC=(50, "BCC"))
+    mask[8:10] = SKIN.index("KER")
+    assert by_name(mask)["IEC"].present
+
+
+def test_a_patch_inside_another_cancer_is_misplaced():
+    mask = section(SCC=(60, "INF"))
+    mask[30:50, 30:50] = SKIN.index("BCC")
+    found = by_name(mask)
+    assert found["SCC"].present
+    assert not found["BCC"].present
+    assert "mostly beside SCC, not where BCC lies: not enough" in found["BCC"].reason

@@ -106,3 +106,22 @@ def test_frames_and_combinations(mask, random):
     masks = [mask > 1, mask == 1, random.random(mask.shape) < 0.5]
     every = combined(*map(runs_of, masks)).dense()
     np.testing.assert_array_equal(every, masks[0] + 2 * masks[1] + 4 * masks[2])
+
+
+def winding(shape, random):
+    """Walls with gaps here and there: ways that go up and down, join late and wind through each other."""
+    mask = random.random(shape) < 0.6
+    mask[::2, 1:-1] = True
+    mask[1::4, -1] = mask[3::4, 0] = True
+    return mask
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_regions_that_wind_join_however_late(random, turned):
+    for drawn in (winding((41, 60), random), random.random((60, 60)) < 0.6):
+        mask = drawn.T if turned else drawn
+        runs = runs_of(mask.astype(np.uint8))
+        component, count = components(runs, runs.value != 0)
+        expected, expected_count = ndimage.label(mask, FOUR)
+        assert count == expected_count
+        np.testing.assert_array_equal(np.repeat(component, runs.length).reshape(mask.shape) + 1, expected)

@@ -99,8 +99,8 @@ def _is_being_written(partial: Path) -> bool:
 
 
 def check_folder(out: Path) -> None:
-    """Refuse an output folder that is a file."""
-    if out.exists() and not out.is_dir():
+    """Refuse an output folder that is a file, or lies below one."""
+    if any(each.exists() and not each.is_dir() for each in (out, *out.parents)):
         raise UsageError("the output is not a folder", got=out, hint="choose another --out")
 
 

@@ -7,8 +7,10 @@ import shutil
 import numpy as np
 import pytest
 import tifffile
+from lxml import html
 from scipy import ndimage
 from tests.evaluation.small import NAMES, ByColour
+from tests.pipeline.judged import STRANGE, judge_as
 from tests.pipeline.small import BKG, fingerprints, paint, write_slide
 
 from ntrm.core.errors import DataError
@@ -198,3 +200,52 @@ def test_the_table_of_slides_has_both_versions_and_the_overview_tells_of_them(ma
     write_corrected(mask)
     tabulate_again(out)
     assert ((out / "slides.csv").read_bytes(), (out / "index.html").read_bytes()) == before
+
+
+FROM_TUMOUR = ("deep_clearance", "lateral_clearance", "invasion_depth")
+
+
+@pytest.fixture
+def unfamiliar(tmp_path, random, monkeypatch):
+    """The mask of a slide that is unlike what the model knows, with two pieces, each with an SCC."""
+    slide = write_slide(tmp_path / "in" / "a.tif", paint(random, pieces=2))
+    judge_as(monkeypatch, STRANGE)
+    segment_slides(slide, out=tmp_path / "strange", model=ByColour(), device="cpu", batch=3)
+    return open_mask(tmp_path / "strange" / "a")
+
+
+def corrected(mask, inside, tissue):
+    """The summary after a person named these pixels."""
+    named(mask, inside, tissue)
+    write_corrected(mask)
+    return document(mask.folder / "corrected" / "summary.json")
+
+
+def test_what_a_person_did_not_name_stays_not_assessed(unfamiliar):
+    tumour = (unfamiliar.labels() == SCC) & (np.arange(unfamiliar.shape[0])[:, None] < unfamiliar.shape[0] // 2)
+    less_than_half = tumour & (np.cumsum(tumour).reshape(tumour.shape) <= tumour.sum() * 0.4)
+    for inside, tissue in ((unfamiliar.labels() == EPI, "RET"), (less_than_half, "SCC")):
+        summary = corrected(unfamiliar, inside, tissue)
+        assert summary["cancers"]["SCC"]["present"] is None
+        assert [piece["cancers"][0]["present"] for piece in summary["pieces"]] == [None, None]
+        assert all(piece["measurements"][name]["value"] is None for piece in summary["pieces"] for name in FROM_TUMOUR)
+
+
+def test_a_cancer_that_a_person_names_is_present_and_measured_where_all_of_it_is_theirs(unfamiliar):
+    upper = np.arange(unfamiliar.shape[0])[:, None] < unfamiliar.shape[0] // 2
+    summary = corrected(unfamiliar, (unfamiliar.labels() == SCC) & upper, "SCC")
+    assert (summary["cancers"]["SCC"]["present"], summary["familiarity"]["verdict"]) == (True, "unfamiliar")
+    assert summary["cancers"]["SCC"]["reason"] == "piece 2 not assessed"
+    first, second = summary["pieces"]
+    assert (first["cancers"][0]["present"], second["cancers"][0]["present"]) == (True, None)
+    assert "100% named by a person" in first["cancers"][0]["reason"]
+    assert first["measurements"]["invasion_depth"]["value"] > 0
+    assert second["measurements"]["invasion_depth"]["value"] is None
+    # The report and the table say whose word it is.
+    page = html.fromstring((unfamiliar.folder / "corrected" / "report.html").read_text(encoding="utf-8"))
+    text = " ".join(page.text_content().split())
+    assert "Cancers: not assessed." not in text
+    assert "SCC (by a person), others not assessed" in text
+    tabulate_again(unfamiliar.folder.parent)
+    row = read_results(unfamiliar.folder.parent).slides.rows[0]
+    assert (row["cancer_SCC"], row["corrected_cancer_SCC"]) == (None, True)

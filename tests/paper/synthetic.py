@@ -28,30 +28,16 @@ def tiny_plan(archs=SYSTEMS, seeds=(0, 1), levels=("10x",), *, imagenet=(), abla
     )
 
 
-def confusions(random, sections, accuracy, classes=12, pixels=2_000, truth_seed=0):
+def confusions(random, sections, accuracy, classes=12, pixels=2_000):
     """(S, K, K) counts of networks that are right with a given probability; equal truth for all of them."""
-    truth = np.random.default_rng(truth_seed).multinomial(pixels, np.full(classes, 1 / classes), size=sections)
-    tables = np.zeros((sections, classes, classes), dtype=np.int64)
-    for section in range(sections):
-        for true in range(classes):
-            share = np.full(classes, (1 - accuracy) / (classes - 1))
-            share[true] = accuracy
-            tables[section, true] = random.multinomial(truth[section, true], share)
-    return tables
+    truth = np.random.default_rng(0).multinomial(pixels, np.full(classes, 1 / classes), size=sections)
+    shares = np.full((classes, classes), (1 - accuracy) / (classes - 1))
+    np.fill_diagonal(shares, accuracy)
+    return random.multinomial(truth, shares)
 
 
 def write_job(
-    folder,
-    job,
-    final,
-    *,
-    coarse=None,
-    interfaces=None,
-    schema=SKIN,
-    scores=None,
-    seconds=2.0,
-    names=None,
-    curve=None,
+    folder, job, final, *, coarse=None, interfaces=None, schema=SKIN, scores=None, seconds=2.0, names=None, curve=None
 ):
     """The folder of a finished run with these counts."""
     sections = len(final)

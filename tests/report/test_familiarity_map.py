@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ntrm.report.familiarity_map import STEPS, TINT, familiarity_map, window_values
+from ntrm.report.overlay import STEPS, TINT, familiarity_map, window_values
 
 
 def test_values_are_geometric_means_over_the_windows_of_a_pixel(random):

@@ -315,13 +315,6 @@ def test_a_key_among_the_results_or_a_broken_one_is_refused(tmp_path):
         slide_ids(slides("a.svs"), key_file=tmp_path / "key.csv", out=tmp_path / "out")
 
 
-def test_errors_lose_the_name(tmp_path):
-    slide = SlideInput(tmp_path / "Jane Doe 1950.svs", "Jane Doe 1950.svs")
-    told = without_name(f"cannot read {slide.path}: bad header in Jane Doe 1950", slide, "slide-1")
-    assert "Jane" not in told
-    assert told == "cannot read slide-1: bad header in slide-1"
-
-
 def test_words_of_ours_stay_where_a_slide_is_called_like_one(tmp_path):
     grey, number = (SlideInput(tmp_path / "in" / name, name) for name in ("grey.png", "200.svs"))
     text = "image is not RGB; got PNG, 8-bit grey, 200 × 200 pixels"

@@ -125,7 +125,7 @@ def class_index(name: str, schema: LabelSchema, renamed: Mapping[str, str]) -> i
         return IGNORE
     if wanted in schema.names:
         return schema.index(wanted)
-    names, titles = ([text.lower() for text in texts] for texts in (schema.names, schema.titles))
+    names, titles = [name.lower() for name in schema.names], [tissue.title.lower() for tissue in schema.tissues]
     texts = names if wanted.lower() in names else titles
     return texts.index(wanted.lower()) if texts.count(wanted.lower()) == 1 else None
 

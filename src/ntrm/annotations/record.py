@@ -52,7 +52,7 @@ class ImportOptions:
         schema = self.schema
         return {
             "classes": list(schema.names),
-            "titles": list(schema.titles),
+            "titles": [tissue.title for tissue in schema.tissues],
             "colours": schema.palette.tolist(),
             "names": dict(sorted(self.names.items())),
             "mpp": self.mpp,

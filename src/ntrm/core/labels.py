@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.csv_text import by_column, read_rows, write_rows
-from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, columns_hint, plain_number
+from ntrm.core.csv_text import read_table, write_rows
+from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, plain_number
 
 IGNORE = 255  # Mask value of pixels about which nothing is known; never a class
 
@@ -107,11 +106,6 @@ class LabelSchema:
     def names(self) -> tuple[str, ...]:
         """Short names in index order."""
         return tuple(tissue.name for tissue in self.tissues)
-
-    @property
-    def titles(self) -> tuple[str, ...]:
-        """What the classes stand for, in index order."""
-        return tuple(tissue.title for tissue in self.tissues)
 
     @property
     def background_index(self) -> int | None:
@@ -264,32 +258,15 @@ def _check_tissues(tissues: Sequence[Tissue]) -> None:
 
 def read_schema(path: Path) -> LabelSchema:
     """Schema from a ``classes.csv`` with columns index, name, r, g, b and optionally title."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            columns, *cells = [*read_rows(stream, strip=True)] or [[]]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"cannot read {path}", got=error, hint="write it with columns index,name,r,g,b") from error
-    needed = ("index", "name", "r", "g", "b")
-    if not set(needed) <= set(columns):
-        raise DataError(
-            f"{path} has the wrong columns",
-            got=", ".join(columns) or "an empty file",
-            expected="columns index,name,r,g,b with whole numbers",
-            hint=columns_hint(columns, needed),
-        )
-    rows = [by_column(columns, row) for row in cells]
+    rows = read_table(path, ("index", "name", "r", "g", "b"))
     try:
         tissues = tuple(
             Tissue(int(row["index"]), row["name"], row.get("title") or row["name"], rgb_of(row[c] for c in "rgb"))
             for row in rows
         )
     except ValueError as error:
-        raise DataError(
-            f"cannot understand {path}",
-            got=f"{type(error).__name__}: {error}",
-            expected="columns index,name,r,g,b with whole numbers",
-            hint="compare with the table in docs/data.md",
-        ) from error
+        expected, hint = "whole numbers in index, r, g and b", "compare with the table in docs/data.md"
+        raise DataError(f"cannot understand {path}", got=error, expected=expected, hint=hint) from error
     return LabelSchema(tissues, _background([tissue.name for tissue in tissues]), name=path.parent.name or "custom")
 
 

@@ -16,8 +16,8 @@ from ntrm.core.errors import UsageError
 from ntrm.core.labels import Mask
 from ntrm.correction.ask import Ask, Draw, Name
 from ntrm.correction.drawing import area, split_by_line, stroke
-from ntrm.correction.engine import Engine, Proposal, Review, clicked
-from ntrm.correction.engine.parts_engine import PARTS
+from ntrm.correction.engine import Proposal, Review, clicked
+from ntrm.correction.engine.parts_engine import PARTS, PartsEngine
 from ntrm.correction.engine.propose import propose_regions
 from ntrm.correction.engine.review import largest_first
 from ntrm.correction.log import DRAW, Log, Place, Stamp, Step, append, read_log, stamp_of
@@ -48,7 +48,7 @@ class SlideCorrections:
     may use it: whatever is kept is replaced whole.
     """
 
-    def __init__(self, folder: Path, engine: Engine = PARTS) -> None:
+    def __init__(self, folder: Path, engine: PartsEngine = PARTS) -> None:
         self.mask, self.engine = open_mask(folder), engine
         self._read: tuple[Stamp, Log] | None = None
         self._states: list[State] = []
@@ -121,7 +121,7 @@ class SlideCorrections:
     def review(self) -> Review:
         """Regions in the order in which a person looks at them."""
         if self.is_ready:
-            return self.engine.order(self.mask, self.state())
+            return self.engine.order(self.mask)
         return largest_first(self.regions, self.mask.schema.background_index)
 
     def area_by_tissue(self, pixels: PixelSet, units: Units) -> dict[int, float]:

@@ -50,7 +50,7 @@ def write_familiarity_map(
     folder: Path, picture: Image, familiarity: SlideFamiliarity, mask_shape: tuple[int, ...]
 ) -> None:
     """Write where the slide is like and unlike what the model knows; nothing where no window was judged."""
-    from ntrm.report.familiarity_map import familiarity_map
+    from ntrm.report.overlay import familiarity_map
 
     if familiarity.windows:
         # Windows are coarse: a small map shows all of them.

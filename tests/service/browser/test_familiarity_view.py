@@ -8,7 +8,7 @@ from tests.service.browser.looking import home_place, large_region
 from tests.service.running import Running
 
 from ntrm.pipeline.batch import segment_slides
-from ntrm.report.familiarity_map import STEPS
+from ntrm.report.overlay import STEPS
 
 WINDOWS = [(0, 0, 256, 256, 0.001), (192, 192, 256, 256, 0.4)]
 JUDGED = {"strange": (STRANGE, None, WINDOWS), "piece": (KNOWN, {1: KNOWN, 2: STRANGE}, ()), "small": (SMALL, None, ())}

@@ -1,13 +1,13 @@
 """What finds the parts of a slide and carries the names that a person gives on to others.
 
-Nothing outside this package knows how: a slide's corrections ask an ``Engine``, and write down the pixels it proposes.
+Nothing outside this package knows how: a slide's corrections ask ``PARTS``, and write down the pixels it proposes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,16 +15,9 @@ from ntrm.core.arrays import Ints
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
-from ntrm.core.progress import Progress
 from ntrm.correction.log import NAME, Place, Step
 from ntrm.correction.pixels import PixelSet
-from ntrm.correction.state import State
 from ntrm.correction.units import Units
-
-if TYPE_CHECKING:
-    from ntrm.correction.mask import SlideMask
-    from ntrm.inference.predictor import Predictor
-    from ntrm.slides.inputs import SlideInput
 
 DEFAULT = "looks and relations"  # What logs call this way to carry names on
 
@@ -92,24 +85,3 @@ class Review(NamedTuple):
     first: Ints  # (R,) a pixel of each, flattened
     tissue: Ints  # (R,) what the network called it
     pixels: Ints  # (R,) how many it has
-
-
-class Engine(Protocol):
-    """Proposes what follows from a click."""
-
-    def is_ready(self, mask: SlideMask) -> bool:
-        """Whether the parts of a slide are known."""
-
-    def prepare(self, mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress) -> None:
-        """Find the parts of a slide, and keep them with its results; takes as long as segmenting it."""
-
-    def units(self, mask: SlideMask, *, whole_regions: bool) -> Units:
-        """The parts of a slide, or its regions; ``NotReadyError`` where they are not known."""
-
-    def propose(
-        self, mask: SlideMask, state: State, click: Step, source: tuple[SlideMask, State] | None = None
-    ) -> Proposal:
-        """What a click would change; its places lie in the slide itself, or in the ``source`` it is carried on from."""
-
-    def order(self, mask: SlideMask, state: State) -> Review:
-        """The regions of a slide, likely errors first."""

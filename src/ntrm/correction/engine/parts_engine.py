@@ -28,28 +28,28 @@ class PartsEngine:
     """Proposes by the region graph of a slide, which is made once and kept with the results."""
 
     def is_ready(self, mask: SlideMask) -> bool:
-        """Whether the region graph is there and can be read."""
+        """Whether the parts of a slide are known: its region graph is there and can be read."""
         return _read(mask, stamp_of(mask.folder / HIDDEN / REGION_GRAPH)) is not None
 
     def prepare(self, mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress = SILENT) -> None:
-        """Make the region graph."""
+        """Find the parts, and keep them with the results; takes as long as segmenting the slide."""
         make_region_graph(mask, slide, predictor, progress)
 
     def units(self, mask: SlideMask, *, whole_regions: bool) -> Units:
-        """Its undivided regions, or its nodes."""
+        """The parts, or the undivided regions; ``NotReadyError`` where they are not known."""
         graph = _graph(mask)
         return graph.regions if whole_regions else graph.parts
 
     def propose(
         self, mask: SlideMask, state: State, click: Step, source: tuple[SlideMask, State] | None = None
     ) -> Proposal:
-        """What follows from a click here, or in another slide."""
+        """What a click would change; its places lie in the slide itself, or in the ``source`` it is carried on from."""
         if source is None:
             return propose(_graph(mask), state, click)
         return propose_elsewhere(_graph(source[0]), source[1], click, _graph(mask), state)
 
-    def order(self, mask: SlideMask, state: State) -> Review:
-        """By what the network doubts; what was corrected so far does not count."""
+    def order(self, mask: SlideMask) -> Review:
+        """The regions, likely errors first; what was corrected so far does not count."""
         return likely_errors_first(_graph(mask))
 
 

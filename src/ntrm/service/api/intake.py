@@ -25,7 +25,6 @@ from ntrm.slides.inputs import source_fingerprint
 from ntrm.slides.slide_folders import has_parts
 from ntrm.slides.slide_ids import safe_name
 from ntrm.wsi.grid import check_cost, credible_resolution
-from ntrm.wsi.readers.reader import SlideInfo
 
 LONGEST_PATH = 4096
 LONGEST_NAME = 200
@@ -108,10 +107,21 @@ def _add(
 
     An upload without µm/px is added, too, as one that failed for that reason.
     """
-    info = _inspect(app_state, path, alone=is_upload)
-    problem = _mpp_problem(info) if mpp is None else None
-    if problem is not None and not is_upload:
-        raise problem
+    limits, problem = app_state.settings.limits, None
+    # It stays open for a while: whoever sends a slide views it.
+    with app_state.readers.using(path, alone=is_upload) as opened:
+        info = opened.info
+    if info.width * info.height > limits.pixels:
+        got, most = f"{info.width} × {info.height}", f"at most {limits.pixels:,}"
+        raise ProblemError(413, "too_many_pixels", "the slide has too many pixels", got=got, expected=most)
+    try:
+        if mpp is None:
+            credible_resolution(info)
+    except NtrmError as error:
+        hint = "look the scan resolution up and give it as mpp; it is never guessed"
+        problem = ProblemError(422, "mpp_missing", error.what, got=error.got, expected=error.expected, hint=hint)
+        if not is_upload:
+            raise problem from error
     model, resolution = app_state.model, info.resolution if mpp is None else Resolution.square(mpp)
     if model is not None and model.mpp is not None and resolution is not None:
         check_cost(info, resolution, model.mpp, path.stat().st_size)
@@ -138,28 +148,7 @@ def _add(
         check_name(app_state, slide_id)
         names = chain([slide.slide_id], (f"{slide.slide_id[:90]}-{number}" for number in count(2)))
         free = slide_id or next(name for name in names if not _is_taken(app_state, name))
-        return app_state.store.add(replace(slide, slide_id=free), app_state.settings.limits.queue), problem
-
-
-def _inspect(app_state: AppState, path: Path, *, alone: bool) -> SlideInfo:
-    """What the file is, by its content; refuses what is no slide, or too large a one."""
-    most = app_state.settings.limits.pixels
-    # It stays open for a while: whoever sends a slide views it.
-    with app_state.readers.using(path, alone=alone) as slide:
-        info = slide.info
-    if info.width * info.height > most:
-        size, limit = f"{info.width} × {info.height}", f"at most {most:,}"
-        raise ProblemError(413, "too_many_pixels", "the slide has too many pixels", got=size, expected=limit)
-    return info
-
-
-def _mpp_problem(info: SlideInfo) -> ProblemError | None:
-    try:
-        credible_resolution(info)
-    except NtrmError as error:
-        hint = "look the scan resolution up and give it as mpp; it is never guessed"
-        return ProblemError(422, "mpp_missing", error.what, got=error.got, expected=error.expected, hint=hint)
-    return None
+        return app_state.store.add(replace(slide, slide_id=free), limits.queue), problem
 
 
 def check_name(app_state: AppState, name: str | None) -> None:

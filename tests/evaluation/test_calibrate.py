@@ -1,11 +1,10 @@
-import hashlib
 import json
 
 import numpy as np
 import pytest
 from PIL import Image
 from tests.evaluation import gaussians
-from tests.evaluation.gaussians import COLOURS, NOISE, make_network, write_sections
+from tests.evaluation.gaussians import COLOURS, make_network, write_sections
 from tests.familiarity import small as painted
 
 from ntrm.core.errors import RefusedError
@@ -27,7 +26,7 @@ SHAPES = {
 
 
 @pytest.fixture(autouse=True)
-def set_up(monkeypatch, tmp_path):
+def set_up(monkeypatch):
     gaussians.register(monkeypatch)
 
 
@@ -55,17 +54,6 @@ def save(tmp_path, data, truth):
 
 def run(model, data, **options):
     return calibrate(model, data, device="cpu", batch=3, **{"pictures": False, **options})
-
-
-def hash_of(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def posterior(image):
-    """(K, H, W) true probabilities of the classes."""
-    distance = ((image[..., None, :] - COLOURS) ** 2).sum(axis=-1)
-    shares = np.exp(-(distance - distance.min(axis=-1, keepdims=True)) / (2 * NOISE**2))
-    return np.moveaxis(shares / shares.sum(axis=-1, keepdims=True), -1, 0)
 
 
 @pytest.mark.parametrize("sharpness", [1.0, 3.0, 0.4])

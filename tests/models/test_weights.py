@@ -33,14 +33,6 @@ def same_state(encoder, state):
     return all(torch.equal(value, state[key]) for key, value in encoder.state_dict().items())
 
 
-@pytest.fixture
-def no_weights(monkeypatch, tmp_path):
-    """A weights folder with nothing in it."""
-    monkeypatch.setenv("NTRM_WEIGHTS", str(tmp_path / "weights"))
-    (tmp_path / "weights").mkdir()
-    return tmp_path / "weights"
-
-
 # --- files that fit ---
 
 

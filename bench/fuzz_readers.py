@@ -25,10 +25,10 @@ import tifffile
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from bench.fuzzing import FAILED, Tally, finish, options
-from tests.wsi import making
+from tests.slides import making
 
 from ntrm.core.errors import NtrmError
-from ntrm.wsi.isolated import ReadingLimits, ReadingProcess
+from ntrm.slides.isolated import ReadingLimits, ReadingProcess
 
 Random = np.random.Generator
 WORDS = (0, 1, 2, 3, 255, 256, 65_535, 65_536, 2**24, 2**31 - 1, 2**31, 2**32 - 1)

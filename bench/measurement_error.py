@@ -24,14 +24,14 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from ntrm import read_results
-from ntrm.analysis.measure import measure_piece
-from ntrm.analysis.outline import trace_outline
-from ntrm.analysis.regions import scan_mask
 from ntrm.core.labels import CANCERS, SKIN
 from ntrm.core.mpp import level_resolution
 from ntrm.data.image_files import read_mask
 from ntrm.phantom.generate import PhantomOptions, write_phantom
-from ntrm.pipeline.batch import segment_slides
+from ntrm.regions.measure import measure_piece
+from ntrm.regions.outline import trace_outline
+from ntrm.regions.regions import scan_mask
+from ntrm.segment.batch import segment_slides
 
 LEVEL = "10x"
 CLEAR = "clearance above 0"

@@ -108,7 +108,7 @@ class Bench:
     def __init__(self, model: str, width: float | None, device: str, batch: int) -> None:
         import ntrm
         from ntrm.core.labels import SKIN
-        from ntrm.inference.predictor import Predictor
+        from ntrm.models.predictor import Predictor
         from ntrm.models.registry import create
 
         network = ntrm.load(model) if width is None else create("ntrm", SKIN, width=width).describe(mpp=MPP, name="new")

@@ -50,15 +50,15 @@ from tests.reference.region_graph import region_graph
 from ntrm.core.io import write_json
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
 from ntrm.core.mpp import Resolution, level_resolution
-from ntrm.correction.engine.review import likely_errors, middle_parts
-from ntrm.correction.engine.spread import Settings
+from ntrm.correct.engine.review import likely_errors, middle_parts
+from ntrm.correct.engine.spread import Settings
 from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.resample import area_average, majority_vote
 from ntrm.evaluation.robustness import DEGRADATIONS
-from ntrm.inference.predictor import Predictor
-from ntrm.inference.sliding_window import stitch
 from ntrm.models.hub import load
+from ntrm.models.predictor import Predictor
+from ntrm.models.windows import stitch
 
 SEEDS = {"choose": 1901, "report": 1902, "own": 1902}
 """Sets of phantom sections: to choose by, for the figures, and the latter in their own stain."""

@@ -165,11 +165,11 @@ def read_truth(out: Path, name: str) -> Mask:
 
 def click(out: Path, device: str) -> None:
     """Segment the slides and correct them, once by clicks and once by drawing everything."""
-    from ntrm.correction.engine.prepare import make_region_graph
-    from ntrm.correction.mask import open_mask
-    from ntrm.inference.predictor import Predictor
+    from ntrm.correct.engine.prepare import make_region_graph
+    from ntrm.correct.mask import open_mask
     from ntrm.models.hub import load
-    from ntrm.pipeline.batch import segment_slides
+    from ntrm.models.predictor import Predictor
+    from ntrm.segment.batch import segment_slides
     from ntrm.slides.inputs import SlideInput
 
     clicked, drawn = out / "clicked", out / "drawn"
@@ -188,10 +188,10 @@ def click(out: Path, device: str) -> None:
 
 def click_through(mask: Any, graph: Any, truth: Mask, judged: Truth) -> list[float]:
     """Correct a slide by clicks; mean IoU before and after."""
-    from ntrm.correction.engine import clicked
-    from ntrm.correction.engine.propose import propose
-    from ntrm.correction.log import append
-    from ntrm.correction.mask import corrections_in
+    from ntrm.correct.engine import clicked
+    from ntrm.correct.engine.propose import propose
+    from ntrm.correct.log import append
+    from ntrm.correct.mask import corrections_in
 
     labels, scores = mask.labels(), []
     for number in range(CLICKS + 1):
@@ -230,8 +230,8 @@ def middle_of_largest(wrong: Mask) -> tuple[int, int]:
 
 def draw_all(mask: Any, truth: Mask, judged: Truth) -> None:
     """A person draws every tissue of the truth."""
-    from ntrm.correction.log import Step, append
-    from ntrm.correction.pixels import PixelSet
+    from ntrm.correct.log import Step, append
+    from ntrm.correct.pixels import PixelSet
 
     for index in np.unique(truth[truth != IGNORE]):
         pixels = PixelSet.of_window(truth == index, 0, 0, truth.shape[1])
@@ -302,8 +302,8 @@ def some_of(out: Path, arm: str, slides: int) -> Path:
 
 def confirm_a_pixel(slide: Path) -> None:
     """A person says that the first pixel is right, and nothing else."""
-    from ntrm.correction.log import Step, append
-    from ntrm.correction.mask import open_mask
+    from ntrm.correct.log import Step, append
+    from ntrm.correct.mask import open_mask
 
     mask = open_mask(slide)
     labels = mask.labels().ravel()
@@ -328,9 +328,9 @@ def score(out: Path, known: Path, model: str, device: str) -> dict[str, Any]:
     Of the latter, the two smallest sections of the test part. Windows have 256 pixels, whatever the training's.
     """
     from ntrm.data.split import open_splits
-    from ntrm.inference.predictor import Predictor
-    from ntrm.inference.sliding_window import stitch
     from ntrm.models.hub import load
+    from ntrm.models.predictor import Predictor
+    from ntrm.models.windows import stitch
 
     network, judged = load(model), truth_of(out)
     network.describe(window=256)

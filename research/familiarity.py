@@ -40,7 +40,7 @@ from ntrm.familiarity.cells import LEAST_DENSITY, ClassStatistics
 from ntrm.familiarity.judge import WEIGHTS, Unit, judge, p_values, scores
 from ntrm.familiarity.loaded_model import open_subject
 from ntrm.familiarity.reference import Reference
-from ntrm.inference.predictor import Predictor
+from ntrm.models.predictor import Predictor
 from ntrm.results.familiarity import ASPECTS, TOO_SMALL, UNFAMILIAR, UNFAMILIAR_BELOW
 
 LOOK_MPP = 1.0

@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from research.skin_pas import LENIENT, TISSUES
 
-from ntrm.analysis.cancers import cancer_types
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
-from ntrm.correction.engine import DEFAULT
-from ntrm.correction.engine.graph import RegionGraph
-from ntrm.correction.engine.spread import Settings, looks_alike, renamed, spread, walks
+from ntrm.correct.engine import DEFAULT
+from ntrm.correct.engine.graph import RegionGraph
+from ntrm.correct.engine.spread import Settings, looks_alike, renamed, spread, walks
 from ntrm.metrics.graph_agreement import graph_agreement
+from ntrm.regions.cancers import cancer_types
 
 ARMS = ("part", "region", "looks", "relations", DEFAULT)
 """Nothing follows; the connected region, of two clicks the nearer one; what looks alike; what touches; the product's,
@@ -247,7 +247,7 @@ def middle_of_largest(wrong: Mask) -> tuple[int, int]:
     """The pixel of the largest connected wrong region that is farthest from its border."""
     from scipy import ndimage
 
-    from ntrm.analysis.runs import components, runs_of
+    from ntrm.regions.runs import components, runs_of
 
     runs = runs_of(wrong)
     number, count = components(runs, runs.value > 0)

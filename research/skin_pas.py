@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ntrm.analysis.cancers import cancer_types
 from ntrm.core.labels import CANCERS, IGNORE, SKIN, read_schema
 from ntrm.core.mpp import Resolution
 from ntrm.data.resample import area_average, majority_vote
+from ntrm.regions.cancers import cancer_types
 
 TILE_MPP = 0.25
 RIM_UM = 430.0

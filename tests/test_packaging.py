@@ -152,9 +152,9 @@ def test_a_mask_is_measured_without_torch():
     code = """
         import pkgutil, sys
         from importlib import import_module
-        import ntrm.analysis
-        for module in pkgutil.iter_modules(ntrm.analysis.__path__):
-            import_module(f"ntrm.analysis.{module.name}")
+        import ntrm.regions
+        for module in pkgutil.iter_modules(ntrm.regions.__path__):
+            import_module(f"ntrm.regions.{module.name}")
         print("torch" in sys.modules)
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)

@@ -6,7 +6,6 @@ import typing as _typing
 from ntrm.version import __version__
 
 if _typing.TYPE_CHECKING:
-    from ntrm.analysis.graph import tissue_graph
     from ntrm.core.errors import NtrmError
     from ntrm.core.labels import SKIN, LabelSchema
     from ntrm.data.layouts import open_dataset
@@ -15,14 +14,15 @@ if _typing.TYPE_CHECKING:
     from ntrm.evaluation.compare import compare
     from ntrm.evaluation.evaluate import evaluate
     from ntrm.export.onnx import export_onnx
-    from ntrm.inference.predictor import Predictor
     from ntrm.models.base import normalise
     from ntrm.models.hub import load
+    from ntrm.models.predictor import Predictor
     from ntrm.models.registry import create, list_models
-    from ntrm.pipeline.batch import segment_slides
+    from ntrm.regions.graph import tissue_graph
     from ntrm.results.tables import read_results
+    from ntrm.segment.batch import segment_slides
+    from ntrm.slides.isolated import open_slide
     from ntrm.training.train import train
-    from ntrm.wsi.isolated import open_slide
 
 __all__ = [
     "SKIN",
@@ -50,7 +50,7 @@ __all__ = [
 _HOME = {
     "LabelSchema": "core.labels",
     "NtrmError": "core.errors",
-    "Predictor": "inference.predictor",
+    "Predictor": "models.predictor",
     "SKIN": "core.labels",
     "TileDataset": "data.tensors",
     "calibrate": "evaluation.calibrate",
@@ -62,10 +62,10 @@ _HOME = {
     "load": "models.hub",
     "normalise": "models.base",
     "open_dataset": "data.layouts",
-    "open_slide": "wsi.isolated",
+    "open_slide": "slides.isolated",
     "read_results": "results.tables",
-    "segment_slides": "pipeline.batch",
-    "tissue_graph": "analysis.graph",
+    "segment_slides": "segment.batch",
+    "tissue_graph": "regions.graph",
     "train": "training.train",
 }
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from ntrm.annotations import importing
-from ntrm.wsi.readers.formats import open_slide
+from ntrm.slides.readers.formats import open_slide
 
 # In this process: a child for each slide takes longer than its import.
 import_annotations = partial(importing.import_annotations, open_slide=open_slide)

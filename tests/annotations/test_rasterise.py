@@ -10,7 +10,7 @@ from tests.helpers import star
 from ntrm.annotations.qupath import Annotation
 from ntrm.annotations.rasterise import AnnotationGrid, paint, read_grid
 from ntrm.core.labels import IGNORE
-from ntrm.wsi.readers.reader import SlideInfo, SlideLevel
+from ntrm.slides.readers.reader import SlideInfo, SlideLevel
 
 seeds = st.integers(0, 2**32 - 1)
 

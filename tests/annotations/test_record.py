@@ -6,7 +6,7 @@ from tests.annotations.small import annotate, box, drawn, import_annotations, ro
 from ntrm.annotations.pairing import SlideFacts
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.data.layouts import open_dataset
-from ntrm.wsi.readers.formats import open_slide
+from ntrm.slides.readers.formats import open_slide
 
 
 def written(out):

@@ -13,7 +13,7 @@ from bench.attack_service import ATTACKS, Finding, exit_code, table
 from bench.hostile import hostile_files, malformed_requests, path_tricks, picture, png_bomb, sound_slide, tiff_bomb, vms
 from PIL import Image
 
-from ntrm.wsi.readers.formats import open_slide
+from ntrm.slides.readers.formats import open_slide
 
 MOST_BYTES = 2**20
 

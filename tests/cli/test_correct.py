@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import tifffile
 from tests.evaluation.small import NAMES, ByColour
-from tests.pipeline.small import InProcess, paint, write_slide
+from tests.segment.small import InProcess, paint, write_slide
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.correction.log import read_log
+from ntrm.correct.log import read_log
 from ntrm.models.registry import ARCHITECTURES
-from ntrm.pipeline.batch import segment_slides
 from ntrm.results.tables import read_results
-from ntrm.wsi import isolated
+from ntrm.segment.batch import segment_slides
+from ntrm.slides import isolated
 
 runner = CliRunner()
 EPI, RET, SCC = (NAMES.index(name) for name in ("EPI", "RET", "SCC"))

@@ -2,11 +2,11 @@ import json
 
 from typer.testing import CliRunner
 
+from ntrm.cli import tour as tour_module
 from ntrm.cli.main import app
-from ntrm.demo import tour as tour_module
-from ntrm.pipeline.batch import Segmented
-from ntrm.pipeline.segmenter import Outcome
 from ntrm.results.tables import read_results
+from ntrm.segment.batch import Segmented
+from ntrm.segment.segmenter import Outcome
 
 runner = CliRunner()
 

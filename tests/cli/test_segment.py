@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from tests.evaluation.small import MPP, NAMES, ByColour
-from tests.pipeline.judged import STRANGE, WHY, judge_as
-from tests.pipeline.small import paint, write_slide
 from tests.report.segmented import made
+from tests.segment.judged import STRANGE, WHY, judge_as
+from tests.segment.small import paint, write_slide
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app

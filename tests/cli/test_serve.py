@@ -9,10 +9,10 @@ from urllib.request import url2pathname
 import pytest
 from typer.testing import CliRunner
 
+from ntrm.cli import tour as tour_module
 from ntrm.cli.main import app
+from ntrm.cli.tour import TourResult
 from ntrm.core.locks import holding
-from ntrm.demo import tour as tour_module
-from ntrm.demo.tour import TourResult
 from ntrm.models.registry import create
 
 pytest.importorskip("fastapi")

@@ -18,16 +18,10 @@ from tests.helpers import is_alive, wait_for
 from tests.service.small import settings_of
 
 from ntrm.core.errors import DataError
-from ntrm.core.processes import (
-    MODEL,
-    child_environment,
-    module_environment,
-    parallel_map,
-    terminated_like_interrupted,
-)
+from ntrm.core.processes import MODEL, child_environment, module_environment, parallel_map, terminated_like_interrupted
 from ntrm.service.jobs import supervisor
 from ntrm.service.jobs.slide_record import NETWORK
-from ntrm.wsi.isolated import ReadingProcess
+from ntrm.slides.isolated import ReadingProcess
 
 SECRETS = {"NTRM_TOKEN": "t" * 32, "AWS_SECRET_ACCESS_KEY": "k", "RAY_AUTH_TOKEN": "r", "GIT_DIR": "/elsewhere"}
 FOR_MODELS = {"HF_TOKEN": "h", "CUDA_VISIBLE_DEVICES": "1", "https_proxy": "p", "NTRM_WEIGHTS": "w"}

@@ -111,10 +111,7 @@ def test_special_files_are_not_opened(tmp_path):
     sound_plain(tmp_path)
     os.mkfifo(tmp_path / "Images/pipe.png")
     (tmp_path / "Images/folder.png").mkdir()
-    assert found_in(check_dataset(tmp_path)) == {
-        ("unreadable", "Images/pipe.png"),
-        ("other-file", "Images/folder.png"),
-    }
+    assert found_in(check_dataset(tmp_path)) == {("unreadable", "Images/pipe.png"), ("other-file", "Images/folder.png")}
 
 
 @pytest.mark.parametrize("name", ["glas", "gleason2019", "skin-masks"])

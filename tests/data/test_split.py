@@ -17,14 +17,7 @@ from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.dataset import SPLITS, Case, Dataset
 from ntrm.data.layouts import SKIN_SECTIONS, cancer_of, patient_of
-from ntrm.data.split import (
-    FRACTIONS,
-    few_sections,
-    make_split,
-    open_splits,
-    read_split,
-    write_split,
-)
+from ntrm.data.split import FRACTIONS, few_sections, make_split, open_splits, read_split, write_split
 
 SCC_IN_TEST = ["SCC_12", "SCC_17", "SCC_18", "SCC_25", "SCC_39", "SCC_47", "SCC_55", "SCC_60", "SCC_9"]
 """Drawn with seed 0: to change these means that every published split changes."""

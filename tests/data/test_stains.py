@@ -6,13 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from ntrm.data.stains import (
-    LEAST_PIXELS,
-    StainError,
-    Stains,
-    estimate_stains,
-    exchange,
-)
+from ntrm.data.stains import LEAST_PIXELS, StainError, Stains, estimate_stains, exchange
 
 HAEMATOXYLIN, EOSIN = np.array([0.650, 0.704, 0.286]), np.array([0.072, 0.990, 0.105])
 OTHER = np.array([[0.80, 0.55, 0.24], [0.20, 0.80, 0.57]])

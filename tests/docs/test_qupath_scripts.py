@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from tests.docs.markdown import ROOT
 
-from ntrm.analysis.regions import scan
 from ntrm.annotations.pairing import case_name
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.export.geojson import write_geojson
+from ntrm.regions.regions import scan
 from ntrm.slides.inputs import SlideInput
 from ntrm.slides.slide_ids import slide_ids
 

@@ -12,7 +12,6 @@ from tests.docs.markdown import ROOT, table
 from tests.evaluation.small import ByColour, draw_sections, write_dataset
 from tests.report.segmented import made
 
-from ntrm.analysis import cancer_rule
 from ntrm.core.csv_text import read_rows
 from ntrm.core.labels import CANCERS, SKIN, Tissue
 from ntrm.data.augment import Augment
@@ -21,9 +20,10 @@ from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.result import FILES, sections_table
 from ntrm.paper.plan import FACTORS
 from ntrm.paper.published import SYSTEMS
+from ntrm.regions import cancer_rule
 from ntrm.results.tables import COLUMNS as COLUMNS_OF_TABLES
+from ntrm.slides.quality.checks import FLAGGED
 from ntrm.training import recipe
-from ntrm.wsi.quality.checks import FLAGGED
 
 DATA = ROOT / "docs" / "data.md"
 TRAIN = ROOT / "docs" / "train.md"

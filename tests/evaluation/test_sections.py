@@ -8,8 +8,8 @@ from ntrm.core.labels import IGNORE
 from ntrm.data.split import open_splits
 from ntrm.evaluation import sections
 from ntrm.evaluation.sections import SectionAccumulator, predict_section
-from ntrm.inference.predictor import Predictor
-from ntrm.inference.sliding_window import Rows, Stitching, stitch
+from ntrm.models.predictor import Predictor
+from ntrm.models.windows import Rows, Stitching, stitch
 
 
 def literal_confusion(truth, prediction, classes):

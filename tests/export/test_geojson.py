@@ -9,7 +9,6 @@ import shapely
 from PIL import Image
 from scipy import ndimage
 
-from ntrm.analysis.regions import scan
 from ntrm.annotations.importing import import_annotations
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN
@@ -18,7 +17,8 @@ from ntrm.data.image_files import read_mask
 from ntrm.export import geojson
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import NAMESPACE
-from ntrm.wsi.readers.formats import open_slide
+from ntrm.regions.regions import scan
+from ntrm.slides.readers.formats import open_slide
 
 MPP = Resolution(2.0, 2.5)
 
@@ -49,11 +49,7 @@ def polygon(feature):
 def test_features_are_as_qupath_reads_them(tmp_path, mask):
     confidence = np.full(mask.shape, 204, np.uint8)
     written = write(
-        tmp_path / "r.geojson",
-        mask,
-        confidence=confidence,
-        metadata={"model": "m"},
-        document={"slide": "s"},
+        tmp_path / "r.geojson", mask, confidence=confidence, metadata={"model": "m"}, document={"slide": "s"}
     )
     document = features(written)
     assert document["type"] == "FeatureCollection"
@@ -101,13 +97,7 @@ def test_export_then_import_gives_the_same_pixels(tmp_path, mask, packed, factor
         tmp_path / "s.geojson", mask, Resolution.square(factor), to_level0=(factor, factor, 0, 0), gzip=packed
     )
     report = import_annotations(
-        tmp_path / "s.png",
-        written,
-        tmp_path / "out",
-        mpp=1.0,
-        target_mpp=factor,
-        margin_um=0,
-        open_slide=open_slide,
+        tmp_path / "s.png", written, tmp_path / "out", mpp=1.0, target_mpp=factor, margin_um=0, open_slide=open_slide
     )
     (case,) = report.imported
     assert case.counts["used"] == len(features(written)["features"])

@@ -12,8 +12,8 @@ from tests.models.shallow import shallow
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.labels import SKIN
 from ntrm.export.onnx import AGREEMENT, TOLERANCE, export_onnx
-from ntrm.inference.predictor import Predictor
 from ntrm.models.config import ModelConfig
+from ntrm.models.predictor import Predictor
 from ntrm.models.registry import ARCHITECTURES, create
 
 pytestmark = pytest.mark.skipif(

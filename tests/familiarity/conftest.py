@@ -4,7 +4,7 @@ from tests.familiarity import small
 
 from ntrm.data.split import open_splits
 from ntrm.familiarity.build import build_reference
-from ntrm.inference.predictor import Predictor
+from ntrm.models.predictor import Predictor
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from tests.evaluation.small import COLOURS, NAMES, ByColour, schema_of
 from tests.helpers import write_plain
-from tests.pipeline.small import BKG, paint
+from tests.segment.small import BKG, paint
 
 from ntrm.familiarity.reference import Reference, ReferenceNumbers
 from ntrm.models.registry import ARCHITECTURES, create

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 from tests.familiarity.small import make_network, stained, write_skin
-from tests.pipeline.small import BKG, paint
 from tests.reference.familiarity_cells import cells_of
+from tests.segment.small import BKG, paint
 
 from ntrm.core.errors import RefusedError
 from ntrm.core.mpp import Resolution
@@ -24,8 +24,8 @@ from ntrm.familiarity.build import (
 )
 from ntrm.familiarity.judge import Unit, judge
 from ntrm.familiarity.reference import LEVELS, read_reference
-from ntrm.inference.predictor import Predictor
-from ntrm.inference.sliding_window import Stitching, stitch
+from ntrm.models.predictor import Predictor
+from ntrm.models.windows import Stitching, stitch
 from ntrm.results.familiarity import UNFAMILIAR
 
 

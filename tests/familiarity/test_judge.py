@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from tests.familiarity.small import reference_of
 
-from ntrm.analysis.graph import tissue_graph
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.familiarity.judge import LEAST_CELLS, Unit, judge, judge_pieces, p_values, scores
+from ntrm.regions.graph import tissue_graph
 from ntrm.results.familiarity import FAMILIAR, TOO_SMALL, UNFAMILIAR
 
 BCC, KER, RET, EPI, BKG = (SKIN.index(name) for name in ("BCC", "KER", "RET", "EPI", "BKG"))

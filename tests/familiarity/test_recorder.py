@@ -2,16 +2,16 @@ import numpy as np
 import pytest
 import torch
 from tests.familiarity.small import MPP, reference_of, stained
-from tests.pipeline.small import paint
 from tests.reference.familiarity_cells import cells_of, sums_of
+from tests.segment.small import paint
 
-from ntrm.analysis.graph import tissue_graph
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window, cut
 from ntrm.familiarity.judge import Unit, judge, look_p_values
 from ntrm.familiarity.recorder import BlockRecorder, SlideBlocks, judge_slide
-from ntrm.inference.sliding_window import Stitching, stitch
-from ntrm.wsi.pieces import PieceMap
+from ntrm.models.windows import Stitching, stitch
+from ntrm.regions.graph import tissue_graph
+from ntrm.slides.pieces import PieceMap
 
 CPU = torch.device("cpu")
 
@@ -41,9 +41,7 @@ def test_a_slide_is_the_sums_of_its_windows(predictor, known, schema, random):
         tile = cut(image, windows[number], fill=255)
         shares = predictor.probabilities(tile[None]).final[0].numpy()
         expected = sums_of(
-            *cells_of(tile, shares, schema.background_index),
-            known.numbers.class_means,
-            known.numbers.class_whitening,
+            *cells_of(tile, shares, schema.background_index), known.numbers.class_means, known.numbers.class_whitening
         )
         np.testing.assert_allclose(found[number], expected, rtol=1e-3, atol=0.5)
     assert found[..., 0].max() > 50

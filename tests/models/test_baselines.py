@@ -8,13 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from ntrm.models.baselines import (
-    ASPP,
-    RATES,
-    AttentionGate,
-    PooledBatchNorm,
-    VGGEncoder,
-)
+from ntrm.models.baselines import ASPP, RATES, AttentionGate, PooledBatchNorm, VGGEncoder
 from ntrm.models.encoders import ResNetEncoder
 
 

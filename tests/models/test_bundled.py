@@ -4,12 +4,12 @@ from tests.phantom.small import small
 
 import ntrm
 from ntrm.core.labels import SKIN
-from ntrm.inference.predictor import Predictor
-from ntrm.inference.sliding_window import stitch
 from ntrm.metrics.confusion import confusion
 from ntrm.metrics.overlap import overlap
 from ntrm.models.folders import locate
+from ntrm.models.predictor import Predictor
 from ntrm.models.registry import create
+from ntrm.models.windows import stitch
 from ntrm.phantom.layout import layout
 from ntrm.phantom.render import render
 

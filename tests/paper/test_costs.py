@@ -4,7 +4,7 @@ import torch
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
-from ntrm.inference.predictor import Predictor
+from ntrm.models.predictor import Predictor
 from ntrm.models.registry import create
 from ntrm.paper.costs import network_cost, stages_table
 

@@ -58,7 +58,7 @@ def read_csv(path):
 def test_tables_follow_the_dataset_and_the_request_though_nothing_is_trained_again(request_of, tmp_path, random):
     """Claims hold over eight patients; then these turn out to be two; then less is asked for."""
     request, tables = request_of(resolutions=("10x",)), tmp_path / "out" / "tables"
-    request.claim()
+    request.check_folder()
     write_all(
         tmp_path / "out" / "runs", request.plan(), random, sections=8, accuracy=better_with_relations, names=NAMES[2:]
     )
@@ -115,7 +115,7 @@ def test_the_names_of_all_tables_and_figures_are_known():
 def test_a_run_in_other_hands_is_no_failure(request_of, tmp_path):
     request = request_of(archs=ARCHS[:1], resolutions=("10x",))
     (job,) = request.plan().jobs
-    request.claim()
+    request.check_folder()
     with holding(tmp_path / "out" / "jobs" / f"{job.key}.lock"):
         result = reproduce(request, device="cpu")
     assert (result.ran, result.failures, result.as_dict()["done"]) == (0, {}, 0)

@@ -94,7 +94,7 @@ def do_two(data, out):
     overrides = parse_overrides(SETTINGS)
     options = {"width": 0.125, "dim": 8}
     request = Request(data, out, ARCHS, ("10x",), (0,), overrides=overrides, options=options, ablation=False)
-    request.claim()
+    request.check_folder()
     jobs = {job.variant.arch: job for job in request.plan().jobs}
     for arch in ("unet-resnet18", "ntrm-control"):  # a process of their own would spend its time importing
         for words in request.commands(jobs[arch]):

@@ -83,24 +83,24 @@ def test_encoders_start_from_imagenet_where_the_weights_are_there(tmp_path, monk
 
 def test_only_an_empty_folder_or_a_reproduction_is_written_to(tmp_path):
     data = tmp_path / "skin"
-    Request(data, tmp_path / "new").claim()
+    Request(data, tmp_path / "new").check_folder()
     (tmp_path / "mine").mkdir()
     mine = Request(data, tmp_path / "mine")
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
     with pytest.raises(RefusedError, match="no reproduction"):
-        mine.claim()
+        mine.check_folder()
     (tmp_path / "mine" / "thesis.tex").unlink()
     (tmp_path / "mine" / ".partial-x.json").write_text("")  # another command is at it
-    mine.claim()
+    mine.check_folder()
     # The first thing that is written: whatever comes after may be interrupted.
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["reproduction.json"]
     (tmp_path / "mine" / "data").mkdir()
-    mine.claim()
+    mine.check_folder()
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="not a folder"):
-        Request(data, tmp_path / "file").claim()
+        Request(data, tmp_path / "file").check_folder()
     with pytest.raises(RefusedError, match="inside the dataset"):
-        Request(data, data / "out").claim()
+        Request(data, data / "out").check_folder()
 
 
 def test_commands_say_everything_that_decides_the_result(tmp_path):

@@ -228,15 +228,7 @@ def test_what_damaged_notes_say_is_drawn_again(phantom, tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"sections": 0},
-        {"levels": ("3x",)},
-        {"ambiguity": 1.5},
-        {"normal": 1.1},
-        {"version": "0"},
-        {"seed": -1},
-    ],
+    "wrong", [{"sections": 0}, {"levels": ("3x",)}, {"ambiguity": 1.5}, {"normal": 1.1}, {"version": "0"}, {"seed": -1}]
 )
 def test_impossible_options_are_refused(wrong):
     with pytest.raises(UsageError):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy import ndimage
 
-from ntrm.wsi.quality import folds
+from ntrm.slides.quality import folds
 
 
 def find_folds(planes, tissue, scale):

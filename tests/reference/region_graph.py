@@ -1,12 +1,12 @@
-"""The region graph of an image in memory, as ``ntrm.correction.slide`` makes that of a slide."""
+"""The region graph of an image in memory, as ``ntrm.correct.slide`` makes that of a slide."""
 
 import numpy as np
 
-from ntrm.correction.engine.graph import region_graph_of
-from ntrm.correction.engine.parts import SIDE, parts_of
-from ntrm.correction.engine.pool import Pooling, smooth_density
+from ntrm.correct.engine.graph import region_graph_of
+from ntrm.correct.engine.parts import SIDE, parts_of
+from ntrm.correct.engine.pool import Pooling, smooth_density
 from ntrm.data.tiles import GLASS, cut
-from ntrm.inference.sliding_window import Stitching
+from ntrm.models.windows import Stitching
 
 
 def reader(image):

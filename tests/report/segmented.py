@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.evaluation.small import ByColour
-from tests.pipeline.judged import judge_as
-from tests.pipeline.small import paint, write_slide
+from tests.segment.judged import judge_as
+from tests.segment.small import paint, write_slide
 
-from ntrm.pipeline.batch import segment_slides
+from ntrm.segment.batch import segment_slides
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from tests.report.looking import pictures, stumbles, words
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
-from ntrm.inference.predictor import Predictor, TissueRelations
+from ntrm.models.predictor import Predictor, TissueRelations
 from ntrm.models.registry import create
 from ntrm.models.trm.edges import contacts
 from ntrm.models.trm.nodes import propose

@@ -10,14 +10,7 @@ from tests.results.test_cohort import leave_out_one, rewrite
 
 from ntrm.core.wording import area_text
 from ntrm.report.html import confidence_text
-from ntrm.report.slide_overview import (
-    MOST_BYTES,
-    borders,
-    composition,
-    histogram,
-    remake_reports,
-    write_overview,
-)
+from ntrm.report.slide_overview import MOST_BYTES, borders, composition, histogram, remake_reports, write_overview
 from ntrm.results.cohort import CohortSlide
 from ntrm.results.tables import read_results
 

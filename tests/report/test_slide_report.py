@@ -2,9 +2,9 @@ import base64
 
 import pytest
 from lxml import html
-from tests.pipeline.judged import KNOWN, STRANGE, WHY
 from tests.report.pages import HOSTILE, cells, check_safe, rows, words
 from tests.report.segmented import change, document, judged, network_relations
+from tests.segment.judged import KNOWN, STRANGE, WHY
 
 from ntrm.core.wording import area_text
 from ntrm.report.html import NOTICE, confidence_text, share_text, value_text

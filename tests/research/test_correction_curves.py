@@ -13,12 +13,12 @@ from research.simulated_clicks import (
     Truth,
     read_section,
 )
-from tests.correction.engine.test_graph import made
-from tests.correction.engine.test_parts import blocks
+from tests.correct.engine.test_graph import made
+from tests.correct.engine.test_parts import blocks
 
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
-from ntrm.inference.predictor import Predictor
+from ntrm.models.predictor import Predictor
 from ntrm.models.registry import create
 
 

@@ -16,12 +16,12 @@ from research.simulated_clicks import (
     simulate,
 )
 from research.skin_pas import LENIENT, TISSUES, confusion, tissue_ious
-from tests.correction.engine.test_spread import BCC, EPI, LOOKS, RET, K, chain, random_graph
+from tests.correct.engine.test_spread import BCC, EPI, LOOKS, RET, K, chain, random_graph
 
-from ntrm.analysis.runs import runs_of
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
-from ntrm.correction.engine import DEFAULT
-from ntrm.correction.engine.spread import Settings, spread
+from ntrm.correct.engine import DEFAULT
+from ntrm.correct.engine.spread import Settings, spread
+from ntrm.regions.runs import runs_of
 
 
 def test_a_click_goes_to_the_middle_of_the_largest_wrong_region():

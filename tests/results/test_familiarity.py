@@ -1,12 +1,7 @@
 import pytest
-from tests.pipeline.judged import KNOWN, SMALL, STRANGE, WHY
+from tests.segment.judged import KNOWN, SMALL, STRANGE, WHY
 
-from ntrm.results.familiarity import (
-    UNFAMILIAR,
-    WITHOUT_REFERENCE,
-    Familiarity,
-    SlideFamiliarity,
-)
+from ntrm.results.familiarity import UNFAMILIAR, WITHOUT_REFERENCE, Familiarity, SlideFamiliarity
 
 
 def test_a_warning_has_the_p_value_and_every_reason():

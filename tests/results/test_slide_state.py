@@ -3,8 +3,8 @@ import json
 import pytest
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.results.manifest import Manifest, check_out, check_results_folder, read_run
 from ntrm.results.paths import DONE, FAILED, HIDDEN, RUN
-from ntrm.results.run_record import Run, check_out, claim, read_run
 from ntrm.results.slide_state import Plan, SlideState, finished, remember, remember_failure, remembered
 from ntrm.version import __version__
 
@@ -51,17 +51,17 @@ def test_damaged_files_are_our_errors(folder, name, text):
 
 
 MODEL = {"name": None, "arch": "unet", "version": "1", "sha256": "f00", "mpp": 6.7}
-MINE = Run(model=MODEL, options={"gzip": False, "batch": 2}, classes=("EPI", "BKG"))
+MINE = Manifest(model=MODEL, options={"gzip": False, "batch": 2}, classes=("EPI", "BKG"))
 
 
 def test_a_new_folder_is_claimed_and_found_again_with_all_covariates(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     assert check_out(out) is None
-    assert claim(out, MINE, ["age"]) == ("age",)
-    assert claim(out, MINE, ["weight", "age"]) == ("age", "weight")
+    assert check_results_folder(out, MINE, ["age"]) == ("age",)
+    assert check_results_folder(out, MINE, ["weight", "age"]) == ("age", "weight")
     written = (out / RUN).read_bytes()
-    assert claim(out, MINE, []) == ("age", "weight")
+    assert check_results_folder(out, MINE, []) == ("age", "weight")
     assert (out / RUN).read_bytes() == written
     assert read_run(out) == check_out(out)
     assert read_run(out).identity() == MINE.identity()
@@ -73,11 +73,11 @@ def test_tables_name_the_model_or_its_architecture():
 
 
 def test_another_run_is_refused_with_what_differs(tmp_path):
-    claim(tmp_path, MINE, [])
+    check_results_folder(tmp_path, MINE, [])
     model = {**MODEL, "sha256": "ba5", "stains": {"density": [0.1, 0.5, 0.2]}}
-    other = Run(model=model, options={"gzip": True, "batch": 2}, classes=("EPI",))
+    other = Manifest(model=model, options={"gzip": True, "batch": 2}, classes=("EPI",))
     with pytest.raises(RefusedError, match="another run") as caught:
-        claim(tmp_path, other, [])
+        check_results_folder(tmp_path, other, [])
     assert caught.value.got == (
         "classes ['EPI', 'BKG'], not ['EPI']; model sha256 'f00', not 'ba5'; other model stains; "
         "options gzip False, not True"
@@ -94,7 +94,7 @@ def test_other_folders_and_files_are_refused(tmp_path):
 
 
 def test_a_model_whose_name_is_no_plain_text_reaches_no_table(tmp_path):
-    claim(tmp_path, MINE, [])
+    check_results_folder(tmp_path, MINE, [])
     document = json.loads((tmp_path / RUN).read_text())
     document["model"]["name"] = "a\x1b]0;b\x07"
     (tmp_path / RUN).write_text(json.dumps(document))

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ntrm.core.errors import UsageError
 from ntrm.results.documents import read_summary
+from ntrm.results.manifest import Manifest
 from ntrm.results.paths import RUN
-from ntrm.results.run_record import Run
 from ntrm.results.tables import COLUMNS, FOOT, read_results, slide_row, write_tables
 
 DONE = {"slide_id": "a", "status": "done", "pieces": 2, "tissue_area_mm2": 1 / 3, "area_BCC_mm2": 0.25, "age": "007"}
@@ -18,7 +18,7 @@ PIECES = [{"slide_id": "a", "piece": k, "touches_edge": k == 1, "orientation_rea
 
 
 def write_run(out, *covariates):
-    run = Run(model={"name": "m"}, options={}, classes=("BCC",), covariates=covariates)
+    run = Manifest(model={"name": "m"}, options={}, classes=("BCC",), covariates=covariates)
     (out / RUN).write_text(json.dumps(run.as_dict()))
 
 

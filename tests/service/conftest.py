@@ -2,13 +2,13 @@ import shutil
 
 import numpy as np
 import pytest
-from tests.pipeline.small import InProcess
+from tests.segment.small import InProcess
 from tests.service.small import only_slide, segmented, serving, settings_of, write_model
 
 from ntrm.service.core.settings import DATABASE
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.tiles import readers
-from ntrm.wsi import isolated
+from ntrm.slides import isolated
 
 
 @pytest.fixture(scope="session")

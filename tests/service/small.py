@@ -7,15 +7,15 @@ import pytest
 from bench.hostile import sound_slide
 from starlette.testclient import TestClient
 from tests.evaluation.small import MPP, ByColour, schema_of
-from tests.pipeline.small import paint, write_slide
+from tests.segment.small import paint, write_slide
 
 from ntrm.models.registry import create
-from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.options import Options
+from ntrm.segment.batch import segment_slides
+from ntrm.segment.options import Options
 from ntrm.service.api.app import create_app
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import INCOMING, TRASH, UPLOADS, ServiceLimits, ServiceSettings
-from ntrm.service.jobs.slide_record import Slide, new_id
+from ntrm.service.jobs.slide_record import SlideRow, new_id
 
 TOKEN = "a-token-for-tests-0123456789"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -69,7 +69,7 @@ def only_slide(client):
 
 def add_queued(store, path=None, name="a", origin="path"):
     """A slide in the queue."""
-    return store.add(Slide(new_id(), name, name, origin, path, None, "queued", time.time()))
+    return store.add(SlideRow(new_id(), name, name, origin, path, None, "queued", time.time()))
 
 
 def upload(client, content, **query):

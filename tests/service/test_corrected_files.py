@@ -9,8 +9,8 @@ from tests.evaluation.small import NAMES
 from tests.helpers import wait_for
 from tests.service.small import only_slide, serving, settings_of
 
-from ntrm.correction.log import read_log
-from ntrm.correction.results import is_current
+from ntrm.correct.log import read_log
+from ntrm.correct.results import is_current
 from ntrm.service.api import routes_corrections
 
 pytestmark = pytest.mark.usefixtures("quick_readers")

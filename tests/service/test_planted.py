@@ -7,17 +7,17 @@ from contextlib import nullcontext, suppress
 import pytest
 from tests.evaluation.small import NAMES
 from tests.helpers import memory_below
-from tests.pipeline.small import ByColour
+from tests.segment.small import ByColour
 from tests.service.correcting import EPI, click, middle_of
 from tests.service.planted import BOMBS, PLANTS, SECRET, nobody_waits
 from tests.service.small import serving, settings_of
 
 from ntrm.core.errors import NtrmError
-from ntrm.correction.folder import FolderCorrections
-from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.options import Options
+from ntrm.correct.folder import FolderCorrections
 from ntrm.report.slide_overview import remake_reports
 from ntrm.results.tables import read_results
+from ntrm.segment.batch import segment_slides
+from ntrm.segment.options import Options
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 MOST_MB = 350

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.evaluation.small import MPP
 from tests.helpers import is_alive, wait_for
-from tests.pipeline.small import paint, write_slide
+from tests.segment.small import paint, write_slide
 from tests.service.running import Running, children_of
 from tests.service.small import TOKEN, serving, settings_of
 
@@ -15,9 +15,9 @@ from ntrm.core.errors import RefusedError
 from ntrm.core.io import PARTIAL
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import write_image
-from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.options import Options
-from ntrm.results.run_record import Run, claim
+from ntrm.results.manifest import Manifest, check_results_folder
+from ntrm.segment.batch import segment_slides
+from ntrm.segment.options import Options
 from ntrm.service.core.settings import DATABASE
 from ntrm.service.jobs.database import JobStore
 from ntrm.service.serve import serve
@@ -132,7 +132,7 @@ def test_results_of_other_classes_are_not_shown_under_the_models_names(tmp_path,
     out = tmp_path / "out"
     out.mkdir()
     classes = ("background", "benign gland", "malignant gland")
-    claim(out, Run(model={"name": "glands"}, options={}, classes=classes), [])
+    check_results_folder(out, Manifest(model={"name": "glands"}, options={}, classes=classes), [])
     with pytest.raises(RefusedError, match="results of other classes") as caught:
         serve(settings_of(out, model, port=0), lambda _address, _link: None)
     assert "malignant gland" in str(caught.value.got)

@@ -10,7 +10,7 @@ from tests.helpers import wait_for
 from tests.service.running import Running
 from tests.service.test_serve import write_tissue
 
-from ntrm.correction.mask import corrections_in, open_mask
+from ntrm.correct.mask import corrections_in, open_mask
 
 
 def ask(service, url, body=None):

@@ -1,5 +1,13 @@
+"""What several tests of slides share."""
+
+import os
+
 import pytest
+from tests.conftest import seed_of
+from tests.slides.pictures import MPP
 from tests.slides.server import Bucket, environment, served
+
+from ntrm.phantom.layout import lay_slide
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +24,13 @@ def bucket(endpoint, monkeypatch, request, tmp_path):
     monkeypatch.setenv("NTRM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("ntrm.slides.object_store.ATTEMPTS", 1)
     return Bucket(endpoint, f"b{abs(hash(request.node.nodeid))}")
+
+
+@pytest.fixture(scope="session")
+def section_seed():
+    return int(os.environ.get("NTRM_TEST_SEED") or seed_of("tests/slides"))
+
+
+@pytest.fixture(scope="session")
+def phantom_slide(section_seed):
+    return lay_slide(section_seed, MPP, "SCC", pieces=2)

@@ -14,7 +14,7 @@ from tests.data.broken import sound_plain
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
-from ntrm.results.run_record import FORMAT
+from ntrm.results.manifest import FORMAT
 from ntrm.results.slide_state import Plan, SlideState, remember, remember_failure
 from ntrm.slides import inputs
 from ntrm.slides.inputs import (
@@ -28,9 +28,9 @@ from ntrm.slides.inputs import (
     source_fingerprint,
     state_folder,
 )
+from ntrm.slides.readers.formats import open_slide
 from ntrm.slides.slide_folders import LeftOut
 from ntrm.slides.slide_ids import LONGEST, distinguishing_paths, safe_name, slide_ids, without_name
-from ntrm.wsi.readers.formats import open_slide
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.results.run_record import FORMAT
+from ntrm.results.manifest import FORMAT
 from ntrm.slides.inputs import find_inputs
 from ntrm.slides.object_store import Address, ObjectStore
 from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides

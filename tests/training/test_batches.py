@@ -14,13 +14,7 @@ from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.tensors import TileDataset
 from ntrm.training import batches as batches_module
-from ntrm.training.batches import (
-    StepPlan,
-    WindowStore,
-    class_pixels,
-    stack_tiles,
-    validation_batches,
-)
+from ntrm.training.batches import StepPlan, WindowStore, class_pixels, stack_tiles, validation_batches
 
 CPU = torch.device("cpu")
 SIZE = 32

@@ -16,13 +16,7 @@ from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE
 from ntrm.models.base import Segmentation
 from ntrm.models.config import schema_for
-from ntrm.training.losses import (
-    ClassWeights,
-    SegmentationLoss,
-    class_counts,
-    dice_of,
-    dice_totals,
-)
+from ntrm.training.losses import ClassWeights, SegmentationLoss, class_counts, dice_of, dice_totals
 from ntrm.training.validation import ScoreAccumulator
 
 NOTHING_KNOWN = torch.full((2, 4, 4), 255, dtype=torch.uint8)

@@ -12,12 +12,7 @@ import torch
 from tests.training.small_data import small_recipe
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.training.run import (
-    TrainingRun,
-    check_claim,
-    git_state,
-    read_result,
-)
+from ntrm.training.run import TrainingRun, check_claim, git_state, read_result
 from ntrm.version import __version__
 
 

@@ -8,16 +8,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests.annotations.small import annotate, box, drawn, import_annotations
-from tests.correction.corrected import correct, segmented, step
+from tests.correct.corrected import correct, segmented, step
 from tests.evaluation.small import MPP, draw_mask, schema_of, write_dataset
-from tests.pipeline.conftest import quick_readers
+from tests.segment.conftest import quick_readers
 from tests.training.small_data import read_log, small_recipe, weights
 
 from ntrm.annotations.pairing import SlideFacts
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import IGNORE
-from ntrm.correction.dataset import CorrectedResults
+from ntrm.correct.dataset import CorrectedResults
 from ntrm.data.resample import resample_dataset
 from ntrm.data.split import open_splits, trained_on
 from ntrm.models.registry import create

@@ -16,14 +16,14 @@ from ntrm.annotations.pairing import Pair, SlideFacts, case_name, check_names, c
 from ntrm.annotations.qupath import Annotation, count_clipped, read_annotations
 from ntrm.annotations.rasterise import AnnotationGrid, paint, read_grid
 from ntrm.annotations.record import ImportedDataset, ImportedSlide, ImportOptions, input_sha256
-from ntrm.core.errors import DataError, NtrmError, RefusedError, some
+from ntrm.core.errors import DataError, NtrmError, RefusedError, first_names
 from ntrm.core.io import whole_file
 from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import TOLERANCE, Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.image_files import write_indexed_mask
-from ntrm.wsi.isolated import open_isolated
-from ntrm.wsi.readers.reader import SlideInfo, SlideReader
+from ntrm.slides.isolated import open_isolated
+from ntrm.slides.readers.reader import SlideInfo, SlideReader
 
 MAX_PIXELS = 100_000_000  # Largest image written: an annotated box of 5 × 5 mm at 0.5 µm/px just fits.
 MARGIN_UM = 200.0  # Surroundings kept around the annotated box: a network judges a tissue by its neighbours
@@ -89,7 +89,7 @@ def import_annotations(
     slides_there = (*(pair.slide for pair in pairing.pairs), *pairing.slides_alone)
     if strange := sorted(set(facts or {}) - {case_name(slide).lower() for slide in slides_there}):
         hint = "correct the names in its column slide, or remove the rows"
-        raise DataError("rows of the table of slides match no slide", got=some(strange), hint=hint)
+        raise DataError("rows of the table of slides match no slide", got=first_names(strange), hint=hint)
     imported, reused, failures = [], [], []
     with ImportedDataset.opened(out, options) as dataset:
         told = dataset.settle(facts or {}, [pair.name for pair in pairing.pairs])

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.fill import Ring
 from ntrm.core.errors import DataError, UsageError
+from ntrm.regions.fill import Ring
 
 Polygons = Sequence[Sequence[Ring]]  # Polygons in full-resolution pixels, each an outline and its holes
 

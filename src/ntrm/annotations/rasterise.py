@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ntrm.analysis.fill import Ring, fill
 from ntrm.annotations.qupath import Annotation
 from ntrm.core.labels import IGNORE, Mask
 from ntrm.data.area_mean import Boxes, area_boxes, box_means
-from ntrm.wsi.readers.reader import Pixels, SlideReader
+from ntrm.regions.fill import Ring, fill
+from ntrm.slides.readers.reader import Pixels, SlideReader
 
 BLOCK = 1024  # Side of the largest block of the slide held in memory, in full-resolution pixels
 FRAME = "region*"

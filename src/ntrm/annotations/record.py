@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from ntrm.annotations.pairing import Pair, SlideFacts, class_index
 from ntrm.core.csv_text import rows_text
-from ntrm.core.errors import DataError, RefusedError, check_number, some
+from ntrm.core.errors import DataError, RefusedError, check_number, first_names
 from ntrm.core.io import (
     PARTIAL,
     check_folder,
@@ -149,7 +149,7 @@ class ImportedDataset:
         if unknown and (told or any(fact.patient for fact in known.values())):
             raise DataError(
                 f"{self.out}: the patients of some slides are known, those of others are not",
-                got=f"no patient told of {some(unknown)}",
+                got=f"no patient told of {first_names(unknown)}",
                 expected="a row for every slide, or a patient could be in two splits",
                 hint="give --cases with a column patient, empty for a patient of its own",
             )

@@ -17,7 +17,7 @@ from ntrm.core.wording import counted
 from ntrm.results.paths import CORRECTED
 
 if TYPE_CHECKING:
-    from ntrm.correction.folder import FolderCorrections
+    from ntrm.correct.folder import FolderCorrections
 
 CLICK, WORDS = "--click", 4
 TOLD = ["number", "action", "tissue", "regions", "area_mm2", "spread", "reach", "of", "origin", "by", "when", "version"]
@@ -86,7 +86,7 @@ def correct(
         by (INITIALS): Your initials, for the log.
 
     """
-    from ntrm.correction.folder import FolderCorrections
+    from ntrm.correct.folder import FolderCorrections
 
     asked = {CLICK: click, "--from": drawn, "--undo": undo, "--redo": redo, "--list": listed or None}
     chosen = [name for name, value in asked.items() if value]

@@ -72,7 +72,7 @@ def segment(
 
     """
     from ntrm.models.folders import BUNDLED
-    from ntrm.pipeline.batch import segment_slides as run
+    from ntrm.segment.batch import segment_slides as run
 
     if model == BUNDLED:
         console.note(

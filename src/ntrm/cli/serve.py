@@ -19,7 +19,7 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import write_text
 
 if TYPE_CHECKING:
-    from ntrm.demo.tour import TourResult
+    from ntrm.cli.tour import TourResult
     from ntrm.service.core.settings import ServiceSettings
 
 INSTALL = 'pip install "ntrm[serve]"'
@@ -167,7 +167,7 @@ def demo(
         serve: Show the slides in the browser at the end.
 
     """
-    from ntrm.demo.tour import tour
+    from ntrm.cli.tour import tour
 
     result = tour(out, jobs=jobs, progress=console.progress, note=console.note)
     if serve is None:

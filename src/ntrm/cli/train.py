@@ -93,7 +93,7 @@ def train(
 
     corrected = None
     if corrections is not None:
-        from ntrm.correction.dataset import CorrectedResults
+        from ntrm.correct.dataset import CorrectedResults
 
         corrected = CorrectedResults(corrections, slides, trust)
     elif slides is not None or trust != "all":

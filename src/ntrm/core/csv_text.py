@@ -104,12 +104,7 @@ def read_columns(
 
 
 def stream_rows(
-    path: Path,
-    needed: Sequence[str],
-    *,
-    strip: bool = False,
-    hint: str | None = None,
-    open_file: Open | None = None,
+    path: Path, needed: Sequence[str], *, strip: bool = False, hint: str | None = None, open_file: Open | None = None
 ) -> Iterator[list[str]]:
     """The names of the columns, then row after row; ``hint`` says what to do where our own tables are damaged."""
     try:

@@ -103,7 +103,7 @@ def did_you_mean(got: str, names: Sequence[str]) -> str:
     return next((f"did you mean {name}?" for name in names if close and name.lower() == close[0]), "")
 
 
-def some(names: Sequence[str], limit: int = 5) -> str:
+def first_names(names: Sequence[str], limit: int = 5) -> str:
     """The first names of a list that may be long.
 
     >>> some(["a", "b", "c"], limit=2)

@@ -143,7 +143,7 @@ def start_module(module: str, log: Path, *wanted: str) -> subprocess.Popen[bytes
         os.close(descriptor)
 
 
-def tell(process: subprocess.Popen[bytes], line: bytes) -> None:
+def send_line(process: subprocess.Popen[bytes], line: bytes) -> None:
     """Write a line to a child's input; one that has died is noticed by whoever waits for it."""
     with suppress(OSError, ValueError):
         if process.stdin is not None:

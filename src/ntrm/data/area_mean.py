@@ -93,7 +93,7 @@ def box_means(pixels: Pixels, down: Boxes, across: Boxes) -> Pixels:
     if block_y == block_x == 1:
         return np.ascontiguousarray(pixels)
     if block_y and block_x:
-        return block_means(pixels, block_y, block_x)
+        return area_means(pixels, block_y, block_x)
     areas = across.weights.sum(axis=1).astype(np.float64)  # (w,)
     out = np.empty((down.weights.shape[0], len(areas), pixels.shape[2]), dtype=np.uint8)
     for inside, outside, weights in bands(down, pixels[0].size):
@@ -122,7 +122,7 @@ def weighted_sums(pixels: NDArray[Any], down: Weights, across: Boxes) -> NDArray
     return np.asarray(sums.reshape(len(sums), -1, channels))
 
 
-def block_means(pixels: Pixels, down: int, across: int) -> Pixels:
+def area_means(pixels: Pixels, down: int, across: int) -> Pixels:
     """(H, W, C) → (h, w, C): means over blocks of ``down`` × ``across`` pixels; the last ones may be incomplete."""
     height, width, channels = pixels.shape
     out = np.empty((-(-height // down), -(-width // across), channels), dtype=np.uint8)

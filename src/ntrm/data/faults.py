@@ -46,13 +46,7 @@ class Fault:
 
 
 def fault(
-    code: str,
-    file: str | Path,
-    found: str = "",
-    *,
-    expected: str = "",
-    hint: str = "",
-    severity: str | None = None,
+    code: str, file: str | Path, found: str = "", *, expected: str = "", hint: str = "", severity: str | None = None
 ) -> Fault:
     """Fault of a known code; empty fields take the texts of the code."""
     kind = KINDS[code]

@@ -35,11 +35,7 @@ from ntrm.data.faults import FaultError
 PNG, JPEG, TIFF = "PNG", "JPEG", "TIFF"
 RGB8, RGBA8, GREY8, PALETTE = "8-bit RGB", "8-bit RGB with alpha", "8-bit grey", "palette"
 
-MAGIC = {
-    PNG: (b"\x89PNG\r\n\x1a\n",),
-    JPEG: (b"\xff\xd8\xff",),
-    TIFF: (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"),
-}
+MAGIC = {PNG: (b"\x89PNG\r\n\x1a\n",), JPEG: (b"\xff\xd8\xff",), TIFF: (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")}
 ENDS = {PNG: b"IEND\xaeB`\x82", JPEG: b"\xff\xd9"}
 _NAMES = {"L": GREY8, "RGB": RGB8, "RGBA": RGBA8, "LA": "8-bit grey with alpha", "CMYK": "8-bit CMYK"}
 _NAMES |= {"RGB;16B": "16-bit RGB", "I;16B": "16-bit grey", "1": "1-bit grey", "L;2": "2-bit grey"}

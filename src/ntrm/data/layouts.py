@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error, listed, some
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error, first_names, listed
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
 from ntrm.core.mpp import Resolution, level_factor, level_resolution
@@ -161,7 +161,7 @@ def _find_layout(root: Path) -> tuple[str, list[Folders]]:
     if {path.suffix.lower() for path in root.iterdir()} & SUFFIXES == {".png"}:
         return "masks", [Folders("", None, root)]
     archives = sorted(path.name for path in root.iterdir() if path.suffix.lower() in ARCHIVES)
-    hint = f"unpack {some(archives)} first" if archives else "give the folder that holds Images and Masks"
+    hint = f"unpack {first_names(archives)} first" if archives else "give the folder that holds Images and Masks"
     raise DataError(f"{root} is not a dataset", got="none of the known layouts", expected=LAYOUTS, hint=hint)
 
 

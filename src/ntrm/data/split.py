@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.csv_text import read_table, rows_text
-from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, some
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, first_names
 from ntrm.core.io import sha256_of, write_text
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import TOLERANCE, Resolution
@@ -50,10 +50,10 @@ class Split:
     def __post_init__(self) -> None:
         strange = [f"{row.name}: {row.split!r}" for row in self.rows if row.split not in SPLITS]
         if strange:
-            raise DataError("unknown split", got=some(strange), expected=f"one of {', '.join(SPLITS)}")
+            raise DataError("unknown split", got=first_names(strange), expected=f"one of {', '.join(SPLITS)}")
         twice = [name for name, number in Counter(row.name for row in self.rows).items() if number > 1]
         if twice:
-            raise DataError("sections listed twice", got=some(twice), hint="keep one row per section")
+            raise DataError("sections listed twice", got=first_names(twice), hint="keep one row per section")
         split_by_patient(self.rows)
 
     @property
@@ -85,7 +85,9 @@ class Split:
         missing = sorted({case.name for case in dataset if case.name not in split})
         if missing:
             hint = "make the split again; sections that have one keep it"
-            raise RefusedError("the split does not list every section", got=f"nothing about {some(missing)}", hint=hint)
+            raise RefusedError(
+                "the split does not list every section", got=f"nothing about {first_names(missing)}", hint=hint
+            )
         # The dataset's idea of a patient counts as well as the file's.
         split_by_patient(SplitRow(case.name, case.group, split[case.name]) for case in dataset)
         return replace(dataset, cases=tuple(replace(case, split=split[case.name]) for case in dataset))
@@ -296,7 +298,11 @@ def trained_on(hashes: Collection[str], sections: Dataset) -> str:
     """Which of the sections a model that remembers ``hashes`` was trained on, as under other splits; "" if none."""
     known = set(hashes)
     seen = [case.name for case in sections if known and not known.isdisjoint(section_hashes(case))]
-    return f"the model was trained on {len(seen)} of {counted(len(sections), 'section')} ({some(seen)})" if seen else ""
+    return (
+        f"the model was trained on {len(seen)} of {counted(len(sections), 'section')} ({first_names(seen)})"
+        if seen
+        else ""
+    )
 
 
 def open_splits(root: str | Path, *, resolution: str | None = None, splits: str | Path | None = None) -> DatasetSplits:
@@ -341,7 +347,7 @@ def _common_resolution(dataset: Dataset) -> Resolution:
     if missing or not stated:
         raise RefusedError(
             f"{dataset.root}: µm/px is not stated",
-            got=f"{len(missing)} of {len(dataset)} sections without it ({some(missing)})",
+            got=f"{len(missing)} of {len(dataset)} sections without it ({first_names(missing)})",
             hint="write it into the column mpp of cases.csv",
         )
     along_x, along_y = sorted(each.x for each in stated), sorted(each.y for each in stated)

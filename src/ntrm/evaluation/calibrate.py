@@ -34,12 +34,12 @@ from ntrm.data.tensors import TileDataset
 from ntrm.evaluation.evaluate import class_table, describe_data
 from ntrm.evaluation.sections import BINS, SectionAccumulator
 from ntrm.familiarity.build import build_reference
-from ntrm.inference.predictor import Predictor
-from ntrm.inference.sliding_window import Rows, Stitching, normalised_entropy, stitch
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED, CARD, CONFIG, WEIGHTS
 from ntrm.models.hub import load
+from ntrm.models.predictor import Predictor
+from ntrm.models.windows import Rows, Stitching, normalised_entropy, stitch
 from ntrm.version import __version__
 
 PIXELS_PER_WINDOW = 2_000

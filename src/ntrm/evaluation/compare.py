@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.csv_text import rows_text
-from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, path_error, some
+from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, first_names, path_error
 from ntrm.core.io import read_arrays, read_json, write_json, write_text
 from ntrm.core.wording import counted, short_repr
 from ntrm.evaluation.result import CONFUSIONS, METRICS
@@ -242,8 +242,8 @@ def _in_one_order(evaluated: Sequence[Evaluated]) -> list[Evaluated]:
             if ours != theirs[what]:
                 raise RefusedError(
                     f"{first.folder} and {other.folder} were not evaluated on the same {what}",
-                    got=f"{len(theirs[what])}: {some([str(item) for item in theirs[what] if item not in ours])}",
-                    expected=f"{len(ours)}: {some([str(item) for item in ours if item not in theirs[what]])}",
+                    got=f"{len(theirs[what])}: {first_names([str(item) for item in theirs[what] if item not in ours])}",
+                    expected=f"{len(ours)}: {first_names([str(item) for item in ours if item not in theirs[what]])}",
                     hint="evaluate all models on one split of one dataset at one resolution",
                 )
         counts = other.confusions[[other.sections.index(name) for name in first.sections]]

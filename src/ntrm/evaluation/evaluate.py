@@ -21,14 +21,14 @@ from ntrm.core.progress import Progress, as_progress
 from ntrm.data.dataset import Case, Dataset, check_outside, resampling
 from ntrm.data.split import DatasetSplits, open_splits, trained_on
 from ntrm.evaluation.measuring import MasksToMeasure, measure
-from ntrm.evaluation.result import Evaluation, Gallery, claim_folder, write_evaluation
+from ntrm.evaluation.result import Evaluation, Gallery, check_scores_folder, write_evaluation
 from ntrm.evaluation.robustness import DEGRADATIONS, robustness_rows
 from ntrm.evaluation.sections import SectionCounts, SectionResult, confusion_of, predict_section
 from ntrm.familiarity.loaded_model import open_subject
-from ntrm.inference.predictor import Predictor
-from ntrm.inference.sliding_window import A_QUARTER, Stitching
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import ModelConfig
+from ntrm.models.predictor import Predictor
+from ntrm.models.windows import A_QUARTER, Stitching
 
 
 def evaluate(
@@ -77,7 +77,7 @@ def evaluate(
     out, split_file = None if out is None else Path(out), None if splits is None else Path(splits)
     if out is not None:
         check_outside(out, Path(data))
-        claim_folder(out)
+        check_scores_folder(out)
     subject, data_splits = open_subject(model), open_splits(Path(data), resolution=resolution, splits=split_file)
     config, cases = subject.config, data_splits[split]
     work = _Work(

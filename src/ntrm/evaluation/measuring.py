@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.cancer_rule import CancerFinding
-from ntrm.analysis.cancers import cancer_types
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.data.cache import CachedSection
 from ntrm.evaluation.interfaces import InterfaceCounts, interface_counts
 from ntrm.metrics.boundary import BoundaryAgreement, boundary_agreement
 from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
+from ntrm.regions.cancer_rule import CancerFinding
+from ntrm.regions.cancers import cancer_types
 
 
 @dataclass(frozen=True, eq=False)

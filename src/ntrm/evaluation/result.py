@@ -33,12 +33,12 @@ from ntrm.data.split import few_sections
 from ntrm.evaluation.interfaces import InterfaceCounts
 from ntrm.evaluation.robustness import RobustnessRow
 from ntrm.evaluation.sections import BINS, PredictedSection, SectionResult
-from ntrm.inference.sliding_window import Stitching
 from ntrm.metrics.boundary import BoundaryAgreement, mean_of
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.metrics.cancer_scores import score_cancers
 from ntrm.metrics.graph_agreement import GraphAgreement
 from ntrm.metrics.overlap import Overlap, overlap, per_section, pooled
+from ntrm.models.windows import Stitching
 from ntrm.version import __version__
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def most_changed(truth: Mask, coarse: Mask, final: Mask, side: int) -> tuple[sli
     return slice(int(row), int(row) + high), slice(int(column), int(column) + wide)
 
 
-def claim_folder(out: Path) -> None:
+def check_scores_folder(out: Path) -> None:
     """Refuse a folder that holds anything but an evaluation, complete or not."""
     check_folder(out)
     check_writable(out)

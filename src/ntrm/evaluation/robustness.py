@@ -16,8 +16,8 @@ from torch import Tensor
 from ntrm.core.counts import Counts
 from ntrm.core.labels import LabelSchema
 from ntrm.data.transforms import compress, gaussian_blur, jitter_stains
-from ntrm.inference.sliding_window import Image, check_image
 from ntrm.metrics.overlap import pooled
+from ntrm.models.windows import Image, check_image
 
 BLOCK = 1024
 """Side in pixels of the pieces that are degraded at a time, so that memory is bounded; a multiple of ``HALO``."""

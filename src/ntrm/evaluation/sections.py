@@ -14,10 +14,10 @@ from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.data.cache import CachedSection, SectionCache
 from ntrm.data.dataset import Case
 from ntrm.evaluation.measuring import Measures
-from ntrm.inference.predictor import Predictor
-from ntrm.inference.sliding_window import Image, Rows, Stitched, Stitching, most_probable, stitch
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.metrics.confusion import confusion_tensor
+from ntrm.models.predictor import Predictor
+from ntrm.models.windows import Image, Rows, Stitched, Stitching, most_probable, stitch
 
 BINS = 15  # Bins of confidence
 

@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.analysis.polygons import outlines_of
-from ntrm.analysis.region_table import RegionTable
-from ntrm.analysis.regions import Regions
-from ntrm.analysis.runs import CONNECTIVITY
 from ntrm.core.io import whole_file
 from ntrm.core.labels import LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.export.ome_tiff import NAMESPACE
 from ntrm.export.pyramid import check_classes
+from ntrm.regions.polygons import outlines_of
+from ntrm.regions.region_table import RegionTable
+from ntrm.regions.regions import Regions
+from ntrm.regions.runs import CONNECTIVITY
 from ntrm.version import __version__
 
 DECIMALS = 2  # Of full-resolution pixels: far below a pixel of any mask, and the grid to which QuPath rounds
@@ -104,11 +104,7 @@ def write_geojson(
 
 
 def _features(
-    regions: Regions,
-    placement: Placement,
-    simplify_um: float | None,
-    tissues: Sequence[dict[str, Any]],
-    identity: str,
+    regions: Regions, placement: Placement, simplify_um: float | None, tissues: Sequence[dict[str, Any]], identity: str
 ) -> Iterator[str]:
     """The annotations as JSON."""
     import shapely
@@ -155,7 +151,7 @@ def _measurements(table: RegionTable) -> Iterator[dict[str, float]]:
 def simplified(
     points: NDArray[np.int32], spans: Sequence[tuple[int, int]], resolution: Resolution, tolerance_um: float
 ) -> list[NDArray[np.float64]] | None:
-    """Outline and holes of a region (``analysis.polygons``) with fewer points; None where too much would change."""
+    """Outline and holes of a region (``regions.polygons``) with fewer points; None where too much would change."""
     import shapely
 
     scale = np.array([resolution.x, resolution.y])

@@ -17,7 +17,7 @@ from ntrm.core.arrays import Bytes, new_map
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.threads import thread_map
-from ntrm.data.area_mean import block_means
+from ntrm.data.area_mean import area_means
 
 SMALLEST = 256  # Levels are added until one fits into a square of this side
 BAND_PIXELS = 1 << 20  # Pixels that a thread works on together, about
@@ -87,4 +87,4 @@ def halve_mean(values: Bytes) -> Bytes:
     >>> halve_mean(np.array([[1, 2, 5], [2, 1, 5]], dtype=np.uint8)).tolist()
     [[2, 5]]
     """
-    return block_means(values[..., None], 2, 2)[..., 0]
+    return area_means(values[..., None], 2, 2)[..., 0]

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from PIL import Image as Picture
 from torch import Tensor
 
-from ntrm.analysis.graph import TissueGraph, tissue_graph
 from ntrm.core.arrays import Floats, Singles
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import IGNORE, LabelSchema
@@ -33,8 +32,9 @@ from ntrm.data.tiles import Window
 from ntrm.familiarity.cells import ClassStatistics, cell_statistics
 from ntrm.familiarity.judge import LEAST_CELLS, Unit, scores
 from ntrm.familiarity.reference import COLOURS, LEVELS, STATISTICS, Reference, ReferenceNumbers
-from ntrm.inference.predictor import Predictor
-from ntrm.inference.sliding_window import Stitching, stitch
+from ntrm.models.predictor import Predictor
+from ntrm.models.windows import Stitching, stitch
+from ntrm.regions.graph import TissueGraph, tissue_graph
 
 MOST_SECTIONS = 60  # Of a split: more change little
 LEAST_SECTIONS = 8  # Of a split: fewer say nothing about others
@@ -78,12 +78,7 @@ def observe(predictor: Predictor, image: Image, section: int = 0) -> Observation
 
 
 def build_reference(
-    predictor: Predictor,
-    splits: DatasetSplits,
-    *,
-    held_out: str = "val",
-    seed: int = 0,
-    progress: Progress = SILENT,
+    predictor: Predictor, splits: DatasetSplits, *, held_out: str = "val", seed: int = 0, progress: Progress = SILENT
 ) -> Reference:
     """The reference of a network; ``held_out`` is the split whose sections give the p-values."""
     config = predictor.config
@@ -158,9 +153,9 @@ def training_stains(sections: Dataset, schema: LabelSchema, mpp: Resolution) -> 
 
     They are looked at from as far as a slide is when its own stains are estimated, since averages mix stains.
     """
-    from ntrm.wsi.grid import THUMBNAIL_MPP
-    from ntrm.wsi.quality.thumbnail import Thumbnail, find_pen
-    from ntrm.wsi.tissue_mask import find_tissue
+    from ntrm.slides.grid import THUMBNAIL_MPP
+    from ntrm.slides.quality.thumbnail import Thumbnail, find_pen
+    from ntrm.slides.tissue_mask import find_tissue
 
     cache, densities = SectionCache(), []
     down, across = (max(1.0, THUMBNAIL_MPP / side) for side in (mpp.y, mpp.x))

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ntrm.analysis.graph import TissueGraph
 from ntrm.core.arrays import Floats
 from ntrm.core.labels import LabelSchema
 from ntrm.familiarity.reference import COLOURS, LEVELS, STATISTICS, Reference, ReferenceNumbers
+from ntrm.regions.graph import TissueGraph
 from ntrm.results.familiarity import ASPECTS, FAMILIAR, TOO_SMALL, UNFAMILIAR, UNFAMILIAR_BELOW, Familiarity
 
 LEAST_CELLS = 12  # Fewer cells tell nothing

@@ -11,11 +11,11 @@ from torch import nn
 
 from ntrm.core.io import read_json
 from ntrm.familiarity.reference import Reference, read_reference
-from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel, check_described, evaluating
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import locate
 from ntrm.models.hub import load
+from ntrm.models.predictor import Predictor
 from ntrm.models.weights import weights_digest
 
 PROVENANCE = "provenance.json"  # What a training writes next to its model folder

@@ -11,7 +11,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ntrm.analysis.graph import TissueGraph
 from ntrm.core.arrays import Floats
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
@@ -19,8 +18,9 @@ from ntrm.data.tiles import Window
 from ntrm.familiarity.cells import BLOCK, CELL, SUMS, ClassStatistics, block_sums, cell_statistics
 from ntrm.familiarity.judge import LEAST_CELLS, Unit, judge_pieces, look_p_values
 from ntrm.familiarity.reference import Reference
+from ntrm.regions.graph import TissueGraph
 from ntrm.results.familiarity import SlideFamiliarity
-from ntrm.wsi.pieces import NO_PIECE, PieceMap
+from ntrm.slides.pieces import NO_PIECE, PieceMap
 
 TOGETHER = 1 << 12  # Blocks whose pieces are looked up together: some megabytes
 

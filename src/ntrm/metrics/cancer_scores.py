@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ntrm.analysis.cancer_rule import CancerFinding
 from ntrm.core.errors import UsageError
+from ntrm.regions.cancer_rule import CancerFinding
 
 
 def score_cancers(

@@ -22,7 +22,7 @@ from ntrm.models.folders import CARD, CONFIG, FORMAT, WEIGHTS, model_card
 from ntrm.models.weights import not_finite, stored_state
 
 
-class TissueGraph(NamedTuple):
+class NetworkGraph(NamedTuple):
     """The graph of tissues of each image. Edges are directed: first index sends, second receives."""
 
     presence: Tensor  # (B, K) bool: the tissue's hard mask is not empty
@@ -47,7 +47,7 @@ class Segmentation(NamedTuple):
 
     final: Tensor  # (B, K, H, W)
     coarse: Tensor | None = None  # (B, K, H, W) of the coarse head, upsampled; None for networks without one
-    graph: TissueGraph | None = None
+    graph: NetworkGraph | None = None
 
     def __repr__(self) -> str:
         return short_repr(self)

@@ -25,10 +25,7 @@ class MiTShape:
     decoder: int
 
 
-MIT = {
-    "b0": MiTShape((2, 2, 2, 2), head=32, decoder=256),
-    "b2": MiTShape((3, 4, 6, 3), head=64, decoder=768),
-}
+MIT = {"b0": MiTShape((2, 2, 2, 2), head=32, decoder=256), "b2": MiTShape((3, 4, 6, 3), head=64, decoder=768)}
 
 
 def make_segformer(size: str, classes: int, width: float = 1.0, drop_path: float = 0.1) -> nn.Module:

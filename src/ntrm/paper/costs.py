@@ -17,9 +17,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import LabelSchema
-from ntrm.inference.predictor import Predictor
 from ntrm.models.config import Option
 from ntrm.models.ntrm import NTRM
+from ntrm.models.predictor import Predictor
 from ntrm.models.registry import create
 from ntrm.models.trm import TissueRelation, edges, nodes
 from ntrm.paper.plan import Variant

@@ -46,11 +46,7 @@ TABLE_1 = {
 QUOTED_MIT = Reported(0.8310, 0.6530, None)
 """The Mix Transformer's row, which the paper quotes from Imran et al. and did not train."""
 
-TABLE_2 = {
-    "2x": Reported(0.7620, 0.6691, 0.7624),
-    "5x": Reported(0.7920, 0.6991, 0.7924),
-    PRIMARY: TABLE_1[OURS],
-}
+TABLE_2 = {"2x": Reported(0.7620, 0.6691, 0.7624), "5x": Reported(0.7920, 0.6991, 0.7924), PRIMARY: TABLE_1[OURS]}
 """Table 2: NTRM by resolution, by the names of the dataset's folders, which are downsample factors."""
 
 FIGURES = {

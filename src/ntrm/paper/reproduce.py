@@ -16,9 +16,9 @@ from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import counted
 from ntrm.data.stats import dataset_stats
-from ntrm.inference.predictor import Predictor
 from ntrm.models.hub import load
 from ntrm.models.ntrm import NTRM
+from ntrm.models.predictor import Predictor
 from ntrm.paper import result_tables as tables
 from ntrm.paper.claims import claims_table
 from ntrm.paper.costs import networks_table, stages_table
@@ -94,7 +94,7 @@ def reproduce(
     Several calls may work in one folder at a time: each takes jobs that no other works on, and writes the page of what
     there is when it finds no more.
     """
-    request.claim(command)
+    request.check_folder(command)
     slots = make_slots(device, num_devices=num_devices, per_device=per_device, jobs=jobs)
     with terminated_like_interrupted():
         facts = request.gather(jobs=jobs, progress=progress)

@@ -150,7 +150,7 @@ class Request:
                 notes.append(f"Not in this dataset: {lacking}. {advice}.")
         return replace(plan, notes=tuple(notes))
 
-    def claim(self, command: Sequence[str] = ()) -> None:
+    def check_folder(self, command: Sequence[str] = ()) -> None:
         """Refuse an output folder that holds something else, and mark it before anything is written there."""
         check_outside(self.out, self.data)
         check_folder(self.out)
@@ -202,7 +202,7 @@ def _count(case: Case, schema: LabelSchema, recipe: Recipe) -> tuple[int, int]:
 
 def commands_left(request: Request) -> list[str]:
     """A line of shell for each run that is not done, for the jobs of a cluster; writes the recipes that they name."""
-    request.claim()
+    request.check_folder()
     left = [request.commands(job) for job in request.plan().jobs if not request.is_done(job)]
     return [" && ".join(shlex.join(["ntrm", *words]) for words in commands) for commands in left]
 

@@ -247,7 +247,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Slide:
+class PhantomSlide:
     """A mask with its pieces."""
 
     mask: Mask
@@ -255,7 +255,7 @@ class Slide:
     fine: Mask  # What ``render`` draws: the labels, with codes for finer tissues
 
 
-def lay_slide(seed: int, mpp: float, cancer: str, pieces: int = 1, version: str = DEFAULT_VERSION) -> Slide:
+def lay_slide(seed: int, mpp: float, cancer: str, pieces: int = 1, version: str = DEFAULT_VERSION) -> PhantomSlide:
     """Draw ``pieces`` sections of one block next to and below each other, as a microtome leaves them on the glass.
 
     One piece is the section as ``layout`` draws it, on the common grid.
@@ -272,7 +272,7 @@ def lay_slide(seed: int, mpp: float, cancer: str, pieces: int = 1, version: str 
         fine[top : top + section.mask.shape[0], left : left + section.mask.shape[1]] = section.fine
         top_um, left_um, height_um, width_um = (side * GRID_UM for side in (*corner, *size))
         laid.append(Piece(number, top_um, left_um, height_um, width_um, section.biopsy, section.truth))
-    return Slide(labels_of(fine), tuple(laid), fine)
+    return PhantomSlide(labels_of(fine), tuple(laid), fine)
 
 
 def _shelves(sizes: list[tuple[int, ...]], seed: int) -> tuple[list[tuple[int, int]], tuple[int, int]]:

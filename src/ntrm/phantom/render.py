@@ -20,7 +20,7 @@ from ntrm.phantom.noise import Field, derive, generator
 from ntrm.phantom.stain import MINUS_LN10, Ink, Stain
 from ntrm.phantom.texture.looks import Look
 from ntrm.phantom.texture.nuclei import nuclei_near, splat
-from ntrm.phantom.texture.scene import Positions, Scene, Window, cells_at
+from ntrm.phantom.texture.scene import Positions, Scene, View, cells_at
 from ntrm.phantom.texture.structures import HOLLOWS, NEST_SEPTUM, STRANDS, Noises, Spots, septum
 from ntrm.phantom.texture.table import CONNECTIVE, EMPTY, IN_PASSAGE
 from ntrm.phantom.tissues import CODES, codes_of, labels_of
@@ -134,7 +134,7 @@ def _extent(occupied: NDArray[np.bool_], start: int, margin: int, low: int, high
 def _block(scene: Scene, stain: Stain, ink: Ink | None, rows: slice, columns: slice) -> Field:
     factor = _oversampling(scene.mpp)
     shape = ((rows.stop - rows.start) * factor, (columns.stop - columns.start) * factor)
-    window = Window((rows.start * scene.mpp, columns.start * scene.mpp), shape, scene.mpp / factor)
+    window = View((rows.start * scene.mpp, columns.start * scene.mpp), shape, scene.mpp / factor)
     haematoxylin, eosin, melanin = paint(scene, window)
     light = stain.transmit(haematoxylin, eosin)
     if melanin is not None:
@@ -166,7 +166,7 @@ def _check(mask: Mask, mpp: float, seed: int, ambiguity: float) -> None:
         )
 
 
-def paint(scene: Scene, window: Window) -> tuple[Field, Field, Field | None]:
+def paint(scene: Scene, window: View) -> tuple[Field, Field, Field | None]:
     """Haematoxylin, eosin and, if there is any, melanin over the window: every layer weighed by the texture table."""
     pixels = _pixels(scene, window)
     eosin, haematoxylin = pixels.amount("eosin"), pixels.amount("haematoxylin")
@@ -192,7 +192,7 @@ class _Pixels:
     """What the layers need to know of each pixel."""
 
     scene: Scene
-    window: Window
+    window: View
     y_um: Positions  # Bent coordinates
     x_um: Positions
     tissue: NDArray[np.intp]  # Mask value, with the connective tissues as one
@@ -218,7 +218,7 @@ class _Pixels:
         return bool(self.scene.table[parameter][list(self.present)].any())
 
 
-def _pixels(scene: Scene, window: Window) -> _Pixels:
+def _pixels(scene: Scene, window: View) -> _Pixels:
     grain = scene.noise("grain", window, _GRAIN_UM)
     wobble = scene.noise("wobble", window, _WOBBLE_UM)
     y_um = window.y_um[:, None].astype(np.float32) + np.float32(_BENT_UM) * wobble

@@ -18,9 +18,9 @@ from ntrm.core.arrays import Singles
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import LabelSchema
 from ntrm.core.pixels import sampled
-from ntrm.inference.predictor import Predictor, TissueRelations
 from ntrm.models.base import SegmentationModel
 from ntrm.models.ntrm import NTRM
+from ntrm.models.predictor import Predictor, TissueRelations
 from ntrm.models.trm import RelationConfig, TissueRelation
 from ntrm.report.drawing import (
     FAINT,

@@ -29,8 +29,8 @@ from ntrm.results.cohort import MEASURES, Cohort, CohortSlide, read_cohort
 from ntrm.results.documents import NOTHING_TO_MEASURE
 from ntrm.results.familiarity import NOT_ASSESSED, cancers_in_words
 from ntrm.results.folder import SlideFolder
+from ntrm.results.manifest import read_run
 from ntrm.results.paths import CORRECTED, CORRECTED_LOCK, HIDDEN, INDEX, REPORT, RUN_LOCK, SUMMARY, THUMBNAIL
-from ntrm.results.run_record import read_run
 
 MOST_BYTES = 6000  # Of a thumbnail on the page; larger ones are left out
 MOST_BARS = 150  # More slides than this are shown in groups

@@ -15,8 +15,8 @@ from ntrm.core.errors import DataError
 from ntrm.core.wording import OUTSIDE
 from ntrm.results.familiarity import NOT_ASSESSED, UNFAMILIAR
 from ntrm.results.folder import opened_table
+from ntrm.results.manifest import Manifest, read_run
 from ntrm.results.paths import table_file
-from ntrm.results.run_record import Run, read_run
 
 AGAIN = "run the same ntrm segment again: it keeps what is done and writes the tables anew"
 MEASURES = {
@@ -60,7 +60,7 @@ class Cohort:
     slides: tuple[CohortSlide, ...]
     tissues: tuple[str, ...]  # Without the background
     cancers: tuple[str, ...]
-    run: Run
+    run: Manifest
     neighbours: Mapping[str, Mapping[str, float]]
     """By cancer: length in mm of the boundary with each other tissue, in all pieces that are assessed."""
 

@@ -74,10 +74,7 @@ class Familiarity:
 
 
 WITHOUT_REFERENCE = Familiarity(
-    NO_REFERENCE,
-    None,
-    {},
-    ("the model has no reference of its training sections: make one with ntrm calibrate",),
+    NO_REFERENCE, None, {}, ("the model has no reference of its training sections: make one with ntrm calibrate",)
 )
 
 

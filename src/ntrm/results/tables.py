@@ -15,8 +15,8 @@ from ntrm.core.wording import short_repr
 from ntrm.results.documents import Cancer, PieceCancer, PieceSummary, Summary
 from ntrm.results.familiarity import ASPECTS, NONE, NOT_ASSESSED
 from ntrm.results.folder import opened_table
+from ntrm.results.manifest import read_run
 from ntrm.results.paths import table_file
-from ntrm.results.run_record import read_run
 
 FOOT = ("model_name", "model_version", "model_sha256", "ntrm_version")
 FAMILIARITY = ("familiarity", "familiarity_p", *(f"familiarity_{name}_p" for name in ASPECTS), "familiarity_reason")

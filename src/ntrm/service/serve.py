@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.locks import holding
 from ntrm.results.folder import ResultsFolder
-from ntrm.results.run_record import Run, check_out
+from ntrm.results.manifest import Manifest, check_out
 from ntrm.service.api.app import create_app
 from ntrm.service.core.model_info import check_model, read_facts
 from ntrm.service.core.settings import SERVER_LOCK, SERVICE_FOLDER, ServiceSettings
@@ -77,7 +77,7 @@ def configured(app: FastAPI) -> uvicorn.Config:
     )
 
 
-def _check_classes(settings: ServiceSettings, run: Run | None) -> None:
+def _check_classes(settings: ServiceSettings, run: Manifest | None) -> None:
     """Refuse results of other classes than the model's: they would be shown under the wrong names."""
     facts = read_facts(settings)
     if run is not None and facts is not None and run.classes != facts.schema.names:

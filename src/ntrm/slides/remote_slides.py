@@ -18,8 +18,8 @@ from pathlib import Path, PurePosixPath
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import writing
 from ntrm.core.locks import holding
+from ntrm.results.manifest import is_run
 from ntrm.results.paths import RUN
-from ntrm.results.run_record import is_run
 from ntrm.slides.object_store import Address, NoSuchObjectError, ObjectStore, RemoteFile
 from ntrm.slides.slide_folders import LeftOut, belongs_to, has_parts, is_mask, one_of_each
 

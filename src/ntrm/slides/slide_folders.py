@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from errno import EACCES
 from pathlib import Path, PurePosixPath
 
-from ntrm.core.errors import DataError, some
+from ntrm.core.errors import DataError, first_names
 from ntrm.core.wording import counted
+from ntrm.results.manifest import is_run
 from ntrm.results.paths import RUN
-from ntrm.results.run_record import is_run
 
 DICOM = ".dcm"
 SLIDE_SUFFIXES = (
@@ -59,10 +59,14 @@ class LeftOut:
         """
         notes = []
         if self.results:
-            what = f"results in {some(self.results)}" if names else f"{counted(len(self.results), 'folder')} of results"
+            what = (
+                f"results in {first_names(self.results)}"
+                if names
+                else f"{counted(len(self.results), 'folder')} of results"
+            )
             notes.append(f"left out: {what}")
         if self.endings:
-            which = f" ({some(sorted(self.endings))})" if names else ""
+            which = f" ({first_names(sorted(self.endings))})" if names else ""
             files = f"{counted(self.endings.total(), 'file')}{which}"
             notes.append(f"left out by their endings: {files}; name those that are slides themselves")
         return notes

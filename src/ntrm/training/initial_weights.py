@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ntrm.core.errors import DataError, RefusedError, some
+from ntrm.core.errors import DataError, RefusedError, first_names
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
@@ -113,9 +113,9 @@ def _notes(model: SegmentationModel, transfer: WeightTransfer) -> list[str]:
     arch, notes = model.config.arch, []
     if transfer.left:
         fit, fresh = len(transfer.copied), len(transfer.left)
-        notes.append(f"{fit} tensors of {arch} fit, {fresh} are new: {some(transfer.left)}")
+        notes.append(f"{fit} tensors of {arch} fit, {fresh} are new: {first_names(transfer.left)}")
     if transfer.dropped:
-        notes.append(f"{len(transfer.dropped)} tensors of {arch} are dropped: {some(transfer.dropped)}")
+        notes.append(f"{len(transfer.dropped)} tensors of {arch} are dropped: {first_names(transfer.dropped)}")
     dropped = [name for name in model.config.schema.names if name not in transfer.classes]
     if dropped or transfer.new_classes:
         new, gone = (", ".join(names) or "none" for names in (transfer.new_classes, dropped))

@@ -72,7 +72,7 @@ def read_result(out: Path) -> RunResult | None:
 
 
 @contextmanager
-def claimed(out: Path, *, resume: bool) -> Iterator[None]:
+def locked(out: Path, *, resume: bool) -> Iterator[None]:
     """Hold ``out`` against other trainings; it must be new, empty, or (``resume``) the folder of a run.
 
     Where no run is begun, nothing is left behind.

@@ -20,10 +20,10 @@ from ntrm.data.dataset import check_outside
 from ntrm.data.split import DatasetSplits
 from ntrm.data.tensors import TileDataset
 from ntrm.familiarity.build import build_reference
-from ntrm.inference.predictor import Predictor
 from ntrm.models.base import SegmentationModel
 from ntrm.models.config import DEFAULT, ModelConfig, network_named
 from ntrm.models.folders import CONFIG, WEIGHTS, locate, read_config
+from ntrm.models.predictor import Predictor
 from ntrm.training.batches import StepPlan, WindowStore, class_pixels
 from ntrm.training.checkpoint import CheckpointFolder
 from ntrm.training.device import training_precision, tuned
@@ -32,7 +32,7 @@ from ntrm.training.initial_weights import build_network
 from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
 from ntrm.training.recipe import FINETUNE, Recipe, check_start, load_recipe
-from ntrm.training.run import MODEL, RunResult, TrainingRun, claimed, read_result
+from ntrm.training.run import MODEL, RunResult, TrainingRun, locked, read_result
 from ntrm.training.training_data import CorrectedSlides, TrainingData, open_training_data, selection
 from ntrm.version import __version__
 
@@ -79,7 +79,7 @@ def train(
         options: options of the architecture.
         init: a trained model to start from.
         corrections: corrected slides to learn from, alone or beside ``data``, such as ``CorrectedResults`` of
-            ``ntrm.correction.dataset``. No weights are chosen by what a person clicked on, since these are the places
+            ``ntrm.correct.dataset``. No weights are chosen by what a person clicked on, since these are the places
             where the network was wrong: the last ones are kept, unless the slides' table has put some into the split
             ``val``. Such a model has no reference.
         sections: train on so many sections only.
@@ -115,7 +115,7 @@ def train(
         say(f"{asked} is {arch} in this version of ntrm")
     if data is not None:
         check_outside(Path(out), Path(data))
-    with claimed(Path(out), resume=resume) if launch.leads else nullcontext():
+    with locked(Path(out), resume=resume) if launch.leads else nullcontext():
         training_precision(recipe, launch.device)
         given = open_training_data(
             None if data is None else Path(data),

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from ntrm.core.errors import RefusedError, UsageError, some
+from ntrm.core.errors import RefusedError, UsageError, first_names
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
@@ -24,7 +24,7 @@ MOST_TIMES = 64  # How often a window of a corrected slide may occur in an epoch
 
 
 class CorrectedSlides(Protocol):
-    """Corrected slides to train on, such as ``ntrm.correction.dataset.CorrectedResults``."""
+    """Corrected slides to train on, such as ``ntrm.correct.dataset.CorrectedResults``."""
 
     @property
     def resolution(self) -> Resolution:
@@ -119,7 +119,7 @@ def _with_corrections(
         if twice:
             raise RefusedError(
                 "a corrected slide has the same name as a section of the dataset",
-                got=some(twice),
+                got=first_names(twice),
                 hint="a section of the dataset needs no correction; "
                 "another one may get a slide_id in a table of slides",
             )

@@ -9,7 +9,7 @@ import torch
 from tests.reference.trm_literal import LiteralResult, tissue_relation
 from torch import Tensor
 
-from ntrm.models.base import TissueGraph
+from ntrm.models.base import NetworkGraph
 from ntrm.models.trm import RelationConfig, TissueRelation
 
 
@@ -78,7 +78,7 @@ def literal(features: np.ndarray, probabilities: np.ndarray, params: dict[str, A
     ]
 
 
-def assert_same(refined: Tensor, graph: TissueGraph, expected: list[LiteralResult], tolerance: float = 1e-9) -> None:
+def assert_same(refined: Tensor, graph: NetworkGraph, expected: list[LiteralResult], tolerance: float = 1e-9) -> None:
     """Every output of the module equals the oracle's."""
     for b, result in enumerate(expected):
         assert np.array_equal(graph.presence[b].numpy(), result.presence)

@@ -6,14 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ntrm.phantom.anatomy.frame import BKG, EPI, HYP, INF, KER, PAP, RET, Axis, Frame, PhantomGrid, Skin
-from ntrm.phantom.anatomy.layers import (
-    Fat,
-    SkinParameters,
-    normal_skin,
-    paint_dermis,
-    paint_surface,
-    stretches,
-)
+from ntrm.phantom.anatomy.layers import Fat, SkinParameters, normal_skin, paint_dermis, paint_surface, stretches
 from ntrm.phantom.noise import profile
 
 

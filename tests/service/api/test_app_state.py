@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 from tests.evaluation.small import ByColour
 from tests.helpers import wait_for
-from tests.pipeline.small import write_slide
+from tests.segment.small import write_slide
 from tests.service.core.test_problems import full_database
 from tests.service.small import only_slide, serving, settings_of, slide_bytes, upload
 
-from ntrm.pipeline.batch import segment_slides
 from ntrm.results.paths import table_file
 from ntrm.results.tables import COLUMNS
+from ntrm.segment.batch import segment_slides
 from ntrm.service.core.settings import UPLOADS
 from ntrm.service.jobs import catalogue
-from ntrm.service.jobs.slide_record import Slide
+from ntrm.service.jobs.slide_record import SlideRow
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -71,7 +71,7 @@ def test_deleting_an_upload_spares_an_original_found_below_a_root(tmp_path, mode
     original.parent.mkdir()
     original.write_bytes(slide_bytes(random))
     with serving(settings_of(tmp_path / "out", model, roots=(original.parent,))) as client:
-        slide = Slide("a" * 24, "a", "a", "upload", original, None, "done", 0.0)
+        slide = SlideRow("a" * 24, "a", "a", "upload", original, None, "done", 0.0)
         client.app_state.catalogue.delete(client.app_state.store.add(slide))
         assert client.get("/v1/slides").json() == {"slides": []}
     assert original.is_file()

@@ -9,10 +9,10 @@ from tests.service.api.test_routes_tiles import image_of
 from tests.service.correcting import EPI, RET, SCC, click, middle_of
 from tests.service.small import error_of
 
-from ntrm.correction.engine.prepare import make_region_graph
-from ntrm.correction.mask import open_mask
-from ntrm.correction.results import write_corrected
-from ntrm.inference.predictor import Predictor
+from ntrm.correct.engine.prepare import make_region_graph
+from ntrm.correct.mask import open_mask
+from ntrm.correct.results import write_corrected
+from ntrm.models.predictor import Predictor
 from ntrm.service.tiles.mask_tiles import BORDER
 from ntrm.slides.inputs import SlideInput
 

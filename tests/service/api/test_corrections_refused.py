@@ -59,7 +59,7 @@ def test_a_full_disk_is_told_and_the_log_stays_whole(tmp_path, client, url, resu
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("ntrm.correction.log.os.fsync", full)
+        patched.setattr("ntrm.correct.log.os.fsync", full)
         assert error_of(client.post(url, json={"version": 1, "action": "undo"})) == (507, "disk_full")
     assert (tmp_path / "out" / "a" / "corrections.jsonl").read_bytes() == before
     assert client.get(url).json()["version"] == 1

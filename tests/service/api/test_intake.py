@@ -6,7 +6,7 @@ import pytest
 from bench.hostile import sparse_slide
 from PIL import Image
 from tests.service.small import BEARER, NOTHING, error_of, files_in, serving, settings_of, slide_bytes, upload
-from tests.wsi import making
+from tests.slides import making
 
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.intake import receive

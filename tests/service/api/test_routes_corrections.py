@@ -10,11 +10,11 @@ from tests.service.api.test_routes_tiles import image_of
 from tests.service.correcting import EPI, RET, SCC, click, middle_of
 from tests.service.small import error_of, only_slide
 
-from ntrm.correction.engine.prepare import make_region_graph
-from ntrm.correction.log import read_log
-from ntrm.correction.mask import open_mask
-from ntrm.correction.pixels import PixelSet
-from ntrm.inference.predictor import Predictor
+from ntrm.correct.engine.prepare import make_region_graph
+from ntrm.correct.log import read_log
+from ntrm.correct.mask import open_mask
+from ntrm.correct.pixels import PixelSet
+from ntrm.models.predictor import Predictor
 from ntrm.service.core.settings import AUDIT
 from ntrm.slides.inputs import SlideInput
 

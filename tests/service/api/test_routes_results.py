@@ -6,8 +6,8 @@ import tifffile
 from PIL import Image
 from shapely.geometry import Polygon
 from tests.evaluation.small import MPP, NAMES
-from tests.pipeline.judged import STRANGE, judge_as
-from tests.pipeline.small import paint, write_slide
+from tests.segment.judged import STRANGE, judge_as
+from tests.segment.small import paint, write_slide
 from tests.service.small import error_of, only_slide, segmented, serving, settings_of, slide_bytes, upload
 
 from ntrm.service.api.routes_results import REPORT_POLICY
@@ -162,7 +162,7 @@ def test_coordinates_of_a_slide_that_is_finer_than_the_model(tmp_path, model, ra
     path = write_slide(tmp_path / "in" / "fine.tif", np.kron(mask, np.ones((2, 2), dtype=np.uint8)), mpp=MPP / 2)
     from tests.evaluation.small import ByColour
 
-    from ntrm.pipeline.batch import segment_slides
+    from ntrm.segment.batch import segment_slides
 
     assert segment_slides(path, out=tmp_path / "out", model=ByColour(), device="cpu").exit_code == 0
     with serving(settings_of(tmp_path / "out", model)) as client:

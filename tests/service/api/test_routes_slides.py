@@ -2,7 +2,7 @@ import json
 
 import pytest
 from tests.evaluation.small import MPP
-from tests.pipeline.small import paint, write_slide
+from tests.segment.small import paint, write_slide
 from tests.service.small import NOTHING, error_of, files_in, only_slide, serving, settings_of, slide_bytes, upload
 
 from ntrm.results.slide_state import alone

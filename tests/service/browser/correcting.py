@@ -8,11 +8,11 @@ from tests.service.browser.driving import until, write_slide
 from tests.service.browser.looking import PANE, classes, difference, home_place
 from tests.service.running import Running
 
-from ntrm.correction.engine.prepare import make_region_graph
-from ntrm.correction.mask import open_mask
-from ntrm.inference.predictor import Predictor
+from ntrm.correct.engine.prepare import make_region_graph
+from ntrm.correct.mask import open_mask
 from ntrm.models.hub import load
-from ntrm.pipeline.batch import segment_slides
+from ntrm.models.predictor import Predictor
+from ntrm.segment.batch import segment_slides
 from ntrm.slides.inputs import SlideInput
 
 KEYS = dict(zip(("EPI", "GLD", "INF", "RET", "FOL", "PAP", "HYP", "KER", "BCC"), "123456789", strict=True)) | {

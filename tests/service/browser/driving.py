@@ -19,9 +19,9 @@ from tests.helpers import wait_for
 from ntrm.core.labels import SKIN
 from ntrm.phantom.layout import layout
 from ntrm.phantom.render import render
-from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.options import Options
 from ntrm.results.documents import EdgeWindow, Network, StrongestWindows
+from ntrm.segment.batch import segment_slides
+from ntrm.segment.options import Options
 
 MPP = 3.35  # Of the slide; half of the model's, so that mask and slide differ in their pixels
 SEED = 10

@@ -21,7 +21,7 @@ from tests.service.browser.correcting import (
 from tests.service.browser.driving import until
 from tests.service.browser.looking import large_region
 
-from ntrm.correction.log import read_log
+from ntrm.correct.log import read_log
 
 SLIDES = ("keys", "steps", "beside", "stroke", "seen", "answers")
 PREVIEW, PART = "**/corrections/preview", "**/corrections/part*"

@@ -1,14 +1,14 @@
 """Slides that are unlike what the model knows, as a person meets them."""
 
 import pytest
-from tests.pipeline.judged import KNOWN, SMALL, STRANGE, WHY, judge_as
+from tests.segment.judged import KNOWN, SMALL, STRANGE, WHY, judge_as
 from tests.service.browser.conftest import settled
 from tests.service.browser.driving import until, write_slide
 from tests.service.browser.looking import home_place, large_region
 from tests.service.running import Running
 
-from ntrm.pipeline.batch import segment_slides
 from ntrm.report.overlay import STEPS
+from ntrm.segment.batch import segment_slides
 
 WINDOWS = [(0, 0, 256, 256, 0.001), (192, 192, 256, 256, 0.4)]
 JUDGED = {"strange": (STRANGE, None, WINDOWS), "piece": (KNOWN, {1: KNOWN, 2: STRANGE}, ()), "small": (SMALL, None, ())}

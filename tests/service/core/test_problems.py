@@ -12,7 +12,7 @@ from tests.service.small import BEARER, RAW, serving, settings_of
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import write_text
 from ntrm.service.core.problems import disk_state, document_of, is_full, missing, without_paths
-from ntrm.service.jobs.slide_record import Slide, new_id
+from ntrm.service.jobs.slide_record import SlideRow, new_id
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -44,7 +44,7 @@ def test_damaged_results_are_answered_without_a_path(tmp_path, model):
         results = tmp_path / "out" / "a"
         (results / ".ntrm").mkdir(parents=True)
         (results / "summary.json").write_text("{}")
-        slide = client.app_state.store.add(Slide(new_id(), "a", "a", "found", None, None, "done", 0.0))
+        slide = client.app_state.store.add(SlideRow(new_id(), "a", "a", "found", None, None, "done", 0.0))
         for content in (b"{", b"[]", b"\xff"):
             (results / ".ntrm" / "done.json").write_bytes(content)
             answer = client.get(f"/v1/slides/{slide.id}/regions/1")

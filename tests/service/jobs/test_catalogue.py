@@ -4,13 +4,13 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from tests.pipeline.judged import STRANGE, judge_as
+from tests.segment.judged import STRANGE, judge_as
 from tests.service.small import only_slide, segmented, serving, settings_of, slide_bytes, upload
 
 from ntrm.results.slide_state import remember_failure
 from ntrm.service.core.settings import AUDIT, INCOMING, LOST, TRASH, UPLOADS
 from ntrm.service.jobs.catalogue import Catalogue
-from ntrm.service.jobs.slide_record import Slide, new_id
+from ntrm.service.jobs.slide_record import SlideRow, new_id
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -85,7 +85,7 @@ def test_results_made_anew_are_read_again_and_their_original_is_the_one_they_wer
 @pytest.mark.usefixtures("results")
 def test_results_removed_by_hand_are_forgotten_unless_they_can_be_made_again(tmp_path, store, results, catalogue_of):
     catalogue = catalogue_of()
-    sent = store.add(Slide(new_id(), "b", "b", "path", results[0], None, "done", 0.0, finished=0.0))
+    sent = store.add(SlideRow(new_id(), "b", "b", "path", results[0], None, "done", 0.0, finished=0.0))
     catalogue.look_around()
     assert [(slide.id, slide.error["code"]) for slide in store.every("failed")] == [(sent.id, "gone")]
     assert len(store.every("done")) == 1

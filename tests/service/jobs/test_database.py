@@ -9,12 +9,12 @@ from tests.service.small import refused
 
 from ntrm.core.errors import DataError
 from ntrm.service.jobs.database import MOST_ATTEMPTS, RETRY_SECONDS, JobStore
-from ntrm.service.jobs.slide_record import LIGHT, NETWORK, Slide, new_id
+from ntrm.service.jobs.slide_record import LIGHT, NETWORK, SlideRow, new_id
 
 
 def slide(number=0, **more):
     plain = {"id": new_id(), "slide_id": f"s{number}", "name": "n", "origin": "path", "source": Path(f"/x/{number}")}
-    return Slide(**{**plain, "mpp": None, "status": "queued", "created": time.time() - 1000 + number, **more})
+    return SlideRow(**{**plain, "mpp": None, "status": "queued", "created": time.time() - 1000 + number, **more})
 
 
 @pytest.fixture

@@ -4,15 +4,15 @@ import threading
 
 import pytest
 from tests.evaluation.small import ByColour
-from tests.pipeline.small import fingerprints, paint, write_slide
+from tests.segment.small import fingerprints, paint, write_slide
 from tests.service.small import add_queued, settings_of
 
 from ntrm.core.errors import RefusedError
-from ntrm.correction.engine.prepare import region_graph_in
-from ntrm.correction.mask import open_mask
-from ntrm.pipeline.batch import segment_slides
-from ntrm.pipeline.segmenter import Outcome, Segmenter
+from ntrm.correct.engine.prepare import region_graph_in
+from ntrm.correct.mask import open_mask
 from ntrm.results.slide_state import alone
+from ntrm.segment.batch import segment_slides
+from ntrm.segment.segmenter import Outcome, Segmenter
 from ntrm.service.jobs import worker
 from ntrm.service.jobs.database import MOST_ATTEMPTS
 from ntrm.service.jobs.slide_record import LIGHT, NETWORK
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("quick_readers")
 @pytest.fixture
 def segmenter(tmp_path):
     segmenter = Segmenter(ByColour(), tmp_path / "out", device="cpu", batch=2)
-    segmenter.claim()
+    segmenter.check_folder()
     return segmenter
 
 

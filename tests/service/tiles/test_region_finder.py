@@ -6,7 +6,7 @@ import pytest
 from shapely.geometry import Polygon
 from skimage.measure import label
 from tests.evaluation.small import MPP, NAMES
-from tests.pipeline.small import BKG
+from tests.segment.small import BKG
 from tests.service.small import segmented
 
 from ntrm.service.tiles.region_finder import LEAST, RegionFinder, thinned

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 from tests.service.small import refused
-from tests.wsi import making
+from tests.slides import making
 
 from ntrm.service.tiles import slide_tiles
 from ntrm.service.tiles.geometry import TILE, DeepZoom
 from ntrm.service.tiles.readers import Readers
 from ntrm.service.tiles.slide_tiles import SlideTiles
-from ntrm.wsi.isolated import ReadingLimits
-from ntrm.wsi.readers.reader import ArrayCache
+from ntrm.slides.isolated import ReadingLimits
+from ntrm.slides.readers.reader import ArrayCache
 
 FOREVER = float("inf")
 

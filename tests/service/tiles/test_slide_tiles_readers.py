@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from tests.helpers import wait_for
 from tests.service.running import children_of
-from tests.wsi import making
+from tests.slides import making
 
 from ntrm.core.errors import DataError
 from ntrm.service.tiles.readers import PER_SLIDE, Readers
-from ntrm.wsi.isolated import ReadingLimits
+from ntrm.slides.isolated import ReadingLimits
 
 
 def children():
     """Process numbers of the readers that we have started and that are not dead; other tests have other children."""
-    return children_of(os.getpid(), "ntrm.wsi.readers.reading_process")
+    return children_of(os.getpid(), "ntrm.slides.readers.reading_process")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ntrm.models.base import TissueGraph
+from ntrm.models.base import NetworkGraph
 
 
 def split_into_regions(masks: Tensor, most: int) -> Tensor:
@@ -73,7 +73,7 @@ def _slots(area: Tensor, most: int) -> Tensor:
     return slots.scatter(1, largest, torch.arange(largest.shape[1], device=area.device).expand_as(largest))
 
 
-def by_class(regions: TissueGraph, contacts: tuple[Tensor, Tensor, Tensor], most: int) -> TissueGraph:
+def by_class(regions: NetworkGraph, contacts: tuple[Tensor, Tensor, Tensor], most: int) -> NetworkGraph:
     """The graph of tissues (K nodes) that a graph of regions (K·most nodes) adds up to.
 
     ``contacts`` are area, touching and boundary of the tissues' own masks. A tissue whose regions send to each other
@@ -89,7 +89,7 @@ def by_class(regions: TissueGraph, contacts: tuple[Tensor, Tensor, Tensor], most
     attention = (_fold(regions.attention, most) * received[:, None, None, None]).sum(dim=(-3, -1))
     nodes = regions.nodes.view(batch, classes, most, -1)
     states = _ratio((nodes * share[..., None]).sum(dim=2), area[..., None])
-    return TissueGraph(
+    return NetworkGraph(
         presence=area > 0,
         area=area,
         adjacency=edges.any(dim=4).any(dim=2),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ntrm.core.errors import UsageError, check_number, choices_error
-from ntrm.models.base import TissueGraph
+from ntrm.models.base import NetworkGraph
 from ntrm.models.blocks import conv_bn_relu, initialise
 from ntrm.models.trm.components import by_class, split_into_regions
 from ntrm.models.trm.edges import EdgeEmbedding, EdgeWeight, contacts, link
@@ -92,7 +92,7 @@ class TissueRelation(nn.Module):
             self.edge_weight = EdgeWeight(config.dim)
             self.layers = nn.ModuleList(LAYERS[config.layer](config.dim) for _ in range(config.layers))
 
-    def forward(self, features: Tensor, probabilities: Tensor) -> tuple[Tensor, TissueGraph]:
+    def forward(self, features: Tensor, probabilities: Tensor) -> tuple[Tensor, NetworkGraph]:
         """D2 (B, C, H2, W2) and p (B, K, H2, W2) → D2' (B, C, H2, W2) and the graph of tissues of each image."""
         probabilities, hard = self._propose(probabilities)
         refined, graph = self._refine(features, probabilities, hard)
@@ -101,7 +101,7 @@ class TissueRelation(nn.Module):
                 graph = by_class(graph, contacts(hard), self.config.regions)
         return refined, graph
 
-    def relate_regions(self, features: Tensor, probabilities: Tensor) -> tuple[Tensor, TissueGraph]:
+    def relate_regions(self, features: Tensor, probabilities: Tensor) -> tuple[Tensor, NetworkGraph]:
         """As ``forward``, with the graph that messages pass over: K·R nodes, where nodes are regions."""
         return self._refine(features, *self._propose(probabilities))
 
@@ -123,7 +123,7 @@ class TissueRelation(nn.Module):
         probabilities = precise(probabilities)
         return probabilities, propose(probabilities, self.config.tau, pooled=self.config.masks != "plain")
 
-    def _refine(self, features: Tensor, probabilities: Tensor, hard: Tensor) -> tuple[Tensor, TissueGraph]:
+    def _refine(self, features: Tensor, probabilities: Tensor, hard: Tensor) -> tuple[Tensor, NetworkGraph]:
         """D2' and the graph of the nodes, V in number: tissues, or regions of tissues."""
         learned = self.absent.repeat_interleave(self.config.nodes_per_class, 0)
         if self.config.nodes == "region":
@@ -146,7 +146,7 @@ class TissueRelation(nn.Module):
         masked = ((features * mask.to(features.dtype), mask) for mask in torch.split(masks, 1, dim=1))
         return torch.cat([pool(precise(self.psi(own)), mask) for own, mask in masked], dim=1)
 
-    def _relate(self, nodes: Tensor, area: Tensor, touching: Tensor, ratios: Tensor) -> tuple[Tensor, TissueGraph]:
+    def _relate(self, nodes: Tensor, area: Tensor, touching: Tensor, ratios: Tensor) -> tuple[Tensor, NetworkGraph]:
         """Edge, Weight and the layers: (B, K, d) → (B, K, d) and the graph."""
         config, presence, senders = self.config, area > 0, None
         if config.absent == "linked":
@@ -156,7 +156,7 @@ class TissueRelation(nn.Module):
         attention = nodes.new_zeros(area.shape[0], 0, *edges.shape[1:])
         if config.graph == "none":
             none = torch.zeros_like(edges)
-            return nodes, TissueGraph(presence, area, none, ratios, attention, none.to(nodes.dtype), nodes)
+            return nodes, NetworkGraph(presence, area, none, ratios, attention, none.to(nodes.dtype), nodes)
         embedded = self.edge(nodes, ratios.to(nodes.dtype))
         weights = self.edge_weight(embedded, edges)
         attentions = []
@@ -165,7 +165,7 @@ class TissueRelation(nn.Module):
             attentions.append(alpha)
         if config.layer == "attention":
             attention = torch.stack(attentions, dim=1)
-        return nodes, TissueGraph(presence, area, edges, ratios, attention, weights, nodes)
+        return nodes, NetworkGraph(presence, area, edges, ratios, attention, weights, nodes)
 
 
 def trains_edge_weights(network: nn.Module) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ntrm.models.base import TissueGraph
+from ntrm.models.base import NetworkGraph
 from ntrm.models.blocks import conv_bn_relu, initialise
 from ntrm.models.trm.message_passing import SumLayer
 from ntrm.models.trm.module import RelationConfig, TissueRelation, precise
@@ -33,7 +33,7 @@ class ReleasedRelation(TissueRelation):
         masked = ((features * mask.to(features.dtype), mask) for mask in torch.split(masks, 1, dim=1))
         return torch.cat([pool(precise(self.point(own)), mask) for own, mask in masked], dim=1)
 
-    def _relate(self, nodes: Tensor, area: Tensor, touching: Tensor, ratios: Tensor) -> tuple[Tensor, TissueGraph]:
+    def _relate(self, nodes: Tensor, area: Tensor, touching: Tensor, ratios: Tensor) -> tuple[Tensor, NetworkGraph]:
         """An absent tissue has no edge, so that its state before the layers does not matter."""
         nodes, graph = super()._relate(nodes, area, touching, ratios)
         nodes = replace_absent(nodes, graph.presence, self.absent)

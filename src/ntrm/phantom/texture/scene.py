@@ -49,7 +49,7 @@ Positions = Points | Field
 
 
 @dataclass(frozen=True)
-class Window:
+class View:
     """Pixels ``shape`` at ``mpp``, the first one starting at ``origin_um`` (y, x)."""
 
     origin_um: tuple[float, float]
@@ -74,7 +74,7 @@ class CoarseMap:
     values: Field
     mpp: float
 
-    def over(self, window: Window) -> Field:
+    def over(self, window: View) -> Field:
         """Values at the window's pixel centres."""
         (y_um, x_um), (height, width), size = window.origin_um, window.shape, self.values.shape
         rows, across_y = _linear_matrix(y_um, height, window.mpp, self.mpp, size[0])
@@ -298,7 +298,7 @@ class Scene:
         geometry = measure_geometry(mask, mpp, table)
         return cls(mask, mpp, seed, table, geometry, _slow_noise(mask.shape, mpp, seed), look)
 
-    def noise(self, name: str, window: Window, wavelength_um: float) -> Field:
+    def noise(self, name: str, window: View, wavelength_um: float) -> Field:
         """The section's noise called ``name`` over a window."""
         values = noise.field(derive(self.seed, name), window.shape, window.mpp, wavelength_um, window.origin_um)
         return np.ascontiguousarray(values)

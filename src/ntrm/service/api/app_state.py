@@ -16,10 +16,10 @@ import numpy as np
 from anyio import CapacityLimiter
 
 from ntrm.core.errors import NtrmError
-from ntrm.correction.log import Stamp, read_log, stamp_of
-from ntrm.correction.results import correction_in
-from ntrm.correction.slide import SlideCorrections
-from ntrm.correction.state import State
+from ntrm.correct.log import Stamp, read_log, stamp_of
+from ntrm.correct.results import correction_in
+from ntrm.correct.slide import SlideCorrections
+from ntrm.correct.state import State
 from ntrm.results.documents import read_summary
 from ntrm.results.folder import ResultsFolder
 from ntrm.results.paths import CORRECTED, CORRECTIONS, REGIONS, SUMMARY, table_file
@@ -34,7 +34,7 @@ from ntrm.service.core.settings import AUDIT, DATABASE, INCOMING, SERVICE_FOLDER
 from ntrm.service.core.watch import Watch
 from ntrm.service.jobs.catalogue import Catalogue
 from ntrm.service.jobs.database import JobStore
-from ntrm.service.jobs.slide_record import Slide
+from ntrm.service.jobs.slide_record import SlideRow
 from ntrm.service.jobs.supervisor import Supervisor
 from ntrm.service.tiles.caches import TileStore
 from ntrm.service.tiles.geometry import DeepZoom
@@ -43,8 +43,8 @@ from ntrm.service.tiles.readers import Readers
 from ntrm.service.tiles.region_finder import RegionFinder
 from ntrm.service.tiles.slide_tiles import SlideTiles
 from ntrm.slides.inputs import source_fingerprint
-from ntrm.wsi.isolated import ReadingLimits
-from ntrm.wsi.readers.reader import ArrayCache
+from ntrm.slides.isolated import ReadingLimits
+from ntrm.slides.readers.reader import ArrayCache
 
 _log = logging.getLogger(__name__)
 CHORE_SECONDS = 60.0
@@ -141,25 +141,25 @@ class AppState:
             self._model = read_facts(self.settings)
         return self._model
 
-    def document(self, slide: Slide, waiting: list[str] | None = None) -> SlideDocument:
+    def document(self, slide: SlideRow, waiting: list[str] | None = None) -> SlideDocument:
         """A slide as it is shown."""
         waiting = self.store.waiting() if waiting is None else waiting
         return slide_document(slide, self.catalogue.facts(slide), waiting, self.corrected_count(slide))
 
     # A slide's files
 
-    def folder(self, slide: Slide) -> Path:
+    def folder(self, slide: SlideRow) -> Path:
         """Of its results."""
         return self.settings.out / slide.slide_id
 
-    def revision(self, slide: Slide) -> tuple[Stamp, Stamp]:
+    def revision(self, slide: SlideRow) -> tuple[Stamp, Stamp]:
         """Changes whenever the results do, or when a ground truth is added to them."""
         made, truth = (stamp_of(self.folder(slide) / name) for name in (SUMMARY, FILES["truth"]))
         if made is None:
             raise _no_results()
         return made, truth
 
-    def tile_revision(self, slide: Slide, corrections: State | None = None) -> str:
+    def tile_revision(self, slide: SlideRow, corrections: State | None = None) -> str:
         """Short, and another one whenever tiles of the slide are: of its original, results or corrections."""
         key: list[object] = [] if corrections is None else [step.when for step in corrections.steps]
         for stamp in (self.original, self.revision):
@@ -167,11 +167,11 @@ class AppState:
                 key.append(stamp(slide))
         return hashlib.sha256(repr(key).encode()).hexdigest()[:16]
 
-    def results(self, slide: Slide) -> OpenResults:
+    def results(self, slide: SlideRow) -> OpenResults:
         """The results of a finished slide."""
         return _results(self.folder(slide), self.revision(slide))
 
-    def original(self, slide: Slide) -> tuple[Path, tuple[str, int, int]]:
+    def original(self, slide: SlideRow) -> tuple[Path, tuple[str, int, int]]:
         """The original's path, and a key that changes whenever the file does."""
         if slide.source is None:
             raise missing("the original of this slide is not known", "start the service with --root FOLDER")
@@ -185,7 +185,7 @@ class AppState:
         return slide.source, (slide.id, *file)
 
     @contextmanager
-    def slide_tiles(self, slide: Slide) -> Iterator[SlideTiles]:
+    def slide_tiles(self, slide: SlideRow) -> Iterator[SlideTiles]:
         """The original's tiles."""
         path, key = self.original(slide)
         with self.readers.using(path, alone=slide.alone) as reader:
@@ -193,11 +193,11 @@ class AppState:
 
     # Corrections
 
-    def corrections_of(self, slide: Slide) -> SlideCorrections:
+    def corrections_of(self, slide: SlideRow) -> SlideCorrections:
         """What people made of a slide's mask."""
         return _corrections(self.folder(slide), self.revision(slide))
 
-    def corrections_at(self, slide: Slide, version: int | None) -> tuple[int, State]:
+    def corrections_at(self, slide: SlideRow, version: int | None) -> tuple[int, State]:
         """The corrections after a step of the log, or after the last one, and its number."""
         current = self.corrections_of(slide)
         newest = current.log.version
@@ -205,32 +205,32 @@ class AppState:
             raise missing("there is no such version", f"the newest is {newest}")
         return newest if version is None else version, current.state(version)
 
-    def corrected_value(self, slide: Slide, version: int, row: int, column: int, network: int | None) -> int:
+    def corrected_value(self, slide: SlideRow, version: int, row: int, column: int, network: int | None) -> int:
         """The value of the corrected mask at a pixel, where the network's is known: class + 1, 0 is nothing."""
         _, corrections = self.corrections_at(slide, version)
         # 0 is nothing, and becomes 255.
         label = np.array([[network or 0]], dtype=np.uint8) - np.uint8(1)
         return (int(corrections.at(np.array([row]), np.array([column]), label)[0, 0]) + 1) % 256
 
-    def corrected_regions(self, slide: Slide, version: int) -> RegionFinder | None:
+    def corrected_regions(self, slide: SlideRow, version: int) -> RegionFinder | None:
         """The regions of the corrected mask of this version; None where its files are of another, or not there."""
         steps, folder = self.corrections_of(slide).log.at(version).fingerprint, self.folder(slide)
         return _corrected_regions(folder, steps, stamp_of(folder / CORRECTED / SUMMARY))
 
-    def corrected_count(self, slide: Slide) -> int | None:
+    def corrected_count(self, slide: SlideRow) -> int | None:
         """Corrections that count; None where they cannot be read."""
         folder = self.folder(slide)
         stamp = stamp_of(folder / CORRECTIONS) if slide.status == "done" else None
         return 0 if stamp is None else _count(folder, stamp)
 
-    def is_corrected(self, slide: Slide, there: SlideCorrections) -> bool:
+    def is_corrected(self, slide: SlideRow, there: SlideCorrections) -> bool:
         """Whether the files of the corrected mask are up to date; if not, they are made soon."""
         ready = there.is_written
         if not ready:
             self.store.ask_again(slide.id, "correct")
         return ready
 
-    def corrected_failure(self, slide: Slide) -> str | None:
+    def corrected_failure(self, slide: SlideRow) -> str | None:
         """Why the files of the corrected mask could not be made the last time."""
         job = self.store.job(slide.id, "correct")
         said = [(job.error or {}).get(key) for key in ("what", "got", "hint")] if job else []

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from ntrm.correction.ask import MOST_POINTS
-from ntrm.correction.engine import Proposal
-from ntrm.correction.log import Log, Step
-from ntrm.correction.pixels import PixelSet
-from ntrm.correction.slide import Part, SlideCorrections
-from ntrm.correction.units import outlines
+from ntrm.correct.ask import MOST_POINTS
+from ntrm.correct.engine import Proposal
+from ntrm.correct.log import Log, Step
+from ntrm.correct.pixels import PixelSet
+from ntrm.correct.slide import Part, SlideCorrections
+from ntrm.correct.units import outlines
 from ntrm.service.tiles.region_finder import thinned
 
 MOST_PARTS = 500  # That follow and are listed singly

@@ -20,11 +20,11 @@ from ntrm.service.api.app_state import AppState
 from ntrm.service.api.schemas import PathRequest
 from ntrm.service.core.problems import ProblemError, conflict, disk_full, document_of
 from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, ServiceSettings, upload_path
-from ntrm.service.jobs.slide_record import Slide, new_id
+from ntrm.service.jobs.slide_record import SlideRow, new_id
+from ntrm.slides.grid import check_cost, credible_resolution
 from ntrm.slides.inputs import source_fingerprint
 from ntrm.slides.slide_folders import has_parts
 from ntrm.slides.slide_ids import safe_name
-from ntrm.wsi.grid import check_cost, credible_resolution
 
 LONGEST_PATH = 4096
 LONGEST_NAME = 200
@@ -67,7 +67,7 @@ def check_file_name(name: str) -> None:
         raise ProblemError(422, "unreadable", "a slide of several files", got=got, expected=expected, hint=hint)
 
 
-def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | None, slide_id: str | None) -> Slide:
+def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | None, slide_id: str | None) -> SlideRow:
     """Queue a file that was uploaded; without µm/px it is kept and waits for them."""
     key = new_id()
     path = upload_path(app_state.settings.hidden, key)
@@ -85,7 +85,7 @@ def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | N
     return slide
 
 
-def submit_path(app_state: AppState, wanted: PathRequest) -> Slide:
+def submit_path(app_state: AppState, wanted: PathRequest) -> SlideRow:
     """Queue a file of the server."""
     path = file_under(app_state.settings.roots, wanted.path)
     slide, _ = _add(app_state, new_id(), path, path.name, wanted.mpp, wanted.slide_id, is_upload=False)
@@ -102,7 +102,7 @@ def _add(
     slide_id: str | None,
     *,
     is_upload: bool,
-) -> tuple[Slide, ProblemError | None]:
+) -> tuple[SlideRow, ProblemError | None]:
     """Add a slide under the name that was asked for, or under a free one; refuses at once what a worker would refuse.
 
     An upload without µm/px is added, too, as one that failed for that reason.
@@ -127,7 +127,7 @@ def _add(
         check_cost(info, resolution, model.mpp, path.stat().st_size)
     name, now = display_name(file_name), time.time()
     stem = name.rsplit(".", 1)[0] if "." in name.strip(".") else name
-    slide = Slide(
+    slide = SlideRow(
         id=key,
         slide_id=slide_id or safe_name(stem or "slide"),
         # A slide_id that was asked for stands for the file's own name everywhere.

@@ -11,10 +11,10 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse
 
 from ntrm.core.io import writing
-from ntrm.correction.ask import Ask, Name
-from ntrm.correction.engine import NotReadyError
-from ntrm.correction.log import ConflictError
-from ntrm.correction.slide import SlideCorrections
+from ntrm.correct.ask import Ask, Name
+from ntrm.correct.engine import NotReadyError
+from ntrm.correct.log import ConflictError
+from ntrm.correct.slide import SlideCorrections
 from ntrm.results.paths import CORRECTED
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.correction_schemas import (
@@ -30,7 +30,7 @@ from ntrm.service.api.correction_schemas import (
 from ntrm.service.api.routes_results import CONTENT, Coordinate, FileName, slide_file
 from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.jobs.slide_record import Slide
+from ntrm.service.jobs.slide_record import SlideRow
 
 router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"], responses=problems(404))
 ORIGIN = "page"
@@ -132,7 +132,7 @@ def corrected_file(app_state: Shared, slide: Requested, file: FileName, download
     return slide_file(folder, file, begin, hint=hint, download=download)
 
 
-def _document(app_state: AppState, slide: Slide) -> CorrectionsDocument:
+def _document(app_state: AppState, slide: SlideRow) -> CorrectionsDocument:
     current = app_state.corrections_of(slide)
     log, now, ready = current.log, current.state(), app_state.is_corrected(slide, current)
     return CorrectionsDocument(
@@ -146,7 +146,7 @@ def _document(app_state: AppState, slide: Slide) -> CorrectionsDocument:
     )
 
 
-def _graph_state(app_state: AppState, slide: Slide, current: SlideCorrections) -> dict[str, Any]:
+def _graph_state(app_state: AppState, slide: SlideRow, current: SlideCorrections) -> dict[str, Any]:
     """The state of the region graph, how far it is, and why there is none."""
     job, state, progress, reason = app_state.store.job(slide.id, "prepare"), "missing", None, None
     if current.is_ready:
@@ -160,7 +160,7 @@ def _graph_state(app_state: AppState, slide: Slide, current: SlideCorrections) -
     return {"graph": state, "graph_progress": progress, "graph_reason": reason}
 
 
-def _impossible(app_state: AppState, slide: Slide, current: SlideCorrections) -> str | None:
+def _impossible(app_state: AppState, slide: SlideRow, current: SlideCorrections) -> str | None:
     """Why the region graph cannot be made, if so."""
     refusal, model = app_state.supervisor.refusal, app_state.model
     if app_state.supervisor.state == "off":

@@ -19,7 +19,7 @@ from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Requested, Shared, problems
 from ntrm.service.api.schemas import PointDocument, RegionDocument
 from ntrm.service.core.problems import missing
-from ntrm.service.jobs.slide_record import Slide
+from ntrm.service.jobs.slide_record import SlideRow
 from ntrm.service.tiles.region_finder import thinned
 from ntrm.service.tiles.slide_tiles import encode_jpeg
 
@@ -104,7 +104,7 @@ def is_known(request: Request, etag: str) -> bool:
     return etag in (tag.strip().removeprefix("W/") for tag in known)
 
 
-def _thumbnail(app_state: AppState, slide: Slide) -> bytes:
+def _thumbnail(app_state: AppState, slide: SlideRow) -> bytes:
     there = SlideFolder(app_state.folder(slide))
     if slide.has_image and not there.has(PICTURE):
         with app_state.slide_tiles(slide) as tiles:

@@ -14,7 +14,7 @@ from ntrm.service.api.app_state import AppState
 from ntrm.service.api.intake import check_file_name, check_name, receive, submit_path, submit_upload
 from ntrm.service.api.schemas import ErrorDocument, PathRequest, RetryRequest, SlideDocument, SlideList
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.jobs.slide_record import Slide, Status
+from ntrm.service.jobs.slide_record import SlideRow, Status
 
 router = APIRouter(prefix="/v1/slides", tags=["slides"])
 
@@ -39,12 +39,12 @@ def get_app_state(request: Request) -> AppState:
 Shared = Annotated[AppState, Depends(get_app_state)]
 
 
-def get_requested(app_state: Shared, id: SlideKey) -> Slide:  # noqa: A002 - the path's own word
+def get_requested(app_state: Shared, id: SlideKey) -> SlideRow:  # noqa: A002 - the path's own word
     """The slide that the path of a request names."""
     return app_state.store.get(id)
 
 
-Requested = Annotated[Slide, Depends(get_requested)]
+Requested = Annotated[SlideRow, Depends(get_requested)]
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

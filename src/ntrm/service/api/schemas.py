@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from ntrm.service.core.model_info import ModelFacts
-from ntrm.service.jobs.slide_record import Slide
+from ntrm.service.jobs.slide_record import SlideRow
 
 
 class ErrorBody(BaseModel):
@@ -246,14 +246,14 @@ def classes_of(model: ModelFacts) -> list[TissueClass]:
     ]
 
 
-def known_mpp(slide: Slide, facts: Mapping[str, Any]) -> tuple[float | None, float | None]:
+def known_mpp(slide: SlideRow, facts: Mapping[str, Any]) -> tuple[float | None, float | None]:
     """µm/px along x and y: of the results, as stated, or of the file; None where unknown."""
     x, y = facts.get("mpp") or slide.mpp or slide.info.get("mpp") or (None, None)
     return x, y
 
 
 def slide_document(
-    slide: Slide, facts: Mapping[str, Any], waiting: list[str], corrections: int | None
+    slide: SlideRow, facts: Mapping[str, Any], waiting: list[str], corrections: int | None
 ) -> SlideDocument:
     """A slide as others see it; ``facts`` are of its results, ``waiting`` the ids of the queue in order."""
     _, _, width, height = slide.info.get("bounds") or (0, 0, slide.info.get("width"), slide.info.get("height"))

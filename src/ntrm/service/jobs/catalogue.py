@@ -16,8 +16,8 @@ from threading import Event, Lock
 from typing import Any
 
 from ntrm.core.errors import NtrmError
-from ntrm.correction.log import read_log
-from ntrm.correction.results import is_current
+from ntrm.correct.log import read_log
+from ntrm.correct.results import is_current
 from ntrm.results.documents import read_summary
 from ntrm.results.folder import ResultsFolder, SlideFolder
 from ntrm.results.paths import CORRECTIONS, FAMILIARITY_MAP, SUMMARY
@@ -26,7 +26,7 @@ from ntrm.service.api.schemas import slide_document
 from ntrm.service.core.problems import ProblemError, conflict, is_full
 from ntrm.service.core.settings import LOST, SERVICE_FOLDER, TRASH, UPLOADS, ServiceSettings, upload_path
 from ntrm.service.jobs.database import UNUSABLE, JobStore
-from ntrm.service.jobs.slide_record import LIGHT, NETWORK, Slide, new_id
+from ntrm.service.jobs.slide_record import LIGHT, NETWORK, SlideRow, new_id
 from ntrm.service.jobs.worker import TABLES_SECONDS
 from ntrm.service.tiles.mask_tiles import FILES, layers_with
 from ntrm.service.tiles.readers import Readers
@@ -102,7 +102,7 @@ class Catalogue:
                     store.forget(slide.id)
         return changed
 
-    def _adopt(self, folder: SlideFolder, made: float, row: Slide | None) -> bool:
+    def _adopt(self, folder: SlideFolder, made: float, row: SlideRow | None) -> bool:
         """Add a folder's results, or note that they are others; not what is unfinished."""
         state, name = finished(folder.path), folder.path.name
         if state is None or state.plan is None:
@@ -113,7 +113,7 @@ class Catalogue:
             self._store.renew(row, state.plan, made)
             return True
         mpp, source = state.plan.mpp, state.plan.source
-        found = Slide(new_id(), name, name, "found", None, mpp, "done", made, source, progress=1.0, finished=made)
+        found = SlideRow(new_id(), name, name, "found", None, mpp, "done", made, source, progress=1.0, finished=made)
         self._store.add(found)
         return True
 
@@ -123,7 +123,7 @@ class Catalogue:
             _log.warning("the folder %s is skipped: %s", ascii(folder.name), reason)
         self._skipped[folder] = reason
 
-    def facts(self, slide: Slide) -> dict[str, Any]:
+    def facts(self, slide: SlideRow) -> dict[str, Any]:
         """The short version of a slide's results; nothing before it is done, and where they cannot be read."""
         path = self._settings.out / slide.slide_id
         made = _made(path) if slide.status == "done" else None
@@ -146,7 +146,7 @@ class Catalogue:
                 count += 1
         return count
 
-    def delete(self, slide: Slide) -> None:
+    def delete(self, slide: SlideRow) -> None:
         """End a slide's jobs, and remove its upload and its results.
 
         Nothing is written before the files are gone, unless a job has to be ended, so that a full disk can be emptied.
@@ -239,7 +239,7 @@ def _facts(folder: Path, _made: float) -> dict[str, Any]:
         "pieces": len(summary.pieces),
         "layers": layers_with({name for name, file in FILES.items() if there.has(file)}),
     }
-    slide_document(Slide(new_id(), "a", "a", "found", None, None, "done", 0.0), facts, [], None)
+    slide_document(SlideRow(new_id(), "a", "a", "found", None, None, "done", 0.0), facts, [], None)
     return facts
 
 

@@ -23,7 +23,7 @@ from ntrm.core.errors import DataError, NtrmError
 from ntrm.results.slide_state import Plan
 from ntrm.service.core.problems import ProblemError, conflict, document_of, missing
 from ntrm.service.core.settings import DATABASE, upload_path
-from ntrm.service.jobs.slide_record import JOB, SLIDE, Job, Kind, Slide, Status, as_json
+from ntrm.service.jobs.slide_record import JOB, SLIDE, Job, Kind, SlideRow, Status, as_json
 from ntrm.slides.inputs import source_fingerprint
 
 _log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class JobStore:
             raise DataError(f"cannot use {path}", got=error, hint="move it away; results are found again") from error
         path.chmod(0o600)
 
-    def drop_bad(self, show: Callable[[Slide], object], may_read: Callable[[Path], bool]) -> None:
+    def drop_bad(self, show: Callable[[SlideRow], object], may_read: Callable[[Path], bool]) -> None:
         """Drop rows that no service writes or that cannot be shown, and forget originals that may not be read."""
 
         def check(row: sqlite3.Row) -> None:
@@ -121,7 +121,7 @@ class JobStore:
             one.execute("BEGIN IMMEDIATE")
             yield one
 
-    def _slide(self, row: sqlite3.Row) -> Slide:
+    def _slide(self, row: sqlite3.Row) -> SlideRow:
         """An upload is known by its id, wherever the service's folder lies now."""
         cells = dict(row)
         if cells["source"] is None and cells["origin"] == "upload":
@@ -130,14 +130,14 @@ class JobStore:
 
     # What is there
 
-    def get(self, key: str) -> Slide:
+    def get(self, key: str) -> SlideRow:
         """The slide, or 404."""
         rows = self._do(f"{_SLIDES} WHERE id = ?", key)
         if not rows:
             raise missing("no such slide", "ask /v1/slides for those that are there")
         return self._slide(rows[0])
 
-    def every(self, status: Status | None = None) -> list[Slide]:
+    def every(self, status: Status | None = None) -> list[SlideRow]:
         """All slides, or those of one status, the newest first."""
         rows = self._do(f"{_SLIDES} WHERE status = coalesce(?, status) ORDER BY created DESC, id", status)
         return [self._slide(row) for row in rows]
@@ -168,7 +168,7 @@ class JobStore:
 
     # Slides
 
-    def add(self, slide: Slide, most_queued: int | None = None) -> Slide:
+    def add(self, slide: SlideRow, most_queued: int | None = None) -> SlideRow:
         """Add a new slide and its job; refuses one too many and a taken name."""
         source = None if slide.source == upload_path(self._folder, slide.id) else slide.source
         columns = ("id", "slide_id", "name", "origin", "fingerprint", "created")
@@ -203,7 +203,7 @@ class JobStore:
             one.execute("DELETE FROM jobs WHERE slide = ?", (key,))
             one.execute("DELETE FROM slides WHERE id = ?", (key,))
 
-    def renew(self, slide: Slide, plan: Plan, finished: float) -> None:
+    def renew(self, slide: SlideRow, plan: Plan, finished: float) -> None:
         """A finished slide has other results, perhaps of another file; a job that began meanwhile counts more."""
         self.change(slide.id, fingerprint=plan.source, mpp=as_json(plan.mpp))
         if slide.source is not None and source_fingerprint(slide.source) not in (plan.source, None):
@@ -243,7 +243,7 @@ class JobStore:
             key, kind, time.time(), RETRY_SECONDS,
         )  # fmt: skip
 
-    def cancel(self, key: str) -> Slide:
+    def cancel(self, key: str) -> SlideRow:
         """Take a slide out of the queue, or ask its worker to stop."""
         slide = self.get(key)
         if slide.status in ("done", "failed"):
@@ -263,7 +263,7 @@ class JobStore:
             ):
                 one.execute(f"{change} {mine}", values)
 
-    def retry(self, key: str, mpp: tuple[float, float] | None, most_queued: int) -> Slide:
+    def retry(self, key: str, mpp: tuple[float, float] | None, most_queued: int) -> SlideRow:
         """Queue a slide again that failed or was cancelled, on request with other µm/px."""
         slide = self.get(key)
         if slide.status not in ("failed", "cancelled"):

@@ -44,7 +44,7 @@ Place = Annotated[Path, PlainValidator(lambda cell: Path(os.fsdecode(cell)))]
 
 
 @dataclass(frozen=True)
-class Slide:
+class SlideRow:
     """A slide and the state of its segmentation."""
 
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{24}$")]  # Random: whoever does not know it cannot ask for it
@@ -94,7 +94,7 @@ class Job:
     cancel: Time | None  # When somebody asked for the end of a running job
 
 
-SLIDE: TypeAdapter[Slide] = TypeAdapter(Slide)
+SLIDE: TypeAdapter[SlideRow] = TypeAdapter(SlideRow)
 JOB: TypeAdapter[Job] = TypeAdapter(Job)
 
 

@@ -22,17 +22,17 @@ from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import write_text
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
+from ntrm.results.manifest import read_run
 from ntrm.results.paths import INDEX, RUN, SUMMARY, table_file
-from ntrm.results.run_record import read_run
 from ntrm.service.core import model_info
 from ntrm.service.core.problems import ProblemError, document_of
 from ntrm.service.core.settings import DATABASE, ServiceSettings
 from ntrm.service.jobs.database import GIVEN_UP, JobStore
-from ntrm.service.jobs.slide_record import LIGHT, NETWORK, Job, Kind, Slide, Status, new_id
+from ntrm.service.jobs.slide_record import LIGHT, NETWORK, Job, Kind, SlideRow, Status, new_id
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 
 if TYPE_CHECKING:
-    from ntrm.pipeline.segmenter import Segmenter
+    from ntrm.segment.segmenter import Segmenter
 
 T = TypeVar("T")
 BEAT_SECONDS = 0.5  # Between two reports of the progress
@@ -112,7 +112,7 @@ class Worker:
             if not self._store.beat(self._job, self._furthest, stage):
                 raise JobEnd("cancelled")
 
-    def _slide(self) -> tuple[Slide, SlideInput, Segmenter]:
+    def _slide(self) -> tuple[SlideRow, SlideInput, Segmenter]:
         """What a job with the network is about, and the network."""
         slide = self._store.get(self._job.slide)
         if slide.source is None or self._segmenter is None:
@@ -123,7 +123,7 @@ class Worker:
 
     def segment(self) -> float:
         """Segment a slide; returns when its results were written."""
-        from ntrm.pipeline.slide import SlideTask
+        from ntrm.segment.slide import SlideTask
 
         slide, source, segmenter = self._slide()
         # It may be another file by now than when it was queued.
@@ -142,9 +142,9 @@ class Worker:
 
     def prepare(self) -> None:
         """Make the region graph of a slide that is done."""
-        from ntrm.correction.engine.prepare import make_region_graph, same_model
-        from ntrm.correction.mask import open_mask
-        from ntrm.pipeline.segmenter import reason_of
+        from ntrm.correct.engine.prepare import make_region_graph, same_model
+        from ntrm.correct.mask import open_mask
+        from ntrm.segment.segmenter import reason_of
 
         slide, source, segmenter = self._slide()
         self._report(0.0, "making", at_once=True)
@@ -158,7 +158,7 @@ class Worker:
 
     def correct(self) -> None:
         """Write the files of a slide's corrected mask, where they are not there already."""
-        from ntrm.correction.slide import SlideCorrections
+        from ntrm.correct.slide import SlideCorrections
 
         corrections = SlideCorrections(self._settings.out / self._store.get(self._job.slide).slide_id)
         if not corrections.is_written:
@@ -167,7 +167,7 @@ class Worker:
 
     def tables(self) -> None:
         """Write the tables of all slides, and the overview unless somebody did without it."""
-        from ntrm.pipeline.tabulating import tabulate
+        from ntrm.segment.tabulating import tabulate
 
         out = self._settings.out
         if (out / RUN).is_file():
@@ -207,8 +207,8 @@ def main() -> int:
 
 def open_segmenter(settings: ServiceSettings) -> Segmenter:
     """The network, with the options of results that are there already: those of one folder have the same options."""
-    from ntrm.pipeline.options import Options
-    from ntrm.pipeline.segmenter import Segmenter
+    from ntrm.segment.options import Options
+    from ntrm.segment.segmenter import Segmenter
 
     before: dict[str, Any] = {"maps": True, "batch": settings.batch, "device": settings.device}
     with suppress(DataError, UsageError):
@@ -216,7 +216,7 @@ def open_segmenter(settings: ServiceSettings) -> Segmenter:
     options = Options(**{name: before[name] for name in Options.__dataclass_fields__ if name in before})
     device = before["device"] if settings.device == "auto" else settings.device
     segmenter = Segmenter(settings.model, settings.out, options, device=str(device), batch=int(before["batch"]))
-    segmenter.claim()
+    segmenter.check_folder()
     return segmenter
 
 

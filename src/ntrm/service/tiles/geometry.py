@@ -10,7 +10,7 @@ TILE = 256
 
 
 @dataclass(frozen=True)
-class Box:
+class TileBox:
     """A tile's pixels on its level."""
 
     left: int
@@ -52,11 +52,11 @@ class DeepZoom:
         width, height = self.size(level)
         return -(-width // TILE), -(-height // TILE)
 
-    def tile(self, level: int, column: int, row: int) -> Box:
+    def tile(self, level: int, column: int, row: int) -> TileBox:
         """Where a tile lies; refuses one that does not."""
         width, height = self.size(level)
         columns, rows = self.grid(level)
         if not (0 <= column < columns and 0 <= row < rows):
             raise missing("no such tile", f"level {level} has {columns} × {rows} tiles")
         left, top = column * TILE, row * TILE
-        return Box(left, top, min(TILE, width - left), min(TILE, height - top))
+        return TileBox(left, top, min(TILE, width - left), min(TILE, height - top))

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter
 
 from ntrm.core.errors import BROKEN, DataError
-from ntrm.correction.state import State
+from ntrm.correct.state import State
 from ntrm.results.folder import SlideFolder
 from ntrm.results.mask_file import Pyramid
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, MASK, TRUTH_MASK
 from ntrm.service.core.problems import missing
-from ntrm.service.tiles.geometry import Box, DeepZoom
+from ntrm.service.tiles.geometry import DeepZoom, TileBox
 
 T = TypeVar("T")
 Labels = NDArray[np.uint8]
@@ -106,7 +106,7 @@ class MaskLayers:
         self,
         layer: str,
         level: int,
-        box: Box,
+        box: TileBox,
         pair: tuple[int, int] | None = None,
         corrections: State | None = None,
     ) -> Labels:
@@ -123,7 +123,7 @@ class MaskLayers:
             return self._improvement(level, box)
         return self._sampled(layer, level, box)
 
-    def _tissue(self, level: int, box: Box, corrections: State | None, margin: int = 0) -> Labels:
+    def _tissue(self, level: int, box: TileBox, corrections: State | None, margin: int = 0) -> Labels:
         """With what people made of it, and so many pixels around the box."""
         labels, scale = self._sampled("tissue", level, box, margin), self.grid.zoom.scale(level)
         if corrections is None:
@@ -138,7 +138,7 @@ class MaskLayers:
         file = self._files.get(layer)
         return None if file is None else int(file.read(0, np.array([row]), np.array([column]))[0, 0])
 
-    def _sampled(self, layer: str, level: int, box: Box, margin: int = 0) -> Labels:
+    def _sampled(self, layer: str, level: int, box: TileBox, margin: int = 0) -> Labels:
         file, scale = self._files[layer], self.grid.zoom.scale(level)
         wanted = scale * (1 + 1e-9) / min(self.grid.sx, self.grid.sy)
         depth = min(file.depth - 1, max(0, int(np.floor(np.log2(wanted))))) if wanted >= 1 else 0
@@ -146,7 +146,7 @@ class MaskLayers:
         columns = _nearest(box.left - margin, box.width + 2 * margin, scale, self.grid.sx * 2**depth)
         return file.read(depth, rows, columns)
 
-    def _improvement(self, level: int, box: Box) -> Labels:
+    def _improvement(self, level: int, box: TileBox) -> Labels:
         """1 = corrected, 2 = broken, 0 = neither."""
         final, coarse, truth = (self._sampled(name, level, box) for name in ("tissue", "coarse", "truth"))
         corrected = (truth > 0) & (final == truth) & (coarse != truth)

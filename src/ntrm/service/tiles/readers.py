@@ -11,8 +11,8 @@ from pathlib import Path
 from queue import LifoQueue
 
 from ntrm.core.errors import DataError
-from ntrm.wsi.isolated import ReadingLimits, ReadingProcess
-from ntrm.wsi.readers.reader import Pixels, SlideInfo, check_request
+from ntrm.slides.isolated import ReadingLimits, ReadingProcess
+from ntrm.slides.readers.reader import Pixels, SlideInfo, check_request
 
 PER_SLIDE = 2  # Processes that read one slide
 Key = tuple[Path, int, int, bool]

@@ -12,8 +12,8 @@ from ntrm.data.area_mean import box_means
 from ntrm.service.core.problems import busy
 from ntrm.service.tiles.geometry import DeepZoom
 from ntrm.service.tiles.readers import OpenSlide
-from ntrm.wsi.grid import best_level, box_weights, read_area
-from ntrm.wsi.readers.reader import ArrayCache, Pixels
+from ntrm.slides.grid import best_level, box_weights, read_area
+from ntrm.slides.readers.reader import ArrayCache, Pixels
 
 QUALITY = 85
 MOST_PIXELS = 2**23  # Read for one tile; where a slide lacks the coarse level, a tile is made from finer tiles instead

@@ -1,0 +1,265 @@
+"""Corrected slides as a dataset to train on: the slides' images, and their corrected masks, or less of them.
+
+By default the whole corrected mask counts: what a person left as it is counts as right. On request only pixels that a
+person named, confirmed or drew are of their class, with or without what followed, and all others are ignored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ntrm.core.csv_text import rows_text
+from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, first_names
+from ntrm.core.io import read_object, sha256_of, whole_file, write_json, write_text
+from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.locks import holding
+from ntrm.core.mpp import Resolution
+from ntrm.core.progress import SILENT, Progress
+from ntrm.correct.log import Log, read_log
+from ntrm.correct.mask import SlideMask, mask_grid, open_mask, segmented
+from ntrm.correct.state import State, state_of
+from ntrm.data.csv_tables import nearly
+from ntrm.data.dataset import SPLITS
+from ntrm.data.image_files import write_image, write_indexed_mask
+from ntrm.data.split import SplitRow, split_by_patient
+from ntrm.data.tiles import Window
+from ntrm.results.documents import AGAIN
+from ntrm.results.folder import ResultsFolder
+from ntrm.results.manifest import read_run
+from ntrm.results.paths import CORRECTIONS
+from ntrm.results.slide_state import Plan
+from ntrm.slides.inputs import check_roots, find_by_content
+from ntrm.slides.isolated import open_isolated
+
+FORMAT = "ntrm-corrected-data/1"
+RECORD, LOCK = "corrections.json", ".lock"
+TRUSTS = HAND, FOLLOWED, ALL = ("hand", "followed", "all")
+"""What counts: what a person named or drew; also what followed from it; the whole corrected mask."""
+BLOCK = 4096  # Longest side of the areas that a slide is divided into, in pixels
+MARGIN = 256  # Pixels of surroundings around what counts: a network judges a tissue by its neighbours
+
+
+@dataclass(frozen=True, eq=False)
+class CorrectedSlide:
+    """A slide whose log has steps that count."""
+
+    mask: SlideMask
+    covariates: Mapping[str, str]
+    plan: Plan
+    log: Log
+
+    @property
+    def slide_id(self) -> str:
+        """Name of its folder."""
+        return self.mask.summary.slide_id
+
+    @property
+    def group(self) -> str:
+        """Its patient; a slide without one is its own group."""
+        return self.covariates.get("patient", self.covariates.get("group")) or self.slide_id
+
+    @property
+    def split(self) -> str:
+        """``train``, unless a covariate ``split`` says otherwise."""
+        split = self.covariates.get("split") or "train"
+        if split not in SPLITS:
+            raise choices_error(f"{self.slide_id}: unknown split", split, SPLITS)
+        return split
+
+    def record(self) -> dict[str, Any]:
+        """What was trained on: which mask, and which version of its corrections."""
+        steps = json.dumps([step.line() for step in self.log.steps], ensure_ascii=False).encode()
+        return {
+            "slide_id": self.slide_id,
+            "mask": self.mask.record.mask,
+            "version": self.log.version,
+            "log": hashlib.sha256(steps).hexdigest(),
+            "group": self.group,
+            "split": self.split,
+        }
+
+
+@dataclass(frozen=True)
+class CorrectedResults:
+    """The corrected slides of a folder of results, to train on."""
+
+    results: Path  # What ``ntrm segment`` wrote, with corrections
+    slides: Path | None = None  # Folder below which the slides' files lie, under whatever names
+    trust: str = ALL  # What counts, one of ``TRUSTS``
+
+    def __post_init__(self) -> None:
+        if self.trust not in TRUSTS:
+            raise choices_error("unknown value of --trust", self.trust, TRUSTS)
+
+    @cached_property
+    def corrected(self) -> tuple[CorrectedSlide, ...]:
+        """The slides, by name; what was undone does not count."""
+        read_run(self.results)
+        found = [_read_slide(folder.path) for folder in ResultsFolder(self.results) if folder.has(CORRECTIONS)]
+        corrected = tuple(slide for slide in found if slide.log.active)
+        if not corrected:
+            raise DataError(
+                f"{self.results}: no slide is corrected",
+                got=f"{len(found)} slides of which every correction was undone" if found else f"no {CORRECTIONS}",
+                hint="correct slides in the page of `ntrm serve`, or with `ntrm correct`",
+            )
+        (one, classes), *others = [(slide.mask.resolution, slide.mask.schema.names) for slide in corrected]
+        if any(names != classes or not resolution.same_as(one) for resolution, names in others):
+            every = {f"{resolution}, {', '.join(names)}" for resolution, names in [(one, classes), *others]}
+            raise RefusedError("slides of different models cannot be one dataset", got="; ".join(sorted(every)))
+        split_by_patient(SplitRow(slide.slide_id, slide.group, slide.split) for slide in corrected)
+        return corrected
+
+    @property
+    def resolution(self) -> Resolution:
+        """µm/px of their masks."""
+        return self.corrected[0].mask.resolution
+
+    def write(self, out: Path, schema: LabelSchema | None = None, progress: Progress = SILENT) -> dict[str, Any]:
+        """Write them as a dataset of layout ``plain``; returns the record of what it is made of.
+
+        What is there already of the same corrections is kept, of others it is refused. An interrupted writing begins
+        anew. Several processes may call this at once: the first writes. ``schema`` is that of a dataset that these
+        slides are to be used with; its names must be those of the masks.
+        """
+        slides, own = self.corrected, self.corrected[0].mask.schema
+        record: dict[str, Any] = {"format": FORMAT, "trust": self.trust, "slides": [each.record() for each in slides]}
+        with holding(out / LOCK, wait=True):
+            before = read_object(out / RECORD)
+            if before:
+                _check_same(out, before, record)
+                return before
+            files = self._find_files()
+            for name in ("Images", "Masks"):
+                shutil.rmtree(out / name, ignore_errors=True)
+            if schema is not None and schema.names != own.names:
+                raise RefusedError(
+                    "the corrected slides have other tissues than the dataset",
+                    got=", ".join(own.names),
+                    expected=", ".join(schema.names),
+                    hint="train on one of them only",
+                )
+            with whole_file(out / "classes.csv") as partial:
+                (schema or own).write_csv(partial)
+            rows = [["name", "group", "split", "mpp", "slide_sha256"]]
+            for slide, entry in zip(progress.track(slides, len(slides), "slides"), record["slides"], strict=True):
+                file = files[slide.plan.source]
+                names, entry["pixels"] = _write_slide(slide, file, out, self.trust, schema or own)
+                entry["image"] = sha256_of(file)
+                facts = [slide.group, slide.split, f"{slide.mask.resolution.mean:.6g}", entry["image"]]
+                rows += [[name, *facts] for name in names]
+            write_text(out / "cases.csv", rows_text(rows))
+            write_json(out / RECORD, record)
+        return record
+
+    def _find_files(self) -> dict[str | None, Path]:
+        """The files that slides were segmented from, by their content: names may have changed, or be secret."""
+        if self.slides is None:
+            raise UsageError(
+                "the slides themselves are needed",
+                got="results, which hold no images to train on",
+                expected="the folder of the slides that were segmented",
+                hint="name it with --slides",
+            )
+        check_roots([self.slides])
+        wanted = [slide.plan.source for slide in self.corrected if slide.plan.source is not None]
+        found: dict[str | None, Path] = dict(find_by_content(wanted, [self.slides]))
+        missing = [slide.slide_id for slide in self.corrected if slide.plan.source not in found]
+        if missing:
+            raise DataError(
+                f"slides are not below {self.slides}",
+                got=f"no file with the content of {first_names(missing)}",
+                expected="the files as they were when they were segmented",
+                hint="give the folder that holds all corrected slides with --slides",
+            )
+        return found
+
+
+def _read_slide(folder: Path) -> CorrectedSlide:
+    mask, (state, plan) = open_mask(folder), segmented(folder)
+    # Covariates that mean something to a training; without "patient", "group" is the patient, as in cases.csv.
+    names = [name for name in state.covariates if name != "group"]
+    for wrong, meant in nearly(names, ("patient", "split")).items():
+        raise DataError(
+            f"{folder.name}: a column of its table of slides has a name that resembles {meant}",
+            got=wrong,
+            expected=meant,
+            hint=f"rename it in the table and segment again with it: finished slides only get the column {meant}",
+        )
+    return CorrectedSlide(mask, state.covariates, plan, read_log(folder).check(mask.record))
+
+
+def _check_same(out: Path, before: dict[str, Any], record: dict[str, Any]) -> None:
+    """Refuse other corrections than those that were written before."""
+    own = set(record["slides"][0])  # not what was found while it was written
+    known = [{key: value for key, value in slide.items() if key in own} for slide in before.get("slides", [])]
+    if (before.get("trust"), known) == (record["trust"], record["slides"]):
+        return
+    (got, expected) = (
+        f"trust {trust}; versions " + ", ".join(f"{slide.get('slide_id')} {slide.get('version')}" for slide in slides)
+        for trust, slides in ((record["trust"], record["slides"]), (before.get("trust"), known))
+    )
+    hint = "choose a new folder: slides were corrected since, or something else is to count"
+    raise RefusedError(f"{out} was written from other corrections", got=got, expected=expected, hint=hint)
+
+
+def _write_slide(
+    slide: CorrectedSlide, file: Path, out: Path, trust: str, schema: LabelSchema
+) -> tuple[list[str], dict[str, int]]:
+    """Write image and mask of each area in which something counts; their names, and the pixels of each class."""
+    names, mask, stated = [], slide.mask, slide.plan.mpp
+    pixels = np.zeros(256, dtype=np.int64)
+    # With its place, where there may be several areas, or where the id looks like such a name.
+    placed = max(mask.shape) > BLOCK or re.search(r"_[0-9]+_[0-9]+$", slide.slide_id)
+    with closing(open_isolated(file)) as reader:
+        grid = mask_grid(reader, mask.summary, None if stated is None else Resolution(*stated), hint=AGAIN)
+        for area, known in known_areas(mask.labels(), state_of(slide.log, schema, mask.shape), trust):
+            names.append(f"{slide.slide_id}_{area.top}_{area.left}" if placed else slide.slide_id)
+            image = grid.read(area.top, area.left, area.height, area.width)
+            write_image(out / "Images" / f"{names[-1]}.tif", image, mask.resolution)
+            write_indexed_mask(out / "Masks" / f"{names[-1]}.png", known, schema)
+            pixels += np.bincount(known.ravel(), minlength=256)
+    return names, {tissue.name: int(pixels[tissue.index]) for tissue in schema.tissues if pixels[tissue.index]}
+
+
+def known_areas(labels: Mask, state: State, trust: str) -> Iterator[tuple[Window, Mask]]:
+    """Windows around what counts, with surroundings, and their masks; every pixel counts in one of them."""
+    height, width = labels.shape
+    for top in range(0, height, BLOCK):
+        targets = _targets(labels[top : top + BLOCK], state, trust, top)
+        for left in range(0, width, BLOCK):
+            known = targets[:, left : left + BLOCK] != IGNORE
+            rows, columns = np.flatnonzero(known.any(axis=1)).tolist(), np.flatnonzero(known.any(axis=0)).tolist()
+            if not rows:
+                continue
+            first, last, west, east = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
+            y0, y1 = max(top + first - MARGIN, 0), min(top + last + MARGIN, height)
+            x0, x1 = max(left + west - MARGIN, 0), min(left + east + MARGIN, width)
+            # Of the surroundings nothing is known: they count in the areas of their own.
+            mask = np.full((y1 - y0, x1 - x0), IGNORE, dtype=np.uint8)
+            mask[top + first - y0 : top + last - y0, left + west - x0 : left + east - x0] = targets[
+                first:last, left + west : left + east
+            ]
+            yield Window(y0, x0, y1 - y0, x1 - x0), mask
+
+
+def _targets(labels: Mask, state: State, trust: str, top: int) -> Mask:
+    """Rows of the corrected mask (h, W), from row ``top`` on, ignored where nothing counts."""
+    painted = state.paint(labels, top)
+    if trust == ALL:
+        return painted
+    counts = state.by_hand.rows(top, *labels.shape)
+    if trust == FOLLOWED:
+        counts |= state.followed.rows(top, *labels.shape)
+    return np.where(counts, painted, np.uint8(IGNORE))

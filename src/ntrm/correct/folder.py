@@ -1,0 +1,204 @@
+"""Correct the slides of a results folder without the page: clicks, areas from QuPath, undo and redo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ntrm.annotations.qupath import SUFFIXES, read_annotations
+from ntrm.core.errors import DataError, NtrmError, UsageError, did_you_mean, first_names
+from ntrm.core.io import sha256_of
+from ntrm.core.progress import SILENT, Progress
+from ntrm.correct.areas import painted_areas, slide_areas
+from ntrm.correct.ask import Name, Redo, Undo
+from ntrm.correct.engine.prepare import same_model
+from ntrm.correct.log import UNDO, Step
+from ntrm.correct.mask import segmented
+from ntrm.correct.pixels import PixelSet
+from ntrm.correct.slide import SlideCorrections
+from ntrm.results.folder import ResultsFolder
+from ntrm.results.manifest import read_run
+from ntrm.results.paths import SUMMARY
+from ntrm.results.slide_state import finished
+from ntrm.segment.tabulating import tabulate_again
+from ntrm.slides.inputs import SlideInput, check_roots, find_by_content, place_of
+
+if TYPE_CHECKING:
+    from ntrm.models.predictor import Predictor
+
+ORIGIN = "command"
+
+
+@dataclass
+class FolderCorrections:
+    """Corrects slides of the results in ``out``; ``finish`` makes the files that follow from it."""
+
+    out: Path
+    slides: Sequence[Path] = ()
+    """Where the slides are, if no longer where they were segmented: needed once, to find their parts."""
+    model: str | None = None  # That the results were made with; None: the bundled one, if it is that
+    device: str = "auto"
+    batch: int = 16
+    by: str | None = None  # Initials for the log
+    preview: bool = False  # Say what would change, and write nothing
+    progress: Progress = SILENT
+    changes: list[dict[str, Any]] = field(default_factory=list)  # All steps that were taken, without their pixels
+    failures: dict[str, str] = field(default_factory=dict)  # Slides to which a click could not be carried on, and why
+    areas: list[dict[str, Any]] = field(default_factory=list)
+    """Of each file of areas: its slide, and what was left out or repaired, counted."""
+
+    def __post_init__(self) -> None:
+        check_roots(self.slides)
+        read_run(self.out)  # refuses a folder of something else
+        self._open: dict[str, SlideCorrections] = {}
+        Step(action=UNDO, by=self.by)  # refuses impossible initials before anything is done
+
+    @cached_property
+    def slide_ids(self) -> list[str]:
+        """Slides with results."""
+        return [folder.path.name for folder in ResultsFolder(self.out) if folder.has(SUMMARY)]
+
+    def slide(self, slide_id: str) -> SlideCorrections:
+        """A slide's corrections."""
+        if slide_id not in self.slide_ids:
+            what, hint = f"no such slide in {self.out.name}", did_you_mean(slide_id, self.slide_ids)
+            raise UsageError(what, got=slide_id, expected=f"one of {first_names(self.slide_ids, 12)}", hint=hint)
+        if slide_id not in self._open:
+            self._open[slide_id] = SlideCorrections(self.out / slide_id)
+        return self._open[slide_id]
+
+    def click(
+        self,
+        slide_id: str,
+        x: int,
+        y: int,
+        tissue: str,
+        *,
+        spread: bool = True,
+        reach: float = 1.0,
+        whole_region: bool = False,
+        all_slides: bool = False,
+    ) -> None:
+        """Name the part, or the region, at a pixel of the mask, and carry the name on."""
+        slide = self.slide(slide_id)
+        slide.mask.schema.index(tissue)
+        slide.units(whole_regions=True).at((y, x))  # refused before the slide is read
+        if spread or not whole_region:
+            self._prepare(slide)
+        before = slide.state()
+        ask = Name(
+            version=slide.log.version,
+            points=[slide.point((y, x))],
+            tissue=tissue,
+            whole_regions=whole_region,
+            spread=spread,
+            reach=reach,
+            by=self.by,
+        )
+        click = slide.click(ask)
+        own = slide.take(ask, origin=ORIGIN, preview=self.preview)
+        self._note(slide, own)
+        for other in self.slide_ids if all_slides and spread else ():
+            if other == slide_id:
+                continue
+            try:  # what cannot be done in one of them does not stop the others
+                there = self.slide(other)
+                self._prepare(there)
+                version = there.log.version
+                found = there.engine.propose(there.mask, there.state(version), click, (slide.mask, before))
+                if found.followed:
+                    self._record(there, found.step(f"slide {slide_id}, step {own.number}"), version)
+            except NtrmError as error:
+                self.failures[other] = error.what
+
+    def draw(self, path: Path, slide_id: str | None = None) -> None:
+        """Name the areas of a GeoJSON file, drawn in QuPath; smaller ones lie on larger ones.
+
+        Regions of ours that were exported again as they are change nothing, also where an area was drawn over them.
+        """
+        file = read_annotations(path)
+        end = next((end for end in SUFFIXES if path.name.lower().endswith(end)), path.suffix)
+        slide_id = slide_id or path.name[: len(path.name) - len(end)]
+        if slide_id not in self.slide_ids:
+            hint = did_you_mean(slide_id, self.slide_ids) or "say which slide it is with --slide"
+            raise UsageError("the file does not say which slide it is about", got=path.name, hint=hint)
+        slide = self.slide(slide_id)
+        mask, version = slide.mask, slide.log.version
+        areas, counts = slide_areas(file, path.name, mask)
+        painted, _, pixels = painted_areas(mask, slide.state(version), areas)
+        self.areas.append({"slide_id": slide_id, **counts, "no_pixel": pixels.count(0)})
+        indices = np.unique(painted[painted < len(mask.schema)]).tolist()
+        if not indices:
+            raise DataError(
+                f"{path.name}: no area changes the slide",
+                expected=f"areas on {slide_id}, in pixels of its full resolution, that are no regions as they are",
+                hint="give the slide that they were drawn on with --slide",
+            )
+        for index in indices:
+            step = slide.drawn(PixelSet.of_window(painted == index, 0, 0, mask.shape[1]), mask.schema.names[index])
+            version = self._record(slide, replace(step, origin="file"), version).number
+
+    def go(self, action: Literal["undo", "redo"], slide_id: str) -> None:
+        """Take the last step back, or do again what was taken back last."""
+        slide = self.slide(slide_id)
+        ask = (Undo if action == UNDO else Redo)(version=slide.log.version, by=self.by)
+        self._note(slide, slide.take(ask, origin=ORIGIN, preview=self.preview))
+
+    def finish(self) -> None:
+        """Make the corrected versions of what changed, and the tables."""
+        changed = [] if self.preview else [*dict.fromkeys(change["slide_id"] for change in self.changes)]
+        for slide_id in self.progress.track(changed, len(changed), "corrected"):
+            self.slide(slide_id).write()
+        if changed:
+            tabulate_again(self.out)
+
+    def _record(self, slide: SlideCorrections, step: Step, version: int) -> Step:
+        """Write a step down that follows from a version; with a preview only follow it."""
+        step = slide.record(replace(step, by=self.by), after=version, preview=self.preview)
+        self._note(slide, step)
+        return step
+
+    def _note(self, slide: SlideCorrections, step: Step) -> None:
+        size = slide.mask.shape[0] * slide.mask.shape[1]
+        followed = {name: PixelSet.parse(text, size).pixels * slide.pixel_mm2 for name, text in step.followed.items()}
+        told = {key: getattr(step, key) for key in ("action", "tissue", "regions", "area_mm2")}
+        change = {"slide_id": slide.mask.folder.name, "step": step.number, **told, "followed_mm2": followed}
+        self.changes.append({**change, "of": step.of})
+
+    def _prepare(self, slide: SlideCorrections) -> None:
+        """Find the parts of a slide where they are not known, in its file, which is found by its content."""
+        if slide.is_ready:
+            return
+        source = segmented(slide.mask.folder)[1].source or ""
+        path = self._originals.get(source) if self.slides else place_of(source)
+        if path is None:
+            raise UsageError(
+                f"the parts of {slide.mask.folder.name} are not known yet, and its file was not found",
+                got=", ".join(map(str, self.slides)) or None,
+                expected="the very file that was segmented, under any name, once: its parts are kept with the results",
+                hint="say where the slides are with --slides; or name whole regions with --whole-region --no-spread",
+            )
+        slide.engine.prepare(slide.mask, SlideInput(path, path.name), self._predictor, self.progress)
+
+    @cached_property
+    def _originals(self) -> dict[str, Path]:
+        """Files of all slides of the folder, by their content."""
+        states = (finished(self.out / slide_id) for slide_id in self.slide_ids)
+        plans = [state.plan for state in states if state is not None and state.plan is not None]
+        return dict(find_by_content({plan.source or "" for plan in plans}, self.slides))
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        """The network of the results."""
+        from ntrm.models.folders import BUNDLED, WEIGHTS, locate
+        from ntrm.models.hub import load
+        from ntrm.models.predictor import Predictor
+
+        folder = locate(self.model or BUNDLED)
+        same_model(next(iter(self._open.values())).mask, sha256_of(folder / WEIGHTS))
+        return Predictor(load(folder), self.device, batch=self.batch)

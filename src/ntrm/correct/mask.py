@@ -1,0 +1,90 @@
+"""The network's mask of a segmented slide, ready to be corrected, and the slide file that it was made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.labels import LabelSchema, Mask
+from ntrm.core.mpp import Resolution
+from ntrm.correct.log import Log, MaskRecord, read_log
+from ntrm.correct.state import State, state_of
+from ntrm.regions.regions import Regions, scan_mask
+from ntrm.results.documents import AGAIN, Summary, read_summary
+from ntrm.results.mask_file import colours_in, labels_in, mask_sha256, opened_mask, schema_of, titles_in
+from ntrm.results.slide_state import Plan, SlideState, finished
+from ntrm.slides.grid import SlideGrid
+from ntrm.slides.readers.reader import SlideReader
+
+
+@dataclass(frozen=True, eq=False)
+class SlideMask:
+    """The network's mask in a slide's folder of results."""
+
+    folder: Path
+    summary: Summary
+    schema: LabelSchema
+    record: MaskRecord  # What a log of corrections says about its mask
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width in pixels."""
+        return self.summary.grid.height, self.summary.grid.width
+
+    @property
+    def resolution(self) -> Resolution:
+        """µm/px."""
+        return Resolution(*self.summary.grid.mpp)
+
+    def labels(self) -> Mask:
+        """(H, W) classes, 255 where nothing is known."""
+        with opened_mask(self.folder) as stored:
+            return labels_in(stored, self.shape)
+
+    def regions(self) -> Regions:
+        """Its connected regions, glass included."""
+        return scan_mask(self.labels(), replace(self.schema, background=None), self.resolution)
+
+
+def open_mask(folder: Path) -> SlideMask:
+    """The mask of a slide's folder, which ``ntrm segment`` has finished."""
+    summary = read_summary(folder)
+    with opened_mask(folder) as stored:
+        schema = schema_of(folder, summary, colours_in(stored), titles_in(stored))
+        digest = mask_sha256(folder)
+    record = MaskRecord(
+        slide_id=summary.slide_id,
+        mask=digest,
+        height=summary.grid.height,
+        width=summary.grid.width,
+        classes=summary.classes,
+    )
+    return SlideMask(folder, summary, schema, record)
+
+
+def corrections_in(mask: SlideMask) -> tuple[Log, State]:
+    """The log beside a mask, and its corrections; refuses a log about another mask."""
+    log = read_log(mask.folder).check(mask.record)
+    return log, state_of(log, mask.schema, mask.shape)
+
+
+def segmented(folder: Path) -> tuple[SlideState, Plan]:
+    """How a slide was segmented; refuses one that was not segmented completely."""
+    state = finished(folder)
+    if state is None or state.plan is None:
+        raise DataError(f"{folder.name} was not segmented completely", hint=AGAIN)
+    return state, state.plan
+
+
+def mask_grid(reader: SlideReader, summary: Summary, mpp: Resolution | None, *, hint: str) -> SlideGrid:
+    """The slide on the grid of its mask; ``mpp`` is the slide's µm/px where it was stated."""
+    grid, mask = SlideGrid(reader, float(summary.model["mpp"]), mpp), summary.grid
+    if (grid.height, grid.width) != (mask.height, mask.width):
+        raise RefusedError(
+            f"{summary.slide_id}: slide and mask do not match",
+            got=f"{grid.width} × {grid.height} px",
+            expected=f"{mask.width} × {mask.height} px",
+            hint=hint,
+        )
+    return grid

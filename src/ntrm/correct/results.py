@@ -1,0 +1,205 @@
+"""``corrected/``: the files of a slide once more, made from the network's mask and the log of corrections alone.
+
+No slide file and no model: the picture is ``slide.jpg``, pieces and confidences are those of the segmentation. What a
+person named or accepted has no confidence of the network's, so each region says which fractions of it were named by
+hand and followed, and its mean confidence is that of the rest. The same log gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ntrm.core.arrays import Floats
+from ntrm.core.errors import DataError
+from ntrm.core.io import writing
+from ntrm.core.labels import Mask
+from ntrm.core.locks import holding
+from ntrm.correct.log import Log
+from ntrm.correct.mask import SlideMask, corrections_in, segmented
+from ntrm.correct.pixels import union
+from ntrm.correct.state import State
+from ntrm.data.tiles import Window
+from ntrm.regions.region_table import RegionTable
+from ntrm.regions.regions import Regions
+from ntrm.regions.runs import Where
+from ntrm.results.documents import AGAIN, Correction, crumb_warnings, read_summary
+from ntrm.results.folder import SlideFolder
+from ntrm.results.manifest import Manifest
+from ntrm.results.paths import (
+    CORRECTED,
+    CORRECTED_LOCK,
+    CORRECTED_NEW,
+    CORRECTED_OLD,
+    FAMILIARITY_MAP,
+    HIDDEN,
+    MASK,
+    PICTURE,
+    PIECES,
+    REPORT,
+)
+from ntrm.results.slide_state import SlideState
+from ntrm.results.tables import write_tables
+from ntrm.segment.measurements import measure_pieces, scan_slide
+from ntrm.segment.pictures import write_overlays
+from ntrm.segment.slide_files import SlideFiles
+from ntrm.slides.pieces import PieceMap
+
+ROWS = 256  # Of a mask that are looked at together
+
+
+def write_corrected(mask: SlideMask) -> None:
+    """Make ``corrected/`` from mask and log, whole or not at all; removes it where no correction counts."""
+    SlideFolder(mask.folder).check()
+    hidden, target = mask.folder / HIDDEN, mask.folder / CORRECTED
+    with holding(hidden / CORRECTED_LOCK, wait=True), writing(target):
+        log, corrections = corrections_in(mask)
+        for leftover in (hidden / CORRECTED_NEW, hidden / CORRECTED_OLD):
+            shutil.rmtree(leftover, ignore_errors=True)
+        if corrections.steps:
+            (hidden / CORRECTED_NEW).mkdir()
+            _write(mask, log, corrections, hidden / CORRECTED_NEW)
+        if target.is_dir():
+            target.rename(hidden / CORRECTED_OLD)
+        if corrections.steps:
+            (hidden / CORRECTED_NEW).rename(target)
+        shutil.rmtree(hidden / CORRECTED_OLD, ignore_errors=True)
+
+
+def correction_in(folder: Path) -> Correction | None:
+    """What a slide's ``corrected/`` was made from; None where there is none."""
+    try:
+        return read_summary(folder / CORRECTED).corrected
+    except DataError:
+        return None
+
+
+def is_current(folder: Path, log: Log) -> bool:
+    """Whether ``corrected/`` is what ``write_corrected`` would make: nothing, where no correction counts."""
+    found = correction_in(folder)
+    return (None if found is None else found.log) == (log.fingerprint if log.active else None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Network:
+    """What is known of the network's mask."""
+
+    labels: Mask
+    regions: Regions
+    confidence: Floats  # (R,) mean of each region
+    pieces: PieceMap
+    state: SlideState
+
+
+def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
+    network, summary, kept = _read_network(mask), mask.summary, SlideFolder(mask.folder)
+    labels, pieces_map, regions = _scan(mask, network, corrections)
+    regions = replace(regions, table=_with_origins(regions, network, corrections))
+    pieces = measure_pieces(regions, pieces_map, schema=mask.schema)
+    run = Manifest(**{name: getattr(summary, name) for name in ("program", "model", "options", "classes", "purpose")})
+    correction = Correction(
+        steps=len(corrections.steps),
+        regions=corrections.regions,
+        # A place that was named twice counts once.
+        area_mm2=union([corrections.by_hand, corrections.followed]).pixels * mask.resolution.pixel_area_um2 / 1e6,
+        log=log.fingerprint,
+    )
+    files = SlideFiles(folder, summary.slide_id, summary.grid, mask.schema, run, correction)
+    familiarity = summary.familiarities
+    found = files.summary(
+        regions,
+        pieces,
+        familiarity,
+        quality=summary.quality,
+        # What crumbs hold may have been corrected, too.
+        quality_warnings=[text for text in summary.quality_warnings if text not in crumb_warnings(summary.cancers)],
+        small_regions=summary.small_regions,
+        stain_norm=summary.stain_norm,
+    )
+    files.write_mask(labels)
+    files.write_polygons(regions, familiarity)
+    files.write_graph(regions, pieces, familiarity)
+    found.write(folder)
+    rows = network.state.with_foot(files.run.cells(), files.tables(found, regions, pieces))
+    write_tables(folder, [rows], [*network.state.covariates])
+    for name in (PICTURE, FAMILIARITY_MAP):
+        if kept.has(name):
+            shutil.copyfile(mask.folder / name, folder / name)
+    try:
+        picture = np.asarray(kept.picture(PICTURE)[1].convert("RGB"))
+    except OSError as error:
+        raise DataError(f"{mask.folder.name}: cannot read {PICTURE}", got=error, hint=AGAIN) from error
+    write_overlays(folder, picture, labels, mask.schema, mask.resolution, found)
+    if (mask.folder / REPORT).is_file():
+        from ntrm.report.slide_report import write_slide_report
+
+        write_slide_report(folder)
+
+
+def _read_network(mask: SlideMask) -> _Network:
+    """The network's regions as the segmentation had them: the same engine, the same pieces, and its confidences."""
+    state, _ = segmented(mask.folder)
+    pieces, labels = PieceMap.read(mask.folder / HIDDEN / PIECES, hint=AGAIN), mask.labels()
+    regions = scan_slide(labels, None, pieces, schema=mask.schema, resolution=mask.resolution)
+    rows = state.tables["regions"]
+    if len(rows) != len(regions.table):
+        what, got = f"{mask.folder.name}: {MASK} does not have the regions of the tables", len(regions.table)
+        raise DataError(what, got=f"{got} regions", expected=len(rows), hint=AGAIN)
+    confidence = np.array([row["mean_confidence"] or 0.0 for row in rows], dtype=np.float64)
+    return _Network(labels, regions, confidence, pieces, state)
+
+
+def _scan(mask: SlideMask, network: _Network, corrections: State) -> tuple[Mask, PieceMap, Regions]:
+    """The corrected mask, its pieces and its regions."""
+    labels = corrections.paint(network.labels)
+    pieces = network.pieces.with_tissue(_new_tissue(corrections, network.pieces, mask))
+    return labels, pieces, scan_slide(labels, None, pieces, schema=mask.schema, resolution=mask.resolution)
+
+
+def exported_regions(mask: SlideMask, corrections: State) -> tuple[Regions, Regions]:
+    """The regions of the network's mask and of the corrected one, as the polygons of the slide have them."""
+    network = _read_network(mask)
+    return network.regions, _scan(mask, network, corrections)[-1] if corrections.steps else network.regions
+
+
+def _new_tissue(corrections: State, pieces: PieceMap, mask: SlideMask) -> Where:
+    """(H, W) on the grid of the pieces: where a person says that there is tissue."""
+    found = np.zeros(pieces.numbers.shape, dtype=bool)
+    named = [pixels for index, pixels in corrections.tissue.items() if index != mask.schema.background_index]
+    tissue, (height, width) = union(named), mask.shape
+    rows, columns = pieces.cells(mask.resolution, Window(0, 0, height, width))
+    for top in range(0, height, ROWS):
+        row, column = np.nonzero(tissue.rows(top, min(ROWS, height - top), width))
+        found[rows[row + top], columns[column]] = True
+    return found
+
+
+def _with_origins(regions: Regions, network: _Network, corrections: State) -> RegionTable:
+    """The table of corrected regions with their origins: by hand, followed, and the network's confidence of the rest.
+
+    Exact, from the stretches between all borders: those of both masks' runs and of the corrections.
+    """
+    size = regions.runs.shape[0] * regions.runs.shape[1]
+    bounds = [edge for each in (corrections.by_hand, corrections.followed) for edge in (each.start, each.stop)]
+    cut = np.unique(np.concatenate([regions.runs.start, network.regions.runs.start, *bounds]))
+    cut = cut[cut < size]
+    length = np.diff(cut, append=size).astype(np.float64)
+    region, before = (each.region[each.runs.at(cut)] for each in (regions, network.regions))
+    own, count = region >= 0, len(regions.table)
+
+    def summed(weight: NDArray[Any]) -> Floats:
+        return np.bincount(region[own], (length * weight)[own], count).astype(np.float64)
+
+    by_hand, followed = corrections.by_hand.holds(cut), corrections.followed.holds(cut)
+    followed &= ~by_hand
+    kept = ~(by_hand | followed) & (before >= 0)
+    confidence = np.append(network.confidence, [0.0, 0.0])[before]
+    rest = summed(kept)
+    mean = np.divide(summed(kept * confidence), rest, out=np.full(count, np.nan), where=rest > 0)
+    person = np.stack([summed(by_hand), summed(followed)], axis=1) / regions.table.pixels[:, None]
+    return replace(regions.table, confidence=mean, person=person)

@@ -1,0 +1,211 @@
+"""``SlideCorrections``: all that is known of a slide's corrections, for the service, the command and the tour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ntrm.core.arrays import Floats
+from ntrm.core.errors import UsageError
+from ntrm.core.labels import Mask
+from ntrm.correct.ask import Ask, Draw, Name
+from ntrm.correct.drawing import area, split_by_line, stroke
+from ntrm.correct.engine import Proposal, Review, clicked
+from ntrm.correct.engine.parts_engine import PARTS, PartsEngine
+from ntrm.correct.engine.propose import propose_regions
+from ntrm.correct.engine.review import largest_first
+from ntrm.correct.log import DRAW, Log, Place, Stamp, Step, append, read_log, stamp_of
+from ntrm.correct.mask import open_mask
+from ntrm.correct.pixels import PixelSet
+from ntrm.correct.results import is_current, write_corrected
+from ntrm.correct.state import State, state_of
+from ntrm.correct.units import Units
+from ntrm.regions.regions import Regions
+from ntrm.results.paths import CORRECTIONS
+
+KEPT_STATES = 16  # Of each slide, those after earlier steps too, so that an undo replays nothing
+
+
+class Part(NamedTuple):
+    """The part or region under a point."""
+
+    tissue: int  # What it is called now
+    network: int
+    by_hand: bool
+    pixels: PixelSet
+    place: Place
+
+
+class SlideCorrections:
+    """A slide's corrections: its mask, its log as it is now, what it comes to, and what an engine proposes.
+
+    The log is the only truth, and others write it, too: it is read again whenever its file has changed. Several threads
+    may use it: whatever is kept is replaced whole.
+    """
+
+    def __init__(self, folder: Path, engine: PartsEngine = PARTS) -> None:
+        self.mask, self.engine = open_mask(folder), engine
+        self._read: tuple[Stamp, Log] | None = None
+        self._states: list[State] = []
+
+    @property
+    def log(self) -> Log:
+        """The steps so far."""
+        stamp, read = stamp_of(self.mask.folder / CORRECTIONS), self._read
+        if read is None or read[0] != stamp:
+            self._read = read = (stamp, read_log(self.mask.folder).check(self.mask.record))
+        return read[1]
+
+    def state(self, version: int | None = None) -> State:
+        """What the steps come to: all, or those up to a version."""
+        state = state_of(self.log.at(version), self.mask.schema, self.mask.shape, self._states)
+        self._states = [*(each for each in self._states if each.steps != state.steps), state][-KEPT_STATES:]
+        return state
+
+    @cached_property
+    def regions(self) -> Regions:
+        """Connected regions of the network's mask, glass included."""
+        return self.mask.regions()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether parts are known, so that names can be carried on."""
+        return self.engine.is_ready(self.mask)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether ``corrected/`` is made from the log as it is now."""
+        return is_current(self.mask.folder, self.log)
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Pixels of the full resolution along a pixel of the mask, as x and y."""
+        sx, sy = self.mask.summary.grid.to_level0[:2]
+        return sx, sy
+
+    @property
+    def pixel_mm2(self) -> float:
+        """Area of a pixel of the mask."""
+        return self.mask.resolution.pixel_area_um2 / 1e6
+
+    def place(self, point: tuple[float, float]) -> Place:
+        """The pixel of the mask under a point of the full resolution."""
+        (x, y), (sx, sy) = point, self.scale
+        return int(y // sy), int(x // sx)
+
+    def point(self, place: Place) -> tuple[float, float]:
+        """The middle of a pixel of the mask."""
+        (row, column), (sx, sy) = place, self.scale
+        return (column + 0.5) * sx, (row + 0.5) * sy
+
+    def units(self, *, whole_regions: bool) -> Units:
+        """Regions, or the parts; ``NotReadyError`` where these are not known."""
+        if whole_regions and not self.is_ready:
+            return Units.in_mask(self.regions)
+        return self.engine.units(self.mask, whole_regions=whole_regions)
+
+    def part(self, point: tuple[float, float], *, whole_region: bool) -> Part:
+        """The part under a point, or the region around it."""
+        units, place, state = self.units(whole_regions=whole_region), self.place(point), self.state()
+        unit = units.at(place)
+        at = np.array([place[0] * self.mask.shape[1] + place[1]])
+        now = state.names_at(at, units.tissue[[unit]])[0]
+        by_hand = bool(state.by_hand.holds(at)[0])
+        return Part(int(now), int(units.tissue[unit]), by_hand, units.pixels(np.array([unit])), units.place(unit))
+
+    def review(self) -> Review:
+        """Regions in the order in which a person looks at them."""
+        if self.is_ready:
+            return self.engine.order(self.mask)
+        return largest_first(self.regions, self.mask.schema.background_index)
+
+    def area_by_tissue(self, pixels: PixelSet, units: Units) -> dict[int, float]:
+        """mm² of pixels by the class that they have now, the largest first."""
+        count = units.by_tissue(pixels, len(self.mask.schema))
+        for tissue, called in self.state().tissue.items():
+            moved = pixels & called
+            count -= units.by_tissue(moved, len(count))
+            count[tissue] += moved.pixels
+        order = np.argsort(-count, kind="stable")
+        return {int(tissue): float(count[tissue]) * self.pixel_mm2 for tissue in order if count[tissue]}
+
+    def click(self, ask: Name) -> Step:
+        """What a person says about some parts, in pixels of the mask."""
+        self.mask.schema.index(ask.tissue)  # refuses a name that is no class
+        units = self.units(whole_regions=ask.whole_regions)
+        if ask.lasso is None:
+            places = units.one_each([self.place(point) for point in ask.points])
+        else:
+            inside = area(self._in_mask(ask.lasso), self.mask.shape)
+            is_glass = self.state().names_at(units.first, units.tissue) == self.mask.schema.background_index
+            places = tuple(units.place(unit) for unit in units.inside(inside, is_glass).tolist())
+        more = {"whole_regions": ask.whole_regions, "left_out": tuple(self.place(point) for point in ask.left_out)}
+        return clicked(places, ask.tissue, spread=ask.spread, reach=ask.reach, **more)
+
+    def propose(self, ask: Name) -> Proposal:
+        """What a click would change; needs a prepared engine unless whole regions alone are named."""
+        self.log.check(self.mask.record, ask.version)
+        click = self.click(ask)
+        if ask.whole_regions and not ask.spread and not self.is_ready:
+            return propose_regions(self.regions, self.mask.schema, click)
+        return self.engine.propose(self.mask, self.state(ask.version), click)
+
+    def take(self, ask: Ask, *, origin: str, preview: bool = False) -> Step:
+        """Do what a person asks for; the step is on the disk when this returns, or only followed with ``preview``.
+
+        A step whose key is known was taken before: it is that one that is returned.
+        """
+        if (known := self.log.with_key(ask.key)) is not None:
+            return known
+        if isinstance(ask, Name):
+            step = self.propose(ask).step()
+        elif isinstance(ask, Draw):
+            step = self.drawn(self._drawing(ask), ask.tissue)
+        else:
+            step = Step(action=ask.action)
+        return self.record(replace(step, origin=origin, by=ask.by, key=ask.key), after=ask.version, preview=preview)
+
+    def record(self, step: Step, *, after: int | None = None, preview: bool = False) -> Step:
+        """Write a step down; ``ConflictError`` where others were faster than who saw version ``after``."""
+        if preview:
+            log = self.log.with_step(self.mask.record, step)
+            self._read = (stamp_of(self.mask.folder / CORRECTIONS), log)
+        else:
+            log = append(self.mask.folder, self.mask.record, step, after=after)
+        return log.with_key(step.key) or log.steps[-1]
+
+    def drawn(self, pixels: PixelSet, tissue: str) -> Step:
+        """Names pixels that a person has drawn."""
+        self.mask.schema.index(tissue)  # refuses a name that is no class
+        return Step(action=DRAW, tissue=tissue, named=pixels.text, area_mm2=pixels.pixels * self.pixel_mm2)
+
+    def write(self) -> None:
+        """Make ``corrected/`` from the log, whole or not at all."""
+        write_corrected(self.mask)
+
+    def _drawing(self, ask: Draw) -> PixelSet:
+        points, mask = self._in_mask(ask.points), self.mask
+        if ask.kind == "brush":
+            named = stroke(points, ask.width_um, mask.shape, mask.resolution)
+        elif ask.kind == "area":
+            named = area(points, mask.shape)
+        elif ask.side is None:
+            raise UsageError("the side of the line that gets the name is missing", expected="side: [x, y]")
+        else:
+            named = split_by_line(self.labels(), points, self.place(ask.side), mask.resolution)
+        if not named:
+            raise UsageError("nothing of the drawing lies on the section", hint="draw on the section")
+        return named
+
+    def labels(self) -> Mask:
+        """(H, W) classes as they are now."""
+        return self.state().paint(self.mask.labels())
+
+    def _in_mask(self, points: Sequence[tuple[float, float]]) -> Floats:
+        """(n, 2) in pixels of the mask."""
+        return np.asarray(np.array(points, dtype=np.float64).reshape(-1, 2) / np.array(self.scale))

@@ -1,0 +1,135 @@
+"""What a person can name: the parts of a region graph, or whole regions of the network's mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ntrm.core.arrays import Floats, Ints
+from ntrm.core.errors import UsageError
+from ntrm.core.mpp import Resolution
+from ntrm.correct.log import Place
+from ntrm.correct.pixels import PixelSet
+from ntrm.regions.region_table import NOTHING, region_table
+from ntrm.regions.regions import Regions
+from ntrm.regions.runs import RunLengths, Where, distinct
+
+MOST_OF_IT = 0.5  # A lasso picks what lies inside it with at least this share of its pixels
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Parts or regions by number, from 0."""
+
+    runs: RunLengths
+    of: Ints  # (n,) the unit of each run; negative where nothing is known
+    tissue: Ints  # (U,) what the network called each of them
+
+    @classmethod
+    def in_mask(cls, regions: Regions) -> Units:
+        """Regions of a mask of which no region graph is known."""
+        return cls(regions.runs, regions.region.astype(np.int64), regions.table.tissue)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.tissue)
+
+    def at(self, place: Place) -> int:
+        """The unit under a pixel of the mask."""
+        (row, column), (height, width) = place, self.runs.shape
+        if not (0 <= row < height and 0 <= column < width):
+            raise UsageError(
+                "the place lies outside the mask",
+                got=f"row {row}, column {column}",
+                expected=f"rows 0 to {height - 1}, columns 0 to {width - 1}",
+            )
+        unit = int(self.of[self.runs.at(np.array([row * width + column]))[0]])
+        if unit < 0:
+            raise UsageError("no region is known here", got=f"row {row}, column {column}", hint="choose another place")
+        return unit
+
+    def pixels(self, units: Ints) -> PixelSet:
+        """All pixels of some units."""
+        return PixelSet.of_runs(self.runs, np.isin(self.of, units[units >= 0]))
+
+    @cached_property
+    def first(self) -> Ints:
+        """(U,) flattened index of the first pixel of each."""
+        first = np.zeros(self.count + 1, dtype=np.int64)
+        first[np.maximum(self.of, -1)[::-1]] = self.runs.start[::-1]
+        return first[:-1]
+
+    def place(self, unit: int) -> Place:
+        """Its first pixel."""
+        row, column = divmod(int(self.first[unit]), self.runs.shape[1])
+        return row, column
+
+    def one_each(self, places: Sequence[Place]) -> tuple[Place, ...]:
+        """The first of these places in each unit."""
+        by_unit: dict[int, Place] = {}
+        for place in places:
+            by_unit.setdefault(self.at(place), place)
+        return tuple(by_unit.values())
+
+    def by_tissue(self, pixels: PixelSet, classes: int) -> Ints:
+        """(K,) how many of these pixels the network gave to each class."""
+        known, within = self.of >= 0, self._within(pixels)
+        return np.bincount(self.tissue[self.of[known]], within[known], classes).astype(np.int64)
+
+    def _within(self, pixels: PixelSet) -> Ints:
+        """(n,) how many of these pixels lie in each run."""
+        return pixels_before(pixels, self.runs.stop) - pixels_before(pixels, self.runs.start)
+
+    def inside(self, drawn: PixelSet, is_glass: Where) -> Ints:
+        """What a lasso picks: units that lie in it for the most part, or the one that fills most of it.
+
+        Glass, told for each unit, is picked where there is nothing else: who draws around tissue means the tissue.
+        """
+        known, within = self.of >= 0, self._within(drawn)
+        counts = np.bincount(self.of[known], within[known], self.count)
+        whole = np.bincount(self.of[known], self.runs.length[known], self.count)
+        found = np.flatnonzero((counts >= MOST_OF_IT * whole) & (counts > 0))
+        if not len(found) and counts.any():
+            found = np.array([int(counts.argmax())])
+        tissue = found[~is_glass[found]]
+        return tissue if len(tissue) else found
+
+
+def pixels_before(pixels: PixelSet, at: Ints) -> Ints:
+    """(n,) how many of the set's pixels come before each flattened index.
+
+    >>> pixels_before(PixelSet(np.array([2, 7]), np.array([5, 8])), np.array([0, 4, 7, 9])).tolist()
+    [0, 2, 3, 4]
+    """
+    total = np.append(0, np.cumsum(pixels.length))
+    count = np.searchsorted(pixels.start, at, "left")
+    beyond = np.append(0, pixels.stop)[count] - at
+    return np.asarray(total[count] - np.maximum(beyond, 0) * (count > 0))
+
+
+def outlines(pixels: PixelSet, shape: tuple[int, int], scale: tuple[float, float]) -> list[Floats]:
+    """Rings (n, 2) around a set of pixels, holes too, with x and y in pixels that are ``scale`` of the mask's."""
+    from ntrm.regions.polygons import outlines_of
+
+    if not pixels:
+        return []
+    width = shape[1]
+    top, bottom = int(pixels.start[0]) // width, (int(pixels.stop[-1]) - 1) // width + 1
+    begins = np.arange(top, bottom, dtype=np.int64) * width
+    cut = distinct(np.concatenate([begins, pixels.start, pixels.stop[pixels.stop < bottom * width]]))
+    inside = pixels.holds(cut)
+    runs = RunLengths((bottom - top, width), cut - top * width, inside.astype(np.uint8))
+    region, piece = np.where(inside, 0, NOTHING).astype(np.int32), np.zeros(len(runs), dtype=np.uint16)
+    # Lengths are not asked for.
+    table = region_table(runs, piece, region, 1, None, 1.0, Resolution.square(1.0))
+    found = outlines_of(Regions(runs, piece, region, table))
+    return [
+        (each.points[begin:end] + np.array([0, top])) * np.array(scale)
+        for each in found
+        for spans in each.spans()
+        for begin, end in spans
+    ]

@@ -1,1 +1,0 @@
-"""Images of any size through a network: windows, blending, slides streamed to disk."""

@@ -1,0 +1,125 @@
+"""``run.json``: a folder of results holds those of one model, one program and one set of options only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from ntrm.core.errors import DataError, RefusedError, path_error
+from ntrm.core.io import check_folder, remove_partials, write_json
+from ntrm.core.wording import PURPOSE
+from ntrm.results.folder import MB, ResultsFolder
+from ntrm.results.json_files import STRICT, Document, parsed
+from ntrm.results.paths import RUN
+from ntrm.version import __version__
+
+FORMAT = "ntrm-results/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Model, program and options of results: all that decides their bytes. The fields are the keys of the file."""
+
+    __pydantic_config__ = STRICT
+    format: str = FORMAT
+    program: Document = field(default_factory=lambda: {"name": "ntrm", "version": __version__})
+    model: Document
+    options: Document
+    classes: tuple[str, ...]
+    purpose: str = PURPOSE
+    covariates: tuple[str, ...] = ()  # Columns of the inputs' tables, of all runs so far
+
+    def as_dict(self) -> Document:
+        """As ``run.json`` has it."""
+        return {**asdict(self), "classes": [*self.classes], "covariates": [*self.covariates]}
+
+    def identity(self) -> Document:
+        """What every output carries."""
+        return {key: value for key, value in self.as_dict().items() if key not in ("format", "covariates")}
+
+    def cells(self) -> Document:
+        """For the rows of tables."""
+        return {
+            "model_name": self.model["name"] or self.model["arch"],
+            "model_version": self.model["version"],
+            "model_sha256": self.model["sha256"],
+            "ntrm_version": self.program["version"],
+        }
+
+
+def read_run(out: Path) -> Manifest:
+    """What the results in ``out`` were made with."""
+    try:
+        return _read(out)
+    except (OSError, ValueError) as error:
+        expected = "a folder that ntrm segment wrote to"
+        raise path_error(f"{out} holds no results", out, got=error, expected=expected) from error
+
+
+def check_out(out: Path) -> Manifest | None:
+    """What ``out`` was made with; None where it is new or empty. Refuses a folder of something else."""
+    check_folder(out)
+    try:
+        # Looked at before the record: a run that another process begins meanwhile is then nothing strange.
+        strange = [path.name for path in out.glob("[!.]*")]
+        return _read(out)
+    except FileNotFoundError as error:
+        if not strange:
+            return None
+        hint = "choose a new or an empty folder, or one that ntrm segment wrote to"
+        raise RefusedError(f"{out} is not empty and holds no results", got=strange[0], hint=hint) from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {out / RUN}", got=error, hint="choose another --out") from error
+
+
+def _read(out: Path) -> Manifest:
+    with ResultsFolder(out).open(RUN, most=64 * MB) as stream:
+        run = parsed(Manifest, stream.read())
+    # These go into tables and pages.
+    if not all(str(text).isprintable() for text in (*run.model.values(), *run.classes)):
+        raise ValueError("control characters in the name of a model or a class")
+    return run
+
+
+def is_run(content: bytes) -> bool:
+    """Whether a file called ``run.json`` is ours, of whatever version: what lies beside it are results."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    kind = document.get("format") if isinstance(document, dict) else None
+    return str(kind).rpartition("/")[0] == FORMAT.rpartition("/")[0]
+
+
+def check_results_folder(out: Path, run: Manifest, covariates: Sequence[str]) -> tuple[str, ...]:
+    """Make ``out`` a folder of this run's results, or check that it is one; returns all covariates seen there.
+
+    To be called by one process at a time.
+    """
+    before = check_out(out)
+    remove_partials(out)
+    together = tuple(dict.fromkeys([*(before.covariates if before else ()), *covariates]))
+    run = replace(run, covariates=together)
+    old = run if before is None else replace(before, covariates=together)
+    if differing := "; ".join(_differences(old.as_dict(), run.as_dict())):
+        raise RefusedError(
+            f"{out} holds results of another run",
+            got=differing,
+            expected="the same model, program and options",
+            hint="choose another --out, or use the earlier options",
+        )
+    if run != before:
+        write_json(out / RUN, run.as_dict())
+    return together
+
+
+def _differences(before: Document, now: Document, of: str = "") -> Iterator[str]:
+    """In words, down to the single option; what has further parts, such as stains, is only named."""
+    for key in sorted({*before, *now}):
+        old, new = before.get(key), now.get(key)
+        if old != new and not of and isinstance(old, dict):
+            yield from _differences(old, new or {}, f"{key} ")
+        elif old != new:
+            yield f"other {of}{key}" if isinstance(old or new, dict) else f"{of}{key} {old!r}, not {new!r}"

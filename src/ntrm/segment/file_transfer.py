@@ -1,0 +1,295 @@
+"""Slides and results at an address: fetched before the network works on a slide, sent when its files are finished.
+
+The results at the address are the truth, and the same files as on a disk. On this machine there is a folder for the
+slides that are not finished yet; once the files of a slide are sent, with ``done.json`` last, they are deleted here. So
+another machine with an empty disk sees which slides are done, and a process that is killed at any moment leaves nothing
+half that looks whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+
+from ntrm.core.errors import DataError, NtrmError, RefusedError
+from ntrm.core.io import PARTIAL, write_bytes, write_text
+from ntrm.core.locks import holding
+from ntrm.data.cache import default_folder
+from ntrm.results import paths
+from ntrm.results.manifest import Manifest
+from ntrm.results.paths import DONE, FAILED, HIDDEN, INDEX, LOCK, MASK, RUN, SOURCE
+from ntrm.results.slide_state import made_otherwise, source_version
+from ntrm.results.tables import COLUMNS
+from ntrm.segment.tabulating import tabulate
+from ntrm.slides.inputs import SlideInput
+from ntrm.slides.object_store import Address, NoSuchObjectError, ObjectStore, RemoteFile
+from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
+from ntrm.slides.slide_ids import KnownResults
+
+AT_A_TIME = 16  # Small objects that are read or sent side by side: each costs a journey, and hardly any bytes
+ROUNDS = 5
+"""How often tables are made anew because outcomes came meanwhile. Whoever sends an outcome makes the tables after it,
+so that nobody has to go on until the last machine is through."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where things lie: plain data, also for workers on other machines."""
+
+    cache: Path | None = None  # Folder on this machine; by default one in that of ``NTRM_CACHE``
+    out: Address | None = None  # Of the results; None where they are in a folder
+
+    @property
+    def folder(self) -> Path:
+        """The cache; only an address needs one."""
+        return (default_folder() / "remote" if self.cache is None else self.cache).absolute()
+
+    def shared(self) -> Storage:
+        """The same for workers on other machines: slides have one path everywhere."""
+        with suppress(RuntimeError):  # a user without a home, who then has no slides from addresses either
+            return replace(self, cache=self.folder)
+        return self
+
+
+class RemoteResults(KnownResults):
+    """Results at ``address``; ``out`` is the folder on this machine of those that are still to be sent."""
+
+    def __init__(self, address: Address, cache: Path) -> None:
+        super().__init__(cache / "results" / hashlib.sha256(str(address).encode()).hexdigest()[:32])
+        self.address = address
+        self._store = ObjectStore(address.scheme)
+
+    def check_folder(self, claim: Callable[[], None]) -> None:
+        """Make the address a place of this run's results; ``claim`` does so with the folder of this machine."""
+        self.out.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with holding(self.out / ".claim.lock", wait=True):
+            before = self._record()
+            if before is None:
+                # Left over from results that are no longer there.
+                _delete(path for path in self.out.iterdir() if path.is_dir() or not path.name.endswith("lock"))
+            else:
+                (self.out / RUN).write_bytes(before)
+            claim()
+            if before is not None or self._store.create((self.out / RUN).read_bytes(), self.address / RUN):
+                return
+        self.check_folder(claim)  # another machine was first: only the same run may go on
+
+    def _record(self) -> bytes | None:
+        """The record of the run at the address; None where it is empty. Refuses an address of something else."""
+        # Looked at before the record: a run that another machine begins meanwhile is then nothing strange.
+        names = (name for folders in (False, True) for name in self._store.names_in(self.address, folders=folders))
+        strange = next((name for name in names if not name.startswith(".")), None)
+        record = self._store.read(self.address / RUN)
+        if record is None and strange is not None:
+            what, hint = (
+                f"{self.address} is not empty and holds no results",
+                "choose a new or an empty folder for --out",
+            )
+            raise RefusedError(what, got=strange, hint=hint)
+        return record
+
+    def _files(self) -> dict[PurePosixPath, RemoteFile]:
+        """Every object at the address, by its name below it."""
+        with suppress(NoSuchObjectError):
+            return {PurePosixPath(file.name): file for file in self._store.files_under(self.address)}
+        return {}
+
+    def outcomes(self) -> dict[PurePosixPath, RemoteFile]:
+        """The records of slides' outcomes at the address, in the version they have now."""
+        ends = ((HIDDEN, DONE), (HIDDEN, FAILED))
+        return {
+            name: file for name, file in self._files().items() if name.parts[1:] in ends and name.parts[0][0] != "."
+        }
+
+    def others(self, slide_ids: Collection[str]) -> list[str]:
+        """Ids of slides that have an outcome at the address, besides these."""
+        return sorted({name.parts[0] for name in self.outcomes()} - {*slide_ids})
+
+    @contextmanager
+    def state_folder(self, slide_id: str) -> Iterator[Path]:
+        """A copy of the state that a slide has at the address, for as long as it is looked at."""
+        with TemporaryDirectory(prefix="ntrm-state-") as folder:
+            _write_state(Path(folder) / slide_id, self._state(slide_id))
+            yield Path(folder) / slide_id
+
+    def _state(self, slide_id: str) -> dict[str, bytes]:
+        """Of a slide's state what the address has, by file."""
+        there = self.address / slide_id / HIDDEN
+        read = {name: self._store.read(there / name) for name in (FAILED, SOURCE, DONE)}
+        return {name: content for name, content in read.items() if content is not None}
+
+    def bring(self, slide_id: str) -> None:
+        """Have here what the address knows of a finished slide. The caller holds the slide's lock."""
+        folder, state = self.out / slide_id, self._state(slide_id)
+        if DONE in state:
+            _clear(folder)
+            _write_state(folder, state)
+        elif not (folder / MASK).is_file():
+            # Of a slide that was done at the address, then refused: no results that are still to be sent.
+            _delete(path for path in (folder / HIDDEN / DONE, folder / HIDDEN / SOURCE) if path.is_file())
+
+    def deliver(self, slide_id: str) -> None:
+        """Send a finished slide, ``done.json`` last; then only its lock stays on this machine."""
+        folder, there = self.out / slide_id, self.address / slide_id
+        if self._store.read(there / HIDDEN / DONE) != (folder / HIDDEN / DONE).read_bytes():
+            if (folder / MASK).is_file():
+                self._send_files(folder, there)
+            self._store.send(folder / HIDDEN / DONE, there / HIDDEN / DONE)
+        self._store.remove(there / HIDDEN / FAILED)
+        _clear(folder)
+
+    def _send_files(self, folder: Path, there: Address) -> None:
+        """All that a local folder of results would keep, but the state, which comes last."""
+        every = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
+        files = {name.as_posix(): path for name, path in every.items() if _is_sent(name)}
+        _all(lambda name: self._store.send(files[name], there / name), [*files])
+        sizes = {file.name: file.size for file in self._store.files_under(there)}
+        for name, path in files.items():
+            if sizes.get(name) != path.stat().st_size:
+                raise DataError(
+                    f"not every file was uploaded completely to {there}",
+                    got=f"{path.name}: {sizes.get(name)} bytes",
+                    expected=f"{path.stat().st_size} bytes",
+                    hint="run the same command again to upload what is missing",
+                )
+
+    def deliver_failure(self, slide_id: str) -> None:
+        """Send why a slide failed; where even that fails, the command still tells it."""
+        path = self.out / slide_id / HIDDEN / FAILED
+        with suppress(NtrmError, OSError):
+            if path.is_file():
+                self._store.send(path, self.address / slide_id / HIDDEN / FAILED)
+
+    def tabulate(self, run: Manifest, covariates: Sequence[str], *, report: bool) -> list[str]:
+        """Write the tables and the overview of every slide at the address; returns what was left out, and why.
+
+        No lock is between machines: one that began before a slide was there may send its tables after those with the
+        slide. So whoever has sent tables looks whether they still tell all that is there.
+        """
+        with holding(self.out / ".tables.lock", wait=True):
+            for _ in range(ROUNDS):
+                before, notes = self.outcomes(), self._tabulate(run, covariates, report=report)
+                if self.outcomes() == before:
+                    break
+        return notes
+
+    def _tabulate(self, run: Manifest, covariates: Sequence[str], *, report: bool) -> list[str]:
+        """The same once, in a folder to which what tables and overview say of the slides is fetched."""
+        folder = self.out / ".tables"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        seen = [paths.THUMBNAIL, paths.REPORT, f"{paths.CORRECTED}/{paths.REPORT}"] if report else []
+        wanted = [f"{HIDDEN}/{DONE}", f"{HIDDEN}/{FAILED}", f"{paths.CORRECTED}/{paths.SUMMARY}", *seen]
+        below = [(str(name), "/".join(name.parts[1:])) for name in self._files()]
+        # The overview has the colours of the first mask.
+        names = [name for name, of_slide in below if of_slide in wanted]
+        names += [name for name, of_slide in below if of_slide == MASK][:1]
+
+        def fetch(name: str) -> None:
+            # Of a report it is only asked whether it is there.
+            content = b"" if name.endswith(paths.REPORT) else self._store.read(self.address / name)
+            if content is not None:
+                write_bytes(folder / name, content)
+
+        _all(fetch, names)
+        before = self._store.read(self.address / RUN)
+        (folder / RUN).write_bytes(before or (self.out / RUN).read_bytes())
+        notes = tabulate(folder, run, covariates, report=report)
+        made = [*map(paths.table_file, COLUMNS), *([INDEX] if report else [])]
+        for name in [*made, *([RUN] if (folder / RUN).read_bytes() != before else [])]:
+            self._store.send(folder / name, self.address / name)
+        shutil.rmtree(folder)
+        return notes
+
+
+def _all(work: Callable[[str], None], names: Sequence[str]) -> None:
+    with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="ntrm-objects") as pool:
+        for _ in pool.map(work, names):
+            pass
+
+
+def _is_sent(name: Path) -> bool:
+    state = name.parts[0] == HIDDEN and (name.name in (DONE, FAILED) or name.name.endswith(LOCK))
+    return not state and not name.name.startswith(PARTIAL)
+
+
+def _write_state(folder: Path, state: Mapping[str, bytes]) -> None:
+    for name, content in state.items():
+        write_bytes(folder / HIDDEN / name, content)
+
+
+def _clear(folder: Path) -> None:
+    """Delete what was sent; ``done.json`` first, so that no half of a slide is taken for a whole one."""
+    (folder / HIDDEN / DONE).unlink(missing_ok=True)
+    _delete(path for path in [*folder.glob("*"), *(folder / HIDDEN).glob("*")] if path.name not in (HIDDEN, LOCK))
+
+
+def _delete(found: Iterator[Path]) -> None:
+    for path in found:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+class FileTransfer:
+    """Fetches slides and sends results; does nothing for what is in a folder of this machine."""
+
+    def __init__(self, storage: Storage | None = None) -> None:
+        storage = storage or Storage()
+        self.slides = RemoteSlides(lambda: storage.folder / "slides", storage.out)
+        self.results = None if storage.out is None else RemoteResults(storage.out, storage.folder)
+        self._next: dict[Path, SlideInput] = {}
+        self._ahead = ThreadPoolExecutor(1, thread_name_prefix="ntrm-fetch")
+        self._fetched: dict[RemoteSlide, Future[ExitStack | None]] = {}
+        self._stopped = threading.Event()
+
+    def expect(self, slides: Mapping[str, SlideInput]) -> None:
+        """Say which slides, by id, will be asked for: each is fetched while the one before is worked on."""
+        known = {} if self.results is None else self.results.outcomes()
+        left = [slide for name, slide in slides.items() if PurePosixPath(name, HIDDEN, DONE) not in known]
+        self._next = {slide.path: after for slide, after in pairwise(left)}
+
+    @contextmanager
+    def at_hand(self, slide: SlideInput) -> Iterator[None]:
+        """Have the slide's file where ``slide.path`` says, and begin to fetch the next one."""
+        with ExitStack() as stack:
+            if slide.remote is not None:
+                ahead = self._fetched.pop(slide.remote, None)
+                stack.enter_context((ahead and ahead.result()) or self.slides.holding(slide.remote))
+            following = self._next.get(slide.path)
+            if following is not None and following.remote is not None:
+                self._fetched[following.remote] = self._ahead.submit(self._fetch, following.remote)
+            yield
+
+    def _fetch(self, slide: RemoteSlide) -> ExitStack | None:
+        """Hold a slide; None where something is wrong, which will be told when the slide is needed."""
+        with suppress(NtrmError, OSError), ExitStack() as stack:
+            stack.enter_context(self.slides.holding(slide, self._stopped.is_set))
+            return stack.pop_all()
+        return None
+
+    def close(self) -> None:
+        """Stop fetching ahead."""
+        self._stopped.set()
+        self._ahead.shutdown(wait=True, cancel_futures=True)
+        for ahead in self._fetched.values():
+            if not ahead.cancelled() and (held := ahead.result()) is not None:
+                held.close()
+
+
+def remember_objects(folder: Path, slide: SlideInput) -> None:
+    """Keep which version of its objects a finished slide was."""
+    if slide.remote is not None:
+        write_text(folder / HIDDEN / SOURCE, f"{slide.remote.version}\n")
+
+
+def check_objects(folder: Path, slide: SlideInput) -> None:
+    """A finished slide never stands for objects that were replaced since."""
+    if slide.remote is not None and slide.remote.files and source_version(folder) not in (None, slide.remote.version):
+        raise made_otherwise("another file", folder)

@@ -1,1 +1,0 @@
-"""Whole-slide images: readers, the model's grid, tissue mask, quality, pieces."""

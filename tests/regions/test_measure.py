@@ -1,0 +1,244 @@
+"""Clearance, depth and orientation against hand-made blocks, brute force and the ground truth of the phantom."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.regions.blocks import (
+    BCC,
+    BKG,
+    BOTTOM,
+    EPI,
+    HYP,
+    IEC,
+    KER,
+    LEFT,
+    RET,
+    RIGHT,
+    SCC,
+    TOP,
+    block,
+    far_apart,
+    measured,
+)
+
+from ntrm.core.errors import DataError
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema
+from ntrm.core.mpp import Resolution
+from ntrm.regions import outline
+from ntrm.regions.cancers import NO_TUMOUR_CLASSES
+from ntrm.regions.measure import ELSEWHERE, FRAGMENTED, NO_TUMOUR, NOTHING_INVADES, SCAN_EDGE
+from ntrm.regions.outline import NO_SURFACE, NO_SURFACE_CLASSES
+
+MPP = Resolution.square(6.7)
+
+
+@settings(max_examples=25)
+@given(top=st.integers(TOP + 4, 76), left=st.integers(LEFT, 150), height=st.integers(8, 14), width=st.integers(7, 15))
+def test_a_rectangle_of_tumour_in_a_block(top, left, height, width):
+    mask = block()
+    mask[top : top + height, left : left + width] = SCC
+    wide = Resolution(x=5.0, y=8.0)
+    found = measured(mask, SKIN, wide)
+    below, beside = 8.0 * (BOTTOM - (top + height)), 5.0 * min(left - LEFT, RIGHT - (left + width))
+    assert found.clearance.least.value == pytest.approx(min(below, beside) / 1000)
+    # The bend at a lower corner, 100 µm to either side, belongs to either margin: it must not be the nearer part.
+    if beside**2 > 200 * below:
+        assert found.clearance.deep.value == pytest.approx(below / 1000)
+    if below**2 > 200 * beside:
+        assert found.clearance.lateral.value == pytest.approx(beside / 1000)
+    assert found.depth.value == pytest.approx(8.0 * (top + height - TOP) / 1000)
+    assert found.orientation.value == pytest.approx(0.0, abs=0.5) or found.orientation.value > 359.5
+
+
+def test_the_distances_are_those_of_brute_force(random):
+    mask = block(BKG)
+    tumour = random.choice([BCC, SCC])
+    for _ in range(4):
+        row, column = random.integers(TOP + 6, 75), random.integers(LEFT + 3, 150)
+        mask[row : row + 8, column : column + 8] = tumour
+    scale = (9.0, 4.0)
+    found = measured(mask, SKIN, Resolution(x=4.0, y=9.0))
+    tumour = np.argwhere((mask == BCC) | (mask == SCC))
+    assert found.depth.value == pytest.approx(far_apart(tumour, found.outline.surface, scale).min(axis=1).max() / 1000)
+    cut = found.outline.outer[~found.outline.is_surface]
+    distances = far_apart(tumour, cut, scale)
+    least = found.clearance.least
+    assert least.value <= distances.min() / 1000 <= least.value + 0.0091
+    (row, column), (to_row, to_column) = least.line
+    assert mask[int(row), int(column)] in (BCC, SCC)
+    assert mask[int(to_row), int(to_column)] == BKG
+
+
+@pytest.mark.parametrize("cancers", [(BCC,), (IEC,), (SCC, IEC), (BCC, SCC)])
+def test_depth_is_that_of_what_invades_beside_carcinoma_in_situ_or_without(random, cancers):
+    mask = block()
+    for at, cancer in enumerate(cancers):
+        row, column = random.integers(TOP + 6, 60), random.integers(LEFT + 3, 60) + 70 * at
+        mask[row : row + 12, column : column + 12] = cancer
+    found, scale = measured(mask, SKIN, MPP), (6.7, 6.7)
+    invasive = np.argwhere(np.isin(mask, [BCC, SCC]))
+    if not len(invasive):
+        assert found.depth.reason == NOTHING_INVADES
+        return
+    expected = far_apart(invasive, found.outline.surface, scale).min(axis=1).max() / 1000
+    assert found.depth.value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("turns", "facing"), [(0, 0.0), (3, 90.0), (2, 180.0), (1, 270.0)])
+def test_turning_the_picture_turns_the_direction_and_nothing_else(turns, facing):
+    mask = block()
+    mask[40:50, 60:80] = BCC
+    found = measured(np.rot90(mask, turns).copy(), SKIN, MPP)
+    assert (found.orientation.value - facing + 180) % 360 - 180 == pytest.approx(0.0, abs=0.5)
+    assert found.depth.value == pytest.approx(6.7 * 30 / 1000)
+    assert found.clearance.deep.value == pytest.approx(6.7 * 40 / 1000)
+    assert found.clearance.lateral.value == pytest.approx(6.7 * 45 / 1000)
+
+
+def test_surface_tears_holes_loose_bits_and_worn_keratin_are_no_margin():
+    mask = block()
+    mask[TOP : TOP + 12, 80:100] = SCC
+    expected = measured(mask, SKIN, MPP).clearance.least.value
+    assert expected == pytest.approx(6.7 * (BOTTOM - TOP - 12) / 1000)
+    mask[TOP - 5 : TOP, 85:95] = IGNORE  # the tumour is bare
+    mask[40:44, 90:93] = BKG  # a hole
+    mask[60:BOTTOM, 110:114] = BKG  # a tear from below
+    mask[97:100, 70:80] = HYP  # a crumb
+    assert measured(mask, SKIN, MPP).clearance.least.value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("fineness", [1, 2, 3, 4])
+def test_a_tumour_that_is_cut_through_has_no_clearance(fineness, monkeypatch, random):
+    """Exactly none, wherever it lies; of a mask that is thinned, a clearance is never too large."""
+    monkeypatch.setattr(outline, "MOST_PIXELS", block().size)
+    for away, left in product((0, 7), random.integers(LEFT + 30, 120, 6)):
+        fine = np.kron(block(), np.ones((fineness, fineness), dtype=np.uint8))
+        bottom, place = BOTTOM * fineness - int(random.integers(fineness)), int(left) * fineness
+        fine[bottom:] = IGNORE
+        fine[80 * fineness - 20 : bottom - away, place : place + 12 * fineness] = BCC
+        found = measured(fine, SKIN, Resolution.square(6.7 / fineness))
+        assert found.outline.stride == fineness
+        assert found.clearance.least == found.clearance.deep
+        assert found.clearance.lateral.value > 0.1
+        pixel_mm = 0.0067 / fineness
+        assert found.clearance.deep.value <= away * pixel_mm + 1e-9
+        assert found.clearance.deep.value >= (away - fineness + 1) * pixel_mm - 1e-9
+
+
+@pytest.mark.parametrize("neck", [8, 40])
+def test_depth_of_a_tumour_that_stands_out_is_that_of_all_its_pixels(neck):
+    """A ball on a neck, with epidermis around it: the surface lies on nearly all sides, the deepest pixel within."""
+    mask = block(BKG)
+    mask[mask == KER] = BKG
+    mask = np.concatenate([np.full((120, 180), BKG, dtype=np.uint8), mask])
+    row, column = np.ogrid[: mask.shape[0], : mask.shape[1]]
+    ball = (row - 84) ** 2 + (column - 90) ** 2
+    mask[80 : 120 + TOP + 4, 90 - neck // 2 : 90 + neck // 2] = RET
+    mask[ball <= 48**2] = EPI
+    mask[ball <= 45**2] = SCC
+    found = measured(mask, SKIN, MPP)
+    tumour = np.argwhere(mask == SCC)
+    distances = far_apart(tumour, found.outline.surface, (6.7, 6.7)).min(axis=1)
+    assert found.depth.value == pytest.approx(distances.max() / 1000)
+    assert found.depth.value > 0.3
+    assert found.depth.line[1] == tuple(map(float, tumour[distances.argmax()]))
+
+
+@pytest.mark.parametrize("size", [12, 22])
+def test_tumour_in_a_loose_bit_is_measured_neither_to_the_margin_nor_from_the_surface(size):
+    mask = block()
+    mask[40:50, 60:80] = BCC
+    alone = measured(mask, SKIN, MPP)
+    assert None not in (alone.clearance.deep.value, alone.clearance.lateral.value, alone.depth.value)
+    mask = np.concatenate([mask, np.full((40, 180), IGNORE, dtype=np.uint8)])
+    mask[BOTTOM + 20 : BOTTOM + 20 + size, 60 : 60 + size] = BCC
+    found = measured(mask, SKIN, MPP)
+    assert found.outline.fragments == 1
+    assert {found.clearance.deep.reason, found.clearance.lateral.reason, found.depth.reason} == {ELSEWHERE}
+
+
+def without(mask, *labels):
+    return np.where(np.isin(mask, labels), RET, mask).astype(np.uint8)
+
+
+def test_what_cannot_be_assessed_says_why():
+    mask = block()
+    assert measured(mask, SKIN, MPP).clearance.deep.reason == NO_TUMOUR
+    assert measured(mask, SKIN, MPP).depth.reason == NOTHING_INVADES
+    mask[TOP : TOP + 8, 60:80] = IEC
+    assert measured(mask, SKIN, MPP).clearance.deep.value is not None
+    assert measured(mask, SKIN, MPP).depth.reason == NOTHING_INVADES
+    mask[40:50, 60:80] = BCC
+    edge = measured(mask, SKIN, MPP, touches_edge=True)
+    assert {edge.clearance.deep.reason, edge.clearance.lateral.reason, edge.depth.reason} == {SCAN_EDGE}
+    bare = measured(without(mask, 0, KER, IEC), SKIN, MPP)
+    assert {bare.clearance.deep.reason, bare.depth.reason, bare.orientation.reason} == {NO_SURFACE}
+    split = mask.copy()
+    split[:, 100:110] = IGNORE
+    split = measured(split, SKIN, MPP)
+    assert split.clearance.least.reason == FRAGMENTED
+    assert split.depth.value == pytest.approx(0.0067 * 30)
+    assert (split.orientation.value + 90) % 360 == pytest.approx(90, abs=1)
+
+
+@pytest.mark.parametrize("fineness", [1, 3])
+def test_no_depth_is_taken_from_one_section_to_another(fineness, monkeypatch):
+    """Two sections in one piece: the lower one is smaller, and its tumour lies far from the surface of the upper."""
+    mask = np.concatenate([block(), block()[:, ::-1]])
+    mask[110 + BOTTOM - 20 : 220] = IGNORE
+    monkeypatch.setattr(outline, "MOST_PIXELS", mask.size)
+
+    def depth(*tumours):
+        drawn = mask.copy()
+        for top in tumours:
+            drawn[top : top + 10, 60:80] = BCC
+        fine = np.kron(drawn, np.ones((fineness, fineness), dtype=np.uint8))
+        found = measured(fine, SKIN, Resolution.square(6.7 / fineness))
+        assert (found.outline.stride, found.outline.fragments) == (fineness, 2)
+        return found.depth
+
+    assert depth(40).value == pytest.approx(0.0067 * 30, abs=0.0067)
+    assert depth(150).reason == ELSEWHERE
+    assert depth(40, 150).reason == ELSEWHERE
+
+
+def test_other_classes_and_wrong_masks():
+    glands = LabelSchema(SKIN.tissues[:1])
+    assert measured(np.zeros((60, 60), dtype=np.uint8), glands, MPP).clearance.deep.reason == NO_TUMOUR_CLASSES
+    two = LabelSchema(tuple(type(t)(i, f"c{i}", "", t.rgb) for i, t in enumerate(SKIN.tissues[:2])))
+    assert measured(np.zeros((60, 60), dtype=np.uint8), two, MPP).orientation.reason == NO_SURFACE_CLASSES
+    with pytest.raises(DataError, match="labels that the schema does not know"):
+        measured(np.full((4, 4), 7, dtype=np.uint8), two, MPP)
+    with pytest.raises(DataError, match="not a label mask"):
+        measured(np.zeros((4, 4)), SKIN, MPP)
+
+
+def far_off(found, true, tolerance):
+    if (found.value is None) != (true is None):
+        return True
+    return true is not None and tolerance(found.value, true)
+
+
+def wrong_length(value_mm, true_um):
+    return abs(value_mm * 1000 - true_um) > 6.7 + 0.02 * true_um
+
+
+def wrong_angle(value, true):
+    return abs((value - true + 180) % 360 - 180) > 5
+
+
+def test_synthetic_sections_are_measured_as_they_were_made(sections):
+    """One may miss: one or two in a hundred do, where a tumour lines cut and surface alike."""
+    missed = []
+    for section in sections:
+        truth, found = section.truth, measured(section.mask, SKIN, MPP)
+        wrong = (
+            far_off(found.clearance.least, truth.clearance_um, wrong_length),
+            far_off(found.depth, truth.depth_um, wrong_length),
+            far_off(found.orientation, truth.surface_deg, wrong_angle),
+        )
+        missed += [(section.seed, wrong)] if any(wrong) else []
+    assert len(missed) <= 1, missed

@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+import shapely
+
+from ntrm.core.labels import IGNORE
+from ntrm.core.mpp import Resolution
+from ntrm.regions import polygons as module
+from ntrm.regions import regions as engine
+from ntrm.regions import runs
+from ntrm.regions.polygons import outlines_of
+from ntrm.regions.regions import scan
+
+MPP = Resolution.square(1.0)
+
+
+def noise(random, *, classes=4, block=1):
+    """A small mask full of corners that touch, with ignored pixels in it."""
+    height, width = random.integers(1, 14, 2)
+    mask = random.integers(0, classes + 1, (height, width)).astype(np.uint8)
+    mask[mask == classes] = IGNORE
+    return np.kron(mask, np.ones((block, block), np.uint8))
+
+
+def outlined(mask, **options):
+    """The table of the regions, and a polygon for each."""
+    regions = scan(mask, MPP, **options)
+    found = []
+    for outlines in outlines_of(regions):
+        for spans in outlines.spans():
+            outline, *holes = (outlines.points[begin:end] for begin, end in spans)
+            found.append(shapely.Polygon(outline, holes))
+    assert len(found) == len(regions.table)
+    return regions.table, found
+
+
+def painted(mask, table, found):
+    """What shapely finds inside the polygons, pixel centre by pixel centre; nowhere twice."""
+    rows, columns = np.mgrid[: mask.shape[0], : mask.shape[1]] + 0.5
+    out = np.full(mask.shape, IGNORE, np.uint8)
+    for tissue, polygon in zip(table.tissue, found, strict=True):
+        inside = shapely.contains_xy(polygon, columns, rows)
+        assert (out[inside] == IGNORE).all()
+        out[inside] = tissue
+    return out
+
+
+@pytest.mark.parametrize("block", [1, 2])
+def test_noise_comes_back_pixel_by_pixel_however_it_is_cut(random, monkeypatch, block):
+    for _ in range(60):
+        monkeypatch.setattr(engine, "STRIP_PIXELS", int(random.integers(1, 100)))
+        monkeypatch.setattr(runs, "STRIP_RUNS", int(random.integers(1, 100)))
+        monkeypatch.setattr(module, "CORNERS", int(random.integers(1, 100)))
+        mask = noise(random, classes=int(random.integers(1, 5)), block=block)
+        assert np.array_equal(painted(mask, *outlined(mask)), mask)
+
+
+def test_polygons_are_valid_and_their_measures_are_shapelys(random):
+    for _ in range(60):
+        mask = noise(random, classes=2)
+        table, found = outlined(mask)
+        for region, polygon in enumerate(found):
+            assert polygon.is_valid, shapely.is_valid_reason(polygon)
+            assert polygon.area == table.pixels[region]
+            assert polygon.length == pytest.approx(1e3 * table.perimeter_mm[region])
+            top, left, height, width = table.box[region]
+            assert polygon.bounds == (left, top, left + width, top + height)
+            # Shapely's y points up: what is clockwise on the screen is counter-clockwise to it.
+            assert polygon.exterior.is_ccw
+            assert not any(hole.is_ccw for hole in polygon.interiors)
+            for ring in (polygon.exterior, *polygon.interiors):
+                corners = shapely.get_coordinates(ring)
+                assert np.array_equal(corners[0], corners[-1])
+                assert len(np.unique(corners[:-1], axis=0)) == len(corners) - 1
+
+
+def test_an_outline_that_would_meet_itself_is_split_into_outline_and_hole():
+    mask = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 0]], np.uint8)  # the two 0 touch at a corner inside and outside
+    table, (polygon,) = outlined(mask, outside=[0])
+    assert [len(polygon.interiors), table.pixels[0]] == [1, 7]
+    assert polygon.is_valid

@@ -1,0 +1,41 @@
+import numpy as np
+import pytest
+from tests.familiarity import small
+from tests.segment.small import InProcess
+from tests.slides.conftest import bucket, endpoint
+
+from ntrm.core.io import sha256_of
+from ntrm.data.split import open_splits
+from ntrm.familiarity.build import build_reference
+from ntrm.models.predictor import Predictor
+from ntrm.slides import isolated
+
+__all__ = ["bucket", "endpoint"]
+
+
+@pytest.fixture(scope="module")
+def quick_readers():
+    """Slides read in this process: for tests of everything around the reading, since a process each takes long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(isolated, "ReadingProcess", InProcess)
+        yield
+
+
+@pytest.fixture(scope="module")
+def by_colour():
+    """The network ``by-colour`` can be loaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        small.register(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def painted_model(tmp_path_factory, by_colour):
+    """A model's folder with a reference of painted sections; no test changes it."""
+    folder = tmp_path_factory.mktemp("model")
+    data = small.write_skin(folder / "data", np.random.default_rng(1))
+    network = small.make_network()
+    network.save_pretrained(folder / "model")
+    reference = build_reference(Predictor(network, "cpu", batch=8), open_splits(data))
+    reference.write(folder / "model", sha256_of(folder / "model" / "model.safetensors"))
+    return folder / "model"

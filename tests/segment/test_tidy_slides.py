@@ -1,0 +1,107 @@
+"""Slides without their specks: every output is that of the slide on which there were none."""
+
+import json
+
+import numpy as np
+import pytest
+import tifffile
+from skimage.measure import label
+from tests.evaluation.small import MPP
+from tests.segment.small import document, fingerprints, paint, rows_of, run, speckled, write_slide
+
+from ntrm.core.errors import RefusedError, UsageError
+from ntrm.segment import measurements
+from ntrm.segment import slide as one_slide
+from ntrm.segment.options import Options
+
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
+LEAST = 5 * MPP**2 - 1
+"""Squares of two by two pixels are smaller."""
+
+
+@pytest.fixture
+def masks(random):
+    clean = paint(random)
+    return clean, speckled(random, clean)
+
+
+def tidied(slide, out, **options):
+    found = run(slide, out, **options)
+    assert found.exit_code == 0, [each.reason for each in found.slides]
+    return out / "a"
+
+
+def table(folder, name):
+    return [row | {"mean_confidence": ""} for row in rows_of(folder.parent, name)]
+
+
+def features(folder):
+    """Polygons and what is measured on them, but for how sure the network was."""
+    found = document(folder, "regions.geojson")["features"]
+    for each in found:
+        each["properties"]["measurements"].pop("Mean confidence", None)
+    return [(each["geometry"], each["properties"]["name"], each["properties"]["measurements"]) for each in found]
+
+
+def test_every_output_is_that_of_a_slide_without_specks(tmp_path, masks):
+    clean, dirty = (write_slide(tmp_path / name / "a.tif", mask) for name, mask in zip(("1", "2"), masks, strict=True))
+    wanted = tidied(clean, tmp_path / "clean", tissue_mask=False, maps=True)
+    tidy = tidied(dirty, tmp_path / "tidied", tissue_mask=False, maps=True, min_area_um2=LEAST)
+    untidy = tidied(dirty, tmp_path / "untidy", tissue_mask=False, maps=True)
+    same, other = (tifffile.imread(folder / "mask.ome.tif", series=0) for folder in (tidy, untidy))
+    np.testing.assert_array_equal(same, masks[0] + 1)
+    np.testing.assert_array_equal(other, masks[1] + 1)
+    for folder, differs in ((tidy, False), (untidy, True)):
+        assert (features(folder) != features(wanted)) is differs
+        graphs = [[piece["graph"] for piece in document(each, "graph.json")["pieces"]] for each in (folder, wanted)]
+        assert (_without_confidence(graphs[0]) != _without_confidence(graphs[1])) is differs
+        for key in ("tissue_area_mm2", "areas_mm2", "tissue_fractions"):
+            assert (document(folder)[key] != document(wanted)[key]) is differs
+        for name in ("regions", "interfaces"):
+            rows = [table(each, name) for each in (folder, wanted)]
+            assert (rows[0] != rows[1]) is differs
+    # What the network said of each pixel, and how sure it was, is not made better than it was.
+    maps = [tifffile.imread(folder / "confidence.ome.tif", series=0) for folder in (tidy, untidy)]
+    np.testing.assert_array_equal(*maps)
+
+
+def _without_confidence(graphs):
+    return json.loads(json.dumps(graphs), object_hook=lambda each: {k: v for k, v in each.items() if "conf" not in k})
+
+
+def test_the_summary_says_what_was_given_away(tmp_path, masks):
+    clean, dirty = masks
+    slide = write_slide(tmp_path / "a.tif", dirty)
+    specks = clean != dirty
+    folder = tidied(slide, tmp_path / "out", tissue_mask=False, min_area_um2=LEAST)
+    assert document(folder)["small_regions"] == {
+        "regions": label(specks, connectivity=1).max(),
+        "area_mm2": pytest.approx(specks.sum() * MPP**2 / 1e6),
+    }
+    assert document(folder)["options"]["min_area_um2"] == LEAST
+    assert document(tidied(slide, tmp_path / "off"))["small_regions"] is None
+
+
+def test_large_slides_and_many_give_the_same(tmp_path, random, monkeypatch):
+    slides = [write_slide(tmp_path / f"{name}.tif", speckled(random, paint(random))) for name in "ab"]
+    run(slides, tmp_path / "whole", min_area_um2=LEAST)
+    monkeypatch.setattr(measurements, "TOGETHER", 0)
+    monkeypatch.setattr(one_slide, "BEHIND", 0)
+    monkeypatch.setattr("ntrm.regions.regions.STRIP_PIXELS", 1000)
+    run(slides, tmp_path / "large", min_area_um2=LEAST)
+    assert fingerprints(tmp_path / "large") == fingerprints(tmp_path / "whole")
+
+
+def test_another_least_area_is_another_run(tmp_path, masks):
+    slide = write_slide(tmp_path / "a.tif", masks[1])
+    run(slide, tmp_path / "out", min_area_um2=100)
+    with pytest.raises(RefusedError, match=r"min_area_um2 100\.0, not"):
+        run(slide, tmp_path / "out", min_area_um2=101)
+    assert run(slide, tmp_path / "out", min_area_um2=100.0).slides[0].status == "kept"
+
+
+@pytest.mark.parametrize("wrong", [-1, float("nan"), 20_001, "64", True])
+def test_impossible_areas_are_refused_before_anything_is_done(wrong):
+    with pytest.raises(UsageError, match="least area in µm²"):
+        Options(min_area_um2=wrong)

@@ -33,7 +33,10 @@ class Manifest:
 
     def as_dict(self) -> Document:
         """As ``run.json`` has it."""
-        return {**asdict(self), "classes": [*self.classes], "covariates": [*self.covariates]}
+        from pydantic_core import to_jsonable_python
+
+        document: Document = to_jsonable_python(asdict(self))
+        return document
 
     def identity(self) -> Document:
         """What every output carries."""

@@ -58,7 +58,7 @@ class ImportReport:
         return 1 if self.failures or self.annotations_without_slide else 0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as a JSON document."""
         failures = [{"slide": slide, "annotations": name, **error.texts()} for slide, name, error in self.failures]
         return asdict(replace(self, failures=())) | {"out": str(self.out), "failures": failures}
 

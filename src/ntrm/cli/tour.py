@@ -90,7 +90,7 @@ class TourResult:
     attention: bool  # Whether the model has a relation module that attends, so that the viewer shows to what
 
     def as_dict(self) -> dict[str, object]:
-        """For ``--json``."""
+        """What ``--json`` prints."""
         return {**asdict(self), **{key: str(getattr(self, key)) for key in ("page", "dataset", "foreign", "results")}}
 
 

@@ -37,7 +37,7 @@ class NtrmError(Exception):
         return "\n".join([self.what, *(f"  {name}{value}" for name, value in lines.items() if value is not None)])
 
     def texts(self) -> dict[str, str | None]:
-        """For JSON."""
+        """The fields as a JSON document."""
         fields = {"what": self.what, "got": self.got, "expected": self.expected, "hint": self.hint}
         return {name: None if value is None else str(value) for name, value in fields.items()}
 

@@ -51,7 +51,7 @@ class Stains:
     strengths: tuple[float, float] | None  # Amount of each that a hundredth of the tissue exceeds
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as a JSON document."""
         return asdict(self)
 
     @classmethod

@@ -80,7 +80,7 @@ class ModelScores:
         return fmean(self.scores)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as a JSON document."""
         return {"label": self.label, "mean": self.mean, **asdict(self)}
 
 
@@ -110,7 +110,7 @@ class Comparisons:
         return tuple(pair.verdict for pair in self.pairs)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as a JSON document."""
         return {
             "measure": self.measure,
             "sections": self.sections,

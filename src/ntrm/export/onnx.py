@@ -46,7 +46,7 @@ class ExportReport:
     model_sha256: str
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """What ``--json`` prints."""
         return {**asdict(self), "path": str(self.path), "outputs": list(self.outputs)}
 
 

@@ -70,7 +70,7 @@ class Stitching:
         return torch.outer(along, along).float()
 
     def as_dict(self) -> dict[str, int]:
-        """For JSON."""
+        """The fields as a JSON document."""
         return {"window": self.window, "overlap": self.overlap}
 
 

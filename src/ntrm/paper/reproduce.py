@@ -65,7 +65,7 @@ class Reproduction:
         return {each.job.label: each.failure for each in self.results.outcomes.values() if each.status == FAILED}
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """What ``--json`` prints."""
         return {
             "page": str(self.page),
             "tables": [str(path) for path in self.tables],

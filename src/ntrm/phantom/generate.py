@@ -149,7 +149,7 @@ class PhantomReport:
     normal: int = 0  # Sections without a cancer
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """What ``--json`` prints."""
         counts = {"drawn": self.drawn, "kept": self.kept, "cancers": self.cancers, "normal_sections": self.normal}
         return {"out": str(self.out), **self.options.as_dict(), **counts}
 

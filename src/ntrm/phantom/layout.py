@@ -58,7 +58,7 @@ class SectionTruth:
     depth_reason: str
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as a JSON document."""
         return asdict(self) | {"cancers": list(self.cancers)}
 
 

@@ -64,7 +64,7 @@ class CancerFinding:
     reason: str  # The finding in plain words
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as a JSON document."""
         return asdict(self)
 
 

@@ -55,7 +55,7 @@ ALL_AROUND = "the surface faces all sides: none is up"
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """One number with its unit and the line it was taken along, or the reason why it cannot be assessed."""
 
     name: str
@@ -74,7 +74,7 @@ class Measured:
                 expected=f"a number from 0 in one of {', '.join(UNITS)}, or None and the reason",
             )
 
-    def shifted(self, row: float, column: float) -> Measured:
+    def shifted(self, row: float, column: float) -> Measurement:
         """The same in the pixels of a larger mask, in which the piece begins at (row, column)."""
         if self.line is None:
             return self
@@ -91,11 +91,11 @@ class Measured:
 class Clearance:
     """Clearance towards the deep and the lateral margin."""
 
-    deep: Measured
-    lateral: Measured
+    deep: Measurement
+    lateral: Measurement
 
     @property
-    def least(self) -> Measured:
+    def least(self) -> Measurement:
         """The smaller of the two."""
         known = [one for one in (self.deep, self.lateral) if one.value is not None]
         return min(known, key=lambda one: one.value or 0.0) if known else self.deep
@@ -106,8 +106,8 @@ class PieceMeasurements:
     """Clearance, depth and orientation of one piece."""
 
     clearance: Clearance
-    depth: Measured
-    orientation: Measured
+    depth: Measurement
+    orientation: Measurement
     outline: Outline
     strays: int = 0  # Regions of tumour that did not count
 
@@ -158,8 +158,8 @@ def _loose(tumours: Regions, outline: Outline, chosen: Where) -> Where:
     return chosen & ~held
 
 
-def _not_assessed(name: str, reason: str, unit: str = "mm") -> Measured:
-    return Measured(name, None, unit, reason)
+def _not_assessed(name: str, reason: str, unit: str = "mm") -> Measurement:
+    return Measurement(name, None, unit, reason)
 
 
 def _clearance(outline: Outline, tumour: Tumour, touches_edge: bool, *, apart: bool) -> Clearance:
@@ -198,7 +198,7 @@ def is_deep(outline: Outline) -> Where:
     return deep
 
 
-def _smallest_distance(name: str, tumour: Ints, outline: Outline, margin: Where) -> Measured:
+def _smallest_distance(name: str, tumour: Ints, outline: Outline, margin: Where) -> Measurement:
     if not margin.any():
         return _not_assessed(name, f"the outline has no {name.split(maxsplit=1)[0]} margin")
     outside = outline.outer[margin]
@@ -208,14 +208,14 @@ def _smallest_distance(name: str, tumour: Ints, outline: Outline, margin: Where)
     # One pixel of the outline along this very line: of a mask that was thinned, the edge is known no better.
     pixel_um = float(np.hypot(*(between / max(float(np.hypot(*between)), 1e-9) * outline.step_um)))
     # Rounded, so that a margin that the tumour reaches is exactly 0.
-    return Measured(name, max(0.0, round(least_um - pixel_um, 6)) / 1000.0, line=(_point(start), _point(end)))
+    return Measurement(name, max(0.0, round(least_um - pixel_um, 6)) / 1000.0, line=(_point(start), _point(end)))
 
 
 def _point(at: Ints | Floats) -> tuple[float, float]:
     return float(at[0]), float(at[1])
 
 
-def _depth(outline: Outline, tumour: Tumour, touches_edge: bool, *, apart: bool) -> Measured:
+def _depth(outline: Outline, tumour: Tumour, touches_edge: bool, *, apart: bool) -> Measurement:
     reason = outline.reason or (SCAN_EDGE if touches_edge else tumour.missing(NOTHING_INVADES))
     if not tumour.known or reason:
         return _not_assessed(DEPTH, reason if tumour.known else NO_TUMOUR_CLASSES)
@@ -223,10 +223,10 @@ def _depth(outline: Outline, tumour: Tumour, touches_edge: bool, *, apart: bool)
         return _not_assessed(DEPTH, ELSEWHERE)
     surface = outline.surface
     depth_um, deepest, above = farthest(surface * outline.scale_um, tumour.inside, outline.scale_um)
-    return Measured(DEPTH, depth_um / 1000.0, line=(_point(surface[above]), _point(deepest)))
+    return Measurement(DEPTH, depth_um / 1000.0, line=(_point(surface[above]), _point(deepest)))
 
 
-def _orientation(outline: Outline) -> Measured:
+def _orientation(outline: Outline) -> Measurement:
     """The image rotated anticlockwise by the value has the surface up; the line joins the ends of the surface."""
     if outline.reason:
         return _not_assessed(ORIENTATION, outline.reason, "degrees")
@@ -242,7 +242,7 @@ def _orientation(outline: Outline) -> Measured:
     seen = np.maximum(normals @ (mean / np.hypot(*mean)), 0.0)
     row, column = (normals * (lengths * seen)[:, None]).sum(axis=0).tolist()
     degrees = math.degrees(math.atan2(column, -row)) % 360.0
-    return Measured(ORIENTATION, degrees, "degrees", line=(_point(surface[0]), _point(surface[-1])))
+    return Measurement(ORIENTATION, degrees, "degrees", line=(_point(surface[0]), _point(surface[-1])))
 
 
 def measurement_sentences(measured: PieceMeasurements) -> tuple[str, ...]:
@@ -251,7 +251,7 @@ def measurement_sentences(measured: PieceMeasurements) -> tuple[str, ...]:
     return sentences_of((clearance.deep, clearance.lateral, measured.depth), measured.orientation, measured.strays)
 
 
-def sentences_of(lengths: Sequence[Measured], facing: Measured, strays: int = 0) -> tuple[str, ...]:
+def sentences_of(lengths: Sequence[Measurement], facing: Measurement, strays: int = 0) -> tuple[str, ...]:
     """The same for measurements one by one; ``strays`` regions of tumour did not count."""
     texts = [str(one) for one in (*lengths, facing)]
     lines = [f"{text[0].upper()}{text[1:]}." for text in texts]

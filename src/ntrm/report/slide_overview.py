@@ -51,7 +51,7 @@ class Remade:
     without: tuple[str, ...]  # Slides that have no results, since they failed
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as a JSON document."""
         return {
             "out": str(self.out),
             "overview": str(self.overview),

@@ -61,7 +61,7 @@ class Segmented:
         return RefusedError.exit_code if all(slide.refused for slide in self.slides) else 1
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as a JSON document."""
         out = self.address or str(self.out)
         return {"out": out, "slides": [slide.as_dict() for slide in self.slides], **self.identity}
 

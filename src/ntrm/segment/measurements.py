@@ -20,7 +20,7 @@ from ntrm.data.tiles import Window
 from ntrm.regions.cancer_rule import CancerFinding
 from ntrm.regions.cancers import cancers_of, confirmed_regions, is_tumour_confirmed
 from ntrm.regions.graph import TissueGraph, tissue_graph_of
-from ntrm.regions.measure import Measured, measure_piece, measurement_sentences
+from ntrm.regions.measure import Measurement, measure_piece, measurement_sentences
 from ntrm.regions.outline import Outline, stride_for, trace_thinned
 from ntrm.regions.region_table import RegionTable
 from ntrm.regions.regions import PieceGrid, Regions, scan_mask
@@ -44,7 +44,7 @@ class PieceFindings:
     touches_edge: bool
     """Whether its body reaches the edge of the scan, by the mask: the tissue of the thumbnail is a little too large."""
     areas_mm2: dict[str, float]  # By class; classes that are not there have 0
-    measured: dict[str, Measured]  # By the names of ``MEASUREMENTS``
+    measured: dict[str, Measurement]  # By the names of ``MEASUREMENTS``
     cancers: tuple[CancerFinding, ...]
     graph: TissueGraph
     text: tuple[str, ...]  # Graph and measurements in plain words

@@ -110,7 +110,7 @@ class Outcome:
         return self.row.get("familiarity")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as a JSON document."""
         return {
             "slide_id": self.slide_id,
             "status": self.status,

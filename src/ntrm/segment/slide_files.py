@@ -20,7 +20,7 @@ from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_mask_ome_tiff
 from ntrm.regions.cancer_rule import CancerFinding
 from ntrm.regions.cancers import cancers_of, confirmed_regions
-from ntrm.regions.measure import Measured, sentences_of
+from ntrm.regions.measure import Measurement, sentences_of
 from ntrm.regions.region_table import RegionTable
 from ntrm.regions.regions import Regions
 from ntrm.results.documents import (
@@ -64,7 +64,7 @@ def piece_summary(findings: PieceFindings, schema: LabelSchema, familiarity: Sli
     window, number = findings.window, findings.piece.number
     ruling, measured, text = familiarity.ruling(number), findings.measured, findings.text
     if not (ruling.assessed or findings.tumour_confirmed):
-        unlike = {name: Measured(measured[name].name, None, measured[name].unit, UNLIKE) for name in FROM_TUMOUR}
+        unlike = {name: Measurement(measured[name].name, None, measured[name].unit, UNLIKE) for name in FROM_TUMOUR}
         measured = measured | unlike
         text = (*graph_text(findings, ruling), *sentences_of([*unlike.values()], measured["orientation"]))
     return PieceSummary(

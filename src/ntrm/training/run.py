@@ -56,7 +56,7 @@ class RunResult:
     __repr__ = short_repr
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """What ``--json`` prints."""
         # Without levels in the layout there is none, as other commands say it.
         provenance = {**self.provenance, "level": self.provenance.get("level") or None}
         return {**asdict(self), "folder": str(self.folder), "model": str(self.model), "provenance": provenance}

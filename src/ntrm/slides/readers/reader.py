@@ -117,7 +117,7 @@ class SlideInfo:
         return self.width / this.width, self.height / this.height
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields as a JSON document."""
         mpp = self.resolution
         return {
             "reader": self.reader,

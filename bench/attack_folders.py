@@ -29,12 +29,9 @@ from bench.attack_target import BEARER, Finding, Target, wait_for
 from bench.hostile import picture, png_bomb
 from bench.serving import Service
 
-MARK = b"PRIVATE-7d3f"
-"""In every file that no answer may show."""
-HOUSEKEEPING = 9.0
-"""Seconds after which the service has looked through its folder, and emptied its trash."""
-SLOWEST, MOST_MB = 10.0, 700
-"""Of an answer, and of the web process."""
+MARK = b"PRIVATE-7d3f"  # In every file that no answer may show
+HOUSEKEEPING = 9.0  # Seconds after which the service has looked through its folder, and emptied its trash
+SLOWEST, MOST_MB = 10.0, 700  # Of an answer, and of the web process
 FILES = ("summary", "graph", "regions.geojson", "mask", "report", "overlay.png", "thumbnail.jpg", "familiarity.jpg")
 MORE = ("", "/tiles", "/tiles/slide/8/0_0.jpg", "/tiles/tissue/8/0_0.png", "/at?x=9&y=9", "/regions/1", "/corrections")
 MORE += ("/corrections/regions", *(f"/{name}" for name in FILES), *(f"/corrected/{name}" for name in FILES[:6]))

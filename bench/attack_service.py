@@ -37,8 +37,7 @@ from bench.hostile import hostile_files, malformed_requests, path_tricks, pictur
 from bench.serving import TOKEN, Service, write_large
 
 DESCRIPTORS = 1024
-CANCELLED = 2.5
-"""Seconds until a job is over, with what asking for it takes."""
+CANCELLED = 2.5  # Seconds until a job is over, with what asking for it takes
 DISK_MB = 48
 
 

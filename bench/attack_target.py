@@ -17,8 +17,7 @@ from bench.serving import TOKEN, Service
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 RAW = {**BEARER, "Content-Type": "application/octet-stream"}
-PATIENCE = 20.0
-"""Seconds for an answer on a busy machine."""
+PATIENCE = 20.0  # Seconds for an answer on a busy machine
 
 
 @dataclass
@@ -26,8 +25,7 @@ class Finding:
     """The result of one attack."""
 
     attack: str
-    holds: str
-    """What must hold, in words."""
+    holds: str  # What must hold, in words
     tries: int = 0
     faults: list[str] = field(default_factory=list)
     seen: str = ""
@@ -68,8 +66,7 @@ class Target:
     service: Service
     folder: Path
     seed: int
-    answers: list[tuple[str, bytes]] = field(default_factory=list)
-    """Connections that were begun to be checked later."""
+    answers: list[tuple[str, bytes]] = field(default_factory=list)  # Connections that were begun to be checked later
 
     @property
     def port(self) -> int:

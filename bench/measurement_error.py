@@ -37,8 +37,7 @@ LEVEL = "10x"
 CLEAR = "clearance above 0"
 MEASURES = {"clearance": "mm", CLEAR: "mm", "depth": "mm", "orientation": "°"}
 """Many tumours are cut through: those that are not are also told apart."""
-LEAST_AREA_MM2 = 0.05
-"""Relative errors of smaller areas say little."""
+LEAST_AREA_MM2 = 0.05  # Relative errors of smaller areas say little
 
 
 @dataclass(frozen=True)
@@ -46,19 +45,13 @@ class Errors:
     """One measurement over the sections."""
 
     sections: int
-    values: int
-    """With a value on both sides."""
-    reasons: int
-    """With a reason on both sides."""
-    missing: int
-    """With a value in truth only."""
-    invented: int
-    """With a value found only."""
+    values: int  # With a value on both sides
+    reasons: int  # With a reason on both sides
+    missing: int  # With a value in truth only
+    invented: int  # With a value found only
     median: float | None
-    ninetieth: float | None
-    """Percentile of the absolute error."""
-    promised: int
-    """Within a pixel and 2 %, or within 5°."""
+    ninetieth: float | None  # Percentile of the absolute error
+    promised: int  # Within a pixel and 2 %, or within 5°
 
 
 def errors(found: Sequence[float | None], true: Sequence[float | None], *, pixel: float, degrees: bool) -> Errors:

@@ -24,8 +24,7 @@ SIDE = 256
 @dataclass(frozen=True)
 class Cost:
     parameters: int
-    operations: int
-    """Floating-point operations of one forward pass on one window."""
+    operations: int  # Floating-point operations of one forward pass on one window
 
     def row(self, name: str) -> str:
         return f"| `{name}` | {self.parameters / 1e6:.2f} | {self.operations / 1e9:.2f} |"

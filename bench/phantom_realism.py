@@ -68,16 +68,11 @@ REAL_BOUNDARY = (
 class Calibration:
     """Synthetic against real."""
 
-    share: dict[str, float]
-    """Of the pixels that are not background."""
-    ratio: dict[str, float]
-    """Share over the real share."""
-    ratio_large: dict[str, float]
-    """Share over the real share in the larger sample."""
-    boundary: NDArray[np.float64]
-    """Boundary shares, rows summing to 1."""
-    correlation: float
-    """Pearson correlation with the real boundary shares over all pairs of different tissues."""
+    share: dict[str, float]  # Of the pixels that are not background
+    ratio: dict[str, float]  # Share over the real share
+    ratio_large: dict[str, float]  # Share over the real share in the larger sample
+    boundary: NDArray[np.float64]  # Boundary shares, rows summing to 1
+    correlation: float  # Pearson correlation with the real boundary shares over all pairs of different tissues
 
     @property
     def worst_factor(self) -> float:

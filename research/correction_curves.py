@@ -64,20 +64,15 @@ SEEDS = {"choose": 1901, "report": 1902, "own": 1902}
 """Sets of phantom sections: to choose by, for the figures, and the latter in their own stain."""
 SECTIONS, NORMAL, STAINS = 8, 0.25, 2
 """Of each set; the share without a cancer; foreign stains of each section, the first of ``DEGRADATIONS``."""
-MOST_PIXELS = 900_000
-"""Larger sections are left out, for time."""
-CELL = 16
-"""Side of the cells that regions are divided by, in pixels."""
-CORE_MPP = 1.25
-"""Of both sets of glands: that of ``gleason2019``."""
+MOST_PIXELS = 900_000  # Larger sections are left out, for time
+CELL = 16  # Side of the cells that regions are divided by, in pixels
+CORE_MPP = 1.25  # Of both sets of glands: that of ``gleason2019``
 NAMES = {"skin-pas": (SKIN_PAS,), "glas": (GLANDS, GLANDS_AS_SKIN), "gleason": (CORES, CORES_AS_SKIN)}
 """Sets whose truth has other words than the model: by model, the set's own tissues first."""
 REPEATS = 6
 """Simulations of a single section that differ in their random draws; of several sections, and without draws, one."""
-FIRST = (5, 10, 20)
-"""Regions that ``review`` looks at."""
-MAIN = ("part", "looks", "looks and relations")
-"""Arms that are tried with random and mistaken clicks, too."""
+FIRST = (5, 10, 20)  # Regions that ``review`` looks at
+MAIN = ("part", "looks", "looks and relations")  # Arms that are tried with random and mistaken clicks, too
 PAIRS = (("looks", "part"), ("looks and relations", "part"), ("looks and relations", "looks"))
 
 Floats = NDArray[np.float64]
@@ -93,8 +88,7 @@ class Picture:
     image: Image
     truth: Mask
     mpp: Resolution
-    there: NDArray[np.bool_] | None = None
-    """(H, W) where there is an image at all."""
+    there: NDArray[np.bool_] | None = None  # (H, W) where there is an image at all
 
 
 def names_of(which: str, schema: LabelSchema) -> Names:

@@ -49,14 +49,12 @@ from ntrm.results.paths import CORRECTIONS
 
 SLIDES, CLICKS = 4, 15
 SEED = 1910
-MOST_PIXELS = 450_000
-"""Larger phantom sections are left out, for time."""
+MOST_PIXELS = 450_000  # Larger phantom sections are left out, for time
 NAMES = {"dermis": "RET", "epidermis": "EPI", "keratin": "KER", "background": "BKG"}
 """What a person calls the tissues of ``skin-pas``."""
 LABORATORY = ((0.0, 0.5, 0.0), (0.6, 0.0, 0.0), (0.0, 0.0, 0.4))
 """Optical densities of red, green and blue there, each a mixture of ours: paler dyes of other colours."""
-SOFTNESS = 2.0
-"""σ of the scanner's blur, in pixels. The bundled model hardly minds the dyes alone."""
+SOFTNESS = 2.0  # σ of the scanner's blur, in pixels. The bundled model hardly minds the dyes alone.
 ARMS = ("own", "hand", "followed", "all", "drawn", "hand+", "followed+", "all+", "drawn+")
 TRUST = {"own": "all", "drawn": "hand"}
 
@@ -68,10 +66,8 @@ Image = NDArray[np.uint8]
 class Truth:
     """Which predicted classes are right for which true tissue, and what a person calls it."""
 
-    right: NDArray[np.bool_]
-    """(T, K)"""
-    name: tuple[str, ...]
-    """(T,)"""
+    right: NDArray[np.bool_]  # (T, K)
+    name: tuple[str, ...]  # (T,)
 
     def mean_iou(self, pixels: NDArray[np.int64]) -> float:
         """Mean over the true tissues that occur, from pixels (T, K) by true tissue and predicted class."""

@@ -43,8 +43,7 @@ from ntrm.familiarity.reference import Reference
 from ntrm.models.predictor import Predictor
 from ntrm.results.familiarity import ASPECTS, TOO_SMALL, UNFAMILIAR, UNFAMILIAR_BELOW
 
-LOOK_MPP = 1.0
-"""Estimated µm/px of skin-he-look."""
+LOOK_MPP = 1.0  # Estimated µm/px of skin-he-look
 SIZES = {"he-look": (38, 38), "GlaS": (48, 72), "Gleason": (191, 191)}
 """Pixels of the real images at 6.7 µm/px: parts of synthetic sections are cut alike."""
 CUT_PER_SECTION = {"he-look": 3, "GlaS": 2, "Gleason": 1}
@@ -59,8 +58,7 @@ class Seen(NamedTuple):
     """An image by every measure."""
 
     unit: Unit
-    features: Floats
-    """(F,) pooled encoder features."""
+    features: Floats  # (F,) pooled encoder features
     softmax: float
     energy: float
 

@@ -43,8 +43,7 @@ SEEDS = {"train": 7101, "val": 7102, "test": 7103}
 NORMAL, FIRST_VERSION, SCANNED = 0.25, 5, 6
 """Share without a cancer; every so many sections are of version 1, and go through the road of a scan."""
 FINE_MPP, SCAN_MPP = 1.34, 1.0
-MOST_SCANNED = 400_000
-"""Pixels at 6.7 µm/px of sections that do: larger ones take minutes to draw so fine."""
+MOST_SCANNED = 400_000  # Pixels at 6.7 µm/px of sections that do: larger ones take minutes to draw so fine.
 
 Picture = NDArray[np.uint8]
 

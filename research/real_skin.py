@@ -32,8 +32,7 @@ from ntrm.training.recipe import load_recipe, parse_overrides
 SYSTEMS = (
     "deeplabv3plus", "unet-vgg16", "attention-unet", "unet-resnet18", "mit-b2", "ntrm-paper", "ntrm-control",
 )  # fmt: skip
-WINDOWS = {"pas-2x": 256, "pas-4x": 128}
-"""Side of a tile in pixels, by the dataset's name."""
+WINDOWS = {"pas-2x": 256, "pas-4x": 128}  # Side of a tile in pixels, by the dataset's name
 
 
 class Job(NamedTuple):

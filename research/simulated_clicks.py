@@ -79,12 +79,9 @@ CORES_AS_SKIN = Names(CORES.tissues, (("BKG",), (*_STROMA[:-1], *_EPITHELIUM), _
 class Truth:
     """What is known about a section."""
 
-    mask: Mask
-    """(H, W) index of a true tissue; ignore where nothing is known."""
-    right: NDArray[np.bool_]
-    """(T, K) which predicted classes are right for a true tissue."""
-    name: Ints
-    """(T,) the class that a person names."""
+    mask: Mask  # (H, W) index of a true tissue; ignore where nothing is known
+    right: NDArray[np.bool_]  # (T, K) which predicted classes are right for a true tissue
+    name: Ints  # (T,) the class that a person names
 
     @classmethod
     def of(cls, mask: Mask, names: Names, schema: LabelSchema) -> Truth:

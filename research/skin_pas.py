@@ -24,8 +24,7 @@ from ntrm.data.resample import area_average, majority_vote
 from ntrm.regions.cancers import cancer_types
 
 TILE_MPP = 0.25
-RIM_UM = 430.0
-"""Glass around a section: a slide has some, and a network is used to it."""
+RIM_UM = 430.0  # Glass around a section: a slide has some, and a network is used to it
 
 TISSUES = ("dermis", "epidermis", "keratin", "background")
 _FROM_DATASET = {"DER": 0, "EPI": 1, "KER": 2, "BKG": 3}
@@ -44,12 +43,9 @@ Mask = NDArray[np.uint8]
 class Laid:
     """A section laid together at one resolution."""
 
-    image: NDArray[np.uint8]
-    """(H, W, 3); glass where there is no tile."""
-    truth: Mask
-    """(H, W) index into ``TISSUES``; ignore where nothing is known, and at the junction."""
-    there: NDArray[np.bool_]
-    """(H, W) where there is a tile."""
+    image: NDArray[np.uint8]  # (H, W, 3); glass where there is no tile
+    truth: Mask  # (H, W) index into ``TISSUES``; ignore where nothing is known, and at the junction
+    there: NDArray[np.bool_]  # (H, W) where there is a tile
     mpp: float
 
     def save(self, path: Path) -> None:

@@ -17,8 +17,7 @@ from ntrm.core.mpp import level_resolution
 from ntrm.data.image_files import write_image, write_rgb_mask
 from ntrm.models.base import Segmentation, SegmentationModel
 
-PATIENCE = 300.0
-"""Seconds: the machine may be busy with everything else."""
+PATIENCE = 300.0  # Seconds: the machine may be busy with everything else
 
 
 def real_data(*names):

@@ -15,8 +15,7 @@ from ntrm.data.image_files import image_size, write_image, write_rgb_mask
 from ntrm.data.split import read_split
 
 runner = CliRunner()
-SMALL = "27"
-"""Seed of a phantom whose first two sections are small."""
+SMALL = "27"  # Seed of a phantom whose first two sections are small
 
 
 def test_phantom_check_stats_in_a_row(tmp_path):

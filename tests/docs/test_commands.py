@@ -15,8 +15,7 @@ from ntrm.cli.main import app
 RUNNING = [page for page in PAGES if any(block.runs for block in blocks(page))]
 GUIDES = ("README", "install", "quickstart", "data", "development", "train", "evaluate", "reproduce", "cluster")
 GUIDES += ("report", "correct")
-SMALL = "35"
-"""Seed of a phantom of small sections; pages may show another one, since numbers are not compared."""
+SMALL = "35"  # Seed of a phantom of small sections; pages may show another one, since numbers are not compared
 SHARED = {"phantom", "check", "stats", "resample"}
 """Commands that share their work among processes, each of which would spend its time importing."""
 OWN = {"README.md", *(f"docs/{name}.md" for name in GUIDES)}

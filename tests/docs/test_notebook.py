@@ -9,8 +9,7 @@ import pytest
 from tests.docs.markdown import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
-FEWER, SMALLER = 4, 22
-"""Slides, and a seed that gives small ones."""
+FEWER, SMALLER = 4, 22  # Slides, and a seed that gives small ones
 MOST_BYTES = 300_000
 
 

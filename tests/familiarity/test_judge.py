@@ -11,8 +11,7 @@ from ntrm.regions.graph import tissue_graph
 from ntrm.results.familiarity import FAMILIAR, TOO_SMALL, UNFAMILIAR
 
 BCC, KER, RET, EPI, BKG = (SKIN.index(name) for name in ("BCC", "KER", "RET", "EPI", "BKG"))
-PAIRS = [(i, j) for i in range(len(SKIN)) for j in range(i + 1, len(SKIN))]
-"""Order of the borders in a unit's anatomy."""
+PAIRS = [(i, j) for i in range(len(SKIN)) for j in range(i + 1, len(SKIN))]  # Order of the borders in a unit's anatomy
 
 
 def unit_of(z=0.0, deviation=0.0, cells=1000, areas=None, borders=None):

@@ -13,10 +13,8 @@ from ntrm.models.registry import ARCHITECTURES, create
 
 CLASSES = 5
 WIDTH = 0.125
-RELATED = {"ntrm-paper", "ntrm-released", "mit-trm"}
-"""Architectures with a tissue graph."""
-COARSE = RELATED | {"ntrm-control"}
-"""Architectures with a coarse prediction."""
+RELATED = {"ntrm-paper", "ntrm-released", "mit-trm"}  # Architectures with a tissue graph
+COARSE = RELATED | {"ntrm-control"}  # Architectures with a coarse prediction
 TRACED = ["attention-unet", "deeplabv3plus", "mit-trm", "ntrm-paper", "ntrm-released"]
 """Together they have every kind of layer: to compile and to export takes seconds."""
 FEW = {"ntrm-paper": {"layers": 2, "nodes": "region"}, "ntrm-released": {"layers": 2}, "mit-trm": {"layers": 2}}

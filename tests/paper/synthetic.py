@@ -108,8 +108,7 @@ def write_all(root, plan, random, *, sections=10, accuracy=lambda job: 0.6, skip
         )
 
 
-PATIENTS = {f"S{k}": f"P{k}" for k in range(20)}
-"""Of the sections that ``write_job`` names itself."""
+PATIENTS = {f"S{k}": f"P{k}" for k in range(20)}  # Of the sections that ``write_job`` names itself
 
 
 def read(root, plan, failures=None, patients=PATIENTS):

@@ -73,8 +73,7 @@ def test_sections_with_a_cancer_are_the_same_beside_normal_ones(seed):
     assert {s.name.split("_")[0] for s in beside[20:]} == {"NORMAL"}
 
 
-SEED = 22
-"""Of small sections."""
+SEED = 22  # Of small sections
 OPTIONS = PhantomOptions(4, seed=SEED)
 
 

@@ -47,28 +47,19 @@ VARIANTS: dict[str, tuple[Any, ...]] = {
 class LiteralResult:
     """What the module computes for one image, stage by stage (K tissues, node width d)."""
 
-    features: Array
-    """D2' (C, H, W)."""
-    presence: Flags
-    """Whether the hard mask of a tissue holds a pixel (K,)."""
-    area: Array
-    """Pixels of the hard masks (K,)."""
-    touching: Flags
-    """Adj as measured on the hard masks (K, K), whichever graph the messages run on."""
-    adjacency: Flags
-    """The edges that carry messages, A[src, dst] (K, K); empty for ``graph="none"``."""
+    features: Array  # D2' (C, H, W)
+    presence: Flags  # Whether the hard mask of a tissue holds a pixel (K,)
+    area: Array  # Pixels of the hard masks (K,)
+    touching: Flags  # Adj as measured on the hard masks (K, K), whichever graph the messages run on
+    adjacency: Flags  # The edges that carry messages, A[src, dst] (K, K); empty for ``graph="none"``
     boundary: Array
     """b[i, j] (K, K) for every pair by its formula, also where i = j (1 if present) and where there is no edge."""
-    edges: Array
-    """e[j, i] (K, K, d), zero where there is no edge."""
-    weights: Array
-    """w[j, i] (K, K), zero where there is no edge; filled whether or not the layers use it."""
+    edges: Array  # e[j, i] (K, K, d), zero where there is no edge
+    weights: Array  # w[j, i] (K, K), zero where there is no edge; filled whether or not the layers use it
     attention: list[Array]
     """Per layer α[i, j] (K, K), receiver first, zero where there is no edge; empty for the Sum layer and no graph."""
-    nodes: list[Array]
-    """Node states (K, d): after Absent, then after each layer."""
-    projected: Array
-    """S (d, H, W)."""
+    nodes: list[Array]  # Node states (K, d): after Absent, then after each layer
+    projected: Array  # S (d, H, W)
 
 
 def tissue_relation(

@@ -8,8 +8,7 @@ from ntrm.regions.outline import trace_outline
 from ntrm.regions.regions import scan_mask
 
 EPI, GLD, INF, RET, FOL, PAP, HYP, KER, BKG, BCC, SCC, IEC = range(len(SKIN))
-TOP, BOTTOM, LEFT, RIGHT = 20, 90, 15, 165
-"""First row and column of the block of skin, and those after its last."""
+TOP, BOTTOM, LEFT, RIGHT = 20, 90, 15, 165  # First row and column of the block of skin, and those after its last
 
 
 def block(nothing=IGNORE):

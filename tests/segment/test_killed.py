@@ -65,8 +65,7 @@ def work(where, times):
 slide, out, *rows = sys.argv[1:]
 each(work, [row.split() for row in rows])
 """
-MOST = {"rows": 8, "renaming": 35, "anywhere": 22}
-"""Calls in a whole run, about."""
+MOST = {"rows": 8, "renaming": 35, "anywhere": 22}  # Calls in a whole run, about
 
 
 def whole(slide, out, **options):

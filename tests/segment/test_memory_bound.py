@@ -19,8 +19,7 @@ from ntrm.segment.measurements import measure_pieces, scan_slide
 from ntrm.segment.pictures import overlay
 from ntrm.slides.pieces import PieceMap
 
-SMALL, LARGE = (1_000, 1_200), (5_000, 6_000)
-"""Of the large one a single map takes 29 MB."""
+SMALL, LARGE = (1_000, 1_200), (5_000, 6_000)  # Of the large one a single map takes 29 MB
 SCHEMA, SQUARE = schema_of(), Resolution.square(MPP)
 
 

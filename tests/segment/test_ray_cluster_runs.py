@@ -22,10 +22,8 @@ from ntrm.results.paths import DONE, HIDDEN, SOURCE
 from ntrm.segment.batch import segment_slides
 from ntrm.segment.options import Options
 
-NAMES = "abc"
-"""Of slides: one for each of two workers, and one that waits."""
-LIMIT_S = 300
-"""For what takes seconds: other tests may hold the cores."""
+NAMES = "abc"  # Of slides: one for each of two workers, and one that waits
+LIMIT_S = 300  # For what takes seconds: other tests may hold the cores
 
 
 @pytest.fixture

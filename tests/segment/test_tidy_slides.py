@@ -16,8 +16,7 @@ from ntrm.segment.options import Options
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
-LEAST = 5 * MPP**2 - 1
-"""Squares of two by two pixels are smaller."""
+LEAST = 5 * MPP**2 - 1  # Squares of two by two pixels are smaller
 
 
 @pytest.fixture

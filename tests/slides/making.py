@@ -6,8 +6,7 @@ import numpy as np
 import tifffile
 from PIL import Image
 
-NAME = "Jane Doe 1957-03-04"
-"""What must never leave a reader."""
+NAME = "Jane Doe 1957-03-04"  # What must never leave a reader
 
 
 def tissue(random, height, width):

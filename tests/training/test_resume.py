@@ -23,8 +23,7 @@ from ntrm.models.registry import create
 from ntrm.training.loop import InterruptedTrainingError
 from ntrm.training.run import LOCK
 
-SMALL = {"width": 0.125, "dim": 8, "layers": 1}
-"""Options of the smallest network with relations."""
+SMALL = {"width": 0.125, "dim": 8, "layers": 1}  # Options of the smallest network with relations
 
 
 def files(folder):

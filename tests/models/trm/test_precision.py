@@ -10,10 +10,8 @@ from ntrm.models.registry import create
 from ntrm.models.trm import RelationConfig, TissueRelation
 
 CLASSES = 12
-SIDES = (32, 128)
-"""Grids of inputs of 256 and 1024 pixels."""
-CHANNELS = 4
-"""Few, since a processor without bfloat16 imitates it slowly."""
+SIDES = (32, 128)  # Grids of inputs of 256 and 1024 pixels
+CHANNELS = 4  # Few, since a processor without bfloat16 imitates it slowly
 
 
 def smooth_probabilities(random, side, batch=1):

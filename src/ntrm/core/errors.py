@@ -106,7 +106,7 @@ def did_you_mean(got: str, names: Sequence[str]) -> str:
 def first_names(names: Sequence[str], limit: int = 5) -> str:
     """The first names of a list that may be long.
 
-    >>> some(["a", "b", "c"], limit=2)
+    >>> first_names(["a", "b", "c"], limit=2)
     'a, b and 1 more'
     """
     more = f" and {len(names) - limit} more" if len(names) > limit else ""

@@ -25,7 +25,7 @@ class DeepZoom:
 
     >>> zoom = DeepZoom(1000, 300)
     >>> zoom.top, zoom.size(zoom.top - 1), zoom.grid(zoom.top), zoom.tile(zoom.top, 3, 1)
-    (10, (500, 150), (4, 2), Box(left=768, top=256, width=232, height=44))
+    (10, (500, 150), (4, 2), TileBox(left=768, top=256, width=232, height=44))
     """
 
     width: int

@@ -5,10 +5,15 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from lxml import html
+from tests.correct.test_results import box, named
 from tests.report.pages import HOSTILE, check_safe, rows, words
 from tests.results.test_cohort import leave_out_one, rewrite
 
+from ntrm.core.locks import is_held
 from ntrm.core.wording import area_text
+from ntrm.correct.mask import open_mask
+from ntrm.correct.results import write_corrected
+from ntrm.report import slide_overview, slide_report
 from ntrm.report.html import confidence_text
 from ntrm.report.slide_overview import MOST_BYTES, borders, composition, histogram, remake_reports, write_overview
 from ntrm.results.cohort import CohortSlide
@@ -188,3 +193,38 @@ def test_slides_that_are_not_assessed_are_counted_and_left_out_of_the_plots(resu
     assert slide_rows(text)["two"][1].startswith("SCC")
     columns = html.fromstring(text).find_class("columns")[0]
     assert [words(column) for column in columns] == ["two"]
+
+
+def test_nobody_replaces_a_corrected_version_while_its_report_is_written(results, monkeypatch):
+    """The report of the old version would stand beside the new one, or alone where all was undone."""
+    mask = open_mask(results / "one")
+    named(mask, box(mask, 70, 40, 10, 10), "EPI")
+    write_corrected(mask)
+    write_page, held = slide_report.write_page, {}
+
+    def watched(path, *given, **more):
+        held[path.relative_to(results).as_posix()] = is_held(results / "one" / ".ntrm" / "corrected.lock")
+        write_page(path, *given, **more)
+
+    monkeypatch.setattr(slide_report, "write_page", watched)
+    assert remake_reports(results).failures == ()
+    assert held == {"one/report.html": False, "one/corrected/report.html": True, "two/report.html": False}
+
+
+def test_nobody_writes_tables_between_reading_them_and_writing_the_overview(results, monkeypatch):
+    """It would replace the overview of the new tables by that of the old ones."""
+    held = []
+
+    def watch(name):
+        real = getattr(slide_overview, name)
+
+        def watched(*given):
+            held.append((name, is_held(results / ".lock")))
+            return real(*given)
+
+        monkeypatch.setattr(slide_overview, name, watched)
+
+    watch("read_cohort")
+    watch("write_text")
+    remake_reports(results)
+    assert held == [("read_cohort", True), ("read_cohort", True), ("write_text", True)]

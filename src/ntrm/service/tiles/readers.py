@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import LifoQueue
 
 from ntrm.core.errors import DataError
-from ntrm.slides.isolated import ReadingLimits, ReadingProcess
+from ntrm.slides.isolated import ReadingLimits, ReadingProcess, open_isolated
 from ntrm.slides.readers.reader import Pixels, SlideInfo, check_request
 
 PER_SLIDE = 2  # Processes that read one slide
@@ -56,12 +56,8 @@ class OpenSlide:
         process = self._processes.get()
         try:
             if process is None or not process.alive:
-                process = ReadingProcess(self._limits)
-                try:
-                    self.info = process.open(self._path, alone=self._alone)
-                except BaseException:
-                    process.close()
-                    raise
+                process = open_isolated(self._path, alone=self._alone, process=ReadingProcess(self._limits))
+                self.info = process.info
             yield process
         finally:
             self._processes.put(process)

@@ -19,8 +19,7 @@ from ntrm.results.folder import SlideFolder
 from ntrm.results.json_files import STRICT, Document, Kind, parsed
 from ntrm.results.paths import CORRECTED, DONE, GRAPH, HIDDEN, SUMMARY
 
-NOTHING_TO_MEASURE = (NO_TUMOUR, NOTHING_INVADES)
-"""Why a piece has no clearance or depth where nothing is left open by that."""
+NOTHING_TO_MEASURE = (NO_TUMOUR, NOTHING_INVADES)  # Reasons for no clearance or depth that leave nothing open
 IN_CRUMBS = f"{NOT_ASSESSED}: tumour in crumbs outside all pieces"  # Why a cancer is left open that is in no piece
 NAMED_IN_CRUMBS = "named by a person in crumbs outside all pieces"  # Why a cancer is present that is in no piece
 # Not the slide's folder: what a person corrected lies there, too.
@@ -49,8 +48,7 @@ class Cancer:
     confidence: float | None
     area_mm2: float
     regions: int
-    reason: str = ""
-    """Why it was not assessed, or which pieces were not; or that it is in crumbs alone, by a person's word."""
+    reason: str = ""  # Why it, or which pieces, were not assessed; or that it is in crumbs alone, by a person's word
 
 
 @dataclass(frozen=True)
@@ -101,8 +99,7 @@ class Grid:
     slide_mpp: Point
     slide_mpp_from: str
     level: int
-    to_level0: tuple[float, float, float, float]
-    """sx, sy, ox, oy: pixel x of the mask lies at sx · x + ox of the slide's level 0."""
+    to_level0: tuple[float, float, float, float]  # sx, sy, ox, oy: x of the mask lies at sx · x + ox of level 0
     bounds: tuple[int, int, int, int] | None
     slide: Document
 
@@ -148,8 +145,8 @@ class StainNorm:
     """How the network saw a slide whose stains were to be brought to those of the training sections."""
 
     method: str
+    # By which optical densities of red, green and blue were multiplied; None where the slide was left as it is.
     matrix: tuple[tuple[float, float, float], tuple[float, float, float], tuple[float, float, float]] | None
-    """By which optical densities of red, green and blue were multiplied; None where the slide was left as it is."""
     reason: str = ""  # Why it was left so
 
     @property
@@ -219,8 +216,7 @@ class Node:
     area_mm2: float
     regions: int
     confidence: float | None
-    by_person: float | None = None
-    """Fraction of its area that a person named or accepted; None where nobody corrected the slide."""
+    by_person: float | None = None  # Fraction of its area that a person named or accepted; None where nobody corrected
 
 
 @dataclass(frozen=True)
@@ -375,8 +371,7 @@ class Slide(Summary):
 def unusable(folder: Path, predicate: str, got: object = None) -> DataError:
     """Error about a file of a slide's folder, or of ``corrected/`` in it, with the command that makes it anew."""
     name, slide = folder.name, folder.parent.name
-    # A slide may be called corrected, too.
-    if name != CORRECTED or (folder / HIDDEN).is_dir():
+    if name != CORRECTED or (folder / HIDDEN).is_dir():  # a slide may be called corrected, too
         return DataError(f"{name}{predicate}", got=got, hint=AGAIN)
     hint = f"make it anew with `ntrm correct OUT --undo {slide}`, then `ntrm correct OUT --redo {slide}`"
     return DataError(f"{slide}/{name}{predicate}", got=got, hint=hint)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ntrm.annotations.qupath import SUFFIXES, read_annotations
+from ntrm.annotations.qupath import SUFFIXES
 from ntrm.core.errors import DataError, NtrmError, UsageError, did_you_mean, first_names
 from ntrm.core.io import sha256_of
 from ntrm.core.progress import SILENT, Progress
-from ntrm.correct.areas import painted_areas, slide_areas
+from ntrm.correct.areas import painted_areas
 from ntrm.correct.ask import Name, Redo, Undo
 from ntrm.correct.engine.prepare import same_model
 from ntrm.correct.log import UNDO, Step
@@ -121,7 +121,6 @@ class FolderCorrections:
 
         Regions of ours that were exported again as they are change nothing, also where an area was drawn over them.
         """
-        file = read_annotations(path)
         end = next((end for end in SUFFIXES if path.name.lower().endswith(end)), path.suffix)
         slide_id = slide_id or path.name[: len(path.name) - len(end)]
         if slide_id not in self.slide_ids:
@@ -129,9 +128,8 @@ class FolderCorrections:
             raise UsageError("the file does not say which slide it is about", got=path.name, hint=hint)
         slide = self.slide(slide_id)
         mask, version = slide.mask, slide.log.version
-        areas, counts = slide_areas(file, path.name, mask)
-        painted, _, pixels = painted_areas(mask, slide.state(version), areas)
-        self.areas.append({"slide_id": slide_id, **counts, "no_pixel": pixels.count(0)})
+        painted, counts = painted_areas(path, mask)
+        self.areas.append({"slide_id": slide_id, **counts})
         indices = np.unique(painted[painted < len(mask.schema)]).tolist()
         if not indices:
             raise DataError(

@@ -98,7 +98,9 @@ class _Network:
 
 def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
     network, summary, kept = _read_network(mask), mask.summary, SlideFolder(mask.folder)
-    labels, pieces_map, regions = _scan(mask, network, corrections)
+    labels = corrections.paint(network.labels)
+    pieces_map = network.pieces.with_tissue(_new_tissue(corrections, network.pieces, mask))
+    regions = scan_slide(labels, None, pieces_map, schema=mask.schema, resolution=mask.resolution)
     regions = replace(regions, table=_with_origins(regions, network, corrections))
     pieces = measure_pieces(regions, pieces_map, schema=mask.schema)
     run = Manifest(**{name: getattr(summary, name) for name in ("program", "model", "options", "classes", "purpose")})
@@ -152,19 +154,6 @@ def _read_network(mask: SlideMask) -> _Network:
         raise DataError(what, got=f"{got} regions", expected=len(rows), hint=AGAIN)
     confidence = np.array([row["mean_confidence"] or 0.0 for row in rows], dtype=np.float64)
     return _Network(labels, regions, confidence, pieces, state)
-
-
-def _scan(mask: SlideMask, network: _Network, corrections: State) -> tuple[Mask, PieceMap, Regions]:
-    """The corrected mask, its pieces and its regions."""
-    labels = corrections.paint(network.labels)
-    pieces = network.pieces.with_tissue(_new_tissue(corrections, network.pieces, mask))
-    return labels, pieces, scan_slide(labels, None, pieces, schema=mask.schema, resolution=mask.resolution)
-
-
-def exported_regions(mask: SlideMask, corrections: State) -> tuple[Regions, Regions]:
-    """The regions of the network's mask and of the corrected one, as the polygons of the slide have them."""
-    network = _read_network(mask)
-    return network.regions, _scan(mask, network, corrections)[-1] if corrections.steps else network.regions
 
 
 def _new_tissue(corrections: State, pieces: PieceMap, mask: SlideMask) -> Where:

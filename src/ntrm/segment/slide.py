@@ -102,6 +102,7 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
             hint="train or fine-tune on slides like this one, or run without --strict",
         )
     with ThreadPoolExecutor(THREADS, thread_name_prefix="ntrm-files") as pool:
+        judged = pool.submit(lambda: overview.quality)
         written = [
             pool.submit(files.write_mask, labels),
             pool.submit(write_plain, folder, overview.picture),
@@ -111,7 +112,7 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
         pieces = measure_pieces(regions, pieces_map, schema=schema)
         # Not beside measuring: both take memory by the regions.
         written.append(pool.submit(files.write_polygons, regions, familiarity))
-        quality, stained = overview.quality, found.stained
+        quality, stained = judged.result(), found.stained
         summary = files.summary(
             regions,
             pieces,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ntrm.core.arrays import BoolMask, Bytes
 from ntrm.core.devices import give_back_freed_memory
 from ntrm.core.errors import RefusedError
+from ntrm.core.io import write_text
 from ntrm.core.progress import Progress
 from ntrm.data.stains import AS_IT_IS, StainError, Stains, estimate_stains, exchange, tissue_densities
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
@@ -29,9 +30,17 @@ from ntrm.regions.small_regions import remove_small_regions
 from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import Network, StainNorm
 from ntrm.results.familiarity import UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
-from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, FAILED, HIDDEN, LABELS_ZARR, PIECES, PROBABILITIES_ZARR
-from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, made_otherwise, remember
-from ntrm.segment.file_transfer import check_objects, remember_objects
+from ntrm.results.paths import (
+    COARSE_MASK,
+    CONFIDENCE_MAP,
+    FAILED,
+    HIDDEN,
+    LABELS_ZARR,
+    PIECES,
+    PROBABILITIES_ZARR,
+    SOURCE,
+)
+from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, made_otherwise, remember, source_version
 from ntrm.segment.measurements import measure_pieces, scan_slide
 from ntrm.segment.options import Options, wanted_stains
 from ntrm.segment.overview import SlideOverview, inspect_slide
@@ -185,7 +194,8 @@ def write_slide(found: PredictedSlide, work: Segmenter) -> SlideState:
     slide, slide_id = found.task.slide, found.task.slide_id
     with found.held:
         state = SlideState(found.plan, slide.covariates, write_outputs(found, work.options, work.reference))
-        remember_objects(found.files.folder, slide)
+        if slide.remote is not None:
+            write_text(found.files.folder / HIDDEN / SOURCE, f"{slide.remote.version}\n")
         remember(found.files.folder, state)
         if work.transfer.results is not None:
             work.transfer.results.deliver(slide_id)
@@ -209,7 +219,9 @@ def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> No
         what = {"source": "another file", "mpp": "other µm/px", "run": "another model or other options"}
         hint = "state µm/px of single slides in a column mpp of a CSV; else " if "mpp" in differing else ""
         raise made_otherwise(", ".join(what.get(key, key) for key in differing), folder, hint)
-    check_objects(folder, slide)
+    # It never stands for objects that were replaced since.
+    if slide.remote is not None and slide.remote.files and source_version(folder) not in (None, slide.remote.version):
+        raise made_otherwise("another file", folder)
     # An input without a table says nothing of what an earlier table said.
     covariates = {**before.covariates, **slide.covariates}
     if before.covariates != covariates or (folder / HIDDEN / FAILED).exists():

@@ -142,15 +142,6 @@ class ObjectStore:
         names = {path.lstrip("/").removeprefix(f"{address.path}/"): info for path, info in found.items()}
         return sorted(RemoteFile.of(name, info) for name, info in names.items() if _is_plain(name))
 
-    def names_in(self, address: Address, *, folders: bool) -> list[str]:
-        """Names of the files, or of the folders, directly below a folder."""
-        self._fs.invalidate_cache()
-        kind, found = "directory" if folders else "file", []
-        with suppress(NoSuchObjectError), _explaining(address):
-            found = self._fs.ls(address.path, detail=True)
-        names = (info["name"].rstrip("/").rpartition("/")[2] for info in found if info["type"] == kind)
-        return sorted(name for name in names if name)
-
     def read(self, address: Address) -> bytes | None:
         """The bytes of a small object; None where there is none."""
         with suppress(NoSuchObjectError), _explaining(address):
@@ -166,11 +157,6 @@ class ObjectStore:
         """Write a file to an object."""
         with _explaining(address):
             self._fs.put_file(str(file), address.path)
-
-    def write(self, content: bytes, address: Address) -> None:
-        """Write bytes to an object."""
-        with _explaining(address):
-            self._fs.pipe_file(address.path, content)
 
     def create(self, content: bytes, address: Address) -> bool:
         """Write bytes to an object that is not there yet; False where it is."""

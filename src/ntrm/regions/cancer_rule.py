@@ -25,8 +25,8 @@ leaves out an IEC of 0.001 and 0.006 mm².
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,18 +54,14 @@ HOME_SHARE = 0.05  # Least fraction of the boundary that must be with them
 
 @dataclass(frozen=True)
 class CancerFinding:
-    """What a section says about one cancer."""
+    """What a section or a piece says about one cancer; ``present`` and ``confidence`` are None where not assessed."""
 
     name: str
-    present: bool
+    present: bool | None
     area_mm2: float  # Of the regions that count
     regions: int  # Regions that count: no specks
-    confidence: float  # Confidence of presence, 0 to 1; an absent cancer is absent with one minus this
-    reason: str  # The finding in plain words
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields as a JSON document."""
-        return asdict(self)
+    confidence: float | None  # Of presence, 0 to 1; an absent cancer is absent with one minus this
+    reason: str  # The finding in plain words, or why it was not assessed
 
 
 class CancerRegions(NamedTuple):

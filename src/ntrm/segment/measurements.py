@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ntrm.core.arrays import FULL, Bytes
+from ntrm.core.io import Document
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
@@ -25,7 +26,6 @@ from ntrm.regions.outline import Outline, stride_for, trace_thinned
 from ntrm.regions.region_table import RegionTable
 from ntrm.regions.regions import PieceGrid, Regions, scan_mask
 from ntrm.results.documents import Grid
-from ntrm.results.json_files import Document
 from ntrm.results.slide_state import Row
 from ntrm.results.tables import COLUMNS
 from ntrm.slides.pieces import Piece, PieceMap

@@ -10,11 +10,11 @@ measured only where all of the tumour is theirs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ntrm.core.arrays import Bytes
-from ntrm.core.io import write_json
+from ntrm.core.io import Document, write_json
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_mask_ome_tiff
@@ -32,14 +32,12 @@ from ntrm.results.documents import (
     Grid,
     Measure,
     Network,
-    PieceCancer,
     PieceSummary,
     StainNorm,
     Summary,
     crumb_warnings,
 )
 from ntrm.results.familiarity import NOT_ASSESSED, UNLIKE, Familiarity, SlideFamiliarity
-from ntrm.results.json_files import Document
 from ntrm.results.manifest import Manifest
 from ntrm.results.paths import GRAPH, MASK, REGIONS
 from ntrm.results.slide_state import Tables
@@ -81,14 +79,14 @@ def piece_summary(findings: PieceFindings, schema: LabelSchema, familiarity: Sli
     )
 
 
-def _piece_cancers(findings: PieceFindings, ruling: Familiarity) -> tuple[PieceCancer, ...]:
+def _piece_cancers(findings: PieceFindings, ruling: Familiarity) -> tuple[CancerFinding, ...]:
     """The cancers of a piece, by the rule; of an unfamiliar piece, only those that a person has named."""
     if ruling.assessed:
-        return tuple(PieceCancer(**found.as_dict()) for found in findings.cancers)
-    named = {found.name: PieceCancer(**found.as_dict()) for found in findings.confirmed if found.present}
+        return findings.cancers
+    named = {found.name: found for found in findings.confirmed if found.present}
     reason = f"{NOT_ASSESSED}: {ruling.why_not_assessed}"
     return tuple(
-        named.get(found.name) or PieceCancer(found.name, None, found.area_mm2, found.regions, None, reason)
+        named.get(found.name) or replace(found, present=None, confidence=None, reason=reason)
         for found in findings.cancers
     )
 
@@ -107,7 +105,7 @@ def slide_cancers(
     if not pieces:
         alone = {name: _in_crumbs(crumbs, schema.index(name)) for name in CANCERS if name in schema.names}
         return {name: _beside_crumbs(cancer, named.get(name), None) for name, cancer in alone.items()}
-    by_name: dict[str, dict[int, PieceCancer]] = {}
+    by_name: dict[str, dict[int, CancerFinding]] = {}
     for each in pieces:
         for cancer in _piece_cancers(each, familiarity.ruling(each.piece.number)):
             by_name.setdefault(cancer.name, {})[each.piece.number] = cancer
@@ -137,7 +135,7 @@ def _in_crumbs(crumbs: RegionTable, tissue: int) -> Cancer:
     return Cancer(None, None, float(crumbs.area_mm2[own].sum()), int(own.sum()), reason)
 
 
-def _in_all(found: Mapping[int, PieceCancer]) -> Cancer:
+def _in_all(found: Mapping[int, CancerFinding]) -> Cancer:
     """One cancer in all pieces, given by their numbers."""
     assessed = [cancer for cancer in found.values() if cancer.present is not None]
     left_out = [number for number, cancer in found.items() if cancer.present is None]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ntrm.core.arrays import FULL, Bytes
-from ntrm.core.io import Document
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
@@ -112,15 +111,11 @@ def class_areas(regions: Regions, schema: LabelSchema) -> dict[str, float]:
     return {name: float(pixels[k]) * pixel_um2 / 1e6 for k, name in enumerate(schema.names)}
 
 
-def tissue_area(areas_mm2: dict[str, float], schema: LabelSchema) -> float:
-    """All classes but the background."""
-    return sum(area for name, area in areas_mm2.items() if name != schema.background)
-
-
-def fractions(areas_mm2: dict[str, float], schema: LabelSchema) -> dict[str, float | None]:
-    """Fraction of each class but the background in the tissue; None where there is no tissue."""
-    tissue = tissue_area(areas_mm2, schema)
-    return {name: area / tissue if tissue else None for name, area in areas_mm2.items() if name != schema.background}
+def in_tissue(areas_mm2: dict[str, float], schema: LabelSchema) -> tuple[float, dict[str, float | None]]:
+    """Area of all classes but the background, and the fraction of each in it; None where there is no tissue."""
+    areas = {name: area for name, area in areas_mm2.items() if name != schema.background}
+    tissue = sum(areas.values())
+    return tissue, {name: area / tissue if tissue else None for name, area in areas.items()}
 
 
 def region_rows(slide_id: str, table: RegionTable, *, grid: Grid, schema: LabelSchema) -> Iterator[Row]:
@@ -131,14 +126,12 @@ def region_rows(slide_id: str, table: RegionTable, *, grid: Grid, schema: LabelS
     confidence = np.full(len(table), None) if table.confidence is None else table.confidence.astype(object)
     if table.person is not None:
         confidence[np.isnan(confidence.astype(np.float64))] = None
-    person = [{}] * len(table) if table.person is None else [_by_person(row) for row in table.person.tolist()]
-    own = (table.piece, table.number, tissue, table.area_mm2, table.perimeter_mm, confidence, left, top, width, height)
-    for corrected, *cells in zip(person, *(column.tolist() for column in own), strict=True):
-        yield dict(zip(COLUMNS["regions"], (slide_id, *cells), strict=True)) | corrected
-
-
-def _by_person(fractions: list[float]) -> Row:
-    return dict(zip(("corrected_by_hand", "corrected_followed"), fractions, strict=True))
+    own = [table.piece, table.number, tissue, table.area_mm2, table.perimeter_mm, confidence, left, top, width, height]
+    columns = list(COLUMNS["regions"])
+    if table.person is not None:
+        own, columns = [*own, *table.person.T], [*columns, "corrected_by_hand", "corrected_followed"]
+    for cells in zip(*(column.tolist() for column in own), strict=True):
+        yield dict(zip(columns, (slide_id, *cells), strict=True))
 
 
 def interface_rows(slide_id: str, findings: PieceFindings) -> Iterator[Row]:
@@ -149,9 +142,3 @@ def interface_rows(slide_id: str, findings: PieceFindings) -> Iterator[Row]:
         shares = (float(share[i, j]), float(share[j, i]))
         cells = (*pair, float(graph.boundary_mm[i, j]), *shares, int(graph.contact_counts[i, j]))
         yield dict(zip(COLUMNS["interfaces"], (slide_id, findings.piece.number, *cells), strict=True))
-
-
-def rest_graph(table: RegionTable, schema: LabelSchema) -> Document | None:
-    """The graph of the regions outside all pieces, which have piece 0; None where there is no such region."""
-    rest = table.of_piece(0)
-    return tissue_graph_of(rest, schema).as_node_link() if len(rest) else None

@@ -20,6 +20,7 @@ from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_mask_ome_tiff
 from ntrm.regions.cancer_rule import CancerFinding
 from ntrm.regions.cancers import cancers_of, confirmed_regions
+from ntrm.regions.graph import tissue_graph_of
 from ntrm.regions.measure import Measurement, sentences_of
 from ntrm.regions.region_table import RegionTable
 from ntrm.regions.regions import Regions
@@ -42,15 +43,7 @@ from ntrm.results.manifest import Manifest
 from ntrm.results.paths import GRAPH, MASK, REGIONS
 from ntrm.results.slide_state import Tables
 from ntrm.results.tables import piece_row, slide_row
-from ntrm.segment.measurements import (
-    PieceFindings,
-    class_areas,
-    fractions,
-    interface_rows,
-    region_rows,
-    rest_graph,
-    tissue_area,
-)
+from ntrm.segment.measurements import PieceFindings, class_areas, in_tissue, interface_rows, region_rows
 from ntrm.slides.pieces import LEAST_MM2, NO_PIECE
 
 FROM_TUMOUR = ("deep_clearance", "lateral_clearance", "invasion_depth")
@@ -65,13 +58,14 @@ def piece_summary(findings: PieceFindings, schema: LabelSchema, familiarity: Sli
         unlike = {name: Measurement(measured[name].name, None, measured[name].unit, UNLIKE) for name in FROM_TUMOUR}
         measured = measured | unlike
         text = (*graph_text(findings, ruling), *sentences_of([*unlike.values()], measured["orientation"]))
+    tissue, fractions = in_tissue(findings.areas_mm2, schema)
     return PieceSummary(
         number=number,
         mask_box_px=Box(window.top, window.left, window.height, window.width),
         touches_edge=findings.touches_edge,
-        tissue_area_mm2=tissue_area(findings.areas_mm2, schema),
+        tissue_area_mm2=tissue,
         areas_mm2=findings.areas_mm2,
-        tissue_fractions=fractions(findings.areas_mm2, schema),
+        tissue_fractions=fractions,
         measurements={name: Measure(m.value, m.unit, m.reason, m.line) for name, m in measured.items()},
         cancers=_piece_cancers(findings, ruling),
         text=text,
@@ -101,16 +95,21 @@ def slide_cancers(
     does not find in any piece, it is neither present nor absent: crumbs may come from anywhere. Where a person named it
     there, it is present: they have seen the slide.
     """
-    named = {each.name: each for each in cancers_of(crumbs, schema, confirmed_regions(crumbs)) if each.present}
-    if not pieces:
-        alone = {name: _in_crumbs(crumbs, schema.index(name)) for name in CANCERS if name in schema.names}
-        return {name: _beside_crumbs(cancer, named.get(name), None) for name, cancer in alone.items()}
-    by_name: dict[str, dict[int, CancerFinding]] = {}
+    own, every = (
+        {each.name: each for each in cancers_of(crumbs, schema, among) if each.present}
+        for among in (confirmed_regions(crumbs), None)
+    )
+    found: dict[str, dict[int, CancerFinding]] = {name: {} for name in CANCERS if name in schema.names}
     for each in pieces:
         for cancer in _piece_cancers(each, familiarity.ruling(each.piece.number)):
-            by_name.setdefault(cancer.name, {})[each.piece.number] = cancer
-    beside = {each.name: each for each in cancers_of(crumbs, schema) if each.present}
-    return {name: _beside_crumbs(_in_all(found), named.get(name), beside.get(name)) for name, found in by_name.items()}
+            found[cancer.name][each.piece.number] = cancer
+    if pieces:
+        cancers = {name: _in_all(by_piece) for name, by_piece in found.items()}
+    else:
+        reason = f"{NOT_ASSESSED}: no piece of tissue of {LEAST_MM2:g} mm² or more"
+        of = {name: crumbs.tissue == schema.index(name) for name in found}
+        cancers = {k: Cancer(None, None, float(crumbs.area_mm2[r].sum()), int(r.sum()), reason) for k, r in of.items()}
+    return {name: _beside_crumbs(cancer, own.get(name), every.get(name)) for name, cancer in cancers.items()}
 
 
 def _beside_crumbs(cancer: Cancer, named: CancerFinding | None, found: CancerFinding | None) -> Cancer:
@@ -127,12 +126,6 @@ def _beside_crumbs(cancer: Cancer, named: CancerFinding | None, found: CancerFin
     if found is not None and cancer.present is False:
         return Cancer(None, None, cancer.area_mm2 + found.area_mm2, cancer.regions + found.regions, IN_CRUMBS)
     return cancer
-
-
-def _in_crumbs(crumbs: RegionTable, tissue: int) -> Cancer:
-    own = crumbs.tissue == tissue
-    reason = f"{NOT_ASSESSED}: no piece of tissue of {LEAST_MM2:g} mm² or more"
-    return Cancer(None, None, float(crumbs.area_mm2[own].sum()), int(own.sum()), reason)
 
 
 def _in_all(found: Mapping[int, CancerFinding]) -> Cancer:
@@ -235,8 +228,8 @@ class SlideFiles:
             }
             for each in pieces
         ]
-        rest = rest_graph(regions.table, self.schema)
-        outside = None if rest is None else {"piece": 0, "graph": rest}
+        rest = regions.table.of_piece(NO_PIECE)
+        outside = {"piece": 0, "graph": tissue_graph_of(rest, self.schema).as_node_link()} if len(rest) else None
         write_json(self.folder / GRAPH, {**self.about, "network": network, "pieces": graphs, "outside_pieces": outside})
 
     def summary(
@@ -252,6 +245,7 @@ class SlideFiles:
     ) -> Summary:
         """What ``summary.json`` says."""
         run, schema, areas_mm2 = self.run, self.schema, class_areas(regions, self.schema)
+        tissue, fractions = in_tissue(areas_mm2, schema)
         cancers = slide_cancers(pieces, familiarity, regions.table.of_piece(NO_PIECE), schema)
         return Summary(
             slide_id=self.slide_id,
@@ -264,9 +258,9 @@ class SlideFiles:
             quality=quality,
             familiarity=familiarity.slide,
             warnings=(*familiarity.warnings, *crumb_warnings(cancers), *quality_warnings),
-            tissue_area_mm2=tissue_area(areas_mm2, schema),
+            tissue_area_mm2=tissue,
             areas_mm2=areas_mm2,
-            tissue_fractions=fractions(areas_mm2, schema),
+            tissue_fractions=fractions,
             cancers=cancers,
             pieces=tuple(piece_summary(piece, schema, familiarity) for piece in pieces),
             small_regions=small_regions,

@@ -100,7 +100,7 @@ def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
     network, summary, kept = _read_network(mask), mask.summary, SlideFolder(mask.folder)
     labels, pieces_map, regions = _scan(mask, network, corrections)
     regions = replace(regions, table=_with_origins(regions, network, corrections))
-    pieces = measure_pieces(regions, pieces_map, schema=mask.schema)
+    pieces = measure_pieces(regions, pieces_map, summary.familiarities, schema=mask.schema)
     run = Manifest(**{name: getattr(summary, name) for name in ("program", "model", "options", "classes", "purpose")})
     correction = Correction(
         steps=len(corrections.steps),
@@ -123,7 +123,7 @@ def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
     )
     files.write_mask(labels)
     files.write_polygons(regions, familiarity)
-    files.write_graph(regions, pieces, familiarity)
+    files.write_graph(regions, pieces)
     found.write(folder)
     rows = network.state.with_foot(files.run.cells(), files.tables(found, regions, pieces))
     write_tables(folder, [rows], [*network.state.covariates])

@@ -117,7 +117,7 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
             pool.submit(write_familiarity_map, folder, overview.picture, familiarity, labels.shape),
             pool.submit(_write_more, found, pieces_map, options),
         ]
-        pieces = measure_pieces(regions, pieces_map, schema=schema)
+        pieces = measure_pieces(regions, pieces_map, familiarity, schema=schema)
         # Not beside measuring: both take memory by the regions.
         written.append(pool.submit(files.write_polygons, regions, familiarity))
         quality, stained = overview.quality, found.stained
@@ -133,7 +133,7 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
         )
         written.append(pool.submit(write_overlays, folder, overview.picture, labels, schema, resolution, summary))
         summary.write(folder)
-        files.write_graph(regions, pieces, familiarity, found.relations)
+        files.write_graph(regions, pieces, found.relations)
         tables = files.tables(summary, regions, pieces)
         for future in written:
             future.result()

@@ -69,8 +69,6 @@ def test_outside_is_background_what_has_no_name_and_what_belongs_to_no_piece():
     graph = only(mask, None, pieces).graph
     outside = [row for row in interface_rows("a", 1, graph) if row["tissue_b"] == "outside"]
     rows = {row["tissue_a"]: row["boundary_mm"] for row in outside}
-        row["tissue_a"]: row["boundary_mm"] for row in interface_rows("a", 1, graph) if row["tissue_b"] == "outside"
-    }
     own = np.repeat(np.repeat(tissue, 2, axis=0), 2, axis=1) & ~np.isin(mask, (BKG, IGNORE))
     for name, label in (("RET", RET), ("EPI", EPI)):
         sides = 0

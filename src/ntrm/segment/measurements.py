@@ -34,7 +34,6 @@ from ntrm.results.slide_state import Row
 from ntrm.results.tables import COLUMNS
 from ntrm.slides.pieces import Piece, PieceMap
 
-EDGE_UM = 20.0  # A body nearer than this to the scan's edge is taken to be cut off by it
 TOGETHER = 1 << 22  # Runs of a mask up to which its pieces are measured at the same time: that takes memory by the runs
 
 
@@ -114,12 +113,12 @@ def _measured(
 
 
 def _at_edge(outline: Outline, window: Window, shape: tuple[int, int]) -> bool:
-    """Whether the body in ``window`` comes so near to the edge of the scan that this may have cut it off."""
+    """Whether the body in ``window`` comes within 20 µm of the edge of the scan, which may have cut it off."""
     if outline.bulk is None:
         return True
     corner = np.array([window.top, window.left])
     before, behind = outline.bulk[:2] + corner, np.array(shape) - 1 - (outline.bulk[2:] + corner)
-    return bool((np.minimum(before, behind) * outline.scale_um).min() <= EDGE_UM)
+    return bool((np.minimum(before, behind) * outline.scale_um).min() <= 20.0)
 
 
 def class_areas(regions: Regions, schema: LabelSchema) -> dict[str, float]:

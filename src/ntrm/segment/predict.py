@@ -22,7 +22,6 @@ from ntrm.models.windows import Graphs, Observe, Rows, Stitching, blended_rows, 
 from ntrm.slides.grid import SlideGrid
 
 IN_MEMORY = 1 << 29  # Bytes that the maps of a slide may have together to be kept in memory
-READERS = 2  # Threads that read ahead; up to one batch of windows more than these are waits for the network
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,14 +84,11 @@ def tiles_ahead(grid: SlideGrid, windows: Sequence[Window], batch: int) -> Itera
     batches = [windows[start : start + batch] for start in range(0, len(windows), batch)]
 
     def read(batch: Sequence[Window]) -> Bytes:
-        return np.stack([read_tile(grid, window) for window in batch])
+        # Beyond the slide a grid is white, as glass is.
+        return np.stack([grid.read(window.top, window.left, *window.tile_shape) for window in batch])
 
-    return zip(batches, thread_map(read, batches, READERS), strict=True)
-
-
-def read_tile(grid: SlideGrid, window: Window) -> Bytes:
-    """The tile of a window; beyond the slide a grid is white, as glass is."""
-    return grid.read(window.top, window.left, *window.tile_shape)
+    # Of two threads; up to one batch more than these are waits for the network.
+    return zip(batches, thread_map(read, batches, 2), strict=True)
 
 
 def _as_bytes(probabilities: Tensor) -> Bytes:

@@ -124,7 +124,7 @@ def segment_on_ray(
     """Segment slides on the cluster; outcomes come in the order of ``tasks``."""
     ray = _import_ray()
     # Actors run in another folder, perhaps on another machine.
-    tasks = [replace(task, slide=replace(task.slide, path=task.slide.path.absolute())) for task in tasks]
+    tasks = [SlideTask(replace(task.slide, path=task.slide.path.absolute()), task.slide_id) for task in tasks]
     # Ray takes SIGTERM for itself when it starts, so that ours comes after it.
     with _connected(ray, workers), terminated_like_interrupted():
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]

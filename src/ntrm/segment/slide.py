@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ntrm.core.arrays import BoolMask, Bytes
 from ntrm.core.devices import give_back_freed_memory
@@ -65,8 +65,7 @@ BEHIND = 1 << 28
 """Pixels of a slide up to which its files are written while the network works on the next: they take memory."""
 
 
-@dataclass(frozen=True)
-class SlideTask:
+class SlideTask(NamedTuple):
     """One slide and the name of its results."""
 
     slide: SlideInput

@@ -12,7 +12,7 @@ from ntrm.models.predictor import Predictor
 from ntrm.models.registry import create
 from ntrm.models.windows import stitch
 from ntrm.segment.options import Options
-from ntrm.segment.relations_mean import KEPT
+from ntrm.segment.predict import KEPT
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

@@ -59,10 +59,7 @@ def measure_pieces(
     """Measure each of the pieces of a slide whose regions are known, several at a time where they are small."""
     # Much of it is Python's own work, of which one thread does some at a time.
     threads = min(4, most_threads()) if len(regions.runs) <= TOGETHER else 1
-    # The largest first: begun last, it would keep all others waiting.
-    largest_first = sorted(pieces.pieces, key=lambda piece: -piece.area_mm2)
-    found = thread_map(lambda piece: _measured(piece, regions, pieces, familiarity, schema), largest_first, threads)
-    return sorted(found, key=lambda each: each.summary.number)
+    return [*thread_map(lambda piece: _measured(piece, regions, pieces, familiarity, schema), pieces.pieces, threads)]
 
 
 def _measured(

@@ -45,8 +45,7 @@ from ntrm.segment.measurements import measure_pieces, scan_slide
 from ntrm.segment.options import Options, wanted_stains
 from ntrm.segment.overview import SlideOverview, inspect_slide
 from ntrm.segment.pictures import write_familiarity_map, write_overlays, write_plain
-from ntrm.segment.predict import Maps, predict_maps
-from ntrm.segment.relations_mean import RelationsMean
+from ntrm.segment.predict import Maps, RelationsMean, predict_maps
 from ntrm.segment.slide_files import SlideFiles
 from ntrm.slides.grid import SlideGrid, check_cost
 from ntrm.slides.inputs import SlideInput, source_fingerprint

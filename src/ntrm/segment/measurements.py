@@ -76,7 +76,7 @@ def _measured(
     cut_off = piece.touches_edge and _at_edge(outline, window, shape)
     present = [each.name for each in cancers if each.present]
     found = measure_piece(own, outline, schema, touches_edge=cut_off, present=present)
-    lengths, strays = [found.clearance.deep, found.clearance.lateral, found.depth], found.strays
+    lengths, strays = [found.deep, found.lateral, found.depth], found.strays
     ruling, text = familiarity.ruling(piece.number), graph.sentences()
     if not ruling.assessed:
         # What a person named stays, by their word.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +32,12 @@ class SlideOverview:
     resolution: Resolution
     tissue: NDArray[np.bool_]
     marks: NDArray[np.bool_]  # Pen and dirt on the glass
-    quality: Quality  # Whether the slide is fit to be segmented
+    judge: Callable[[], Quality]
+
+    @cached_property
+    def quality(self) -> Quality:
+        """Whether the slide is fit to be segmented; looked at once, when somebody asks."""
+        return self.judge()
 
     def windows(self, grid: SlideGrid, options: Options, window: int) -> tuple[Window, ...]:
         """The windows that need the network."""
@@ -72,13 +79,14 @@ def inspect_slide(grid: SlideGrid, options: Options) -> SlideOverview:
     read = [grid.read(window.top, window.left, window.height, window.width) for window in windows]
     samples = [as_judged(sample, grid.resolution) for sample in read] or None
     # Where no tissue was found, windows all over the slide are looked at.
-    drawn = synthetic_fraction(grid, windows or sample_windows(np.ones_like(tissue), *grids), read or [seen.picture])
+    drawn = synthetic_fraction(grid, windows or sample_windows(np.ones_like(tissue), *grids))
     enlarged = max(grid.source.x, grid.source.y) / grid.model_mpp
-    quality = assess_quality(seen, tissue, pen, samples=samples, drawn=drawn, enlarged=enlarged)
-    if options.strict and quality.serious:
+    quality = partial(assess_quality, seen, tissue, pen, samples=samples, drawn=drawn, enlarged=enlarged)
+    overview = SlideOverview(seen.picture, seen.scale, tissue, marks, quality)
+    if options.strict and overview.quality.serious:
         raise RefusedError(
             "the slide is of poor quality",
-            got="; ".join(quality.warnings),
-            hint=f"{'give the image' if quality.drawn.flag else 'scan it again'}, or run without --strict",
+            got="; ".join(overview.quality.warnings),
+            hint=f"{'give the image' if overview.quality.drawn.flag else 'scan it again'}, or run without --strict",
         )
-    return SlideOverview(seen.picture, seen.scale, tissue, marks, quality)
+    return overview

@@ -9,7 +9,7 @@ from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.regions import regions as module
 from ntrm.regions.region_table import BACKGROUND, NOTHING
-from ntrm.regions.regions import PieceGrid, scan, scan_mask
+from ntrm.regions.regions import PieceGrid, scan_mask
 
 MPP = Resolution(x=4.0, y=10.0)
 BKG, RET, SCC = SKIN.index("BKG"), SKIN.index("RET"), SKIN.index("SCC")
@@ -32,8 +32,8 @@ def draw(random, height=40, width=30):
 
 
 def scanned(mask, pieces, confidence):
-    options = {"outside": [BKG], "confidence": confidence, "full": 255.0}
-    return scan(mask, MPP, pieces=PieceGrid(pieces, *map(np.arange, mask.shape)), **options)
+    grid = PieceGrid(pieces, *map(np.arange, mask.shape))
+    return scan_mask(mask, SKIN, MPP, confidence=confidence, full=255.0, pieces=grid)
 
 
 def test_the_height_of_the_strips_does_not_matter(random, monkeypatch):

@@ -12,7 +12,6 @@ docs/decisions/0019-one-region-engine.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -126,38 +125,33 @@ class Regions:
         return np.stack([row, flat - row * self.runs.shape[1]], axis=1), flat
 
 
-def checked_confidence(confidence: NDArray[Any], mask: NDArray[Any]) -> NDArray[Any]:
-    """Probabilities that a user gave with a mask; refuses others, such as the bytes of ``confidence.ome.tif``."""
-    values = plain_array("the confidence", confidence)
-    if mask.ndim != 2 or values.shape != mask.shape:
-        raise DataError(
-            "mask and confidence are not of one section",
-            got=f"mask {mask.shape}, confidence {values.shape}",
-            expected="two (height, width) arrays of one size",
-        )
-    if values.dtype.kind not in "fiub":
-        raise DataError(
-            "these are no confidences", got=f"values of type {values.dtype}", expected="numbers from 0 to 1"
-        )
-    # Resampled probabilities are a little outside. Written so that NaN fails too.
-    if values.size and not (values.min() >= -0.001 and values.max() <= 1.001):
-        raise DataError(
-            "these are no confidences",
-            got=f"values from {values.min():.3g} to {values.max():.3g}",
-            expected="probabilities from 0 to 1",
-            hint="confidence.ome.tif has bytes from 0 to 255: divide by 255" if values.dtype == np.uint8 else "",
-        )
-    return values
-
-
 def table_of_mask(
     mask: NDArray[Any], confidence: NDArray[Any] | None, schema: LabelSchema, resolution: Resolution
 ) -> RegionTable:
-    """The regions of a mask that a user gave: whole numbers of any type, and the confidence of each pixel, if known."""
+    """The regions of a mask that a user gave: whole numbers of any type, and each pixel's probability, if known."""
     values = plain_array("the mask", mask)
     pixel_counts(values, len(schema))  # refuses what would become another label as a byte
-    checked = None if confidence is None else checked_confidence(confidence, values)
-    return scan_mask(values.astype(np.uint8), schema, resolution, confidence=checked).table
+    labels = values.astype(np.uint8)
+    if confidence is None:
+        return scan_mask(labels, schema, resolution).table
+    given = plain_array("the confidence", confidence)
+    if labels.ndim != 2 or given.shape != labels.shape:
+        raise DataError(
+            "mask and confidence are not of one section",
+            got=f"mask {labels.shape}, confidence {given.shape}",
+            expected="two (height, width) arrays of one size",
+        )
+    if given.dtype.kind not in "fiub":
+        raise DataError("these are no confidences", got=f"values of type {given.dtype}", expected="numbers from 0 to 1")
+    # Resampled probabilities are a little outside. Written so that NaN fails too.
+    if given.size and not (given.min() >= -0.001 and given.max() <= 1.001):
+        raise DataError(
+            "these are no confidences",
+            got=f"values from {given.min():.3g} to {given.max():.3g}",
+            expected="probabilities from 0 to 1",
+            hint="confidence.ome.tif has bytes from 0 to 255: divide by 255" if given.dtype == np.uint8 else "",
+        )
+    return scan_mask(labels, schema, resolution, confidence=given).table
 
 
 def scan_mask(
@@ -169,7 +163,11 @@ def scan_mask(
     full: float = 1.0,
     pieces: PieceGrid | None = None,
 ) -> Regions:
-    """``scan`` with the background of ``schema`` outside; refuses what is no label mask of this schema."""
+    """The regions of a mask (H, W) that may lie on disk; it is read once, in strips.
+
+    The background of ``schema`` and ignored pixels make no regions; what is no label mask of this schema is refused. A
+    ``confidence`` (H, W) of ``full`` is certainty. Without ``pieces``, all pixels have piece 0.
+    """
     if mask.ndim != 2 or mask.dtype != np.uint8:
         raise DataError(
             "not a label mask",
@@ -177,38 +175,18 @@ def scan_mask(
             expected="uint8 (height, width)",
             hint="convert whole numbers with mask.astype(np.uint8)" if mask.ndim == 2 else "",
         )
-    outside = () if schema.background_index is None else (schema.background_index,)
-    regions = scan(mask, resolution, outside=outside, confidence=confidence, full=full, pieces=pieces)
-    unknown = np.flatnonzero(regions.pixels[len(schema) : IGNORE])
+    runs, sums = _read(mask, confidence, pieces)
+    unknown = runs.value[(runs.value >= len(schema)) & (runs.value != IGNORE)]
     if unknown.size:
         raise DataError(
             "the mask has labels that the schema does not know",
-            got=f"label {int(unknown[0]) + len(schema)}",
+            got=f"label {unknown.min()}",
             expected=f"0 to {len(schema) - 1}, or {IGNORE} for nothing",
             hint="give the schema that the mask was made with",
         )
-    return regions
-
-
-def scan(
-    mask: Mask,
-    resolution: Resolution,
-    *,
-    outside: Collection[int] = (),
-    confidence: NDArray[np.number[Any]] | None = None,
-    full: float = 1.0,
-    pieces: PieceGrid | None = None,
-) -> Regions:
-    """The regions of a mask (H, W) that may lie on disk; it is read once, in strips.
-
-    Labels in ``outside`` and ignored pixels make no regions. A ``confidence`` (H, W) of ``full`` is certainty.
-    Without ``pieces``, all pixels have piece 0.
-    """
-    runs, sums = _read(mask, confidence, pieces)
     piece = np.zeros(len(runs), dtype=np.uint16) if pieces is None else pieces.at(runs.row, runs.left)
-    is_outside = np.zeros(256, dtype=bool)
-    is_outside[[IGNORE, *outside]] = True
-    inside = ~is_outside[runs.value]
+    outside = IGNORE if schema.background_index is None else schema.background_index
+    inside = (runs.value != IGNORE) & (runs.value != outside)
     keyed = RunLengths(runs.shape, runs.start, piece.astype(np.uint32) << 8 | runs.value)
     links, borders = split_overlaps(keyed, inside)
     region, count = connected(links, inside)
@@ -221,7 +199,7 @@ def scan(
 def region_sizes(mask: Mask) -> tuple[RunLengths, NDArray[np.int32], Ints]:
     """The runs of a mask, the region of each (-1 for ignored pixels), and (R,) the pixels of each region.
 
-    The regions are those of ``scan``, without pieces and with nothing outside.
+    The regions are those of ``scan_mask``, without pieces and with nothing outside.
     """
     runs, _ = _read(mask, None, None)
     region, count = components(runs, runs.value != IGNORE)

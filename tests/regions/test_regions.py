@@ -49,17 +49,13 @@ def test_the_height_of_the_strips_does_not_matter(random, monkeypatch):
             np.testing.assert_array_equal(getattr(found.table, name), getattr(at_once.table, name), name)
 
 
-def test_pieces_on_a_coarser_grid_are_those_of_the_pixels(random):
+def test_pieces_on_a_coarser_grid_are_those_of_the_pixels(random, monkeypatch):
     """Rows and columns of the coarse mask may repeat, and be left out."""
+    monkeypatch.setattr(module, "STRIP_PIXELS", 300)
     numbers = random.integers(0, 3, (7, 9)).astype(np.uint16)
     rows, columns = (np.sort(random.integers(0, size, count)) for size, count in ((7, 40), (9, 30)))
-    dense, grid = numbers[np.ix_(rows, columns)], PieceGrid(numbers, rows, columns)
-    row, column = np.indices(dense.shape)
-    np.testing.assert_array_equal(grid.at(row, column), dense)
-    for top, height in ((0, 40), (13, 20), (39, 1)):
-        strip = dense[top : top + height]
-        changed = np.flatnonzero(np.diff(strip, axis=1, prepend=strip[:, :1]))
-        np.testing.assert_array_equal(grid.changes(top, height), changed)
+    found = scan_mask(np.full((40, 30), RET, np.uint8), SKIN, MPP, pieces=PieceGrid(numbers, rows, columns))
+    np.testing.assert_array_equal(found.runs.relabelled(found.piece).dense(), numbers[np.ix_(rows, columns)])
 
 
 def test_a_piece_is_the_mask_without_all_others(random, monkeypatch):

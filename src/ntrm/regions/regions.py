@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.arrays import Floats, Ints, plain_array, ranges
+from ntrm.core.arrays import Floats, Ints, plain_array
 from ntrm.core.counts import pixel_counts
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
@@ -36,20 +36,6 @@ class PieceGrid(NamedTuple):
     numbers: NDArray[np.integer[Any]]
     rows: NDArray[np.integer[Any]]  # (H,) rising
     columns: NDArray[np.integer[Any]]  # (W,)
-
-    def changes(self, top: int, height: int) -> Ints:
-        """Flattened indices, within some rows, of the pixels that have another piece than their left neighbours."""
-        rows, step = self.rows[top : top + height], np.flatnonzero(np.diff(self.columns))
-        first, used = int(rows[0]), self.columns[np.append(step, len(self.columns) - 1)]
-        coarse = self.numbers[first : int(rows[-1]) + 1]
-        # Where the mask is the finer one, as nearly always, no column is left out: a view will do.
-        every = bool((np.diff(used) == 1).all())
-        shown = coarse[:, used[0] : used[-1] + 1] if every else coarse.take(used, axis=1)
-        row, index = np.divmod(np.flatnonzero(shown[:, 1:] != shown[:, :-1]), max(len(step), 1))
-        before = np.searchsorted(row, np.arange(len(coarse) + 1))
-        begin, count = before[rows - first], np.diff(before)[rows - first]
-        along = step[index[ranges(begin, count)]] + 1
-        return np.asarray(along + np.repeat(np.arange(len(rows)) * len(self.columns), count), dtype=np.int64)
 
     def at(self, row: Ints, column: Ints) -> NDArray[np.uint16]:
         """The pieces of some pixels."""
@@ -215,7 +201,8 @@ def _read(
     starts, labels, sums = [np.zeros(0, np.int64)], [np.zeros(0, np.uint8)], [np.zeros(0)]
     for top in range(0, height, step):
         strip = np.ascontiguousarray(mask[top : top + step])
-        start = run_starts(strip, also=None if pieces is None else pieces.changes(top, len(strip)))
+        apart = [] if pieces is None else [pieces.numbers[pieces.rows[top : top + step]][:, pieces.columns]]
+        start = run_starts(strip, *apart)
         starts.append(start + top * width)
         labels.append(strip.ravel().take(start))
         if confidence is not None:

@@ -81,14 +81,6 @@ class Regions:
         pieces = np.full(len(runs), piece, dtype=np.uint16)
         return Regions(labels, pieces, ((runs.value >> 8) - 2).astype(np.int32), table)
 
-    def among(self, chosen: Where) -> Regions:
-        """The same with regions that are not ``chosen`` (R,) as nothing: of far fewer runs. All are in the table."""
-        region = np.where(np.append(chosen, [False, False])[self.region], self.region, NOTHING).astype(np.int32)
-        runs = self.runs.relabelled(region)
-        before = self.runs.at(runs.start)
-        label = np.where(runs.value == NOTHING, IGNORE, self.runs.value[before]).astype(np.uint8)
-        return Regions(RunLengths(runs.shape, runs.start, label), self.piece[before], runs.value, self.table)
-
     def rim(self, chosen: Where) -> Ints:
         """(n, 2) row and column of the pixels of the regions ``chosen`` (R,) with a side to what is not chosen."""
         return self._border(self.within(chosen))[0]
@@ -100,15 +92,12 @@ class Regions:
     def borders(self, chosen: Where) -> tuple[Ints, Ints]:
         """(n, 2) row and column of the pixels of the regions ``chosen`` with a side to another, and their regions."""
         within = np.append(chosen, [False, False])[self.region]
-        runs = self.runs.relabelled(np.where(within, self.region + 1, 0))
-        pixels, flat = self._border(runs)
-        return pixels, runs.value[runs.at(flat)] - 1
+        return self._border(self.runs.relabelled(np.where(within, self.region + 1, 0)))
 
     def _border(self, runs: RunLengths) -> tuple[Ints, Ints]:
-        """Pixels with a side to another value, as (n, 2) row and column and as flattened indices."""
+        """Pixels with a side to another value, as (n, 2) row and column, and their values less one."""
         flat = distinct(sides_of(runs, runs.value)[0])
-        row = flat // self.runs.shape[1]
-        return np.stack([row, flat - row * self.runs.shape[1]], axis=1), flat
+        return np.stack(np.divmod(flat, self.runs.shape[1]), axis=1), runs.value[runs.at(flat)].astype(np.int64) - 1
 
 
 def table_of_mask(

@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ class CorrectedSlide:
 
     def record(self) -> dict[str, Any]:
         """What was trained on: which mask, and which version of its corrections."""
-        steps = json.dumps([step.line() for step in self.log.steps], ensure_ascii=False).encode()
+        steps = json.dumps([asdict(step) for step in self.log.steps], ensure_ascii=False).encode()
         return {
             "slide_id": self.slide_id,
             "mask": self.mask.record.mask,

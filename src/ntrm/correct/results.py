@@ -46,7 +46,7 @@ from ntrm.results.paths import (
 from ntrm.results.slide_state import SlideState
 from ntrm.results.tables import write_tables
 from ntrm.segment.measurements import measure_pieces, scan_slide
-from ntrm.segment.pictures import write_overlays
+from ntrm.segment.pictures import tinted, write_overlays
 from ntrm.segment.slide_files import SlideFiles
 from ntrm.slides.pieces import PieceMap
 
@@ -136,7 +136,7 @@ def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
         picture = np.asarray(kept.picture(PICTURE)[1].convert("RGB"))
     except OSError as error:
         raise DataError(f"{mask.folder.name}: cannot read {PICTURE}", got=error, hint=AGAIN) from error
-    write_overlays(folder, picture, labels, mask.schema, mask.resolution, found)
+    write_overlays(folder, tinted(picture, labels, mask.schema), labels.shape, mask.schema, mask.resolution, found)
     if (mask.folder / REPORT).is_file():
         from ntrm.report.slide_report import write_slide_report
 

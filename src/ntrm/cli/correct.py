@@ -103,7 +103,7 @@ def correct(
         return
     try:
         for words in clicks:
-            how = {"spread": spread, "reach": how_far, "whole_regions": whole_region}
+            how: dict[str, Any] = {"spread": spread, "reach": how_far, "whole_regions": whole_region}
             corrections.click(*words, all_slides=all_slides, **how)
         for path in drawn or ():
             corrections.draw(path, slide)

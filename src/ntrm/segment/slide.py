@@ -35,7 +35,7 @@ from ntrm.segment.file_transfer import check_objects, remember_objects
 from ntrm.segment.measurements import measure_pieces, scan_slide
 from ntrm.segment.options import Options, wanted_stains
 from ntrm.segment.overview import SlideOverview, inspect_slide
-from ntrm.segment.pictures import write_familiarity_map, write_overlays, write_plain
+from ntrm.segment.pictures import tinted, write_familiarity_map, write_overlays, write_plain
 from ntrm.segment.predict import Maps, predict_maps
 from ntrm.segment.relations_mean import RelationsMean
 from ntrm.segment.slide_files import SlideFiles
@@ -51,7 +51,7 @@ OpenSlide = Callable[..., SlideReader]
 LARGE = 1 << 25
 """Pixels of a slide from which on its files get the memory that the network has used; a smaller one leaves it to the
 batches of the next."""
-THREADS = 3  # That write files of one slide at the same time, beside the one that measures
+THREADS = 4  # That write files of one slide at the same time, beside the one that measures
 BEHIND = 1 << 28
 """Pixels of a slide up to which its files are written while the network works on the next: they take memory."""
 
@@ -91,18 +91,19 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
     folder, schema, labels = files.folder, files.schema, found.maps.labels
     smallest = options.min_area_um2 / resolution.pixel_area_um2
     removed = remove_small_regions(labels, smallest) if smallest else None
-    pieces_map = PieceMap.of(overview.tissue_of(labels, schema, options), overview.resolution)
-    regions = scan_slide(labels, found.maps.confidence, pieces_map, schema=schema, resolution=resolution)
-    # Before all that says whether cancers are assessed, so that it is written once.
-    familiarity = _judged(found, pieces_map, regions, reference)
-    if options.strict and not familiarity.slide.assessed:
-        raise RefusedError(
-            f"the slide is {UNLIKE}",
-            got=f"p = {familiarity.slide.p_value:.2g}: {'; '.join(familiarity.slide.reasons)}",
-            hint="train or fine-tune on slides like this one, or run without --strict",
-        )
     with ThreadPoolExecutor(THREADS, thread_name_prefix="ntrm-files") as pool:
         judged = pool.submit(lambda: overview.quality)
+        pictures = pool.submit(tinted, overview.picture, labels, schema)
+        pieces_map = PieceMap.of(overview.tissue_of(labels, schema, options), overview.resolution)
+        regions = scan_slide(labels, found.maps.confidence, pieces_map, schema=schema, resolution=resolution)
+        # Before all that says whether cancers are assessed, so that it is written once.
+        familiarity = _judged(found, pieces_map, regions, reference)
+        if options.strict and not familiarity.slide.assessed:
+            raise RefusedError(
+                f"the slide is {UNLIKE}",
+                got=f"p = {familiarity.slide.p_value:.2g}: {'; '.join(familiarity.slide.reasons)}",
+                hint="train or fine-tune on slides like this one, or run without --strict",
+            )
         written = [
             pool.submit(files.write_mask, labels),
             pool.submit(write_plain, folder, overview.picture),
@@ -122,7 +123,9 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
             small_regions=removed and {"regions": removed[0], "area_mm2": removed[1] * resolution.pixel_area_um2 / 1e6},
             stain_norm=stained,
         )
-        written.append(pool.submit(write_overlays, folder, overview.picture, labels, schema, resolution, summary))
+        written.append(
+            pool.submit(write_overlays, folder, pictures.result(), labels.shape, schema, resolution, summary)
+        )
         summary.write(folder)
         files.write_graph(regions, pieces, familiarity, found.relations)
         tables = files.tables(summary, regions, pieces)

@@ -25,7 +25,7 @@ from ntrm.data.tiles import Window
 from ntrm.regions.cancers import cancers_of, confirmed_regions, is_tumour_confirmed
 from ntrm.regions.graph import TissueGraph, tissue_graph_of
 from ntrm.regions.measure import Measurement, measure_piece, sentences_of
-from ntrm.regions.outline import Outline, stride_for, trace_thinned
+from ntrm.regions.outline import Outline, trace_outline
 from ntrm.regions.region_table import RegionTable
 from ntrm.regions.regions import PieceGrid, Regions, scan_mask
 from ntrm.results.documents import Box, Grid, Measure, PieceSummary
@@ -69,9 +69,7 @@ def _measured(
     window = pieces.window(piece, resolution, shape)
     box = (window.top, window.left, window.height, window.width)
     own = regions.of_piece(piece.number, *box)
-    stride = stride_for(box[2:])
-    thinned = own.runs.window(0, 0, window.height, window.width, stride)
-    outline = trace_thinned(thinned, stride, schema, resolution)
+    outline = trace_outline(own.runs, schema, resolution)
     graph, cancers = tissue_graph_of(own.table, schema), cancers_of(own.table, schema)
     cut_off = piece.touches_edge and _at_edge(outline, window, shape)
     present = [each.name for each in cancers if each.present]

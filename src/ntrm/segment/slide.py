@@ -120,8 +120,7 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
             familiarity,
             quality={name: float(v) if name.endswith("_score") else bool(v) for name, v in quality.columns.items()},
             quality_warnings=(*found.grid.warnings, *quality.warnings, *(() if stained is None else stained.warnings)),
-            small_regions=removed
-            and {"regions": removed.regions, "area_mm2": removed.pixels * resolution.pixel_area_um2 / 1e6},
+            small_regions=removed and {"regions": removed[0], "area_mm2": removed[1] * resolution.pixel_area_um2 / 1e6},
             stain_norm=stained,
         )
         written.append(

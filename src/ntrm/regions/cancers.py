@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -71,18 +71,14 @@ ONLY_STRAYS = f"too little tumour to go by: below {SMALLEST_REGION_MM2:g} mm² e
 
 @dataclass(frozen=True)
 class CancerFinding:
-    """What a section says about one cancer."""
+    """What a section or a piece says about one cancer; ``present`` and ``confidence`` are None where not assessed."""
 
     name: str
-    present: bool
+    present: bool | None
     area_mm2: float  # Of the regions that count
     regions: int  # Regions that count: no specks
-    confidence: float  # Confidence of presence, 0 to 1; an absent cancer is absent with one minus this
-    reason: str  # The finding in plain words
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields as a JSON document."""
-        return asdict(self)
+    confidence: float | None  # Of presence, 0 to 1; an absent cancer is absent with one minus this
+    reason: str  # The finding in plain words, or why it was not assessed
 
 
 def cancer_types(
@@ -192,15 +188,22 @@ class Tumour:
 
 
 def tumour_of(
-    regions: Regions, schema: LabelSchema, names: tuple[str, ...], present: Collection[str] | None = None
+    regions: Regions,
+    schema: LabelSchema,
+    names: tuple[str, ...],
+    present: Collection[str] | None = None,
+    but: Where | None = None,
 ) -> Tumour:
-    """The tumour of the classes ``names``; only those ``present`` (None: all) can have firm regions."""
+    """The tumour of the classes ``names``; only those ``present`` (None: all) can have firm regions.
+
+    Regions in ``but`` (R,) are strays, however near.
+    """
     table = regions.table
     wanted = [schema.index(name) for name in names if name in schema.names]
     sure = [schema.index(name) for name in schema.names if present is None or name in present]
     ours = np.isin(table.tissue, wanted)
     firm = ours & np.isin(table.tissue, sure) & (table.area_mm2 >= SMALLEST_REGION_MM2)
-    counts = firm | _nests(regions, firm, ours & ~firm)
+    counts = firm | _nests(regions, firm, ours & ~firm if but is None else ours & ~firm & ~but)
     strays = int(ours.sum()) - int(counts.sum())
     return Tumour(counts, regions.within(counts), regions.rim(counts), strays, bool(wanted))
 

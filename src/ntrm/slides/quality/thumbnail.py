@@ -244,13 +244,16 @@ class Thumbnail:
     @cached_property
     def moments(self) -> tuple[Singles, Singles]:
         """Means of the green density, at most ``CLIPPED``, and of its square, on the coarser grid."""
-        clipped = np.clip(self._density(1), -CLIPPED, CLIPPED)
-        return block_means(clipped, self.factors), block_means(clipped * clipped, self.factors)
+        clipped = np.clip(_densities(float(self.glass[1])), -CLIPPED, CLIPPED)
+        green = self.picture[..., 1]
+        mean, square = thread_map(lambda table: block_means(table.take(green), self.factors), (clipped, clipped**2))
+        return mean, square
 
     @cached_property
     def unscanned(self) -> BoolMask:
         """Where any pixel is pure white, on the coarser grid: readers paint so what was never scanned."""
-        return np.asarray(block_means(np.bitwise_and.reduce(self.picture, axis=2) == 255, self.factors) > 0)
+        red, green, blue = (self.picture[..., channel] for channel in range(3))
+        return np.asarray(block_means((red & green & blue) == 255, self.factors) > 0)
 
     @cached_property
     def averaged(self) -> tuple[Singles, Singles, Singles]:

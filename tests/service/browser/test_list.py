@@ -89,6 +89,7 @@ def test_the_list_is_sorted_as_asked(open_page, service):
     assert order("Status") == ["case 9", "Zebra", "a case", "case 10"]
 
 
+@pytest.mark.slow
 def test_a_dropped_slide_is_segmented_over_a_reload(open_page, service, tmp_path):
     watched = open_page()
     page = watched.page
@@ -144,6 +145,7 @@ def test_a_file_that_is_no_slide_is_refused_with_the_reason(open_page, tmp_path)
     row.wait_for(state="detached")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_is_told_and_found_again(slide_page, open_page):
     watched = slide_page()
     page = watched.page

@@ -96,6 +96,7 @@ def test_an_edge_of_the_graph_marks_the_interface_and_reads_it_out(slide_page, s
     assert page.locator(".reading").inner_text() == ""
 
 
+@pytest.mark.slow
 def test_an_edge_of_the_attention_shows_the_windows_behind_it(open_page, service):
     page = open_page(f"/#/slide/{service.lost}").page
     page.keyboard.press("m")
@@ -189,6 +190,7 @@ def test_a_place_is_read_by_pointer(slide_page, service):
     assert "Click a place" in page.locator("#panel-region").inner_text()
 
 
+@pytest.mark.slow
 def test_first_and_final_segmentation_are_compared(slide_page):
     page = slide_page().page
     page.keyboard.press("m")
@@ -214,6 +216,7 @@ def test_first_and_final_segmentation_are_compared(slide_page):
     assert page.locator(".divider").count() == 0
 
 
+@pytest.mark.slow
 def test_everything_can_be_downloaded(slide_page, service, tmp_path):
     page = slide_page(accept_downloads=True).page
     got = {}
@@ -300,6 +303,7 @@ def test_a_narrow_window_shows_everything(slide_page, open_page):
     assert listed.evaluate(inside)
 
 
+@pytest.mark.slow
 def test_a_slide_without_its_file_and_with_a_known_truth(open_page, service):
     page = open_page(f"/#/slide/{service.lost}").page
     page.wait_for_selector(".legend li")

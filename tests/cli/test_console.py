@@ -1,7 +1,6 @@
 import errno
 import io
 import json
-import os
 import subprocess
 import sys
 
@@ -11,7 +10,6 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 from ntrm.cli.console import GOES_ON, Console, command, prepare_streams
-from ntrm.cli.shared_options import keep_freed_memory_on_arm
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 
 runner = CliRunner()
@@ -147,26 +145,6 @@ def test_tables_and_documents_come_out_in_every_encoding(monkeypatch, encoding):
     assert last == STRANGE.encode(encoding, "backslashreplace").decode(encoding)
     text = printed(monkeypatch, encoding, lambda: Console(json=True).result({"name": STRANGE}))
     assert json.loads(text) == {"name": STRANGE}
-
-
-def test_a_stream_that_was_closed_before_the_start_takes_everything(monkeypatch):
-    monkeypatch.setattr(sys, "stdout", None)
-    prepare_streams()
-    assert sys.stdout.name == os.devnull
-    with sys.stdout as nowhere:
-        Console(json=True).result({"name": STRANGE})
-        Console().result({}, STRANGE)
-        assert sys.stdout is nowhere
-
-
-@pytest.mark.parametrize(("said", "used"), [(None, "1000"), ("10", "10")])
-def test_freed_memory_is_kept_a_second_unless_the_user_says_otherwise(monkeypatch, said, used):
-    name = "MIMALLOC_PURGE_DELAY"
-    monkeypatch.setenv(name, said or "")  # put back to what it was, whatever happens
-    if said is None:
-        monkeypatch.delenv(name)
-    keep_freed_memory_on_arm()
-    assert os.environ[name] == used
 
 
 POOL = """

@@ -63,7 +63,7 @@ def test_the_link_stands_in_no_argument_of_the_browser(tmp_path, monkeypatch):
 
 
 def test_the_demo_that_ends_in_the_viewer_prints_one_document(tmp_path, monkeypatch):
-    made = TourResult(tmp_path, tmp_path, 3, 0, 1, 0.5, tmp_path, tmp_path, None, False)
+    made = TourResult(tmp_path, tmp_path, 3, 0, 1, 0.5, tmp_path, tmp_path, None)
     monkeypatch.setattr(tour_module, "tour", lambda *_, **__: made)
     monkeypatch.setattr(service_module, "serve", lambda settings, opened: opened("http://127.0.0.1:1", "/?once=1"))
     done = CliRunner().invoke(app, ["demo", "--serve", "--json"])

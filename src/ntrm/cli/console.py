@@ -8,14 +8,12 @@ import inspect
 import io
 import json
 import logging
-import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
@@ -52,9 +50,14 @@ class Console:
     progress_kind: Annotated[str, _output(f"Progress on stderr: {', '.join(KINDS)}.", "--progress")] = "bar"
     quiet: Annotated[bool, _output("Print no notes and no progress bar.", "--quiet", "-q")] = False
     verbose: Annotated[bool, _output("Log more; show tracebacks.", "--verbose", "-v")] = False
+    arguments: dict[str, Any] = field(default_factory=dict, init=False)  # The command's own options, by name
     done: dict[str, Any] = field(default_factory=dict, init=False)
     """What was done before an error; with ``--json`` it stands in the document of the error."""
-    _documents: list[dict[str, Any]] = field(default_factory=list, init=False)
+    _written: list[bool] = field(default_factory=list, init=False)
+
+    def given(self, *but: str) -> dict[str, Any]:
+        """The options of the command itself as what it calls takes them, by name; without some."""
+        return {name: value for name, value in self.arguments.items() if name not in but}
 
     @property
     def progress(self) -> Progress:
@@ -64,18 +67,15 @@ class Console:
 
     def result(self, document: dict[str, Any], *shown: RenderableType) -> None:
         """Print the result once: as JSON if asked for, otherwise what is ``shown`` to people, texts as they are."""
-        if self.json:
-            self._write(document)
-            return
-        out = RichConsole(highlight=False)
-        for each in shown:
+        for each in () if self.json else shown:
             is_text = isinstance(each, str)
-            out.print(each, markup=not is_text, soft_wrap=is_text)
+            RichConsole(highlight=False).print(each, markup=not is_text, soft_wrap=is_text)
+        self._write(document)
 
     def _write(self, document: dict[str, Any]) -> None:
         # Never a second document, whatever happens after the first.
-        if not self._documents:
-            self._documents.append(document)
+        if self.json and not self._written:
+            self._written.append(True)
             _write_json(document)
 
     def note(self, text: str) -> None:
@@ -90,8 +90,7 @@ class Console:
 
     def error(self, error: NtrmError) -> None:
         """Show an error: text on stderr, and with ``--json`` also a document on stdout."""
-        if self.json:
-            self._write({"error": error.texts(), **self.done})
+        self._write({"error": error.texts(), **self.done})
         head, *rest = str(error).splitlines()
         _stderr().print(f"[bold red]error:[/] {escape(head)}")
         for line in rest:
@@ -101,8 +100,7 @@ class Console:
 
     def interrupted(self, hint: str = GOES_ON) -> None:
         """Say that the user has ended the command, and how it goes on."""
-        if self.json:
-            self._write({"error": NtrmError("interrupted", hint=hint).texts(), **self.done})
+        self._write({"error": NtrmError("interrupted", hint=hint).texts(), **self.done})
         self.note(f"interrupted; {hint}")
 
 
@@ -110,39 +108,30 @@ class CommandGroup(TyperGroup):
     """All commands; what their parser refuses is a document, too, where ``--json`` is among the words."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keep whether a document is asked for."""
-        ctx.meta["ntrm.json"] = "--json" in args
-        with _usage_as_json(ctx):
+        """Parse the words before the command."""
+        self._json = "--json" in args
+        with self._usage_as_json():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """The words of the command itself are parsed here."""
-        with _usage_as_json(ctx):
+        """Parse the words of the command, and run it."""
+        with self._usage_as_json():
             return super().invoke(ctx)
 
-
-@contextmanager
-def _usage_as_json(ctx: Any) -> Iterator[None]:
-    try:
-        yield
-    except _WrongUsage as error:
-        if ctx.meta["ntrm.json"]:
-            where = ctx if error.ctx is None else error.ctx
-            what = UsageError("wrong usage", got=error.format_message(), hint=f"see {where.command_path} --help")
-            _write_json({"error": what.texts()})
-        raise
+    @contextmanager
+    def _usage_as_json(self) -> Iterator[None]:
+        try:
+            yield
+        except _WrongUsage as error:
+            if self._json:
+                hint = f"see {error.ctx.command_path} --help"
+                _write_json({"error": UsageError("wrong usage", got=error.format_message(), hint=hint).texts()})
+            raise
 
 
 def prepare_streams() -> None:
-    """Never fail because the terminal's encoding lacks a character.
-
-    Characters that a stream cannot encode become escapes. A stream that was closed before the start takes everything.
-    """
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            stream = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the program ends
-            setattr(sys, name, stream)
+    """Never fail because the terminal's encoding lacks a character: it becomes an escape."""
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
@@ -160,7 +149,7 @@ def make_table(
     """A table for people, with the columns of ``right`` aligned to the right; texts are shown as they are."""
     table = Table(title=escape(title), title_justify="left")
     for column in columns:
-        table.add_column(escape(column), justify="right" if column in right else "left")
+        table.add_column(escape(column), justify="right" if column in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
     return table
@@ -210,6 +199,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def wrapper(**arguments: Any) -> None:
         console = Console(**{name: arguments.pop(name) for name in shared})
+        console.arguments.update(arguments)
         level = logging.DEBUG if console.verbose else logging.WARNING
         logging.basicConfig(level=level, format="%(levelname)s %(message)s")
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,14 +30,10 @@ class CorrectCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The words of each click made one."""
-        joined, left = [], [*args]
-        while left:
-            joined.append(left.pop(0))
-            if joined[-1] == CLICK:
-                end = next((k for k, word in enumerate(left[:WORDS]) if word.startswith("--")), WORDS)
-                joined.append(json.dumps(left[:end]))
-                del left[:end]
-        return super().parse_args(ctx, joined)
+        for k in reversed([k for k, word in enumerate(args, start=1) if word == CLICK]):  # from the end: places stay
+            words = [*takewhile(lambda word: not word.startswith("--"), args[k : k + WORDS])]
+            args = [*args[:k], json.dumps(words), *args[k + len(words) :]]
+        return super().parse_args(ctx, args)
 
 
 @command
@@ -106,10 +103,8 @@ def correct(
             corrections.click(*words, spread=spread, reach=how_far, whole_region=whole_region, all_slides=all_slides)
         for path in drawn or ():
             corrections.draw(path, slide)
-        if undo:
-            corrections.go("undo", undo)
-        if redo:
-            corrections.go("redo", redo)
+        if name := undo or redo:
+            corrections.go("undo" if undo else "redo", name)
     except (NtrmError, OSError, KeyboardInterrupt):
         if corrections.changes and not preview:
             console.done["changes"] = corrections.changes
@@ -141,8 +136,8 @@ def _show(corrections: FolderCorrections, console: Console) -> None:
     }
     rows = []
     for change in changes:
-        followed = ", ".join(f"{name} {area:.3f} mm²" for name, area in change["followed_mm2"].items())
-        rows.append((change["slide_id"], str(change["step"]), *_cells(change), followed or "–"))
+        followed = (f"{name} {area:.3f} mm²" for name, area in change["followed_mm2"].items())
+        rows.append((change["slide_id"], str(change["step"]), *_cells(change), ", ".join(followed) or "–"))
     title = f"{counted(len(changes), 'step')}{', a preview' if preview else ''}"
     columns = ("slide", "step", "action", "tissue", "parts", "mm²", "of which followed")
     console.result(document, make_table(title, columns, rows, right=("step", "parts", "mm²")))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
-from rich.markup import escape
 from rich.table import Table
 
 from ntrm.cli import shared_options as options
@@ -98,14 +97,9 @@ def check(
 def _findings(report: CheckReport) -> Iterator[Table]:
     for code, group in groupby(report.findings, key=lambda finding: finding.code):
         findings = [*group]
-        colour = "red" if findings[0].severity == "fault" else "yellow"
-        title = f"[{colour}]{code}[/]: {findings[0].title} ({len(findings)})"
-        table = Table(title=title, title_justify="left", title_style="bold", expand=False)
-        for column in ("file", "found", "expected", "hint"):
-            table.add_column(column, overflow="fold")
-        for finding in findings:
-            table.add_row(*map(escape, (finding.file, finding.found, finding.expected, finding.hint)))
-        yield table
+        title = f"{findings[0].severity} {code}: {findings[0].title} ({len(findings)})"
+        rows = [(each.file, each.found, each.expected, each.hint) for each in findings]
+        yield make_table(title, ("file", "found", "expected", "hint"), rows)
 
 
 def _summary(report: CheckReport) -> Iterator[str]:
@@ -211,21 +205,18 @@ def not_as_drawn(counts: Mapping[str, Any]) -> str:
 def _imported(report: ImportReport) -> Iterator[RenderableType]:
     rows = []
     for case in report.imported:
-        tissues = [name for name, pixels in case.pixels.items() if pixels and name != "ignore"]
+        tissues = ", ".join(name for name, pixels in case.pixels.items() if pixels and name != "ignore")
         size, state = f"{case.width} × {case.height}", "there already" if case.name in report.reused else "new"
-        overlaps = f"{sum(case.overlaps.values()):,} px" if case.overlaps else ""
-        rows.append((case.name, size, f"{case.mpp:g}", str(case.counts["used"]), ", ".join(tissues), overlaps, state))
+        rows.append((case.name, size, f"{case.mpp:g}", str(case.counts["used"]), tissues, state))
     if rows:
-        columns = ("case", "pixels", "µm/px", "areas", "tissues", "overlaps", "")
-        yield make_table(f"imported into {report.out}", columns, rows)
-    for what, files in (
-        ("kept from earlier imports, without a slide and annotations in this one", report.kept),
-        ("slides without annotations", report.slides_without_annotations),
-        ("annotations without a slide", report.annotations_without_slide),
-        ("failed", tuple(failure.slide for failure in report.failures)),
-    ):
-        if files:
-            yield f"{what}: {', '.join(files)}"
+        yield make_table(f"imported into {report.out}", ("case", "pixels", "µm/px", "areas", "tissues", ""), rows)
+    left = {
+        "kept from earlier imports, without a slide and annotations in this one": report.kept,
+        "slides without annotations": report.slides_without_annotations,
+        "annotations without a slide": report.annotations_without_slide,
+        "failed": [failure.slide for failure in report.failures],
+    }
+    yield from (f"{what}: {', '.join(files)}" for what, files in left.items() if files)
 
 
 @command
@@ -290,12 +281,11 @@ def split(
 
 def _split_table(assigned: Split) -> Table:
     facts = assigned.as_dict()
-    cancers = sorted({row.cancer for row in assigned.rows if row.cancer})
-    columns = ("patients", "sections", *cancers)
-    rows = []
-    for name, cells in facts["cancers"].items():
-        counts = [facts["patients"][name], facts["sections"][name], *(cells[cancer] for cancer in cancers)]
-        rows.append((name, *map(str, counts)))
+    columns = ("patients", "sections", *(cancer or "other" for cancer in facts["cancers"]["train"]))
+    rows = [
+        (name, *map(str, (facts["patients"][name], facts["sections"][name], *cells.values())))
+        for name, cells in facts["cancers"].items()
+    ]
     return make_table("Sections per split", ("split", *columns), rows, right=columns)
 
 
@@ -328,10 +318,9 @@ def stats(
         check_format(figure)
         check_outside(figure, folder)
     stats = dataset_stats(open_dataset(folder, resolution=resolution), tile=tile, jobs=jobs, progress=console.progress)
-    if figure is not None:
-        write_figure(figure, stats_figure, stats)
     console.result(stats.as_dict(), _stats_table(stats))
     if figure is not None:
+        write_figure(figure, stats_figure, stats)
         console.note(f"picture: {figure}")
 
 

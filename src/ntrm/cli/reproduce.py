@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -59,7 +60,6 @@ def reproduce(
         commands: Only print the commands of the runs that are not done, a line each.
 
     """
-    options.keep_freed_memory_on_arm()
     from ntrm.core.mpp import parse_levels
     from ntrm.paper.plan import describe
     from ntrm.paper.published import SYSTEMS
@@ -91,16 +91,8 @@ def reproduce(
         lines = [*plan.notes, *lines, f"{len(done)} runs, {sum(done.values())} of them done"]
         console.result({**describe(plan), "done": sum(done.values())}, *lines)
         return
-    result = run(
-        request,
-        device=device,
-        num_devices=num_devices,
-        per_device=per_device,
-        jobs=jobs,
-        command=["ntrm", *sys.argv[1:]],
-        progress=console.progress,
-        say=console.note,
-    )
+    work: dict[str, Any] = {"device": device, "num_devices": num_devices, "per_device": per_device, "jobs": jobs}
+    result = run(request, **work, command=["ntrm", *sys.argv[1:]], progress=console.progress, say=console.note)
     count, page = len(result.results.outcomes), result.page.resolve().as_uri()
     finished = f"{count - len(result.results.lacking)} of {count} runs have results."
     failed = [f"failed: {label}" for label in result.failures]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import webbrowser
+from collections.abc import Iterator
 from contextlib import suppress
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -61,39 +62,21 @@ def serve(
     if not hasattr(os, "geteuid"):
         hint = "every other command works here; for the service use Linux, macOS or WSL"
         raise UsageError("the service needs a POSIX system", got=sys.platform, hint=hint)
-    missing = _missing()
-    if missing is not None:
-        raise RefusedError("the service is not installed", got=missing, hint=INSTALL)
+    if not _is_installed():
+        raise RefusedError("the service is not installed", hint=INSTALL)
     from ntrm.service.core.settings import ServiceSettings
 
     settings = ServiceSettings(
-        out=out,
-        model=model,
-        device=device,
-        batch=batch,
-        roots=tuple(root or ()),
-        host=host,
-        port=port,
-        public_url=public_url,
-        token=_token(token_file),
-        retention_days=retention_days,
+        **console.given("root", "token_file", "open_page"), roots=tuple(root or ()), token=_token(token_file)
     )
-    _start(settings, console, open_page=open_page)
+    _start(settings, console, open_page=open_page, before={})
 
 
-def _missing() -> ImportError | None:
-    """What the service needs and is not installed."""
-    try:
-        import fastapi  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        return error
-    return None
+def _is_installed() -> bool:
+    return all(find_spec(module) for module in ("fastapi", "uvicorn"))
 
 
-def _start(
-    settings: ServiceSettings, console: Console, *, open_page: bool, before: Mapping[str, object] = MappingProxyType({})
-) -> None:
+def _start(settings: ServiceSettings, console: Console, *, open_page: bool, before: dict[str, object]) -> None:
     """Serve until a signal ends it, and say where; what was done ``before`` stands in the same document."""
     from ntrm.service.serve import quiet_logs
     from ntrm.service.serve import serve as run
@@ -104,15 +87,19 @@ def _start(
             "in front, see docs/serve.md"
         )
     quiet_logs(console.verbose)
+    has_screen = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    page = settings.hidden / "open.html"
 
     def opened(address: str, link: str) -> None:
-        document = {**before, "address": address, "link": link}
-        console.result(document, f"{address}{link}")
+        console.result({**before, "address": address, "link": link}, f"{address}{link}")
         console.note("the link works once, within 15 minutes; Ctrl-C ends the service")
-        if open_page and not console.json:
-            _show(f"{address}{link}", page)
+        if open_page and has_screen and not console.json:
+            # Other users see the arguments of a browser: what lets one in stands in a page of only this user.
+            refresh = f'<meta http-equiv="refresh" content="0;url={escape(address + link)}">'
+            with suppress(DataError):  # on a full disk the link is only printed
+                write_text(page, f"<!doctype html>{refresh}\n", private=True)
+                webbrowser.open(page.absolute().as_uri())
 
-    page = settings.hidden / "open.html"
     try:
         code = run(settings, opened)
     finally:
@@ -137,21 +124,6 @@ def _token(path: Path | None) -> str | None:
         ) from error
 
 
-def _show(address: str, page: Path) -> None:
-    """In a browser, where this machine has a screen.
-
-    Other users see the arguments of a browser: what lets one in stands in a ``page`` that only this user can read.
-    """
-    import webbrowser
-
-    if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
-        refresh = f'<meta http-equiv="refresh" content="0;url={escape(address)}">'
-        # On a full disk the link is only printed.
-        with suppress(DataError):
-            write_text(page, f"<!doctype html>{refresh}\n", private=True)
-            webbrowser.open(page.absolute().as_uri())
-
-
 @command
 def demo(
     out: Path = Path("demo"), jobs: options.Jobs = options.JOBS, serve: bool | None = None, *, console: Console
@@ -172,11 +144,9 @@ def demo(
     result = tour(out, jobs=jobs, progress=console.progress, note=console.note)
     if serve is None:
         serve = not console.json and sys.stdin.isatty() and sys.stdout.isatty()
-    serves = serve and not result.faults and _missing() is None
+    serves = serve and _is_installed()
     if not (serves and console.json):
         console.result(result.as_dict(), *_told(result))
-    if result.faults:
-        raise typer.Exit(1)
     if serves:
         from ntrm.service.core.settings import ServiceSettings
 
@@ -196,8 +166,7 @@ def _told(result: TourResult) -> Iterator[str]:
     yield f"bundled model on {result.scored} of them: mean IoU {result.iou:.3f}"
     yield f"the dataset: {result.page.resolve().as_uri()}"
     yield f"the slides:  {(result.results / INDEX).resolve().as_uri()}"
-    if result.attention:
-        yield "what the network attended to: in the viewer, Relations, Attention"
+    yield "what the network attended to: in the viewer, Relations, Attention"
     if result.mistake is not None:
         yield f"{result.mistake.slide_id}: a section made to look like another laboratory's"
         yield from result.mistake.sentences()

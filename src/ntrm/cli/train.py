@@ -56,8 +56,6 @@ def train(
 
     ntrm train --data DIR --resolution 10x --recipe paper --out RUN
 
-    ntrm train --arch ntrm-control --data DIR --out RUN
-
     ntrm train --data DIR --out RUN --set steps=500 --set augment.stain=0 --option width=0.5
 
     ntrm train --data MINE --recipe finetune --init RUN/model --sections 10 --out RUN2
@@ -82,7 +80,6 @@ def train(
         name (TEXT): Name of the model.
 
     """
-    options.keep_freed_memory_on_arm()
     from ntrm.training.distributed import find_launch, is_launched, run_by_torchrun
 
     if num_devices > 1 and not is_launched():
@@ -97,31 +94,14 @@ def train(
 
         corrected = CorrectedResults(corrections, slides, trust)
     elif slides is not None or trust != "all":
-        raise UsageError(
-            "this option needs corrected slides",
-            got=f"--trust {trust}" if slides is None else f"--slides {slides}",
-            expected="--corrections RESULTS beside it",
-            hint="name the results with the corrected slides, or leave it out",
-        )
+        got = f"--trust {trust}" if slides is None else f"--slides {slides}"
+        raise UsageError("this option needs corrected slides", got=got, expected="--corrections RESULTS beside it")
     result = train_network(
-        data,
-        out,
-        arch=arch,
+        **console.given("recipe", "changes", "option", "corrections", "slides", "trust"),
         recipe=load_recipe(recipe or default_recipe(corrections), parse_overrides(changes or [])),
-        resolution=resolution,
-        splits=splits,
         options=parse_overrides(option or []),
-        init=init,
         corrections=corrected,
-        sections=sections,
-        seed=seed,
-        device=device,
-        num_devices=num_devices,
-        resume=resume,
-        name=name,
         command=["ntrm", *sys.argv[1:]],
-        pictures=pictures,
-        reference=reference,
         progress=console.progress,
         say=console.note,
     )

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Ints, plain_array
-from ntrm.core.counts import pixel_counts
-from ntrm.core.labels import CANCERS, LabelSchema
+from ntrm.core.labels import CANCERS, LabelSchema, pixel_counts
 from ntrm.core.mpp import Resolution
 from ntrm.regions.cancer_rule import SMALLEST_REGION_MM2, CancerFinding, CancerRegions, finding_of
 from ntrm.regions.nearest import nearest_of

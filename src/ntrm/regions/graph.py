@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats, Ints, plain_array
 from ntrm.core.errors import RefusedError
-from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, as_schema, no_class_error
+from ntrm.core.labels import CANCERS, SKIN, LabelSchema, as_schema, pixel_counts
 from ntrm.core.mpp import Resolution, stated_resolution
 from ntrm.core.wording import OUTSIDE, PURPOSE, area_text, short_repr
 from ntrm.regions.region_table import RegionTable
@@ -207,8 +207,7 @@ def tissue_graph(
     """
     resolution, schema, values = stated_resolution(mpp), as_schema(schema), plain_array("the mask", mask)
     if values.dtype.kind in "iu" and values.dtype != np.uint8:
-        if ends := [end for end in (values.min(initial=0), values.max(initial=0)) if not 0 <= end <= IGNORE]:
-            raise no_class_error(ends, len(schema))
+        pixel_counts(values, len(schema))  # refuses what does not fit a byte
         values = values.astype(np.uint8)
     if confidence is not None:
         confidence = checked_confidence(confidence, values)

@@ -126,25 +126,22 @@ def test_what_the_system_refuses_is_told_without_a_traceback(tmp_path):
 STRANGE = "0.5 µm/px … → été 皮 \U0001f9b4 \udce9"
 
 
-def printed(monkeypatch, encoding, action):
-    """What comes out of a strict stream of an encoding, as PYTHONIOENCODING makes it."""
-    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict")
-    monkeypatch.setattr(sys, "stdout", stream)
-    prepare_streams()
-    action()
-    stream.flush()
-    return stream.buffer.getvalue().decode(encoding)
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_tables_and_documents_come_out_whatever_the_locale_says(monkeypatch, encoding):
+    def printed(action):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict")
+        monkeypatch.setattr(sys, "stdout", stream)
+        prepare_streams()
+        action()
+        stream.flush()
+        return stream.buffer.getvalue().decode()
 
-
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252", "utf-8"])
-def test_tables_and_documents_come_out_in_every_encoding(monkeypatch, encoding):
     table = Table("name", title="→")
     table.add_row("a … b")
-    *lines, last = printed(monkeypatch, encoding, lambda: Console().result({}, table, STRANGE)).splitlines()
+    *lines, last = printed(lambda: Console().result({}, table, STRANGE)).splitlines()
     assert "name" in "".join(lines)
-    assert last == STRANGE.encode(encoding, "backslashreplace").decode(encoding)
-    text = printed(monkeypatch, encoding, lambda: Console(json=True).result({"name": STRANGE}))
-    assert json.loads(text) == {"name": STRANGE}
+    assert last == STRANGE.encode(errors="backslashreplace").decode()
+    assert json.loads(printed(lambda: Console(json=True).result({"name": STRANGE}))) == {"name": STRANGE}
 
 
 POOL = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import functools
 import inspect
 import io
@@ -10,8 +9,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Annotated, Any, get_args, get_origin
@@ -21,18 +19,15 @@ from rich.console import Console as RichConsole
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
-from typer.core import TyperGroup
 from typer.models import ArgumentInfo, OptionInfo
 
-from ntrm.core.errors import DataError, NtrmError, UsageError
+from ntrm.core.errors import DataError, NtrmError
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import KINDS, SILENT, Progress, make_progress
 
 INTERRUPTED = 130
 GOES_ON = "run the same command again to continue from what was finished"
 RESUMES = "run the same command again with --resume to continue the training"
-# typer brings click along in some versions and needs it in others: this class is the same in both.
-_WrongUsage: Any = typer.BadParameter.__base__
 
 
 def _output(text: str, *flags: str) -> Any:
@@ -76,7 +71,8 @@ class Console:
         # Never a second document, whatever happens after the first.
         if self.json and not self._written:
             self._written.append(True)
-            _write_json(document)
+            sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+            sys.stdout.flush()
 
     def note(self, text: str) -> None:
         """A line for people on stderr; silent with ``--quiet``."""
@@ -104,43 +100,11 @@ class Console:
         self.note(f"interrupted; {hint}")
 
 
-class CommandGroup(TyperGroup):
-    """All commands; what their parser refuses is a document, too, where ``--json`` is among the words."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words before the command."""
-        self._json = "--json" in args
-        with self._usage_as_json():
-            return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Parse the words of the command, and run it."""
-        with self._usage_as_json():
-            return super().invoke(ctx)
-
-    @contextmanager
-    def _usage_as_json(self) -> Iterator[None]:
-        try:
-            yield
-        except _WrongUsage as error:
-            if self._json:
-                hint = f"see {error.ctx.command_path} --help"
-                _write_json({"error": UsageError("wrong usage", got=error.format_message(), hint=hint).texts()})
-            raise
-
-
 def prepare_streams() -> None:
-    """Never fail because the terminal's encoding lacks a character: it becomes an escape."""
+    """Print UTF-8 whatever the locale says; what is no character, as in names of broken files, becomes an escape."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def _write_json(document: dict[str, Any]) -> None:
-    # JSON has escapes of its own for what the stream cannot say; another's would not be JSON.
-    escaped = codecs.lookup(sys.stdout.encoding or "ascii").name != "utf-8"
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=escaped, allow_nan=False) + "\n")
-    sys.stdout.flush()
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def make_table(
@@ -184,11 +148,11 @@ def _as_option(parameter: inspect.Parameter, told: tuple[str | None, str] | None
     return parameter.replace(annotation=Annotated[kind, option], kind=inspect.Parameter.KEYWORD_ONLY)
 
 
-def command(function: Callable[..., None]) -> Callable[..., None]:
+def command(function: Callable[..., int | None]) -> Callable[..., None]:
     """Make a typed function a command: its docstring is the help, that of its options stands under ``Args``.
 
-    It gets ``--json --progress --quiet -v``, handed over as one ``console``, and errors become exit codes. It raises
-    ``typer.Exit(1)`` itself where its result says that inputs failed or faults were found.
+    It gets ``--json --progress --quiet -v``, handed over as one ``console``, and errors become exit codes. It returns
+    one itself where its result says that inputs failed or faults were found.
     """
     signature = inspect.signature(function, eval_str=True)
     text, told = described(function.__doc__ or "")
@@ -205,20 +169,22 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         try:
             make_progress(console.progress_kind)
             with terminated_like_interrupted():  # a process that just ends leaves semaphores of its pools behind
-                function(**arguments, console=console)
+                code = function(**arguments, console=console)
         except NtrmError as error:
             console.error(error)
-            raise typer.Exit(error.exit_code) from None
+            code = error.exit_code
         except BrokenPipeError:  # whoever reads stdout has gone away; typer ends the command quietly
             raise
         except OSError as error:  # what no module foresaw: no permission, a full disk, a drive that was taken away
             what = f"cannot read or write {error.filename}" if error.filename else "a file cannot be read or written"
             hint = "check the path, its permissions and the free space; -v shows where it happened"
             console.error(DataError(what, got=error.strerror or error, hint=hint))
-            raise typer.Exit(DataError.exit_code) from None
+            code = DataError.exit_code
         except KeyboardInterrupt:
             console.interrupted(RESUMES if arguments.get("resume") is False else GOES_ON)
-            raise typer.Exit(INTERRUPTED) from None
+            code = INTERRUPTED
+        if code:
+            raise typer.Exit(code)
 
     wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapper.__doc__ = text

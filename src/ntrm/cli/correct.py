@@ -57,7 +57,7 @@ def correct(
     batch: options.Batch = 16,
     *,
     console: Console,
-) -> None:
+) -> int:
     """Correct segmented slides: name the tissue of wrong regions. For research, not for diagnosis.
 
     Similar parts follow: they get the same name. The network's result is kept. The steps are written to
@@ -96,8 +96,7 @@ def correct(
     clicks = [_click(text) for text in click or ()]
     corrections = FolderCorrections(out, slides or (), model, device, batch, by, preview, console.progress)
     if listed:
-        _list(corrections, slide, console)
-        return
+        return _list(corrections, slide, console)
     try:
         for words in clicks:
             corrections.click(*words, spread=spread, reach=how_far, whole_region=whole_region, all_slides=all_slides)
@@ -113,7 +112,7 @@ def correct(
     finally:
         # Steps that were taken before an error stay taken.
         corrections.finish()
-    _show(corrections, console)
+    return _show(corrections, console)
 
 
 def _click(text: str) -> tuple[str, int, int, str]:
@@ -125,7 +124,7 @@ def _click(text: str) -> tuple[str, int, int, str]:
         raise UsageError("unreadable click", got=text, expected=expected) from error
 
 
-def _show(corrections: FolderCorrections, console: Console) -> None:
+def _show(corrections: FolderCorrections, console: Console) -> int:
     preview, changes = corrections.preview, corrections.changes
     document = {
         "out": str(corrections.out),
@@ -152,11 +151,10 @@ def _show(corrections: FolderCorrections, console: Console) -> None:
         for name in dict.fromkeys(change["slide_id"] for change in changes):
             folder = corrections.out / name / CORRECTED
             console.note(f"written: {folder}" if folder.is_dir() else f"{name} has no corrections left")
-    if corrections.failures:
-        raise typer.Exit(1)
+    return int(bool(corrections.failures))
 
 
-def _list(corrections: FolderCorrections, slide: str | None, console: Console) -> None:
+def _list(corrections: FolderCorrections, slide: str | None, console: Console) -> int:
     """The logs as one table."""
     steps, rows = [], []
     for slide_id in [slide] if slide else corrections.slide_ids:
@@ -171,6 +169,7 @@ def _list(corrections: FolderCorrections, slide: str | None, console: Console) -
     columns = ("slide", "step", "action", "tissue", "parts", "mm²", "", "from", "by", "when")
     table = make_table(counted(len(steps), "step"), columns, rows, right=("step", "parts", "mm²"))
     console.result({"out": str(corrections.out), "steps": steps}, table)
+    return 0
 
 
 def _cells(step: dict[str, Any]) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ def check(
     jobs: options.Jobs = options.JOBS,
     *,
     console: Console,
-) -> None:
+) -> int:
     """Check a whole dataset and report every fault: file, found, expected, how to fix it.
 
     Own data, layout plain: Images/, Masks/ (indexed, or RGB in the colours of classes.csv), classes.csv with columns
@@ -90,8 +90,7 @@ def check(
 
     report = check_dataset(data, max_pixels=max_pixels or MAX_PIXELS, jobs=jobs, progress=console.progress)
     console.result(report.as_dict(), *_findings(report), *_summary(report))
-    if not report.clean:
-        raise typer.Exit(1)
+    return int(not report.clean)
 
 
 def _findings(report: CheckReport) -> Iterator[Table]:
@@ -137,7 +136,7 @@ def data_import(
     margin_um: float = 200.0,
     *,
     console: Console,
-) -> None:
+) -> int:
     """Turn QuPath annotations into a dataset; areas without an annotation are ignored, never background.
 
     Example: ntrm data import slides/ annotations/ --out dataset --target-mpp 1.34
@@ -163,15 +162,11 @@ def data_import(
         got = f"{target_mpp} µm/px and {resolution}"
         raise UsageError("two resolutions given", got=got, expected="one of them")
     report = import_annotations(
-        slides,
-        annotations,
-        out,
+        **console.given("names", "classes", "cases", "target_mpp", "resolution"),
         schema=read_schema(classes) if classes else SKIN,
         names=read_names(names) if names else None,
         facts=read_slide_facts(cases) if cases else None,
-        mpp=mpp,
         target_mpp=target_mpp if resolution is None else level_resolution(resolution).x,
-        margin_um=margin_um,
         progress=console.progress,
     )
     console.result(report.as_dict(), *_imported(report))
@@ -180,8 +175,7 @@ def data_import(
             console.note(f"{case.name}: {told}")
     for failure in report.failures:
         console.failed(failure.error)
-    if report.exit_code:
-        raise typer.Exit(report.exit_code)
+    return report.exit_code
 
 
 NOT_AS_DRAWN = {

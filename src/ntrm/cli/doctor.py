@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-import typer
 from rich.text import Text
 
 from ntrm.cli.console import Console, command, make_table
@@ -49,7 +48,7 @@ class Finding:
 
 
 @command
-def doctor(*, console: Console) -> None:
+def doctor(*, console: Console) -> int:
     """Show what this installation can do: Python, torch, devices, readers, extras.
 
     Example: ntrm doctor --json
@@ -63,8 +62,7 @@ def doctor(*, console: Console) -> None:
         rows.append((Text.from_markup(mark), finding.what, finding.found, "" if finding.present else finding.hint))
     document = {"version": __version__, "complete": complete, "findings": [asdict(finding) for finding in findings]}
     console.result(document, make_table(f"ntrm {__version__}", ("", "what", "found", "to get it"), rows))
-    if not complete:
-        raise typer.Exit(1)
+    return int(not complete)
 
 
 def examine() -> Iterator[Finding]:

@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from ntrm.cli import correct, data, doctor, evaluate, reproduce, segment, serve, train
-from ntrm.cli.console import CommandGroup, prepare_streams
+from ntrm.cli.console import prepare_streams
 from ntrm.version import __version__
 
 app = typer.Typer(
     name="ntrm",
-    cls=CommandGroup,
     help="Segment H&E skin sections into tissues, with a graph of how the tissues touch.",
     epilog="Exit codes: 0 done · 1 done, but some inputs failed or faults were found · 2 wrong usage · "
     "3 refused (unsafe, mismatched, missing µm/px) · 130 interrupted, resumable.",

@@ -40,7 +40,7 @@ def segment(
     cache: Path | None = None,
     *,
     console: Console,
-) -> None:
+) -> int:
     """Segment whole slides and section images. For research, not for diagnosis.
 
     Writes slides.csv, pieces.csv, regions.csv, interfaces.csv and a folder for each slide to OUT. If a run was
@@ -86,8 +86,7 @@ def segment(
     for slide in result.failed:
         console.failed(slide.reason, slide.slide_id)
     console.note(f"written: {out}")
-    if result.exit_code:
-        raise typer.Exit(result.exit_code)
+    return result.exit_code
 
 
 def _slides(document: dict[str, Any]) -> Table:
@@ -103,7 +102,7 @@ def _slides(document: dict[str, Any]) -> Table:
 
 
 @command
-def report(out: options.Results, jobs: options.Jobs = options.JOBS, *, console: Console) -> None:
+def report(out: options.Results, jobs: options.Jobs = options.JOBS, *, console: Console) -> int:
     """Write report.html of every slide and index.html of all slides again. For research, not for diagnosis.
 
     Only files in OUT are read: neither slides nor a model are needed.
@@ -116,5 +115,4 @@ def report(out: options.Results, jobs: options.Jobs = options.JOBS, *, console: 
     console.result(result.as_dict(), f"{counted(len(result.reported), 'report')} and {result.overview}")
     for slide_id, reason in result.failures:
         console.failed(reason, slide_id)
-    if result.failures:
-        raise typer.Exit(1)
+    return int(bool(result.failures))

@@ -41,7 +41,7 @@ def serve(
     batch: options.Batch = 16,
     *,
     console: Console,
-) -> None:
+) -> int:
     """View slides and their results in a browser, and segment new ones. For research, not for diagnosis.
 
     Prints a link that works once. Programs send the token (NTRM_TOKEN or --token-file) as a bearer token.
@@ -69,14 +69,14 @@ def serve(
     settings = ServiceSettings(
         **console.given("root", "token_file", "open_page"), roots=tuple(root or ()), token=_token(token_file)
     )
-    _start(settings, console, open_page=open_page, before={})
+    return _start(settings, console, open_page=open_page, before={})
 
 
 def _is_installed() -> bool:
     return all(find_spec(module) for module in ("fastapi", "uvicorn"))
 
 
-def _start(settings: ServiceSettings, console: Console, *, open_page: bool, before: dict[str, object]) -> None:
+def _start(settings: ServiceSettings, console: Console, *, open_page: bool, before: dict[str, object]) -> int:
     """Serve until a signal ends it, and say where; what was done ``before`` stands in the same document."""
     from ntrm.service.serve import quiet_logs
     from ntrm.service.serve import serve as run
@@ -101,12 +101,10 @@ def _start(settings: ServiceSettings, console: Console, *, open_page: bool, befo
                 webbrowser.open(page.absolute().as_uri())
 
     try:
-        code = run(settings, opened)
+        return run(settings, opened)
     finally:
         with suppress(OSError):
             page.unlink()
-    if code:
-        raise typer.Exit(code)
 
 
 def _token(path: Path | None) -> str | None:
@@ -127,7 +125,7 @@ def _token(path: Path | None) -> str | None:
 @command
 def demo(
     out: Path = Path("demo"), jobs: options.Jobs = options.JOBS, serve: bool | None = None, *, console: Console
-) -> None:
+) -> int:
     """Draw synthetic sections, check them, segment them with the bundled model, and show the results.
 
     In a terminal, the viewer starts at the end and its link is printed; Ctrl-C ends it.
@@ -151,11 +149,10 @@ def demo(
         from ntrm.service.core.settings import ServiceSettings
 
         settings = ServiceSettings(out=result.results, roots=(result.dataset, result.foreign), port=0)
-        _start(settings, console, open_page=True, before=result.as_dict())
-    elif serve:
-        console.note(f"the viewer:  {INSTALL}, then ntrm serve")
-    else:
-        console.note(f"the viewer:  ntrm serve {result.results} --root {result.dataset} --root {result.foreign}")
+        return _start(settings, console, open_page=True, before=result.as_dict())
+    roots = f"{result.results} --root {result.dataset} --root {result.foreign}"
+    console.note(f"the viewer:  {INSTALL}, then ntrm serve" if serve else f"the viewer:  ntrm serve {roots}")
+    return 0
 
 
 def _told(result: TourResult) -> Iterator[str]:

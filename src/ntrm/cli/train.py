@@ -44,7 +44,7 @@ def train(
     reference: options.Reference = True,
     *,
     console: Console,
-) -> None:
+) -> int:
     """Train a network; the trained model is RUN/model.
 
     After Ctrl-C, SIGTERM or a crash, the same command with --resume continues the training, with the same result.
@@ -83,7 +83,7 @@ def train(
     from ntrm.training.distributed import find_launch, is_launched, run_by_torchrun
 
     if num_devices > 1 and not is_launched():
-        raise typer.Exit(run_by_torchrun(num_devices, sys.argv[1:]))
+        return run_by_torchrun(num_devices, sys.argv[1:])
     from ntrm.training.recipe import load_recipe, parse_overrides
     from ntrm.training.train import default_recipe
     from ntrm.training.train import train as train_network
@@ -105,14 +105,13 @@ def train(
         progress=console.progress,
         say=console.note,
     )
-    if not find_launch(device, num_devices).leads:
-        return
-
-    best, shown = result.best, ("loss", "iou", "dice", "accuracy")
-    scores = ", ".join(f"{key} {best[key]:.4f}" for key in shown if best.get(key) is not None)
-    kept = f"kept step {best.get('step')}" + (f": {scores}" if scores else ", the last one")
-    summary = f"{counted(result.steps, 'step')} in {result.seconds:,.0f} s; {kept}"
-    console.result(result.as_dict(), summary, f"model: {result.model}")
+    if find_launch(device, num_devices).leads:
+        best, shown = result.best, ("loss", "iou", "dice", "accuracy")
+        scores = ", ".join(f"{key} {best[key]:.4f}" for key in shown if best.get(key) is not None)
+        kept = f"kept step {best.get('step')}" + (f": {scores}" if scores else ", the last one")
+        summary = f"{counted(result.steps, 'step')} in {result.seconds:,.0f} s; {kept}"
+        console.result(result.as_dict(), summary, f"model: {result.model}")
+    return 0
 
 
 @command

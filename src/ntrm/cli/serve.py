@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import webbrowser
-from collections.abc import Iterator
 from contextlib import suppress
 from html import escape
 from importlib.util import find_spec
@@ -20,7 +19,6 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import write_text
 
 if TYPE_CHECKING:
-    from ntrm.cli.tour import TourResult
     from ntrm.service.core.settings import ServiceSettings
 
 INSTALL = 'pip install "ntrm[serve]"'
@@ -69,15 +67,15 @@ def serve(
     settings = ServiceSettings(
         **console.given("root", "token_file", "open_page"), roots=tuple(root or ()), token=_token(token_file)
     )
-    return _start(settings, console, open_page=open_page, before={})
+    return _start(settings, console, open_page=open_page)
 
 
 def _is_installed() -> bool:
     return all(find_spec(module) for module in ("fastapi", "uvicorn"))
 
 
-def _start(settings: ServiceSettings, console: Console, *, open_page: bool, before: dict[str, object]) -> int:
-    """Serve until a signal ends it, and say where; what was done ``before`` stands in the same document."""
+def _start(settings: ServiceSettings, console: Console, *, open_page: bool) -> int:
+    """Serve until a signal ends it, and say where."""
     from ntrm.service.serve import quiet_logs
     from ntrm.service.serve import serve as run
 
@@ -91,7 +89,7 @@ def _start(settings: ServiceSettings, console: Console, *, open_page: bool, befo
     page = settings.hidden / "open.html"
 
     def opened(address: str, link: str) -> None:
-        console.result({**before, "address": address, "link": link}, f"{address}{link}")
+        console.result({"address": address, "link": link}, f"{address}{link}")
         console.note("the link works once, within 15 minutes; Ctrl-C ends the service")
         if open_page and has_screen and not console.json:
             # Other users see the arguments of a browser: what lets one in stands in a page of only this user.
@@ -138,32 +136,27 @@ def demo(
 
     """
     from ntrm.cli.tour import tour
+    from ntrm.results.paths import INDEX
 
     result = tour(out, jobs=jobs, progress=console.progress, note=console.note)
+    told = [
+        f"{result.sections} sections drawn and checked, {result.faults} faults found.",
+        f"bundled model on {result.scored} of them: mean IoU {result.iou:.3f}",
+        f"the dataset: {result.page.resolve().as_uri()}",
+        f"the slides:  {(result.results / INDEX).resolve().as_uri()}",
+        "what the network attended to: in the viewer, Relations, Attention",
+    ]
+    if result.mistake is not None:
+        told += [f"{result.mistake.slide_id}: a section made to look like another laboratory's"]
+        told += result.mistake.sentences()
+    console.result(result.as_dict(), *told)
     if serve is None:
-        serve = not console.json and sys.stdin.isatty() and sys.stdout.isatty()
-    serves = serve and _is_installed()
-    if not (serves and console.json):
-        console.result(result.as_dict(), *_told(result))
-    if serves:
+        serve = sys.stdin.isatty() and sys.stdout.isatty()
+    if serve and not console.json and _is_installed():
         from ntrm.service.core.settings import ServiceSettings
 
         settings = ServiceSettings(out=result.results, roots=(result.dataset, result.foreign), port=0)
-        return _start(settings, console, open_page=True, before=result.as_dict())
-    roots = f"{result.results} --root {result.dataset} --root {result.foreign}"
-    console.note(f"the viewer:  {INSTALL}, then ntrm serve" if serve else f"the viewer:  ntrm serve {roots}")
+        return _start(settings, console, open_page=True)
+    how = INSTALL + ", then " if serve and not console.json else ""
+    console.note(f"the viewer:  {how}ntrm serve {result.results} --root {result.dataset} --root {result.foreign}")
     return 0
-
-
-def _told(result: TourResult) -> Iterator[str]:
-    """What came of the tour, for people."""
-    from ntrm.results.paths import INDEX
-
-    yield f"{result.sections} sections drawn and checked, {result.faults} faults found."
-    yield f"bundled model on {result.scored} of them: mean IoU {result.iou:.3f}"
-    yield f"the dataset: {result.page.resolve().as_uri()}"
-    yield f"the slides:  {(result.results / INDEX).resolve().as_uri()}"
-    yield "what the network attended to: in the viewer, Relations, Attention"
-    if result.mistake is not None:
-        yield f"{result.mistake.slide_id}: a section made to look like another laboratory's"
-        yield from result.mistake.sentences()

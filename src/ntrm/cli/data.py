@@ -205,7 +205,6 @@ def _imported(report: ImportReport) -> Iterator[RenderableType]:
     if rows:
         yield make_table(f"imported into {report.out}", ("case", "pixels", "µm/px", "areas", "tissues", ""), rows)
     left = {
-        "kept from earlier imports, without a slide and annotations in this one": report.kept,
         "slides without annotations": report.slides_without_annotations,
         "annotations without a slide": report.annotations_without_slide,
         "failed": [failure.slide for failure in report.failures],

@@ -177,7 +177,7 @@ def find_mistake(results: Path, slide_id: str, slide: Path, truth: Mask, progres
     row, column = (int(place) for place in np.unravel_index(depth.argmax(), depth.shape))
     right = schema.tissues[truth[row, column]]
     proposal = corrections.propose(Name(version=0, points=[corrections.point((row, column))], tissue=right.name))
-    after = corrections.state(0).with_step(proposal.step("tour")).paint(labels)
+    after = corrections.state(0).with_step(proposal.step(schema, corrections.pixel_mm2)).paint(labels)
 
     def mean_iou(mask: Mask) -> float:
         return float(overlap(confusion(truth[known], mask[known], len(schema)), schema).macro["iou"])
@@ -190,7 +190,7 @@ def find_mistake(results: Path, slide_id: str, slide: Path, truth: Mask, progres
         tissue=right.name,
         title=right.title,
         area_mm2=area * corrections.pixel_mm2,
-        changed_mm2=proposal.area_mm2,
+        changed_mm2=proposal.pixels * corrections.pixel_mm2,
         before=mean_iou(labels),
         after=mean_iou(after),
     )

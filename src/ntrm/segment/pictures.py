@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.io import whole_file, write_bytes
-from ntrm.core.labels import IGNORE, LabelSchema, rgb_of
+from ntrm.core.labels import IGNORE, RGB, LabelSchema, rgb_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY, mean_colours, sampled
 from ntrm.results.documents import Summary
@@ -20,8 +21,6 @@ SMALLEST_SIDE, LARGEST_SIDE = 1200, 3000
 """Longer side of the overlay: letters need pixels, and people do not look at more."""
 THUMBNAIL_SIDE, THUMBNAIL_BYTES = 160, 6000  # A page may show a thousand thumbnails
 ROWS = 256  # Coloured at a time
-LEAST_GAP = 1.9
-"""Pictures of more than ``LARGEST_SIDE`` are shrunk by a whole number first, so long as this factor is left."""
 
 Image = NDArray[np.uint8]
 
@@ -58,36 +57,54 @@ def write_familiarity_map(
         write_bytes(folder / FAMILIARITY_MAP, jpeg(familiarity_map(small, familiarity.windows, shape), 85))
 
 
+class Tinted(NamedTuple):
+    """A slide's pictures with the tissues' colours over them."""
+
+    large: Image
+    small: Image
+    seen: dict[str, RGB]  # Mean colours of the tissues in the large one
+
+
+def tinted(picture: Image, labels: Image, schema: LabelSchema) -> Tinted:
+    """Colour a picture by the whole mask, which may lie on disk."""
+    large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
+    # Read from disk once; the smaller picture is sampled from this.
+    seen = sampled(labels, large.shape).astype(np.uint8)
+    coloured = overlay(large, seen, schema)
+    means = zip(schema.names, mean_colours(coloured, seen, len(schema)), strict=True)
+    colours = {name: rgb_of(np.rint(mean)) for name, mean in means if not np.isnan(mean).any()}
+    return Tinted(coloured, overlay(resized(picture, 1, THUMBNAIL_SIDE), seen, schema), colours)
+
+
 def write_overlays(
-    folder: Path, picture: Image, labels: Image, schema: LabelSchema, resolution: Resolution, summary: Summary
+    folder: Path,
+    pictures: Tinted,
+    shape: tuple[int, int],
+    schema: LabelSchema,
+    resolution: Resolution,
+    summary: Summary,
 ) -> None:
     """Write the overlay with legend, scale bar and measured lines, and a small overlay for lists.
 
-    ``labels`` are the whole mask, which may lie on disk, ``resolution`` its µm/px, ``summary`` what was measured.
+    The whole mask has this ``shape`` and ``resolution`` (µm/px); ``summary`` says what was measured.
     """
     from PIL import Image as Pillow
 
     from ntrm.report.overlay import annotated
 
-    large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
-    # Read from disk once; the smaller picture is sampled from this.
-    seen = sampled(labels, large.shape).astype(np.uint8)
-    tinted = overlay(large, seen, schema)
-    means = dict(zip(schema.names, mean_colours(tinted, seen, len(schema)), strict=True))
     drawn = annotated(
-        tinted,
+        pictures.large,
         schema,
-        (labels.shape[0], labels.shape[1]),
+        shape,
         resolution.x,
         pieces=summary.pieces,
         fractions=summary.tissue_fractions,
-        seen={name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()},
+        seen=pictures.seen,
         note="" if summary.corrected is None else summary.corrected.text,
     )
     with whole_file(folder / OVERLAY) as partial:
         Pillow.fromarray(drawn).save(partial, format="PNG", compress_level=1)
-    small = overlay(resized(picture, 1, THUMBNAIL_SIDE), seen, schema)
-    write_bytes(folder / THUMBNAIL, small_jpeg(small, THUMBNAIL_BYTES))
+    write_bytes(folder / THUMBNAIL, small_jpeg(pictures.small, THUMBNAIL_BYTES))
 
 
 def resized(picture: Image, smallest: int, largest: int) -> Image:
@@ -99,7 +116,8 @@ def resized(picture: Image, smallest: int, largest: int) -> Image:
     if wanted == side:
         return picture
     height, width = (max(1, round(length * wanted / side)) for length in picture.shape[:2])
-    gap = LEAST_GAP if side > LARGEST_SIDE else None
+    # A large one is shrunk by a whole number first, so long as this factor is left.
+    gap = 1.9 if side > LARGEST_SIDE else None
     return np.asarray(Pillow.fromarray(picture).resize((width, height), Pillow.Resampling.BICUBIC, reducing_gap=gap))
 
 

@@ -52,10 +52,10 @@ def test_scores_equal_the_literal_definition(section, x, y):
     assert got.precision == (both / len(edges[1]) if edges[1] else None)
     assert got.f1 == (pytest.approx(2 * both / (len(edges[0]) + len(edges[1]))) if edges[0] | edges[1] else None)
     errors = {pair: abs(true.get(pair, 0) - found.get(pair, 0)) for pair in true | found}
-    by_pair = {tuple(FOUR.index(name) for name in each.tissues): each for each in got.interfaces}
-    assert {pair: each.error_um for pair, each in by_pair.items()} == pytest.approx(errors)
+    by_pair = {tuple(FOUR.index(name) for name in each["tissues"]): each for each in got.as_dict()["interfaces"]}
+    assert {pair: each["error_um"] for pair, each in by_pair.items()} == pytest.approx(errors)
     for pair, each in by_pair.items():
-        assert each.relative_error == (pytest.approx(errors[pair] / true[pair]) if pair in true else None)
+        assert each["relative_error"] == (pytest.approx(errors[pair] / true[pair]) if pair in true else None)
     overall = pytest.approx(sum(errors.values()) / sum(true.values())) if true else None
     assert got.relative_error == overall
 
@@ -70,16 +70,16 @@ def test_square_pixels_give_boundary_counts_times_their_side(section):
 def test_interfaces_are_named_and_measured():
     mask = np.full((30, 20), SKIN.index("RET"))
     mask[:10], mask[10:12], mask[25:, :3] = SKIN.index("BKG"), SKIN.index("EPI"), SKIN.index("GLD")
-    found = graph_agreement(mask, mask, SKIN, Resolution(x=5, y=10)).interfaces
-    assert [interface.tissues for interface in found] == [("EPI", "RET"), ("EPI", "BKG"), ("GLD", "RET")]
-    assert found[2].true_um == found[2].predicted_um == 3 * 5 + 5 * 10
+    found = graph_agreement(mask, mask, SKIN, Resolution(x=5, y=10)).as_dict()["interfaces"]
+    assert [each["tissues"] for each in found] == [["EPI", "RET"], ["EPI", "BKG"], ["GLD", "RET"]]
+    assert found[2]["true_um"] == found[2]["predicted_um"] == 3 * 5 + 5 * 10
 
 
 @pytest.mark.parametrize(("mpp", "found"), [(10, 0), (10.01, 1)])
 def test_an_edge_must_be_longer_than_the_minimum(mpp, found):
     mask = np.array([[0, 1]] * 5)
-    (interface,) = graph_agreement(mask, mask, FOUR, Resolution(mpp, mpp)).interfaces
-    assert (interface.tissues, interface.found) == (("A", "B"), found)
+    (interface,) = graph_agreement(mask, mask, FOUR, Resolution(mpp, mpp)).as_dict()["interfaces"]
+    assert (interface["tissues"], interface["found"]) == (["A", "B"], found)
 
 
 def test_sections_are_counted_one_by_one_so_that_errors_cannot_cancel():
@@ -89,10 +89,10 @@ def test_sections_are_counted_one_by_one_so_that_errors_cannot_cancel():
     too_short, too_long = graph_agreement(long, short, FOUR, mpp), graph_agreement(short, long, FOUR, mpp)
     none = graph_agreement(np.full((6, 2), 3), np.full((6, 2), 3), FOUR, mpp)
     total = GraphAgreement.total([too_short, none, too_long])
-    (interface,) = total.interfaces
+    (interface,) = total.as_dict()["interfaces"]
     # 6 sides of 20 µm against 2 of them and one below: 120 µm and 60 µm, each once the truth.
-    assert (interface.true_um, interface.predicted_um, interface.error_um) == (180, 180, 120)
-    assert (interface.found, interface.missed, interface.invented) == (2, 0, 0)
+    assert (interface["true_um"], interface["predicted_um"], interface["error_um"]) == (180, 180, 120)
+    assert (interface["found"], interface["missed"], interface["invented"]) == (2, 0, 0)
     assert total.relative_error == pytest.approx(120 / 180)
     assert none.f1 is None
     assert none.relative_error is None
@@ -101,7 +101,8 @@ def test_sections_are_counted_one_by_one_so_that_errors_cannot_cancel():
 def test_missed_and_invented_edges_are_told_apart():
     truth, prediction = np.array([[0, 1, 2]] * 9), np.array([[0, 1, 3]] * 9)
     got = graph_agreement(truth, prediction, FOUR, Resolution(10, 10))
-    kinds = {each.tissues: (each.found, each.missed, each.invented) for each in got.interfaces}
+    interfaces = got.as_dict()["interfaces"]
+    kinds = {tuple(each["tissues"]): (each["found"], each["missed"], each["invented"]) for each in interfaces}
     assert kinds == {("A", "B"): (1, 0, 0), ("B", "C"): (0, 1, 0), ("B", "D"): (0, 0, 1)}
     document = json.loads(json.dumps(got.as_dict()))
     assert document["adjacency_precision"] == document["adjacency_recall"] == document["adjacency_f1"] == 0.5

@@ -138,7 +138,7 @@ def report(out: options.Results, jobs: options.Jobs = options.JOBS, *, console: 
 
     result = remake_reports(out, jobs=jobs, progress=console.progress)
     console.result(result.as_dict(), f"{counted(len(result.reported), 'report')} and {result.overview}")
-    for slide_id, reason in result.failures:
-        console.failed(reason, slide_id)
+    for failure in result.failures:
+        console.failed(failure["reason"], failure["slide_id"])
     if result.failures:
         raise typer.Exit(1)

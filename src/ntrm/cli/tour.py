@@ -129,16 +129,20 @@ def tour(out: Path, *, jobs: int, progress: Progress, note: Callable[[str], None
     for slide in segmented.slides:
         cancers = cancers_in_words(slide.cancers, slide.cancers_looked_for)
         slides.append((slide.slide_id, cancers, f"{slide.row['tissue_area_mm2']:.1f}"))
-    more = {
-        "scored": evaluation,
-        "scores": scores,
-        "by_tissue": _by_tissue(evaluation),
-        "slides": slides,
-        "overlays": {slide.slide_id: segmented.out / slide.slide_id / OVERLAY for slide in segmented.slides[:1]},
-        "attention": attention,
-        "mistake": mistake,
-    }
-    dataset_report(page, dataset, stats, check, template="tour.html", more=more, progress=progress)
+    dataset_report(
+        page,
+        dataset,
+        stats,
+        check,
+        progress=progress,
+        scored=evaluation,
+        scores=scores,
+        by_tissue=_by_tissue(evaluation),
+        slides=slides,
+        overlays={slide.slide_id: segmented.out / slide.slide_id / OVERLAY for slide in segmented.slides[:1]},
+        attention=attention,
+        mistake=mistake,
+    )
     return TourResult(
         page,
         dataset_folder,

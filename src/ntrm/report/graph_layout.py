@@ -23,27 +23,19 @@ Graph = dict[str, Any]  # What graph.svg shows
 def _circle(
     name: str, centre: complex, radius: float, index: int | None, tooltip: str = "", suffix: str = ""
 ) -> dict[str, object]:
-    """A tissue, and its name, which stands away from the middle, so that no line runs through it.
-
-    ``index`` is its class's, None for the outside; ``suffix`` stands after the name.
-    """
+    """A tissue of a class, None for the outside; its name stands away from the middle, where no line runs through."""
     x, y = centre.real, centre.imag
-    right, down = (x - WIDTH / 2) / REACH[0], (y - HEIGHT / 2) / REACH[1]
+    right = (x - WIDTH / 2) / REACH[0]
     if abs(right) >= 0.3:
         anchor, label = "start" if right > 0 else "end", (x + math.copysign(radius + 6, right), y + 4.5)
     else:
-        below = down > 0 or not (right or down)
-        anchor, label = "middle", (x, y + radius + 15 if below else y - radius - 6)
+        anchor, label = "middle", (x, y - radius - 6 if y < HEIGHT / 2 else y + radius + 15)
     node = {"name": name, "centre": (x, y), "radius": radius, "index": index, "tooltip": tooltip, "suffix": suffix}
     return node | {"label": label, "anchor": anchor}
 
 
 def ellipse(names: Sequence[str]) -> dict[str, complex]:
-    """Points on an ellipse (the imaginary part goes down), clockwise from the top; one alone in the middle.
-
-    >>> ellipse(["EPI"])
-    {'EPI': (290+215j)}
-    """
+    """Points on an ellipse (the imaginary part goes down), clockwise from the top; one alone in the middle."""
     across, down = REACH if len(names) > 1 else (0.0, 0.0)
     angles = (2 * math.pi * k / len(names) for k in range(len(names)))
     middle = complex(WIDTH / 2, HEIGHT / 2)
@@ -51,11 +43,7 @@ def ellipse(names: Sequence[str]) -> dict[str, complex]:
 
 
 def width_of(value: float, most: float) -> float:
-    """Width of a line for a value between 0 and ``most``.
-
-    >>> width_of(0, 5), width_of(5, 5)
-    (0.8, 16.0)
-    """
+    """Width of a line for a value between 0 and ``most``."""
     return THIN + (THICK - THIN) * (value / most if most > 0 else 0.0)
 
 
@@ -69,17 +57,11 @@ def graph_drawing(nodes: Sequence[Node], edges: Sequence[Edge], order: Sequence[
     at = ellipse([name for name in (OUTSIDE, *order) if name in present])
     longest, lines = max((edge.boundary_mm for edge in edges), default=0.0), []
     for edge in sorted(edges, key=lambda edge: -edge.boundary_mm):
-        pair, shares = (edge.source, edge.target), (edge.share_of_source, edge.share_of_target)
-        of = ", ".join(f"{share_text(share)} of {name}" for name, share in zip(pair, shares, strict=True))
-        lines.append(
-            {
-                "start": at[edge.source],
-                "end": at[edge.target],
-                "width": width_of(edge.boundary_mm, longest),
-                "tooltip": f"{' – '.join(pair)}: {edge.boundary_mm:.2f} mm, {of}",
-                "cancer": not cancers.isdisjoint(pair),
-            }
-        )
+        one, other, width = edge.source, edge.target, width_of(edge.boundary_mm, longest)
+        told = f"{one} – {other}: {edge.boundary_mm:.2f} mm, {share_text(edge.share_of_source)} of {one}"
+        told += f", {share_text(edge.share_of_target)} of {other}"
+        line = {"start": at[one], "end": at[other], "width": width, "tooltip": told}
+        lines.append(line | {"cancer": not cancers.isdisjoint((one, other))})
     circles = [_circle(OUTSIDE, at[OUTSIDE], SMALL + 3, None)] if OUTSIDE in at else []
     total, largest = sum(node.area_mm2 for node in nodes), max((node.area_mm2 for node in nodes), default=0.0) or 1.0
     for node in nodes:

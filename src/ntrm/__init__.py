@@ -15,9 +15,8 @@ if _typing.TYPE_CHECKING:
     from ntrm.evaluation.evaluate import evaluate
     from ntrm.export.onnx import export_onnx
     from ntrm.models.base import normalise
-    from ntrm.models.hub import load
     from ntrm.models.predictor import Predictor
-    from ntrm.models.registry import create, list_models
+    from ntrm.models.registry import create, list_models, load
     from ntrm.regions.graph import tissue_graph
     from ntrm.results.tables import read_results
     from ntrm.segment.batch import segment_slides
@@ -59,7 +58,7 @@ _HOME = {
     "evaluate": "evaluation.evaluate",
     "export_onnx": "export.onnx",
     "list_models": "models.registry",
-    "load": "models.hub",
+    "load": "models.registry",
     "normalise": "models.base",
     "open_dataset": "data.layouts",
     "open_slide": "slides.isolated",

@@ -160,7 +160,7 @@ def test_a_failure_in_the_middle_leaves_the_old_file(tmp_path, mask, monkeypatch
     def fails(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(geojson, "_properties", fails)
+    monkeypatch.setattr(geojson, "_features", fails)
     with pytest.raises(DataError, match="cannot write"):
         write(path, mask)
     assert path.read_text() == "old"

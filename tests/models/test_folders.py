@@ -6,14 +6,14 @@ import pytest
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import sha256_of
-from ntrm.models.folders import CONFIG, WEIGHTS, local_folder, read_model
+from ntrm.models.folders import CONFIG, WEIGHTS, local_folder, locate, read_model
 
 
 def test_a_folder_is_judged_without_torch():
     code = (
         "import sys\n"
         "from ntrm.models.folders import local_folder, read_model\n"
-        "config, weights = read_model(local_folder('bundled'))\n"
+        "config, weights, _ = read_model(local_folder('bundled'))\n"
         "print(config.mpp, weights.name, 'torch' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -31,11 +31,11 @@ def test_what_is_no_folder_is_a_hub_id_or_refused(tmp_path, monkeypatch):
         local_folder("file")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(RefusedError, match=r"ntrm\[hub\]"):
-        local_folder("owner/name")
+        locate("owner/name")
 
 
 def test_the_bundled_weights_are_those_that_its_config_names():
     folder = local_folder("bundled")
-    config, weights = read_model(folder)
+    config, weights, _ = read_model(folder)
     assert sha256_of(weights) == json.loads((folder / CONFIG).read_text())["weights_sha256"]
     config.check_mpp()

@@ -16,8 +16,7 @@ from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import SKIN
 from ntrm.models.folders import CARD, CONFIG, MOST_CONFIG_BYTES, WEIGHTS
-from ntrm.models.hub import load
-from ntrm.models.registry import create
+from ntrm.models.registry import create, load
 from ntrm.models.weights import weights_digest
 
 OPTIONS = {"width": 0.125, "dim": 8, "layers": 1}

@@ -304,8 +304,9 @@ def test_the_gpu_agrees_with_the_cpu(compiled, random, monkeypatch):
     network = create("ntrm-control", 5, width=0.25)
     images = draw(random, (64, 64), (40, 50), (64, 64))
     exact = Predictor(network, "cpu").predict(images)
-    close = Predictor(network, "cuda", precision="float32", compile=compiled).predict(images)
-    quick = Predictor(network, "cuda", compile=compiled).predict(images)
+    network = torch.compile(network) if compiled else network
+    close = Predictor(network, "cuda", precision="float32").predict(images)
+    quick = Predictor(network, "cuda").predict(images)
     for cpu, full, auto in zip(exact, close, quick, strict=True):
         np.testing.assert_allclose(full.probabilities, cpu.probabilities, atol=5e-3)
         assert np.abs(auto.probabilities - cpu.probabilities).mean() < 0.02

@@ -31,8 +31,8 @@ from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.metrics.confusion import confusion
 from ntrm.metrics.overlap import overlap
 from ntrm.models.folders import BUNDLED
-from ntrm.models.hub import load
 from ntrm.models.predictor import Predictor
+from ntrm.models.registry import load
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.report.dataset_report import dataset_report
 from ntrm.results.documents import read_slide

@@ -16,9 +16,9 @@ from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import counted
 from ntrm.data.stats import dataset_stats
-from ntrm.models.hub import load
 from ntrm.models.ntrm import NTRM
 from ntrm.models.predictor import Predictor
+from ntrm.models.registry import load
 from ntrm.paper import result_tables as tables
 from ntrm.paper.claims import claims_table
 from ntrm.paper.costs import networks_table, stages_table

@@ -53,7 +53,7 @@ def check_model(settings: ServiceSettings) -> None:
     """Fetch a hub's model, and refuse what ``ntrm segment`` would; without workers no network is needed."""
     if settings.workers == 0:
         return
-    config, _ = read_model(local_folder(settings.model) or locate(settings.model))
+    config, *_ = read_model(locate(settings.model))
     config.check_mpp()
     if config.arch not in NETWORKS:  # rare: only then does the web process load torch
         from ntrm.models.registry import create

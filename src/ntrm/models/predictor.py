@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -52,12 +52,6 @@ class TissueRelations:
     nodes: Singles  # (K, d) node states after message passing
 
     __repr__ = short_repr
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON: ``names``, and every array as nested lists in that order, or None."""
-        arrays = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
-        lists = {name: None if array is None else array.tolist() for name, array in arrays.items()}
-        return {"names": list(self.names), **lists}
 
 
 @dataclass(frozen=True, eq=False)

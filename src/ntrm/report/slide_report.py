@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
 from ntrm.core.wording import area_text
-from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, strongest
+from ntrm.report.graph_layout import graph_drawing
 from ntrm.report.html import NONE, css_colours, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage, stored_jpeg
 from ntrm.results.cohort import MEASURES as LENGTHS
@@ -27,7 +28,7 @@ FAULTS = {
     "pen": "Pen marks",
     "drawn": "Few flat colours, as of a mask",
 }
-INTERFACES, RELATIONS = 12, 8  # Rows of the tables of boundaries and of the network's relations; the files have all
+INTERFACES, RELATIONS = 12, 12  # Rows of the tables of boundaries and of the network's relations; the files have all
 
 Content = dict[str, Any]  # What a template shows
 
@@ -103,9 +104,7 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
         "measures": [(name, "") for name in MEASURES.values()],
         "pieces": [_piece(*each, slide, schema) for each in pieces],
         "network": network,
-        "network_graph": None if network is None else network_graph(network, schema.names),
         "relations_used": None if network is None else _relations_used(network),
-        "least": f"{LEAST_SHOWN:.0%}",
         "quality": [
             (FAULTS.get(key, key.replace("_", " ")), flag, slide.quality.get(f"{key}_score", 0.0))
             for key, flag in slide.quality.items()
@@ -175,21 +174,23 @@ def _relations_used(network: Network) -> Content:
     """Head and rows of the table, and what the page says about what is missing from it."""
     # More layers than columns that a page has room for: the mean alone is told.
     layers = len(network.attention) if 1 < len(network.attention) <= 6 else 0
-    weighted = network.edge_weight is not None
+    weighted, attention = network.edge_weight is not None, network.mean_attention
     where = {(edge.source, edge.target): edge.windows[0] for edge in network.strongest_windows if edge.windows}
-    names = ["attention", *(f"layer {number}" for number in range(1, layers + 1)), "windows", "most, and where"]
+    columns = ["attention", *(f"layer {number}" for number in range(1, layers + 1)), "windows", "most, and where"]
+    pairs = [pair for pair in permutations(range(len(network.names)), 2) if attention[pair[0]][pair[1]] > 0]
     rows = []
-    for relation in strongest(network, RELATIONS):
-        values = [f"{value:.3f}" for value in (relation.attention, *relation.layers[:layers])]
+    for i, j in sorted(pairs, key=lambda pair: -attention[pair[0]][pair[1]])[:RELATIONS]:
+        sender, receiver = network.names[i], network.names[j]
+        values = [f"{matrix[i][j]:.3f}" for matrix in (attention, *network.attention[:layers])]
         most = NONE
-        if window := where.get((relation.sender, relation.receiver)):
+        if window := where.get((sender, receiver)):
             middle = window.top + window.height // 2, window.left + window.width // 2
             most = f"{window.attention:.3f} at {middle}"
-        weight = [] if relation.weight is None else [f"{relation.weight:.3f}"]
-        rows.append((f"{relation.sender} → {relation.receiver}", *values, f"{relation.windows:,}", most, *weight))
+        weights = [] if network.edge_weight is None else [f"{network.edge_weight[i][j]:.3f}"]
+        rows.append((f"{sender} → {receiver}", *values, f"{network.edge_windows[i][j]:,}", most, *weights))
     unused = {"Attention": not network.attention, "Edge weights": not weighted}
     return {
-        "columns": [("Relation", ""), *((name, "n") for name in names + ["edge weight"] * weighted)],
+        "columns": [("Relation", ""), *((name, "n") for name in columns + ["edge weight"] * weighted)],
         "rows": rows,
         "notes": [f"{what}: not used by this model." for what, missing in unused.items() if missing],
     }

@@ -1,4 +1,3 @@
-
 import numpy as np
 import pytest
 import torch
@@ -267,8 +266,9 @@ def test_what_is_no_rgb_image_is_refused(image):
 def test_a_broken_network_is_refused(random):
     thin = create("ntrm-control", 3, width=0.125)
     torch.nn.init.constant_(thin.classify.bias, torch.nan)
-    with pytest.raises(NtrmError, match=r"(?s)not numbers.*float32"):
-        Predictor(thin, "cpu").predict(draw(random, (8, 8))[0])
+    for size in (8, thin.config.window + 1):
+        with pytest.raises(NtrmError, match=r"(?s)not numbers.*float32"):
+            Predictor(thin, "cpu").predict(*draw(random, (8, size)))
 
 
 def test_wrong_options_are_refused():

@@ -99,9 +99,6 @@ def test_damaged_files_are_refused_or_read_but_never_crash(kind, data, tmp_path)
         assert kind in str(error)  # noqa: PT017 - a damaged file may still be a whole one
 
 
-# --- where weights come from ---
-
-
 # --- the public ResNet-18 ---
 
 

@@ -64,9 +64,9 @@ def plain(height=600, width=900):
     return np.full((height, width, 3), GREY, dtype=np.uint8)
 
 
-def drawn(picture, shape=None, mpp=10.0, pieces=(), fractions=None):
-    shape = shape or picture.shape[:2]
-    return annotated(picture, SKIN, shape, mpp, pieces=pieces, fractions=fractions or {})
+def drawn(picture, shape=None, mpp=10.0, pieces=(), fractions=None, seen=None):
+    summary = SimpleNamespace(pieces=pieces, tissue_fractions=fractions or {}, corrected=None)
+    return annotated(picture, SKIN, shape or picture.shape[:2], mpp, summary, seen or {})
 
 
 def test_a_line_is_drawn_where_it_was_measured(random):
@@ -94,7 +94,7 @@ def test_the_legend_names_tissues_that_are_there_in_their_colours():
     assert len(below) > 0
     for name, present in (("RET", True), ("BCC", True), ("EPI", False), ("SCC", False)):
         assert (below == SKIN[name].rgb).all(axis=1).any() == present, name
-    seen = annotated(plain(), SKIN, (600, 900), 10.0, fractions=shares, seen={"RET": (1, 2, 3)})
+    seen = drawn(plain(), fractions=shares, seen={"RET": (1, 2, 3)})
     assert (seen[600:].reshape(-1, 3) == (1, 2, 3)).all(axis=1).any()
 
 

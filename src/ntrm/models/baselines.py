@@ -158,9 +158,7 @@ class ImagePooling(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, inputs, H, W) → (B, outputs, H, W)."""
-        pooled = x
-        for layer in self:
-            pooled = layer(pooled)
+        pooled: Tensor = super().forward(x)
         return pooled.expand(-1, -1, *x.shape[2:])
 
 

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from ntrm.core.errors import UsageError, check_number
 
 
-def conv_bn_relu(inputs: int, outputs: int, kernel: int = 3, dilation: int = 1) -> nn.Sequential:
-    """Convolution that keeps the size, batch norm, ReLU."""
+def conv_bn_relu(inputs: int, outputs: int, kernel: int = 3, dilation: int = 1, stride: int = 1) -> nn.Sequential:
+    """Convolution that keeps the size, but for its stride, batch norm, ReLU."""
     padding = dilation * (kernel // 2)
     return nn.Sequential(
-        nn.Conv2d(inputs, outputs, kernel, padding=padding, dilation=dilation, bias=False),
+        nn.Conv2d(inputs, outputs, kernel, stride, padding, dilation, bias=False),
         nn.BatchNorm2d(outputs),
         nn.ReLU(inplace=True),
     )

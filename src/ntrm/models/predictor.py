@@ -167,7 +167,7 @@ class Predictor:
         height, width = batch.shape[1:3]
         below, beside = -height % self._multiple, -width % self._multiple
         batch = functional.pad(batch, (0, 0, 0, beside, 0, below), value=GLASS[0]) if below or beside else batch
-        out = _joined([*self._by_halves(batch, coarse=coarse, graph=graph)])
+        out = _joined(self._in_batches(batch, coarse=coarse, graph=graph))
         first = None if out.coarse is None else out.coarse[..., :height, :width]
         return Segmentation(out.final[..., :height, :width], first, out.graph)
 
@@ -283,31 +283,29 @@ class Predictor:
             arrays["edge_weights"] = None
         return TissueRelations(self.config.schema.names, **arrays)
 
-    def _by_halves(self, images: Tensor, *, coarse: bool, graph: bool) -> Iterator[Segmentation]:
+    def _in_batches(self, images: Tensor, **asked: bool) -> list[Segmentation]:
         """The network on batch after batch; one that does not fit is tried again by halves."""
-        start = 0
-        while start < len(images):
-            chunk = images[start : start + self.batch]
-            try:
-                yield self._run(chunk, coarse=coarse, graph=graph)
-                start += len(chunk)
-                continue
-            except (RuntimeError, MemoryError) as error:
-                if not ran_out_of_memory(error):
-                    raise
-                if len(chunk) == 1:
-                    height, width = chunk.shape[1:3]
-                    raise NtrmError(
-                        f"memory of {self.device} ran out with a single image",
-                        got=f"{height} × {width} pixels",
-                        hint=f"cut it into windows of {self.config.window} pixels, or use a device with more memory",
-                    ) from error
-            # Only here, outside the handler, is nothing left that holds the failed batch's tensors.
-            self.batch = len(chunk) // 2
-            if self.device.type == "cuda":
-                torch.cuda.empty_cache()
+        if len(images) > self.batch:
+            return [part for chunk in torch.split(images, self.batch) for part in self._in_batches(chunk, **asked)]
+        try:
+            return [self._run(images, **asked)]
+        except (RuntimeError, MemoryError) as error:
+            if not ran_out_of_memory(error):
+                raise
+            if len(images) == 1:
+                height, width = images.shape[1:3]
+                raise NtrmError(
+                    f"memory of {self.device} ran out with a single image",
+                    got=f"{height} × {width} pixels",
+                    hint=f"cut it into windows of {self.config.window} pixels, or use a device with more memory",
+                ) from error
+        # Only here, outside the handler, is nothing left that holds the failed batch's tensors.
+        self.batch = len(images) // 2
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return self._in_batches(images, **asked)
 
-    def _run(self, pixels: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
+    def _run(self, pixels: Tensor, **asked: bool) -> Segmentation:
         """(B, H', W', 3) uint8 → probabilities in place of logits, in float32, on the device."""
         mean, std = self._mean_and_std()
         x = send(pixels, mean).permute(0, 3, 1, 2).float() / 255
@@ -320,7 +318,7 @@ class Predictor:
         # A network that is not in float32 itself runs in the numbers it is in.
         automatic = own == torch.float32 != self.precision
         with mode, torch.autocast(self.device.type, self.precision, enabled=automatic):
-            out: Segmentation = self._network(x, coarse=coarse, graph=graph)
+            out: Segmentation = self._network(x, **asked)
         first = None if out.coarse is None else out.coarse.float().softmax(dim=1)
         return Segmentation((out.final.float() / self.config.temperature).softmax(dim=1), first, out.graph)
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ntrm.core.errors import UsageError, check_number, choices_error
 from ntrm.models.base import Segmentation, SegmentationModel
-from ntrm.models.blocks import DecoderBlock, initialise, scaled, upsample
+from ntrm.models.blocks import DecoderBlock, conv_bn_relu, initialise, scaled, upsample
 from ntrm.models.trm import RelationConfig, TissueRelation, class_probabilities
 from ntrm.models.unet import WIDTHS, CoarseHead
 
@@ -82,11 +82,7 @@ class MiTTRM(SegmentationModel):
         self.body = make_segformer(size, classes, width, drop_path)
         # Without its classifier the decoder gives the features that all four stages were fused into.
         self.body.set_submodule("decode_head.classifier", nn.Identity())
-        self.shrink = nn.Sequential(
-            nn.Conv2d(fused, inner, kernel_size=3, stride=2, padding=1, bias=False),
-            nn.BatchNorm2d(inner),
-            nn.ReLU(inplace=True),
-        )
+        self.shrink = conv_bn_relu(fused, inner, stride=2)
         self.coarse = CoarseHead(inner, classes, width, steps=0)
         self.relation = TissueRelation(inner, classes, RelationConfig(**variant))
         self.decoder = DecoderBlock(inner, fused, outputs)

@@ -15,7 +15,7 @@ from PIL import Image, ImageColor, ImageDraw, ImageFont
 from ntrm.core.arrays import Floats
 from ntrm.core.labels import RGB, LabelSchema, rgb_of
 from ntrm.report.html import share_text
-from ntrm.results.documents import PieceSummary
+from ntrm.results.documents import PieceSummary, Summary
 
 LINES = {
     "deep_clearance": ("deep", "#0053a6"),
@@ -111,20 +111,17 @@ def annotated(
     schema: LabelSchema,
     mask_shape: tuple[int, int],
     mpp_x: float,
-    *,
-    pieces: Sequence[PieceSummary] = (),
-    fractions: Mapping[str, float | None],
-    seen: Mapping[str, RGB] | None = None,
-    note: str = "",
+    summary: Summary,
+    seen: Mapping[str, RGB],
 ) -> Picture:
-    """``picture`` (H, W, 3) of a whole mask of ``mpp_x`` with all that is drawn on it; ``note`` stands at the top.
+    """``picture`` (H, W, 3) of a whole mask of ``mpp_x`` with all that is drawn on it.
 
     ``seen`` are the tissues' colours as they look over the slide; the legend shows them beside the pure ones.
     """
     height, width = picture.shape[:2]
     size = font_size(width, height)
     frame = Frame(width, height, width / mask_shape[1], height / mask_shape[0], size)
-    drawing, canvas = drawing_of(pieces, frame), Image.fromarray(picture)
+    drawing, canvas = drawing_of(summary.pieces, frame), Image.fromarray(picture)
     font, draw = _font(size), ImageDraw.Draw(canvas)
     for line in drawing.lines:
         _draw_line(canvas, line, drawing.font)
@@ -132,15 +129,16 @@ def annotated(
         draw.circle(centre, 0.85 * drawing.font, fill=INK, outline=PAPER, width=max(1, int(drawing.font / 9)))
         draw.text(centre, text, font=_font(drawing.font), fill=PAPER, anchor="mm")
     text, length = scale_bar(frame, mpp_x)
-    left, top, bottom = size, height - 1.3 * size, height - size
-    draw.rectangle((left - 2, top - 2, left + length + 2, bottom + 2), fill=PAPER)
-    draw.rectangle((left, top, left + length, bottom), fill=INK)
-    for at, words, anchor in (((left, top - 0.3 * size), text, "ls"), ((size, size / 2), note, "la")):
+    top, bottom = height - 1.3 * size, height - size
+    draw.rectangle((size - 2, top - 2, size + length + 2, bottom + 2), fill=PAPER)
+    draw.rectangle((size, top, size + length, bottom), fill=INK)
+    note, fractions = summary.corrected.text if summary.corrected else "", summary.tissue_fractions
+    for at, words, anchor in (((size, top - 0.3 * size), text, "ls"), ((size, size / 2), note, "la")):
         draw.text(at, words, INK, font, anchor, stroke_width=max(1, round(size / 7)), stroke_fill=PAPER)
     entries = []
     for name in sorted((name for name, value in fractions.items() if value), key=lambda name: -(fractions[name] or 0)):
         words = "  ".join(filter(None, (name, schema[name].explanation, share_text(fractions[name]))))
-        entries.append((words, schema[name].rgb, (seen or {}).get(name, schema[name].rgb)))
+        entries.append((words, schema[name].rgb, seen.get(name, schema[name].rgb)))
     entries += [(words, rgb := rgb_of(ImageColor.getrgb(colour)), rgb) for words, colour in drawing.legend]
     return np.asarray(with_legend(canvas, entries, size))
 

@@ -74,16 +74,8 @@ def write_overlays(
     seen = sampled(labels, large.shape).astype(np.uint8)
     tinted = overlay(large, seen, schema)
     means = dict(zip(schema.names, mean_colours(tinted, seen, len(schema)), strict=True))
-    drawn = annotated(
-        tinted,
-        schema,
-        (labels.shape[0], labels.shape[1]),
-        resolution.x,
-        pieces=summary.pieces,
-        fractions=summary.tissue_fractions,
-        seen={name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()},
-        note="" if summary.corrected is None else summary.corrected.text,
-    )
+    colours = {name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()}
+    drawn = annotated(tinted, schema, (labels.shape[0], labels.shape[1]), resolution.x, summary, colours)
     with whole_file(folder / OVERLAY) as partial:
         Pillow.fromarray(drawn).save(partial, format="PNG", compress_level=1)
     small = overlay(resized(picture, 1, THUMBNAIL_SIDE), seen, schema)

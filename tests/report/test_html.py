@@ -13,7 +13,6 @@ DATASET = {
     "title": HOSTILE,
     "stats": {"sections": 3, "patients": 2, "tissues_per_tile": {"mean": 1.25}},
     "shown": HOSTILE,
-    "numbers": [("splits", HOSTILE)],
     "faults": [("code", HOSTILE, HOSTILE, HOSTILE)],
 }
 

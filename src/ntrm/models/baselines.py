@@ -135,16 +135,6 @@ class AttentionUNet(SegmentationModel):
         return Segmentation(self.classify(x))
 
 
-class PooledBatchNorm(nn.BatchNorm2d):
-    """Batch norm of one value per image and channel, of a batch of one image by the running statistics."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, C, 1, 1) → (B, C, 1, 1)."""
-        if self.training and x.shape[0] == 1:
-            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
-        return super().forward(x)
-
-
 class ImagePooling(nn.Sequential):
     """The pyramid's view of the whole image: average, 1×1 convolution, BN, ReLU, spread over the grid."""
 
@@ -152,13 +142,13 @@ class ImagePooling(nn.Sequential):
         super().__init__(
             nn.AdaptiveAvgPool2d(1),
             nn.Conv2d(inputs, outputs, kernel_size=1, bias=False),
-            PooledBatchNorm(outputs),
+            nn.BatchNorm2d(outputs),
             nn.ReLU(inplace=True),
         )
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, inputs, H, W) → (B, outputs, H, W)."""
-        pooled: Tensor = super().forward(x)
+        pooled: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
         return pooled.expand(-1, -1, *x.shape[2:])
 
 

@@ -95,8 +95,6 @@ class ResNetEncoder(nn.Module):
         super().__init__()
         if name not in RESNETS:
             raise choices_error("unknown encoder", name, [*RESNETS, "timm:<name>"])
-        if output_stride not in (8, 16, 32):
-            raise UsageError("unknown output stride", got=output_stride, expected="8, 16 or 32")
         block = Bottleneck if name == "resnet50" else BasicBlock
         planes = [scaled(64 * 2**k, width) for k in range(4)]
         self.channels = (planes[0], *(p * block.expansion for p in planes))

@@ -16,7 +16,7 @@ from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.stats import DatasetStats
 from ntrm.report import drawing
 from ntrm.report.drawing import FAINT, INK, write_figure
-from ntrm.report.html import NONE, write_page
+from ntrm.report.html import write_page
 from ntrm.report.picture_grids import draw_grid
 
 MOST, COLUMNS = 24, 3  # Of the contact sheet: sections, and how many stand side by side
@@ -27,11 +27,6 @@ def dataset_report(
     path: Path, dataset: Dataset, stats: DatasetStats, check: CheckReport, *, progress: Progress, **more: object
 ) -> None:
     """Write one self-contained HTML page about the dataset, and about what a model made of it (``more``)."""
-    document = stats.as_dict()
-    keys = ("sections", "patients", "masks", "level", "ignored_pixels")
-    numbers = [(key.replace("_", " "), NONE if document[key] is None else document[key]) for key in keys]
-    counts = {key: document[key] for key in ("splits", "cancers") if isinstance(document[key], dict)}
-    numbers += [(key, ", ".join(f"{name or 'none'} {n}" for name, n in each.items())) for key, each in counts.items()]
     with tempfile.TemporaryDirectory() as folder:
         sheet, figure = Path(folder, "sheet.png"), Path(folder, "stats.png")
         shown = contact_sheet(dataset, sheet, progress)
@@ -40,11 +35,10 @@ def dataset_report(
             path,
             "tour.html",
             title=f"Dataset {dataset.root.name}",
-            stats=document,
+            stats=stats.as_dict(),
             sheet=sheet,
             shown=f"{shown} of {len(dataset)}",
             figure=figure,
-            numbers=numbers,
             faults=[(fault.code, fault.file, fault.found, fault.hint) for fault in check.faults],
             **more,
         )

@@ -13,13 +13,13 @@ from typing import Any
 from urllib.parse import quote
 
 from ntrm.core.errors import NtrmError
-from ntrm.core.io import write_text, writing
+from ntrm.core.io import writing
 from ntrm.core.labels import CANCERS, RGB, SAFE_COLOURS
 from ntrm.core.locks import holding
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import counted
-from ntrm.report.html import css_colours, render, share_text
+from ntrm.report.html import css_colours, share_text, write_page
 from ntrm.report.slide_picture import stored_jpeg
 from ntrm.report.slide_report import model_origin, write_slide_report
 from ntrm.results.cohort import MEASURES, Cohort, CohortSlide, read_cohort
@@ -103,7 +103,8 @@ def write_overview(out: Path) -> Path:
         "Pieces": f"{sum(slide.pieces for slide in cohort.done):,}",
     }
     model, program = cohort.run.model, cohort.run.program
-    text = render(
+    write_page(
+        out / INDEX,
         "overview.html",
         cohort=cohort,
         colours=css_colours(_tissue_colours(cohort, out), "t"),
@@ -122,10 +123,7 @@ def write_overview(out: Path) -> Path:
             "Options": [f"{key}={value}" for key, value in cohort.run.options.items()],
         },
     )
-    path = out / INDEX
-    # No text from outside can hold this: its brackets would have been escaped.
-    write_text(path, text.replace("<!-- size -->", f"{len(text.encode()) / 1e6:.2g}") + "\n")
-    return path
+    return out / INDEX
 
 
 def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:

@@ -15,14 +15,15 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import read_mask
 from ntrm.export import geojson
 from ntrm.export.geojson import write_geojson
-from ntrm.regions.regions import scan
+from ntrm.regions.regions import scan_mask
 from ntrm.slides.readers.formats import open_slide
 
 MPP = Resolution(2.0, 2.5)
+EVERY = replace(SKIN, background=None)  # The glass is a region, too
 
 
 def write(path, mask, resolution=MPP, confidence=None, **options):
-    return write_geojson(path, scan(mask, resolution, confidence=confidence, full=255.0), SKIN, **options)
+    return write_geojson(path, scan_mask(mask, EVERY, resolution, confidence=confidence, full=255.0), SKIN, **options)
 
 
 @pytest.fixture
@@ -171,7 +172,7 @@ def test_classes_that_the_schema_lacks_are_refused(tmp_path):
 
 
 def test_annotations_of_a_corrected_mask_say_what_a_person_named(tmp_path, mask):
-    regions = scan(mask, MPP, confidence=np.full(mask.shape, 0.5), full=1.0)
+    regions = scan_mask(mask, EVERY, MPP, confidence=np.full(mask.shape, 0.5), full=1.0)
     count = len(regions.table)
     person = np.stack([np.linspace(0, 1, count), np.zeros(count)], axis=1)
     confidence = np.where(person[:, 0] == 1, np.nan, 0.5)

@@ -133,12 +133,9 @@ def test_damage_is_mended_as_the_hint_says_and_corrections_stay(tmp_path, slide,
 def test_other_options_another_model_or_another_file_do_not_mix(tmp_path, slide, random):
     run(slide, tmp_path / "out")
     before = fingerprints(tmp_path / "out")
-    with pytest.raises(RefusedError, match="another run"):
-        run(slide, tmp_path / "out", batch=3)
-    with pytest.raises(RefusedError, match="another run"):
-        run(slide, tmp_path / "out", overlap=8)
-    with pytest.raises(RefusedError, match="another run"):
-        run(slide, tmp_path / "out", ByColour(classes=3))
+    for other in ({"batch": 3}, {"overlap": 8}, {"min_area_um2": 100}, {"model": ByColour(classes=3)}):
+        with pytest.raises(RefusedError, match="another run"):
+            run(slide, tmp_path / "out", **other)
     assert run(slide, tmp_path / "out").slides[0].status == "kept"
     assert fingerprints(tmp_path / "out") == before
     write_slide(slide, paint(random, width=140))

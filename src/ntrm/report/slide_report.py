@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,16 @@ from ntrm.report.graph_layout import graph_drawing
 from ntrm.report.html import NONE, css_colours, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage, stored_jpeg
 from ntrm.results.cohort import MEASURES as LENGTHS
-from ntrm.results.documents import IN_CRUMBS, NOTHING_TO_MEASURE, Network, PieceGraph, PieceSummary, Slide, read_slide
+from ntrm.results.documents import (
+    IN_CRUMBS,
+    NOTHING_TO_MEASURE,
+    Network,
+    PieceGraph,
+    PieceSummary,
+    Slide,
+    read_slide,
+    tissues_in,
+)
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
 from ntrm.results.folder import MB, SlideFolder
 from ntrm.results.paths import FAMILIARITY_MAP, REPORT
@@ -79,15 +87,14 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
         if palette is not None:
             style += f"{where} {{ {css_colours(palette, 'c')}{css_colours(pictures.as_seen(palette), 'm')} }} "
     pieces = [*zip(slide.pieces, slide.graphs, strict=True)]
-    counted = [graph for piece, graph in pieces if slide.familiarities.ruling(piece.number).assessed]
+    found = tissues_in([graph for piece, graph in pieces if slide.familiarities.ruling(piece.number).assessed])
     present = []
     for name, cancer in cancers.items():
         if cancer.present:
             tissue = schema[name]
             title = f"{tissue.title[:1].upper()}{tissue.title[1:]} ({name})" if tissue.explanation else name
             # Where the graph has more regions, the others are specks, which do not count.
-            regions = sum(node.regions for graph in counted for node in graph.nodes if node.name == name)
-            specks = regions > cancer.regions
+            specks = name in found and found[name].regions > cancer.regions
             present.append({"cancer": cancer, "index": tissue.index, "title": title, "specks": specks})
     return {
         "slide": slide,
@@ -100,7 +107,7 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
         "looked_for": any(name in CANCERS for name in slide.classes),
         "figures": _key_figures(slide),
         "stage": stage(slide, pictures),
-        "whole": _tissues(slide, slide, schema, not_assessed),
+        "whole": _tissues(slide, schema, slide.graphs, not_assessed),
         "measures": [(name, "") for name in MEASURES.values()],
         "pieces": [_piece(*each, slide, schema) for each in pieces],
         "network": network,
@@ -135,17 +142,19 @@ def _key_figures(slide: Slide) -> list[tuple[str, str, str]]:
     return figures
 
 
-def _tissues(of: Slide | PieceSummary, nodes_of: Slide, schema: LabelSchema, not_assessed: Collection[str]) -> Content:
+def _tissues(
+    of: Slide | PieceSummary, schema: LabelSchema, graphs: Sequence[PieceGraph], not_assessed: Collection[str]
+) -> Content:
     """Rows of the table of tissues; cancers that were ``not_assessed`` are neither found nor missing."""
-    areas, fractions = of.areas_mm2, of.tissue_fractions
+    areas, fractions, nodes = of.areas_mm2, of.tissue_fractions, tissues_in(graphs)
     order = sorted((name for name in fractions if areas.get(name, 0) > 0), key=lambda name: -areas[name])
     rows = [
         {
             "tissue": schema[name],
             "area": areas[name],
             "share": fractions[name],
-            "confidence": nodes_of.confidence(name),
-            "by_person": nodes_of.by_person(name) or 0.0,
+            "confidence": nodes[name].confidence if name in nodes else None,
+            "by_person": nodes[name].by_person if name in nodes else 0.0,
             "assessed": name not in not_assessed,
         }
         for name in order
@@ -163,10 +172,12 @@ def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSc
         "measures": [piece.measurements.get(key) for key in MEASURES],
         "assessed": assessed,
         # Lines of cancers stand out where they are findings.
-        "graph": graph_drawing(graph.nodes, graph.edges, schema.names, {*slide.cancers} if assessed else set()),
+        "graph": graph_drawing(
+            [*tissues_in([graph]).values()], graph.edges, schema.names, {*slide.cancers} if assessed else set()
+        ),
         "boundaries": longest[:INTERFACES],
         "shorter": max(len(longest) - INTERFACES, 0),
-        "tissues": _tissues(piece, replace(slide, graphs=(graph,)), schema, not_assessed),
+        "tissues": _tissues(piece, schema, [graph], not_assessed),
     }
 
 

@@ -12,7 +12,8 @@ from ntrm.core.csv_text import read_columns, write_rows
 from ntrm.core.errors import RefusedError, choices_error
 from ntrm.core.io import whole_file
 from ntrm.core.wording import short_repr
-from ntrm.results.documents import Cancer, PieceCancer, PieceSummary, Summary
+from ntrm.regions.cancers import CancerFinding
+from ntrm.results.documents import Cancer, PieceSummary, Summary
 from ntrm.results.familiarity import ASPECTS, NONE, NOT_ASSESSED
 from ntrm.results.folder import opened_table
 from ntrm.results.manifest import read_run
@@ -171,7 +172,7 @@ def piece_row(summary: Summary, piece: PieceSummary) -> dict[str, Cell]:
     return {**cells, **_common_cells(piece, {each.name: each for each in piece.cancers})}
 
 
-def _common_cells(of: Summary | PieceSummary, cancers: Mapping[str, Cancer | PieceCancer]) -> dict[str, Cell]:
+def _common_cells(of: Summary | PieceSummary, cancers: Mapping[str, Cancer | CancerFinding]) -> dict[str, Cell]:
     """Familiarity, areas and fractions of all classes but the background, and cancers."""
     judged = of.familiarity
     values = (judged.verdict, judged.p_value, *(judged.aspects.get(name) for name in ASPECTS))

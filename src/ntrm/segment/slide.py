@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ntrm.core.arrays import BoolMask, Bytes
 from ntrm.core.devices import give_back_freed_memory
 from ntrm.core.errors import RefusedError
+from ntrm.core.io import write_text
 from ntrm.core.progress import Progress
 from ntrm.data.stains import AS_IT_IS, StainError, Stains, estimate_stains, exchange, tissue_densities
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
@@ -29,15 +30,22 @@ from ntrm.regions.small_regions import remove_small_regions
 from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import Network, StainNorm
 from ntrm.results.familiarity import UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
-from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, FAILED, HIDDEN, LABELS_ZARR, PIECES, PROBABILITIES_ZARR
-from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, made_otherwise, remember
-from ntrm.segment.file_transfer import check_objects, remember_objects
+from ntrm.results.paths import (
+    COARSE_MASK,
+    CONFIDENCE_MAP,
+    FAILED,
+    HIDDEN,
+    LABELS_ZARR,
+    PIECES,
+    PROBABILITIES_ZARR,
+    SOURCE,
+)
+from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, made_otherwise, remember, source_version
 from ntrm.segment.measurements import measure_pieces, scan_slide
 from ntrm.segment.options import Options, wanted_stains
 from ntrm.segment.overview import SlideOverview, inspect_slide
-from ntrm.segment.pictures import write_familiarity_map, write_overlays, write_plain
-from ntrm.segment.predict import Maps, predict_maps
-from ntrm.segment.relations_mean import RelationsMean
+from ntrm.segment.pictures import tinted, write_familiarity_map, write_overlays, write_plain
+from ntrm.segment.predict import Maps, RelationsMean, predict_maps
 from ntrm.segment.slide_files import SlideFiles
 from ntrm.slides.grid import SlideGrid, check_cost
 from ntrm.slides.inputs import SlideInput, source_fingerprint
@@ -51,13 +59,12 @@ OpenSlide = Callable[..., SlideReader]
 LARGE = 1 << 25
 """Pixels of a slide from which on its files get the memory that the network has used; a smaller one leaves it to the
 batches of the next."""
-THREADS = 3  # That write files of one slide at the same time, beside the one that measures
+THREADS = 4  # That write files of one slide at the same time, beside the one that measures
 BEHIND = 1 << 28
 """Pixels of a slide up to which its files are written while the network works on the next: they take memory."""
 
 
-@dataclass(frozen=True)
-class SlideTask:
+class SlideTask(NamedTuple):
     """One slide and the name of its results."""
 
     slide: SlideInput
@@ -91,40 +98,43 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
     folder, schema, labels = files.folder, files.schema, found.maps.labels
     smallest = options.min_area_um2 / resolution.pixel_area_um2
     removed = remove_small_regions(labels, smallest) if smallest else None
-    pieces_map = PieceMap.of(overview.tissue_of(labels, schema, options), overview.resolution)
-    regions = scan_slide(labels, found.maps.confidence, pieces_map, schema=schema, resolution=resolution)
-    # Before all that says whether cancers are assessed, so that it is written once.
-    familiarity = _judged(found, pieces_map, regions, reference)
-    if options.strict and not familiarity.slide.assessed:
-        raise RefusedError(
-            f"the slide is {UNLIKE}",
-            got=f"p = {familiarity.slide.p_value:.2g}: {'; '.join(familiarity.slide.reasons)}",
-            hint="train or fine-tune on slides like this one, or run without --strict",
-        )
     with ThreadPoolExecutor(THREADS, thread_name_prefix="ntrm-files") as pool:
+        judged = pool.submit(lambda: overview.quality)
+        pictures = pool.submit(tinted, overview.picture, labels, schema)
+        pieces_map = PieceMap.of(overview.tissue_of(labels, schema, options), overview.resolution)
+        regions = scan_slide(labels, found.maps.confidence, pieces_map, schema=schema, resolution=resolution)
+        # Before all that says whether cancers are assessed, so that it is written once.
+        familiarity = _judged(found, pieces_map, regions, reference)
+        if options.strict and not familiarity.slide.assessed:
+            raise RefusedError(
+                f"the slide is {UNLIKE}",
+                got=f"p = {familiarity.slide.p_value:.2g}: {'; '.join(familiarity.slide.reasons)}",
+                hint="train or fine-tune on slides like this one, or run without --strict",
+            )
         written = [
             pool.submit(files.write_mask, labels),
             pool.submit(write_plain, folder, overview.picture),
             pool.submit(write_familiarity_map, folder, overview.picture, familiarity, labels.shape),
             pool.submit(_write_more, found, pieces_map, options),
         ]
-        pieces = measure_pieces(regions, pieces_map, schema=schema)
+        pieces = measure_pieces(regions, pieces_map, familiarity, schema=schema)
         # Not beside measuring: both take memory by the regions.
         written.append(pool.submit(files.write_polygons, regions, familiarity))
-        quality, stained = overview.quality, found.stained
+        quality, stained = judged.result(), found.stained
         summary = files.summary(
             regions,
             pieces,
             familiarity,
             quality={name: float(v) if name.endswith("_score") else bool(v) for name, v in quality.columns.items()},
             quality_warnings=(*found.grid.warnings, *quality.warnings, *(() if stained is None else stained.warnings)),
-            small_regions=removed
-            and {"regions": removed.regions, "area_mm2": removed.pixels * resolution.pixel_area_um2 / 1e6},
+            small_regions=removed and {"regions": removed[0], "area_mm2": removed[1] * resolution.pixel_area_um2 / 1e6},
             stain_norm=stained,
         )
-        written.append(pool.submit(write_overlays, folder, overview.picture, labels, schema, resolution, summary))
+        written.append(
+            pool.submit(write_overlays, folder, pictures.result(), labels.shape, schema, resolution, summary)
+        )
         summary.write(folder)
-        files.write_graph(regions, pieces, familiarity, found.relations)
+        files.write_graph(regions, pieces, found.relations)
         tables = files.tables(summary, regions, pieces)
         for future in written:
             future.result()
@@ -185,7 +195,8 @@ def write_slide(found: PredictedSlide, work: Segmenter) -> SlideState:
     slide, slide_id = found.task.slide, found.task.slide_id
     with found.held:
         state = SlideState(found.plan, slide.covariates, write_outputs(found, work.options, work.reference))
-        remember_objects(found.files.folder, slide)
+        if slide.remote is not None:
+            write_text(found.files.folder / HIDDEN / SOURCE, f"{slide.remote.version}\n")
         remember(found.files.folder, state)
         if work.transfer.results is not None:
             work.transfer.results.deliver(slide_id)
@@ -209,7 +220,9 @@ def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> No
         what = {"source": "another file", "mpp": "other µm/px", "run": "another model or other options"}
         hint = "state µm/px of single slides in a column mpp of a CSV; else " if "mpp" in differing else ""
         raise made_otherwise(", ".join(what.get(key, key) for key in differing), folder, hint)
-    check_objects(folder, slide)
+    # It never stands for objects that were replaced since.
+    if slide.remote is not None and slide.remote.files and source_version(folder) not in (None, slide.remote.version):
+        raise made_otherwise("another file", folder)
     # An input without a table says nothing of what an earlier table said.
     covariates = {**before.covariates, **slide.covariates}
     if before.covariates != covariates or (folder / HIDDEN / FAILED).exists():

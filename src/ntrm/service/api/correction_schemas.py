@@ -171,7 +171,7 @@ def preview_document(current: SlideCorrections, proposal: Proposal, version: int
         part = FollowerDocument(x=x, y=y, tissue=names[tissue], network_tissue=network, area_mm2=area_mm2, why=why)
         parts.append(part)
     named = NamedDocument(regions=len(proposal.nodes), **_shape(current, proposal.named, MOST_POINTS))
-    regions, area_mm2 = proposal.regions, proposal.area_mm2
+    regions, area_mm2 = proposal.regions, proposal.pixels * current.pixel_mm2
     return PreviewDocument(
         version=version, named=named, followed=followed, parts=parts, regions=regions, area_mm2=area_mm2
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from scipy import ndimage
 from ntrm.core.arrays import BoolMask, Ints, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means, check_picture
+from ntrm.core.threads import most_threads, thread_map
+from ntrm.data.tiles import Window
 
 EIGHT = np.ones((3, 3), dtype=bool)  # For `ndimage.label`: pixels that touch at a corner belong together
 
@@ -66,7 +69,12 @@ def bounding_box(mask: BoolMask, um: float, scale: Resolution) -> tuple[slice, s
 def blurred(values: NDArray[np.floating], um: float, scale: Resolution) -> Singles:
     """Values (H, W) blurred by a Gaussian of standard deviation ``um``; edge pixels are repeated beyond the edge."""
     plane = np.asarray(values, dtype=np.float32)
-    return np.asarray(ndimage.gaussian_filter(plane, (um / scale.y, um / scale.x), mode="nearest", truncate=3.0))
+    for axis, step in ((0, scale.y), (1, scale.x)):
+        # Columns, and then rows, are blurred each by itself, so several threads may share them.
+        parts = np.array_split(plane, min(most_threads(), plane.shape[1 - axis]), axis=1 - axis)
+        along = partial(ndimage.gaussian_filter1d, sigma=um / step, axis=axis, mode="nearest", truncate=3.0)
+        plane = np.concatenate([*thread_map(along, parts)], axis=1 - axis)
+    return plane
 
 
 def without_small_regions(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
@@ -91,7 +99,7 @@ def without_holes(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
     return np.asarray(mask | filled[labels])
 
 
-def region_areas(labels: NDArray[np.int32], count: int, scale: Resolution) -> NDArray[np.floating]:
+def region_areas(labels: NDArray[np.integer], count: int, scale: Resolution) -> NDArray[np.floating]:
     """(count + 1,) mm² of each number in a mask of numbered regions."""
     return np.asarray(np.bincount(labels.ravel(), minlength=count + 1) * (scale.pixel_area_um2 / 1e6))
 
@@ -102,12 +110,26 @@ def upsampled(mask: BoolMask, factors: tuple[int, int], shape: tuple[int, int]) 
     return mask.repeat(factors[1], axis=1)[:, : shape[1]].repeat(factors[0], axis=0)[: shape[0]]
 
 
-def pixels_inside(mask: BoolMask, top: Ints, bottom: Ints, left: Ints, right: Ints) -> Ints:
-    """Pixels of the mask in each of many rectangles; the arrays broadcast."""
-    sums = np.zeros((mask.shape[0] + 1, mask.shape[1] + 1), dtype=np.int32)
-    np.cumsum(mask, axis=0, out=sums[1:, 1:])
-    np.cumsum(sums, axis=1, out=sums)
-    return np.asarray(sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left], dtype=np.int64)
+def tissue_under(
+    windows: Sequence[Window], tissue: BoolMask, scale: Resolution, model_mpp: Resolution, margin_um: float = 0.0
+) -> tuple[Ints, Ints]:
+    """How many pixels of the mask each window (in pixels of ``model_mpp``) touches that are tissue, and at all.
+
+    Both grids start at the same corner of the slide; at least one pixel is touched.
+    """
+    boxes = np.array([(w.top, w.left, w.height, w.width) for w in windows], dtype=np.float64).reshape(-1, 4).T
+    spans = []
+    for start, length, model, thumb, size in zip(
+        boxes[:2], boxes[2:], (model_mpp.y, model_mpp.x), (scale.y, scale.x), tissue.shape, strict=True
+    ):
+        # What is touched by rounding alone does not count.
+        first = np.clip(np.floor((start * model - margin_um) / thumb + 1e-6), 0, size - 1)
+        stop = np.clip(np.ceil(((start + length) * model + margin_um) / thumb - 1e-6), first + 1, size)
+        spans.append((first.astype(np.int64), stop.astype(np.int64)))
+    (top, bottom), (left, right) = spans
+    edges = zip(top.tolist(), bottom.tolist(), left.tolist(), right.tolist(), strict=True)
+    found = [np.count_nonzero(tissue[y0:y1, x0:x1]) for y0, y1, x0, x1 in edges]
+    return np.array(found, dtype=np.int64), (bottom - top) * (right - left)
 
 
 Picture = NDArray[np.uint8]
@@ -218,19 +240,22 @@ class Thumbnail:
     @cached_property
     def planes(self) -> tuple[Singles, Singles, Singles]:
         """Red, green and blue densities on the coarser grid."""
-        red, green, blue = (block_means(self._density(channel), self.factors) for channel in range(3))
+        red, green, blue = thread_map(lambda channel: block_means(self._density(channel), self.factors), range(3))
         return red, green, blue
 
     @cached_property
     def moments(self) -> tuple[Singles, Singles]:
         """Means of the green density, at most ``CLIPPED``, and of its square, on the coarser grid."""
-        clipped = np.clip(self._density(1), -CLIPPED, CLIPPED)
-        return block_means(clipped, self.factors), block_means(clipped * clipped, self.factors)
+        clipped = np.clip(_densities(float(self.glass[1])), -CLIPPED, CLIPPED)
+        green = self.picture[..., 1]
+        mean, square = thread_map(lambda table: block_means(table.take(green), self.factors), (clipped, clipped**2))
+        return mean, square
 
     @cached_property
     def unscanned(self) -> BoolMask:
         """Where any pixel is pure white, on the coarser grid: readers paint so what was never scanned."""
-        return np.asarray(block_means((self.picture == 255).all(axis=2), self.factors) > 0)
+        red, green, blue = (self.picture[..., channel] for channel in range(3))
+        return np.asarray(block_means((red & green & blue) == 255, self.factors) > 0)
 
     @cached_property
     def averaged(self) -> tuple[Singles, Singles, Singles]:

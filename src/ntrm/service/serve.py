@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import signal
 import socket
 import sys
@@ -20,7 +19,7 @@ from fastapi import FastAPI
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.locks import holding
 from ntrm.results.folder import ResultsFolder
-from ntrm.results.manifest import Manifest, check_out
+from ntrm.results.manifest import check_out
 from ntrm.service.api.app import create_app
 from ntrm.service.core.model_info import check_model, read_facts
 from ntrm.service.core.settings import SERVER_LOCK, SERVICE_FOLDER, ServiceSettings
@@ -36,16 +35,18 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
 
     One service at a time works in a folder of results.
     """
-    if os.name != "posix":
-        hint = "open index.html in the results, or run the service under WSL"
-        raise UsageError("the service does not run on this system", got=os.name, expected="Linux or macOS", hint=hint)
-    results = ResultsFolder(settings.out)
     run = check_out(settings.out)
-    if os.path.lexists(settings.hidden):
-        results.own(SERVICE_FOLDER)
-    check_model(settings)
-    _check_classes(settings, run)
-    results.own(SERVICE_FOLDER)
+    check_model(settings.model)
+    classes = read_facts(settings.model).schema.names
+    if run is not None and run.classes != classes:
+        # They would be shown under the wrong names.
+        raise RefusedError(
+            f"{settings.out} holds results of other classes than the model's",
+            got=", ".join(run.classes),
+            expected=", ".join(classes),
+            hint=f"give --model with the model that made them ({run.model.get('name')}), or name another folder",
+        )
+    ResultsFolder(settings.out).own(SERVICE_FOLDER)
     with holding(settings.hidden / SERVER_LOCK), _listening(settings) as listener:
         app = create_app(settings)
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -75,18 +76,6 @@ def configured(app: FastAPI) -> uvicorn.Config:
         timeout_graceful_shutdown=5,
         backlog=BACKLOG,
     )
-
-
-def _check_classes(settings: ServiceSettings, run: Manifest | None) -> None:
-    """Refuse results of other classes than the model's: they would be shown under the wrong names."""
-    facts = read_facts(settings)
-    if run is not None and facts is not None and run.classes != facts.schema.names:
-        raise RefusedError(
-            f"{settings.out} holds results of other classes than the model's",
-            got=", ".join(run.classes),
-            expected=", ".join(facts.schema.names),
-            hint=f"give --model with the model that made them ({run.model.get('name')}), or name another folder",
-        )
 
 
 class _Server(uvicorn.Server):

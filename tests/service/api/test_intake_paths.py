@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.service.small import refused
 
-from ntrm.service.api.intake import display_name, file_under
+from ntrm.service.api.routes_slides import display_name, file_under
 from ntrm.service.core.problems import ProblemError
 
 

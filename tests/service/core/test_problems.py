@@ -12,7 +12,7 @@ from tests.service.small import BEARER, RAW, serving, settings_of
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import write_text
 from ntrm.service.core.problems import disk_state, document_of, is_full, missing, without_paths
-from ntrm.service.jobs.slide_record import SlideRow, new_id
+from ntrm.service.jobs.database import SlideRow, new_id
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

@@ -8,8 +8,7 @@ from tests.helpers import wait_for
 from tests.service.small import refused
 
 from ntrm.core.errors import DataError
-from ntrm.service.jobs.database import MOST_ATTEMPTS, RETRY_SECONDS, JobStore
-from ntrm.service.jobs.slide_record import LIGHT, NETWORK, SlideRow, new_id
+from ntrm.service.jobs.database import LIGHT, MOST_ATTEMPTS, NETWORK, RETRY_SECONDS, JobStore, SlideRow, new_id
 
 
 def slide(number=0, **more):
@@ -204,13 +203,6 @@ def test_many_steps_in_a_row_are_one_work_and_one_meanwhile_is_another(store, do
     assert take(store, kinds=LIGHT) is None
     store.end(job, "done")
     assert take(store, kinds=LIGHT).attempts == 1
-
-
-def test_a_clock_that_was_set_back_makes_nothing_wait(store, done):
-    store.ask(done, "correct", 86_400)
-    job = take(store, kinds=LIGHT)
-    store.end(job, "done")
-    assert store.job(done, "correct") is None
 
 
 def test_a_job_that_nobody_wants_ends_and_a_slide_that_is_forgotten_leaves_none(store, done):

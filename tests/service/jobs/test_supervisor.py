@@ -10,9 +10,8 @@ import pytest
 from tests.helpers import wait_for
 from tests.service.small import add_queued, settings_of
 
-from ntrm.service.core.watch import Watch
 from ntrm.service.jobs import supervisor
-from ntrm.service.jobs.slide_record import LIGHT, NETWORK
+from ntrm.service.jobs.database import LIGHT, NETWORK
 
 DEAF = 'print(\'{"ready": "w", "devices": 1}\', flush=True); import time; time.sleep(3600)'
 
@@ -32,7 +31,7 @@ def supervised(tmp_path, store, monkeypatch):
 
         monkeypatch.setattr(supervisor, "start_worker", start)
         monkeypatch.setattr(supervisor, "TICK_SECONDS", 0.01)
-        made = supervisor.Supervisor(settings_of(tmp_path / "out", "bundled", workers=1), store, Watch())
+        made = supervisor.Supervisor(settings_of(tmp_path / "out", "bundled", workers=1), store, supervisor.Watch())
         made.start()
         try:
             wait_for("a worker", lambda: made.state != "starting")

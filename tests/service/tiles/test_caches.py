@@ -5,7 +5,7 @@ import pytest
 
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import ServiceLimits
-from ntrm.service.tiles.caches import TileStore
+from ntrm.service.tiles.slide_tiles import TileStore
 
 
 def make_store(seconds):

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Annotated, Any, BinaryIO, Literal
 
 import numpy as np
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import FAMILIARITY_MAP, GRAPH, MASK, OVERLAY, PICTURE, REGIONS, REPORT, SUMMARY
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.routes_slides import Requested, Shared, problems
+from ntrm.service.api.routes_slides import Requested, Shared, binary
 from ntrm.service.api.schemas import PointDocument, RegionDocument
 from ntrm.service.core.problems import missing
-from ntrm.service.jobs.slide_record import SlideRow
+from ntrm.service.jobs.database import SlideRow
 from ntrm.service.tiles.region_finder import thinned
 from ntrm.service.tiles.slide_tiles import encode_jpeg
 
-router = APIRouter(prefix="/v1/slides/{id}", tags=["results"], responses=problems(404))
+router = APIRouter(prefix="/v1/slides/{id}", tags=["results"])
 
 THUMBNAIL_SIDE = 512
 OUTLINE_POINTS = 10_000  # Of a region: more than a screen shows, few enough to be drawn while the slide moves
@@ -31,7 +29,6 @@ REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; s
 Number = Annotated[int, Path(ge=1, le=2**31)]
 Version = Annotated[int | None, Query(ge=0, le=2**31, description="of the corrections; 0: the network's own mask")]
 Coordinate = Annotated[float, Query(ge=0, le=2**24, allow_inf_nan=False)]
-
 
 FILES = {
     "summary": (SUMMARY, "application/json"),
@@ -43,17 +40,10 @@ FILES = {
     "familiarity.jpg": (FAMILIARITY_MAP, "image/jpeg"),
 }
 """By the last word of the address: the file and its kind. Only the network's own results have the last."""
-DOWNLOADED = ("regions.geojson", "mask")
 FileName = Literal["summary", "graph", "regions.geojson", "mask", "report", "overlay.png", "familiarity.jpg"]
-
-
-def binary(*kinds: str) -> dict[int | str, dict[str, Any]]:
-    """For OpenAPI: a file of one of these kinds."""
-    content = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in kinds}
-    return {200: {"content": content, "description": "the file"}}
-
-
-CONTENT = binary(*(kind for _, kind in FILES.values()))
+CONTENT: dict[int | str, dict[str, Any]] = {
+    200: {"content": binary(*(kind for _, kind in FILES.values())), "description": "the file"}
+}
 
 
 class SlideFile(FileResponse):
@@ -83,25 +73,20 @@ def slide_file(folder: FilePath, file: FileName, begin: str, *, hint: str, downl
     if not is_plain:
         headers["content-encoding"] = "gzip"
     # A slide's id has only characters that are safe in a header and in a file system.
-    saved_as = f"{begin}-{name}" if download or file in DOWNLOADED else None
+    saved_as = f"{begin}-{name}" if download or file in ("regions.geojson", "mask") else None
     return SlideFile(stream, media_type=kind, headers=headers, filename=saved_as)
 
 
-@router.get("/thumbnail.jpg", response_class=Response, responses={**binary("image/jpeg"), **problems(503)})
-async def thumbnail(request: Request, app_state: Shared, slide: Requested) -> Response:
+@router.get(
+    "/thumbnail.jpg",
+    response_class=Response,
+    responses={200: {"content": binary("image/jpeg"), "description": "the picture"}},
+)
+async def thumbnail(app_state: Shared, slide: Requested) -> Response:
     """A small picture of the slide, or of its overlay where the original is not there."""
     key = ("thumbnail", slide.id, slide.status, slide.finished)
     content = await app_state.tiles.get(key, lambda: _thumbnail(app_state, slide))
-    headers = {"etag": f'"{hashlib.sha256(content).hexdigest()[:32]}"', "cache-control": "private, no-cache"}
-    if is_known(request, headers["etag"]):
-        return Response(status_code=304, headers=headers)
-    return Response(content, media_type="image/jpeg", headers=headers)
-
-
-def is_known(request: Request, etag: str) -> bool:
-    """Whether the client has the answer already."""
-    known = request.headers.get("if-none-match", "").split(",")
-    return etag in (tag.strip().removeprefix("W/") for tag in known)
+    return Response(content, media_type="image/jpeg", headers={"cache-control": "private, max-age=600"})
 
 
 def _thumbnail(app_state: AppState, slide: SlideRow) -> bytes:
@@ -123,32 +108,29 @@ def at(app_state: Shared, slide: Requested, x: Coordinate, y: Coordinate, v: Ver
 
     With ``v`` in the corrected mask; its region is known once the corrected files are made.
     """
-    names = () if app_state.model is None else app_state.model.schema.names
-    results = app_state.results(slide)
-    grid = results.layers.grid
-    row, column = int(y // grid.sy), int(x // grid.sx)
-    network, coarse, confidence = (results.layers.at(name, row, column) for name in ("tissue", "coarse", "confidence"))
-    final = app_state.corrected_value(slide, v, row, column, network) if v else network
-    tissue, regions = _name(names, final), app_state.corrected_regions(slide, v) if v else results.regions
-    there = (column + 0.5) * grid.sx, (row + 0.5) * grid.sy
-    region = None if regions is None else regions.find(tissue, *there)
+    names = app_state.model.schema.names
+    layers = app_state.layers(slide)
+    row, column = int(y // layers.sy), int(x // layers.sx)
+    network, coarse, confidence = (layers.at(name, row, column) for name in ("tissue", "coarse", "confidence"))
+    final = layers.at("tissue", row, column, app_state.corrections_at(slide, v)) if v else network
+    # 0 is nothing: class index + 1.
+    named: dict[int | None, str] = {
+        value: names[value - 1] for value in (network, coarse, final) if value and value <= len(names)
+    }
+    regions, there = app_state.regions(slide, v), ((column + 0.5) * layers.sx, (row + 0.5) * layers.sy)
+    region = (None if regions is None else regions.find(named.get(final), *there)) or {}
     return PointDocument(
         x=x,
         y=y,
-        tissue=tissue,
+        tissue=named.get(final),
         tissue_index=final - 1 if final else None,
-        network_tissue=_name(names, network),
+        network_tissue=named.get(network),
         confidence=None if confidence is None or not final or final != network else confidence / 255,
-        coarse_tissue=_name(names, coarse),
+        coarse_tissue=named.get(coarse),
         coarse_index=coarse - 1 if coarse else None,
-        piece=region["piece"] or None if region else None,
-        region=region["region"] if region else None,
+        piece=region.get("piece") or None,
+        region=region.get("region"),
     )
-
-
-def _name(names: Sequence[str], value: int | None) -> str | None:
-    """Of the class with this value in the mask."""
-    return names[value - 1] if value and value <= len(names) else None
 
 
 @router.get("/regions/{number}")
@@ -157,12 +139,12 @@ def region(app_state: Shared, slide: Requested, number: Number, v: Version = Non
 
     With ``v`` of the corrected mask, whose regions have numbers of their own.
     """
-    regions = app_state.corrected_regions(slide, v) if v else app_state.results(slide).regions
+    regions = app_state.regions(slide, v)
     row = None if regions is None else regions.row(number)
-    outline = (None if regions is None else regions.outline(number)) or []
     # The files may have been made anew while they were read.
-    if row is None or (v and app_state.corrected_regions(slide, v) is not regions):
+    if regions is None or row is None or app_state.regions(slide, v) is not regions:
         raise missing("no such region", "ask for the region at a point first")
+    outline = regions.outline(number) or []
     shown = thinned(outline, OUTLINE_POINTS)
     return RegionDocument(
         **{key: value for key, value in row.items() if key != "slide_id"},

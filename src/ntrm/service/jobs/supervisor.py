@@ -10,6 +10,7 @@ import logging
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,17 +21,32 @@ from ntrm.core.processes import HOME, MODEL, close_pipes, send_line, start_modul
 from ntrm.results.slide_state import alone
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import LOG, WORKERS, ServiceSettings
-from ntrm.service.core.watch import Watch
-from ntrm.service.jobs.database import JobStore
-from ntrm.service.jobs.slide_record import LIGHT, NETWORK, Kind
+from ntrm.service.jobs.database import LIGHT, NETWORK, JobStore, Kind
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
 START_SECONDS = 10.0  # Between two starts of a worker that dies by itself
-GRACE_SECONDS = 1.0
-"""A worker that does not end a job by itself within this is killed, which does no harm to results on disk."""
+GRACE_SECONDS = 1.0  # A worker that does not end a job by itself within this is killed, which harms no results
 STOP_SECONDS = 5.0
 LOG_BYTES = 4 * 2**20
+
+
+class Watch:
+    """Work of threads that must go on, whatever happens in it; ``/healthz`` tells that some failed the last time."""
+
+    def __init__(self) -> None:
+        self.failing: dict[str, str] = {}  # By name: why
+
+    def run(self, name: str, work: Callable[[], object]) -> None:
+        """Do it; an error is logged once for as long as it stays the same."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - a thread that has died looks like one that has nothing to do
+            if self.failing.get(name) != repr(error):
+                _log.exception("%s failed", name)
+            self.failing[name] = repr(error)
+        else:
+            self.failing.pop(name, None)
 
 
 @dataclass
@@ -49,24 +65,14 @@ class Supervisor:
 
     def __init__(self, settings: ServiceSettings, store: JobStore, watch: Watch) -> None:
         self._settings, self._store, self._watch = settings, store, watch
-        cuda = settings.device == "cuda"
-        numbers = range(1 if settings.workers is None else settings.workers)
-        self._slots = [_Slot(f"cuda:{number}" if cuda else settings.device) for number in numbers]
+        device = "cuda:{}" if settings.device == "cuda" else settings.device
+        self._slots = [_Slot(device.format(n)) for n in range(1 if settings.workers is None else settings.workers)]
         self._light = _Slot("cpu", LIGHT)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="supervisor", daemon=True)
+        self.state = "starting" if self._slots else "off"  # Later `ready` or `refused`
         self.refusal: dict[str, Any] | None = None
         """Why no worker can run: the model does not load, or the folder holds another model's results."""
-        self._ready = False
-
-    @property
-    def state(self) -> str:
-        """``off``, ``starting``, ``ready`` or ``refused``."""
-        if not self._slots:
-            return "off"
-        if self.refusal is not None:
-            return "refused"
-        return "ready" if self._ready else "starting"
 
     def start(self) -> None:
         """Remove the locks of workers that are gone, and begin."""
@@ -153,12 +159,12 @@ class Supervisor:
             # It died before; its pipe may be closed by now.
             return
         if "refused" in message:
-            self.refusal = refusal = message["refused"]
-            _log.error("no slide can be segmented: %s; got %s", refusal["what"], refusal["got"])
-        elif slot is self._light:
-            slot.name = message["ready"]
-        else:
-            slot.name, self._ready = message["ready"], True
+            self.refusal, self.state = message["refused"], "refused"
+            _log.error("no slide can be segmented: %(what)s; got %(got)s", self.refusal)
+            return
+        slot.name = message["ready"]
+        if slot is not self._light:
+            self.state = "ready"
             if self._settings.workers is None:
                 self._slots += [_Slot(f"cuda:{n}") for n in range(len(self._slots), int(message["devices"]))]
 

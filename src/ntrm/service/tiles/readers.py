@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ Key = tuple[Path, int, int, bool]
 
 
 class OpenSlide:
-    """A slide and the processes that read it; safe to use from several threads."""
+    """A slide and the processes that read it, which end when nobody holds it; safe to use from several threads."""
 
     info: SlideInfo
 
@@ -29,18 +28,12 @@ class OpenSlide:
         for _ in range(PER_SLIDE):
             self._processes.put(None)
         self._opening = threading.Lock()
-        self.users = 0
-        self.used = 0.0  # When it was used last
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it could be read."""
-        return hasattr(self, "info")
+        self.used = time.monotonic()
 
     def open(self) -> None:
         """Read its sizes, unless that is done."""
         with self._opening:
-            if not self.is_open:
+            if not hasattr(self, "info"):
                 with self._process():
                     pass
 
@@ -49,6 +42,9 @@ class OpenSlide:
         check_request(self.info, width, height, level)
         with self._process() as process:
             return process.read(x, y, width, height, level)
+
+    def close(self) -> None:
+        """Nothing: its processes end with it."""
 
     @contextmanager
     def _process(self) -> Iterator[ReadingProcess]:
@@ -62,19 +58,13 @@ class OpenSlide:
         finally:
             self._processes.put(process)
 
-    def close(self) -> None:
-        """End the processes; nobody may be reading."""
-        for process in self._processes.queue:
-            if process is not None:
-                process.close()
-
 
 class Readers:
     """The slides used last, as many as stated, each with its processes."""
 
     def __init__(self, slides: int, limits: ReadingLimits) -> None:
         self._most, self._limits = slides, limits
-        self._slides: OrderedDict[Key, OpenSlide] = OrderedDict()
+        self._slides: dict[Key, OpenSlide] = {}  # The one used last stands last
         self._lock = threading.Lock()
 
     @contextmanager
@@ -86,29 +76,27 @@ class Readers:
             raise DataError("the slide's file no longer exists", hint="put it back, or delete the slide") from error
         key = path, status.st_mtime_ns, status.st_size, alone
         with self._lock:
-            slide = self._slides.setdefault(key, OpenSlide(path, self._limits, alone=alone))
-            self._slides.move_to_end(key)
-            slide.users += 1
+            slide = self._slides.pop(key, None) or OpenSlide(path, self._limits, alone=alone)
+            self._slides[key] = slide
+            for old in [*self._slides][: -self._most]:
+                del self._slides[old]
         try:
             slide.open()
             yield slide
+        except BaseException:
+            if not hasattr(slide, "info"):
+                self.forget(path)
+            raise
         finally:
-            with self._lock:
-                slide.users -= 1
-                slide.used = time.monotonic()
-            self.close_unused(self._most)
+            slide.used = time.monotonic()
 
-    def close_unused(self, most: int = 0, *, idle_seconds: float = 0.0, path: Path | None = None) -> None:
-        """Close what nobody uses and has used for a while, the oldest first, until at most so many are open."""
+    def close_unused(self, idle_seconds: float = 0.0) -> None:
+        """Close what nobody has used for a while."""
         before = time.monotonic() - idle_seconds
         with self._lock:
-            unused = [key for key, slide in self._slides.items() if not slide.users and slide.used <= before]
-            wanted = [key for key in unused if path in (None, key[0])][: max(0, len(self._slides) - most)]
-            failed = [key for key in unused if not self._slides[key].is_open]
-            closing = [self._slides.pop(key) for key in {*wanted, *failed}]
-        for slide in closing:
-            slide.close()
+            self._slides = {key: slide for key, slide in self._slides.items() if slide.used > before}
 
     def forget(self, path: Path) -> None:
-        """Close a slide that is about to be deleted, unless somebody is reading it just now."""
-        self.close_unused(path=path)
+        """Close a slide that is about to be deleted, once nobody is reading it any more."""
+        with self._lock:
+            self._slides = {key: slide for key, slide in self._slides.items() if key[0] != path}

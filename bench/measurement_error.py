@@ -95,7 +95,7 @@ def found_in_truth(mask: np.ndarray) -> dict[str, float | None]:
     mpp = level_resolution(LEVEL)
     found = measure_piece(scan_mask(mask, SKIN, mpp), trace_outline(mask, SKIN, mpp), SKIN)
     return {
-        "clearance": found.clearance.least.value,
+        "clearance": min((each.value for each in (found.deep, found.lateral) if each.value is not None), default=None),
         "depth": found.depth.value,
         "orientation": found.orientation.value,
     }

@@ -29,7 +29,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -161,8 +161,8 @@ def read_truth(out: Path, name: str) -> Mask:
 
 def click(out: Path, device: str) -> None:
     """Segment the slides and correct them, once by clicks and once by drawing everything."""
-    from ntrm.correct.engine.prepare import make_region_graph
     from ntrm.correct.mask import open_mask
+    from ntrm.correct.slide import SlideCorrections
     from ntrm.models.hub import load
     from ntrm.models.predictor import Predictor
     from ntrm.segment.batch import segment_slides
@@ -174,24 +174,21 @@ def click(out: Path, device: str) -> None:
         shutil.copytree(clicked, drawn)
     predictor = Predictor(load("bundled"), device, batch=16)
     for path in sorted((out / "slides").iterdir()):
-        truth, mask = read_truth(out, path.stem), open_mask(clicked / path.stem)
-        graph = make_region_graph(mask, SlideInput(path, path.name), predictor)
-        scores = click_through(mask, graph, truth, truth_of(out))
+        truth, slide = read_truth(out, path.stem), SlideCorrections(clicked / path.stem)
+        slide.engine.prepare(slide.mask, SlideInput(path, path.name), predictor)
+        scores = click_through(slide, truth, truth_of(out))
         if not (drawn / path.stem / CORRECTIONS).exists():
             draw_all(open_mask(drawn / path.stem), truth, truth_of(out))
         print(path.stem, " ".join(f"{score:.3f}" for score in scores), flush=True)
 
 
-def click_through(mask: Any, graph: Any, truth: Mask, judged: Truth) -> list[float]:
+def click_through(slide: Any, truth: Mask, judged: Truth) -> list[float]:
     """Correct a slide by clicks; mean IoU before and after."""
-    from ntrm.correct.engine import clicked
-    from ntrm.correct.engine.propose import propose
-    from ntrm.correct.log import append
-    from ntrm.correct.mask import corrections_in
+    from ntrm.correct.ask import Name
 
-    labels, scores = mask.labels(), []
+    labels, scores = slide.mask.labels(), []
     for number in range(CLICKS + 1):
-        corrections = corrections_in(mask)[1]
+        corrections = slide.state()
         now = corrections.paint(labels)
         scores.append(judged.mean_iou(judged.confusion(truth, now)))
         seen = np.where((truth != IGNORE) & (labels != IGNORE), truth, 0)
@@ -200,12 +197,11 @@ def click_through(mask: Any, graph: Any, truth: Mask, judged: Truth) -> list[flo
         if number == CLICKS or not wrong.any():
             break
         place = middle_of_largest(np.where(wrong, truth, IGNORE))
-        asked = clicked([place], judged.name[truth[place]])
-        step = propose(graph, corrections, asked).step("simulated")
+        asked = Name(version=slide.log.version, points=[slide.point(place)], tissue=judged.name[truth[place]])
+        step = slide.propose(asked).step(slide.mask.schema, slide.pixel_mm2)
         after = judged.confusion(truth, corrections.with_step(step).paint(labels))
-        if ((after - judged.confusion(truth, now)) * judged.right).sum() <= 0:
-            step = propose(graph, corrections, replace(asked, spread=None, reach=None)).step("simulated")
-        append(mask.folder, mask.record, step)
+        spread = ((after - judged.confusion(truth, now)) * judged.right).sum() > 0
+        slide.take(asked.model_copy(update={"spread": spread}), origin="simulated")
     return [scores[0], scores[-1]]
 
 

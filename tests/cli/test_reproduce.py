@@ -47,10 +47,7 @@ def test_settings_reach_the_recipe(data, tmp_path):
 
 
 def test_wrong_usage_and_a_folder_with_something_else_are_told(data, tmp_path):
-    for words, said in (
-        (("--archs", "unet"), "unknown architecture"),
-        (("--seeds", "x"), "cannot understand the seeds"),
-    ):
+    for words, said in ((("--archs", "unet"), "unknown architecture"), (("--seeds", "x"), "impossible seed")):
         result = call(data, tmp_path / "out", *words)
         assert (result.exit_code, said in result.output) == (2, True)
     (tmp_path / "thesis.tex").write_text("years of work")

@@ -9,7 +9,7 @@ from tests.segment.small import paint, write_slide
 from ntrm.cli import tour
 from ntrm.cli.tour import find_mistake, write_foreign
 from ntrm.core.mpp import Resolution
-from ntrm.correct.engine.prepare import region_graph_in
+from ntrm.correct.engine.parts_engine import region_graph_in
 from ntrm.correct.mask import open_mask
 from ntrm.data.dataset import Case
 from ntrm.data.image_files import read_image

@@ -10,13 +10,13 @@ from tests.evaluation.small import COLOURS, NAMES, ByColour, schema_of
 from tests.reference.region_graph import region_graph
 from tests.segment.small import paint, write_slide
 
-from ntrm.core.errors import RefusedError
+from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT
 from ntrm.correct.ask import Ask
 from ntrm.correct.engine import NotReadyError
-from ntrm.correct.engine.prepare import make_region_graph, region_graph_in, same_model
+from ntrm.correct.engine.parts_engine import PARTS, region_graph_in
 from ntrm.correct.log import ConflictError
 from ntrm.correct.mask import open_mask
 from ntrm.correct.slide import SlideCorrections
@@ -64,7 +64,8 @@ def test_a_mask_has_the_labels_names_colours_and_size_of_its_results(mask, segme
 
 def test_a_region_graph_is_that_of_the_picture(mask, slide, segmented):
     assert region_graph_in(mask) is None
-    graph = make_region_graph(mask, slide, predictor())
+    PARTS.prepare(mask, slide, predictor())
+    graph = region_graph_in(mask)
     image = np.array(COLOURS, dtype=np.uint8)[segmented[1]]
     expected = region_graph(predictor(), image, segmented[1], mask.resolution)
     np.testing.assert_array_equal(graph.mask(), segmented[1])
@@ -75,7 +76,8 @@ def test_a_region_graph_is_that_of_the_picture(mask, slide, segmented):
 
 def test_a_damaged_or_foreign_region_graph_is_as_if_absent(mask, slide):
     path = mask.folder / ".ntrm" / "region-graph.npz"
-    graph = make_region_graph(mask, slide, predictor())
+    PARTS.prepare(mask, slide, predictor())
+    graph = region_graph_in(mask)
     whole = path.read_bytes()
     for content in (b"", b"nothing", whole[: len(whole) // 2]):
         path.write_bytes(content)
@@ -89,14 +91,14 @@ def test_a_damaged_or_foreign_region_graph_is_as_if_absent(mask, slide):
 def test_another_file_scale_or_model_makes_no_region_graph(mask, slide, tmp_path):
     other = write_slide(tmp_path / "other.tif", paint(np.random.default_rng(9)))
     with pytest.raises(RefusedError, match="made from another file"):
-        make_region_graph(mask, SlideInput(other, "other.tif"), predictor())
+        PARTS.prepare(mask, SlideInput(other, "other.tif"), predictor())
     with pytest.raises(RefusedError, match="made from another file"):
-        make_region_graph(mask, SlideInput(tmp_path / "gone.tif", "gone.tif"), predictor())
+        PARTS.prepare(mask, SlideInput(tmp_path / "gone.tif", "gone.tif"), predictor())
     with pytest.raises(RefusedError, match="slide and mask do not match"):
-        make_region_graph(mask, replace(slide, mpp=Resolution.square(3.0)), predictor())
+        PARTS.prepare(mask, replace(slide, mpp=Resolution.square(3.0)), predictor())
     with pytest.raises(RefusedError, match="made with another model"):
-        same_model(mask, "0" * 64)
-    same_model(mask, mask.summary.model["sha256"])
+        mask.check_model("0" * 64)
+    mask.check_model(mask.summary.model["sha256"])
 
 
 def ask(slide, action, **fields):
@@ -144,8 +146,12 @@ def test_before_parts_are_known_only_whole_regions_are_named(mask, slide):
     corrections.engine.prepare(mask, slide, predictor(), SILENT)
     assert corrections.is_ready
     assert corrections.review().order == "likely errors"
-    same = corrections.propose(ask(corrections, "name", **there, whole_regions=True, spread=False)).named
-    assert same.text == named.text
+    same = corrections.propose(ask(corrections, "name", **there, whole_regions=True, spread=False))
+    assert (same.named.text, same.regions) == (named.text, 1)
+    alone = corrections.take(ask(corrections, "name", **there, spread=False), origin="page")
+    assert (alone.regions, alone.followed, alone.spread, alone.reach) == (1, {}, None, None)
+    for wrong, what in (({"points": []}, "nothing is chosen"), ({"tissue": "EPL"}, "unknown class")):
+        with pytest.raises(UsageError, match=what):
+            corrections.propose(ask(corrections, "name", **(there | wrong)))
     part = corrections.part((0.0, 0.0), whole_region=False)
-    assert part.network == corrections.mask.labels()[0, 0]
-    assert not part.by_hand
+    assert (part.network, part.by_hand) == (corrections.mask.labels()[0, 0], True)

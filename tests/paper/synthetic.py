@@ -2,30 +2,25 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 
 from ntrm.core.labels import SKIN
 from ntrm.metrics.overlap import pooled
 from ntrm.paper.outcomes import PlanResults
-from ntrm.paper.plan import make_plan
+from ntrm.paper.plan import Request, make_plan
 from ntrm.paper.published import SYSTEMS
 from ntrm.training.log import write_log
-from ntrm.training.recipe import load_recipe
 
 WITH_COARSE = ("ntrm-paper", "ntrm-control")
 
 
 def tiny_plan(archs=SYSTEMS, seeds=(0, 1), levels=("10x",), *, imagenet=(), ablation=True, options=None):
-    return make_plan(
-        {level: f"data {level}" for level in levels},
-        load_recipe("fast", {"steps": 2, "batch": 2, "window": 64, "overlap": 0}),
-        archs=archs,
-        seeds=seeds,
-        encoder_init=lambda arch, options, recipe: "imagenet" if arch in imagenet else "scratch",
-        options=options or {},
-        ablation=ablation,
-    )
+    changes = {"steps": 2, "batch": 2, "window": 64, "overlap": 0}
+    wanted = {"seeds": seeds, "overrides": changes, "options": options, "ablation": ablation}
+    request, data = Request(Path("data"), Path("out"), archs, **wanted), {level: f"data {level}" for level in levels}
+    return make_plan(request, data, lambda arch, options: "imagenet" if arch in imagenet else "scratch")
 
 
 def confusions(random, sections, accuracy, classes=12, pixels=2_000):
@@ -37,7 +32,18 @@ def confusions(random, sections, accuracy, classes=12, pixels=2_000):
 
 
 def write_job(
-    folder, job, final, *, coarse=None, interfaces=None, schema=SKIN, scores=None, seconds=2.0, names=None, curve=None
+    folder,
+    job,
+    final,
+    *,
+    coarse=None,
+    interfaces=None,
+    schema=SKIN,
+    scores=None,
+    seconds=2.0,
+    pixels=1_000_000,
+    names=None,
+    curve=None,
 ):
     """The folder of a finished run with these counts."""
     sections = len(final)
@@ -59,11 +65,14 @@ def write_job(
         "classes": list(schema.names),
         "pooled": pooled(list(final), schema).as_dict(),
         "seconds_predicting": seconds,
+        "pixels": pixels,
+        "data": {"mpp": 6.7},
         "claims": claims_of(final, coarse, schema),
     }
     curve = curve or [(1, 0.5), (2, 0.6 + 0.01 * job.seed)]
     best = max(score for _, score in curve)
-    (folder / "provenance.json").write_text(json.dumps({"seconds": 10.0 + job.seed, "steps": 2, "best": {"iou": best}}))
+    provenance = {"seconds": 10.0 + job.seed, "steps": 2, "windows": 40, "best": {"iou": best}}
+    (folder / "provenance.json").write_text(json.dumps(provenance))
     write_log(folder / "log.csv", [{"step": step, "val_loss": None, "val_iou": score} for step, score in curve])
     (out / "metrics.json").write_text(json.dumps(document))
 

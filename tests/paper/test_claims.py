@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 from tests.paper.synthetic import confusions, interface_tables, read, tiny_plan, write_job
-from tests.paper.test_result_tables import facts
 
 from ntrm.core.labels import SKIN, LabelSchema, Tissue
 from ntrm.paper.claims import HELD, LEFT_OUT, NOT_ESTABLISHED, NOT_HELD, find_claims, verdict_of
@@ -10,9 +9,8 @@ ARCHS = ("unet-resnet18", "ntrm-paper")
 SECTIONS = 10
 
 
-def claims(results, **pixels):
-    levels = {level: facts(level, pixels.get(level, 1_000_000)) for level in ("10x", "5x")}
-    return {claim.claim: claim for claim in find_claims(results, levels, results.plan.ours)}
+def claims(results):
+    return {claim.claim: claim for claim in find_claims(results, results.plan.ours)}
 
 
 def written(root, random, *, ours, others, interfaces=None, f1=None, iou=None, levels=("10x",), seeds=(0,)):
@@ -31,6 +29,7 @@ def written(root, random, *, ours, others, interfaces=None, f1=None, iou=None, l
             interfaces=interface_tables(SECTIONS, interfaces if mine and interfaces else counts),
             scores=scores,
             seconds=2.0 if job.variant.level == "10x" else 8.0,
+            pixels=1_000_000 if job.variant.level == "10x" else 4_000_000,
         )
     return read(root, plan)
 
@@ -100,7 +99,7 @@ def test_the_order_of_tissues_is_judged_by_the_graph(tmp_path, random):
 def test_resolutions_are_compared_section_by_section_and_by_cost(tmp_path, random):
     fine = (0.4 + 0.02 * random.random(SECTIONS)).tolist()
     results = written(tmp_path, random, ours=0.7, others=0.7, levels=("10x", "5x"), iou={"5x": fine})
-    found = claims(results, **{"10x": 1_000_000, "5x": 4_000_000})
+    found = claims(results)
     assert found["10x scores higher than 5x"].verdict == HELD
     assert found["10x scores higher than 5x"].difference.value == pytest.approx(100 * (0.5 - np.mean(fine)))
     cost = found["10x costs little beside 5x"]
@@ -118,7 +117,7 @@ def test_other_tissues_leave_the_claims_about_skin_out_with_the_reason(tmp_path,
         final = confusions(random, SECTIONS, 0.7, classes=3)
         coarse = confusions(random, SECTIONS, 0.5, classes=3) if "ntrm" in job.variant.arch else None
         write_job(tmp_path / job.key, job, final, coarse=coarse, schema=glands)
-    found = {claim.claim: claim for claim in find_claims(read(tmp_path, plan), {"": facts("")}, plan.ours)}
+    found = claims(read(tmp_path, plan))
     left_out = [claim for claim in found.values() if claim.verdict == LEFT_OUT]
     assert len(left_out) == 5
     assert all("this dataset" in claim.measured or "resolutions" in claim.measured for claim in left_out)

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
 from ntrm.models.predictor import Predictor
 from ntrm.models.registry import create
@@ -33,14 +32,14 @@ def test_stages_are_timed_on_real_windows_and_formulas_use_their_sizes(random, m
     torch.manual_seed(0)
     network = create("ntrm-paper", SKIN, width=0.125, dim=8, layers=2, masks=masks).eval()
     windows = [random.integers(0, 256, (64, 96, 3), dtype=np.uint8) for _ in range(2)]
-    table = stages_table(network, windows, Predictor(network, "cpu"))
+    table = stages_table(Predictor(network, "cpu"), windows)
     edges = np.mean([p.graph.adjacency.sum() for p in Predictor(network, "cpu").predict(windows, graph=True)])
     assert table.note.startswith(f"K = 12 tissues, N = 96 places, d = 8, L = 2, C = 16, |E| = {edges:.1f} edges")
-    assert [row[0] for row in table.rows[:7]] == ["Reg", "ψ", "Node", "Adj, Bnd", "Edge", "layers", "Proj"]
-    operations = {row[0]: row[2] for row in table.rows}
+    assert [row["stage"] for row in table.rows[:7]] == ["Reg", "ψ", "Node", "Adj, Bnd", "Edge", "layers", "Proj"]
+    operations = {row["stage"]: row["operations by it"] for row in table.rows}
     assert (operations["Node"], operations["Adj, Bnd"]) == (12 * 96 * 8, 144 * 96)
     assert (operations["ψ"], operations["layers"]) == (9 * 16 * 8 * 96, round(2 * edges * 64))
-    took = {row[0]: float(row[3]) for row in table.rows[:7]}
+    took = {row["stage"]: float(row["µs per window"]) for row in table.rows[:7]}
     (longest,) = [name for name in took if f"measured, {name} takes longest" in table.note]
     assert took[longest] == max(took.values()) > 0
 
@@ -48,5 +47,4 @@ def test_stages_are_timed_on_real_windows_and_formulas_use_their_sizes(random, m
 @pytest.mark.parametrize(("arch", "options"), [("ntrm-control", {}), ("ntrm-paper", {"graph": "none"})])
 def test_networks_without_a_graph_have_no_stages(arch, options):
     network = create(arch, SKIN, width=0.125, **options)
-    with pytest.raises(UsageError, match="no relation module"):
-        stages_table(network, [np.zeros((64, 64, 3), np.uint8)], Predictor(network, "cpu"))
+    assert stages_table(Predictor(network, "cpu"), [np.zeros((64, 64, 3), np.uint8)]) is None

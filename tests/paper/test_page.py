@@ -13,8 +13,8 @@ from tests.paper.synthetic import write_all
 from tests.report.pages import HOSTILE, cells, check_safe, words
 
 from ntrm.core.locks import holding
+from ntrm.paper.plan import Request
 from ntrm.paper.reproduce import FIGURES, PHANTOM, REAL, TABLES, reproduce, write_results
-from ntrm.paper.request import Request
 from ntrm.training.recipe import parse_overrides
 
 ARCHS = ("unet-resnet18", "ntrm-paper")
@@ -79,13 +79,13 @@ def test_the_page_is_whole_safe_and_needs_nothing_beside_it(request_of, tmp_path
     from ntrm.paper.outcomes import PlanResults
 
     request = request_of(ablation=True)
-    plan, facts = request.plan(), request.gather()
+    plan = request.plan()
     failed = plan.job(plan.systems[0], 0)
     write_all(tmp_path / "out" / "runs", plan, random, sections=8, skip={failed.key}, names=NAMES[2:])
     lost = {failed.key: f"exit code 1\n{HOSTILE}"}
     results = PlanResults.read(plan, request.run, lost, request.patients)
     command = ["ntrm", "reproduce", "--out", f"a b {HOSTILE}"]
-    path, tables = write_results(request, results, facts, "cpu", command)
+    path, tables = write_results(request, results, "cpu", command)
     text = path.read_text(encoding="utf-8")
     page = html.fromstring(text)
     assert all(source.startswith("data:image/png;base64") for source in page.xpath("//@src"))

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from ntrm.cli.main import app
 from ntrm.core.locks import is_held
-from ntrm.paper.request import Request
+from ntrm.paper.plan import Request
 from ntrm.training.recipe import parse_overrides
 
 pytestmark = pytest.mark.slow

@@ -11,21 +11,7 @@ from ntrm.metrics.significance import Bootstrap, compare_confusions, macro_dice,
 from ntrm.paper import result_tables
 from ntrm.paper.outcomes import Score
 from ntrm.paper.published import TABLE_1
-from ntrm.paper.request import Facts
 from ntrm.paper.result_tables import Difference, ResultTable
-
-
-def facts(level, pixels=1_000_000):
-    parts = {"train": 3, "val": 1, "test": 2}
-    return Facts(
-        mpp=6.7,
-        fingerprint=f"data {level}",
-        sections=parts,
-        patients=parts,
-        test_pixels=pixels,
-        windows=40,
-        phantom=True,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +30,7 @@ def documents(results, variant):
 
 def test_table_1_has_the_scores_of_metrics_json_and_the_papers_beside(results):
     table = result_tables.table_1(results)
-    rows = {row[0]: dict(zip(table.header, row, strict=True)) for row in table.rows}
+    rows = {row["system"]: row for row in table.rows}
     assert len(rows) == 7
     for variant in results.plan.systems:
         row = rows[variant.title]
@@ -70,18 +56,16 @@ def test_the_table_from_scratch_stands_beside_only_where_it_is_needed(results, t
     plan = tiny_plan(imagenet=("ntrm-paper",), ablation=False, archs=("ntrm-paper", "unet-vgg16"))
     write_all(tmp_path / "mixed", plan, random)
     mixed = read(tmp_path / "mixed", plan)
-    place = result_tables.table_1(mixed).header.index("encoder init")
-    assert [row[place] for row in result_tables.table_1(mixed).rows] == ["imagenet", "scratch"]
-    titles = [(row[0], row[place]) for row in result_tables.table_1_scratch(mixed).rows]
+    assert [row["encoder init"] for row in result_tables.table_1(mixed).rows] == ["imagenet", "scratch"]
+    titles = [(row["system"], row["encoder init"]) for row in result_tables.table_1_scratch(mixed).rows]
     assert titles == [("NTRM", "scratch"), ("U-Net (VGG)", "scratch"), ("control, no TRM", "scratch")]
 
 
 def test_table_2_names_costs(results):
-    table = result_tables.table_2(results, {"10x": facts("10x"), "5x": facts("5x", 4_000_000)})
-    first, second = (dict(zip(table.header, row, strict=True)) for row in table.rows)
+    first, second = result_tables.table_2(results).rows
     assert (first["resolution"], second["resolution"]) == ("10x", "5x")
-    assert (first["test pixels (million)"], second["test pixels (million)"]) == ("1.00", "4.00")
-    assert first["training windows"] == 40
+    assert (first["test pixels (million)"], second["test pixels (million)"]) == ("1.00", "1.00")
+    assert (first["µm/px"], first["training windows"]) == ("6.7", 40)
     # Two seconds over ten sections, and trainings of 10 and 11 seconds.
     assert first["seconds per section"].mean == pytest.approx(0.2)
     assert first["training seconds"].mean == pytest.approx(10.5)
@@ -96,20 +80,20 @@ def test_differences_are_the_paired_bootstraps(results):
     patients = results.patients_of([plan.ours])
     models = {"a": stacks[plan.ours], "b": stacks[plan.control]}
     (expected,) = compare_confusions(models, patients, statistic=macro_iou, bootstrap=Bootstrap())
-    row = dict(zip(table.header, table.rows[-1], strict=True))
+    row = table.rows[-1]
     assert row["NTRM minus"] == "control, no TRM"
     assert row["IoU, points"].value == pytest.approx(100 * expected.difference)
     assert (row["IoU, points"].low, row["IoU, points"].high) == pytest.approx((100 * expected.low, 100 * expected.high))
     assert row["verdict (Dice)"].startswith("NTRM higher")
     (dice,) = compare_confusions(models, patients, statistic=macro_dice, bootstrap=Bootstrap())
     low, high = (100 * end for end in dice.over_trainings)
-    assert str(row["Dice over seeds, points"]) == f"{low:+.1f} to {high:+.1f}".replace("-", "−")
+    assert [row["Dice over seeds, from"], row["to"]] == [f"{end:+.1f}".replace("-", "−") for end in (low, high)]
     assert row["verdict (Dice)"].endswith("other trainings may differ") is (low <= 0 <= high)
 
 
 def test_ablation_compares_each_factor_with_its_control_and_with_ntrm(results):
     table = result_tables.ablation_table(results)
-    rows = {row[0]: dict(zip(table.header, row, strict=True)) for row in table.rows}
+    rows = {row["changed"]: row for row in table.rows}
     assert next(iter(rows)) == "NTRM"
     assert rows["NTRM"]["what it means"] == "the paper's letter"
     assert list(rows)[-2:] == ["control", "control coarse d2"]
@@ -133,15 +117,13 @@ def test_runs_that_failed_say_so_and_the_others_stay(tmp_path, random):
     broken = {plan.job(unet, seed).key for seed in plan.seeds} | {plan.job(vgg, 0).key}
     write_all(tmp_path, plan, random, skip=broken)
     results = read(tmp_path, plan, dict.fromkeys(broken, "out of memory"))
-    table = result_tables.table_1(results)
-    rows = {row[0]: row for row in table.rows}
-    assert str(rows[unet.title][1]) == "failed"
-    assert str(rows[vgg.title][1]).endswith("(1 seed failed)")
-    assert isinstance(rows["NTRM"][1], Score)
-    assert rows["NTRM"][1].failed == 0
-    differences = {row[0]: row for row in result_tables.differences_table(results).rows}
-    assert differences[unet.title][1] == "failed"
-    assert isinstance(differences[vgg.title][1], Difference)
+    shown = {row["system"]: row["accuracy"] for row in result_tables.table_1(results).rows}
+    assert str(shown[unet.title]) == "failed"
+    assert str(shown[vgg.title]).endswith("(1 seed failed)")
+    assert shown["NTRM"].failed == 0
+    differences = {row["NTRM minus"]: row["accuracy, points"] for row in result_tables.differences_table(results).rows}
+    assert differences[unet.title] == "failed"
+    assert isinstance(differences[vgg.title], Difference)
     with result_tables.runs_table(results).write_csv(tmp_path / "csv").open(newline="") as stream:
         statuses = {row["folder"]: row["status"] for row in csv.DictReader(stream)}
     assert {key for key, status in statuses.items() if status == "failed"} == broken
@@ -149,8 +131,8 @@ def test_runs_that_failed_say_so_and_the_others_stay(tmp_path, random):
 
 
 def test_csv_has_plain_numbers_in_columns_of_their_own(tmp_path):
-    rows = (("a", Score((0.25, 0.75)), Difference(1.0, -2.0, 3.0, established=False)), ("b", None, "failed"))
-    path = ResultTable("t", "T", ("name", "IoU", "gain"), rows).write_csv(tmp_path)
+    a = {"name": "a", "IoU": Score((0.25, 0.75)), "gain": Difference(1.0, -2.0, 3.0, established=False)}
+    path = ResultTable("t", "T", [a, {"name": "b", "IoU": None, "gain": "failed"}]).write_csv(tmp_path)
     with path.open(newline="") as stream:
         first, second = csv.DictReader(stream)
     assert (float(first["IoU"]), first["IoU seeds"], first["IoU failed"]) == (0.5, "2", "0")
@@ -176,7 +158,7 @@ def test_scores_stand_at_the_last_validation_within_each_part_of_a_training(tmp_
     for job in plan.jobs:
         write_job(tmp_path / job.key, job, confusions(random, 2, 0.6), curve=curves[job.variant.arch, job.seed])
     table = result_tables.learning_table(read(tmp_path, plan))
-    ours, control = (dict(zip(table.header, row, strict=True)) for row in table.rows)
+    ours, control = table.rows
     parts = ("a quarter", "half", "three quarters", "all")
     assert [ours[part].values for part in parts] == [(0.2, 0.4), (0.5, 0.6), (0.4, 0.8), (0.7, 0.75)]
     assert (ours["steps"], ours["last gain, at most"]) == (40, "+0.200")

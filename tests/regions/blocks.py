@@ -1,5 +1,7 @@
 """Pieces so simple that everything about them can be told by hand."""
 
+import math
+
 import numpy as np
 
 from ntrm.core.labels import IGNORE, SKIN
@@ -24,6 +26,11 @@ def measured(mask, schema, resolution, **more):
     """What is measured of the piece in a mask."""
     regions, outline = scan_mask(mask, schema, resolution), trace_outline(mask, schema, resolution)
     return measure_piece(regions, outline, schema, **more)
+
+
+def least_of(found):
+    """The smaller clearance, or one that says why there is none."""
+    return min(found.deep, found.lateral, key=lambda each: math.inf if each.value is None else each.value)
 
 
 def far_apart(points, others, scale):

@@ -6,8 +6,8 @@ import pytest
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS
 from ntrm.metrics.cancer_scores import score_cancers
-from ntrm.regions import cancer_rule
-from ntrm.regions.cancer_rule import CancerFinding, presence_confidence
+from ntrm.regions import cancers
+from ntrm.regions.cancers import CancerFinding, presence_confidence
 
 
 def test_presence_is_what_the_rule_says(random):
@@ -16,7 +16,7 @@ def test_presence_is_what_the_rule_says(random):
     edges = np.linspace(0, areas.sum(), 2_000_001)
     order = np.argsort(-weights)
     at = np.searchsorted(np.cumsum(areas[order]), (edges[1:] + edges[:-1]) / 2)
-    typical = cancer_rule.TYPICAL_AREA_MM2
+    typical = cancers.TYPICAL_AREA_MM2
     density = np.exp(-(edges[1:] + edges[:-1]) / 2 / typical) / typical
     literal = np.sum(weights[order][np.minimum(at, 5)] * density) * (edges[1] - edges[0])
     assert presence_confidence(areas, weights) == pytest.approx(literal, abs=1e-5)

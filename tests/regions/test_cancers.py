@@ -15,18 +15,17 @@ from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import read_mask
 from ntrm.metrics.cancer_scores import score_cancers
-from ntrm.regions import cancer_rule
-from ntrm.regions.cancer_rule import SMALLEST_REGION_MM2
+from ntrm.regions import cancers
 from ntrm.regions.cancers import (
     NEST_UM,
     ONLY_STRAYS,
+    SMALLEST_REGION_MM2,
     cancer_types,
     cancers_of,
     confirmed_regions,
     is_tumour_confirmed,
     tumour_of,
 )
-from ntrm.regions.measure import measurement_sentences
 from ntrm.regions.regions import scan_mask
 
 MPP, OBLONG = Resolution.square(6.7), Resolution(x=5.0, y=8.0)
@@ -72,10 +71,10 @@ def test_strays_decide_nothing():
     mask[85:88, 150:153] = SCC  # near the margin, far from the tumour
     mask[28, 145] = IEC
     found = measured(mask, SKIN, OBLONG)
-    assert (found.clearance, found.depth) == (plain.clearance, plain.depth)
+    assert (found.deep, found.lateral, found.depth) == (plain.deep, plain.lateral, plain.depth)
     assert (plain.strays, found.strays) == (0, 2)
-    assert "2 stray spots of tumour did not count" in " ".join(measurement_sentences(found))
-    assert "stray" not in " ".join(measurement_sentences(plain))
+    assert "2 stray spots of tumour did not count" in " ".join(found.sentences)
+    assert "stray" not in " ".join(plain.sentences)
 
 
 def test_a_nest_near_the_tumour_counts():
@@ -83,7 +82,7 @@ def test_a_nest_near_the_tumour_counts():
     mask[40:55, 60:80] = SCC
     mask[70:73, 70:73] = SCC
     found = measured(mask, SKIN, OBLONG)
-    assert found.clearance.deep.value == pytest.approx(8.0 * (90 - 73) / 1000)
+    assert found.deep.value == pytest.approx(8.0 * (90 - 73) / 1000)
     assert found.depth.value == pytest.approx(8.0 * (73 - 20) / 1000)
 
 
@@ -93,9 +92,9 @@ def test_a_cancer_that_is_not_present_has_no_depth():
     mask[24:34, 120:150] = IEC
     found = measured(mask, SKIN, OBLONG, present=["IEC"])
     assert found.depth.reason == ONLY_STRAYS
-    assert found.clearance.lateral.value == pytest.approx(5.0 * 15 / 1000)
+    assert found.lateral.value == pytest.approx(5.0 * 15 / 1000)
     none = measured(mask, SKIN, OBLONG, present=[])
-    assert {none.clearance.deep.reason, none.clearance.lateral.reason, none.depth.reason} == {ONLY_STRAYS}
+    assert {none.deep.reason, none.lateral.reason, none.depth.reason} == {ONLY_STRAYS}
 
 
 def section(**squares):
@@ -139,10 +138,10 @@ def test_regions_and_areas_are_those_of_another_library(random):
     areas = np.bincount(labels.ravel())[1:] * 6.7**2 / 1e6
     confidence = random.random(mask.shape, dtype=np.float32)
     finding = by_name(mask, confidence)["BCC"]
-    counted = areas[areas >= cancer_rule.SMALLEST_REGION_MM2]
+    counted = areas[areas >= cancers.SMALLEST_REGION_MM2]
     assert finding.regions == len(counted)
     assert finding.area_mm2 == pytest.approx(counted.sum())
-    inside = np.isin(labels, 1 + np.flatnonzero(areas >= cancer_rule.SMALLEST_REGION_MM2))
+    inside = np.isin(labels, 1 + np.flatnonzero(areas >= cancers.SMALLEST_REGION_MM2))
     mean = confidence[inside].mean(dtype=np.float64)
     assert f"mean confidence {mean:.2f}" in finding.reason
 
@@ -209,7 +208,7 @@ def test_what_a_person_named_counts_as_certain():
         table = corrected(share, confidence)
         found = {each.name: each for each in cancers_of(table, SKIN)}["BCC"]
         area = 900 * MPP.pixel_area_um2 / 1e6
-        assert found.confidence == pytest.approx(expected * -math.expm1(-area / cancer_rule.TYPICAL_AREA_MM2))
+        assert found.confidence == pytest.approx(expected * -math.expm1(-area / cancers.TYPICAL_AREA_MM2))
         assert found.present == (expected >= 0.55)
 
 

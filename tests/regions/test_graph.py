@@ -14,7 +14,6 @@ from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.wording import PURPOSE
 from ntrm.regions.graph import NO_TISSUE, tissue_graph
-from ntrm.regions.measure import measurement_sentences
 
 MPP = Resolution(x=4.0, y=10.0)
 K = len(SKIN)
@@ -148,7 +147,7 @@ def test_plain_words():
     assert "Basal cell carcinoma: 0.01 mm² in 1 region, bordering mostly on reticular dermis (100%)." in words
     plain = LabelSchema(tuple(replace(tissue, title="") for tissue in SKIN.tissues), SKIN.background)
     assert "BCC: 0.01 mm² in 1 region" in " ".join(tissue_graph(mask, MPP, plain).sentences())
-    lines = measurement_sentences(measured(mask, SKIN, MPP))
+    lines = measured(mask, SKIN, MPP).sentences
     assert lines[0].startswith("Deep clearance: 0.40 mm")
     assert lines[-1] == f"These numbers are {PURPOSE}."
 

@@ -21,6 +21,7 @@ from tests.regions.blocks import (
     TOP,
     block,
     far_apart,
+    least_of,
     measured,
 )
 
@@ -43,12 +44,12 @@ def test_a_rectangle_of_tumour_in_a_block(top, left, height, width):
     wide = Resolution(x=5.0, y=8.0)
     found = measured(mask, SKIN, wide)
     below, beside = 8.0 * (BOTTOM - (top + height)), 5.0 * min(left - LEFT, RIGHT - (left + width))
-    assert found.clearance.least.value == pytest.approx(min(below, beside) / 1000)
+    assert least_of(found).value == pytest.approx(min(below, beside) / 1000)
     # The bend at a lower corner, 100 µm to either side, belongs to either margin: it must not be the nearer part.
     if beside**2 > 200 * below:
-        assert found.clearance.deep.value == pytest.approx(below / 1000)
+        assert found.deep.value == pytest.approx(below / 1000)
     if below**2 > 200 * beside:
-        assert found.clearance.lateral.value == pytest.approx(beside / 1000)
+        assert found.lateral.value == pytest.approx(beside / 1000)
     assert found.depth.value == pytest.approx(8.0 * (top + height - TOP) / 1000)
     assert found.orientation.value == pytest.approx(0.0, abs=0.5) or found.orientation.value > 359.5
 
@@ -65,7 +66,7 @@ def test_the_distances_are_those_of_brute_force(random):
     assert found.depth.value == pytest.approx(far_apart(tumour, found.outline.surface, scale).min(axis=1).max() / 1000)
     cut = found.outline.outer[~found.outline.is_surface]
     distances = far_apart(tumour, cut, scale)
-    least = found.clearance.least
+    least = least_of(found)
     assert least.value <= distances.min() / 1000 <= least.value + 0.0091
     (row, column), (to_row, to_column) = least.line
     assert mask[int(row), int(column)] in (BCC, SCC)
@@ -94,20 +95,20 @@ def test_turning_the_picture_turns_the_direction_and_nothing_else(turns, facing)
     found = measured(np.rot90(mask, turns).copy(), SKIN, MPP)
     assert (found.orientation.value - facing + 180) % 360 - 180 == pytest.approx(0.0, abs=0.5)
     assert found.depth.value == pytest.approx(6.7 * 30 / 1000)
-    assert found.clearance.deep.value == pytest.approx(6.7 * 40 / 1000)
-    assert found.clearance.lateral.value == pytest.approx(6.7 * 45 / 1000)
+    assert found.deep.value == pytest.approx(6.7 * 40 / 1000)
+    assert found.lateral.value == pytest.approx(6.7 * 45 / 1000)
 
 
 def test_surface_tears_holes_loose_bits_and_worn_keratin_are_no_margin():
     mask = block()
     mask[TOP : TOP + 12, 80:100] = SCC
-    expected = measured(mask, SKIN, MPP).clearance.least.value
+    expected = least_of(measured(mask, SKIN, MPP)).value
     assert expected == pytest.approx(6.7 * (BOTTOM - TOP - 12) / 1000)
     mask[TOP - 5 : TOP, 85:95] = IGNORE  # the tumour is bare
     mask[40:44, 90:93] = BKG  # a hole
     mask[60:BOTTOM, 110:114] = BKG  # a tear from below
     mask[97:100, 70:80] = HYP  # a crumb
-    assert measured(mask, SKIN, MPP).clearance.least.value == pytest.approx(expected)
+    assert least_of(measured(mask, SKIN, MPP)).value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("fineness", [1, 2, 3, 4])
@@ -121,11 +122,11 @@ def test_a_tumour_that_is_cut_through_has_no_clearance(fineness, monkeypatch, ra
         fine[80 * fineness - 20 : bottom - away, place : place + 12 * fineness] = BCC
         found = measured(fine, SKIN, Resolution.square(6.7 / fineness))
         assert found.outline.stride == fineness
-        assert found.clearance.least == found.clearance.deep
-        assert found.clearance.lateral.value > 0.1
+        assert least_of(found) == found.deep
+        assert found.lateral.value > 0.1
         pixel_mm = 0.0067 / fineness
-        assert found.clearance.deep.value <= away * pixel_mm + 1e-9
-        assert found.clearance.deep.value >= (away - fineness + 1) * pixel_mm - 1e-9
+        assert found.deep.value <= away * pixel_mm + 1e-9
+        assert found.deep.value >= (away - fineness + 1) * pixel_mm - 1e-9
 
 
 @pytest.mark.parametrize("neck", [8, 40])
@@ -152,12 +153,12 @@ def test_tumour_in_a_loose_bit_is_measured_neither_to_the_margin_nor_from_the_su
     mask = block()
     mask[40:50, 60:80] = BCC
     alone = measured(mask, SKIN, MPP)
-    assert None not in (alone.clearance.deep.value, alone.clearance.lateral.value, alone.depth.value)
+    assert None not in (alone.deep.value, alone.lateral.value, alone.depth.value)
     mask = np.concatenate([mask, np.full((40, 180), IGNORE, dtype=np.uint8)])
     mask[BOTTOM + 20 : BOTTOM + 20 + size, 60 : 60 + size] = BCC
     found = measured(mask, SKIN, MPP)
     assert found.outline.fragments == 1
-    assert {found.clearance.deep.reason, found.clearance.lateral.reason, found.depth.reason} == {ELSEWHERE}
+    assert {found.deep.reason, found.lateral.reason, found.depth.reason} == {ELSEWHERE}
 
 
 def without(mask, *labels):
@@ -166,20 +167,20 @@ def without(mask, *labels):
 
 def test_what_cannot_be_assessed_says_why():
     mask = block()
-    assert measured(mask, SKIN, MPP).clearance.deep.reason == NO_TUMOUR
+    assert measured(mask, SKIN, MPP).deep.reason == NO_TUMOUR
     assert measured(mask, SKIN, MPP).depth.reason == NOTHING_INVADES
     mask[TOP : TOP + 8, 60:80] = IEC
-    assert measured(mask, SKIN, MPP).clearance.deep.value is not None
+    assert measured(mask, SKIN, MPP).deep.value is not None
     assert measured(mask, SKIN, MPP).depth.reason == NOTHING_INVADES
     mask[40:50, 60:80] = BCC
     edge = measured(mask, SKIN, MPP, touches_edge=True)
-    assert {edge.clearance.deep.reason, edge.clearance.lateral.reason, edge.depth.reason} == {SCAN_EDGE}
+    assert {edge.deep.reason, edge.lateral.reason, edge.depth.reason} == {SCAN_EDGE}
     bare = measured(without(mask, 0, KER, IEC), SKIN, MPP)
-    assert {bare.clearance.deep.reason, bare.depth.reason, bare.orientation.reason} == {NO_SURFACE}
+    assert {bare.deep.reason, bare.depth.reason, bare.orientation.reason} == {NO_SURFACE}
     split = mask.copy()
     split[:, 100:110] = IGNORE
     split = measured(split, SKIN, MPP)
-    assert split.clearance.least.reason == FRAGMENTED
+    assert least_of(split).reason == FRAGMENTED
     assert split.depth.value == pytest.approx(0.0067 * 30)
     assert (split.orientation.value + 90) % 360 == pytest.approx(90, abs=1)
 
@@ -207,7 +208,7 @@ def test_no_depth_is_taken_from_one_section_to_another(fineness, monkeypatch):
 
 def test_other_classes_and_wrong_masks():
     glands = LabelSchema(SKIN.tissues[:1])
-    assert measured(np.zeros((60, 60), dtype=np.uint8), glands, MPP).clearance.deep.reason == NO_TUMOUR_CLASSES
+    assert measured(np.zeros((60, 60), dtype=np.uint8), glands, MPP).deep.reason == NO_TUMOUR_CLASSES
     two = LabelSchema(tuple(type(t)(i, f"c{i}", "", t.rgb) for i, t in enumerate(SKIN.tissues[:2])))
     assert measured(np.zeros((60, 60), dtype=np.uint8), two, MPP).orientation.reason == NO_SURFACE_CLASSES
     with pytest.raises(DataError, match="labels that the schema does not know"):
@@ -236,7 +237,7 @@ def test_synthetic_sections_are_measured_as_they_were_made(sections):
     for section in sections:
         truth, found = section.truth, measured(section.mask, SKIN, MPP)
         wrong = (
-            far_off(found.clearance.least, truth.clearance_um, wrong_length),
+            far_off(least_of(found), truth.clearance_um, wrong_length),
             far_off(found.depth, truth.depth_um, wrong_length),
             far_off(found.orientation, truth.surface_deg, wrong_angle),
         )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.regions.blocks import far_apart
 
-from ntrm.regions.nearest import closest, farthest, nearest_of
+from ntrm.regions.nearest import farthest, nearest_of
 from ntrm.regions.runs import runs_of
 
 
@@ -19,16 +19,6 @@ def test_the_nearest_is_that_of_all(random):
     every = far_apart(asked, places, (1, 1))
     np.testing.assert_allclose(distances, every.min(axis=1))
     np.testing.assert_allclose(every[np.arange(30), indices], distances)
-
-
-@pytest.mark.parametrize("spread", [4, 60, 900])
-def test_the_closest_is_that_of_all(random, spread):
-    places, asked = clouds(random, 12, 200, spread)
-    every, _ = nearest_of(places, asked)
-    distance, point, place = closest(places, asked)
-    assert point == every.argmin()
-    assert distance == every[point]
-    assert distance == pytest.approx(float(np.hypot(*(asked[point] - places[place]))))
 
 
 @pytest.mark.parametrize("scale", [(6.7, 6.7), (0.5, 0.8), (40.0, 3.0), (90.0, 120.0)])

@@ -29,7 +29,7 @@ def test_fine_masks_are_thinned_and_keep_their_measures(monkeypatch):
     thinned = measured(fine, SKIN, Resolution.square(6.7 / 3))
     assert thinned.outline.stride == 3
     plain = measured(mask, SKIN, MPP)
-    for one, other in ((thinned.depth, plain.depth), (thinned.clearance.deep, plain.clearance.deep)):
+    for one, other in ((thinned.depth, plain.depth), (thinned.deep, plain.deep)):
         assert one.value == pytest.approx(other.value, abs=0.0067)
 
 

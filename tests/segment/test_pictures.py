@@ -14,6 +14,7 @@ from ntrm.segment.pictures import (
     overlay,
     resized,
     small_jpeg,
+    tinted,
     write_overlays,
     write_plain,
 )
@@ -47,7 +48,9 @@ def test_all_pictures_of_a_slide_are_written_and_the_same_every_time(tmp_path, r
     summary = SimpleNamespace(pieces=(), tissue_fractions=shares, corrected=None)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        write_overlays(tmp_path / name, picture, labels, SKIN, Resolution.square(10.0), summary)
+        write_overlays(
+            tmp_path / name, tinted(picture, labels, SKIN), labels.shape, SKIN, Resolution.square(10.0), summary
+        )
         write_plain(tmp_path / name, picture)
     for name in (OVERLAY, PICTURE, THUMBNAIL):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()

@@ -22,6 +22,7 @@ from ntrm.core.labels import IGNORE, SKIN, LabelSchema
 from ntrm.core.mpp import TOLERANCE, Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.image_files import write_indexed_mask
+from ntrm.data.split import SplitRow, split_by_patient
 from ntrm.slides.isolated import open_isolated
 from ntrm.slides.readers.reader import SlideInfo, SlideReader
 
@@ -45,7 +46,6 @@ class ImportReport:
     out: Path
     imported: tuple[ImportedSlide, ...]
     reused: tuple[str, ...]  # Names of the cases that an earlier run had already written from the same inputs
-    kept: tuple[str, ...]  # Names of the cases of earlier runs that this one has no slide and annotations for
     failures: tuple[ImportFailure, ...]
     slides_without_annotations: tuple[str, ...]
     annotations_without_slide: tuple[str, ...]
@@ -79,25 +79,33 @@ def import_annotations(
 ) -> ImportReport:
     """Write slides and their QuPath annotations as a ``plain`` dataset, one case per slide.
 
-    Cases that are complete from the same inputs are kept, so that an interrupted import continues where it stopped; one
-    slide's failure does not stop the others, and takes out the case that was made from it before. ``facts`` has
-    patient, split and µm/px by case name; where it says nothing, what an earlier run was told holds. ``open_slide`` is
-    for files that need no isolation.
+    Cases that are complete from the same inputs and options are kept, so that an interrupted import continues where it
+    stopped; one slide's failure does not stop the others, and takes out the case that was made from it before.
+    ``facts`` has patient, split and µm/px by case name. ``open_slide`` is for files that need no isolation.
     """
     options = ImportOptions(schema, check_names(names or {}, schema), mpp, target_mpp, margin_um)
-    pairing = pair_files(slides, annotations)
+    pairing, given = pair_files(slides, annotations), facts or {}
+    told = {pair.name: given.get(pair.name.lower(), SlideFacts()) for pair in pairing.pairs}
     slides_there = (*(pair.slide for pair in pairing.pairs), *pairing.slides_alone)
-    if strange := sorted(set(facts or {}) - {case_name(slide).lower() for slide in slides_there}):
+    if strange := sorted({*given} - {case_name(slide).lower() for slide in slides_there}):
         hint = "correct the names in its column slide, or remove the rows"
         raise DataError("rows of the table of slides match no slide", got=first_names(strange), hint=hint)
+    unknown = [name for name in told if name.lower() not in given]
+    if unknown and any(fact.patient for fact in given.values()):
+        raise DataError(
+            "the patients of some slides are known, those of others are not",
+            got=f"no patient told of {first_names(unknown)}",
+            expected="a row for every slide, or a patient could be in two splits",
+            hint="give --cases with a column patient, empty for a patient of its own",
+        )
+    split_by_patient(SplitRow(name, fact.patient or name, fact.split) for name, fact in told.items() if fact.split)
     imported, reused, failures = [], [], []
-    with ImportedDataset.opened(out, options) as dataset:
-        told = dataset.settle(facts or {}, [pair.name for pair in pairing.pairs])
-        kept = tuple(sorted(dataset.cases.keys() - told.keys()))
+    with ImportedDataset.opened(out, options, [*told]) as dataset:
         for pair in progress.track(pairing.pairs, len(pairing.pairs), "importing"):
+            fact = told[pair.name]
             try:
-                before = dataset.complete(pair, told[pair.name])
-                case = before or _import_pair(pair, told[pair.name], dataset, open_slide)
+                before = dataset.complete(pair, fact)
+                case = before or _import_pair(pair, fact, dataset, open_slide)
             except NtrmError as error:
                 # Errors of readers name no file; here the user knows the slide by its name.
                 named = pair.slide.name in error.what or pair.annotations.name in error.what
@@ -112,7 +120,6 @@ def import_annotations(
         out=out,
         imported=tuple(imported),
         reused=tuple(reused),
-        kept=kept,
         failures=tuple(failures),
         slides_without_annotations=tuple(path.name for path in pairing.slides_alone),
         annotations_without_slide=tuple(path.name for path in pairing.annotations_alone),

@@ -219,7 +219,6 @@ def _imported(report: ImportReport) -> Iterator[RenderableType]:
         columns = ("case", "pixels", "µm/px", "areas", "tissues", "overlaps", "")
         yield make_table(f"imported into {report.out}", columns, rows)
     for what, files in (
-        ("kept from earlier imports, without a slide and annotations in this one", report.kept),
         ("slides without annotations", report.slides_without_annotations),
         ("annotations without a slide", report.annotations_without_slide),
         ("failed", tuple(failure.slide for failure in report.failures)),

@@ -61,18 +61,17 @@ def reproduce(
     """
     options.keep_freed_memory_on_arm()
     from ntrm.core.mpp import parse_levels
-    from ntrm.paper.plan import describe
+    from ntrm.paper.plan import Request, describe
     from ntrm.paper.published import SYSTEMS
     from ntrm.paper.reproduce import reproduce as run
-    from ntrm.paper.request import Request, commands_left, parse_names, parse_seeds
-    from ntrm.training.recipe import parse_overrides
+    from ntrm.training.recipe import parse_overrides, parse_yaml
 
     request = Request(
         data=data,
         out=out,
-        archs=parse_names(archs) or SYSTEMS,
+        archs=tuple(name.strip() for name in archs.split(",") if name.strip()) or SYSTEMS,
         resolutions=parse_levels(resolutions) if resolutions else (),
-        seeds=parse_seeds(seeds),
+        seeds=tuple(parse_yaml(f"[{seeds}]", "the seeds")),
         recipe=recipe,
         overrides=parse_overrides(changes or []),
         options=parse_overrides(option or []),
@@ -81,7 +80,7 @@ def reproduce(
         boundaries=boundaries,
     )
     if commands:
-        lines = commands_left(request)
+        lines = request.commands_left()
         console.result({"commands": lines}, *lines)
         return
     if dry_run:

@@ -195,7 +195,7 @@ def _clicked(corrections: SlideCorrections, labels: Mask, truth: Mask, row: int,
     schema = corrections.mask.schema
     right, known = schema.tissues[truth[row, column]], (truth != IGNORE) & (labels != IGNORE)
     proposal = corrections.propose(Name(version=0, points=[corrections.point((row, column))], tissue=right.name))
-    after = corrections.state(0).with_step(proposal.step("tour")).paint(labels)
+    after = corrections.state(0).with_step(proposal.step(schema, corrections.pixel_mm2)).paint(labels)
 
     def mean_iou(mask: Mask) -> float:
         return float(overlap(confusion(truth[known], mask[known], len(schema)), schema).macro["iou"])
@@ -208,7 +208,7 @@ def _clicked(corrections: SlideCorrections, labels: Mask, truth: Mask, row: int,
         tissue=right.name,
         title=right.title,
         area_mm2=pixels * corrections.pixel_mm2,
-        changed_mm2=proposal.area_mm2,
+        changed_mm2=proposal.pixels * corrections.pixel_mm2,
         before=mean_iou(labels),
         after=mean_iou(after),
     )

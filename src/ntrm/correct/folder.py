@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ntrm.annotations.qupath import SUFFIXES, read_annotations
+from ntrm.annotations.qupath import SUFFIXES
 from ntrm.core.errors import DataError, NtrmError, UsageError, did_you_mean, first_names
 from ntrm.core.io import sha256_of
 from ntrm.core.progress import SILENT, Progress
-from ntrm.correct.areas import painted_areas, slide_areas
+from ntrm.correct.areas import painted_areas
 from ntrm.correct.ask import Name, Redo, Undo
-from ntrm.correct.engine.prepare import same_model
 from ntrm.correct.log import UNDO, Step
 from ntrm.correct.mask import segmented
 from ntrm.correct.pixels import PixelSet
@@ -90,7 +89,6 @@ class FolderCorrections:
         slide.units(whole_regions=True).at((y, x))  # refused before the slide is read
         if spread or not whole_region:
             self._prepare(slide)
-        before = slide.state()
         ask = Name(
             version=slide.log.version,
             points=[slide.point((y, x))],
@@ -100,19 +98,19 @@ class FolderCorrections:
             reach=reach,
             by=self.by,
         )
-        click = slide.click(ask)
+        others = [other for other in self.slide_ids if other != slide_id] if all_slides and spread else []
+        click, learned = slide.click(ask), slide.engine.learn(slide.mask, slide.state()) if others else None
         own = slide.take(ask, origin=ORIGIN, preview=self.preview)
         self._note(slide, own)
-        for other in self.slide_ids if all_slides and spread else ():
-            if other == slide_id:
-                continue
+        for other in others:
             try:  # what cannot be done in one of them does not stop the others
                 there = self.slide(other)
                 self._prepare(there)
                 version = there.log.version
-                found = there.engine.propose(there.mask, there.state(version), click, (slide.mask, before))
+                found = there.engine.propose(there.mask, there.state(version), click, learned)
                 if found.followed:
-                    self._record(there, found.step(f"slide {slide_id}, step {own.number}"), version)
+                    step = found.step(there.mask.schema, there.pixel_mm2)
+                    self._record(there, replace(step, origin=f"slide {slide_id}, step {own.number}"), version)
             except NtrmError as error:
                 self.failures[other] = error.what
 
@@ -121,7 +119,6 @@ class FolderCorrections:
 
         Regions of ours that were exported again as they are change nothing, also where an area was drawn over them.
         """
-        file = read_annotations(path)
         end = next((end for end in SUFFIXES if path.name.lower().endswith(end)), path.suffix)
         slide_id = slide_id or path.name[: len(path.name) - len(end)]
         if slide_id not in self.slide_ids:
@@ -129,9 +126,8 @@ class FolderCorrections:
             raise UsageError("the file does not say which slide it is about", got=path.name, hint=hint)
         slide = self.slide(slide_id)
         mask, version = slide.mask, slide.log.version
-        areas, counts = slide_areas(file, path.name, mask)
-        painted, _, pixels = painted_areas(mask, slide.state(version), areas)
-        self.areas.append({"slide_id": slide_id, **counts, "no_pixel": pixels.count(0)})
+        painted, counts = painted_areas(path, mask)
+        self.areas.append({"slide_id": slide_id, **counts})
         indices = np.unique(painted[painted < len(mask.schema)]).tolist()
         if not indices:
             raise DataError(
@@ -200,5 +196,5 @@ class FolderCorrections:
         from ntrm.models.predictor import Predictor
 
         folder = locate(self.model or BUNDLED)
-        same_model(next(iter(self._open.values())).mask, sha256_of(folder / WEIGHTS))
+        next(iter(self._open.values())).mask.check_model(sha256_of(folder / WEIGHTS))
         return Predictor(load(folder), self.device, batch=self.batch)

@@ -37,6 +37,17 @@ class SlideMask:
         """µm/px."""
         return Resolution(*self.summary.grid.mpp)
 
+    def check_model(self, sha256: str) -> None:
+        """Refuse weights that are not those of the results."""
+        model = self.summary.model
+        if sha256 != model["sha256"]:
+            known = f"named {model['name'] or model['arch']}, weights {str(model['sha256'])[:12]}"
+            raise RefusedError(
+                f"{self.folder.name} was made with another model",
+                got=f"weights {sha256[:12]}",
+                hint=f"give the folder of the model that the results were made with: --model ({known})",
+            )
+
     def labels(self) -> Mask:
         """(H, W) classes, 255 where nothing is known."""
         with opened_mask(self.folder) as stored:

@@ -46,7 +46,7 @@ from ntrm.results.paths import (
 from ntrm.results.slide_state import SlideState
 from ntrm.results.tables import write_tables
 from ntrm.segment.measurements import measure_pieces, scan_slide
-from ntrm.segment.pictures import write_overlays
+from ntrm.segment.pictures import tinted, write_overlays
 from ntrm.segment.slide_files import SlideFiles
 from ntrm.slides.pieces import PieceMap
 
@@ -98,7 +98,9 @@ class _Network:
 
 def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
     network, summary, kept = _read_network(mask), mask.summary, SlideFolder(mask.folder)
-    labels, pieces_map, regions = _scan(mask, network, corrections)
+    labels = corrections.paint(network.labels)
+    pieces_map = network.pieces.with_tissue(_new_tissue(corrections, network.pieces, mask))
+    regions = scan_slide(labels, None, pieces_map, schema=mask.schema, resolution=mask.resolution)
     regions = replace(regions, table=_with_origins(regions, network, corrections))
     pieces = measure_pieces(regions, pieces_map, schema=mask.schema)
     run = Manifest(**{name: getattr(summary, name) for name in ("program", "model", "options", "classes", "purpose")})
@@ -134,7 +136,7 @@ def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
         picture = np.asarray(kept.picture(PICTURE)[1].convert("RGB"))
     except OSError as error:
         raise DataError(f"{mask.folder.name}: cannot read {PICTURE}", got=error, hint=AGAIN) from error
-    write_overlays(folder, picture, labels, mask.schema, mask.resolution, found)
+    write_overlays(folder, tinted(picture, labels, mask.schema), labels.shape, mask.schema, mask.resolution, found)
     if (mask.folder / REPORT).is_file():
         from ntrm.report.slide_report import write_slide_report
 
@@ -152,19 +154,6 @@ def _read_network(mask: SlideMask) -> _Network:
         raise DataError(what, got=f"{got} regions", expected=len(rows), hint=AGAIN)
     confidence = np.array([row["mean_confidence"] or 0.0 for row in rows], dtype=np.float64)
     return _Network(labels, regions, confidence, pieces, state)
-
-
-def _scan(mask: SlideMask, network: _Network, corrections: State) -> tuple[Mask, PieceMap, Regions]:
-    """The corrected mask, its pieces and its regions."""
-    labels = corrections.paint(network.labels)
-    pieces = network.pieces.with_tissue(_new_tissue(corrections, network.pieces, mask))
-    return labels, pieces, scan_slide(labels, None, pieces, schema=mask.schema, resolution=mask.resolution)
-
-
-def exported_regions(mask: SlideMask, corrections: State) -> tuple[Regions, Regions]:
-    """The regions of the network's mask and of the corrected one, as the polygons of the slide have them."""
-    network = _read_network(mask)
-    return network.regions, _scan(mask, network, corrections)[-1] if corrections.steps else network.regions
 
 
 def _new_tissue(corrections: State, pieces: PieceMap, mask: SlideMask) -> Where:

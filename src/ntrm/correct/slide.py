@@ -15,11 +15,10 @@ from ntrm.core.errors import UsageError
 from ntrm.core.labels import Mask
 from ntrm.correct.ask import Ask, Draw, Name
 from ntrm.correct.drawing import area, split_by_line, stroke
-from ntrm.correct.engine import Proposal, Review, clicked
+from ntrm.correct.engine import DEFAULT, Proposal, Review
 from ntrm.correct.engine.parts_engine import PARTS, PartsEngine
-from ntrm.correct.engine.propose import propose_regions
 from ntrm.correct.engine.review import largest_first
-from ntrm.correct.log import DRAW, Log, Place, Stamp, Step, append, read_log, stamp_of
+from ntrm.correct.log import DRAW, NAME, Log, Place, Stamp, Step, append, read_log, stamp_of
 from ntrm.correct.mask import open_mask
 from ntrm.correct.pixels import PixelSet
 from ntrm.correct.results import is_current, write_corrected
@@ -144,16 +143,27 @@ class SlideCorrections:
             inside = area(self._in_mask(ask.lasso), self.mask.shape)
             is_glass = self.state().names_at(units.first, units.tissue) == self.mask.schema.background_index
             places = tuple(units.place(unit) for unit in units.inside(inside, is_glass).tolist())
-        more = {"whole_regions": ask.whole_regions, "left_out": tuple(self.place(point) for point in ask.left_out)}
-        return clicked(places, ask.tissue, spread=ask.spread, reach=ask.reach, **more)
+        if not places:
+            raise UsageError("nothing is chosen", expected="at least one place", hint="choose a region first")
+        return Step(
+            action=NAME,
+            tissue=ask.tissue,
+            places=places,
+            whole_regions=ask.whole_regions,
+            left_out=tuple(self.place(point) for point in ask.left_out),
+            spread=DEFAULT if ask.spread else None,
+            reach=ask.reach if ask.spread else None,
+        )
 
     def propose(self, ask: Name) -> Proposal:
         """What a click would change; needs a prepared engine unless whole regions alone are named."""
         self.log.check(self.mask.record, ask.version)
         click = self.click(ask)
-        if ask.whole_regions and not ask.spread and not self.is_ready:
-            return propose_regions(self.regions, self.mask.schema, click)
-        return self.engine.propose(self.mask, self.state(ask.version), click)
+        if ask.spread:
+            return self.engine.propose(self.mask, self.state(ask.version), click)
+        units = self.units(whole_regions=ask.whole_regions)
+        chosen = np.unique([units.at(place) for place in click.places])
+        return Proposal(click, units, chosen, units.pixels(chosen))
 
     def take(self, ask: Ask, *, origin: str, preview: bool = False) -> Step:
         """Do what a person asks for; the step is on the disk when this returns, or only followed with ``preview``.
@@ -163,7 +173,7 @@ class SlideCorrections:
         if (known := self.log.with_key(ask.key)) is not None:
             return known
         if isinstance(ask, Name):
-            step = self.propose(ask).step()
+            step = self.propose(ask).step(self.mask.schema, self.pixel_mm2)
         elif isinstance(ask, Draw):
             step = self.drawn(self._drawing(ask), ask.tissue)
         else:

@@ -17,8 +17,7 @@ from ntrm.data.cache import CachedSection
 from ntrm.evaluation.interfaces import InterfaceCounts, interface_counts
 from ntrm.metrics.boundary import BoundaryAgreement, boundary_agreement
 from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
-from ntrm.regions.cancer_rule import CancerFinding
-from ntrm.regions.cancers import cancer_types
+from ntrm.regions.cancers import CancerFinding, cancer_types
 
 
 @dataclass(frozen=True, eq=False)

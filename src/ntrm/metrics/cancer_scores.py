@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ntrm.core.errors import UsageError
-from ntrm.regions.cancer_rule import CancerFinding
+from ntrm.regions.cancers import CancerFinding
 
 
 def score_cancers(

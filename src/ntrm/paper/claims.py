@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -15,10 +15,7 @@ from ntrm.metrics.significance import Comparison
 from ntrm.paper.outcomes import STATISTICS, PlanResults, compare_stacks, compare_variants, false_positive_rate
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import PRIMARY, dice_gains
-from ntrm.paper.request import Facts
 from ntrm.paper.result_tables import Difference, ResultTable, seconds_per_section
-
-LEAST_SCORE = 0.01  # Below this, gains are not told in percent of a score
 
 HELD, NOT_HELD, NOT_ESTABLISHED, LEFT_OUT = "held", "not held", "not established", "left out"
 
@@ -34,7 +31,7 @@ class Claim(NamedTuple):
     measured: str
 
 
-def claims_table(results: PlanResults, facts: Mapping[str, Facts]) -> ResultTable | None:
+def claims_table(results: PlanResults) -> ResultTable | None:
     """Every claim of the paper that can be counted; None where NTRM was not trained."""
     ours = results.plan.ours
     if ours is None:
@@ -44,32 +41,24 @@ def claims_table(results: PlanResults, facts: Mapping[str, Facts]) -> ResultTabl
         "draws) that does not contain 0, after Holm's correction over the comparisons of a claim; anything else is "
         "“not established”, which five patients or fewer always are. The paper tests none of its claims. A control "
         "without the relation module corrects errors of its coarse head, too: only the comparison with it speaks "
-        "for the module. False positives are the share of the pixels of other tissue that are called SCC; a point is "
-        "0.01 throughout."
+        "for the module. False positives are the share of the pixels of other tissue that are called SCC. "
+        "Differences are in points, of 0.01 each."
     )
-    header = ("claim", "verdict", "difference, points", "measured")
-    rows = tuple(find_claims(results, facts, ours))
-    return ResultTable("claims", "What the paper claims, tested", header, rows, note)
+    return ResultTable(
+        "claims", "What the paper claims, tested", [c._asdict() for c in find_claims(results, ours)], note
+    )
 
 
-def find_claims(results: PlanResults, facts: Mapping[str, Facts], ours: Variant) -> Iterator[Claim]:
+def find_claims(results: PlanResults, ours: Variant) -> Iterator[Claim]:
     """The claims in the order of the paper."""
-    names = results.classes
     others = [variant for variant in results.plan.systems if variant != ours]
     if others:
         yield from _scores(results, ours, others)
-    if "SCC" in names:
-        yield from _false_positives(results, ours, others, names.index("SCC"))
-    else:
-        yield _left_out("fewer false positives of SCC", "the classes of this dataset hold no SCC")
+    yield from _false_positives(results, ours, others)
     for one, other in CLAIMED:
-        title = f"errors corrected at the {one}–{other} interface"
-        if one in names and other in names:
-            yield from _interface(results, ours, title, one, other)
-        else:
-            yield _left_out(title, "the classes of this dataset do not hold both")
+        yield from _interface(results, ours, one, other)
     yield from _order(results, ours, others)
-    yield from _resolutions(results, facts)
+    yield from _resolutions(results)
 
 
 def verdict_of(comparisons: Comparisons, *, lower: bool = False) -> str:
@@ -80,12 +69,10 @@ def verdict_of(comparisons: Comparisons, *, lower: bool = False) -> str:
     return HELD if comparisons and len(signs) == len(comparisons) else NOT_ESTABLISHED
 
 
-def _left_out(claim: str, reason: str) -> Claim:
-    return Claim(claim, LEFT_OUT, None, reason)
-
-
-def _judged(claim: str, measured: str, comparisons: Comparisons, *, lower: bool = False) -> Claim:
-    """A claim that something is higher (or lower); the comparison shown is the least favourable one."""
+def _judged(claim: str, measured: str, comparisons: Comparisons, needed: int = 1, *, lower: bool = False) -> Claim:
+    """A claim that something is higher (or lower); the comparison shown is the least favourable of those ``needed``."""
+    if not needed or len(comparisons) < needed:
+        return Claim(claim, LEFT_OUT, None, "a run failed, or there is nothing to count")
     sign = -1 if lower else 1
     shown = min(comparisons, key=lambda comparison: sign * comparison.difference)
     return Claim(claim, verdict_of(comparisons, lower=lower), Difference.of(shown), measured)
@@ -97,47 +84,43 @@ def _scores(results: PlanResults, ours: Variant, others: list[Variant]) -> Itera
     above = f"the highest Dice: {least:.1f} to {most:.2f} points above"
     for measure, title in (("iou", "the highest mean IoU"), ("dice", above)):
         compared = compare_variants(results, [(ours, other) for other in others], STATISTICS[measure])
-        comparisons = compared.values()
-        if len(comparisons) < len(others):
-            yield _left_out(title, "a run failed")
-            continue
-        _, closest = min(compared, key=lambda pair: compared[pair].difference)
-        gains = sorted(100 * comparison.difference for comparison in comparisons)
-        spread = f"{signed(gains[0], 2)} to {signed(gains[-1], 2)} points"
-        theirs = [fmean(comparison.second_by_seed) for comparison in comparisons]
-        if min(theirs) >= LEAST_SCORE:
-            relative = sorted(100 * one.difference / score for one, score in zip(comparisons, theirs, strict=True))
-            spread += f" ({signed(relative[0], 0)} % to {signed(relative[-1], 0)} %)"
-        ahead = sum(comparison.established and comparison.difference > 0 for comparison in comparisons)
-        words = f"NTRM minus the others: {spread}; established over {ahead} of {len(others)}"
-        yield _judged(title, f"{words}; shown: minus {closest.title}", comparisons)
+        words, comparisons = "", compared.values()
+        if compared:
+            _, closest = min(compared, key=lambda pair: compared[pair].difference)
+            gains = sorted(100 * comparison.difference for comparison in comparisons)
+            spread = f"{signed(gains[0], 2)} to {signed(gains[-1], 2)} points"
+            theirs = [fmean(comparison.second_by_seed) for comparison in comparisons]
+            if min(theirs) >= 0.01:  # nobody tells gains over less in percent
+                relative = sorted(100 * one.difference / score for one, score in zip(comparisons, theirs, strict=True))
+                spread += f" ({signed(relative[0], 0)} % to {signed(relative[-1], 0)} %)"
+            ahead = sum(comparison.established and comparison.difference > 0 for comparison in comparisons)
+            words = f"NTRM minus the others: {spread}; established over {ahead} of {len(others)}"
+            words += f"; shown: minus {closest.title}"
+        yield _judged(title, words, comparisons, len(others))
 
 
-def _false_positives(results: PlanResults, ours: Variant, others: list[Variant], index: int) -> Iterator[Claim]:
+def _false_positives(results: PlanResults, ours: Variant, others: list[Variant]) -> Iterator[Claim]:
     """Pixels called SCC that are not: final against coarse, against the control, against the other systems."""
-    control, rate = results.plan.control, false_positive_rate(index)
+    title, control = "fewer false positives of SCC", results.plan.control
+    if "SCC" not in results.classes:
+        yield Claim(title, LEFT_OUT, None, "the classes of this dataset hold no SCC")
+        return
+    rate = false_positive_rate(results.classes.index("SCC"))
     final, coarse = results.stack(ours), results.stack(ours, "coarse")
     within: Comparisons = ()
     if final is not None and coarse is not None and final.shape == coarse.shape:
         within = compare_stacks({"": (final, coarse)}, results.patients_of([ours]), rate).values()
-    compared: list[tuple[str, Comparisons, str]] = [
-        ("after the relation module", within, f"final minus coarse; {_counts(results, ours)}")
-    ]
+    counts = _counts(results, ours)
+    yield _judged(f"{title} after the relation module", f"final minus coarse; {counts}", within, lower=True)
     if control is not None:
-        counts = f"NTRM minus control; {_counts(results, ours)}; control {_counts(results, control)}"
+        words = f"NTRM minus control; {counts}; control {_counts(results, control)}"
         against = compare_variants(results, [(ours, control)], rate).values()
-        compared.append(("than the matched control", against, counts))
+        yield _judged(f"{title} than the matched control", words, against, lower=True)
     if others:
         against = compare_variants(results, [(ours, other) for other in others], rate).values()
         fewer = sum(comparison.difference < 0 for comparison in against)
         words = f"NTRM has fewer than {fewer} of {len(others)}; shown: minus the one with the fewest"
-        compared.append(("than the other systems", against if len(against) == len(others) else (), words))
-    for than, comparisons, words in compared:
-        title = f"fewer false positives of SCC {than}"
-        if comparisons:
-            yield _judged(title, words, comparisons, lower=True)
-        else:
-            yield _left_out(title, "a run failed, or there is nothing to count")
+        yield _judged(f"{title} than the other systems", words, against, len(others), lower=True)
 
 
 def _counts(results: PlanResults, variant: Variant) -> str:
@@ -149,12 +132,15 @@ def _counts(results: PlanResults, variant: Variant) -> str:
     return f"{coarse} → {final} pixels{known}"
 
 
-def _interface(results: PlanResults, ours: Variant, title: str, one: str, other: str) -> Iterator[Claim]:
+def _interface(results: PlanResults, ours: Variant, one: str, other: str) -> Iterator[Claim]:
     """Right pixels at the interface of two tissues: final against coarse prediction, and against the control."""
-    control = results.plan.control
+    title, control = f"errors corrected at the {one}–{other} interface", results.plan.control
+    if not {one, other} <= {*results.classes}:
+        yield Claim(title, LEFT_OUT, None, "the classes of this dataset do not hold both")
+        return
     counts, theirs = (results.interface(variant, one, other) for variant in (ours, control))
     if counts is None or not counts["pixels"].any():
-        yield _left_out(title, "the interface does not occur in the test part, or a run failed")
+        yield Claim(title, LEFT_OUT, None, "the interface does not occur in the test part, or a run failed")
         return
     before = _right_wrong(counts["pixels"], counts["wrong"] + counts["corrected"] - counts["broken"])
     corrected, broken, pixels = (_mean_sum(counts[name]) for name in ("corrected", "broken", "pixels"))
@@ -168,8 +154,7 @@ def _interface(results: PlanResults, ours: Variant, title: str, one: str, other:
         rivals.append((because, _right_wrong(theirs["pixels"], theirs["wrong"]), words))
     right, patients = _right_wrong(counts["pixels"], counts["wrong"]), results.patients_of(networks)
     for claim, rival, measured in rivals:
-        found = compare_stacks({"": (right, rival)}, patients, STATISTICS["accuracy"]).values()
-        yield _judged(claim, measured, found) if found else _left_out(claim, "there is nothing to compare")
+        yield _judged(claim, measured, compare_stacks({"": (right, rival)}, patients, STATISTICS["accuracy"]).values())
 
 
 def _right_wrong(pixels: NDArray[Any], wrong: NDArray[Any]) -> NDArray[Any]:
@@ -186,39 +171,35 @@ def _order(results: PlanResults, ours: Variant, others: list[Variant]) -> Iterat
     """Spatial order of tissues kept: agreement of the predicted tissue graph with the true one."""
     control = [results.plan.control] if results.plan.control else []
     for name, rivals in (("the matched control", control), ("the other systems", others)):
-        if not rivals:
-            continue
-        title = f"the spatial order of tissues is kept better than by {name}"
         comparisons = compare_variants(results, [(ours, other) for other in rivals], "adjacency_f1").values()
-        if len(comparisons) < len(rivals):
-            yield _left_out(title, "a run failed, or there are no edges")
-            continue
-        closest = min(comparisons, key=lambda comparison: comparison.difference)
-        means = f"{fmean(closest.first_by_seed):.3f} against {fmean(closest.second_by_seed):.3f}"
-        words = f"F1 of the edges of the section's tissue graph, mean over sections: {means}"
-        yield _judged(title, words, comparisons)
+        words = "F1 of the edges of the section's tissue graph, mean over sections"
+        if comparisons:
+            closest = min(comparisons, key=lambda comparison: comparison.difference)
+            words += f": {fmean(closest.first_by_seed):.3f} against {fmean(closest.second_by_seed):.3f}"
+        if rivals:
+            title = f"the spatial order of tissues is kept better than by {name}"
+            yield _judged(title, words, comparisons, len(rivals))
 
 
-def _resolutions(results: PlanResults, facts: Mapping[str, Facts]) -> Iterator[Claim]:
+def _resolutions(results: PlanResults) -> Iterator[Claim]:
     """10x scores best, and costs little."""
     by_level = {variant.level: variant for variant in results.plan.resolutions}
     if PRIMARY not in by_level or len(by_level) < 2:
         title = "10x scores higher than finer resolutions, at marginal cost"
-        yield _left_out(title, "fewer than two resolutions, or no 10x, were run")
+        yield Claim(title, LEFT_OUT, None, "fewer than two resolutions, or no 10x, were run")
         return
     base = by_level.pop(PRIMARY)
     for level, variant in by_level.items():
-        title = f"10x scores higher than {level}"
+        words = f"mean IoU of each section at its own resolution, 10x minus {level}"
         comparisons = compare_variants(results, [(base, variant)], "iou").values()
-        if not comparisons:
-            yield _left_out(title, "a run failed")
-            continue
-        yield _judged(title, f"mean IoU of each section at its own resolution, 10x minus {level}", comparisons)
-        title, words = f"10x costs little beside {level}", f"{level} has "
+        yield _judged(f"10x scores higher than {level}", words, comparisons)
         slow, fast = (results.score(one, seconds_per_section).mean for one in (variant, base))
-        words += f"{facts[level].test_pixels / max(facts[PRIMARY].test_pixels, 1):.1f} times the pixels of 10x"
-        if slow is None or not fast:
-            yield _left_out(title, words)
-        else:
-            words += f" and takes {slow / fast:.1f} times as long per section: 10x is the coarsest, hence cheapest"
-            yield Claim(title, HELD if fast <= slow else NOT_HELD, None, words)
+        many, few = (results.metric(one, "pixels").mean for one in (variant, base))
+        verdict, words = LEFT_OUT, "a run failed"
+        if slow and fast and many and few:
+            verdict = HELD if fast <= slow else NOT_HELD
+            words = (
+                f"{level} has {many / few:.1f} times the pixels of 10x and takes {slow / fast:.1f} times as long per"
+            )
+            words += " section: 10x is the coarsest, hence cheapest"
+        yield Claim(f"10x costs little beside {level}", verdict, None, words)

@@ -15,7 +15,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from ntrm.core.errors import UsageError
 from ntrm.core.labels import LabelSchema
 from ntrm.models.config import Option
 from ntrm.models.ntrm import NTRM
@@ -23,9 +22,7 @@ from ntrm.models.predictor import Predictor
 from ntrm.models.registry import create
 from ntrm.models.trm import TissueRelation, edges, nodes
 from ntrm.paper.plan import Variant
-from ntrm.paper.result_tables import Cell, ResultTable
-
-ROUNDS = 5  # A time is the median over these rounds
+from ntrm.paper.result_tables import Cell, ResultTable, Row
 
 
 def network_cost(arch: str, classes: int | LabelSchema, window: int, options: Mapping[str, Option]) -> tuple[int, int]:
@@ -44,25 +41,27 @@ def network_cost(arch: str, classes: int | LabelSchema, window: int, options: Ma
 
 def networks_table(variants: Sequence[Variant], schema: LabelSchema, window: int) -> ResultTable:
     """Parameters and operations of every system."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for variant in variants:
         parameters, operations = network_cost(variant.arch, schema, window, dict(variant.options))
-        rows.append((variant.title, variant.arch, f"{parameters / 1e6:.2f}", f"{operations / 1e9:.2f}"))
+        sizes: Row = {"parameters (million)": f"{parameters / 1e6:.2f}", "GFLOP per window": f"{operations / 1e9:.2f}"}
+        rows.append({"system": variant.title, "network": variant.arch, **sizes})
     note = (
         f"One window of {window} × {window} pixels. Convolutions and products of matrices are counted; thresholds, "
         "max-pools and norms are not."
     )
-    header = ("system", "network", "parameters (million)", "GFLOP per window")
-    return ResultTable("complexity_networks", "Size of the networks", header, tuple(rows), note)
+    return ResultTable("complexity_networks", "Size of the networks", rows, note)
 
 
-def stages_table(network: NTRM, windows: Sequence[NDArray[np.uint8]], predictor: Predictor) -> ResultTable:
-    """The paper's complexity of the relation module, and the time that each stage takes on what really reaches it."""
-    relation = network.relation
+def stages_table(predictor: Predictor, windows: Sequence[NDArray[np.uint8]]) -> ResultTable | None:
+    """The paper's complexity of the relation module, and the time that each stage takes on what really reaches it.
+
+    None for a network without a relation module that has a graph.
+    """
+    network = predictor.network
+    relation = network.relation if isinstance(network, NTRM) else None
     if relation is None or relation.config.graph == "none":
-        raise UsageError(
-            "this network has no relation module with a graph", got=network.config.arch, expected="ntrm-paper"
-        )
+        return None
     caught: list[tuple[Tensor, Tensor]] = []
     hook = relation.register_forward_pre_hook(lambda _, inputs: caught.append(inputs))
     pixels = np.stack(windows[: predictor.batch])
@@ -79,10 +78,12 @@ def stages_table(network: NTRM, windows: Sequence[NDArray[np.uint8]], predictor:
         planned = _plan_stages(relation, features, probabilities, sizes)
         calls = [*(call for *_, call in planned), lambda: predictor.probabilities(pixels)]
         *micros, whole = (1e6 * seconds / count for seconds in _in_turns(calls, predictor.device))
-    total, rows = sum(micros), list[tuple[Cell, ...]]()
-    for (name, formula, remark, operations, _), took in zip(planned, micros, strict=True):
-        rows.append((name, formula, round(operations), f"{took:.1f}", f"{100 * took / total:.0f}", remark))
-    space = n * d + k * n + k * d + edge_count * d
+    space, total = n * d + k * n + k * d + edge_count * d, sum(micros)
+    header = ("stage", "the paper's formula", "operations by it", "µs per window", "share, %", "remark")
+    rows: list[tuple[Cell, ...]] = [
+        (name, formula, round(operations), f"{took:.1f}", f"{100 * took / total:.0f}", remark)
+        for (name, formula, remark, operations, _), took in zip(planned, micros, strict=True)
+    ]
     memory = f"numbers, {4 * space / 1e6:.2f} MB as float32"
     rows += [
         ("a plain 3×3 convolution", "N·C²·k²", round(9 * n * c * c), None, None, "at this grid, to compare"),
@@ -95,8 +96,8 @@ def stages_table(network: NTRM, windows: Sequence[NDArray[np.uint8]], predictor:
         f"average; real test windows, uncompiled, on {predictor.device}. "
         f"The paper says that K·N·d dominates; measured, {longest} takes longest."
     )
-    header = ("stage", "the paper's formula", "operations by it", "µs per window", "share, %", "remark")
-    return ResultTable("complexity_stages", "Complexity of the relation module", header, tuple(rows), note)
+    title, by_column = "Complexity of the relation module", [dict(zip(header, row, strict=True)) for row in rows]
+    return ResultTable("complexity_stages", title, by_column, note)
 
 
 def _plan_stages(
@@ -133,14 +134,13 @@ def _plan_stages(
 
 def _in_turns(calls: Sequence[Callable[[], Any]], device: torch.device) -> list[float]:
     """Median seconds of each call, timed in turns so that a drift of the machine hits all of them."""
-
-    def timed(call: Callable[[], Any]) -> float:
-        wait: Callable[[], object] = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-        wait()
-        begin = time.perf_counter()
-        call()
-        wait()
-        return time.perf_counter() - begin
-
-    rounds = [[timed(call) for call in calls] for _ in range(ROUNDS + 1)][1:]  # the first one warms up
-    return [statistics.median(seconds) for seconds in zip(*rounds, strict=True)]
+    wait: Callable[[], object] = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    rounds: list[list[float]] = [[] for _ in calls]
+    for _ in range(6):  # the first round warms up
+        for seconds, call in zip(rounds, calls, strict=True):
+            wait()
+            begin = time.perf_counter()
+            call()
+            wait()
+            seconds.append(time.perf_counter() - begin)
+    return [statistics.median(seconds[1:]) for seconds in rounds]

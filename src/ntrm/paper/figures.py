@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ntrm.core.labels import CANCERS, IGNORE, LabelSchema
@@ -23,7 +24,6 @@ from ntrm.paper.architecture import architecture_figure
 from ntrm.paper.outcomes import JobOutcome, PlanResults
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import FIGURES, TABLE_2
-from ntrm.paper.request import Facts
 from ntrm.paper.result_tables import HEADLINE, Difference, ResultTable, curves_of, headline, seconds_per_section
 from ntrm.report.charts import Estimate, ResolutionRow, ablation_figure, learning_figure, resolution_figure
 from ntrm.report.dataset_report import stats_figure
@@ -32,49 +32,37 @@ from ntrm.report.picture_grids import Example, improvement_figure, qualitative_f
 from ntrm.report.relations import pipeline_figure, trm_figure
 
 VISIBLE = 0.005  # Fraction of a window from which on a tissue counts as shown
-ROWS = 3  # Windows shown where the classes hold no cancer
 
 Found = tuple[Case, Window, NDArray[np.float64]]  # A window of a section, and its fraction of each class
 
 
-@dataclass(frozen=True)
-class FigureFile:
-    """A figure on disk: what it shows, and what the paper's figure shows."""
+class FigureFile(NamedTuple):
+    """A figure on disk: what it shows, and what the paper's figure shows, in our words."""
 
-    name: str
     path: Path
     caption: str
-
-    @property
-    def paper(self) -> str:
-        """The paper's figure in our words; empty where it has none."""
-        return FIGURES.get(self.name, "")
+    paper: str
 
 
 def choose_windows(splits: DatasetSplits, size: int) -> list[Example]:
     """One window each of BCC, SCC and IEC as far as the test split has them; else three of different sections."""
-    schema, found = splits.schema, list[Found]()
+    schema, found, chosen = splits.schema, list[Found](), dict[str, Found]()
     for case in splits["test"]:
         section = SectionCache().open(case, schema)
         for window in tile_windows(*section.shape, size=size, overlap=size // 2):
             counts = np.bincount(section.mask[window.slices].ravel(), minlength=IGNORE + 1)[: len(schema)]
             # Of the entire window: one that lies half outside the section shows little.
             found.append((case, window, counts / size**2))
-
-    def tissues(one: Found) -> int:
-        return int((one[2] >= VISIBLE).sum())
-
-    chosen: dict[str, Found] = {}
+    found.sort(key=lambda one: (-(one[2] >= VISIBLE).sum(), one[0].name, one[1]))  # the most tissues come first
     cancers = [name for name in CANCERS if name in schema.names]
-    for index, cancer in ((schema.index(name), name) for name in cancers):
-        having = [one for one in found if one[2][index] >= VISIBLE]
-        if having:
-            best = max(having, key=lambda one: (tissues(one), one[2][index]))
+    for cancer in cancers:
+        index = schema.index(cancer)
+        if having := [one for one in found if one[2][index] >= VISIBLE]:
+            best = max(having, key=lambda one: ((one[2] >= VISIBLE).sum(), one[2][index]))
             chosen[f"{cancer} ({best[0].name})"] = best
-    if not cancers:
-        for one in sorted(found, key=lambda one: (-tissues(one), one[0].name, one[1])):
-            if len(chosen) < ROWS:
-                chosen.setdefault(one[0].name, one)
+    for one in [] if cancers else found:
+        if len(chosen) < 3:
+            chosen.setdefault(one[0].name, one)
     examples = []
     for name, (case, window, _) in chosen.items():
         section = SectionCache().open(case, schema)
@@ -85,7 +73,6 @@ def choose_windows(splits: DatasetSplits, size: int) -> list[Example]:
 
 def draw_figures(
     results: PlanResults,
-    facts: Mapping[str, Facts],
     windows: Sequence[Example],
     stats: DatasetStats,
     ablation: ResultTable | None,
@@ -94,36 +81,44 @@ def draw_figures(
 ) -> dict[str, FigureFile]:
     """All figures that the results allow, by name."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn: dict[str, FigureFile] = {}
-
-    def write(name: str, caption: str, draw: Callable[[], Figure]) -> None:
-        write_figure(folder / f"{name}.png", draw)
-        drawn[name] = FigureFile(name, folder / f"{name}.png", caption)
-
-    caption = "Share of the pixels, and of each tissue's boundary, over all parts of the dataset."
-    write("dataset", caption, lambda: stats_figure(stats))
-    if windows:
-        for figure in (*_predictions(results, windows, stats.schema, device), *_network(results, windows)):
-            write(*figure)
-    curves = {variant.title: found for variant in results.plan.compared if (found := curves_of(results, variant))}
-    if any(len(curve.steps) > 1 for found in curves.values() for curve in found):
-        caption = "How the systems learned: each seed pale, their mean bold."
-        write("learning", caption, lambda: learning_figure(curves, measure="mean IoU, validation part"))
-    rows = [row for variant in results.plan.resolutions if (row := _resolution(results, variant, facts[variant.level]))]
-    if len(rows) > 1:
-        caption = "NTRM by resolution: scores, with one standard deviation over seeds, and costs."
-        write("resolutions", caption, lambda: resolution_figure(rows))
-    gains = {} if ablation is None else _gains(ablation)
-    if gains:
-        measure, note = "IoU minus the matched control's, points", "95 % intervals, paired bootstrap over patients"
-        control = "matched control"
-        gains = {control: Estimate(0.0), **gains}
-        caption = "What each variant of the relation module gains over a network without one."
-        write("ablation", caption, lambda: ablation_figure(gains, measure=measure, reference=control, note=note))
+    drawn = {}
+    for name, caption, draw, *given in _drawings(results, windows, stats, ablation, device):
+        path = folder / f"{name}.png"
+        write_figure(path, draw, *given)
+        drawn[name] = FigureFile(path, caption, FIGURES.get(name, ""))
     return drawn
 
 
-Drawing = tuple[str, str, Callable[[], Figure]]  # Name, caption, and what draws the figure
+Drawing = tuple[Any, ...]  # Name, caption, the function that draws the figure, and what it takes
+
+
+def _drawings(
+    results: PlanResults, windows: Sequence[Example], stats: DatasetStats, ablation: ResultTable | None, device: str
+) -> Iterator[Drawing]:
+    caption = "Share of the pixels, and of each tissue's boundary, over all parts of the dataset."
+    yield "dataset", caption, stats_figure, stats
+    if windows:
+        yield from _predictions(results, windows, stats.schema, device)
+        yield from _network(results, windows)
+    curves = {variant.title: found for variant in results.plan.compared if (found := curves_of(results, variant))}
+    if any(len(curve.steps) > 1 for found in curves.values() for curve in found):
+        draw = partial(learning_figure, measure="mean IoU, validation part")
+        yield "learning", "How the systems learned: each seed pale, their mean bold.", draw, curves
+    rows = [row for variant in results.plan.resolutions if (row := _resolution(results, variant))]
+    if len(rows) > 1:
+        caption = "NTRM by resolution: scores, with one standard deviation over seeds, and costs."
+        yield "resolutions", caption, resolution_figure, rows
+    control, gains = "matched control", dict[str, Estimate]()
+    for changed in ablation.rows if ablation else ():
+        if isinstance(gain := changed["IoU minus control, points"], Difference):
+            # The interval is of resampled patients, and need not hold the value itself where they are few.
+            ends = min(gain.low, gain.value), max(gain.high, gain.value)
+            gains[str(changed["changed"])] = Estimate(gain.value, *ends)
+    if gains:
+        measure, note = "IoU minus the matched control's, points", "95 % intervals, paired bootstrap over patients"
+        draw = partial(ablation_figure, measure=measure, reference=control, note=note)
+        caption = "What each variant of the relation module gains over a network without one."
+        yield "ablation", caption, draw, {control: Estimate(0.0), **gains}
 
 
 def _predictions(
@@ -134,10 +129,8 @@ def _predictions(
     seeds: dict[str, int] = {}
     ours = results.plan.ours.title if results.plan.ours else ""
     for variant in results.plan.compared:
-        outcome = first_trained(results, variant)
-        if outcome is not None:
-            predictor = Predictor(load(outcome.model), device)
-            images = [window.image for window in windows]
+        if outcome := first_trained(results, variant):
+            images, predictor = [window.image for window in windows], Predictor(load(outcome.model), device)
             columns[variant.title] = predictor.predict(images, coarse=variant.title == ours)
             seeds[variant.title] = outcome.job.seed
     if not columns:
@@ -148,7 +141,7 @@ def _predictions(
     ]
     seed = f"seed {' or '.join(map(str, sorted(set(seeds.values()))))}"
     caption = f"Windows of the test part with as many tissues as possible; every system, {seed}, on the same windows."
-    yield "qualitative", caption, lambda: qualitative_figure(rows, schema)
+    yield "qualitative", caption, qualitative_figure, rows, schema
     changed = [
         replace(window, predictions={"coarse": prediction.coarse_mask, "final": prediction.mask})
         for window, prediction in zip(windows, columns.get(ours, ()), strict=False)
@@ -157,54 +150,40 @@ def _predictions(
     if changed:
         caption = f"Coarse and final prediction of NTRM, seed {seeds[ours]}"
         caption += ": corrected pixels in green, broken ones in red."
-        yield "improvement", caption, lambda: improvement_figure(changed, schema)
+        yield "improvement", caption, improvement_figure, changed, schema
 
 
 def _network(results: PlanResults, windows: Sequence[Example]) -> Iterator[Drawing]:
     """Pipeline, architecture and stages of the relation module, on the window with the most relations."""
-    outcome = first_trained(results, results.plan.ours)
-    if outcome is None:
+    if not (outcome := first_trained(results, results.plan.ours)):
         return
     network = load(outcome.model)
     predictions = Predictor(network, "cpu").predict([window.image for window in windows], graph=True)
     edges = [0 if prediction.graph is None else int(prediction.graph.adjacency.sum()) for prediction in predictions]
     window = windows[int(np.argmax(edges))]
     where = f"one forward pass of the trained network on the window {window.name}"
-    yield "pipeline", f"The pipeline in {where}.", lambda: pipeline_figure(network, window.image)
-    caption = "The architecture, with the sizes that the network really has."
-    yield "architecture", caption, lambda: architecture_figure(network)
-    yield "trm", f"The stages of the relation module in {where}.", lambda: trm_figure(network, window.image)
+    yield "pipeline", f"The pipeline in {where}.", pipeline_figure, network, window.image
+    yield "architecture", "The architecture, with the sizes that the network really has.", architecture_figure, network
+    yield "trm", f"The stages of the relation module in {where}.", trm_figure, network, window.image
 
 
-def _gains(ablation: ResultTable) -> dict[str, Estimate]:
-    """Gain of every variant over its matched control."""
-    column = ablation.header.index("IoU minus control, points")
-    gains = {str(row[0]): row[column] for row in ablation.rows}
-    # The interval is of resampled patients, and need not hold the value itself where they are few.
-    return {
-        name: Estimate(gain.value, min(gain.low, gain.value), max(gain.high, gain.value))
-        for name, gain in gains.items()
-        if isinstance(gain, Difference)
-    }
-
-
-def _resolution(results: PlanResults, variant: Variant, facts: Facts) -> ResolutionRow | None:
+def _resolution(results: PlanResults, variant: Variant) -> ResolutionRow | None:
     """Scores and costs of NTRM at one resolution."""
     known = {}
-    for name, score in zip(HEADLINE, headline(results, variant), strict=True):
+    for name, score in headline(results, variant).items():
         if score.mean is not None:
             spread = score.spread
             ends = () if spread is None else (score.mean - spread, score.mean + spread)
             known[name] = Estimate(score.mean, *ends)
-    if not known:
+    mpp, pixels = (results.metric(variant, *path).mean for path in (("data", "mpp"), ("pixels",)))
+    if not known or mpp is None or pixels is None:
         return None
-    costs = {"test pixels (million)": facts.test_pixels / 1e6}
+    costs = {"test pixels (million)": pixels / 1e6}
     seconds = results.score(variant, seconds_per_section).mean
     if seconds is not None:
         costs["seconds per section"] = seconds
     paper = zip(HEADLINE, TABLE_2.get(variant.level, ()), strict=False)
-    stated = {name: value for name, value in paper if value is not None}
-    return ResolutionRow(variant.level, facts.mpp, known, costs, stated)
+    return ResolutionRow(variant.level, mpp, known, costs, {name: value for name, value in paper if value is not None})
 
 
 def first_trained(results: PlanResults, variant: Variant | None) -> JobOutcome | None:

@@ -21,21 +21,18 @@ from ntrm.core.csv_text import read_table
 from ntrm.core.errors import DataError
 from ntrm.core.io import read_arrays, read_object
 from ntrm.core.wording import with_minus
-from ntrm.evaluation.result import CONFUSIONS, INTERFACE_COUNTS, INTERFACES, METRICS, SECTIONS
+from ntrm.evaluation.result import CONFUSIONS, INTERFACE_COUNTS, INTERFACES, SECTIONS
 from ntrm.metrics import significance
-from ntrm.metrics.significance import Bootstrap, Comparison, Statistic, compare_confusions, compare_scores, holm
-from ntrm.paper.plan import Job, TrainingPlan, Variant
+from ntrm.metrics.significance import Comparison, Statistic, compare_confusions, compare_scores, holm
+from ntrm.paper.plan import EVALUATION, Document, Job, TrainingPlan, Variant, evaluation_of
 from ntrm.report.html import NONE
 
-Document = Mapping[str, Any]
-EVALUATION = "evaluation"
 DONE, FAILED, MISSING = "done", "failed", "not run"
 STATISTICS: dict[str, Statistic] = {
     "accuracy": significance.pixel_accuracy,
     "iou": significance.macro_iou,
     "dice": significance.macro_dice,
 }
-BOOTSTRAP = Bootstrap(draws=10_000, confidence=0.95, seed=0)
 START_AGAIN = "delete this folder `evaluation` and start again"
 
 Key = TypeVar("Key", bound=Hashable)
@@ -96,10 +93,9 @@ class JobOutcome:
     @classmethod
     def read(cls, job: Job, folder: Path, failure: str = "") -> JobOutcome:
         """State and results of a job, from its folder."""
-        metrics = evaluation_of(folder)
-        if metrics is None:
-            return cls(job, folder, FAILED if failure else MISSING, failure=failure)
-        return cls(job, folder, DONE, metrics, read_object(folder / "provenance.json"))
+        if metrics := evaluation_of(folder):
+            return cls(job, folder, DONE, metrics, read_object(folder / "provenance.json"))
+        return cls(job, folder, FAILED if failure else MISSING, failure=failure)
 
     @cached_property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -129,11 +125,6 @@ class JobOutcome:
         return [found[name] for name in names]
 
 
-def evaluation_of(folder: Path) -> Document | None:
-    """``metrics.json`` of a run; it is written last, so that its presence means that the run is done."""
-    return read_object(folder / EVALUATION / METRICS) or None
-
-
 @dataclass(frozen=True, eq=False)
 class PlanResults:
     """The outcomes of a plan."""
@@ -154,8 +145,7 @@ class PlanResults:
     @property
     def classes(self) -> list[str]:
         """Names of the classes; none without a result."""
-        done = (outcome for outcome in self.outcomes.values() if outcome.status == DONE)
-        return next((list(outcome.metrics["classes"]) for outcome in done), [])
+        return next((each.metrics["classes"] for each in self.outcomes.values() if each.status == DONE), [])
 
     @property
     def lacking(self) -> tuple[JobOutcome, ...]:
@@ -178,7 +168,11 @@ class PlanResults:
 
     def metric(self, variant: Variant, *path: str) -> Score:
         """A number of ``metrics.json`` over the seeds: ``metric(variant, "pooled", "macro", "iou")``."""
-        return self.score(variant, lambda outcome: dig(outcome.metrics, path))
+        return self.score(variant, lambda outcome: dig(outcome.metrics, *path))
+
+    def trained(self, variant: Variant, *path: str, digits: int = 4) -> Score:
+        """The same of ``provenance.json``."""
+        return self.score(variant, lambda outcome: dig(outcome.provenance, *path), digits)
 
     def stack(self, variant: Variant, array: str = "final") -> NDArray[Any] | None:
         """An array of ``confusions.npz`` with a leading axis of seeds; None where no seed has it."""
@@ -214,7 +208,7 @@ class PlanResults:
         return [self.patients[name] for name in names]
 
 
-def dig(document: Document, path: Iterable[str]) -> float | None:
+def dig(document: Document, *path: str) -> float | None:
     """A number deep in a document; None where it, or anything on the way, is missing."""
     value: Any = document
     for key in path:
@@ -234,9 +228,9 @@ def compare_stacks(
         models = {"first": first, "second": second}
         with suppress(DataError):
             if statistic is None:
-                (found[key],) = compare_scores(models, patients, bootstrap=BOOTSTRAP)
+                (found[key],) = compare_scores(models, patients)
             else:
-                (found[key],) = compare_confusions(models, patients, statistic=statistic, bootstrap=BOOTSTRAP)
+                (found[key],) = compare_confusions(models, patients, statistic=statistic)
     corrected = holm([result.p for result in found.values()])
     return {key: replace(result, p_holm=p) for (key, result), p in zip(found.items(), corrected, strict=True)}
 
@@ -249,12 +243,12 @@ def compare_variants(
     In a statistic of the counts of all sections, or in the mean of a column of ``sections.csv``, by its name: then the
     networks may be of different resolutions.
     """
-    known = {
-        variant: results.section_scores(variant, measure) if isinstance(measure, str) else results.stack(variant)
-        for variant in dict.fromkeys(chain.from_iterable(pairs))
-    }
-    stacks = {pair: (known[pair[0]], known[pair[1]]) for pair in pairs}
-    ready = {pair: (a, b) for pair, (a, b) in stacks.items() if a is not None and b is not None}
+    known: dict[Variant, Stack] = {}
+    for variant in dict.fromkeys(chain.from_iterable(pairs)):
+        stack = results.section_scores(variant, measure) if isinstance(measure, str) else results.stack(variant)
+        if stack is not None:
+            known[variant] = stack
+    ready = {(one, other): (known[one], known[other]) for one, other in pairs if one in known and other in known}
     patients = results.patients_of(chain.from_iterable(ready)) if ready else []
     return compare_stacks(ready, patients, None if isinstance(measure, str) else measure)
 

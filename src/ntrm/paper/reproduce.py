@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,21 +16,19 @@ from ntrm.core.locks import holding
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import counted
+from ntrm.data.dataset import SPLITS
+from ntrm.data.split import DatasetSplits
 from ntrm.data.stats import dataset_stats
 from ntrm.models.hub import load
-from ntrm.models.ntrm import NTRM
 from ntrm.models.predictor import Predictor
 from ntrm.paper import result_tables as tables
 from ntrm.paper.claims import claims_table
 from ntrm.paper.costs import networks_table, stages_table
 from ntrm.paper.figures import choose_windows, draw_figures, first_trained
-from ntrm.paper.outcomes import FAILED, Document, PlanResults, dig, evaluation_of
-from ntrm.paper.plan import Job, TrainingPlan, describe
-from ntrm.paper.request import LOCK, MARK, Facts, Request
-from ntrm.paper.result_tables import ACCURACY, DICE, IOU
+from ntrm.paper.outcomes import FAILED, PlanResults, dig
+from ntrm.paper.plan import LOCK, MARK, Job, Request, TrainingPlan, describe, evaluation_of
 from ntrm.paper.run import Ended, Slot, make_slots, run_jobs
 from ntrm.report.html import write_page
-from ntrm.report.picture_grids import Example
 from ntrm.training.log import CHECKPOINTS
 
 PHANTOM = (
@@ -66,15 +65,10 @@ class Reproduction:
 
     def as_dict(self) -> dict[str, Any]:
         """What ``--json`` prints."""
-        return {
-            "page": str(self.page),
-            "tables": [str(path) for path in self.tables],
-            "jobs": len(self.results.outcomes),
-            "ran": self.ran,
-            "done": len(self.results.outcomes) - len(self.results.lacking),
-            "failed": self.failures,
-            "notes": list(self.results.plan.notes),
-        }
+        jobs, notes = len(self.results.outcomes), list(self.results.plan.notes)
+        counts = {"jobs": jobs, "ran": self.ran, "done": jobs - len(self.results.lacking)}
+        files = {"page": str(self.page), "tables": [str(path) for path in self.tables]}
+        return {**files, **counts, "failed": self.failures, "notes": notes}
 
 
 def reproduce(
@@ -97,7 +91,7 @@ def reproduce(
     request.check_folder(command)
     slots = make_slots(device, num_devices=num_devices, per_device=per_device, jobs=jobs)
     with terminated_like_interrupted():
-        facts = request.gather(jobs=jobs, progress=progress)
+        request.decode(jobs, progress)
         plan = request.plan()
         write_json(request.out / MARK, {"command": list(command), **describe(plan)})
         for note in plan.notes:
@@ -106,7 +100,7 @@ def reproduce(
         results = PlanResults.read(plan, request.run, failures, request.patients)
         with holding(request.out / LOCK, wait=True):
             say("drawing tables and figures")
-            page, files = write_results(request, results, facts, device, command, jobs=jobs, progress=progress)
+            page, files = write_results(request, results, device, command, jobs=jobs, progress=progress)
     return Reproduction(page, results, ran, files)
 
 
@@ -131,16 +125,17 @@ def _run(
             if ended.code == 0:
                 # Only an unfinished training needs its checkpoints, and those of a hundred runs would fill a disk.
                 shutil.rmtree(request.run(ended.job) / CHECKPOINTS, ignore_errors=True)
-            say(_line(ended, evaluation_of(request.run(ended.job)) or {}))
+            say(_line(ended, request))
     return ran, failures
 
 
-def _line(ended: Ended, metrics: Document) -> str:
+def _line(ended: Ended, request: Request) -> str:
     if ended.code is None:
         return f"{ended.job.label}: done, or being done, by another command"
     if ended.reason:
         return f"FAILED {ended.job.label} after {ended.seconds:.0f} s: {ended.reason}\n  log: {ended.log}"
-    scores = {"accuracy": dig(metrics, ACCURACY), "IoU": dig(metrics, IOU), "Dice": dig(metrics, DICE)}
+    metrics = evaluation_of(request.run(ended.job))
+    scores = {name: dig(metrics, *path) for name, path in tables.HEADLINE.items()}
     words = [f"{name} {value:.4f}" for name, value in scores.items() if value is not None]
     return f"{ended.job.label}: {', '.join(words)} ({ended.seconds:.0f} s)"
 
@@ -148,7 +143,6 @@ def _line(ended: Ended, metrics: Document) -> str:
 def write_results(
     request: Request,
     results: PlanResults,
-    facts: Mapping[str, Facts],
     device: str,
     command: Sequence[str],
     *,
@@ -160,22 +154,25 @@ def write_results(
     splits = request.splits[plan.primary]
     windows = choose_windows(splits, recipe.window)
     stats = dataset_stats(splits.dataset, tile=recipe.window, jobs=jobs, progress=progress)
+    ours = first_trained(results, plan.ours)
     every = (
         tables.table_1(results),
         tables.table_1_scratch(results),
         tables.differences_table(results),
         tables.learning_table(results),
-        tables.table_2(results, facts),
-        tables.tissue_table(results, "iou"),
-        tables.tissue_table(results, "dice"),
-        claims_table(results, facts),
+        tables.table_2(results),
+        tables.tissue_table(results, "iou", "IoU"),
+        tables.tissue_table(results, "dice", "Dice"),
+        claims_table(results),
         tables.ablation_table(results),
         networks_table(plan.compared, splits.schema, recipe.window),
-        _stages(results, windows, device),
+        stages_table(Predictor(load(ours.model), device), [each.image for each in windows])
+        if ours and windows
+        else None,
         tables.runs_table(results),
     )
     made = {table.name: table for table in every if table is not None}
-    drawn = draw_figures(results, facts, windows, stats, made.get("ablation"), out / "figures", device)
+    drawn = draw_figures(results, windows, stats, made.get("ablation"), out / "figures", device)
     files = tuple(table.write_csv(out / "tables") for table in made.values())
     length = f"{recipe.steps:,} steps" if recipe.steps is not None else f"up to {recipe.epochs} passes"
     of_batches = f"of {recipe.batch} windows of {recipe.window} pixels"
@@ -183,15 +180,22 @@ def write_results(
         ("recipe", f"{recipe.name}: {length} {of_batches}, {recipe.optimiser}"),
         ("training seeds", ", ".join(map(str, plan.seeds))),
         ("runs", f"{len(plan.jobs)}, {len(results.lacking)} of them without a result"),
-        *((f"data {level}".strip(), _amount(known)) for level, known in facts.items()),
+        *(
+            (f"data {level}".strip(), _amount(known, plan.fingerprints[level]))
+            for level, known in request.splits.items()
+        ),
     ]
+    notes = list(plan.notes)
+    moved = [each.arch for each in plan.compared if results.done(each) and first_trained(results, each) is None]
+    if moved:
+        notes.append(f"No trained network is left of {', '.join(moved)}: what needs one is left out.")
     write_page(
         out / "index.html",
         "reproduction.html",
-        lead=PHANTOM if any(known.phantom for known in facts.values()) else REAL,
+        lead=PHANTOM if (splits.dataset.root / "truth.json").is_file() else REAL,  # which ntrm phantom alone writes
         setup=setup,
         command=shlex.join(command),
-        notes=[*plan.notes, *_without_models(results)],
+        notes=notes,
         tables=made,
         figures=drawn,
         headline=stats.headline,
@@ -205,30 +209,8 @@ def write_results(
     return out / "index.html", files
 
 
-def _amount(facts: Facts) -> str:
-    sections, patients = (
-        ", ".join(f"{count} {split}" for split, count in counts.items()) for counts in (facts.sections, facts.patients)
-    )
-    return f"{facts.mpp:g} µm/px; sections: {sections}; patients: {patients}; fingerprint {facts.fingerprint}"
-
-
-def _without_models(results: PlanResults) -> list[str]:
-    """A note where figures are missing because runs were moved without their models."""
-    done = [variant for variant in results.plan.compared if results.done(variant)]
-    lacking = ", ".join(variant.arch for variant in done if first_trained(results, variant) is None)
-    if not lacking:
-        return []
-    return [f"No trained network is left of {lacking}: figures and times that need one are left out."]
-
-
-def _stages(results: PlanResults, windows: Sequence[Example], device: str) -> tables.ResultTable | None:
-    ours = first_trained(results, results.plan.ours)
-    network = load(ours.model) if ours is not None else None
-    if (
-        not isinstance(network, NTRM)
-        or not windows
-        or network.relation is None
-        or network.relation.config.graph == "none"
-    ):
-        return None
-    return stages_table(network, [window.image for window in windows], Predictor(network, device))
+def _amount(splits: DatasetSplits, fingerprint: str) -> str:
+    sections = Counter(case.split for case in splits.dataset)
+    patients = Counter(split for split, _ in {(case.split, case.group) for case in splits.dataset})
+    of = [", ".join(f"{count[split]} {split}" for split in SPLITS) for count in (sections, patients)]
+    return f"{splits.resolution.mean:g} µm/px; sections: {of[0]}; patients: {of[1]}; fingerprint {fingerprint}"

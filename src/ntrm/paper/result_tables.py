@@ -5,9 +5,8 @@ A page shows cells as text, a CSV file as plain numbers with spreads and interva
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -22,18 +21,13 @@ from ntrm.metrics.significance import Comparison
 from ntrm.paper.outcomes import FAILED, STATISTICS, JobOutcome, PlanResults, Score, compare_variants, dig
 from ntrm.paper.plan import Variant
 from ntrm.paper.published import CONTROL, QUOTED_MIT, TABLE_1, TABLE_2, Reported
-from ntrm.paper.request import Facts
 from ntrm.report.html import NONE, Column, columns
 from ntrm.training.log import LOG
 
-ACCURACY, IOU, DICE = ("pooled", "pixel_accuracy"), ("pooled", "macro", "iou"), ("pooled", "macro", "dice")
-"""Where ``metrics.json`` has the columns of the paper's tables."""
-VALIDATED = ("best", "iou")  # Where provenance.json has the score on the windows of the validation part
-
-HEADLINE = ("accuracy", "mean IoU", "Dice")
-PAPER = tuple(f"paper: {title}" for title in HEADLINE)
+IOU = ("pooled", "macro", "iou")
+HEADLINE = {"accuracy": ("pooled", "pixel_accuracy"), "mean IoU": IOU, "Dice": ("pooled", "macro", "dice")}
+"""Columns of the paper's tables, and where ``metrics.json`` has them."""
 QUARTERS = {"a quarter": 0.25, "half": 0.5, "three quarters": 0.75, "all": 1.0}  # Parts of a training
-NO_NUMBERS = Reported(None, None, None)
 HOW = (
     "Mean ± standard deviation over training seeds. Accuracy is the share of pixels that are right; IoU and Dice are "
     "means over tissues, from the confusion counts of all test sections together; a tissue that occurs in neither "
@@ -64,33 +58,8 @@ class Difference(NamedTuple):
         return f"{value} ({low} to {high}){' *' * self.established}"
 
 
-class Interval(NamedTuple):
-    """The ends of an interval alone.
-
-    >>> print(Interval(-4.81, 5.8))
-    −4.8 to +5.8
-    """
-
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{signed(self.low, 1)} to {signed(self.high, 1)}"
-
-
-class RunFolder(str):
-    """Name of a run's folder. A page shows its unique end alone: the row says the rest already."""
-
-    __slots__ = ()
-
-
-Cell = str | int | float | Score | Difference | Interval | None
-ENDS: dict[type, tuple[str, ...]] = {
-    Score: ("", "sd", "seeds", "failed"),
-    Difference: ("", "low", "high", "established"),
-    Interval: ("low", "high"),
-}
-"""How the columns of a CSV file end that a column becomes, by the kind of its cells."""
+Cell = str | int | float | Score | Difference | None
+Row = dict[str, Cell]  # By column
 
 
 @dataclass(frozen=True)
@@ -99,50 +68,44 @@ class ResultTable:
 
     name: str
     title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: Sequence[Row]  # At least one; all have the same columns
     note: str = ""
 
     @property
     def texts(self) -> list[list[str]]:
         """The rows as a page shows them."""
-        return [[_text(cell) for cell in row] for row in self.rows]
+        return [[_text(cell) for cell in row.values()] for row in self.rows]
 
     @property
     def columns(self) -> list[Column]:
         """The header with its classes for a page."""
-        return columns(self.header, self.texts)
+        return columns([*self.rows[0]], self.texts)
 
     def write_csv(self, folder: Path) -> Path:
         """Write ``NAME.csv``; spreads and ends of intervals have columns of their own."""
-        columns = []
-        for k, title in enumerate(self.header):
-            cells = [row[k] for row in self.rows]
-            ends = next((ENDS[type(cell)] for cell in cells if type(cell) in ENDS), ("",))
-            titles = [f"{title} {end}".rstrip() for end in ends]
-            columns.append([titles, *(_values(cell, len(ends)) for cell in cells)])
+        parts = [{title: _parts(cell) for title, cell in row.items()} for row in self.rows]
+        ends = {title: max((row[title] for row in parts), key=len) for title in parts[0]}
+        header = [f"{title} {end}".rstrip() for title in ends for end in ends[title]]
+        cells = ([row[title].get(end) for title in ends for end in ends[title]] for row in parts)
         path = folder / f"{self.name}.csv"
-        write_text(path, rows_text(chain.from_iterable(row) for row in zip(*columns, strict=True)))
+        write_text(path, rows_text([header, *cells]))
         return path
 
 
 def _text(cell: Cell) -> str:
-    if isinstance(cell, RunFolder):
-        return f"…{cell.rpartition('_')[2]}"
     if isinstance(cell, int):
         return f"{cell:,}"
     return NONE if cell is None else with_minus(f"{cell:.4f}") if isinstance(cell, float) else str(cell)
 
 
-def _values(cell: Cell, count: int) -> list[object]:
-    """A cell as ``count`` plain cells."""
+def _parts(cell: Cell) -> dict[str, object]:
+    """A cell as plain ones, by how the name of their column ends."""
     if isinstance(cell, Score):
-        return [cell.mean, cell.spread, len(cell.values), cell.failed]
-    if isinstance(cell, Difference | Interval):
-        return [*cell]
+        return {"": cell.mean, "sd": cell.spread, "seeds": len(cell.values), "failed": cell.failed}
+    if isinstance(cell, Difference):
+        return {"": cell.value, "low": cell.low, "high": cell.high, "established": cell.established}
     # Programs read a hyphen only.
-    plain = cell.replace(MINUS, "-") if isinstance(cell, str) else cell
-    return [plain, *[None] * (count - 1)]
+    return {"": cell.replace(MINUS, "-") if isinstance(cell, str) else cell}
 
 
 def table_1(results: PlanResults) -> ResultTable:
@@ -154,89 +117,89 @@ def table_1(results: PlanResults) -> ResultTable:
 def table_1_scratch(results: PlanResults) -> ResultTable | None:
     """Table 1 and NTRM's control with every encoder from scratch, where only some had ImageNet weights."""
     note = "ImageNet weights were to hand for some encoders only. Here none has them, so that all start equal."
-    scratch = results.plan.scratch
-    return (
-        _systems(results, scratch, "table1_scratch", "Table 1, every encoder from scratch", note) if scratch else None
-    )
+    scratch, title = results.plan.scratch, "Table 1, every encoder from scratch"
+    return _systems(results, scratch, "table1_scratch", title, note) if scratch else None
 
 
 def _systems(results: PlanResults, variants: Sequence[Variant], name: str, title: str, note: str) -> ResultTable:
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for variant in variants:
-        rows.append((variant.title, *headline(results, variant), variant.init, *TABLE_1.get(variant.arch, NO_NUMBERS)))
+        ours, paper = headline(results, variant), stated(TABLE_1.get(variant.arch))
+        rows.append({"system": variant.title, **ours, "encoder init": variant.init, **paper})
         if variant.arch.startswith("mit-b"):
-            rows.append(("MiT (as quoted)", None, None, None, None, *QUOTED_MIT))
-    return ResultTable(name, title, ("system", *HEADLINE, "encoder init", *PAPER), tuple(rows), note)
+            rows.append({**dict.fromkeys(rows[-1]), "system": "MiT (as quoted)", **stated(QUOTED_MIT)})
+    return ResultTable(name, title, rows, note)
 
 
-def table_2(results: PlanResults, facts: Mapping[str, Facts]) -> ResultTable | None:
+def table_2(results: PlanResults) -> ResultTable | None:
     """NTRM at every resolution, with what each costs."""
-    if not results.plan.resolutions:
-        return None
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for variant in results.plan.resolutions:
-        known, level = facts[variant.level], variant.level
-        costs = known.windows, f"{known.test_pixels / 1e6:.2f}", results.score(variant, seconds_per_section, digits=2)
-        training = results.score(variant, lambda outcome: dig(outcome.provenance, ("seconds",)), digits=1)
-        scores = (*headline(results, variant), *TABLE_2.get(level, NO_NUMBERS))
-        rows.append((level or "as it is", f"{known.mpp:g}", *scores, *costs, training))
-    titles = ("training windows", "test pixels (million)", "seconds per section", "training seconds")
+        mpp, pixels = (results.metric(variant, *path).mean for path in (("data", "mpp"), ("pixels",)))
+        windows = results.trained(variant, "windows").mean
+        row: Row = {"resolution": variant.level or "as it is", "µm/px": None if mpp is None else f"{mpp:g}"}
+        row |= headline(results, variant) | stated(TABLE_2.get(variant.level))
+        row["training windows"] = None if windows is None else round(windows)
+        row["test pixels (million)"] = None if pixels is None else f"{pixels / 1e6:.2f}"
+        row["seconds per section"] = results.score(variant, seconds_per_section, digits=2)
+        row["training seconds"] = results.trained(variant, "seconds", digits=1)
+        rows.append(row)
     note = (
         "The names are downsample factors of 0.67 µm/px: 10x is the coarsest and cheapest, and 2x has 25 times its "
         "pixels. Seconds per section: prediction of a test section on the device of the runs. Training seconds follow "
         "the recipe, which gives every resolution the same number of steps, or of passes over its windows."
     )
-    header = ("resolution", "µm/px", *HEADLINE, *PAPER, *titles)
-    return ResultTable("table2", "Table 2: NTRM across resolutions, and what each costs", header, tuple(rows), note)
+    title = "Table 2: NTRM across resolutions, and what each costs"
+    return ResultTable("table2", title, rows, note) if rows else None
 
 
 def seconds_per_section(outcome: JobOutcome) -> float | None:
     """Time that the prediction of a test section took."""
-    seconds, sections = (dig(outcome.metrics, path) for path in (("seconds_predicting",), ("pooled", "sections")))
+    seconds, sections = dig(outcome.metrics, "seconds_predicting"), dig(outcome.metrics, "pooled", "sections")
     return seconds / sections if seconds is not None and sections else None
 
 
-def tissue_table(results: PlanResults, measure: str) -> ResultTable:
+def tissue_table(results: PlanResults, measure: str, title: str) -> ResultTable | None:
     """A score (``iou`` or ``dice``) of every tissue under every system."""
-    compared, title = results.plan.compared, {"iou": "IoU", "dice": "Dice"}[measure]
-    rows: list[tuple[Cell, ...]] = [
-        (name, *(results.metric(variant, "pooled", "classes", name, measure) for variant in compared))
-        for name in results.classes
-    ]
-    header = ("tissue", *(variant.title for variant in compared))
+    rows: list[Row] = []
+    for name in results.classes:
+        scores = {
+            each.title: results.metric(each, "pooled", "classes", name, measure) for each in results.plan.compared
+        }
+        rows.append({"tissue": name, **scores})
     note = "Mean ± standard deviation over training seeds, all test sections together."
-    return ResultTable(f"tissues_{measure}", f"{title} of every tissue", header, tuple(rows), note)
+    return ResultTable(f"tissues_{measure}", f"{title} of every tissue", rows, note) if rows else None
 
 
 def differences_table(results: PlanResults) -> ResultTable | None:
     """NTRM against every other system, paired over patients."""
-    plan = results.plan
+    plan, rows = results.plan, list[Row]()
     if plan.ours is None:
         return None
     pairs = [(plan.ours, other) for other in plan.compared if other != plan.ours]
     compared = {measure: compare_variants(results, pairs, statistic) for measure, statistic in STATISTICS.items()}
-    rows: list[tuple[Cell, ...]] = []
     for pair in pairs:
-        cells, dice = [points(compared[measure].get(pair)) for measure in STATISTICS], compared["dice"].get(pair)
-        relative = interval = None
+        row: Row = {"NTRM minus": pair[1].title}
+        for measure, title in (("accuracy", "accuracy, points"), ("iou", "IoU, points"), ("dice", "Dice, points")):
+            row[title] = points(compared[measure].get(pair))
+        relative = low = high = None
         verdict = FAILED
-        if dice is not None:
+        if dice := compared["dice"].get(pair):
             second, ends = fmean(dice.second_by_seed), dice.over_trainings
             relative = signed(100 * dice.difference / second, 1) if second else None
-            interval = Interval(100 * ends[0], 100 * ends[1]) if ends else None
+            low, high = (signed(100 * end, 1) for end in ends) if ends else (None, None)
             direction = "NTRM higher" if dice.difference > 0 else "NTRM lower"
             verdict = f"{direction if dice.established else 'not established'} (p = {dice.p_holm:.2g})"
             verdict += "; other trainings may differ" if dice.may_turn else ""
-        rows.append((pair[1].title, *cells, relative, interval, verdict))
-    measures = ("accuracy, points", "IoU, points", "Dice, points", "Dice, relative %", "Dice over seeds, points")
-    header = ("NTRM minus", *measures, "verdict (Dice)")
+        row |= {"Dice, relative %": relative, "Dice over seeds, from": low, "to": high, "verdict (Dice)": verdict}
+        rows.append(row)
     note = (
         "Paired bootstrap over the patients of the test part (10,000 draws, 95 % intervals), Holm's correction over "
         "the rows; a star marks what is established, for these trained networks. What other trainings would show is "
-        "in the interval over seeds (Welch's t), given where both have several. One point is 0.01. The paper's “4.9 % "
-        "to 31.25 % higher Dice” are points; relative, its own numbers give 6 % to 62 %."
+        "in the interval over seeds (Welch's t, points), given where both have several. One point is 0.01. The "
+        "paper's “4.9 % to 31.25 % higher Dice” are points; relative, its own numbers give 6 % to 62 %."
     )
-    return ResultTable("differences", "Is NTRM better?", header, tuple(rows), note)
+    return ResultTable("differences", "Is NTRM better?", rows, note)
 
 
 def points(comparison: Comparison | None) -> Cell:
@@ -246,7 +209,7 @@ def points(comparison: Comparison | None) -> Cell:
 
 def ablation_table(results: PlanResults) -> ResultTable | None:
     """One factor of the relation module at a time, against the matched control and against NTRM, by IoU."""
-    plan = results.plan
+    plan, rows = results.plan, list[Row]()
     if plan.ours is None or plan.control is None or not plan.ablation:
         return None
     ours, options = plan.ours, ", ".join(f"{key} {value}" for key, value in plan.ours.options)
@@ -258,16 +221,17 @@ def ablation_table(results: PlanResults) -> ResultTable | None:
         name = " ".join(["control", *(f"{key} {value}" for key, value in changed)])
         networks.append((name, "no relation module", control))
     minus_control = compare_variants(results, list(matched.items()), STATISTICS["iou"])
-    pairs = [(variant, ours) for *_, variant in networks if variant != ours]
-    minus_ours = compare_variants(results, pairs, STATISTICS["iou"])
-    rows: list[tuple[Cell, ...]] = []
+    minus_ours = compare_variants(results, [(each, ours) for *_, each in networks if each != ours], STATISTICS["iou"])
     for name, meaning, variant in networks:
+        row: Row = {
+            "changed": name,
+            "what it means": meaning,
+            "validation IoU": results.trained(variant, "best", "iou"),
+        }
+        row["mean IoU"] = results.metric(variant, *IOU)
         gained = points(minus_control.get((variant, matched[variant]))) if variant in matched else None
         lost = points(minus_ours.get((variant, ours))) if variant != ours else None
-        validated = results.score(variant, lambda outcome: dig(outcome.provenance, VALIDATED))
-        rows.append((name, meaning, validated, results.metric(variant, *IOU), gained, lost))
-    scores = ("validation IoU", "mean IoU")
-    header = ("changed", "what it means", *scores, "IoU minus control, points", "IoU minus NTRM, points")
+        rows.append(row | {"IoU minus control, points": gained, "IoU minus NTRM, points": lost})
     note = (
         "Mean ± standard deviation over training seeds; mean IoU as in Table 1. Each row differs from NTRM in one "
         f"factor. The matched control ({CONTROL}) has everything but the relation module: the coarse head and its loss "
@@ -275,7 +239,7 @@ def ablation_table(results: PlanResults) -> ResultTable | None:
         "Validation IoU is that of the weights that were kept: a variant is chosen by it, since what the test part "
         "has chosen it cannot judge."
     )
-    return ResultTable("ablation", "Ablation of the relation module", header, tuple(rows), note)
+    return ResultTable("ablation", "Ablation of the relation module", rows, note)
 
 
 class Curve(NamedTuple):
@@ -303,47 +267,47 @@ def curves_of(results: PlanResults, variant: Variant) -> list[Curve]:
 
 def learning_table(results: PlanResults) -> ResultTable | None:
     """The compared systems, and those from scratch, quarter by quarter; None without any curve."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for variant in dict.fromkeys([*results.plan.compared, *results.plan.scratch]):
-        if curves := curves_of(results, variant):
-            scores = [[curve.at(fraction) for curve in curves] for fraction in QUARTERS.values()]
-            known = [Score(tuple(each for each in row if each is not None), digits=3) for row in scores]
-            # Negative where the last validation lost.
-            gains = [curve.scores[-1] - curve.scores[:-1].max() for curve in curves if len(curve.scores) > 1]
-            gain = signed(float(max(gains)), 3) if gains else None
-            steps = int(max(curve.steps[-1] for curve in curves))
-            rows.append((variant.title, variant.init, steps, *(each if each else None for each in known), gain))
+        if not (curves := curves_of(results, variant)):
+            continue
+        row: Row = {"system": variant.title, "encoder init": variant.init}
+        row["steps"] = int(max(curve.steps[-1] for curve in curves))
+        for part, fraction in QUARTERS.items():
+            scores = (curve.at(fraction) for curve in curves)
+            row[part] = Score(tuple(score for score in scores if score is not None), digits=3) or None
+        # Negative where the last validation lost.
+        gains = [curve.scores[-1] - curve.scores[:-1].max() for curve in curves if len(curve.scores) > 1]
+        rows.append(row | {"last gain, at most": signed(float(max(gains)), 3) if gains else None})
     note = (
         "Mean IoU on the windows of the validation part, mean ± standard deviation over training seeds, at the last "
         "validation within each part of a training. The last column is what the last validation gained over the best "
         "one before, in the seed that gained most. A learning rate that ends at zero makes every training flat at its "
         "end: a small gain does not say that a longer training would bring no more."
     )
-    header = ("system", "encoder init", "steps", *QUARTERS, "last gain, at most")
-    return ResultTable("learning", "Learning curves", header, tuple(rows), note) if rows else None
+    return ResultTable("learning", "Learning curves", rows, note) if rows else None
 
 
 def runs_table(results: PlanResults) -> ResultTable:
     """Every run: what it was, what it scored, what it took."""
-    rows = []
+    rows: list[Row] = []
     for key, outcome in results.outcomes.items():
-        variant = outcome.job.variant
-        options = " ".join(f"{name}={value}" for name, value in variant.options)
-        scores = [dig(outcome.metrics, path) for path in (ACCURACY, IOU, DICE)]
-        steps, seconds = (dig(outcome.provenance, (name,)) for name in ("steps", "seconds"))
-        costs = (None if steps is None else int(steps), None if seconds is None else f"{seconds:.1f}")
+        variant, seconds = outcome.job.variant, dig(outcome.provenance, "seconds")
+        row: Row = {"network": variant.arch, "options": " ".join(f"{name}={value}" for name, value in variant.options)}
         # A seed is a name: its thousands are not set apart.
-        which = (variant.arch, options, variant.level or None, variant.init, str(outcome.job.seed))
-        rows.append((*which, outcome.status, *scores, *costs, RunFolder(key)))
-    what = ("network", "options", "resolution", "encoder init", "seed", "status")
-    header = (*what, *HEADLINE, "steps", "training seconds", "folder")
-    note = (
-        "Each folder, under runs/, holds the recipe, the log, the model and the evaluation. Here is the end of its "
-        "name; tables/runs.csv has all of it."
-    )
-    return ResultTable("runs", "Every run", header, tuple(rows), note)
+        row |= {"resolution": variant.level or None, "encoder init": variant.init, "seed": str(outcome.job.seed)}
+        row |= {"status": outcome.status, **{name: dig(outcome.metrics, *path) for name, path in HEADLINE.items()}}
+        row |= {"steps": outcome.provenance.get("steps")}
+        rows.append(row | {"training seconds": None if seconds is None else f"{seconds:.1f}", "folder": key})
+    note = "Each folder, under runs/, holds the recipe, the log, the model and the evaluation."
+    return ResultTable("runs", "Every run", rows, note)
 
 
-def headline(results: PlanResults, variant: Variant) -> tuple[Score, Score, Score]:
+def headline(results: PlanResults, variant: Variant) -> dict[str, Score]:
     """Accuracy, mean IoU and Dice."""
-    return results.metric(variant, *ACCURACY), results.metric(variant, *IOU), results.metric(variant, *DICE)
+    return {name: results.metric(variant, *path) for name, path in HEADLINE.items()}
+
+
+def stated(row: Reported | None) -> Row:
+    """The same as the paper states them."""
+    return {f"paper: {name}": number for name, number in zip(HEADLINE, row or [None] * 3, strict=True)}

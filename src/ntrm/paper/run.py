@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import torch
 
@@ -22,8 +22,6 @@ from ntrm.core.locks import holding
 from ntrm.core.threads import cores_given
 from ntrm.paper.plan import Job
 
-INTERRUPTED = 130
-TAIL = 20  # Lines of a failed run's log that are shown
 NTRM = (sys.executable, "-m", "ntrm")
 
 
@@ -55,9 +53,8 @@ class Ended:
         """Why it has no result: the last lines of its log. Empty where nothing failed."""
         if not self.code:
             return ""
-        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        how = f"killed by signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
-        return "\n".join([how, *lines[-TAIL:]])
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:]
+        return "\n".join([f"killed by signal {-self.code}" if self.code < 0 else f"exit code {self.code}", *lines])
 
 
 def make_slots(device: str, *, num_devices: int | None = None, per_device: int = 1, jobs: int = 1) -> tuple[Slot, ...]:
@@ -87,22 +84,15 @@ def run_jobs(
     interrupted, running trainings are told to stop, and write a checkpoint.
     """
     logs.mkdir(parents=True, exist_ok=True)
-    running, stopping = set[subprocess.Popen[bytes]](), threading.Event()
-    free: SimpleQueue[Slot] = SimpleQueue()
+    running, stopping, free = set[subprocess.Popen[bytes]](), threading.Event(), SimpleQueue[Slot]()
     for slot in slots:
         free.put(slot)
 
     def call(words: Sequence[str], slot: Slot, output: BinaryIO) -> int:
         command = [*NTRM, *words, "--device", slot.device, "--progress", "none"]
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
         # A session of its own: an interrupt from the terminal is passed on once, since a second one means haste.
-        process = subprocess.Popen(  # noqa: S603 - our own program
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=slot.environment,
-            start_new_session=True,
-        )
+        process = subprocess.Popen(command, **streams, env=slot.environment, start_new_session=True)  # noqa: S603
         running.add(process)
         if stopping.is_set():
             process.terminate()
@@ -128,8 +118,7 @@ def run_jobs(
     with ThreadPoolExecutor(len(slots)) as pool:
         try:
             for each in as_completed([pool.submit(run, job) for job in jobs]):
-                if each.result().code == INTERRUPTED:
-                    # Someone has interrupted the run itself, and means the reproduction.
+                if each.result().code == 130:  # someone has interrupted the run itself, and means the reproduction
                     raise KeyboardInterrupt
                 yield each.result()
         finally:

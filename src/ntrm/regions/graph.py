@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.arrays import Floats, Ints, plain_array
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import RefusedError
-from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, as_schema, no_class_error
+from ntrm.core.labels import CANCERS, SKIN, LabelSchema, as_schema
 from ntrm.core.mpp import Resolution, stated_resolution
 from ntrm.core.wording import OUTSIDE, PURPOSE, area_text, short_repr
 from ntrm.regions.region_table import RegionTable
-from ntrm.regions.regions import checked_confidence, scan_mask
+from ntrm.regions.regions import table_of_mask
 from ntrm.regions.runs import CONNECTIVITY
 
 if TYPE_CHECKING:
@@ -82,13 +82,41 @@ class TissueGraph:
             "connectivity": CONNECTIVITY,
             "purpose": PURPOSE,
         }
-        counts = np.bincount(self.regions.tissue, minlength=len(self.schema))
-        nodes = [self._tissue_node(tissue, int(counts[tissue])) for tissue in self.present]
+        names, share, table = self.names, self.boundary_share, self.regions
+        counts = np.bincount(table.tissue, minlength=len(self.schema))
+        nodes: list[dict[str, Any]] = [
+            {
+                "id": names[tissue],
+                "kind": "tissue",
+                "title": self.schema.tissues[tissue].title,
+                "area_mm2": _round(self.areas_mm2[tissue]),
+                "area_share": _round(self.fractions[tissue]),
+                "boundary_mm": _round(self.boundary_mm[tissue].sum()),
+                "regions": int(counts[tissue]),
+            }
+            for tissue in self.present
+        ]
         if self.boundary_mm[-1].any():
             nodes.append({"id": OUTSIDE, "kind": OUTSIDE})
+        edges: list[dict[str, Any]] = [
+            {
+                "source": names[i],
+                "target": names[j],
+                "kind": "boundary",
+                "boundary_mm": _round(self.boundary_mm[i, j]),
+                "share_of_source": _round(share[i, j]),
+                "share_of_target": _round(share[j, i]),
+                "contacts": int(self.contact_counts[i, j]),
+            }
+            for i, j in self.interfaces
+        ]
+        edges += [
+            {"source": f"region {one}", "target": f"region {other}", "kind": "contact", "boundary_mm": length}
+            for (one, other), length in zip(
+                table.number[table.contacts].tolist(), _rounded(table.contact_mm), strict=True
+            )
+        ]
         nodes += self._region_nodes()
-        edges = [self._tissue_edge(i, j) for i, j in self.interfaces]
-        edges += self._region_edges()
         return {"directed": False, "multigraph": False, "graph": about, "nodes": nodes, "edges": edges}
 
     def to_networkx(self) -> networkx.Graph:
@@ -108,17 +136,6 @@ class TissueGraph:
         graph.add_edges_from((edge.pop("source"), edge.pop("target"), edge) for edge in document["edges"])
         return graph
 
-    def _tissue_node(self, tissue: int, regions: int) -> dict[str, Any]:
-        return {
-            "id": self.schema.names[tissue],
-            "kind": "tissue",
-            "title": self.schema.tissues[tissue].title,
-            "area_mm2": _round(self.areas_mm2[tissue]),
-            "area_share": _round(self.fractions[tissue]),
-            "boundary_mm": _round(self.boundary_mm[tissue].sum()),
-            "regions": regions,
-        }
-
     def _region_nodes(self) -> list[dict[str, Any]]:
         table, names = self.regions, self.schema.names
         columns: dict[str, list[Any]] = {
@@ -129,32 +146,14 @@ class TissueGraph:
             "row_px": _rounded(table.centroid[:, 0], 1),
             "column_px": _rounded(table.centroid[:, 1], 1),
         }
-        rows = zip(*columns.values(), strict=True)
-        nodes = [{"id": f"region {row[0]}", "kind": "region", **dict(zip(columns, row, strict=True))} for row in rows]
         if table.confidence is not None:
-            for node, confidence in zip(nodes, _rounded(table.confidence), strict=True):
-                node.update({} if math.isnan(confidence) else {"confidence": confidence})
+            columns["confidence"] = [None if math.isnan(mean) else mean for mean in _rounded(table.confidence)]
         if table.person is not None:
-            for node, by_hand, followed in zip(nodes, *map(_rounded, table.person.T), strict=True):
-                node.update(by_hand=by_hand, followed=followed)
-        return nodes
-
-    def _tissue_edge(self, i: int, j: int) -> dict[str, Any]:
-        return {
-            "source": self.names[i],
-            "target": self.names[j],
-            "kind": "boundary",
-            "boundary_mm": _round(self.boundary_mm[i, j]),
-            "share_of_source": _round(self.boundary_share[i, j]),
-            "share_of_target": _round(self.boundary_share[j, i]),
-            "contacts": int(self.contact_counts[i, j]),
-        }
-
-    def _region_edges(self) -> list[dict[str, Any]]:
-        ends = self.regions.number[self.regions.contacts].tolist()
+            columns |= dict(zip(("by_hand", "followed"), map(_rounded, table.person.T), strict=True))
         return [
-            {"source": f"region {one}", "target": f"region {other}", "kind": "contact", "boundary_mm": length}
-            for (one, other), length in zip(ends, _rounded(self.regions.contact_mm), strict=True)
+            {"id": f"region {row[0]}", "kind": "region"}
+            | {name: value for name, value in zip(columns, row, strict=True) if value is not None}
+            for row in zip(*columns.values(), strict=True)
         ]
 
     def sentences(self, *, tumours: bool = True) -> tuple[str, ...]:
@@ -205,14 +204,8 @@ def tissue_graph(
     >>> [(graph.names[i], graph.names[j]) for i, j in graph.interfaces]
     [('EPI', 'PAP'), ('EPI', 'KER'), ('PAP', 'outside')]
     """
-    resolution, schema, values = stated_resolution(mpp), as_schema(schema), plain_array("the mask", mask)
-    if values.dtype.kind in "iu" and values.dtype != np.uint8:
-        if ends := [end for end in (values.min(initial=0), values.max(initial=0)) if not 0 <= end <= IGNORE]:
-            raise no_class_error(ends, len(schema))
-        values = values.astype(np.uint8)
-    if confidence is not None:
-        confidence = checked_confidence(confidence, values)
-    return tissue_graph_of(scan_mask(values, schema, resolution, confidence=confidence).table, schema)
+    resolution, schema = stated_resolution(mpp), as_schema(schema)
+    return tissue_graph_of(table_of_mask(mask, confidence, schema, resolution), schema)
 
 
 def tissue_graph_of(regions: RegionTable, schema: LabelSchema) -> TissueGraph:

@@ -28,17 +28,14 @@ import numpy as np
 from scipy import ndimage
 
 from ntrm.core.arrays import Floats, Ints
-from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.core.wording import NO_TUMOUR, NOTHING_INVADES, PURPOSE, whole_degrees
-from ntrm.regions.cancer_rule import SMALLEST_REGION_MM2
-from ntrm.regions.cancers import NO_TUMOUR_CLASSES, Tumour, tumour_of
-from ntrm.regions.nearest import closest, farthest, nearest_of
+from ntrm.regions.cancers import NO_TUMOUR_CLASSES, SMALLEST_REGION_MM2, Tumour, tumour_of
+from ntrm.regions.nearest import farthest, nearest_of
 from ntrm.regions.outline import Outline, mean_directions
 from ntrm.regions.regions import Regions
 from ntrm.regions.runs import Where
 
-UNITS = ("mm", "degrees")
 INVASIVE = ("BCC", "SCC")
 DEEP, LATERAL = "deep clearance", "lateral clearance"
 DEPTH, ORIENTATION = "depth of invasion", "orientation"
@@ -65,15 +62,6 @@ class Measurement:
     line: tuple[tuple[float, float], tuple[float, float]] | None = None
     """Two points as (row, column) in pixels of the mask."""
 
-    def __post_init__(self) -> None:
-        possible = self.unit in UNITS and (self.value is None) == bool(self.reason)
-        if not possible or (self.value is not None and not (math.isfinite(self.value) and self.value >= 0)):
-            raise UsageError(
-                f"impossible measurement of {self.name}",
-                got=f"{self.value} {self.unit}, reason {self.reason!r}",
-                expected=f"a number from 0 in one of {', '.join(UNITS)}, or None and the reason",
-            )
-
     def shifted(self, row: float, column: float) -> Measurement:
         """The same in the pixels of a larger mask, in which the piece begins at (row, column)."""
         if self.line is None:
@@ -87,29 +75,21 @@ class Measurement:
         return f"{self.name}: {self.value:.2f} mm" if self.unit == "mm" else f"{self.name}: {whole_degrees(self.value)}"
 
 
-@dataclass(frozen=True)
-class Clearance:
-    """Clearance towards the deep and the lateral margin."""
+@dataclass(frozen=True, eq=False)
+class PieceMeasurements:
+    """Clearance towards either margin, depth and orientation of one piece."""
 
     deep: Measurement
     lateral: Measurement
-
-    @property
-    def least(self) -> Measurement:
-        """The smaller of the two."""
-        known = [one for one in (self.deep, self.lateral) if one.value is not None]
-        return min(known, key=lambda one: one.value or 0.0) if known else self.deep
-
-
-@dataclass(frozen=True, eq=False)
-class PieceMeasurements:
-    """Clearance, depth and orientation of one piece."""
-
-    clearance: Clearance
     depth: Measurement
     orientation: Measurement
     outline: Outline
     strays: int = 0  # Regions of tumour that did not count
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Each measurement with its unit, or why there is none; the purpose last."""
+        return sentences_of((self.deep, self.lateral, self.depth), self.orientation, self.strays)
 
 
 def measure_piece(
@@ -133,7 +113,7 @@ def measure_piece(
     tumour = tumour_of(tumours, schema, CANCERS, present)
     invasive = _invasive(tumour, tumours, schema, present)
     return PieceMeasurements(
-        _clearance(outline, tumour, touches_edge, apart=bool(loose[tumour.counts].any())),
+        *_clearances(outline, tumour, touches_edge, apart=bool(loose[tumour.counts].any())),
         _depth(outline, invasive, touches_edge, apart=bool(loose[invasive.counts].any())),
         _orientation(outline),
         outline,
@@ -162,7 +142,10 @@ def _not_assessed(name: str, reason: str, unit: str = "mm") -> Measurement:
     return Measurement(name, None, unit, reason)
 
 
-def _clearance(outline: Outline, tumour: Tumour, touches_edge: bool, *, apart: bool) -> Clearance:
+def _clearances(
+    outline: Outline, tumour: Tumour, touches_edge: bool, *, apart: bool
+) -> tuple[Measurement, Measurement]:
+    """Deep and lateral."""
     obstacles = (
         (NO_TUMOUR_CLASSES, not tumour.known),
         (outline.reason, bool(outline.reason)),
@@ -174,15 +157,15 @@ def _clearance(outline: Outline, tumour: Tumour, touches_edge: bool, *, apart: b
     )
     reason = next((reason for reason, holds in obstacles if holds), "")
     if reason:
-        return Clearance(_not_assessed(DEEP, reason), _not_assessed(LATERAL, reason))
-    deep, cut = is_deep(outline), ~outline.is_surface
-    return Clearance(
+        return _not_assessed(DEEP, reason), _not_assessed(LATERAL, reason)
+    deep, cut = _is_deep(outline), ~outline.is_surface
+    return (
         _smallest_distance(DEEP, tumour.rim, outline, deep & cut),
         _smallest_distance(LATERAL, tumour.rim, outline, ~deep & cut),
     )
 
 
-def is_deep(outline: Outline) -> Where:
+def _is_deep(outline: Outline) -> Where:
     """(n,) sides of the deep margin; those of the surface are False."""
     surface, cut = np.flatnonzero(outline.is_surface), outline.cut_order
     sides_um = outline.sides * outline.scale_um
@@ -202,13 +185,16 @@ def _smallest_distance(name: str, tumour: Ints, outline: Outline, margin: Where)
     if not margin.any():
         return _not_assessed(name, f"the outline has no {name.split(maxsplit=1)[0]} margin")
     outside = outline.outer[margin]
-    least_um, nearest, beyond = closest(outside * outline.scale_um, tumour * outline.scale_um)
-    start, end = tumour[nearest], outside[beyond]
+    distances_um, beyond = nearest_of(outside * outline.scale_um, tumour * outline.scale_um)
+    nearest = distances_um.argmin()
+    start, end = tumour[nearest], outside[beyond[nearest]]
     between = (end - start).astype(np.float64)
     # One pixel of the outline along this very line: of a mask that was thinned, the edge is known no better.
     pixel_um = float(np.hypot(*(between / max(float(np.hypot(*between)), 1e-9) * outline.step_um)))
     # Rounded, so that a margin that the tumour reaches is exactly 0.
-    return Measurement(name, max(0.0, round(least_um - pixel_um, 6)) / 1000.0, line=(_point(start), _point(end)))
+    return Measurement(
+        name, max(0.0, round(float(distances_um[nearest]) - pixel_um, 6)) / 1000.0, line=(_point(start), _point(end))
+    )
 
 
 def _point(at: Ints | Floats) -> tuple[float, float]:
@@ -245,14 +231,8 @@ def _orientation(outline: Outline) -> Measurement:
     return Measurement(ORIENTATION, degrees, "degrees", line=(_point(surface[0]), _point(surface[-1])))
 
 
-def measurement_sentences(measured: PieceMeasurements) -> tuple[str, ...]:
-    """Each measurement with its unit, or why there is none; the purpose last."""
-    clearance = measured.clearance
-    return sentences_of((clearance.deep, clearance.lateral, measured.depth), measured.orientation, measured.strays)
-
-
 def sentences_of(lengths: Sequence[Measurement], facing: Measurement, strays: int = 0) -> tuple[str, ...]:
-    """The same for measurements one by one; ``strays`` regions of tumour did not count."""
+    """Each with its unit, or why there is none; the purpose last. ``strays`` regions of tumour did not count."""
     texts = [str(one) for one in (*lengths, facing)]
     lines = [f"{text[0].upper()}{text[1:]}." for text in texts]
     if facing.value is not None:

@@ -1,4 +1,4 @@
-"""Distances between point sets: from each point to the nearest of others, and the smallest and largest of these."""
+"""Distances between point sets: from each point to the nearest of others, and the largest of these."""
 
 from __future__ import annotations
 
@@ -28,27 +28,12 @@ def nearest_of(targets: Floats, points: Floats, *, within: float = math.inf) -> 
     return np.asarray(distances), np.asarray(indices)
 
 
-def closest(targets: Floats, points: Floats) -> tuple[float, int, int]:
-    """The smallest distance between any point (n, 2) and any target (m, 2), and the indices of the two.
-
-    The distances of two points of one square differ by its diagonal at most: squares whose first point is further
-    than that from the smallest need not be looked up.
-    """
-    tree, side = _tree(targets), CELLS[0]
-    first, member = _squares(np.floor(points / side).astype(np.int64))
-    roughly = tree.query(points[first])[0]
-    # A little more than the diagonal, for rounding.
-    chosen = np.flatnonzero((roughly <= roughly.min() + 1.5 * side)[member])
-    distances, indices = tree.query(points[chosen])
-    at = int(distances.argmin())
-    return float(distances[at]), int(chosen[at]), int(indices[at])
-
-
 def farthest(targets: Floats, inside: RunLengths, scale: Floats) -> tuple[float, Ints, int]:
     """The largest distance of any pixel that is True in ``inside`` to its nearest target, the pixel, and the target.
 
     ``scale`` (2,) is the size of a pixel along rows and columns, in the unit of ``targets``. All pixels count, not only
-    those at the rim: where targets lie around them the farthest is within. Few are looked up, as in ``closest``.
+    those at the rim: where targets lie around them the farthest is within. The distances of two pixels of one square
+    differ by its diagonal at most: squares whose first pixel is nearer than that to the largest are not looked up.
     """
     tree, own = _tree(targets), inside.value
     row, left, length = inside.row[own], inside.left[own], inside.length[own]
@@ -59,7 +44,8 @@ def farthest(targets: Floats, inside: RunLengths, scale: Floats) -> tuple[float,
         cell = ranges(left // wide, count)
         begin, end = np.maximum(np.repeat(left, count), cell * wide), np.repeat(left + length, count)
         row, left, length = np.repeat(row, count), begin, np.minimum(end, (cell + 1) * wide) - begin
-        first, member = _squares(np.stack([row // tall, cell], axis=1))
+        _, first, member = np.unique(row // tall * (int(cell.max()) + 1) + cell, return_index=True, return_inverse=True)
+        # Slightly more than the diagonal, for rounding.
         roughly = tree.query(np.stack([row[first], left[first]], axis=1) * scale)[0]
         diagonal = math.hypot(tall * float(scale[0]), wide * float(scale[1]))
         chosen = (roughly >= roughly.max() - 1.1 * diagonal)[member]
@@ -68,14 +54,6 @@ def farthest(targets: Floats, inside: RunLengths, scale: Floats) -> tuple[float,
     distances, indices = tree.query(pixels * scale)
     at = int(distances.argmax())
     return float(distances[at]), pixels[at], int(indices[at])
-
-
-def _squares(square: Ints) -> tuple[Ints, Ints]:
-    """Of points in squares (n, 2): the first point of each square, and (n,) which of these is in one's own."""
-    square = square - square.min(axis=0)
-    code = square[:, 0] * (int(square[:, 1].max()) + 1) + square[:, 1]
-    _, first, member = np.unique(code, return_index=True, return_inverse=True)
-    return first, member
 
 
 def _tree(points: Floats) -> cKDTree:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats, Ints, plain_array, ranges
+from ntrm.core.counts import pixel_counts
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
@@ -149,6 +150,16 @@ def checked_confidence(confidence: NDArray[Any], mask: NDArray[Any]) -> NDArray[
     return values
 
 
+def table_of_mask(
+    mask: NDArray[Any], confidence: NDArray[Any] | None, schema: LabelSchema, resolution: Resolution
+) -> RegionTable:
+    """The regions of a mask that a user gave: whole numbers of any type, and the confidence of each pixel, if known."""
+    values = plain_array("the mask", mask)
+    pixel_counts(values, len(schema))  # refuses what would become another label as a byte
+    checked = None if confidence is None else checked_confidence(confidence, values)
+    return scan_mask(values.astype(np.uint8), schema, resolution, confidence=checked).table
+
+
 def scan_mask(
     mask: Mask,
     schema: LabelSchema,
@@ -223,7 +234,7 @@ def _read(
     """The runs of a mask, cut where the piece changes, and the sums of confidences over each of them."""
     width = mask.shape[1]
     height, step = mask.shape[0] if width else 0, strip_rows(width)
-    starts, labels, sums = [], [], []
+    starts, labels, sums = [np.zeros(0, np.int64)], [np.zeros(0, np.uint8)], [np.zeros(0)]
     for top in range(0, height, step):
         strip = np.ascontiguousarray(mask[top : top + step])
         start = run_starts(strip, also=None if pieces is None else pieces.changes(top, len(strip)))
@@ -232,12 +243,5 @@ def _read(
         if confidence is not None:
             values = np.ascontiguousarray(confidence[top : top + step]).ravel()
             sums.append(np.add.reduceat(values, start, dtype=np.float64))
-    runs = RunLengths((height, width), _joined(starts, np.int64), _joined(labels, np.uint8))
-    return runs, None if confidence is None else _joined(sums, np.float64)
-
-
-def _joined(arrays: list[Any], dtype: Any) -> Any:
-    """The arrays as one; the list is emptied, so that memory does not hold both."""
-    joined = np.concatenate([np.zeros(0, dtype), *arrays])
-    arrays.clear()
-    return joined
+    runs = RunLengths((height, width), np.concatenate(starts), np.concatenate(labels))
+    return runs, None if confidence is None else np.concatenate(sums)

@@ -17,10 +17,9 @@ from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
 from ntrm.data.tiles import Window
-from ntrm.regions.cancer_rule import CancerFinding
-from ntrm.regions.cancers import cancers_of, confirmed_regions, is_tumour_confirmed
+from ntrm.regions.cancers import CancerFinding, cancers_of, confirmed_regions, is_tumour_confirmed
 from ntrm.regions.graph import TissueGraph, tissue_graph_of
-from ntrm.regions.measure import Measurement, measure_piece, measurement_sentences
+from ntrm.regions.measure import Measurement, measure_piece
 from ntrm.regions.outline import Outline, stride_for, trace_thinned
 from ntrm.regions.region_table import RegionTable
 from ntrm.regions.regions import PieceGrid, Regions, scan_mask
@@ -82,7 +81,7 @@ def _measured(piece: Piece, regions: Regions, pieces: PieceMap, schema: LabelSch
     cut_off = piece.touches_edge and _at_edge(outline, window, shape)
     present = [each.name for each in cancers if each.present]
     findings = measure_piece(own, outline, schema, touches_edge=cut_off, present=present)
-    every = (findings.orientation, findings.clearance.deep, findings.clearance.lateral, findings.depth)
+    every = (findings.orientation, findings.deep, findings.lateral, findings.depth)
     return PieceFindings(
         piece=piece,
         window=window,
@@ -91,7 +90,7 @@ def _measured(piece: Piece, regions: Regions, pieces: PieceMap, schema: LabelSch
         measured={name: each.shifted(window.top, window.left) for name, each in zip(MEASUREMENTS, every, strict=True)},
         cancers=cancers,
         graph=graph,
-        text=(*graph.sentences(), *measurement_sentences(findings)),
+        text=(*graph.sentences(), *findings.sentences),
         confirmed=() if own.table.person is None else cancers_of(own.table, schema, confirmed_regions(own.table)),
         tumour_confirmed=is_tumour_confirmed(own.table, schema),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,26 +59,44 @@ def write_familiarity_map(
         write_bytes(folder / FAMILIARITY_MAP, jpeg(familiarity_map(small, familiarity.windows, shape), 85))
 
 
+class Tinted(NamedTuple):
+    """A slide's pictures with the tissues' colours over them, and the labels under the large one."""
+
+    labels: Image
+    large: Image
+    small: Image
+
+
+def tinted(picture: Image, labels: Image, schema: LabelSchema) -> Tinted:
+    """Colour a picture by the whole mask, which may lie on disk."""
+    large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
+    # Read from disk once; the smaller picture is sampled from this.
+    seen = sampled(labels, large.shape).astype(np.uint8)
+    small = overlay(resized(picture, 1, THUMBNAIL_SIDE), seen, schema)
+    return Tinted(seen, overlay(large, seen, schema), small)
+
+
 def write_overlays(
-    folder: Path, picture: Image, labels: Image, schema: LabelSchema, resolution: Resolution, summary: Summary
+    folder: Path,
+    pictures: Tinted,
+    shape: tuple[int, int],
+    schema: LabelSchema,
+    resolution: Resolution,
+    summary: Summary,
 ) -> None:
     """Write the overlay with legend, scale bar and measured lines, and a small overlay for lists.
 
-    ``labels`` are the whole mask, which may lie on disk, ``resolution`` its µm/px, ``summary`` what was measured.
+    The whole mask has this ``shape`` and ``resolution`` (µm/px); ``summary`` says what was measured.
     """
     from PIL import Image as Pillow
 
     from ntrm.report.overlay import annotated
 
-    large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
-    # Read from disk once; the smaller picture is sampled from this.
-    seen = sampled(labels, large.shape).astype(np.uint8)
-    tinted = overlay(large, seen, schema)
-    means = dict(zip(schema.names, mean_colours(tinted, seen, len(schema)), strict=True))
+    means = dict(zip(schema.names, mean_colours(pictures.large, pictures.labels, len(schema)), strict=True))
     drawn = annotated(
-        tinted,
+        pictures.large,
         schema,
-        (labels.shape[0], labels.shape[1]),
+        shape,
         resolution.x,
         pieces=summary.pieces,
         fractions=summary.tissue_fractions,
@@ -86,8 +105,7 @@ def write_overlays(
     )
     with whole_file(folder / OVERLAY) as partial:
         Pillow.fromarray(drawn).save(partial, format="PNG", compress_level=1)
-    small = overlay(resized(picture, 1, THUMBNAIL_SIDE), seen, schema)
-    write_bytes(folder / THUMBNAIL, small_jpeg(small, THUMBNAIL_BYTES))
+    write_bytes(folder / THUMBNAIL, small_jpeg(pictures.small, THUMBNAIL_BYTES))
 
 
 def resized(picture: Image, smallest: int, largest: int) -> Image:

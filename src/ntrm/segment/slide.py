@@ -35,7 +35,7 @@ from ntrm.segment.file_transfer import check_objects, remember_objects
 from ntrm.segment.measurements import measure_pieces, scan_slide
 from ntrm.segment.options import Options, wanted_stains
 from ntrm.segment.overview import SlideOverview, inspect_slide
-from ntrm.segment.pictures import write_familiarity_map, write_overlays, write_plain
+from ntrm.segment.pictures import tinted, write_familiarity_map, write_overlays, write_plain
 from ntrm.segment.predict import Maps, predict_maps
 from ntrm.segment.relations_mean import RelationsMean
 from ntrm.segment.slide_files import SlideFiles
@@ -51,7 +51,7 @@ OpenSlide = Callable[..., SlideReader]
 LARGE = 1 << 25
 """Pixels of a slide from which on its files get the memory that the network has used; a smaller one leaves it to the
 batches of the next."""
-THREADS = 3  # That write files of one slide at the same time, beside the one that measures
+THREADS = 4  # That write files of one slide at the same time, beside the one that measures
 BEHIND = 1 << 28
 """Pixels of a slide up to which its files are written while the network works on the next: they take memory."""
 
@@ -102,6 +102,8 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
             hint="train or fine-tune on slides like this one, or run without --strict",
         )
     with ThreadPoolExecutor(THREADS, thread_name_prefix="ntrm-files") as pool:
+        judged = pool.submit(lambda: overview.quality)
+        pictures = pool.submit(tinted, overview.picture, labels, schema)
         written = [
             pool.submit(files.write_mask, labels),
             pool.submit(write_plain, folder, overview.picture),
@@ -111,7 +113,7 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
         pieces = measure_pieces(regions, pieces_map, schema=schema)
         # Not beside measuring: both take memory by the regions.
         written.append(pool.submit(files.write_polygons, regions, familiarity))
-        quality, stained = overview.quality, found.stained
+        quality, stained = judged.result(), found.stained
         summary = files.summary(
             regions,
             pieces,
@@ -122,7 +124,9 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
             and {"regions": removed.regions, "area_mm2": removed.pixels * resolution.pixel_area_um2 / 1e6},
             stain_norm=stained,
         )
-        written.append(pool.submit(write_overlays, folder, overview.picture, labels, schema, resolution, summary))
+        written.append(
+            pool.submit(write_overlays, folder, pictures.result(), labels.shape, schema, resolution, summary)
+        )
         summary.write(folder)
         files.write_graph(regions, pieces, familiarity, found.relations)
         tables = files.tables(summary, regions, pieces)

@@ -18,8 +18,7 @@ from ntrm.core.io import write_json
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_mask_ome_tiff
-from ntrm.regions.cancer_rule import CancerFinding
-from ntrm.regions.cancers import cancers_of, confirmed_regions
+from ntrm.regions.cancers import CancerFinding, cancers_of, confirmed_regions
 from ntrm.regions.measure import Measurement, sentences_of
 from ntrm.regions.region_table import RegionTable
 from ntrm.regions.regions import Regions

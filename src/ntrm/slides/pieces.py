@@ -19,8 +19,9 @@ from ntrm.core.errors import DataError, UsageError
 from ntrm.core.io import write_arrays
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
+from ntrm.regions.runs import dilated, runs_of
 from ntrm.results.folder import SlideFolder
-from ntrm.slides.quality.thumbnail import EIGHT, dilated, region_areas
+from ntrm.slides.quality.thumbnail import EIGHT, region_areas
 
 PieceLabels = NDArray[np.uint16]
 PieceBox = tuple[int, int, int, int]  # Top, left, height, width
@@ -50,7 +51,8 @@ class Piece:
 def find_pieces(tissue: BoolMask, mpp: Resolution) -> tuple[tuple[Piece, ...], PieceLabels]:
     """The pieces of a tissue mask (H, W) at ``mpp`` µm/px, and the mask of their numbers (H, W), 0 for no piece."""
     # Half the distance on either side: two fragments grow together when the gap is less than the whole.
-    labels, count = ndimage.label(dilated(tissue, JOINED_UM / 2, mpp), EIGHT)
+    joined = dilated(runs_of(tissue), np.array([mpp.y, mpp.x]), JOINED_UM / 2).dense()
+    labels, count = ndimage.label(joined, EIGHT)
     labels[~tissue] = 0
     areas = region_areas(labels, count, mpp)
     large = [number for number in range(1, count + 1) if areas[number] >= LEAST_MM2]

@@ -148,7 +148,7 @@ class TrainingRun:
                 hint=f"give the same settings as before{network}, or choose a new folder",
             )
 
-    def begin(self, init_report: Mapping[str, Any] | None, unknown_windows: int = 0) -> None:
+    def begin(self, init_report: Mapping[str, Any] | None, windows: int = 0, unknown_windows: int = 0) -> None:
         """Write what is known before the first step: what is run, on which data, by which code, where and when.
 
         A run that goes on from a checkpoint has no ``init_report``: it started as its provenance says.
@@ -160,7 +160,8 @@ class TrainingRun:
         else:
             started = {"encoder_init": init_report["encoder"], "init_report": dict(init_report)}
         sessions = int(before.get("sessions", 0)) + 1
-        document = self._document() | started | {"unknown_windows": unknown_windows, "sessions": sessions}
+        document = self._document() | started | {"windows": windows, "unknown_windows": unknown_windows}
+        document |= {"sessions": sessions}
         write_json(self.out / PROVENANCE, document)
         write_recipe(self.recipe, self.out / RECIPE)
 
@@ -178,7 +179,7 @@ class TrainingRun:
             **{name: getattr(self, name) for name in ("arch", "options", "level", "mpp", "sections", "init")},
             "init_sha256": self.init_sha256,
             "name": self.name,
-            **dict.fromkeys(("encoder_init", "init_report", "unknown_windows", "sessions")),
+            **dict.fromkeys(("encoder_init", "init_report", "windows", "unknown_windows", "sessions")),
             "finished": False,
             "steps": 0,
             "epochs": 0.0,

@@ -191,7 +191,7 @@ def _train(
     state = None
     if launch.leads:
         # Not sooner: a training that is stopped while it reads a large dataset leaves no empty run behind.
-        run.begin(init_report, windows.tiles.unknown)
+        run.begin(init_report, len(windows), windows.tiles.unknown)
         state = CheckpointFolder(run.out / CHECKPOINTS).latest(say)
     connect(launch)
     with Interruption() as interruption, warnings.catch_warnings():

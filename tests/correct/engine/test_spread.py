@@ -8,7 +8,8 @@ import pytest
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.correct.engine.graph import RegionGraph
-from ntrm.correct.engine.spread import Reason, Settings, looks_alike, spread, standardised
+from ntrm.correct.engine.spread import KEPT, NAMED, TOUCHES, Settings, looks_alike, spread, standardised
+from ntrm.correct.engine.spread import LOOKS as LOOKS_ALIKE
 from ntrm.regions.runs import runs_of
 
 EPI, RET, BCC, BKG = (SKIN.index(name) for name in ("EPI", "RET", "BCC", "BKG"))
@@ -49,7 +50,7 @@ def chain(tissue, looks, *, region=None, probabilities=None, edges=None):
 
 def followers(done):
     """Nodes that have another name than the mask without having been clicked."""
-    return np.flatnonzero(done.reason > Reason.NAMED)
+    return np.flatnonzero(done.reason > NAMED)
 
 
 def test_what_looks_alike_follows_wherever_it_lies():
@@ -66,7 +67,7 @@ def test_looks_and_relations_follow_both_and_without_edges_it_is_looks():
     joined = chain([BCC] * 4, looks, edges=[(0, 1)])
     done = spread(joined, {0: EPI}, BOTH)
     assert done.tissue.tolist() == [EPI, EPI, BCC, EPI]
-    assert done.reason.tolist() == [Reason.NAMED, Reason.TOUCHES, Reason.KEPT, Reason.LOOKS]
+    assert done.reason.tolist() == [NAMED, TOUCHES, KEPT, LOOKS_ALIKE]
     assert done.why(1) == "touches the region you named epidermis, or what follows it"
     apart = chain([BCC] * 4, looks, edges=[])
     one, other = (spread(apart, {0: EPI}, settings) for settings in (BOTH, LOOKS))

@@ -9,7 +9,7 @@ from tests.service.api.test_routes_tiles import image_of
 from tests.service.correcting import EPI, RET, SCC, click, middle_of
 from tests.service.small import error_of
 
-from ntrm.correct.engine.prepare import make_region_graph
+from ntrm.correct.engine.parts_engine import PARTS, region_graph_in
 from ntrm.correct.mask import open_mask
 from ntrm.correct.results import write_corrected
 from ntrm.models.predictor import Predictor
@@ -23,7 +23,8 @@ PIXEL_MM2 = MPP**2 / 1e6
 @pytest.fixture
 def graph(tmp_path, results):
     mask = open_mask(tmp_path / "out" / "a")
-    return make_region_graph(mask, SlideInput(results[0], "a"), Predictor(Unsure(), "cpu", batch=2))
+    PARTS.prepare(mask, SlideInput(results[0], "a"), Predictor(Unsure(), "cpu", batch=2))
+    return region_graph_in(mask)
 
 
 @pytest.fixture

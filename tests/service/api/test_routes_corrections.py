@@ -10,7 +10,7 @@ from tests.service.api.test_routes_tiles import image_of
 from tests.service.correcting import EPI, RET, SCC, click, middle_of
 from tests.service.small import error_of, only_slide
 
-from ntrm.correct.engine.prepare import make_region_graph
+from ntrm.correct.engine.parts_engine import PARTS, region_graph_in
 from ntrm.correct.log import read_log
 from ntrm.correct.mask import open_mask
 from ntrm.correct.pixels import PixelSet
@@ -34,7 +34,8 @@ class Unsure(ByColour):
 def graph(tmp_path, results):
     """The region graph, as a worker would have made it."""
     mask = open_mask(tmp_path / "out" / "a")
-    return make_region_graph(mask, SlideInput(results[0], "a"), Predictor(Unsure(), "cpu", batch=2))
+    PARTS.prepare(mask, SlideInput(results[0], "a"), Predictor(Unsure(), "cpu", batch=2))
+    return region_graph_in(mask)
 
 
 def shown(client, url, **query):

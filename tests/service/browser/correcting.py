@@ -8,7 +8,7 @@ from tests.service.browser.driving import until, write_slide
 from tests.service.browser.looking import PANE, classes, difference, home_place
 from tests.service.running import Running
 
-from ntrm.correct.engine.prepare import make_region_graph
+from ntrm.correct.engine.parts_engine import PARTS
 from ntrm.correct.mask import open_mask
 from ntrm.models.hub import load
 from ntrm.models.predictor import Predictor
@@ -52,7 +52,7 @@ def write_slides(folder, names):
     document["plan"]["source"] = "0" * 64
     gone.write_text(json.dumps(document))
     ready = shutil.copytree(first, folder / "out" / names[0])
-    make_region_graph(open_mask(ready), SlideInput(path, path.name), Predictor(load("bundled"), "cpu"))
+    PARTS.prepare(open_mask(ready), SlideInput(path, path.name), Predictor(load("bundled"), "cpu"))
     for name in names[1:]:
         shutil.copytree(ready, folder / "out" / name)
 

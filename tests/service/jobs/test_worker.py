@@ -8,7 +8,7 @@ from tests.segment.small import fingerprints, paint, write_slide
 from tests.service.small import add_queued, settings_of
 
 from ntrm.core.errors import RefusedError
-from ntrm.correct.engine.prepare import region_graph_in
+from ntrm.correct.engine.parts_engine import region_graph_in
 from ntrm.correct.mask import open_mask
 from ntrm.results.slide_state import alone
 from ntrm.segment.batch import segment_slides

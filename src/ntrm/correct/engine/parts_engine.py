@@ -1,22 +1,30 @@
-"""Today's engine: compact parts of regions, and names carried on by looks and relations."""
+"""Today's engine: the parts of a slide as a graph, made from slide and model once, and kept with the results.
+
+The graph is needed to propose what follows from a click; the corrected mask follows from mask and log alone.
+"""
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.labels import IGNORE
+from ntrm.core.locks import holding
+from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correct.engine import NotReadyError, Proposal, Review
-from ntrm.correct.engine.graph import RegionGraph
-from ntrm.correct.engine.prepare import make_region_graph, region_graph_in
-from ntrm.correct.engine.propose import propose, propose_elsewhere
+from ntrm.correct.engine.graph import RegionGraph, region_graph_of
+from ntrm.correct.engine.propose import Learned, learned, propose
 from ntrm.correct.engine.review import likely_errors_first
 from ntrm.correct.log import Stamp, Step, stamp_of
-from ntrm.correct.mask import SlideMask
+from ntrm.correct.mask import SlideMask, mask_grid, segmented
 from ntrm.correct.state import State
 from ntrm.correct.units import Units
-from ntrm.results.paths import HIDDEN, REGION_GRAPH
-from ntrm.slides.inputs import SlideInput
+from ntrm.results.folder import SlideFolder
+from ntrm.results.paths import HIDDEN, REGION_GRAPH, REGION_GRAPH_LOCK
+from ntrm.slides.inputs import SlideInput, source_fingerprint
 
 if TYPE_CHECKING:
     from ntrm.models.predictor import Predictor
@@ -25,45 +33,102 @@ OPEN_GRAPHS = 4  # One of 100,000 parts takes some 100 MB, most take a tenth of 
 
 
 class PartsEngine:
-    """Proposes by the region graph of a slide, which is made once and kept with the results."""
+    """Carries names on by looks and relations of compact parts of regions."""
 
     def is_ready(self, mask: SlideMask) -> bool:
-        """Whether the parts of a slide are known: its region graph is there and can be read."""
-        return _read(mask, stamp_of(mask.folder / HIDDEN / REGION_GRAPH)) is not None
+        """Whether the parts of a slide are known, so that names can be carried on."""
+        return region_graph_in(mask) is not None
 
     def prepare(self, mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress = SILENT) -> None:
-        """Find the parts, and keep them with the results; takes as long as segmenting the slide."""
-        make_region_graph(mask, slide, predictor, progress)
+        """Find the parts of a slide, unless they are known; takes as long as segmenting it.
+
+        ``slide`` is the file that was segmented, another one is refused; ``predictor`` has the model of the results,
+        see ``SlideMask.check_model``. Where another process finds them already, this waits for it.
+        """
+        own, source = source_fingerprint(slide.path), segmented(mask.folder)[1].source
+        if own is None or own != source:
+            raise RefusedError(
+                f"{mask.folder.name} was made from another file",
+                got="a slide that cannot be read" if own is None else f"a slide with other content ({own[:12]})",
+                expected=f"the slide that was segmented ({str(source)[:12]})",
+                hint="give the slide as it was when it was segmented",
+            )
+        # The network must see the slide as it did when it was segmented.
+        stained = mask.summary.stain_norm
+        if stained is not None and stained.matrix is not None:
+            predictor = predictor.recolouring(stained.matrix)
+        SlideFolder(mask.folder).check()
+        with holding(mask.folder / HIDDEN / REGION_GRAPH_LOCK, wait=True):
+            if not self.is_ready(mask):
+                _made(mask, slide, predictor, progress).save(mask.folder / HIDDEN / REGION_GRAPH, _origin(mask))
 
     def units(self, mask: SlideMask, *, whole_regions: bool) -> Units:
         """The parts, or the undivided regions; ``NotReadyError`` where they are not known."""
-        graph = _graph(mask)
-        return graph.regions if whole_regions else graph.parts
+        return _graph(mask).regions if whole_regions else _graph(mask).parts
 
-    def propose(
-        self, mask: SlideMask, state: State, click: Step, source: tuple[SlideMask, State] | None = None
-    ) -> Proposal:
-        """What a click would change; its places lie in the slide itself, or in the ``source`` it is carried on from."""
-        if source is None:
-            return propose(_graph(mask), state, click)
-        return propose_elsewhere(_graph(source[0]), source[1], click, _graph(mask), state)
+    def learn(self, mask: SlideMask, state: State) -> Learned:
+        """What the clicks in a slide say about others."""
+        return learned(_graph(mask), state)
+
+    def propose(self, mask: SlideMask, state: State, click: Step, source: Learned | None = None) -> Proposal:
+        """What a click would change; its places lie in the slide, or in that from which ``source`` was learned."""
+        return propose(_graph(mask), state, click, source)
 
     def order(self, mask: SlideMask) -> Review:
         """The regions, likely errors first; what was corrected so far does not count."""
         return likely_errors_first(_graph(mask))
 
 
+PARTS = PartsEngine()
+
+
+def region_graph_in(mask: SlideMask) -> RegionGraph | None:
+    """The graph that was kept; None where there is none of this mask, model and version, or a damaged one."""
+    return _read(mask, stamp_of(mask.folder / HIDDEN / REGION_GRAPH))
+
+
+@lru_cache(OPEN_GRAPHS)
+def _read(mask: SlideMask, stamp: Stamp) -> RegionGraph | None:
+    try:
+        graph = (
+            None if stamp is None else RegionGraph.read(mask.folder / HIDDEN / REGION_GRAPH, mask.schema, _origin(mask))
+        )
+    except DataError:
+        return None
+    return graph if graph is not None and graph.runs.shape == mask.shape else None
+
+
 def _graph(mask: SlideMask) -> RegionGraph:
-    graph = _read(mask, stamp_of(mask.folder / HIDDEN / REGION_GRAPH))
+    graph = region_graph_in(mask)
     if graph is None:
         hint = "have them found first, or name whole regions without carrying the name on"
         raise NotReadyError("the parts of this slide are not known yet", hint=hint)
     return graph
 
 
-@lru_cache(OPEN_GRAPHS)
-def _read(mask: SlideMask, stamp: Stamp) -> RegionGraph | None:
-    return None if stamp is None else region_graph_in(mask)
+def _origin(mask: SlideMask) -> str:
+    return f"mask {mask.record.mask}, model {mask.summary.model['sha256']}"
 
 
-PARTS = PartsEngine()
+def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress) -> RegionGraph:
+    """Memory is that of the mask, the sums over the parts and some windows."""
+    from ntrm.correct.engine.parts import parts_of
+    from ntrm.correct.engine.pool import Pooling, smooth_density
+    from ntrm.models.windows import Stitching
+    from ntrm.segment.predict import read_tile, tiles_ahead
+    from ntrm.slides.isolated import open_isolated
+
+    labels, stated = mask.labels(), segmented(mask.folder)[1].mpp
+    stitching = Stitching(predictor.config.window, int(mask.summary.options["overlap"]))
+    # The network has seen windows all of whose pixels have a name.
+    windows = [each for each in stitching.windows(*mask.shape) if not (labels[each.slices] == IGNORE).any()]
+    with closing(open_isolated(slide.path, alone=slide.alone)) as reader:
+        mpp = slide.mpp or (None if stated is None else Resolution(*stated))
+        grid = mask_grid(reader, mask.summary, mpp, hint="give the µm/px that the slide was segmented with")
+        density = smooth_density(lambda window: read_tile(grid, window), *mask.shape)
+        parts = parts_of(labels, mask.schema, mask.resolution, density)
+        pooling, batches = Pooling(predictor, parts, stitching), -(-len(windows) // predictor.batch)
+        for these, tiles in progress.track(tiles_ahead(grid, windows, predictor.batch), batches, mask.folder.name):
+            pooling.add(these, tiles)
+    pooled = pooling.means()
+    return region_graph_of(parts, mask.schema, pooled.pop("probabilities"), pooled)

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from types import MappingProxyType
 
 import numpy as np
@@ -34,21 +33,14 @@ from ntrm.correct.engine.graph import RegionGraph
 PROBABILITIES = "probabilities"
 
 
-class Reason(IntEnum):
-    """Why a node has its name."""
-
-    KEPT = 0
-    NAMED = 1
-    LOOKS = 2
-    TOUCHES = 3
-
-
-_SENTENCES = {
-    Reason.KEPT: "as the network named it",
-    Reason.NAMED: "you named it {tissue}",
-    Reason.LOOKS: "looks like the region you named {tissue}",
-    Reason.TOUCHES: "touches the region you named {tissue}, or what follows it",
-}
+KEPT, NAMED, LOOKS, TOUCHES = range(4)
+REASONS = (
+    "as the network named it",
+    "you named it {tissue}",
+    "looks like the region you named {tissue}",
+    "touches the region you named {tissue}, or what follows it",
+)
+"""Why a node has its name."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +70,12 @@ class Spread:
 
     graph: RegionGraph
     tissue: Ints  # (N,) class of each node now
-    reason: NDArray[np.uint8]  # (N,) ``Reason``
+    reason: NDArray[np.uint8]  # (N,) index of ``REASONS``
 
     def why(self, node: int) -> str:
         """The reason, as a sentence."""
         tissue = self.graph.schema.tissues[self.tissue[node]]
-        return _SENTENCES[Reason(int(self.reason[node]))].format(tissue=tissue.title or tissue.name)
+        return REASONS[self.reason[node]].format(tissue=tissue.title or tissue.name)
 
 
 def spread(graph: RegionGraph, clicks: Mapping[int, int], settings: Settings | None = None) -> Spread:
@@ -100,8 +92,8 @@ def spread(graph: RegionGraph, clicks: Mapping[int, int], settings: Settings | N
     changed = np.flatnonzero(tissue != graph.tissue)
     # For each renamed node the click of that name to which its affinity is largest.
     own = np.where(given[None] == tissue[changed, None], affinity[changed], -1.0)
-    reason[changed] = np.where(met[changed, own.argmax(axis=1)] >= own.max(axis=1), Reason.TOUCHES, Reason.LOOKS)
-    tissue[nodes], reason[nodes] = given, Reason.NAMED
+    reason[changed] = np.where(met[changed, own.argmax(axis=1)] >= own.max(axis=1), TOUCHES, LOOKS)
+    tissue[nodes], reason[nodes] = given, NAMED
     return Spread(graph, tissue, reason)
 
 

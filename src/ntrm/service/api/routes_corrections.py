@@ -318,7 +318,7 @@ def preview_document(current: SlideCorrections, proposal: Proposal, version: int
         part = FollowerDocument(x=x, y=y, tissue=names[tissue], network_tissue=network, area_mm2=area_mm2, why=why)
         parts.append(part)
     named = NamedDocument(regions=len(proposal.nodes), **_shape(current, proposal.named, MOST_POINTS))
-    whole: dict[str, Any] = {"regions": proposal.regions, "area_mm2": proposal.area_mm2}
+    whole: dict[str, Any] = {"regions": proposal.regions, "area_mm2": proposal.pixels * current.pixel_mm2}
     return PreviewDocument(version=version, named=named, followed=followed, parts=parts, **whole)
 
 

@@ -131,7 +131,7 @@ class Worker:
 
     def prepare(self) -> None:
         """Make the region graph of a slide that is done."""
-        from ntrm.correct.engine.prepare import make_region_graph, same_model
+        from ntrm.correct.engine.parts_engine import PARTS
         from ntrm.correct.mask import open_mask
         from ntrm.segment.segmenter import reason_of
 
@@ -139,8 +139,8 @@ class Worker:
         self._report(0.0, "making", at_once=True)
         try:
             mask = open_mask(segmenter.out / slide.slide_id)
-            same_model(mask, segmenter.run.model["sha256"])
-            make_region_graph(mask, source, segmenter.predictor, self)
+            mask.check_model(segmenter.run.model["sha256"])
+            PARTS.prepare(mask, source, segmenter.predictor, self)
         except NtrmError as error:
             code = "refused" if isinstance(error, RefusedError) else "unreadable"
             raise ProblemError(422, code, GIVEN_UP["prepare"], got=reason_of(error, source, slide.slide_id)) from error

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,14 +77,12 @@ def _long_regions(mask: BoolMask, scale: Resolution) -> Iterator[Positions]:
 
 def _strongest(red: Singles, green: Singles, tissue: BoolMask, scale: Resolution) -> tuple[Singles, NDArray[np.uint8]]:
     """The highest contrast of any orientation at each pixel of tissue, and the number of that orientation."""
-    um = max(FLANKS_UM) + HALF_LENGTH_UM
-    tall, wide = math.ceil(um / scale.y) + 2, math.ceil(um / scale.x) + 2
-    # In a frame of glass: what a pixel is compared with lies equally far in memory from all of them.
-    red, green = (np.pad(plane, ((tall, tall), (wide, wide))) for plane in (red, green))
-    inside = slice(tall, len(green) - tall), slice(wide, green.shape[1] - wide)
+    # In a frame of glass, so that what a pixel is compared with is always inside.
+    frame = [(a + b,) * 2 for a, b in zip(_reach(max(FLANKS_UM), scale), _reach(HALF_LENGTH_UM, scale), strict=True)]
+    red, green = (np.pad(plane, frame) for plane in (red, green))
     strongest = np.full(tissue.shape, CONTRAST[0], dtype=np.float32)
     numbers = np.zeros(tissue.shape, dtype=np.uint8)
-    contrasts = thread_map(lambda number: _averaged_along(red, green, number, scale)[inside], range(ORIENTATIONS))
+    contrasts = thread_map(lambda number: _averaged_along(red, green, number, scale), range(ORIENTATIONS))
     for number, contrast in enumerate(contrasts):
         stronger = tissue & (contrast > strongest)
         strongest[stronger], numbers[stronger] = contrast[stronger], number
@@ -93,35 +90,48 @@ def _strongest(red: Singles, green: Singles, tissue: BoolMask, scale: Resolution
 
 
 def _averaged_along(red: Singles, green: Singles, number: int, scale: Resolution) -> Singles:
-    """Mean contrast of the pixels along a band of one orientation through each pixel."""
+    """Mean contrast along a band of one orientation through each pixel inside the frame."""
     contrast = _contrast(red, green, number, scale)
     steps = int(HALF_LENGTH_UM / STEP_UM)
-    total = np.zeros_like(contrast)
-    for step in range(-steps, steps + 1):
-        total += _moved(contrast, _offset(number, step * STEP_UM, 0.0, scale))
+    offsets = (_offset(number, step * STEP_UM, 0.0, scale) for step in range(-steps, steps + 1))
+    moved = (_moved(contrast, offset, _reach(HALF_LENGTH_UM, scale)) for offset in offsets)
+    total = next(moved).copy()
+    for each in moved:
+        total += each
     return total / np.float32(2 * steps + 1)
 
 
 def _contrast(red: Singles, green: Singles, number: int, scale: Resolution) -> Singles:
-    """How much denser pixels are than both sides of a band of whatever width."""
+    """How much denser pixels are than both sides of a band of whatever width, less a frame as wide as those lie off."""
+    frame = _reach(max(FLANKS_UM), scale)
     density = green + np.float32(NO_DENSITY)
     logs, hue = np.log(density), red / density
-    contrast = np.full(green.shape, CONTRAST[0], dtype=np.float32)
+    own_log, own_hue = (_moved(plane, (0, 0), frame) for plane in (logs, hue))
+    contrast = np.full(own_log.shape, CONTRAST[0], dtype=np.float32)
     for flank in FLANKS_UM:
         down, right = _offset(number, 0.0, flank, scale)
-        sides = (down, right), (-down, -right)
-        ridge = logs - np.maximum(*(_moved(logs, side) for side in sides))
+        one, other = (
+            [_moved(plane, side, frame) for plane in (logs, green, hue)] for side in ((down, right), (-down, -right))
+        )
+        ridge = own_log - np.maximum(one[0], other[0])
         # Next to glass nothing is a band, and what is bluer than both sides is no denser, either.
-        ridge[np.minimum(*(_moved(green, side) for side in sides)) < LEAST_FLANK] = CONTRAST[0]
-        bluest = np.maximum(*(_moved(hue, side) for side in sides)) + np.float32(BLUER)
-        ridge *= (hue <= bluest) | (ridge < 0)
+        ridge[np.minimum(one[1], other[1]) < LEAST_FLANK] = CONTRAST[0]
+        ridge *= (own_hue <= np.maximum(one[2], other[2]) + np.float32(BLUER)) | (ridge < 0)
         np.maximum(contrast, ridge, out=contrast)
     return np.minimum(contrast, CONTRAST[1], out=contrast)
 
 
-def _moved(plane: NDArray[Any], offset: tuple[int, int]) -> NDArray[Any]:
-    """What lies so many rows and columns from each pixel; beyond the edge, the frame of glass, it is anything."""
-    return np.roll(plane.ravel(), -(offset[0] * plane.shape[1] + offset[1])).reshape(plane.shape)
+def _moved(plane: Singles, offset: tuple[int, int], frame: tuple[int, int]) -> Singles:
+    """What lies so many rows and columns from each pixel inside a frame of so many."""
+    rows, columns = (
+        slice(out + by, length - out + by) for length, out, by in zip(plane.shape, frame, offset, strict=True)
+    )
+    return plane[rows, columns]
+
+
+def _reach(um: float, scale: Resolution) -> tuple[int, int]:
+    """More rows and columns than any offset of so many µm has."""
+    return math.ceil(um / scale.y) + 1, math.ceil(um / scale.x) + 1
 
 
 def _redder(red: Singles, green: Singles, band: Positions, angles: NDArray[np.uint8], scale: Resolution) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from scipy import ndimage
 from ntrm.core.arrays import BoolMask, Ints, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means, check_picture
+from ntrm.core.threads import most_threads, thread_map
 
 EIGHT = np.ones((3, 3), dtype=bool)  # For `ndimage.label`: pixels that touch at a corner belong together
 
@@ -66,7 +67,12 @@ def bounding_box(mask: BoolMask, um: float, scale: Resolution) -> tuple[slice, s
 def blurred(values: NDArray[np.floating], um: float, scale: Resolution) -> Singles:
     """Values (H, W) blurred by a Gaussian of standard deviation ``um``; edge pixels are repeated beyond the edge."""
     plane = np.asarray(values, dtype=np.float32)
-    return np.asarray(ndimage.gaussian_filter(plane, (um / scale.y, um / scale.x), mode="nearest", truncate=3.0))
+    for axis, step in ((0, scale.y), (1, scale.x)):
+        # Columns, and then rows, are blurred each by itself, so several threads may share them.
+        parts = np.array_split(plane, min(most_threads(), plane.shape[1 - axis]), axis=1 - axis)
+        along = partial(ndimage.gaussian_filter1d, sigma=um / step, axis=axis, mode="nearest", truncate=3.0)
+        plane = np.concatenate([*thread_map(along, parts)], axis=1 - axis)
+    return plane
 
 
 def without_small_regions(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
@@ -104,10 +110,10 @@ def upsampled(mask: BoolMask, factors: tuple[int, int], shape: tuple[int, int]) 
 
 def pixels_inside(mask: BoolMask, top: Ints, bottom: Ints, left: Ints, right: Ints) -> Ints:
     """Pixels of the mask in each of many rectangles; the arrays broadcast."""
-    sums = np.zeros((mask.shape[0] + 1, mask.shape[1] + 1), dtype=np.int32)
-    np.cumsum(mask, axis=0, out=sums[1:, 1:])
-    np.cumsum(sums, axis=1, out=sums)
-    return np.asarray(sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left], dtype=np.int64)
+    edges = np.broadcast_arrays(top, bottom, left, right)
+    boxes = zip(*(edge.ravel().tolist() for edge in edges), strict=True)
+    counts = [np.count_nonzero(mask[y0:y1, x0:x1]) for y0, y1, x0, x1 in boxes]
+    return np.array(counts, dtype=np.int64).reshape(edges[0].shape)
 
 
 Picture = NDArray[np.uint8]
@@ -218,7 +224,7 @@ class Thumbnail:
     @cached_property
     def planes(self) -> tuple[Singles, Singles, Singles]:
         """Red, green and blue densities on the coarser grid."""
-        red, green, blue = (block_means(self._density(channel), self.factors) for channel in range(3))
+        red, green, blue = thread_map(lambda channel: block_means(self._density(channel), self.factors), range(3))
         return red, green, blue
 
     @cached_property
@@ -230,7 +236,7 @@ class Thumbnail:
     @cached_property
     def unscanned(self) -> BoolMask:
         """Where any pixel is pure white, on the coarser grid: readers paint so what was never scanned."""
-        return np.asarray(block_means((self.picture == 255).all(axis=2), self.factors) > 0)
+        return np.asarray(block_means(np.bitwise_and.reduce(self.picture, axis=2) == 255, self.factors) > 0)
 
     @cached_property
     def averaged(self) -> tuple[Singles, Singles, Singles]:

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { retrySlide, showHelp } from "./dialogs.js";
 import { button, h, icon, iconButton, notice, say } from "./dom.js";
+import { shortcuts } from "./keyboard.js";
 import { showList } from "./list.js";
 import { setClasses } from "./palette.js";
 import { paletteName, prefs, switchPalette, switchTheme } from "./prefs.js";
@@ -48,11 +49,11 @@ function makeTools(about) {
       iconButton("theme", "Light or dark", switchTheme),
       iconButton("help", "Keyboard shortcuts", showHelp),
     ],
-    bindings: [
-      { keys: ["b"], says: "Colour-blind-safe colours", group: "Page", act: switchPalette },
-      { keys: ["x"], says: "Light or dark", group: "Page", act: switchTheme },
-      { keys: ["?"], says: "This list", group: "Page", act: showHelp },
-    ],
+    bindings: shortcuts("Page", [
+      ["b", "Colour-blind-safe colours", switchPalette],
+      ["x", "Light or dark", switchTheme],
+      ["?", "This list", showHelp],
+    ]),
   };
 }
 

@@ -2,27 +2,18 @@
 
 import { byKey, REACH } from "./correct-panel.js";
 import { WIDTHS } from "./correct-strokes.js";
+import { arrows, shortcuts } from "./keyboard.js";
 
 const STEP = 0.06;
-const GROUP = "Correct";
 const clamp = (value, { least, most }) => Math.min(most, Math.max(least, value));
 
 /** The bindings, in the order of the help sheet. */
 export function correctBindings(correct, stage, shell) {
   const { acts, settings, choice, stroke } = correct;
-  const when = () => correct.isOn;
-  const key = (keys, says, act, more = {}) => ({ keys, says, group: GROUP, when, act, ...more });
-  const tool = (letter, name, says) => key([letter], says, () => acts.set({ tool: name }));
-  const named = () => byKey().filter((tissue) => tissue.key);
-  const move = (name, x, y, says = null) => ({
-    ...key([name], says, () => {
-      stage.pan(x, y);
-      correct.look();
-    }),
-    shown: ["←", "↑", "→", "↓"],
-  });
-  const beside = (name, x, y, says = null) =>
-    key([name], says, () => correct.stepBeside(x, y), { shift: true, shown: ["Shift", "←", "↑", "→", "↓"] });
+  const tool = (name) => () => acts.set({ tool: name });
+  const undo = () => acts.writer.undo();
+  const redo = () => acts.writer.redo();
+  const named = byKey().filter((tissue) => tissue.key);
   const further = (sign) => () => {
     if (settings.tool === "brush") acts.set({ width: clamp(settings.width + 10 * sign, WIDTHS) });
     else acts.set({ reach: clamp(settings.reach * 2 ** (sign / 4), REACH) });
@@ -41,41 +32,49 @@ export function correctBindings(correct, stage, shell) {
     else correct.click(correct.place, true);
   }
 
-  return [
-    key(
-      named().map((tissue) => tissue.key),
-      "Name what is picked or under the pointer",
-      (event) => acts.name(named().find((tissue) => tissue.key === event.key).name),
-      { shown: ["1", "…", "9", named()[9]?.key, named()[10]?.key, named()[11]?.key].filter(Boolean) },
-    ),
-    key(["n"], "Next region, likely errors first; next part that would follow", () => correct.step(1)),
-    key(["p"], "The previous one", () => correct.step(-1)),
-    key(["N"], "Add the next or the previous region", () => correct.step(1, true), { shown: ["N", "P"] }),
-    key(["P"], null, () => correct.step(-1, true)),
-    beside("ArrowLeft", -1, 0, "Pick the neighbour on that side"),
-    beside("ArrowRight", 1, 0),
-    beside("ArrowUp", 0, -1),
-    beside("ArrowDown", 0, 1),
-    key(["Enter"], "Accept; or pick what is in the middle, finish a line", enter),
-    key([" "], "Add or remove what is in the middle; next point of a line", space, { shown: ["Space"] }),
-    key(["z"], "Undo", () => acts.writer.undo()),
-    key(["Z"], "Redo", () => acts.writer.redo()),
-    key(["z"], null, () => acts.writer.undo(), { ctrl: true }),
-    key(["Z", "y"], null, () => acts.writer.redo(), { ctrl: true }),
-    key([","], "Less far, further; narrower, wider brush", further(-1), { shown: [",", "."] }),
-    key(["."], null, further(1)),
-    key(["r"], "Parts or whole regions", () => acts.set({ whole: !settings.whole })),
-    key(["o"], "Name only what I picked", () => acts.set({ only: !settings.only })),
-    tool("v", "pick", "Pick"),
-    tool("a", "lasso", "Lasso"),
-    tool("f", "brush", "Brush"),
-    tool("k", "divide", "Line to divide"),
-    move("ArrowLeft", -STEP, 0, "Move the slide under the crosshair"),
-    move("ArrowRight", STEP, 0),
-    move("ArrowUp", 0, -STEP),
-    move("ArrowDown", 0, STEP),
-    key(["Escape"], "Discard; then end correcting", () => {
-      if (!shell.closeMenu() && !acts.drop()) correct.toggle(false);
-    }),
-  ];
+  function move(x, y) {
+    stage.pan(x * STEP, y * STEP);
+    correct.look();
+  }
+
+  function escape() {
+    if (!shell.closeMenu() && !acts.drop()) correct.toggle(false);
+  }
+
+  return shortcuts(
+    "Correct",
+    [
+      [
+        named.map((tissue) => tissue.key),
+        "Name what is picked or under the pointer",
+        (event) => acts.name(named.find((tissue) => tissue.key === event.key).name),
+        { shown: ["1", "…", ...named.slice(8, 12).map((tissue) => tissue.key)] },
+      ],
+      ["n", "The next region, likely errors first; next part that would follow", () => correct.step(1)],
+      ["p", "The previous one", () => correct.step(-1)],
+      ["N", "Add the next or the previous region", () => correct.step(1, true), { shown: ["N", "P"] }],
+      ["P", null, () => correct.step(-1, true)],
+      arrows("Pick the neighbour on that side", correct.stepBeside, {
+        shift: true,
+        shown: ["Shift", "←", "↑", "→", "↓"],
+      }),
+      ["Enter", "Accept; or pick what is in the middle, finish a line", enter],
+      [" ", "Add or remove what is in the middle; next point of a line", space, { shown: ["Space"] }],
+      ["z", "Undo", undo],
+      ["Z", "Redo", redo],
+      ["z", null, undo, { ctrl: true }],
+      [["Z", "y"], null, redo, { ctrl: true }],
+      [",", "Less far, further; narrower, wider brush", further(-1), { shown: [",", "."] }],
+      [".", null, further(1)],
+      ["r", "Parts or whole regions", () => acts.set({ whole: !settings.whole })],
+      ["o", "Name only what I picked", () => acts.set({ only: !settings.only })],
+      ["v", "Pick", tool("pick")],
+      ["a", "Lasso", tool("lasso")],
+      ["f", "Brush", tool("brush")],
+      ["k", "Line to divide", tool("divide")],
+      arrows("Move the slide under the crosshair", move),
+      ["Escape", "Discard; then end correcting", escape],
+    ],
+    { when: () => correct.isOn },
+  );
 }

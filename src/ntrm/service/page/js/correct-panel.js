@@ -1,10 +1,79 @@
 // The panel of the mode "Correct": what is missing, tools, tissues with their keys, what is chosen, what was done.
 
 import { makeChoiceBox } from "./correct-box.js";
-import { makeHistory } from "./correct-history.js";
 import { WIDTHS } from "./correct-strokes.js";
-import { button, h, progressBar, segments, slider } from "./dom.js";
-import { colourOf, tissues } from "./palette.js";
+import { capital, resultWords, stepWords } from "./correct-words.js";
+import { button, h, iconButton, panelHead, progressBar, segments, setText, slider, tick } from "./dom.js";
+import { moment } from "./format.js";
+import { colourOf, dotOf, tissues } from "./palette.js";
+import { initialsGiven, setInitials } from "./prefs.js";
+
+const INITIALS = 8; // characters that the log takes
+const FEW = 30;
+
+/** The list and `update()`. */
+export function makeHistory(store, { writer }) {
+  const undo = iconButton("undo", "Undo (z)", () => writer.undo());
+  const redo = iconButton("redo", "Redo (Shift z)", () => writer.redo());
+  const list = h("ol.steps");
+  const none = h("p.small.muted", "Nothing was corrected.");
+  const note = h("p.small.muted");
+  const initials = h("input.field", {
+    maxLength: INITIALS,
+    value: initialsGiven() ?? "",
+    autocomplete: "off",
+    spellcheck: false,
+    on: { input: () => setInitials(initials.value) },
+  });
+  const element = h(
+    "div.history",
+    panelHead("Steps", undo, redo),
+    note,
+    none,
+    list,
+    h("label.initials.small", "Initials, optional: written with each step", initials),
+  );
+  let drawn = "";
+
+  function update() {
+    const { document } = store;
+    const steps = (document?.steps ?? []).filter((step) => step.action === "name" || step.action === "draw");
+    undo.disabled = !document?.undo;
+    redo.disabled = !document?.redo;
+    none.hidden = steps.length > 0;
+    setText(note, resultWords(store));
+    note.hidden = !note.textContent;
+    const state = JSON.stringify(steps) + colourOf(steps[0]?.tissue);
+    if (state === drawn) return;
+    drawn = state;
+    const rest = steps.length - FEW;
+    list.replaceChildren(
+      ...steps.reverse().slice(0, FEW).map(row),
+      ...(rest > 0 ? [h("li.muted", `and ${rest} before these, in corrections.jsonl`)] : []),
+    );
+  }
+
+  function row(step) {
+    const back = button("Undo to here", () => writer.undoTo(step.number), "small quiet", {
+      "aria-label": `Undo step ${step.number} and what came after it`,
+      title: "Undo this and what came after it",
+    });
+    return h(
+      "li",
+      { class: step.active ? "" : "undone", "data-step": step.number },
+      h("span.number.muted", step.number),
+      dotOf(step.tissue),
+      h(
+        "span.words",
+        capital(stepWords(step)),
+        h("span.muted", ` ${[moment(step.when), step.by].filter(Boolean).join(", ")}`),
+      ),
+      step.active ? back : h("span.muted.small", "undone"),
+    );
+  }
+
+  return { element, update };
+}
 
 const KEYS = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "q", "y", "h", "j"];
 const TOOLS = [
@@ -65,12 +134,11 @@ function makeTools(settings, acts) {
     "part",
     (key) => acts.set({ whole: key === "region" }),
   );
-  const only = h("input", { type: "checkbox", on: { change: () => acts.set({ only: only.checked }) } });
-  const onlyLine = h("label.switch", only, "Name only what I picked");
+  const only = tick("Name only what I picked", (checked) => acts.set({ only: checked }));
   const doublings = [Math.log2(REACH.least), Math.log2(REACH.most), 0.25];
   const reach = slider("How far", doublings, (value) => acts.set({ reach: 2 ** value }));
   const width = slider("Brush", [WIDTHS.least, WIDTHS.most, 10], (value) => acts.set({ width: value }));
-  const element = h("div.correct-tools", tool, h("div.unit-line", unit, onlyLine), reach.element, width.element);
+  const element = h("div.correct-tools", tool, h("div.unit-line", unit, only.element), reach.element, width.element);
   return {
     element,
     update(isReady) {
@@ -78,8 +146,8 @@ function makeTools(settings, acts) {
       tool.select(settings.tool);
       unit.select(settings.whole || !isReady ? "region" : "part");
       unit.querySelector('[data-value="part"]').disabled = !isReady;
-      only.checked = settings.only || !isReady;
-      only.disabled = !isReady;
+      only.input.checked = settings.only || !isReady;
+      only.input.disabled = !isReady;
       unit.parentElement.hidden = paints;
       reach.element.hidden = paints || settings.only || !isReady;
       reach.show(Math.log2(settings.reach), `× ${Number(settings.reach.toPrecision(2))}`);

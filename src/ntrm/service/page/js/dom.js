@@ -101,18 +101,7 @@ export function say(text) {
 export function segments(label, choices, value, act) {
   const group = h("div.segments", { role: "radiogroup", "aria-label": label });
   const buttons = choices.map(([key, text, enabled = true, title]) =>
-    h(
-      "button",
-      {
-        type: "button",
-        role: "radio",
-        disabled: !enabled,
-        title: title ?? "",
-        "data-value": key,
-        on: { click: () => act(key) },
-      },
-      text,
-    ),
+    button(text, () => act(key), "", { class: "", role: "radio", disabled: !enabled, title, "data-value": key }),
   );
   group.append(...buttons);
   group.select = (key) =>
@@ -121,18 +110,29 @@ export function segments(label, choices, value, act) {
       button.setAttribute("aria-checked", String(chosen));
       button.tabIndex = chosen ? 0 : -1;
     });
+  rove(group, buttons, (next) => next.click());
+  group.select(value);
+  return group;
+}
+
+/** Arrow keys in `group` move the focus around `items` that can be used, and call `act` with the next one. */
+export function rove(group, items, act = () => {}) {
   group.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (!step) return;
     event.preventDefault();
     event.stopPropagation();
-    const open = buttons.filter((button) => !button.disabled && !button.hidden);
+    const open = items.filter((item) => !item.disabled && !item.hidden);
     const next = open[(open.indexOf(document.activeElement) + step + open.length) % open.length];
     next.focus();
-    next.click();
+    act(next);
   });
-  group.select(value);
-  return group;
+}
+
+/** A box to tick with its label; `act(checked)`. */
+export function tick(label, act) {
+  const input = h("input", { type: "checkbox", on: { change: () => act(input.checked) } });
+  return { element: h("label.switch", input, label), input };
 }
 
 /** A slider with its label and what it stands at; `act(value)`. `show(value, text)` moves it. */

@@ -31,8 +31,7 @@ export async function viewBlob({ panes, drawing, width, height, legend, footer }
   const scale = window.devicePixelRatio || 1;
   const strip = 52;
   const canvas = document.createElement("canvas");
-  canvas.width = Math.round(width * scale);
-  canvas.height = Math.round((height + strip) * scale);
+  [canvas.width, canvas.height] = [width, height + strip].map((side) => Math.round(side * scale));
   const context = canvas.getContext("2d");
   context.scale(scale, scale);
   context.fillStyle = "#fff";
@@ -46,9 +45,7 @@ export async function viewBlob({ panes, drawing, width, height, legend, footer }
   context.fillStyle = INK;
   context.font = "11px system-ui, sans-serif";
   context.fillText(footer, 12, height + strip - 10);
-  return new Promise((resolve) => {
-    canvas.toBlob(resolve, "image/png");
-  });
+  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
 function drawPane(context, { viewer, left, width, clip }, height) {
@@ -60,42 +57,28 @@ function drawPane(context, { viewer, left, width, clip }, height) {
   context.restore();
 }
 
-function drawRings(context, drawing, rings, ink, thickness) {
-  const path = new Path2D();
-  path.addPath(new Path2D(pathOf(rings)), new DOMMatrix(screenMatrix(drawing.viewer)));
-  context.lineJoin = "round";
-  for (const [colour, width] of [
-    ["rgb(255 255 255 / 90%)", thickness + 2.25],
-    [ink, thickness],
-  ]) {
-    context.strokeStyle = colour;
-    context.lineWidth = width;
+/** A line over a wider one that sets it off from the picture. */
+function stroke(context, path, ...lines) {
+  for (const [strokeStyle, lineWidth] of lines) {
+    Object.assign(context, { strokeStyle, lineWidth, lineJoin: "round", lineCap: "round" });
     context.stroke(path);
   }
 }
 
-function drawLines(context, drawing) {
+function drawRings(context, drawing, rings, ink, thickness) {
+  const path = new Path2D();
+  path.addPath(new Path2D(pathOf(rings)), new DOMMatrix(screenMatrix(drawing.viewer)));
+  stroke(context, path, ["rgb(255 255 255 / 90%)", thickness + 2.25], [ink, thickness]);
+}
+
+function drawLines(context, { viewer, parts }) {
   context.font = "600 12px system-ui, sans-serif";
-  context.lineCap = "round";
-  for (const { line, label } of drawing.parts) {
-    const [x1, y1] = drawing.viewer.toScreen(line.from);
-    const [x2, y2] = drawing.viewer.toScreen(line.to);
-    const place = [Number(label.getAttribute("x")), Number(label.getAttribute("y"))];
-    for (const [colour, width] of [
-      ["#000", 5],
-      [LINES[line.kind], 2.5],
-    ]) {
-      context.strokeStyle = colour;
-      context.lineWidth = width;
-      context.beginPath();
-      context.moveTo(x1, y1);
-      context.lineTo(x2, y2);
-      context.stroke();
-    }
-    context.strokeStyle = "#fff";
-    context.lineWidth = 4;
+  for (const { line, label } of parts) {
+    const [from, to] = [line.from, line.to].map((point) => viewer.toScreen(point).join(" "));
+    stroke(context, new Path2D(`M${from}L${to}`), ["#000", 5], [LINES[line.kind], 2.5]);
+    const place = ["x", "y"].map((name) => Number(label.getAttribute(name)));
+    Object.assign(context, { strokeStyle: "#fff", lineWidth: 4, fillStyle: INK });
     context.strokeText(line.label, ...place);
-    context.fillStyle = INK;
     context.fillText(line.label, ...place);
   }
 }

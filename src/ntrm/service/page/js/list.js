@@ -5,12 +5,11 @@ import { askForSlides, confirmLoss, retrySlide } from "./dialogs.js";
 import { button, h, icon, notice, say, setText } from "./dom.js";
 import { notAssessed, unlikeWords } from "./familiarity.js";
 import { count } from "./format.js";
-import { bind } from "./keyboard.js";
+import { bind, shortcuts } from "./keyboard.js";
 import { poll } from "./poll.js";
 import { prefs } from "./prefs.js";
 import { correctedWords, failure, isMoving, makeRow } from "./row.js";
-import { uploads } from "./upload.js";
-import { drawUploads } from "./upload-rows.js";
+import { drawUploads, uploads } from "./upload.js";
 
 const RANK = { running: 0, queued: 1, failed: 2, cancelled: 3, done: 4 };
 const text = (slide) => slide.name || slide.slide_id || "";
@@ -165,11 +164,13 @@ export function showList(root, tools) {
   }
 
   const unbind = bind([
-    { keys: ["/"], says: "Search", group: "List", act: () => search.focus() },
-    { keys: ["a"], says: "Add slides", group: "List", act: ask },
-    { keys: ["j", "ArrowDown"], shown: ["j", "↓"], says: "Next slide", group: "List", act: () => step(list, 1) },
-    { keys: ["k", "ArrowUp"], shown: ["k", "↑"], says: "Previous slide", group: "List", act: () => step(list, -1) },
-    { keys: ["Enter"], says: "Open the slide", group: "List", act: () => {} },
+    ...shortcuts("List", [
+      ["/", "Search", () => search.focus()],
+      ["a", "Add slides", ask],
+      [["j", "ArrowDown"], "Next slide", () => step(list, 1), { shown: ["j", "↓"] }],
+      [["k", "ArrowUp"], "Previous slide", () => step(list, -1), { shown: ["k", "↑"] }],
+      ["Enter", "Open the slide", () => {}],
+    ]),
     ...tools.bindings,
   ]);
   const polling = poll(refresh);
@@ -216,14 +217,7 @@ function drawState(state, slides, shown, broken, acts) {
       broken.text ?? "The server does not answer. It may have been stopped; this page tries again by itself.",
       button("Try now", acts.retry),
     );
-  else if (slides === null)
-    state.replaceChildren(
-      h(
-        "ul.rows.ghost",
-        { "aria-label": "Loading" },
-        [1, 2, 3].map(() => h("li.row", h("div.thumbnail"), h("div.bone"))),
-      ),
-    );
+  else if (slides === null) state.replaceChildren(h("div.state", h("p", "Loading …")));
   else if (slides.length)
     box("search", "No slide matches the search", "Names, cancer types, status and warnings are searched.");
   else

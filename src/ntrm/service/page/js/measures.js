@@ -1,6 +1,6 @@
 // Margins, depth and orientation of the pieces, with their lines on the slide, or the reason why there is none.
 
-import { button, h, panelHead } from "./dom.js";
+import { button, h, panelHead, tick } from "./dom.js";
 import { length } from "./format.js";
 import { maskToSlide } from "./geometry.js";
 
@@ -28,14 +28,7 @@ export function measureLines(summary, geometry, piece) {
         .filter(([key, measured]) => measured.line_px && measured.value !== null && key in KINDS)
         .map(([key, measured]) => {
           const [from, to] = measured.line_px.map((point) => maskToSlide(geometry, point));
-          return {
-            from,
-            to,
-            kind: KINDS[key],
-            label: `${title(key)} ${length(measured.value)}`,
-            piece: entry.number,
-            key,
-          };
+          return { from, to, kind: KINDS[key], label: `${title(key)} ${length(measured.value)}`, key };
         }),
     );
 }
@@ -48,22 +41,13 @@ export function uprightOf(summary, piece) {
 }
 
 /** The panel and `update(summary)`. `go(line)` shows a line, `view.lines` whether lines are drawn. */
-export function makeMeasures(geometry, view, changed, go) {
-  const switcher = h("input", {
-    type: "checkbox",
-    on: {
-      change: () => {
-        view.lines = switcher.checked;
-        changed();
-      },
-    },
-  });
+export function makeMeasures(geometry, view, go) {
+  const drawn = tick("Draw lines", (lines) => view.set({ lines }));
   const body = h("div.measures");
-  const drawn = h("label.switch", switcher, "Draw lines");
-  const element = h("section", panelHead("Measurements", drawn), body);
+  const element = h("section", panelHead("Measurements", drawn.element), body);
 
   function update(summary) {
-    switcher.checked = view.lines;
+    drawn.input.checked = view.lines;
     const pieces = summary.pieces.filter((entry) => view.piece === null || entry.number === view.piece);
     body.replaceChildren(
       ...(pieces.length

@@ -2,12 +2,82 @@
 
 import { capital } from "./correct-words.js";
 import { button, h, segments } from "./dom.js";
-import { listWindows, matrixOf, MEAN, meanText, usable, windowCount, windowsBehind } from "./edge-windows.js";
 import { area, count, length, share } from "./format.js";
 import { drawGraph } from "./graph.js";
 import { dotOf, titleOf } from "./palette.js";
 import { isDark } from "./prefs.js";
 import { neighbours, networkGraph, notMeasured, tissueGraph } from "./relations.js";
+
+export const MEAN = "mean";
+const UNUSED = "Not used by this model";
+
+/** Whether a relation of the network can be shown, and why not. `kind` is attention or edge_weight. */
+export function usable(network, kind) {
+  if (!network) return [false, "This model has no relation module"];
+  if (kind === "attention") return network.attention.length ? [true, ""] : [false, UNUSED];
+  return network.edge_weight ? [true, ""] : [false, UNUSED];
+}
+
+/** The matrix of a relation; `layer` is a number as text, or MEAN. */
+export function matrixOf(network, kind, layer) {
+  if (kind !== "attention") return network[kind];
+  const layers = network.attention;
+  if (layer !== MEAN) return layers[Number(layer)];
+  return layers[0].map((row, i) =>
+    row.map((_, j) => layers.reduce((sum, matrix) => sum + matrix[i][j], 0) / layers.length),
+  );
+}
+
+/** How many windows have the edge. */
+export function windowCount(network, a, b) {
+  const { names, edge_windows: counts } = network;
+  return counts[names.indexOf(a)][names.indexOf(b)];
+}
+
+/** Both directions between two tissues: [{source, target, windows}], the strongest window first. */
+export function windowsBehind(network, { a, b }) {
+  return [
+    [a, b],
+    [b, a],
+  ].map(([source, target]) => ({
+    source,
+    target,
+    windows: network.strongest_windows.find((edge) => edge.source === source && edge.target === target)?.windows ?? [],
+  }));
+}
+
+/** A list of the windows behind an edge, as buttons. `go(window)` shows one, `chosen` is the one that is shown. */
+export function listWindows(network, pair, chosen, go) {
+  const lists = windowsBehind(network, pair).filter((edge) => edge.windows.length);
+  if (!lists.length) return null;
+  return h(
+    "div.edge-windows",
+    h(
+      "p.small.muted",
+      "Windows with the highest attention, over all layers; 1.00 if there is only one sender. Click to go there.",
+    ),
+    lists.map(({ source, target, windows }) =>
+      h(
+        "div.edge-direction",
+        h("span", `${source} → ${target}`),
+        h(
+          "span.edge-places",
+          windows.map((window, index) =>
+            button(window.attention.toFixed(2), () => go(window), "small quiet number", {
+              "aria-pressed": String(window === chosen),
+              "aria-label": `Window ${index + 1} of ${source} → ${target}, attention ${window.attention.toFixed(3)}`,
+            }),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+/** "0.1234 · 17 windows" */
+export function meanText(value, windows) {
+  return `${value.toFixed(4)} · ${count(windows, "window")}`;
+}
 
 const KINDS = { boundary: "Borders", attention: "Attention", edge_weight: "Edge weights" };
 const FEW = 8;
@@ -17,19 +87,17 @@ const FEW = 8;
  * document. `view.highlight` is what was chosen, `view.relation` which kind of relation is drawn,
  * `view.attentionLayer` of which layer. `go(window)` shows a window of the network on the slide.
  */
-export function makeRelations(first, view, changed, go) {
+export function makeRelations(first, view, go) {
   let document = first;
   const network = first.network ?? null;
   const isUsable = (key) => (key === "boundary" ? [true, ""] : usable(network, key));
   const choices = Object.entries(KINDS).map(([key, label]) => [key, label, ...isUsable(key)]);
-  const choose = (name) => (key) => {
-    view[name] = key;
-    changed();
-  };
-  const kinds = segments("Relations", choices, view.relation, choose("relation"));
+  const kinds = segments("Relations", choices, view.relation, (relation) => view.set({ relation }));
   const numbers = network ? [...network.attention.keys()] : [];
   const steps = [[MEAN, "All layers"], ...numbers.map((number) => [String(number), String(number + 1)])];
-  const layers = segments("Layer of the attention", steps, view.attentionLayer, choose("attentionLayer"));
+  const layers = segments("Layer of the attention", steps, view.attentionLayer, (attentionLayer) =>
+    view.set({ attentionLayer }),
+  );
   const note = h("p.small.muted.note");
   const picture = h("div.graph-frame");
   const reading = h("div.reading", { role: "status" });
@@ -39,11 +107,7 @@ export function makeRelations(first, view, changed, go) {
   const beside = network ? notMeasured(network, tissueGraph(document, null)) : [];
   let all = false;
 
-  const pick = (selection) => {
-    view.highlight = sameChoice(view.highlight, selection) ? null : selection;
-    view.window = null;
-    changed();
-  };
+  const pick = (choice) => view.set({ highlight: sameChoice(view.highlight, choice) ? null : choice, window: null });
 
   function current() {
     const graph = tissueGraph(document, view.piece);

@@ -1,7 +1,7 @@
 // What stands around a slide: the bar with name, pieces and downloads, and the panel with its tabs.
 
 import * as api from "./api.js";
-import { button, h, icon, iconButton, setText } from "./dom.js";
+import { button, h, icon, iconButton, rove, setText } from "./dom.js";
 import { familiarityLine } from "./familiarity.js";
 import { cancerChips } from "./row.js";
 
@@ -106,7 +106,6 @@ function makeMenu(slide, downloads) {
     act("Tissue graph", downloads.graph, "SVG"),
     corrected,
   );
-  const items = () => [...list.children].filter((item) => !item.hidden);
   const words = [icon("download"), h("span.wide-only", "Download")];
   const opener = button(words, () => (list.hidden ? open() : close()), "", {
     "aria-label": "Download",
@@ -118,7 +117,7 @@ function makeMenu(slide, downloads) {
   function open() {
     list.hidden = false;
     opener.setAttribute("aria-expanded", "true");
-    items()[0].focus();
+    list.firstElementChild.focus();
     document.addEventListener("pointerdown", outside);
   }
 
@@ -136,15 +135,11 @@ function makeMenu(slide, downloads) {
     if (!element.contains(event.target)) close();
   };
   list.addEventListener("keydown", (event) => {
-    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (event.key === "Escape") close();
-    else if (by)
-      items()
-        .at((items().indexOf(document.activeElement) + by) % items().length)
-        .focus();
-    else return;
+    if (event.key !== "Escape") return;
+    close();
     event.preventDefault();
   });
+  rove(list, [...list.children]);
   list.addEventListener("click", (event) => {
     if (event.target.closest("a")) close();
   });
@@ -160,30 +155,19 @@ function makeMenu(slide, downloads) {
 
 function makeTabs(tabs, note) {
   const buttons = tabs.map(([key, label]) =>
-    h(
-      "button",
-      {
-        type: "button",
-        role: "tab",
-        id: `tab-${key}`,
-        "aria-controls": `panel-${key}`,
-        "data-tab": key,
-        on: { click: () => select(key) },
-      },
-      label,
-    ),
+    button(label, () => select(key), "", {
+      class: "",
+      role: "tab",
+      id: `tab-${key}`,
+      "aria-controls": `panel-${key}`,
+      "data-tab": key,
+    }),
   );
   const bodies = tabs.map(([key, , children]) =>
     h("div.tab-body", { role: "tabpanel", id: `panel-${key}`, "aria-labelledby": `tab-${key}` }, children),
   );
   const bar = h("div.tabs", { role: "tablist", "aria-label": "Readings" }, buttons);
-  bar.addEventListener("keydown", (event) => {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!by) return;
-    event.preventDefault();
-    const at = buttons.indexOf(document.activeElement);
-    select(tabs[(at + by + tabs.length) % tabs.length][0], true);
-  });
+  rove(bar, buttons, (next) => next.click());
 
   function select(key, wanted = false) {
     // The focus never stays on a tab that is not shown.

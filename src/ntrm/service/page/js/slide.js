@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { retrySlide } from "./dialogs.js";
 import { button, h, notice, progressBar, say, setText } from "./dom.js";
-import { bind } from "./keyboard.js";
+import { bind, shortcuts } from "./keyboard.js";
 import { poll } from "./poll.js";
 import { failure, isMoving, retryWords, showProgress, statusWords } from "./row.js";
 import { openView } from "./view.js";
@@ -15,7 +15,7 @@ export function showSlide(root, id, tools) {
   let shown = null;
   let refused = ""; // why the last thing that was asked for was not done
   const unbind = bind([
-    { keys: ["Escape"], says: "All slides", group: "Page", act: () => (location.hash = "#/") },
+    ...shortcuts("Page", [["Escape", "All slides", () => (location.hash = "#/")]]),
     ...tools.bindings,
   ]);
 

@@ -1,75 +1,51 @@
 // Shortcuts of the slide view.
 
+import { arrows, shortcuts } from "./keyboard.js";
+
 const STEP = 0.12;
 
 /** The bindings, in the order of the help sheet. */
-export function viewBindings({ view, stage, layers, legend, region, shell, apply, step, turn }) {
-  const set = (change) => () => {
-    Object.assign(view, typeof change === "function" ? change() : change);
-    apply();
-  };
+export function viewBindings({ view, stage, layers, legend, region, shell, step, turn }) {
+  const set = (change) => () => view.set(change());
   const layer = (name) =>
     set(() => (layers.has(name) ? { layer: view.layer === name ? view.version : name, compare: "off" } : {}));
   const compare = (mode) =>
     set(() => (layers.canCompare() ? { compare: view.compare === mode ? "off" : mode, layer: view.version } : {}));
-  const move = (key, x, y) => ({ keys: [key], act: () => stage.pan(x, y) });
+  const overlay = () => ({ layer: view.layer === "none" ? view.version : "none", compare: "off" });
+  const escape = () => {
+    if (shell.closeMenu()) return;
+    if (view.highlight) view.set({ highlight: null });
+    else if (stage.drawing.outline) region.clear();
+    else location.hash = "#/";
+  };
+  const tissue = ({ key }) => legend.names[key - 1] && legend.toggle(legend.names[key - 1]);
   return [
-    { keys: ["+", "="], shown: ["+", "−"], says: "Zoom", group: "Move", act: () => stage.zoom(1.6) },
-    { keys: ["-"], act: () => stage.zoom(1 / 1.6) },
-    {
-      keys: ["ArrowLeft"],
-      shown: ["←", "↑", "→", "↓"],
-      says: "Move the slide",
-      group: "Move",
-      act: () => stage.pan(-STEP, 0),
-    },
-    move("ArrowRight", STEP, 0),
-    move("ArrowUp", 0, -STEP),
-    move("ArrowDown", 0, STEP),
-    { keys: ["0"], says: "Whole slide", group: "Move", act: () => stage.fit() },
-    { keys: ["u"], says: "Skin surface up", group: "Move", act: turn },
-    { keys: ["n"], says: "Next piece", group: "Move", act: () => step(1) },
-    { keys: ["p"], says: "Previous piece", group: "Move", act: () => step(-1) },
-    {
-      keys: ["t"],
-      says: "Overlay on or off",
-      group: "Layers",
-      act: set(() => ({ layer: view.layer === "none" ? view.version : "none", compare: "off" })),
-    },
-    { keys: ["i"], says: "Coarse prediction", group: "Layers", act: layer("coarse") },
-    { keys: ["c"], says: "Confidence", group: "Layers", act: layer("confidence") },
-    { keys: ["d"], says: "Two versions side by side", group: "Layers", act: compare("side") },
-    { keys: ["w"], says: "Swipe between two versions", group: "Layers", act: compare("swipe") },
-    {
-      keys: ["["],
-      shown: ["[", "]"],
-      says: "Weaker, stronger overlay",
-      group: "Layers",
-      act: set(() => ({ opacity: Math.max(0, view.opacity - 0.1) })),
-    },
-    { keys: ["]"], act: set(() => ({ opacity: Math.min(1, view.opacity + 0.1) })) },
-    {
-      keys: ["1", "2", "3", "4", "5", "6", "7", "8", "9"],
-      shown: ["1", "…", "9"],
-      says: "A tissue on or off",
-      group: "Layers",
-      act: (event) => legend.names[event.key - 1] && legend.toggle(legend.names[event.key - 1]),
-    },
-    { keys: ["m"], says: "Lines of measurements", group: "Read", act: set(() => ({ lines: !view.lines })) },
-    { keys: ["Enter"], says: "Region in the middle", group: "Read", act: () => region.read(stage.middle) },
-    { keys: ["l"], says: "Tissues", group: "Read", act: () => shell.select("tissues", true) },
-    { keys: ["g"], says: "Relations", group: "Read", act: () => shell.select("relations", true) },
-    { keys: ["s"], says: "Measurements", group: "Read", act: () => shell.select("measures", true) },
-    {
-      keys: ["Escape"],
-      says: "Clear the selection, then back to the list",
-      group: "Page",
-      act: () => {
-        if (shell.closeMenu()) return;
-        if (view.highlight) set({ highlight: null })();
-        else if (stage.drawing.outline) region.clear();
-        else location.hash = "#/";
-      },
-    },
+    ...shortcuts("Move", [
+      [["+", "="], "Zoom", () => stage.zoom(1.6), { shown: ["+", "−"] }],
+      ["-", null, () => stage.zoom(1 / 1.6)],
+      arrows("Move the slide", (x, y) => stage.pan(x * STEP, y * STEP)),
+      ["0", "Whole slide", () => stage.fit()],
+      ["u", "Skin surface up", turn],
+      ["n", "Next piece", () => step(1)],
+      ["p", "Previous piece", () => step(-1)],
+    ]),
+    ...shortcuts("Layers", [
+      ["t", "Overlay on or off", set(overlay)],
+      ["i", "Coarse prediction", layer("coarse")],
+      ["c", "Confidence", layer("confidence")],
+      ["d", "Two versions side by side", compare("side")],
+      ["w", "Swipe between two versions", compare("swipe")],
+      ["[", "Weaker, stronger overlay", set(() => ({ opacity: Math.max(0, view.opacity - 0.1) })), { shown: ["[", "]"] }],
+      ["]", null, set(() => ({ opacity: Math.min(1, view.opacity + 0.1) }))],
+      [[..."123456789"], "A tissue on or off", tissue, { shown: ["1", "…", "9"] }],
+    ]),
+    ...shortcuts("Read", [
+      ["m", "Lines of measurements", set(() => ({ lines: !view.lines }))],
+      ["Enter", "Region in the middle", () => region.read(stage.middle)],
+      ["l", "Tissues", () => shell.select("tissues", true)],
+      ["g", "Relations", () => shell.select("relations", true)],
+      ["s", "Measurements", () => shell.select("measures", true)],
+    ]),
+    ...shortcuts("Page", [["Escape", "Clear the selection, then back to the list", escape]]),
   ];
 }

@@ -6,17 +6,15 @@ import { correctBindings } from "./correct-keys.js";
 import { CorrectionStore } from "./correct-store.js";
 import { correctedWords, resultWords } from "./correct-words.js";
 import { say } from "./dom.js";
-import { MEAN } from "./edge-windows.js";
 import { regionNote, unlikeBanner, unlikeWords } from "./familiarity.js";
 import { save, svgBlob, viewBlob } from "./figure.js";
 import { boxToSlide, geometryOf } from "./geometry.js";
-import { bind } from "./keyboard.js";
-import { makeLayers, PAIRS } from "./layer-panel.js";
-import { makeLegend } from "./legend.js";
+import { bind, shortcuts } from "./keyboard.js";
+import { makeLayers, makeLegend, PAIRS } from "./layer-panel.js";
 import { makeMeasures, measureLines, uprightOf } from "./measures.js";
 import { prefs } from "./prefs.js";
 import { Hover, makeRegion, readingLine } from "./region.js";
-import { makeRelations } from "./relations-panel.js";
+import { makeRelations, MEAN } from "./relations-panel.js";
 import { makeShell } from "./shell.js";
 import { Stage } from "./stage.js";
 import { viewBindings } from "./view-keys.js";
@@ -41,6 +39,10 @@ export async function openView(root, slide, tools) {
     relation: "boundary",
     attentionLayer: MEAN,
     window: null,
+    set(change) {
+      Object.assign(view, change);
+      apply();
+    },
   };
   const pieces = summary.pieces.map((piece) => piece.number);
   const refresh = () => apply();
@@ -65,19 +67,14 @@ export async function openView(root, slide, tools) {
     (answer) => stage.show(readingLine(answer)),
   );
   const correct = makeCorrect({ id, stage, geometry, view, store, apply, select: (tab) => shell.select(tab) });
-  const layers = makeLayers(geometry.layers, view, store, refresh);
-  const legend = makeLegend(view, () => {
-    view.highlight = null;
-    apply();
-  });
-  const relations = makeRelations(graph, view, refresh, (window) => {
-    view.window = window;
-    apply();
+  const layers = makeLayers(geometry.layers, view, store);
+  const legend = makeLegend(view);
+  const relations = makeRelations(graph, view, (window) => {
+    view.set({ window });
     stage.fitBox(boxToSlide(geometry, window), 0.6);
   });
-  const measures = makeMeasures(geometry, view, refresh, (line) => {
-    view.lines = true;
-    apply();
+  const measures = makeMeasures(geometry, view, (line) => {
+    view.set({ lines: true });
     stage.fitBox(lineBox(line), 1.5);
   });
   const outlined = (found) => stage.drawing.set({ outline: found ? outlineOf(found) : null });
@@ -184,8 +181,8 @@ export async function openView(root, slide, tools) {
 
   const unbind = bind([
     ...correctBindings(correct, stage, shell),
-    ...viewBindings({ view, stage, layers, legend, region: { ...region, read }, shell, apply, step, turn }),
-    { keys: ["e"], says: "Correct, or end it", group: "Correct", act: () => correct.toggle() },
+    ...viewBindings({ view, stage, layers, legend, region: { ...region, read }, shell, step, turn }),
+    ...shortcuts("Correct", [["e", "Correct, or end it", () => correct.toggle()]]),
     ...tools.bindings,
   ]);
   store.addEventListener("change", refresh);

@@ -12,16 +12,18 @@ import socket
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.locks import holding
+from ntrm.models.config import NETWORKS, ModelConfig
+from ntrm.models.folders import locate, read_model
 from ntrm.results.folder import ResultsFolder
 from ntrm.results.manifest import check_out
 from ntrm.service.api.app import create_app
-from ntrm.service.core.model_info import check_model, read_facts
 from ntrm.service.core.settings import SERVER_LOCK, SERVICE_FOLDER, ServiceSettings
 
 BACKLOG = 128
@@ -36,8 +38,7 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
     One service at a time works in a folder of results.
     """
     run = check_out(settings.out)
-    check_model(settings.model)
-    classes = read_facts(settings.model).schema.names
+    classes = _checked_model(settings.model).schema.names
     if run is not None and run.classes != classes:
         # They would be shown under the wrong names.
         raise RefusedError(
@@ -76,6 +77,18 @@ def configured(app: FastAPI) -> uvicorn.Config:
         timeout_graceful_shutdown=5,
         backlog=BACKLOG,
     )
+
+
+def _checked_model(model: str) -> ModelConfig:
+    """Fetched from its hub if need be; refuses what no worker could load."""
+    config, _ = read_model(locate(model))
+    config.check_mpp()
+    if config.arch not in NETWORKS:  # rare: only then does the web process load torch
+        from ntrm.models.registry import create
+
+        options: dict[str, Any] = dict(config.options)
+        create(config.arch, config.schema, **options)
+    return config
 
 
 class _Server(uvicorn.Server):

@@ -77,4 +77,3 @@ def test_the_page_and_its_files(tmp_path, model):
             assert client.get(path).status_code in (404, 405)
         assert client.get("/openapi.json").json()["info"]["title"] == "ntrm"
         assert client.get("/docs").status_code == 404
-        assert client.get("/favicon.ico").status_code == 204

@@ -4,7 +4,6 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from tests.segment.judged import STRANGE, judge_as
 from tests.service.small import only_slide, segmented, serving, settings_of, slide_bytes, upload
 
 from ntrm.results.slide_state import remember_failure
@@ -126,25 +125,3 @@ def test_originals_are_found_again_when_their_root_has_moved_or_is_a_link(tmp_pa
     with serving(settings_of(out, model, roots=(tmp_path / "link",))) as client:
         assert [slide["has_image"] for slide in client.get("/v1/slides").json()["slides"]] == [True, True]
         assert {slide.source for slide in client.app_state.store.every()} == {tmp_path / "elsewhere" / "a.tif"}
-
-
-def test_lists_know_the_familiarity_and_cancers_that_were_not_assessed(
-    tmp_path, store, random, monkeypatch, catalogue_of
-):
-    judge_as(monkeypatch, STRANGE, {1: STRANGE}, [(0, 0, 60, 60, 0.01)])
-    segmented(tmp_path, random)
-    catalogue = catalogue_of()
-    catalogue.look_around()
-    facts = catalogue.results(store.every()[0]).model_dump()
-    assert facts["cancers"] == [{"name": "SCC", "present": None, "confidence": None}]
-    assert facts["cancers_looked_for"] == ["SCC"]
-    assert facts["familiarity"] == {
-        "verdict": "unfamiliar",
-        "p_value": 0.002,
-        "aspects": dict(STRANGE.aspects),
-        "reasons": list(STRANGE.reasons),
-        "unfamiliar_pieces": [1],
-        "has_map": True,
-    }
-    assert facts["warnings"][0] == STRANGE.warning
-    assert facts["quality_warnings"] == facts["warnings"][1:]

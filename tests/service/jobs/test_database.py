@@ -50,13 +50,6 @@ def test_the_queue_is_a_queue_of_so_many(store):
     store.add(slide(9), 3)
 
 
-def test_names_are_there_once_whatever_their_case(store):
-    store.add(slide(1, slide_id="Abc"))
-    with refused(409):
-        store.add(slide(2, slide_id="aBC"))
-    assert store.taken_names() == {"abc"}
-
-
 def test_progress_and_the_end(store):
     one = store.add(slide())
     job = take(store)

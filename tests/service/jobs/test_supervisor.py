@@ -57,18 +57,6 @@ def test_a_worker_that_does_not_hear_is_killed_and_the_next_one_begins_at_once(s
         assert store.get(slides[3]).status == "queued"
 
 
-def test_a_region_graph_that_nobody_wants_any_more_ends_with_its_deaf_worker(supervised, store, monkeypatch):
-    monkeypatch.setattr(supervisor, "GRACE_SECONDS", 0.05)
-    with supervised() as (_, started):
-        slide = add_queued(store, name="a").id
-        store.end(store.take("w", NETWORK), "done")
-        store.ask(slide, "prepare")
-        assert store.take("w", NETWORK).kind == "prepare"
-        store.stop(slide, "prepare")
-        wait_for("the end of the job", lambda: store.job(slide, "prepare") is None)
-        wait_for("the next worker", lambda: len(started) == 2)
-
-
 def test_light_work_has_a_worker_of_its_own_beside_one_that_does_not_hear(supervised, store):
     with supervised() as (_, started):
         slide = add_queued(store, name="a").id

@@ -38,20 +38,6 @@ def test_many_requests_for_one_tile_are_one_computation(store):
     assert calls == [1]
 
 
-def test_what_was_used_last_stays_within_the_bytes(store):
-    async def ask():
-        for number in range(10):
-            await store.get(number, lambda: bytes(300))
-            await store.get(0, lambda: bytes(300))
-
-    asyncio.run(ask())
-    made = []
-    asyncio.run(store.get(0, lambda: made.append(1) or b""))
-    assert made == []
-    asyncio.run(store.get(1, lambda: made.append(1) or b""))
-    assert made == [1]
-
-
 def test_a_slow_tile_is_a_503_and_is_there_the_next_time():
     store, gate, calls = make_store(1), threading.Event(), []
 

@@ -41,7 +41,7 @@ HEADERS = {
 }
 UPLOAD_TYPE = "application/octet-stream"
 MOST_BODY = 2**20  # Bytes of a JSON document: some ten thousand points
-OPEN_PATHS = ("/healthz", "/open/", "/page/", "/favicon.ico")
+OPEN_PATHS = ("/healthz", "/open/", "/page/")
 """Need no token: nothing there reveals anything about slides."""
 
 

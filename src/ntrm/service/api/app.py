@@ -24,11 +24,12 @@ from ntrm.service.api.access import HEADERS, LINK_SECONDS, SESSION_SECONDS, Guar
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Shared
 from ntrm.service.core import problems
-from ntrm.service.core.model_info import BUNDLED_NOTICE, NOTICE
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import ServiceSettings
 from ntrm.version import __version__
 
+NOTICE = "For research, not for diagnosis."
+BUNDLED_NOTICE = "The bundled model has seen synthetic sections only: for trying the software, not for real slides."
 PAGE = Path(__file__).parents[1] / "page"
 router, open_router = APIRouter(tags=["service"]), APIRouter(tags=["service"])
 # The files of results are last: what is not another address is the name of one.
@@ -90,9 +91,11 @@ def about(app_state: Shared) -> schemas.About:
     settings, model, refusal = app_state.settings, app_state.model, app_state.supervisor.refusal
     return schemas.About(
         version=__version__,
-        model=schemas.Model.model_validate(model),
+        model=schemas.Model(
+            name=model.name or model.arch, version=model.version, sha256=app_state.weights_sha256, mpp=model.mpp
+        ),
         notice=f"{NOTICE} {BUNDLED_NOTICE}" if settings.model == BUNDLED else NOTICE,
-        classes=schemas.classes_of(model),
+        classes=schemas.classes_of(model.schema),
         limits={name: getattr(settings.limits, name) for name in ("upload_bytes", "pixels", "queue", "uploads")},
         server_paths=bool(settings.roots),
         worker=app_state.supervisor.state,  # type: ignore[arg-type]
@@ -128,12 +131,6 @@ def sign_in(app_state: Shared, code: str) -> Response:
     end, secure = SESSION_SECONDS, access.secure
     answer.set_cookie(access.cookie, cookie, max_age=end, httponly=True, samesite="strict", secure=secure)
     return answer
-
-
-@router.get("/favicon.ico", include_in_schema=False)
-def icon() -> Response:
-    """None: the page names its own."""
-    return Response(status_code=204)
 
 
 async def _answer(_: Request, error: Exception) -> Response:

@@ -26,6 +26,7 @@ from ntrm.correct.log import Stamp, read_log, stamp_of
 from ntrm.correct.results import correction_in
 from ntrm.correct.slide import SlideCorrections
 from ntrm.correct.state import State
+from ntrm.models.folders import CONFIG, locate, read_config
 from ntrm.results.documents import read_summary
 from ntrm.results.folder import ResultsFolder
 from ntrm.results.paths import CORRECTED, CORRECTIONS, REGIONS, SUMMARY, table_file
@@ -33,7 +34,6 @@ from ntrm.results.slide_state import finished
 from ntrm.results.tables import FOOT, is_own_column, read_table
 from ntrm.service.api.access import Access
 from ntrm.service.api.schemas import SlideDocument, slide_document
-from ntrm.service.core.model_info import read_facts
 from ntrm.service.core.problems import ProblemError, is_full, missing
 from ntrm.service.core.settings import AUDIT, DATABASE, INCOMING, SERVICE_FOLDER, TRASH, UPLOADS, ServiceSettings
 from ntrm.service.jobs.catalogue import Catalogue
@@ -82,7 +82,7 @@ class AppState:
         ResultsFolder(settings.out).own(SERVICE_FOLDER)
         for name in (UPLOADS, INCOMING, TRASH):
             (hidden / name).mkdir(exist_ok=True, mode=0o700)
-        self.model = read_facts(settings.model)
+        self.model, self.weights_sha256 = read_config(locate(settings.model) / CONFIG)
         self.store = JobStore(hidden / DATABASE)
         self.audit = Audit(hidden / AUDIT)
         self.access = Access(settings)

@@ -248,7 +248,7 @@ def _document(app_state: AppState, slide: SlideRow) -> CorrectionsDocument:
 
 def _graph_state(app_state: AppState, slide: SlideRow, current: SlideCorrections) -> dict[str, Any]:
     """The state of the region graph, how far it is, and why there is none."""
-    job, refusal, model = app_state.store.job(slide.id, "prepare"), app_state.supervisor.refusal, app_state.model
+    job, refusal = app_state.store.job(slide.id, "prepare"), app_state.supervisor.refusal
     state, progress, reason = "impossible", None, None
     if current.is_ready:
         state = "ready"
@@ -258,7 +258,7 @@ def _graph_state(app_state: AppState, slide: SlideRow, current: SlideCorrections
         reason = refusal["what"]
     elif not slide.has_image:
         reason = "the original of this slide is not there"
-    elif model.sha256 != current.mask.summary.model.get("sha256"):
+    elif app_state.weights_sha256 != current.mask.summary.model.get("sha256"):
         reason = "the slide was segmented with another model"
     elif job is None:
         state = "missing"

@@ -85,7 +85,7 @@ async def tile(
     if (kind == "jpg") != (layer == "slide"):
         raise missing("no such tile", "the slide comes as .jpg, every other layer as .png")
     if layer != "slide":
-        look = LayerLook(app_state.model, layer, palette, hide, only, (a, b))
+        look = LayerLook(app_state.model.schema, layer, palette, hide, only, (a, b))
         if layer == "corrected" or (layer == "interface" and v):
             corrections = await run_sync(app_state.corrections_at, slide, v)
     revision = await run_sync(app_state.tile_revision, slide, corrections)

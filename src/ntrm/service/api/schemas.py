@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from ntrm.service.core.model_info import ModelFacts
+from ntrm.core.labels import LabelSchema
 from ntrm.service.jobs.database import SlideRow, Status
+from ntrm.service.tiles.layers import colours_of
 
 
 class ErrorBody(BaseModel):
@@ -40,12 +41,12 @@ class TissueClass(BaseModel):
     background: bool
 
 
-class Model(BaseModel, from_attributes=True):
+class Model(BaseModel):
     """The network that segments."""
 
     name: str
     version: str
-    sha256: str | None
+    sha256: str
     mpp: float | None
 
 
@@ -54,7 +55,7 @@ class About(BaseModel):
 
     program: str = "ntrm"
     version: str
-    model: Model | None = Field(description="null where a service that only shows results does not have it")
+    model: Model
     notice: str
     classes: list[TissueClass]
     limits: dict[str, int]
@@ -220,19 +221,14 @@ class RegionDocument(BaseModel, extra="allow"):
     outline_exact: bool = Field(description="false where points were left out to keep the answer small")
 
 
-def classes_of(model: ModelFacts) -> list[TissueClass]:
+def classes_of(schema: LabelSchema) -> list[TissueClass]:
     """The classes of a model with their colours."""
-    return [
-        TissueClass(
-            index=tissue.index,
-            name=tissue.name,
-            title=tissue.title,
-            colour="#" + bytes(tissue.rgb).hex(),
-            safe_colour="#" + bytes(safe).hex(),
-            background=tissue.name == model.schema.background,
-        )
-        for tissue, safe in zip(model.schema.tissues, model.safe_colours, strict=True)
-    ]
+    classes = []
+    for tissue, safe in zip(schema.tissues, colours_of(schema, safe=True), strict=True):
+        colours = {"colour": "#" + bytes(tissue.rgb).hex(), "safe_colour": "#" + bytes(safe).hex()}
+        background = tissue.name == schema.background
+        classes.append(TissueClass.model_validate({**vars(tissue), **colours, "background": background}))
+    return classes
 
 
 def slide_document(

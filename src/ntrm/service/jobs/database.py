@@ -37,6 +37,17 @@ Kind = Literal["segment", "prepare", "correct", "tables"]
 corrected mask; the tables and the overview of all slides, whose job is of the slide ``""``."""
 NETWORK: tuple[Kind, ...] = ("segment", "prepare")
 LIGHT: tuple[Kind, ...] = ("correct", "tables")  # Jobs for workers that hold the network, and for the one that does not
+MOST_ATTEMPTS = 3  # A job whose worker died so often is given up
+RETRY_SECONDS = 60.0  # After a failure, before what nobody has changed is tried again
+MOVE_AWAY = "move it away; results are found again"
+UNUSABLE = (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, RecursionError)
+"""What values of a wrong type or size raise where they are used."""
+GIVEN_UP: dict[Kind, str] = {
+    "segment": "the slide could not be segmented",
+    "prepare": "the region graph could not be made",
+    "correct": "the files of the corrected mask could not be made",
+    "tables": "the tables of all slides could not be written",
+}
 
 
 def _check(is_sound: Callable[[Any], bool]) -> AfterValidator:
@@ -119,18 +130,6 @@ def new_id() -> str:
     """96 random bits."""
     return secrets.token_hex(12)
 
-
-MOST_ATTEMPTS = 3  # A job whose worker died so often is given up
-RETRY_SECONDS = 60.0  # After a failure, before what nobody has changed is tried again
-MOVE_AWAY = "move it away; results are found again"
-UNUSABLE = (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, RecursionError)
-"""What values of a wrong type or size raise where they are used."""
-GIVEN_UP: dict[Kind, str] = {
-    "segment": "the slide could not be segmented",
-    "prepare": "the region graph could not be made",
-    "correct": "the files of the corrected mask could not be made",
-    "tables": "the tables of all slides could not be written",
-}
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS slides (

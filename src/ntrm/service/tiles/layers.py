@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter
 
 from ntrm.core.errors import BROKEN, DataError
-from ntrm.core.labels import RGB
+from ntrm.core.labels import RGB, LabelSchema, safe_palette
 from ntrm.correct.state import State
 from ntrm.results.folder import SlideFolder
 from ntrm.results.mask_file import Pyramid
 from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, MASK, TRUTH_MASK
-from ntrm.service.core.model_info import ModelFacts
 from ntrm.service.core.problems import ProblemError, missing
 from ntrm.service.tiles.slide_tiles import DeepZoom, TileBox
 
@@ -163,7 +162,7 @@ def _nearest(first: int, count: int, scale: int, size: float) -> NDArray[np.int6
 class LayerLook:
     """A layer and its colours, by the parameters of a request."""
 
-    model: ModelFacts
+    schema: LabelSchema
     layer: str
     palette: str | None
     hide: str | None
@@ -173,7 +172,7 @@ class LayerLook:
     def __post_init__(self) -> None:
         if self.palette is not None and self.palette not in PALETTES.get(self.layer, ()):
             raise ProblemError(400, "usage", f"the layer {self.layer} has no such palette", got=self.palette)
-        known = self.model.schema.names
+        known = self.schema.names
         unknown = [name for name in self.names if name not in known]
         if self.layer == "interface" and unknown:
             what, expected = "an interface is that of two classes", f"a and b of {', '.join(known)}"
@@ -182,22 +181,22 @@ class LayerLook:
     @property
     def pair(self) -> list[int]:
         """Classes whose border is shown."""
-        return [self.model.schema.index(name) for name in self.names if name is not None]
+        return [self.schema.index(name) for name in self.names if name is not None]
 
     def tables(self) -> tuple[Bytes, Bytes]:
         """Palette (N, 3) and opacities (N,); pixel value 0 is transparent in every layer."""
-        is_safe, every = self.palette == "safe", range(len(self.model.schema))
+        is_safe, every = self.palette == "safe", range(len(self.schema))
         if self.layer == "confidence":
             colours = _confidence_colours(grey=self.palette == "grey")
         else:
             shown = {"interface": [HIGHLIGHT], "improvement": SAFE_IMPROVEMENT if is_safe else IMPROVEMENT}.get(
-                self.layer, self.model.safe_colours if is_safe else self.model.colours
+                self.layer, colours_of(self.schema, safe=is_safe)
             )
             colours = np.array([(255, 255, 255), *shown], dtype=np.uint8)  # of pixels that are class index + 1
         alpha = np.full(len(colours), 255, dtype=np.uint8)
         alpha[0] = 0
         if self.layer in CLASSES:
-            hidden = {self.model.schema.background_index, *_numbers(self.hide)}
+            hidden = {self.schema.background_index, *_numbers(self.hide)}
             visible = {*every} - hidden if self.only is None else _numbers(self.only)
             alpha[1:] = [255 if index in visible else 0 for index in every]
         return colours, alpha
@@ -215,6 +214,13 @@ def _confidence_colours(*, grey: bool) -> Bytes:
     stops = np.linspace(0, 255, len(_VIRIDIS))
     channels = [np.interp(ramp, stops, channel) for channel in zip(*_VIRIDIS, strict=True)]
     return np.stack(channels, axis=1).astype(np.uint8)
+
+
+def colours_of(schema: LabelSchema, *, safe: bool) -> list[RGB]:
+    """The dataset's own, or those that colour-blind readers can tell apart: greys where there are too many classes."""
+    palette = safe_palette(schema) if safe else [tissue.rgb for tissue in schema.tissues]
+    step = 255 / max(len(schema) - 1, 1)
+    return [(round(step * k),) * 3 for k in range(len(schema))] if palette is None else list(palette)
 
 
 def indexed_png(pixels: Bytes, colours: Bytes, alpha: Bytes) -> bytes:

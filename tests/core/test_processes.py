@@ -57,7 +57,7 @@ def test_the_process_that_segments_holds_what_a_model_needs_and_no_more(tmp_path
     monkeypatch.setattr(supervisor.subprocess, "Popen", lambda *_, env, **more: started.update(env) or nobody)
     settings = settings_of(tmp_path / "out", tmp_path)
     settings.hidden.mkdir(parents=True)
-    supervisor.start_worker(settings, NETWORK)
+    supervisor.start_worker(settings, NETWORK, "w")
     assert json.loads(nobody.stdin.getvalue())["out"] == str(tmp_path / "out")
     assert settings.token.encode() not in nobody.stdin.getvalue()
     assert FOR_MODELS.items() <= started.items()

@@ -12,7 +12,7 @@ from tests.service.small import error_of, only_slide, serving, settings_of
 
 from ntrm.core.errors import NtrmError
 from ntrm.service.api import app_state
-from ntrm.service.core.settings import DATABASE, INCOMING, SERVICE_FOLDER, TRASH, UPLOADS, WORKERS
+from ntrm.service.core.settings import DATABASE, INCOMING, SERVICE_FOLDER, TRASH, UPLOADS
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 KEY = "1" * 24
@@ -183,8 +183,8 @@ def test_a_journal_that_names_a_file_to_delete_is_not_carried_out(tmp_path, mode
 
 
 LINKS = [
-    "", UPLOADS, INCOMING, TRASH, WORKERS, DATABASE, f"{DATABASE}-wal", "audit.jsonl", "audit.lock",
-    "worker.log", "server.lock", f"{UPLOADS}/{KEY}", f"{INCOMING}/x", f"{WORKERS}/x.lock",
+    "", UPLOADS, INCOMING, TRASH, DATABASE, f"{DATABASE}-wal", "audit.jsonl", "audit.lock",
+    "worker.log", "server.lock", f"{UPLOADS}/{KEY}", f"{INCOMING}/x",
 ]  # fmt: skip
 
 

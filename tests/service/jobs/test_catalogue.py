@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("quick_readers")
 @pytest.fixture
 def catalogue_of(tmp_path, store):
     """The catalogue of a folder, with the roots where originals may lie."""
-    return lambda *roots: Catalogue(settings_of(tmp_path / "out", "bundled", roots=roots), store, None, lambda *_: None)
+    return lambda *roots: Catalogue(settings_of(tmp_path / "out", "bundled", roots=roots), store, None)
 
 
 @pytest.mark.usefixtures("results")

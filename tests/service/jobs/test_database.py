@@ -111,23 +111,23 @@ def test_jobs_of_dead_workers_are_queued_again_at_their_place(store):
     first = store.add(slide(1))
     store.add(slide(2))
     take(store, "dead")
-    store.reclaim(lambda name: name == "alive")
+    store.reclaim(["alive"])
     assert store.waiting()[0] == first.id
     assert take(store, "alive").slide == first.id
-    store.reclaim(lambda name: name == "alive")
+    store.reclaim(["alive"])
     assert store.get(first.id).status == "running"
     store.cancel(first.id)
-    store.reclaim(lambda _: False)
+    store.reclaim(())
     assert store.get(first.id).status == "cancelled"
 
 
 def test_a_job_that_kills_its_workers_is_given_up(store):
     one = store.add(slide())
     take(store, "stopped")
-    store.reclaim(lambda _: False, blame=False)
+    store.reclaim((), blame=False)
     for death in range(1, MOST_ATTEMPTS + 1):
         take(store, f"w{death}")
-        store.reclaim(lambda _: False)
+        store.reclaim(())
         assert store.get(one.id).status == ("failed" if death == MOST_ATTEMPTS else "queued")
     assert store.get(one.id).error["code"] == "worker_died"
     store.retry(one.id, None, 5)
@@ -207,7 +207,7 @@ def test_a_job_that_nobody_wants_ends_and_a_slide_that_is_forgotten_leaves_none(
     store.ask(done, "prepare")
     store.stop(done, "prepare")
     assert not store.beat(job, 0.5, "making")
-    store.reclaim(lambda _: False)
+    store.reclaim(())
     assert store.job(done, "prepare") is None
     store.ask(done, "prepare")
     job = take(store)

@@ -13,7 +13,7 @@ from tests.service.small import add_queued, settings_of
 from ntrm.service.jobs import supervisor
 from ntrm.service.jobs.database import LIGHT, NETWORK
 
-DEAF = 'print(\'{"ready": "w", "devices": 1}\', flush=True); import time; time.sleep(3600)'
+DEAF = "print('{\"devices\": 1}', flush=True); import time; time.sleep(3600)"
 
 
 @pytest.fixture
@@ -30,6 +30,7 @@ def supervised(tmp_path, store, monkeypatch):
             return started[-1]
 
         monkeypatch.setattr(supervisor, "start_worker", start)
+        monkeypatch.setattr(supervisor, "new_id", lambda: "w")
         monkeypatch.setattr(supervisor, "TICK_SECONDS", 0.01)
         made = supervisor.Supervisor(settings_of(tmp_path / "out", "bundled", workers=1), store, supervisor.Watch())
         made.start()

@@ -9,7 +9,7 @@ from ntrm.service.tiles.slide_tiles import TileStore
 
 
 def make_store(seconds):
-    return TileStore(ServiceLimits(tile_cache_bytes=1000, waiting_tiles=3, tile_seconds=seconds))
+    return TileStore(ServiceLimits(waiting_tiles=3, tile_seconds=seconds))
 
 
 @pytest.fixture

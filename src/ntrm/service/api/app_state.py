@@ -89,7 +89,7 @@ class AppState:
         self.readers = Readers(limits.open_slides, ReadingLimits(limits.read_memory_mb, limits.open_seconds))
         self.tiles = TileStore(limits)
         self.watch = Watch()  # What fails of all that is done beside the requests
-        self.catalogue = Catalogue(settings, self.store, self.readers, self.audit.note)
+        self.catalogue = Catalogue(settings, self.store, self.readers)
         self.supervisor = Supervisor(settings, self.store, self.watch)
         self.heavy = CapacityLimiter(2)
         """For what takes a processor, and memory, for up to a second: few threads, so that others stay free."""
@@ -108,7 +108,7 @@ class AppState:
         # Nothing begins before this is done.
         self.catalogue.check()
         try:
-            self.supervisor.reclaim()
+            self.store.reclaim(())  # The workers of a service that was killed ended with it.
             self.catalogue.open()
         except sqlite3.Error as error:
             if not is_full(error):

@@ -296,6 +296,7 @@ def get_slide(app_state: Shared, slide: Requested) -> SlideDocument:
 def delete_slide(app_state: Shared, slide: Requested) -> Response:
     """End its jobs, remove its upload and its results, also on a full disk. A file under a root stays."""
     app_state.catalogue.delete(slide)
+    app_state.audit.note("delete", slide.slide_id)
     return Response(status_code=204)
 
 

@@ -12,7 +12,7 @@ from ntrm.core.errors import RefusedError, UsageError
 
 SERVICE_FOLDER = ".service"  # Folder in the results that belongs to the service. In it:
 DATABASE, AUDIT, LOG, SERVER_LOCK = "service.sqlite", "audit.jsonl", "worker.log", "server.lock"
-UPLOADS, INCOMING, TRASH, WORKERS = "uploads", "incoming", "trash", "workers"
+UPLOADS, INCOMING, TRASH = "uploads", "incoming", "trash"
 LEAST_TOKEN = 16  # Characters of a token that somebody chose; shorter ones can be guessed
 
 
@@ -71,10 +71,6 @@ class ServiceSettings:
     def hidden(self) -> Path:
         """The service's own folder."""
         return self.out / SERVICE_FOLDER
-
-    def worker_lock(self, worker: str) -> Path:
-        """What a worker holds as long as it lives; process numbers are given again, locks are not."""
-        return self.hidden / WORKERS / f"{worker}.lock"
 
     @property
     def is_loopback(self) -> bool:

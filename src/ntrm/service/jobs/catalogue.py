@@ -7,7 +7,6 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -37,10 +36,8 @@ KNOWN = 4096  # Slides whose facts are kept
 class Catalogue:
     """Keeps rows and folders alike; what has no row is found, what has no folder is forgotten."""
 
-    def __init__(
-        self, settings: ServiceSettings, store: JobStore, readers: Readers, note: Callable[[str, str], None]
-    ) -> None:
-        self._settings, self._store, self._readers, self._note = settings, store, readers, note
+    def __init__(self, settings: ServiceSettings, store: JobStore, readers: Readers) -> None:
+        self._settings, self._store, self._readers = settings, store, readers
         self._results = ResultsFolder(settings.out)
         self._skipped: set[tuple[str, str]] = set()  # Folders whose results cannot be shown, and why: logged once
 
@@ -168,7 +165,6 @@ class Catalogue:
                 raise
             hint = "look who may write to them, and delete the slide once more"
             raise ProblemError(500, "not_removed", "not all files could be removed", got=error, hint=hint) from error
-        self._note("delete", slide.slide_id)
         # The tables and the overview must not name it any more either.
         store.ask("", "tables", TABLES_SECONDS)
 

@@ -14,7 +14,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -394,10 +394,10 @@ class JobStore:
                 (status, _as_json(document), ended, attempts, status, *values),
             )
 
-    def reclaim(self, alive: Callable[[str], bool], *, blame: bool = True) -> None:
+    def reclaim(self, alive: Collection[str], *, blame: bool = True) -> None:
         """Take running jobs from workers that are gone; one to blame for the end of too many is given up."""
         for job in self.running():
-            if job.worker is not None and alive(job.worker):
+            if job.worker in alive:
                 continue
             if job.cancel is not None:
                 self.end(job, "cancelled")

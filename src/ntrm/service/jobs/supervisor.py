@@ -16,12 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ntrm.core.errors import NtrmError
-from ntrm.core.locks import is_held
 from ntrm.core.processes import HOME, MODEL, close_pipes, send_line, start_module
 from ntrm.results.slide_state import alone
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.core.settings import LOG, WORKERS, ServiceSettings
-from ntrm.service.jobs.database import LIGHT, NETWORK, JobStore, Kind
+from ntrm.service.core.settings import LOG, ServiceSettings
+from ntrm.service.jobs.database import LIGHT, NETWORK, JobStore, Kind, new_id
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
@@ -56,7 +55,7 @@ class _Slot:
     device: str
     kinds: tuple[Kind, ...] = NETWORK  # Of its jobs
     process: subprocess.Popen[bytes] | None = None
-    name: str | None = None  # Its name in the database, once it is ready
+    name: str = ""  # In the database
     not_before: float = 0.0
 
 
@@ -75,19 +74,8 @@ class Supervisor:
         """Why no worker can run: the model does not load, or the folder holds another model's results."""
 
     def start(self) -> None:
-        """Remove the locks of workers that are gone, and begin."""
-        for lock in (self._settings.hidden / WORKERS).glob("*.lock"):
-            if not self._is_alive(lock.stem):
-                lock.unlink(missing_ok=True)
+        """Begin."""
         self._thread.start()
-
-    def reclaim(self, *, blame: bool = True) -> None:
-        """Queue the jobs of workers that are gone; those to be cancelled end."""
-        self._store.reclaim(self._is_alive, blame=blame)
-
-    def _is_alive(self, worker: str) -> bool:
-        lock = self._settings.worker_lock(worker)
-        return lock.exists() and is_held(lock)
 
     def stop(self) -> None:
         """End the workers; their slides go back into the queue."""
@@ -106,7 +94,7 @@ class Supervisor:
                 process.wait()
             close_pipes(process)
         if running:
-            self.reclaim(blame=False)
+            self._store.reclaim((), blame=False)
 
     def _repeat(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
@@ -139,15 +127,14 @@ class Supervisor:
             if process.poll() is None:
                 return
             close_pipes(process)
-            if slot.name is not None:
-                self._settings.worker_lock(slot.name).unlink(missing_ok=True)
             if process.returncode == 0:
                 slot.not_before = 0.0
-            slot.process, slot.name = None, None
-            self.reclaim()
+            slot.process, slot.name = None, ""
+            self._store.reclaim([each.name for each in (*self._slots, self._light)])
         is_wanted = self._store.is_due(LIGHT) if slot is self._light else self.refusal is None
         if is_wanted and time.monotonic() >= slot.not_before:
-            slot.process = process = start_worker(replace(self._settings, device=slot.device), slot.kinds)
+            slot.name = new_id()
+            slot.process = process = start_worker(replace(self._settings, device=slot.device), slot.kinds, slot.name)
             slot.not_before = time.monotonic() + START_SECONDS
             threading.Thread(target=self._listen, args=(slot, process), daemon=True).start()
 
@@ -162,20 +149,19 @@ class Supervisor:
             self.refusal, self.state = message["refused"], "refused"
             _log.error("no slide can be segmented: %(what)s; got %(got)s", self.refusal)
             return
-        slot.name = message["ready"]
         if slot is not self._light:
             self.state = "ready"
             if self._settings.workers is None:
                 self._slots += [_Slot(f"cuda:{n}") for n in range(len(self._slots), int(message["devices"]))]
 
 
-def start_worker(settings: ServiceSettings, kinds: tuple[Kind, ...]) -> subprocess.Popen[bytes]:
+def start_worker(settings: ServiceSettings, kinds: tuple[Kind, ...], name: str) -> subprocess.Popen[bytes]:
     """A worker process, which is told no secret; it ends when its input is closed."""
     log = settings.hidden / LOG
     if log.exists() and log.stat().st_size > LOG_BYTES:
         log.unlink()
     process = start_module("ntrm.service.jobs.worker", log, *(MODEL if kinds == NETWORK else HOME))
     told: dict[str, Any] = {"out": str(settings.out.absolute()), "model": settings.model}
-    told |= {"device": settings.device, "batch": settings.batch, "kinds": kinds}
+    told |= {"device": settings.device, "batch": settings.batch, "kinds": kinds, "name": name}
     send_line(process, json.dumps(told).encode())
     return process

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
-from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
 from ntrm.results.manifest import read_run
 from ntrm.results.paths import INDEX, RUN, SUMMARY, table_file
 from ntrm.service.core.problems import ProblemError, document_of
 from ntrm.service.core.settings import DATABASE, ServiceSettings
-from ntrm.service.jobs.database import GIVEN_UP, NETWORK, Job, JobStore, Kind, SlideRow, Status, new_id
+from ntrm.service.jobs.database import GIVEN_UP, NETWORK, Job, JobStore, Kind, SlideRow, Status
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 
 if TYPE_CHECKING:
@@ -168,24 +167,23 @@ class Worker:
 def main() -> int:
     """Run until the input ends."""
     told = json.loads(sys.stdin.readline())
-    kinds, name, stop, segmenter = tuple(told.pop("kinds")), new_id(), threading.Event(), None
+    kinds, name, stop = tuple(told.pop("kinds")), told.pop("name"), threading.Event()
     settings = ServiceSettings(**{**told, "out": Path(told["out"])})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if kinds == NETWORK:
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
     threading.Thread(target=_end_with_input, daemon=True).start()
-    with holding(settings.worker_lock(name)):
-        try:
-            segmenter = open_segmenter(settings) if kinds == NETWORK else None
-        except NtrmError as error:
-            _say({"refused": document_of(error)["error"]})
-            return error.exit_code
-        if segmenter is None or segmenter.run.options["device"] == "cpu":
-            # The page comes first: whoever views slides must not wait for the next one.
-            os.nice(5)
-        _say({"ready": name, "devices": 1 if segmenter is None else _devices(settings)})
-        with closing(JobStore(settings.hidden / DATABASE)) as store:
-            Worker(settings, store, name, segmenter, stop).work(kinds)
+    try:
+        segmenter = open_segmenter(settings) if kinds == NETWORK else None
+    except NtrmError as error:
+        _say({"refused": document_of(error)["error"]})
+        return error.exit_code
+    if segmenter is None or segmenter.run.options["device"] == "cpu":
+        # The page comes first: whoever views slides must not wait for the next one.
+        os.nice(5)
+    _say({"devices": 1 if segmenter is None else _devices(settings)})
+    with closing(JobStore(settings.hidden / DATABASE)) as store:
+        Worker(settings, store, name, segmenter, stop).work(kinds)
     return 0
 
 

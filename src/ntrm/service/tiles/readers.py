@@ -6,69 +6,34 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from queue import LifoQueue
 
 from ntrm.core.errors import DataError
 from ntrm.slides.isolated import ReadingLimits, ReadingProcess, open_isolated
-from ntrm.slides.readers.reader import Pixels, SlideInfo, check_request
 
-PER_SLIDE = 2  # Processes that read one slide
 Key = tuple[Path, int, int, bool]
 
 
-class OpenSlide:
-    """A slide and the processes that read it, which end when nobody holds it; safe to use from several threads."""
+@dataclass(eq=False)
+class _Opened:
+    """A slide and the process that reads it, which ends when nobody holds it any more."""
 
-    info: SlideInfo
-
-    def __init__(self, path: Path, limits: ReadingLimits, *, alone: bool) -> None:
-        self._path, self._limits, self._alone = path, limits, alone
-        self._processes: LifoQueue[ReadingProcess | None] = LifoQueue()
-        for _ in range(PER_SLIDE):
-            self._processes.put(None)
-        self._opening = threading.Lock()
-        self.used = time.monotonic()
-
-    def open(self) -> None:
-        """Read its sizes, unless that is done."""
-        with self._opening:
-            if not hasattr(self, "info"):
-                with self._process():
-                    pass
-
-    def read(self, x: int, y: int, width: int, height: int, level: int) -> Pixels:
-        """As ``SlideReader.read``."""
-        check_request(self.info, width, height, level)
-        with self._process() as process:
-            return process.read(x, y, width, height, level)
-
-    def close(self) -> None:
-        """Nothing: its processes end with it."""
-
-    @contextmanager
-    def _process(self) -> Iterator[ReadingProcess]:
-        """A process that has the slide open, for this thread alone."""
-        process = self._processes.get()
-        try:
-            if process is None or not process.alive:
-                process = open_isolated(self._path, alone=self._alone, process=ReadingProcess(self._limits))
-                self.info = process.info
-            yield process
-        finally:
-            self._processes.put(process)
+    process: ReadingProcess | None = None
+    opening: threading.Lock = field(default_factory=threading.Lock)
+    used: float = field(default_factory=time.monotonic)
 
 
 class Readers:
-    """The slides used last, as many as stated, each with its processes."""
+    """The slides used last, as many as stated, each with its process; safe to use from several threads."""
 
     def __init__(self, slides: int, limits: ReadingLimits) -> None:
         self._most, self._limits = slides, limits
-        self._slides: dict[Key, OpenSlide] = {}  # The one used last stands last
+        self._slides: dict[Key, _Opened] = {}  # The one used last stands last
         self._lock = threading.Lock()
 
     @contextmanager
-    def using(self, path: Path, *, alone: bool = True) -> Iterator[OpenSlide]:
+    def using(self, path: Path, *, alone: bool = True) -> Iterator[ReadingProcess]:
         """The slide, opened if it was not; where ``alone``, no other file may be read with it."""
         try:
             status = path.stat()
@@ -76,17 +41,14 @@ class Readers:
             raise DataError("the slide's file no longer exists", hint="put it back, or delete the slide") from error
         key = path, status.st_mtime_ns, status.st_size, alone
         with self._lock:
-            slide = self._slides.pop(key, None) or OpenSlide(path, self._limits, alone=alone)
-            self._slides[key] = slide
+            self._slides[key] = slide = self._slides.pop(key, None) or _Opened()
             for old in [*self._slides][: -self._most]:
                 del self._slides[old]
+        with slide.opening:
+            if slide.process is None or not slide.process.alive:
+                slide.process = open_isolated(path, alone=alone, process=ReadingProcess(self._limits))
         try:
-            slide.open()
-            yield slide
-        except BaseException:
-            if not hasattr(slide, "info"):
-                self.forget(path)
-            raise
+            yield slide.process
         finally:
             slide.used = time.monotonic()
 

@@ -14,11 +14,11 @@ import numpy as np
 from ntrm.data.area_mean import box_means
 from ntrm.service.core.problems import busy, missing
 from ntrm.service.core.settings import ServiceLimits
-from ntrm.service.tiles.readers import OpenSlide
 from ntrm.slides.grid import best_level, box_weights, read_area
-from ntrm.slides.readers.reader import ArrayCache, Pixels
+from ntrm.slides.readers.reader import ArrayCache, Pixels, SlideReader
 
 TILE = 256
+MOST_TILES = 4096  # Kept: of some ten kilobytes each
 QUALITY = 85
 MOST_PIXELS = 2**23  # Read for one tile; where a slide lacks the coarse level, a tile is made from finer tiles instead
 
@@ -76,7 +76,7 @@ class DeepZoom(NamedTuple):
 class SlideTiles:
     """The tiles of one slide; coarse ones of slides without a pyramid are cached: making one reads the whole slide."""
 
-    def __init__(self, slide: OpenSlide, cache: ArrayCache, key: tuple[Hashable, ...]) -> None:
+    def __init__(self, slide: SlideReader, cache: ArrayCache, key: tuple[Hashable, ...]) -> None:
         self._slide, self._cache, self._key = slide, cache, key
         self.zoom = DeepZoom(*slide.info.area[2:])
 
@@ -130,48 +130,30 @@ def encode_jpeg(pixels: Pixels) -> bytes:
     return stream.getvalue()
 
 
-THREADS = 8
-
-
 class TileStore:
-    """As many finished tiles as fit; several requests for one are answered by one computation.
-
-    Used from the event loop alone.
-    """
+    """The tiles used last; several requests for one are answered by one computation. For the event loop alone."""
 
     def __init__(self, limits: ServiceLimits) -> None:
         self._limits = limits
-        self._held: dict[Hashable, bytes] = {}  # The one used last stands last
-        self._bytes = 0
-        self._making: dict[Hashable, asyncio.Future[bytes]] = {}
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tiles")
+        self._tiles: dict[Hashable, asyncio.Future[bytes]] = {}  # The one used last stands last
+        self._threads = ThreadPoolExecutor(8, thread_name_prefix="tiles")
 
     async def get(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
         """The tile of ``key``, made in a thread if it is not held; 503 where that takes too long."""
-        if key in self._held:
-            self._held[key] = held = self._held.pop(key)
-            return held
-        making = self._making.get(key)
-        if making is None:
-            if len(self._making) >= self._limits.waiting_tiles:
+        tile = self._tiles.pop(key, None)
+        if tile is None or (tile.done() and (tile.cancelled() or tile.exception() is not None)):
+            if sum(not each.done() for each in self._tiles.values()) >= self._limits.waiting_tiles:
                 raise busy("too many tiles are being made")
-            making = self._making[key] = asyncio.get_running_loop().run_in_executor(self._threads, make)
-            making.add_done_callback(lambda done: self._done(key, done))
+            tile = asyncio.get_running_loop().run_in_executor(self._threads, make)
+        self._tiles[key] = tile
+        if len(self._tiles) > MOST_TILES:
+            del self._tiles[next(iter(self._tiles))]
         try:
             # Shielded: others may wait for the same tile, and for the next request it is done.
             async with asyncio.timeout(self._limits.tile_seconds):
-                return await asyncio.shield(making)
+                return await asyncio.shield(tile)
         except TimeoutError as error:
             raise busy("the tile takes long to make") from error
-
-    def _done(self, key: Hashable, made: asyncio.Future[bytes]) -> None:
-        self._making.pop(key, None)
-        if made.cancelled() or made.exception() is not None:
-            return
-        self._held[key] = made.result()
-        self._bytes += len(made.result())
-        while self._bytes > self._limits.tile_cache_bytes and len(self._held) > 1:
-            self._bytes -= len(self._held.pop(next(iter(self._held))))
 
     def close(self) -> None:
         """End the threads when their tiles are made."""

@@ -98,13 +98,18 @@ BAD_JOBS = [
 
 @pytest.mark.usefixtures("unharmed")
 def test_rows_that_no_service_writes_are_refused_and_left_as_they_are(tmp_path, model, out):
-    sound = (out / SERVICE_FOLDER / DATABASE).read_bytes()
+    shutil.copytree(out / SERVICE_FOLDER, out / ".aside")
+
+    def restore():
+        shutil.rmtree(out / SERVICE_FOLDER)
+        shutil.copytree(out / ".aside", out / SERVICE_FOLDER)
+
     for cells in (*({"slide_id": name.format(tmp_path)} for name in OUTSIDE), *BAD, *BAD_JOBS):
-        (out / SERVICE_FOLDER / DATABASE).write_bytes(sound)
+        restore()
         plant(out, **{"origin": "upload", **cells})
         with pytest.raises(NtrmError, match="no service wrote this"), serving(settings_of(out, model)):
             pass
-    (out / SERVICE_FOLDER / DATABASE).write_bytes(sound)
+    restore()
     plant(out, source=b"/" + b"x" * 70_000, slide_id="b", status="failed")
     with serving(settings_of(out, model)) as client:
         assert names(client) == ["a", "b"]

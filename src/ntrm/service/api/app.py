@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from ntrm.core.errors import NtrmError
 from ntrm.models.folders import BUNDLED
-from ntrm.service.api import routes_corrections, routes_results, routes_slides, routes_tiles, schemas
+from ntrm.service.api import routes_corrections, routes_results, routes_slides, schemas
 from ntrm.service.api.access import HEADERS, LINK_SECONDS, SESSION_SECONDS, Guard
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Shared
@@ -33,7 +33,7 @@ BUNDLED_NOTICE = "The bundled model has seen synthetic sections only: for trying
 PAGE = Path(__file__).parents[1] / "page"
 router, open_router = APIRouter(tags=["service"]), APIRouter(tags=["service"])
 # The files of results are last: what is not another address is the name of one.
-ROUTES = (routes_slides, routes_tiles, routes_corrections, routes_results)
+ROUTES = (routes_slides, routes_corrections, routes_results)
 
 
 def create_app(settings: ServiceSettings) -> FastAPI:

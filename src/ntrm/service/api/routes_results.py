@@ -1,12 +1,14 @@
-"""``/v1/slides/{id}/…``: the files of a finished slide, and what lies at a point of it."""
+"""``/v1/slides/{id}/…``: the files of a finished slide, what lies at a point of it, and it and its layers in tiles."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path as FilePath
 from typing import Annotated, Any, BinaryIO, Literal
 
 import numpy as np
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import FileResponse
 from starlette.types import Receive, Scope, Send
@@ -15,11 +17,12 @@ from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import FAMILIARITY_MAP, GRAPH, MASK, OVERLAY, PICTURE, REGIONS, REPORT, SUMMARY
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Requested, Shared, binary
-from ntrm.service.api.schemas import PointDocument, RegionDocument
+from ntrm.service.api.schemas import PointDocument, RegionDocument, TileSource
 from ntrm.service.core.problems import missing
 from ntrm.service.jobs.database import SlideRow
+from ntrm.service.tiles.layers import LayerLook, indexed_png
 from ntrm.service.tiles.region_finder import thinned
-from ntrm.service.tiles.slide_tiles import encode_jpeg
+from ntrm.service.tiles.slide_tiles import TILE, DeepZoom, encode_jpeg
 
 router = APIRouter(prefix="/v1/slides/{id}", tags=["results"])
 
@@ -29,6 +32,19 @@ REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; s
 Number = Annotated[int, Path(ge=1, le=2**31)]
 Version = Annotated[int | None, Query(ge=0, le=2**31, description="of the corrections; 0: the network's own mask")]
 Coordinate = Annotated[float, Query(ge=0, le=2**24, allow_inf_nan=False)]
+Layer = Literal["slide", "tissue", "coarse", "confidence", "improvement", "interface", "corrected"]
+Level = Annotated[int, Path(ge=0, le=30)]
+TileName = Annotated[str, Path(pattern=r"^[0-9]{1,8}_[0-9]{1,8}\.(jpg|png)$", description="column_row.jpg or .png")]
+Palette = Annotated[Literal["dataset", "safe", "viridis", "grey"] | None, Query()]
+Numbers = Annotated[str | None, Query(pattern=r"^[0-9]{1,3}(,[0-9]{1,3})*$", description="indices of classes")]
+TileVersion = Annotated[
+    int | None, Query(ge=0, le=2**31, description="of the corrections; the newest where none is said")
+]
+Revision = Annotated[
+    str | None,
+    Query(max_length=64, description="as the source or the corrections name it: tiles that are still of it are cached"),
+]
+ClassName = Annotated[str | None, Query(max_length=64, description="name of a class")]
 
 FILES = {
     "summary": (SUMMARY, "application/json"),
@@ -41,9 +57,14 @@ FILES = {
 }
 """By the last word of the address: the file and its kind. Only the network's own results have the last."""
 FileName = Literal["summary", "graph", "regions.geojson", "mask", "report", "overlay.png", "familiarity.jpg"]
-CONTENT: dict[int | str, dict[str, Any]] = {
-    200: {"content": binary(*(kind for _, kind in FILES.values())), "description": "the file"}
-}
+
+
+def answered_with(*kinds: str) -> dict[int | str, dict[str, Any]]:
+    """For OpenAPI: a file of one of these kinds."""
+    return {200: {"content": binary(*kinds), "description": "the file"}}
+
+
+CONTENT = answered_with(*(kind for _, kind in FILES.values()))
 
 
 class SlideFile(FileResponse):
@@ -77,11 +98,7 @@ def slide_file(folder: FilePath, file: FileName, begin: str, *, hint: str, downl
     return SlideFile(stream, media_type=kind, headers=headers, filename=saved_as)
 
 
-@router.get(
-    "/thumbnail.jpg",
-    response_class=Response,
-    responses={200: {"content": binary("image/jpeg"), "description": "the picture"}},
-)
+@router.get("/thumbnail.jpg", response_class=Response, responses=answered_with("image/jpeg"))
 async def thumbnail(app_state: Shared, slide: Requested) -> Response:
     """A small picture of the slide, or of its overlay where the original is not there."""
     key = ("thumbnail", slide.id, slide.status, slide.finished)
@@ -151,6 +168,82 @@ def region(app_state: Shared, slide: Requested, number: Number, v: Version = Non
         outline=[ring.round(2).tolist() for ring in shown] or None,
         outline_exact=bool(outline) and sum(map(len, shown)) == sum(map(len, outline)),
     )
+
+
+@router.get("/tiles")
+def tile_source(app_state: Shared, slide: Requested) -> TileSource:
+    """Size, levels and layers."""
+    shown, mask_to_image, names = app_state.document(slide), None, list[str]()
+    left, top, width, height = slide.info.get("bounds") or (0, 0, shown.width, shown.height)
+    if slide.status == "done":
+        layers = app_state.layers(slide)
+        mask_to_image, names = [layers.sx, layers.sy], layers.names
+        left, top, width, height = layers.area
+    if not width or not height:
+        raise missing("the slide's size is not known yet")
+    zoom = DeepZoom(width, height)
+    return TileSource(
+        mpp=shown.mpp,
+        mpp_y=shown.mpp_y,
+        layers=[*(["slide"] if slide.has_image else []), *names],
+        width=width,
+        height=height,
+        tile_size=TILE,
+        max_level=zoom.top,
+        levels=zoom.top + 1,
+        mask_to_image=mask_to_image,
+        image_to_level0=[left, top],
+        revision=app_state.tile_revision(slide),
+    )
+
+
+@router.get(
+    "/tiles/{layer}/{level}/{place}", response_class=Response, responses=answered_with("image/jpeg", "image/png")
+)
+async def tile(
+    app_state: Shared,
+    slide: Requested,
+    layer: Layer,
+    level: Level,
+    place: TileName,
+    palette: Palette = None,
+    hide: Numbers = None,
+    only: Numbers = None,
+    a: ClassName = None,
+    b: ClassName = None,
+    v: TileVersion = None,
+    r: Revision = None,
+) -> Response:
+    """One tile: JPEG of the slide, indexed PNG of every other layer.
+
+    ``tissue`` and ``coarse``: pixels are class index + 1, 0 is nothing; ``palette`` dataset or safe; ``hide`` and
+    ``only`` make classes transparent, the background always is unless ``only`` names it. ``confidence``: pixels are
+    certainty times 255; ``palette`` viridis or grey. ``improvement``: 1 corrected, 2 broken; ``palette`` as for
+    ``tissue``. ``interface``: 1 at the border of the classes ``a`` and ``b``, with ``v`` in the corrected mask.
+    ``corrected``: as ``tissue``, with the corrections up to step ``v``.
+    """
+    column, row, kind = re.split(r"[_.]", place)
+    position, look, corrections = (level, int(column), int(row)), None, None
+    if (kind == "jpg") != (layer == "slide"):
+        raise missing("no such tile", "the slide comes as .jpg, every other layer as .png")
+    if layer != "slide":
+        look = LayerLook(app_state.model.schema, layer, palette, hide, only, (a, b))
+        if layer == "corrected" or (layer == "interface" and v):
+            corrections = await run_sync(app_state.corrections_at, slide, v)
+    revision = await run_sync(app_state.tile_revision, slide, corrections)
+
+    def make() -> bytes:
+        if look is None:
+            with app_state.slide_tiles(slide) as tiles:
+                return tiles.jpeg(*position, app_state.settings.limits.tile_seconds)
+        layers = app_state.layers(slide)
+        pixels = layers.pixels(look.layer, level, layers.zoom.tile(*position), look.pair, corrections)
+        return indexed_png(pixels, *look.tables())
+
+    content = await app_state.tiles.get((slide.id, revision, layer, look, *position), make)
+    # Without the revision in its address, a tile may be another one at any time.
+    headers = {"cache-control": f"private, {'max-age=86400' if r == revision else 'no-store'}"}
+    return Response(content, media_type="image/jpeg" if look is None else "image/png", headers=headers)
 
 
 # Last: the addresses above would be names of files.

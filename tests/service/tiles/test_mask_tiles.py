@@ -1,16 +1,13 @@
-import io
-
 import numpy as np
 import pytest
 import tifffile
-from PIL import Image
 from scipy.ndimage import maximum_filter
 from tests.evaluation.small import MPP, schema_of
 
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
 from ntrm.export.ome_tiff import write_mask_ome_tiff
-from ntrm.service.tiles.layers import BORDER, MaskLayers, indexed_png
+from ntrm.service.tiles.layers import BORDER, MaskLayers
 
 
 def blobs(random, height, width):
@@ -103,17 +100,3 @@ def test_what_the_second_look_corrected_and_broke(tmp_path, random):
     known = truth != IGNORE
     np.testing.assert_array_equal(found == 1, (known & (final == truth) & (first != truth))[:, :256])
     np.testing.assert_array_equal(found == 2, (known & (final != truth) & (first == truth))[:, :256])
-
-
-def test_another_library_reads_the_same_pixels_and_colours(random):
-    pixels = random.integers(0, 7, (33, 50)).astype(np.uint8)
-    colours = random.integers(0, 256, (7, 3)).astype(np.uint8)
-    alpha = random.integers(0, 256, 7).astype(np.uint8)
-    with Image.open(io.BytesIO(indexed_png(pixels, colours, alpha))) as image:
-        image.verify()
-    with Image.open(io.BytesIO(indexed_png(pixels, colours, alpha))) as image:
-        assert image.mode == "P"
-        np.testing.assert_array_equal(np.asarray(image), pixels)
-        shown = np.asarray(image.convert("RGBA"))
-    np.testing.assert_array_equal(shown[..., :3], colours[pixels])
-    np.testing.assert_array_equal(shown[..., 3], alpha[pixels])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
@@ -30,6 +31,7 @@ from ntrm.version import __version__
 
 NOTICE = "For research, not for diagnosis."
 BUNDLED_NOTICE = "The bundled model has seen synthetic sections only: for trying the software, not for real slides."
+NEARLY_FULL = 4 * 2**20  # Free bytes with which nothing new can be written
 PAGE = Path(__file__).parents[1] / "page"
 router, open_router = APIRouter(tags=["service"]), APIRouter(tags=["service"])
 # The files of results are last: what is not another address is the name of one.
@@ -78,10 +80,18 @@ def create_app(settings: ServiceSettings) -> FastAPI:
 def health(app_state: Shared) -> schemas.Health:
     """Whether the service answers, has a worker and room on its disk; needs no token."""
     settings = app_state.settings
-    disk = problems.disk_state(settings.hidden, settings.limits.reserve_bytes)
-    reason: schemas.Reason = "no_worker" if app_state.supervisor.state == "refused" else disk
-    if reason == "ok" and app_state.watch.failing:
-        reason = "housekeeping"
+    try:
+        free = shutil.disk_usage(settings.hidden).free
+    except OSError:
+        free = -1
+    checks: dict[schemas.Reason, bool] = {
+        "no_worker": app_state.supervisor.state == "refused",
+        "disk_missing": free < 0,
+        "disk_full": free < NEARLY_FULL,
+        "disk_low": free < settings.limits.reserve_bytes,
+        "housekeeping": bool(app_state.watch.failing),
+    }
+    reason: schemas.Reason = next((reason for reason, fails in checks.items() if fails), "ok")
     return schemas.Health(status="ok" if reason == "ok" else "degraded", reason=reason, version=__version__)
 
 

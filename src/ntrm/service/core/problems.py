@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import re
-import shutil
 import sqlite3
 from collections.abc import Mapping
-from pathlib import Path, PurePath
-from typing import Any, Literal
+from pathlib import PurePath
+from typing import Any
 
 from ntrm.core.errors import NtrmError, RefusedError, UsageError
 
@@ -20,7 +19,6 @@ _DATABASE_FULL = (
     sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP, sqlite3.SQLITE_CANTOPEN,
 )  # fmt: skip
 """SQLite reports a full disk, or that its log or its shared memory could not be written."""
-NEARLY_FULL = 4 * 2**20  # Free bytes with which nothing new can be written
 
 
 class ProblemError(NtrmError):
@@ -62,17 +60,6 @@ def disk_full() -> ProblemError:
     """507."""
     hint = "delete slides, or ask whoever runs the service"
     return ProblemError(507, "disk_full", "the disk has no room for it", hint=hint)
-
-
-def disk_state(folder: Path, wanted_bytes: int) -> Literal["ok", "disk_low", "disk_full", "disk_missing"]:
-    """State of the disk that holds ``folder``; ``disk_low``: uploads are no longer accepted."""
-    try:
-        free = shutil.disk_usage(folder).free
-    except OSError:
-        return "disk_missing"
-    if free < NEARLY_FULL:
-        return "disk_full"
-    return "disk_low" if free < wanted_bytes else "ok"
 
 
 def document_of(error: NtrmError) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
 
 from ntrm.core.errors import NtrmError
+from ntrm.correct.engine import NotReadyError
+from ntrm.correct.log import ConflictError
 from ntrm.models.folders import BUNDLED
 from ntrm.service.api import routes_corrections, routes_results, routes_slides, schemas
 from ntrm.service.api.access import HEADERS, LINK_SECONDS, SESSION_SECONDS, Guard
@@ -178,8 +180,15 @@ def _bug(error: Exception) -> ProblemError:
     return ProblemError(500, "bug", "something went wrong", hint="look into the service's log", headers=HEADERS)
 
 
+def _conflict(code: str) -> Callable[[NtrmError], ProblemError]:
+    """What a person can mend by looking again, or by waiting for the region graph."""
+    return lambda it: ProblemError(409, code, it.what, got=it.got, expected=it.expected, hint=it.hint)
+
+
 _PROBLEMS: dict[type[Exception], Callable[[Any], NtrmError]] = {
     NtrmError: lambda error: error,
+    ConflictError: _conflict("corrected_elsewhere"),
+    NotReadyError: _conflict("no_region_graph"),
     RequestValidationError: _invalid,
     HTTPException: _http_problem,
     ClientDisconnect: lambda _: ProblemError(400, "disconnected", "the client went away"),

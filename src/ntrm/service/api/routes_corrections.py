@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -14,10 +12,9 @@ from pydantic import BaseModel, Field
 
 from ntrm.core.io import writing
 from ntrm.correct.ask import MOST_POINTS, Ask, Name
-from ntrm.correct.engine import NotReadyError, Proposal
-from ntrm.correct.log import ConflictError, Log, Step
+from ntrm.correct.log import Log, Step
 from ntrm.correct.pixels import PixelSet
-from ntrm.correct.slide import Part, SlideCorrections
+from ntrm.correct.slide import SlideCorrections
 from ntrm.correct.units import outlines
 from ntrm.results.paths import CORRECTED
 from ntrm.service.api.app_state import AppState
@@ -171,54 +168,48 @@ def part(
 ) -> PartDocument:
     """The part under a point, in pixels of the full resolution; without a region graph, whole regions alone."""
     current = app_state.corrections_of(slide)
-    with _refusals():
-        return part_document(current, current.part((x, y), whole_region=whole_region))
+    part, names = current.part((x, y), whole_region=whole_region), current.mask.schema.names
+    inside, shape = current.point(part.place), _shape(current, part.pixels, MOST_POINTS)
+    said = {"tissue": names[part.tissue], "network_tissue": names[part.network], "by_hand": part.by_hand}
+    return PartDocument.model_validate({"x": inside[0], "y": inside[1], **said, **shape})
 
 
 @router.get("/corrections/regions")
 def regions(app_state: Shared, slide: Requested) -> ReviewDocument:
     """Regions of the network's mask in the order in which a person looks at them: likely errors first."""
-    return review_document(app_state.corrections_of(slide))
+    current = app_state.corrections_of(slide)
+    review, names, version = current.review(), current.mask.schema.names, current.log.version
+    first, tissue, pixels = (column[:MOST_REGIONS] for column in (review.first, review.tissue, review.pixels))
+    named, shown = current.state().by_hand.holds(first), []
+    for at, index, count, by_hand in zip(*map(np.ndarray.tolist, (first, tissue, pixels, named)), strict=True):
+        x, y = current.point(divmod(at, current.mask.shape[1]))
+        area_mm2 = count * current.pixel_mm2
+        shown.append(ReviewedRegion(x=x, y=y, network_tissue=names[index], area_mm2=area_mm2, by_hand=by_hand))
+    return ReviewDocument(version=version, order=review.order, regions=shown)  # type: ignore[arg-type]
 
 
 @router.post("/corrections/preview")
 async def preview(app_state: Shared, slide: Requested, ask: Name) -> PreviewDocument:
     """What a click would change, and what would follow; nothing is written."""
-
-    def work() -> PreviewDocument:
-        current = app_state.corrections_of(slide)
-        with _refusals():
-            return preview_document(current, current.propose(ask), ask.version)
-
-    return await run_sync(work, limiter=app_state.heavy)
+    return await run_sync(_preview, app_state, slide, ask, limiter=app_state.heavy)
 
 
 @router.post("/corrections", status_code=201)
 async def correct(app_state: Shared, slide: Requested, ask: Ask) -> CorrectionsDocument:
     """Name parts or regions and what follows from it, draw, undo or redo; one with a ``key`` that is known was done."""
-
-    def work() -> CorrectionsDocument:
-        current = app_state.corrections_of(slide)
-        before = current.log.version
-        with _refusals(), writing("the corrections"):
-            step = current.take(ask, origin=ORIGIN)
-        if step.number > before:
-            outcome = f"parts: {max(step.regions, 1)}" if step.of is None else f"step: {step.of}"
-            app_state.audit.note(f"correct: {step.action}", slide.slide_id, outcome)
-        app_state.store.ask(slide.id, "correct", REST_SECONDS)
-        return _document(app_state, slide)
-
-    return await run_sync(work, limiter=app_state.heavy)
+    return await run_sync(_correct, app_state, slide, ask, limiter=app_state.heavy)
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """What a person can mend by looking again, or by waiting for the region graph."""
-    try:
-        yield
-    except (ConflictError, NotReadyError) as error:
-        code = "corrected_elsewhere" if isinstance(error, ConflictError) else "no_region_graph"
-        raise ProblemError(409, code, error.what, got=error.got, expected=error.expected, hint=error.hint) from error
+def _correct(app_state: AppState, slide: SlideRow, ask: Ask) -> CorrectionsDocument:
+    current = app_state.corrections_of(slide)
+    before = current.log.version
+    with writing("the corrections"):
+        step = current.take(ask, origin=ORIGIN)
+    if step.number > before:
+        outcome = f"parts: {max(step.regions, 1)}" if step.of is None else f"step: {step.of}"
+        app_state.audit.note(f"correct: {step.action}", slide.slide_id, outcome)
+    app_state.store.ask(slide.id, "correct", REST_SECONDS)
+    return _document(app_state, slide)
 
 
 @router.get("/corrected/{file}", response_class=FileResponse, responses=CONTENT)
@@ -282,28 +273,9 @@ def history(log: Log) -> dict[str, Any]:
     return {"version": log.version, "steps": [*map(told, log.steps)], **last}
 
 
-def part_document(current: SlideCorrections, part: Part) -> PartDocument:
-    """The part or region under a point."""
-    names, (x, y) = current.mask.schema.names, current.point(part.place)
-    shape = _shape(current, part.pixels, MOST_POINTS)
-    tissue, network = names[part.tissue], names[part.network]
-    return PartDocument(tissue=tissue, network_tissue=network, by_hand=part.by_hand, x=x, y=y, **shape)
-
-
-def review_document(current: SlideCorrections) -> ReviewDocument:
-    """The regions to step through."""
-    review, names, version = current.review(), current.mask.schema.names, current.log.version
-    first, tissue, pixels = (column[:MOST_REGIONS] for column in (review.first, review.tissue, review.pixels))
-    named, regions = current.state().by_hand.holds(first), []
-    for at, index, count, by_hand in zip(*map(np.ndarray.tolist, (first, tissue, pixels, named)), strict=True):
-        x, y = current.point(divmod(at, current.mask.shape[1]))
-        area_mm2 = count * current.pixel_mm2
-        regions.append(ReviewedRegion(x=x, y=y, network_tissue=names[index], area_mm2=area_mm2, by_hand=by_hand))
-    return ReviewDocument(version=version, order=review.order, regions=regions)  # type: ignore[arg-type]
-
-
-def preview_document(current: SlideCorrections, proposal: Proposal, version: int) -> PreviewDocument:
-    """What a click on this version would change."""
+def _preview(app_state: AppState, slide: SlideRow, ask: Name) -> PreviewDocument:
+    current = app_state.corrections_of(slide)
+    proposal = current.propose(ask)
     units, names, followed, parts = proposal.units, current.mask.schema.names, [], []
     for index, pixels in sorted(proposal.followed.items()):
         before = {names[tissue]: mm2 for tissue, mm2 in current.area_by_tissue(pixels, units).items()}
@@ -319,7 +291,7 @@ def preview_document(current: SlideCorrections, proposal: Proposal, version: int
         parts.append(part)
     named = NamedDocument(regions=len(proposal.nodes), **_shape(current, proposal.named, MOST_POINTS))
     whole: dict[str, Any] = {"regions": proposal.regions, "area_mm2": proposal.pixels * current.pixel_mm2}
-    return PreviewDocument(version=version, named=named, followed=followed, parts=parts, **whole)
+    return PreviewDocument(version=ask.version, named=named, followed=followed, parts=parts, **whole)
 
 
 def _shape(current: SlideCorrections, pixels: PixelSet, most: int) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.locks import holding
@@ -28,8 +27,6 @@ from ntrm.service.core.settings import SERVER_LOCK, SERVICE_FOLDER, ServiceSetti
 
 BACKLOG = 128
 """Connections that are accepted at once, before any of them can be refused: far fewer than there are descriptors."""
-CONNECTIONS = 512
-"""At a time, and never more than half of the descriptors that the process may have: slides and workers need theirs."""
 
 
 def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
@@ -52,31 +49,24 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
         app = create_app(settings)
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = (settings.public_url or f"http://{host}:{listener.getsockname()[1]}").rstrip("/")
-        server = _Server(configured(app))
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=512,
+            h11_max_incomplete_event_size=16_384,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=5,
+            backlog=BACKLOG,
+        )
+        server = _Server(config)
         server.when_started = lambda: opened(address, f"/open/{app.state.app_state.access.new_code()}")
         server.run(sockets=[listener])
         return 128 + signal.SIGINT if server.signal == signal.SIGINT else 0
-
-
-def configured(app: FastAPI) -> uvicorn.Config:
-    """How uvicorn serves the application."""
-    from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
-
-    descriptors, _ = getrlimit(RLIMIT_NOFILE)
-    return uvicorn.Config(
-        app,
-        http="h11",
-        ws="none",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        limit_concurrency=CONNECTIONS if descriptors == RLIM_INFINITY else max(1, min(CONNECTIONS, descriptors // 2)),
-        h11_max_incomplete_event_size=16_384,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=5,
-        backlog=BACKLOG,
-    )
 
 
 def _checked_model(model: str) -> ModelConfig:

@@ -107,10 +107,10 @@ def unpacking_arrays() -> bytes:
 
 def many_corrections(out: Path, _: Path) -> None:
     """A sound log of as many steps as nobody clicks."""
-    from ntrm.correct.log import DRAW, Step
+    from ntrm.correct.log import Step
     from ntrm.correct.mask import open_mask
 
-    step = asdict(Step(action=DRAW, tissue="BCC", named="", origin="page", when="2026-01-01T00:00:00Z"))
+    step = asdict(Step(action="draw", tissue="BCC", named="", origin="page", when="2026-01-01T00:00:00Z"))
     lines = [asdict(open_mask(out / "slide").record), *({**step, "number": number} for number in range(1, 300_001))]
     (out / "slide" / "corrections.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 

@@ -88,7 +88,7 @@ def vms(image: str) -> bytes:
 
 
 def picture(seed: int, side: int = 256) -> bytes:
-    """A private JPEG, which no answer may show; OpenSlide reads it where a VMS text names it."""
+    """A private JPEG, which no answer may show; OpenSlide itself reads it where a VMS text names it."""
     from PIL import Image
 
     stream = io.BytesIO()

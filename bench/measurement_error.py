@@ -93,7 +93,8 @@ def found_in(row: dict[str, Any], pieces: Sequence[dict[str, Any]]) -> dict[str,
 def found_in_truth(mask: np.ndarray) -> dict[str, float | None]:
     """What the method says of a true mask."""
     mpp = level_resolution(LEVEL)
-    found = measure_piece(scan_mask(mask, SKIN, mpp), trace_outline(mask, SKIN, mpp), SKIN)
+    regions = scan_mask(mask, SKIN, mpp)
+    found = measure_piece(regions, trace_outline(regions.runs, SKIN, mpp), SKIN)
     return {
         "clearance": min((each.value for each in (found.deep, found.lateral) if each.value is not None), default=None),
         "depth": found.depth.value,

@@ -76,7 +76,7 @@ append(folder, record(), Step(action="draw", tissue="EPI", named="0+3"))
 kill = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 if moment == "before":
     import ntrm.correct.log as log
-    log._write = kill
+    log.open_for_update = kill
 else:
     os.fsync = kill
 append(folder, record(), Step(action="draw", tissue="RET", named="5+3"))

@@ -11,7 +11,7 @@ from ntrm.core.errors import UsageError
 from ntrm.core.labels import IGNORE, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.correct.pixels import PixelSet
-from ntrm.correct.units import Units, outlines, pixels_before
+from ntrm.correct.units import Units, outlines
 from ntrm.regions.regions import scan_mask
 
 SCHEMA = LabelSchema(tuple(Tissue(k, f"T{k}", f"T{k}", (k, 0, 0)) for k in range(3)))
@@ -28,11 +28,11 @@ def set_of(where):
     return PixelSet.of_window(where, 0, 0, where.shape[1])
 
 
-@given(arrays(np.bool_, (3, 5)), st.lists(st.integers(0, 15), max_size=6))
-def test_pixels_before_are_counted(where, at):
-    flat = np.flatnonzero(where)
-    expected = [int((flat < index).sum()) for index in at]
-    assert pixels_before(set_of(where), np.array(at, dtype=np.int64)).tolist() == expected
+@given(arrays(np.bool_, MASK.shape))
+def test_pixels_are_counted_in_each_unit(where):
+    units = Units.in_mask(scan_mask(MASK, SCHEMA, Resolution.square(1.0)))
+    expected = [int((where & (tissue == MASK)).sum()) for tissue in units.tissue]
+    assert units.pixels_of(set_of(where)).tolist() == expected
 
 
 @given(arrays(np.bool_, st.tuples(st.integers(1, 7), st.integers(1, 7))))

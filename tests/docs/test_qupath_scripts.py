@@ -15,7 +15,7 @@ from ntrm.annotations.pairing import case_name
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.export.geojson import write_geojson
-from ntrm.regions.regions import scan
+from ntrm.regions.regions import scan_mask
 from ntrm.slides.inputs import SlideInput
 from ntrm.slides.slide_ids import slide_ids
 
@@ -45,7 +45,7 @@ def ran(tmp_path_factory):
         mask[2:5, 1 : 3 + len(features)] = 4
         path = project / "results" / name / "regions.geojson"
         path.parent.mkdir(parents=True)
-        write_geojson(path, scan(mask, Resolution.square(2.0)), SKIN, gzip=image == "packed.tif")
+        write_geojson(path, scan_mask(mask, SKIN, Resolution.square(2.0)), SKIN, gzip=image == "packed.tif")
         stored = next(path.parent.iterdir())
         text = gzip.decompress(stored.read_bytes()) if stored.suffix == ".gz" else stored.read_bytes()
         features[image] = json.loads(text)["features"]

@@ -17,14 +17,15 @@ from ntrm.data.image_files import read_mask
 from ntrm.export import geojson
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import NAMESPACE
-from ntrm.regions.regions import scan
+from ntrm.regions.regions import scan_mask
 from ntrm.slides.readers.formats import open_slide
 
 MPP = Resolution(2.0, 2.5)
+EVERY = replace(SKIN, background=None)  # The glass is a region, too
 
 
 def write(path, mask, resolution=MPP, confidence=None, **options):
-    return write_geojson(path, scan(mask, resolution, confidence=confidence, full=255.0), SKIN, **options)
+    return write_geojson(path, scan_mask(mask, EVERY, resolution, confidence=confidence, full=255.0), SKIN, **options)
 
 
 @pytest.fixture
@@ -174,7 +175,7 @@ def test_classes_that_the_schema_lacks_are_refused(tmp_path):
 
 def test_ids_rest_on_the_first_corner_as_numpy_writes_it(tmp_path, mask):
     written = write(tmp_path / "r.geojson", mask, identity="s")
-    table = scan(mask, MPP).table
+    table = scan_mask(mask, EVERY, MPP).table
     corners = np.stack(np.divmod(table.first, mask.shape[1])[::-1], axis=1)
     names = [SKIN.tissues[tissue].name for tissue in table.tissue]
     rows = zip(names, table.number, corners, strict=True)
@@ -183,7 +184,7 @@ def test_ids_rest_on_the_first_corner_as_numpy_writes_it(tmp_path, mask):
 
 
 def test_annotations_of_a_corrected_mask_say_what_a_person_named(tmp_path, mask):
-    regions = scan(mask, MPP, confidence=np.full(mask.shape, 0.5), full=1.0)
+    regions = scan_mask(mask, EVERY, MPP, confidence=np.full(mask.shape, 0.5), full=1.0)
     count = len(regions.table)
     person = np.stack([np.linspace(0, 1, count), np.zeros(count)], axis=1)
     confidence = np.where(person[:, 0] == 1, np.nan, 0.5)

@@ -24,8 +24,8 @@ def block(nothing=IGNORE):
 
 def measured(mask, schema, resolution, **more):
     """What is measured of the piece in a mask."""
-    regions, outline = scan_mask(mask, schema, resolution), trace_outline(mask, schema, resolution)
-    return measure_piece(regions, outline, schema, **more)
+    regions = scan_mask(mask, schema, resolution)
+    return measure_piece(regions, trace_outline(regions.runs, schema, resolution), schema, **more)
 
 
 def least_of(found):

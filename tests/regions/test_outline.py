@@ -8,12 +8,13 @@ from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.regions import outline as module
 from ntrm.regions.outline import trace_outline
+from ntrm.regions.runs import runs_of
 
 MPP = Resolution.square(6.7)
 
 
 def test_the_surface_is_the_top_of_a_block_and_the_rest_is_cut():
-    outline = trace_outline(block(), SKIN, MPP)
+    outline = trace_outline(runs_of(block()), SKIN, MPP)
     assert set(outline.outer[outline.is_surface][:, 0]) == {TOP - 1}
     assert sorted(outline.outer[outline.is_surface][:, 1]) == list(range(LEFT, RIGHT))
     assert (~outline.is_surface).sum() == (RIGHT - LEFT) + 2 * (BOTTOM - TOP)
@@ -36,6 +37,6 @@ def test_fine_masks_are_thinned_and_keep_their_measures(monkeypatch):
 def test_a_pearl_at_the_cut_is_no_surface():
     mask = block()
     mask[30:80, 120:RIGHT] = SCC
-    plain = trace_outline(mask, SKIN, MPP)
+    plain = trace_outline(runs_of(mask), SKIN, MPP)
     mask[50:58, RIGHT - 6 : RIGHT] = KER
-    assert np.array_equal(trace_outline(mask, SKIN, MPP).is_surface, plain.is_surface)
+    assert np.array_equal(trace_outline(runs_of(mask), SKIN, MPP).is_surface, plain.is_surface)

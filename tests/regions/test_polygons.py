@@ -1,14 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import shapely
 
-from ntrm.core.labels import IGNORE
+from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.regions import polygons as module
 from ntrm.regions import regions as engine
 from ntrm.regions import runs
 from ntrm.regions.polygons import outlines_of
-from ntrm.regions.regions import scan
+from ntrm.regions.regions import scan_mask
 
 MPP = Resolution.square(1.0)
 
@@ -21,9 +23,9 @@ def noise(random, *, classes=4, block=1):
     return np.kron(mask, np.ones((block, block), np.uint8))
 
 
-def outlined(mask, **options):
+def outlined(mask, background=None):
     """The table of the regions, and a polygon for each."""
-    regions = scan(mask, MPP, **options)
+    regions = scan_mask(mask, replace(SKIN, background=background), MPP)
     found = []
     for outlines in outlines_of(regions):
         for spans in outlines.spans():
@@ -75,6 +77,6 @@ def test_polygons_are_valid_and_their_measures_are_shapelys(random):
 
 def test_an_outline_that_would_meet_itself_is_split_into_outline_and_hole():
     mask = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 0]], np.uint8)  # the two 0 touch at a corner inside and outside
-    table, (polygon,) = outlined(mask, outside=[0])
+    table, (polygon,) = outlined(mask, SKIN.names[0])
     assert [len(polygon.interiors), table.pixels[0]] == [1, 7]
     assert polygon.is_valid

@@ -9,7 +9,7 @@ from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.regions import regions as module
 from ntrm.regions.region_table import BACKGROUND, NOTHING
-from ntrm.regions.regions import PieceGrid, scan, scan_mask
+from ntrm.regions.regions import PieceGrid, scan_mask
 
 MPP = Resolution(x=4.0, y=10.0)
 BKG, RET, SCC = SKIN.index("BKG"), SKIN.index("RET"), SKIN.index("SCC")
@@ -32,8 +32,8 @@ def draw(random, height=40, width=30):
 
 
 def scanned(mask, pieces, confidence):
-    options = {"outside": [BKG], "confidence": confidence, "full": 255.0}
-    return scan(mask, MPP, pieces=PieceGrid(pieces, *map(np.arange, mask.shape)), **options)
+    grid = PieceGrid(pieces, *map(np.arange, mask.shape))
+    return scan_mask(mask, SKIN, MPP, confidence=confidence, full=255.0, pieces=grid)
 
 
 def test_the_height_of_the_strips_does_not_matter(random, monkeypatch):
@@ -49,17 +49,13 @@ def test_the_height_of_the_strips_does_not_matter(random, monkeypatch):
             np.testing.assert_array_equal(getattr(found.table, name), getattr(at_once.table, name), name)
 
 
-def test_pieces_on_a_coarser_grid_are_those_of_the_pixels(random):
+def test_pieces_on_a_coarser_grid_are_those_of_the_pixels(random, monkeypatch):
     """Rows and columns of the coarse mask may repeat, and be left out."""
+    monkeypatch.setattr(module, "STRIP_PIXELS", 300)
     numbers = random.integers(0, 3, (7, 9)).astype(np.uint16)
     rows, columns = (np.sort(random.integers(0, size, count)) for size, count in ((7, 40), (9, 30)))
-    dense, grid = numbers[np.ix_(rows, columns)], PieceGrid(numbers, rows, columns)
-    row, column = np.indices(dense.shape)
-    np.testing.assert_array_equal(grid.at(row, column), dense)
-    for top, height in ((0, 40), (13, 20), (39, 1)):
-        strip = dense[top : top + height]
-        changed = np.flatnonzero(np.diff(strip, axis=1, prepend=strip[:, :1]))
-        np.testing.assert_array_equal(grid.changes(top, height), changed)
+    found = scan_mask(np.full((40, 30), RET, np.uint8), SKIN, MPP, pieces=PieceGrid(numbers, rows, columns))
+    np.testing.assert_array_equal(found.runs.relabelled(found.piece).dense(), numbers[np.ix_(rows, columns)])
 
 
 def test_a_piece_is_the_mask_without_all_others(random, monkeypatch):

@@ -46,7 +46,7 @@ def random_mask(random):
 
 def cleaned(mask, smallest):
     found = mask.copy()
-    return found, tuple(remove_small_regions(found, smallest))
+    return found, remove_small_regions(found, smallest)
 
 
 def test_in_bands_of_any_height_it_is_the_mask_in_memory(random, monkeypatch):
@@ -55,7 +55,6 @@ def test_in_bands_of_any_height_it_is_the_mask_in_memory(random, monkeypatch):
         mask, smallest = random_mask(random), float(random.choice([1.5, 2, 5, 9, 16, 40.5]))
         expected, numbers = literally(mask, smallest)
         for _ in range(4):
-            monkeypatch.setattr("ntrm.regions.small_regions.TOGETHER", int(random.integers(1, 300)))
             monkeypatch.setattr("ntrm.regions.regions.STRIP_PIXELS", int(random.integers(1, 3000)))
             found, removed = cleaned(mask, smallest)
             np.testing.assert_array_equal(found, expected)

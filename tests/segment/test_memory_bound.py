@@ -13,7 +13,7 @@ from ntrm.export import pyramid
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.regions import outline, regions
-from ntrm.regions.regions import scan
+from ntrm.regions.regions import scan_mask
 from ntrm.regions.small_regions import remove_small_regions
 from ntrm.segment.measurements import measure_pieces, scan_slide
 from ntrm.segment.pictures import overlay
@@ -62,7 +62,7 @@ WORKS = {
     "mask": lambda folder, labels, _: write_mask_ome_tiff(folder / "m.ome.tif", labels, SCHEMA, SQUARE),
     "confidence": lambda folder, _, values: write_confidence_ome_tiff(folder / "c.ome.tif", values, SQUARE),
     "polygons": lambda folder, labels, values: write_geojson(
-        folder / "r.geojson", scan(labels, SQUARE, confidence=values), SCHEMA
+        folder / "r.geojson", scan_mask(labels, SCHEMA, SQUARE, confidence=values), SCHEMA
     ),
     "measurements": lambda _, labels, values: measure(labels, values),
     "without small regions": lambda _, labels, __: remove_small_regions(labels, 64),

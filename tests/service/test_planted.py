@@ -95,6 +95,6 @@ def test_commands_read_a_planted_folder(planted, results):
     x, y = middle_of(mask, EPI)
     attempt(lambda: read_results(planted))
     attempt(lambda: remake_reports(planted))
-    attempt(lambda: FolderCorrections(planted).click("a", int(x), int(y), NAMES[EPI], spread=False, whole_region=True))
+    attempt(lambda: FolderCorrections(planted).click("a", int(x), int(y), NAMES[EPI], spread=False, whole_regions=True))
     options = Options(maps=True, tissue_mask=False)
     attempt(lambda: segment_slides(path, out=planted, model=ByColour(), device="cpu", batch=2, options=options))

@@ -189,10 +189,9 @@ def test_modules_in_the_working_folder_are_not_run(slide, tmp_path, monkeypatch)
 
 
 def test_an_endless_message_or_half_of_one_is_an_error():
-    with pytest.raises(ValueError, match="a message of 4294967295 bytes"):
-        receive(io.BytesIO(b"\xff" * 8))
-    with pytest.raises(EOFError):
-        receive(io.BytesIO(b"\0\0\0\x09{}"))
+    for sent in (b"x" * 2**21, b"{}", b""):
+        with pytest.raises(EOFError):
+            receive(io.BytesIO(sent))
 
 
 def test_damaged_files_of_every_kind_give_our_own_errors(tmp_path, random):

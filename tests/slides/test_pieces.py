@@ -3,10 +3,10 @@ import pytest
 from scipy import ndimage
 
 from ntrm.core.errors import DataError
-from ntrm.core.io import read_arrays, write_arrays
+from ntrm.core.io import write_arrays
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import Window
-from ntrm.slides.pieces import JOINED_UM, LEAST_MM2, PieceMap, find_pieces, reading_order
+from ntrm.slides.pieces import JOINED_UM, LEAST_MM2, PieceMap, reading_order
 
 MPP = 20.0
 SQUARE = Resolution.square(MPP)
@@ -24,7 +24,8 @@ def test_pieces_are_what_lies_near_each_other(random):
         expected = np.where(tissue, ndimage.label(near, np.ones((3, 3)))[0], 0)
         areas = np.bincount(expected.ravel()) * (mpp.pixel_area_um2 / 1e6)
         boxes = ndimage.find_objects(expected)
-        pieces, numbers = find_pieces(tissue, mpp)
+        found = PieceMap.of(tissue, mpp)
+        pieces, numbers = found.pieces, found.numbers
         large = [region for region in range(1, len(areas)) if areas[region] >= LEAST_MM2]
         assert len(pieces) == len(large) > 1
         for piece in pieces:
@@ -43,10 +44,10 @@ def test_the_number_does_not_hang_on_a_few_pixels(random):
             for left in columns:
                 y, x = top + random.integers(-6, 7), left + random.integers(-6, 7)
                 tissue[y : y + random.integers(34, 42), x : x + random.integers(34, 42)] = True
-        pieces, labels = find_pieces(tissue, SQUARE)
+        found = PieceMap.of(tissue, SQUARE)
         middles = [(top + 19, left + 19) for top in rows for left in columns]
-        assert [labels[place] for place in middles] == list(range(1, 13))
-        assert [piece.number for piece in pieces] == list(range(1, 13))
+        assert [found.numbers[place] for place in middles] == list(range(1, 13))
+        assert [piece.number for piece in found.pieces] == list(range(1, 13))
 
 
 def test_reading_order_of_a_small_piece_beside_a_tall_one():
@@ -60,7 +61,7 @@ def test_says_which_pieces_touch_the_edge():
     tissue[0:60, 20:80] = True
     tissue[100:160, 20:80] = True
     tissue[100:160, 240:300] = True
-    assert [piece.touches_edge for piece in find_pieces(tissue, SQUARE)[0]] == [True, False, True]
+    assert [piece.touches_edge for piece in PieceMap.of(tissue, SQUARE).pieces] == [True, False, True]
 
 
 def test_labels_on_another_grid_are_those_of_the_pixel_under_the_middle(random):
@@ -113,18 +114,12 @@ def test_pieces_are_kept_and_read_back(tmp_path):
         np.testing.assert_array_equal(found.numbers, pieces.numbers)
 
 
-def kept(tmp_path, **changed):
-    """What was kept of two pieces, with some arrays changed, or left out where they are None."""
-    two_pieces().save(tmp_path / "pieces.npz")
-    arrays = {**read_arrays(tmp_path / "pieces.npz", hint=""), **changed}
-    write_arrays(tmp_path / "pieces.npz", {name: array for name, array in arrays.items() if array is not None})
-    return PieceMap.read(tmp_path / "pieces.npz", hint="segment it again")
-
-
-def test_runs_that_do_not_fit_are_damaged(tmp_path):
-    for changed in ({"run_lengths": np.array([5])}, {"shape": np.array([3])}, {"run_numbers": None}):
+def test_what_is_no_map_of_pieces_is_damaged(tmp_path):
+    path, numbers = tmp_path / "pieces.npz", two_pieces().numbers
+    for arrays in ({}, {"numbers": numbers.ravel()}, {"numbers": numbers * 1.0}, {"numbers": numbers * np.uint16(2)}):
+        write_arrays(path, {"mpp": np.array([MPP, MPP]), **arrays})
         with pytest.raises(DataError, match="cannot read") as found:
-            kept(tmp_path, **changed)
+            PieceMap.read(path, hint="segment it again")
         assert found.value.hint == "segment it again"
 
 

@@ -19,8 +19,8 @@ from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.tiles import tile_windows
 from ntrm.phantom.render import render
-from ntrm.slides.quality.thumbnail import Thumbnail, find_pen
-from ntrm.slides.tissue_mask import find_marks, find_tissue, windows_with_tissue
+from ntrm.slides.quality.thumbnail import Thumbnail, find_pen, tissue_under
+from ntrm.slides.tissue_mask import find_marks, find_tissue
 
 THUMB, MODEL = Resolution.square(13.4), Resolution.square(6.7)
 
@@ -176,6 +176,7 @@ def test_agrees_with_every_pixel_against_every_window(random, margin):
     shape = (620, 810)
     tissue = random.random((int(shape[0] * model.y / thumb.y) + 1, int(shape[1] * model.x / thumb.x) + 1)) < 0.003
     windows = tile_windows(*shape, size=64, overlap=16)
-    kept = windows_with_tissue(windows, tissue, thumb, model, margin_um=margin)
+    found, _ = tissue_under(windows, tissue, thumb, model, margin)
+    kept = tuple(window for window, count in zip(windows, found, strict=True) if count)
     assert kept == brute_force(windows, tissue, thumb, model, margin)
     assert 0 < len(kept) < len(windows)

@@ -103,7 +103,8 @@ def correct(
         return
     try:
         for words in clicks:
-            corrections.click(*words, spread=spread, reach=how_far, whole_region=whole_region, all_slides=all_slides)
+            how: dict[str, Any] = {"spread": spread, "reach": how_far, "whole_regions": whole_region}
+            corrections.click(*words, all_slides=all_slides, **how)
         for path in drawn or ():
             corrections.draw(path, slide)
         if undo:

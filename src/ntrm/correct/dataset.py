@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ class CorrectedSlide:
 
     def record(self) -> dict[str, Any]:
         """What was trained on: which mask, and which version of its corrections."""
-        steps = json.dumps([step.line() for step in self.log.steps], ensure_ascii=False).encode()
+        steps = json.dumps([asdict(step) for step in self.log.steps], ensure_ascii=False).encode()
         return {
             "slide_id": self.slide_id,
             "mask": self.mask.record.mask,
@@ -237,29 +237,22 @@ def known_areas(labels: Mask, state: State, trust: str) -> Iterator[tuple[Window
     """Windows around what counts, with surroundings, and their masks; every pixel counts in one of them."""
     height, width = labels.shape
     for top in range(0, height, BLOCK):
-        targets = _targets(labels[top : top + BLOCK], state, trust, top)
+        block = labels[top : top + BLOCK]
+        targets = state.paint(block, top)
+        if trust != ALL:
+            counts = state.by_hand.rows(top, *block.shape)
+            if trust == FOLLOWED:
+                counts |= state.followed.rows(top, *block.shape)
+            targets[~counts] = IGNORE
         for left in range(0, width, BLOCK):
             known = targets[:, left : left + BLOCK] != IGNORE
-            rows, columns = np.flatnonzero(known.any(axis=1)).tolist(), np.flatnonzero(known.any(axis=0)).tolist()
-            if not rows:
+            if not known.any():
                 continue
-            first, last, west, east = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
+            (first, last), (west, east) = (np.flatnonzero(known.any(axis=axis))[[0, -1]] + [0, 1] for axis in (1, 0))
             y0, y1 = max(top + first - MARGIN, 0), min(top + last + MARGIN, height)
             x0, x1 = max(left + west - MARGIN, 0), min(left + east + MARGIN, width)
             # Of the surroundings nothing is known: they count in the areas of their own.
             mask = np.full((y1 - y0, x1 - x0), IGNORE, dtype=np.uint8)
-            mask[top + first - y0 : top + last - y0, left + west - x0 : left + east - x0] = targets[
-                first:last, left + west : left + east
-            ]
-            yield Window(y0, x0, y1 - y0, x1 - x0), mask
-
-
-def _targets(labels: Mask, state: State, trust: str, top: int) -> Mask:
-    """Rows of the corrected mask (h, W), from row ``top`` on, ignored where nothing counts."""
-    painted = state.paint(labels, top)
-    if trust == ALL:
-        return painted
-    counts = state.by_hand.rows(top, *labels.shape)
-    if trust == FOLLOWED:
-        counts |= state.followed.rows(top, *labels.shape)
-    return np.where(counts, painted, np.uint8(IGNORE))
+            here = np.s_[top + first - y0 : top + last - y0, left + west - x0 : left + east - x0]
+            mask[here] = targets[first:last, left + west : left + east]
+            yield Window(int(y0), int(x0), int(y1 - y0), int(x1 - x0)), mask

@@ -15,8 +15,8 @@ from ntrm.core.errors import DataError, NtrmError, UsageError, did_you_mean, fir
 from ntrm.core.io import sha256_of
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correct.areas import painted_areas
-from ntrm.correct.ask import Name, Redo, Undo
-from ntrm.correct.log import UNDO, Step
+from ntrm.correct.ask import Name
+from ntrm.correct.log import Step
 from ntrm.correct.mask import segmented
 from ntrm.correct.pixels import PixelSet
 from ntrm.correct.slide import SlideCorrections
@@ -55,7 +55,7 @@ class FolderCorrections:
         check_roots(self.slides)
         read_run(self.out)  # refuses a folder of something else
         self._open: dict[str, SlideCorrections] = {}
-        Step(action=UNDO, by=self.by)  # refuses impossible initials before anything is done
+        Step(action="undo", by=self.by)  # refuses impossible initials before anything is done
 
     @cached_property
     def slide_ids(self) -> list[str]:
@@ -71,37 +71,18 @@ class FolderCorrections:
             self._open[slide_id] = SlideCorrections(self.out / slide_id)
         return self._open[slide_id]
 
-    def click(
-        self,
-        slide_id: str,
-        x: int,
-        y: int,
-        tissue: str,
-        *,
-        spread: bool = True,
-        reach: float = 1.0,
-        whole_region: bool = False,
-        all_slides: bool = False,
-    ) -> None:
-        """Name the part, or the region, at a pixel of the mask, and carry the name on."""
+    def click(self, slide_id: str, x: int, y: int, tissue: str, *, all_slides: bool = False, **how: Any) -> None:
+        """Name the part, or the region, at a pixel of the mask, and carry the name on; ``how``: fields of ``Name``."""
         slide = self.slide(slide_id)
         slide.mask.schema.index(tissue)
         slide.units(whole_regions=True).at((y, x))  # refused before the slide is read
-        if spread or not whole_region:
+        ask = Name(version=slide.log.version, points=[slide.point((y, x))], tissue=tissue, by=self.by, **how)
+        if ask.spread or not ask.whole_regions:
             self._prepare(slide)
-        ask = Name(
-            version=slide.log.version,
-            points=[slide.point((y, x))],
-            tissue=tissue,
-            whole_regions=whole_region,
-            spread=spread,
-            reach=reach,
-            by=self.by,
-        )
-        others = [other for other in self.slide_ids if other != slide_id] if all_slides and spread else []
+        others = [other for other in self.slide_ids if other != slide_id] if all_slides and ask.spread else []
         click, learned = slide.click(ask), slide.engine.learn(slide.mask, slide.state()) if others else None
-        own = slide.take(ask, origin=ORIGIN, preview=self.preview)
-        self._note(slide, own)
+        proposed = slide.propose(ask).step(slide.mask.schema, slide.pixel_mm2)
+        own = self._record(slide, replace(proposed, origin=ORIGIN), ask.version)
         for other in others:
             try:  # what cannot be done in one of them does not stop the others
                 there = self.slide(other)
@@ -125,7 +106,7 @@ class FolderCorrections:
             hint = did_you_mean(slide_id, self.slide_ids) or "say which slide it is with --slide"
             raise UsageError("the file does not say which slide it is about", got=path.name, hint=hint)
         slide = self.slide(slide_id)
-        mask, version = slide.mask, slide.log.version
+        mask = slide.mask
         painted, counts = painted_areas(path, mask)
         self.areas.append({"slide_id": slide_id, **counts})
         indices = np.unique(painted[painted < len(mask.schema)]).tolist()
@@ -137,13 +118,12 @@ class FolderCorrections:
             )
         for index in indices:
             step = slide.drawn(PixelSet.of_window(painted == index, 0, 0, mask.shape[1]), mask.schema.names[index])
-            version = self._record(slide, replace(step, origin="file"), version).number
+            self._record(slide, replace(step, origin="file"))
 
     def go(self, action: Literal["undo", "redo"], slide_id: str) -> None:
         """Take the last step back, or do again what was taken back last."""
         slide = self.slide(slide_id)
-        ask = (Undo if action == UNDO else Redo)(version=slide.log.version, by=self.by)
-        self._note(slide, slide.take(ask, origin=ORIGIN, preview=self.preview))
+        self._record(slide, Step(action=action, origin=ORIGIN), slide.log.version)
 
     def finish(self) -> None:
         """Make the corrected versions of what changed, and the tables."""
@@ -153,18 +133,15 @@ class FolderCorrections:
         if changed:
             tabulate_again(self.out)
 
-    def _record(self, slide: SlideCorrections, step: Step, version: int) -> Step:
+    def _record(self, slide: SlideCorrections, step: Step, after: int | None = None) -> Step:
         """Write a step down that follows from a version; with a preview only follow it."""
-        step = slide.record(replace(step, by=self.by), after=version, preview=self.preview)
-        self._note(slide, step)
-        return step
-
-    def _note(self, slide: SlideCorrections, step: Step) -> None:
+        step = slide.record(replace(step, by=self.by), after=after, preview=self.preview)
         size = slide.mask.shape[0] * slide.mask.shape[1]
         followed = {name: PixelSet.parse(text, size).pixels * slide.pixel_mm2 for name, text in step.followed.items()}
         told = {key: getattr(step, key) for key in ("action", "tissue", "regions", "area_mm2")}
         change = {"slide_id": slide.mask.folder.name, "step": step.number, **told, "followed_mm2": followed}
         self.changes.append({**change, "of": step.of})
+        return step
 
     def _prepare(self, slide: SlideCorrections) -> None:
         """Find the parts of a slide where they are not known, in its file, which is found by its content."""

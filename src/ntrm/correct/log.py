@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import open_for_update, writing
@@ -27,8 +27,6 @@ from ntrm.results.json_files import STRICT, parsed
 from ntrm.results.paths import CORRECTIONS, CORRECTIONS_LOCK, HIDDEN
 from ntrm.version import __version__
 
-FORMAT = "ntrm-corrections/1"
-ACTIONS = NAME, DRAW, UNDO, REDO = ("name", "draw", "undo", "redo")
 INITIALS = 8  # Characters that initials may have
 MOST_STEPS, MOST_BYTES = 5_000, 64 * 2**20  # Of one slide: what they come to is known in some seconds
 SET_ASIDE = "move it away; the network's mask is as it was"
@@ -55,7 +53,7 @@ class MaskRecord:
     """The mask that the steps are about: the first line of the file."""
 
     __pydantic_config__ = STRICT
-    format: str = FORMAT
+    format: Literal["ntrm-corrections/1"] = "ntrm-corrections/1"
     slide_id: str
     mask: str  # SHA-256 of its file
     height: int
@@ -70,7 +68,7 @@ class Step:
 
     __pydantic_config__ = STRICT
     number: int = 0  # From 1; set by ``append``
-    action: str
+    action: Literal["name", "draw", "undo", "redo"]
     tissue: str | None = None  # The name given; None for undo and redo
     places: tuple[Place, ...] = ()  # Where the person pointed, one place for each part that was named
     whole_regions: bool = False  # Whether the connected regions around these places were named, not the parts alone
@@ -89,14 +87,8 @@ class Step:
     key: str | None = None  # Whoever sends a step twice under one key, since no answer came, takes it once
 
     def __post_init__(self) -> None:
-        if self.action not in ACTIONS:
-            raise ValueError(f"unknown action {self.action!r}")
         if self.by is not None and not (self.by.isprintable() and 0 < len(self.by) <= INITIALS):
             raise UsageError("impossible initials", got=self.by, expected=f"1 to {INITIALS} characters")
-
-    def line(self) -> dict[str, Any]:
-        """Its line of the file."""
-        return {key: value for key, value in asdict(self).items() if key != "key" or value is not None}
 
 
 @dataclass(frozen=True)
@@ -142,9 +134,9 @@ class Log:
         done: list[Step] = []
         undone: list[Step] = []
         for step in self.steps:
-            if step.action == UNDO:
+            if step.action == "undo":
                 undone.append(done.pop())
-            elif step.action == REDO:
+            elif step.action == "redo":
                 done.append(undone.pop())
             else:
                 done.append(step)
@@ -169,8 +161,8 @@ class Log:
 
     def with_step(self, record: MaskRecord, step: Step) -> Log:
         """One more step; an undo or redo gets the step that it is about."""
-        if step.action in (UNDO, REDO):
-            targets = self.active if step.action == UNDO else self.undone
+        if step.action in ("undo", "redo"):
+            targets = self.active if step.action == "undo" else self.undone
             if not targets:
                 raise UsageError(f"there is nothing to {step.action}", got=f"{len(self.active)} corrections")
             step = replace(step, of=targets[-1].number, tissue=targets[-1].tissue)
@@ -191,8 +183,6 @@ def read_log(folder: Path) -> Log:
     lines, number, steps = content[: content.rfind(b"\n") + 1].splitlines(), 0, list[Step]()
     try:
         record = parsed(MaskRecord, lines[0]) if lines else None
-        if record is not None and record.format != FORMAT:
-            raise ValueError(f"format {record.format!r}, not {FORMAT!r}")
         for number, line in enumerate(lines[1:], 1):
             step = parsed(Step, line)
             if step.number != number or number > MOST_STEPS:
@@ -220,28 +210,24 @@ def append(folder: Path, record: MaskRecord, step: Step, *, after: int | None = 
             return log
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         new = log.check(record, after).with_step(record, replace(step, when=now))
-        lines = [new.steps[-1].line()] if log.record is not None else [asdict(record), new.steps[-1].line()]
-        _write(folder, new, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
+        lines = [asdict(new.steps[-1])] if log.record is not None else [asdict(record), asdict(new.steps[-1])]
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+        with writing(folder / CORRECTIONS), open_for_update(folder / CORRECTIONS) as stream:
+            end = stream.read().rfind(b"\n") + 1
+            if end + len(text) > MOST_BYTES or len(new.steps) > MOST_STEPS:  # it could not be read any more
+                raise RefusedError(
+                    f"{folder.name}: no further correction fits into {CORRECTIONS}",
+                    expected=f"at most {MOST_STEPS:,} steps and {MOST_BYTES >> 20} MB",
+                    hint="train on what is corrected so far, keep a copy of the results, and move the file away",
+                )
+            stream.truncate(end)
+            stream.seek(end)
+            try:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            except OSError:  # a full disk: nothing is left of the text
+                with suppress(OSError):
+                    stream.truncate(end)
+                raise
         return new
-
-
-def _write(folder: Path, log: Log, text: bytes) -> None:
-    """Append to the last whole line; on a full disk nothing is left of ``text``."""
-    with writing(folder / CORRECTIONS), open_for_update(folder / CORRECTIONS) as stream:
-        end = stream.read().rfind(b"\n") + 1
-        if end + len(text) > MOST_BYTES or len(log.steps) > MOST_STEPS:  # it could not be read any more
-            raise RefusedError(
-                f"{folder.name}: no further correction fits into {CORRECTIONS}",
-                expected=f"at most {MOST_STEPS:,} steps and {MOST_BYTES >> 20} MB",
-                hint="train on what is corrected so far, keep a copy of the results, and move the file away",
-            )
-        stream.truncate(end)
-        stream.seek(end)
-        try:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        except OSError:
-            with suppress(OSError):
-                stream.truncate(end)
-            raise

@@ -8,7 +8,7 @@ hand and followed, and its mean confidence is that of the rest. The same log giv
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from ntrm.core.arrays import Floats
 from ntrm.core.errors import DataError
 from ntrm.core.io import writing
-from ntrm.core.labels import Mask
 from ntrm.core.locks import holding
 from ntrm.correct.log import Log
 from ntrm.correct.mask import SlideMask, corrections_in, segmented
@@ -43,7 +42,6 @@ from ntrm.results.paths import (
     PIECES,
     REPORT,
 )
-from ntrm.results.slide_state import SlideState
 from ntrm.results.tables import write_tables
 from ntrm.segment.measurements import measure_pieces, scan_slide
 from ntrm.segment.pictures import tinted, write_overlays
@@ -85,24 +83,20 @@ def is_current(folder: Path, log: Log) -> bool:
     return (None if found is None else found.log) == (log.fingerprint if log.active else None)
 
 
-@dataclass(frozen=True, eq=False)
-class _Network:
-    """What is known of the network's mask."""
-
-    labels: Mask
-    regions: Regions
-    confidence: Floats  # (R,) mean of each region
-    pieces: PieceMap
-    state: SlideState
-
-
 def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
-    network, summary, kept = _read_network(mask), mask.summary, SlideFolder(mask.folder)
-    labels = corrections.paint(network.labels)
-    pieces_map = network.pieces.with_tissue(_new_tissue(corrections, network.pieces, mask))
-    regions = scan_slide(labels, None, pieces_map, schema=mask.schema, resolution=mask.resolution)
-    regions = replace(regions, table=_with_origins(regions, network, corrections))
-    pieces = measure_pieces(regions, pieces_map, schema=mask.schema)
+    summary, kept, (state, _) = mask.summary, SlideFolder(mask.folder), segmented(mask.folder)
+    # The network's regions as the segmentation had them: the same engine, the same pieces, and its confidences.
+    grid, before = PieceMap.read(mask.folder / HIDDEN / PIECES, hint=AGAIN), mask.labels()
+    network = scan_slide(before, None, grid, schema=mask.schema, resolution=mask.resolution)
+    rows = state.tables["regions"]
+    if len(rows) != len(network.table):
+        what, got = f"{mask.folder.name}: {MASK} does not have the regions of the tables", len(network.table)
+        raise DataError(what, got=f"{got} regions", expected=len(rows), hint=AGAIN)
+    confidence = np.array([row["mean_confidence"] or 0.0 for row in rows], dtype=np.float64)
+    labels, grid = corrections.paint(before), grid.with_tissue(_new_tissue(corrections, grid, mask))
+    regions = scan_slide(labels, None, grid, schema=mask.schema, resolution=mask.resolution)
+    regions = replace(regions, table=_with_origins(regions, network, confidence, corrections))
+    pieces = measure_pieces(regions, grid, schema=mask.schema)
     run = Manifest(**{name: getattr(summary, name) for name in ("program", "model", "options", "classes", "purpose")})
     correction = Correction(
         steps=len(corrections.steps),
@@ -127,8 +121,8 @@ def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
     files.write_polygons(regions, familiarity)
     files.write_graph(regions, pieces, familiarity)
     found.write(folder)
-    rows = network.state.with_foot(files.run.cells(), files.tables(found, regions, pieces))
-    write_tables(folder, [rows], [*network.state.covariates])
+    tables = state.with_foot(files.run.cells(), files.tables(found, regions, pieces))
+    write_tables(folder, [tables], [*state.covariates])
     for name in (PICTURE, FAMILIARITY_MAP):
         if kept.has(name):
             shutil.copyfile(mask.folder / name, folder / name)
@@ -143,19 +137,6 @@ def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
         write_slide_report(folder)
 
 
-def _read_network(mask: SlideMask) -> _Network:
-    """The network's regions as the segmentation had them: the same engine, the same pieces, and its confidences."""
-    state, _ = segmented(mask.folder)
-    pieces, labels = PieceMap.read(mask.folder / HIDDEN / PIECES, hint=AGAIN), mask.labels()
-    regions = scan_slide(labels, None, pieces, schema=mask.schema, resolution=mask.resolution)
-    rows = state.tables["regions"]
-    if len(rows) != len(regions.table):
-        what, got = f"{mask.folder.name}: {MASK} does not have the regions of the tables", len(regions.table)
-        raise DataError(what, got=f"{got} regions", expected=len(rows), hint=AGAIN)
-    confidence = np.array([row["mean_confidence"] or 0.0 for row in rows], dtype=np.float64)
-    return _Network(labels, regions, confidence, pieces, state)
-
-
 def _new_tissue(corrections: State, pieces: PieceMap, mask: SlideMask) -> Where:
     """(H, W) on the grid of the pieces: where a person says that there is tissue."""
     found = np.zeros(pieces.numbers.shape, dtype=bool)
@@ -168,17 +149,17 @@ def _new_tissue(corrections: State, pieces: PieceMap, mask: SlideMask) -> Where:
     return found
 
 
-def _with_origins(regions: Regions, network: _Network, corrections: State) -> RegionTable:
-    """The table of corrected regions with their origins: by hand, followed, and the network's confidence of the rest.
+def _with_origins(regions: Regions, network: Regions, sure: Floats, corrections: State) -> RegionTable:
+    """The table of corrected regions with their origins; how ``sure`` the network was, if not by hand and not followed.
 
     Exact, from the stretches between all borders: those of both masks' runs and of the corrections.
     """
     size = regions.runs.shape[0] * regions.runs.shape[1]
     bounds = [edge for each in (corrections.by_hand, corrections.followed) for edge in (each.start, each.stop)]
-    cut = np.unique(np.concatenate([regions.runs.start, network.regions.runs.start, *bounds]))
+    cut = np.unique(np.concatenate([regions.runs.start, network.runs.start, *bounds]))
     cut = cut[cut < size]
     length = np.diff(cut, append=size).astype(np.float64)
-    region, before = (each.region[each.runs.at(cut)] for each in (regions, network.regions))
+    region, before = (each.region[each.runs.at(cut)] for each in (regions, network))
     own, count = region >= 0, len(regions.table)
 
     def summed(weight: NDArray[Any]) -> Floats:
@@ -187,7 +168,7 @@ def _with_origins(regions: Regions, network: _Network, corrections: State) -> Re
     by_hand, followed = corrections.by_hand.holds(cut), corrections.followed.holds(cut)
     followed &= ~by_hand
     kept = ~(by_hand | followed) & (before >= 0)
-    confidence = np.append(network.confidence, [0.0, 0.0])[before]
+    confidence = np.append(sure, [0.0, 0.0])[before]
     rest = summed(kept)
     mean = np.divide(summed(kept * confidence), rest, out=np.full(count, np.nan), where=rest > 0)
     person = np.stack([summed(by_hand), summed(followed)], axis=1) / regions.table.pixels[:, None]

@@ -18,9 +18,9 @@ from ntrm.correct.drawing import area, split_by_line, stroke
 from ntrm.correct.engine import DEFAULT, Proposal, Review
 from ntrm.correct.engine.parts_engine import PARTS, PartsEngine
 from ntrm.correct.engine.review import largest_first
-from ntrm.correct.log import DRAW, NAME, Log, Place, Stamp, Step, append, read_log, stamp_of
+from ntrm.correct.log import Log, Place, Stamp, Step, append, read_log, stamp_of
 from ntrm.correct.mask import open_mask
-from ntrm.correct.pixels import PixelSet
+from ntrm.correct.pixels import PixelSet, union
 from ntrm.correct.results import is_current, write_corrected
 from ntrm.correct.state import State, state_of
 from ntrm.correct.units import Units
@@ -125,10 +125,10 @@ class SlideCorrections:
 
     def area_by_tissue(self, pixels: PixelSet, units: Units) -> dict[int, float]:
         """mm² of pixels by the class that they have now, the largest first."""
-        count = units.by_tissue(pixels, len(self.mask.schema))
-        for tissue, called in self.state().tissue.items():
-            moved = pixels & called
-            count -= units.by_tissue(moved, len(count))
+        changed = {tissue: pixels & called for tissue, called in self.state().tissue.items()}
+        rest = units.pixels_of(pixels - union(changed.values()))
+        count = np.bincount(units.tissue, rest, len(self.mask.schema))
+        for tissue, moved in changed.items():
             count[tissue] += moved.pixels
         order = np.argsort(-count, kind="stable")
         return {int(tissue): float(count[tissue]) * self.pixel_mm2 for tissue in order if count[tissue]}
@@ -146,7 +146,7 @@ class SlideCorrections:
         if not places:
             raise UsageError("nothing is chosen", expected="at least one place", hint="choose a region first")
         return Step(
-            action=NAME,
+            action="name",
             tissue=ask.tissue,
             places=places,
             whole_regions=ask.whole_regions,
@@ -165,8 +165,8 @@ class SlideCorrections:
         chosen = np.unique([units.at(place) for place in click.places])
         return Proposal(click, units, chosen, units.pixels(chosen))
 
-    def take(self, ask: Ask, *, origin: str, preview: bool = False) -> Step:
-        """Do what a person asks for; the step is on the disk when this returns, or only followed with ``preview``.
+    def take(self, ask: Ask, *, origin: str) -> Step:
+        """Do what a person asks for; the step is on the disk when this returns.
 
         A step whose key is known was taken before: it is that one that is returned.
         """
@@ -178,7 +178,7 @@ class SlideCorrections:
             step = self.drawn(self._drawing(ask), ask.tissue)
         else:
             step = Step(action=ask.action)
-        return self.record(replace(step, origin=origin, by=ask.by, key=ask.key), after=ask.version, preview=preview)
+        return self.record(replace(step, origin=origin, by=ask.by, key=ask.key), after=ask.version)
 
     def record(self, step: Step, *, after: int | None = None, preview: bool = False) -> Step:
         """Write a step down; ``ConflictError`` where others were faster than who saw version ``after``."""
@@ -192,7 +192,7 @@ class SlideCorrections:
     def drawn(self, pixels: PixelSet, tissue: str) -> Step:
         """Names pixels that a person has drawn."""
         self.mask.schema.index(tissue)  # refuses a name that is no class
-        return Step(action=DRAW, tissue=tissue, named=pixels.text, area_mm2=pixels.pixels * self.pixel_mm2)
+        return Step(action="draw", tissue=tissue, named=pixels.text, area_mm2=pixels.pixels * self.pixel_mm2)
 
     def write(self) -> None:
         """Make ``corrected/`` from the log, whole or not at all."""

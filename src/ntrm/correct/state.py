@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.arrays import Ints
 from ntrm.core.labels import LabelSchema, Mask
-from ntrm.correct.log import NAME, Log, Place, Step
+from ntrm.correct.log import Log, Place, Step
 from ntrm.correct.pixels import PixelSet, union
 
 
@@ -68,7 +68,7 @@ class State:
         for index, pixels in (*followed.items(), (given, named)):
             tissue = {other: before - pixels for other, before in tissue.items()}
             tissue[index] = tissue.get(index, PixelSet.empty()) | pixels
-        clicks = tuple((place, given) for place in step.places) if step.action == NAME else ()
+        clicks = tuple((place, given) for place in step.places) if step.action == "name" else ()
         return State(
             shape=self.shape,
             schema=self.schema,

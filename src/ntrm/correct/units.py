@@ -75,40 +75,26 @@ class Units:
             by_unit.setdefault(self.at(place), place)
         return tuple(by_unit.values())
 
-    def by_tissue(self, pixels: PixelSet, classes: int) -> Ints:
-        """(K,) how many of these pixels the network gave to each class."""
-        known, within = self.of >= 0, self._within(pixels)
-        return np.bincount(self.tissue[self.of[known]], within[known], classes).astype(np.int64)
-
-    def _within(self, pixels: PixelSet) -> Ints:
-        """(n,) how many of these pixels lie in each run."""
-        return pixels_before(pixels, self.runs.stop) - pixels_before(pixels, self.runs.start)
+    def pixels_of(self, pixels: PixelSet) -> Ints:
+        """(U,) how many of these pixels each has."""
+        size = self.runs.shape[0] * self.runs.shape[1]
+        cut = distinct(np.concatenate([self.runs.start, pixels.start, pixels.stop]))
+        cut = cut[cut < size]
+        unit, length = self.of[self.runs.at(cut)], np.diff(cut, append=size) * pixels.holds(cut)
+        return np.bincount(unit[unit >= 0], length[unit >= 0], self.count).astype(np.int64)
 
     def inside(self, drawn: PixelSet, is_glass: Where) -> Ints:
         """What a lasso picks: units that lie in it for the most part, or the one that fills most of it.
 
         Glass, told for each unit, is picked where there is nothing else: who draws around tissue means the tissue.
         """
-        known, within = self.of >= 0, self._within(drawn)
-        counts = np.bincount(self.of[known], within[known], self.count)
+        known, counts = self.of >= 0, self.pixels_of(drawn)
         whole = np.bincount(self.of[known], self.runs.length[known], self.count)
         found = np.flatnonzero((counts >= MOST_OF_IT * whole) & (counts > 0))
         if not len(found) and counts.any():
             found = np.array([int(counts.argmax())])
         tissue = found[~is_glass[found]]
         return tissue if len(tissue) else found
-
-
-def pixels_before(pixels: PixelSet, at: Ints) -> Ints:
-    """(n,) how many of the set's pixels come before each flattened index.
-
-    >>> pixels_before(PixelSet(np.array([2, 7]), np.array([5, 8])), np.array([0, 4, 7, 9])).tolist()
-    [0, 2, 3, 4]
-    """
-    total = np.append(0, np.cumsum(pixels.length))
-    count = np.searchsorted(pixels.start, at, "left")
-    beyond = np.append(0, pixels.stop)[count] - at
-    return np.asarray(total[count] - np.maximum(beyond, 0) * (count > 0))
 
 
 def outlines(pixels: PixelSet, shape: tuple[int, int], scale: tuple[float, float]) -> list[Floats]:

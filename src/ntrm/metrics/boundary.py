@@ -66,13 +66,13 @@ class BoundaryAgreement:
 
     def boundary_f1(self, tolerance_um: float) -> tuple[float | None, ...]:
         """Harmonic mean of precision and recall, per tissue."""
-        row = self._row(tolerance_um)
+        row = self.tolerances_um.index(tolerance_um)
         precisions = _ratios(self.predicted_hits[row], self.predicted_pixels)
         return tuple(map(harmonic_mean, precisions, _ratios(self.true_hits[row], self.true_pixels)))
 
     def surface_dice(self, tolerance_um: float) -> tuple[float | None, ...]:
         """Hits on both surfaces over the pixels of both surfaces, per tissue."""
-        row = self._row(tolerance_um)
+        row = self.tolerances_um.index(tolerance_um)
         return _ratios(self.true_hits[row] + self.predicted_hits[row], self.true_pixels + self.predicted_pixels)
 
     def as_dict(self) -> dict[str, Any]:
@@ -85,15 +85,6 @@ class BoundaryAgreement:
 
     def _by_name(self, values: Sequence[float | None]) -> dict[str, Any]:
         return {"mean": mean_of(values), "tissues": dict(zip(self.schema.names, values, strict=True))}
-
-    def _row(self, tolerance_um: float) -> int:
-        if tolerance_um not in self.tolerances_um:
-            raise UsageError(
-                "hits were not counted at this tolerance",
-                got=f"{tolerance_um:g} µm",
-                expected="one of " + ", ".join(f"{value:g} µm" for value in self.tolerances_um),
-            )
-        return self.tolerances_um.index(tolerance_um)
 
 
 def boundary_agreement(
@@ -117,7 +108,12 @@ def boundary_agreement(
     tolerances = tuple(float(value) for value in tolerances_um)
     if not tolerances or not all(math.isfinite(value) and value >= 0 for value in tolerances):
         raise UsageError("impossible tolerances", got=tolerances, expected="one or more lengths in µm, 0 or larger")
-    true, predicted = (_surfaces(mask, truth != IGNORE, len(schema), resolution) for mask in (truth, prediction))
+    surfaces: list[list[Points]] = []  # (y, x) in µm, of each class
+    for mask in (truth, prediction):
+        rows, columns = np.nonzero(surface_of(mask, truth != IGNORE))
+        points = np.stack([rows * resolution.y, columns * resolution.x], axis=1)
+        surfaces.append([points[mask[rows, columns] == label] for label in range(len(schema))])
+    true, predicted = surfaces
     from_true = [surface_distances(*pair) for pair in zip(true, predicted, strict=True)]
     from_predicted = [surface_distances(*pair) for pair in zip(predicted, true, strict=True)]
     return BoundaryAgreement(
@@ -202,14 +198,6 @@ def check_masks(truth: IndexMask, prediction: IndexMask, schema: LabelSchema) ->
         )
     for mask in (truth, prediction):
         pixel_counts(mask, len(schema))
-
-
-def _surfaces(mask: IndexMask, known: NDArray[np.bool_], classes: int, resolution: Resolution) -> list[Points]:
-    """Surface pixels of each class as (y, x) in µm."""
-    rows, columns = np.nonzero(surface_of(mask, known))
-    labels = mask[rows, columns]
-    points = np.stack([rows * resolution.y, columns * resolution.x], axis=1)
-    return [points[labels == label] for label in range(classes)]
 
 
 def _hits(distances: Sequence[NDArray[np.float64]], tolerances: Sequence[float]) -> Counts:

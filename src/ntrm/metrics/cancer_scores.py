@@ -24,34 +24,28 @@ def score_cancers(
             got=f"{len(predicted)} predicted and {len(true)} true sections, cancers {sorted(names)}",
             expected="the same sections and one schema",
         )
-    pairs = list(zip(map(_present, predicted), map(_present, true), strict=True))
+    pairs = [
+        tuple({each.name for each in found if each.present} for found in pair)
+        for pair in zip(predicted, true, strict=True)
+    ]
     exact = sum(found == expected for found, expected in pairs)
-    return {
-        "sections": len(pairs),
-        "exact_sets": exact,
-        "exact_set_accuracy": _fraction(exact, len(pairs)),
-        "cancers": {name: _score(name, pairs) for name in next(iter(names), ())},
-    }
-
-
-def _present(findings: Sequence[CancerFinding]) -> frozenset[str]:
-    return frozenset(finding.name for finding in findings if finding.present)
-
-
-def _score(name: str, pairs: Sequence[tuple[frozenset[str], frozenset[str]]]) -> dict[str, Any]:
-    calls = [(name in predicted, name in true) for predicted, true in pairs]
-    outcomes = ((True, True), (False, True), (True, False), (False, False))
-    found, missed, invented, excluded = map(calls.count, outcomes)
-    return {
-        "name": name,
-        "found": found,
-        "missed": missed,
-        "invented": invented,
-        "excluded": excluded,
-        "sensitivity": _fraction(found, found + missed),
-        "specificity": _fraction(excluded, excluded + invented),
-        "accuracy": _fraction(found + excluded, len(calls)),
-    }
+    scores = {}
+    for name in next(iter(names), ()):
+        calls = [(name in found, name in expected) for found, expected in pairs]
+        outcomes = ((True, True), (False, True), (True, False), (False, False))
+        found, missed, invented, excluded = map(calls.count, outcomes)
+        scores[name] = {
+            "name": name,
+            "found": found,
+            "missed": missed,
+            "invented": invented,
+            "excluded": excluded,
+            "sensitivity": _fraction(found, found + missed),
+            "specificity": _fraction(excluded, excluded + invented),
+            "accuracy": _fraction(found + excluded, len(calls)),
+        }
+    accuracy = _fraction(exact, len(pairs))
+    return {"sections": len(pairs), "exact_sets": exact, "exact_set_accuracy": accuracy, "cancers": scores}
 
 
 def _fraction(count: int, total: int) -> float | None:

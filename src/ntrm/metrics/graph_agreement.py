@@ -143,20 +143,11 @@ def graph_agreement(
     check_masks(truth, prediction, schema)
     known = np.where(truth == IGNORE, IGNORE, prediction)
     true, predicted = (interface_lengths(mask, len(schema), resolution) for mask in (truth, known))
-    pairs = np.argwhere(np.triu(true + predicted)).tolist()
-    names = schema.names
-    interfaces = (_interface((names[i], names[j]), float(true[i, j]), float(predicted[i, j])) for i, j in pairs)
+    interfaces = []
+    for i, j in np.argwhere(np.triu(true + predicted)).tolist():
+        true_um, predicted_um = float(true[i, j]), float(predicted[i, j])
+        there, named = true_um > MIN_LENGTH_UM, predicted_um > MIN_LENGTH_UM
+        edges = (int(there and named), int(there and not named), int(named and not there))
+        tissues = (schema.names[i], schema.names[j])
+        interfaces.append(Interface(tissues, true_um, predicted_um, abs(predicted_um - true_um), *edges))
     return GraphAgreement(schema, tuple(interfaces))
-
-
-def _interface(tissues: tuple[str, str], true_um: float, predicted_um: float) -> Interface:
-    is_true, is_predicted = true_um > MIN_LENGTH_UM, predicted_um > MIN_LENGTH_UM
-    return Interface(
-        tissues=tissues,
-        true_um=true_um,
-        predicted_um=predicted_um,
-        error_um=abs(predicted_um - true_um),
-        found=int(is_true and is_predicted),
-        missed=int(is_true and not is_predicted),
-        invented=int(is_predicted and not is_true),
-    )

@@ -192,15 +192,22 @@ class Tumour:
 
 
 def tumour_of(
-    regions: Regions, schema: LabelSchema, names: tuple[str, ...], present: Collection[str] | None = None
+    regions: Regions,
+    schema: LabelSchema,
+    names: tuple[str, ...],
+    present: Collection[str] | None = None,
+    but: Where | None = None,
 ) -> Tumour:
-    """The tumour of the classes ``names``; only those ``present`` (None: all) can have firm regions."""
+    """The tumour of the classes ``names``; only those ``present`` (None: all) can have firm regions.
+
+    Regions in ``but`` (R,) are strays, however near.
+    """
     table = regions.table
     wanted = [schema.index(name) for name in names if name in schema.names]
     sure = [schema.index(name) for name in schema.names if present is None or name in present]
     ours = np.isin(table.tissue, wanted)
     firm = ours & np.isin(table.tissue, sure) & (table.area_mm2 >= SMALLEST_REGION_MM2)
-    counts = firm | _nests(regions, firm, ours & ~firm)
+    counts = firm | _nests(regions, firm, ours & ~firm if but is None else ours & ~firm & ~but)
     strays = int(ours.sum()) - int(counts.sum())
     return Tumour(counts, regions.within(counts), regions.rim(counts), strays, bool(wanted))
 

@@ -104,14 +104,20 @@ def measure_piece(
 
     Of cancers that are not ``present`` only what lies near those that are counts as tumour; all are, if None.
     """
-    # Its rims are looked for several times, and most of a piece is no tumour.
-    cancers = np.isin(regions.table.tissue, [schema.index(name) for name in CANCERS if name in schema.names])
-    tumours = regions.among(cancers)
-    loose = _loose(tumours, outline, cancers)
+    table, known = regions.table, [name for name in CANCERS if name in schema.names]
+    cancers = np.isin(table.tissue, [schema.index(name) for name in known])
+    pixels, region = regions.borders(cancers)
+    held = np.zeros(len(table), dtype=bool)
+    held[region[outline.holds(pixels)]] = True
+    loose = cancers & ~held  # beside the body of the piece
     # Specks beside the body, as in keratin, are strays however near: they have no depth, and no margin.
-    tumours = tumours.among(cancers & ~(loose & (regions.table.area_mm2 < SMALLEST_REGION_MM2)))
-    tumour = tumour_of(tumours, schema, CANCERS, present)
-    invasive = _invasive(tumour, tumours, schema, present)
+    specks = loose & (table.area_mm2 < SMALLEST_REGION_MM2)
+    tumour = tumour_of(regions, schema, CANCERS, present, specks)
+    in_situ = [schema.index(name) for name in known if name not in INVASIVE]
+    # All of the tumour invades, where no region is of another cancer.
+    invasive = replace(tumour, known=len(known) > len(in_situ))
+    if np.isin(table.tissue, in_situ).any():
+        invasive = tumour_of(regions, schema, INVASIVE, present, specks)
     return PieceMeasurements(
         *_clearances(outline, tumour, touches_edge, apart=bool(loose[tumour.counts].any())),
         _depth(outline, invasive, touches_edge, apart=bool(loose[invasive.counts].any())),
@@ -119,23 +125,6 @@ def measure_piece(
         outline,
         tumour.strays,
     )
-
-
-def _invasive(tumour: Tumour, regions: Regions, schema: LabelSchema, present: Collection[str] | None) -> Tumour:
-    """What of the tumour invades: all of it, where no region is of another cancer."""
-    known = [name for name in CANCERS if name in schema.names]
-    in_situ = [schema.index(name) for name in known if name not in INVASIVE]
-    if np.isin(regions.table.tissue, in_situ).any():
-        return tumour_of(regions, schema, INVASIVE, present)
-    return replace(tumour, known=len(known) > len(in_situ))
-
-
-def _loose(tumours: Regions, outline: Outline, chosen: Where) -> Where:
-    """(R,) which of the regions ``chosen`` lie beside the body of the piece."""
-    pixels, region = tumours.borders(chosen)
-    held = np.zeros(len(chosen), dtype=bool)
-    held[region[outline.holds(pixels)]] = True
-    return chosen & ~held
 
 
 def _not_assessed(name: str, reason: str, unit: str = "mm") -> Measurement:

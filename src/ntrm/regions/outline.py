@@ -19,7 +19,7 @@ import numpy as np
 from scipy import ndimage
 
 from ntrm.core.arrays import Floats, Ints
-from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.regions.body import body_sides, bulk_box, embedded, find_body
 from ntrm.regions.runs import RunLengths, Where, framed, runs_of
@@ -122,29 +122,14 @@ def _in_order(stretch: Where) -> Ints:
     return np.roll(indices, -(int(gap[0]) + 1)) if gap.size else indices
 
 
-def trace_outline(mask: Mask, schema: LabelSchema, resolution: Resolution) -> Outline:
-    """Find the outline of the piece in ``mask``, and which of it is surface."""
-    stride = stride_for((mask.shape[0], mask.shape[1]))
-    return trace_thinned(runs_of(mask[::stride, ::stride]), stride, schema, resolution)
-
-
-def stride_for(shape: tuple[int, int]) -> int:
-    """The stride that leaves at most ``MOST_PIXELS`` of a mask.
-
-    >>> stride_for((4096, 4096)), stride_for((4096, 4097))
-    (1, 2)
-    """
-    stride = 1
-    while -(-shape[0] // stride) * -(-shape[1] // stride) > MOST_PIXELS:
+def trace_outline(runs: RunLengths, schema: LabelSchema, resolution: Resolution) -> Outline:
+    """Find the outline of the piece in a mask, and which of it is surface; a mask of very many pixels is thinned."""
+    (height, width), stride = runs.shape, 1
+    while -(-height // stride) * -(-width // stride) > MOST_PIXELS:
         stride += 1
-    return stride
-
-
-def trace_thinned(thinned: RunLengths, stride: int, schema: LabelSchema, resolution: Resolution) -> Outline:
-    """The same from the runs of every ``stride``-th pixel of a mask, whose µm/px are ``resolution``."""
     if not {KERATIN, "EPI", "IEC"} & set(schema.names):
         return _nothing(resolution, stride, NO_SURFACE_CLASSES)
-    labels, corner = _cropped(thinned, schema)
+    labels, corner = _cropped(runs.window(0, 0, height, width, stride), schema)
     step = np.array([resolution.y, resolution.x]) * stride
     body, fragments = find_body(_flesh(labels, schema), step)
     if body is None:

@@ -52,10 +52,11 @@ class Outlines(NamedTuple):
 def outlines_of(regions: Regions) -> Iterator[Outlines]:
     """The outlines of all regions in the order of their numbers, of many regions at a time.
 
-    >>> from ntrm.regions.regions import scan
+    >>> from ntrm.regions.regions import scan_mask
+    >>> from ntrm.core.labels import SKIN
     >>> from ntrm.core.mpp import Resolution
     >>> square = np.array([[3, 3, 3], [3, 255, 3], [3, 3, 3]], dtype=np.uint8)
-    >>> [outlines.points.tolist() for outlines in outlines_of(scan(square, Resolution.square(1.0)))]
+    >>> [outlines.points.tolist() for outlines in outlines_of(scan_mask(square, SKIN, Resolution.square(1.0)))]
     [[[0, 0], [3, 0], [3, 3], [0, 3], [0, 0], [1, 1], [1, 2], [2, 2], [2, 1], [1, 1]]]
     """
     corners, count = _corners(regions), len(regions.table)

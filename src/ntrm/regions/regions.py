@@ -12,7 +12,6 @@ docs/decisions/0019-one-region-engine.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.arrays import Floats, Ints, plain_array, ranges
+from ntrm.core.arrays import Floats, Ints, plain_array
 from ntrm.core.counts import pixel_counts
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
@@ -37,20 +36,6 @@ class PieceGrid(NamedTuple):
     numbers: NDArray[np.integer[Any]]
     rows: NDArray[np.integer[Any]]  # (H,) rising
     columns: NDArray[np.integer[Any]]  # (W,)
-
-    def changes(self, top: int, height: int) -> Ints:
-        """Flattened indices, within some rows, of the pixels that have another piece than their left neighbours."""
-        rows, step = self.rows[top : top + height], np.flatnonzero(np.diff(self.columns))
-        first, used = int(rows[0]), self.columns[np.append(step, len(self.columns) - 1)]
-        coarse = self.numbers[first : int(rows[-1]) + 1]
-        # Where the mask is the finer one, as nearly always, no column is left out: a view will do.
-        every = bool((np.diff(used) == 1).all())
-        shown = coarse[:, used[0] : used[-1] + 1] if every else coarse.take(used, axis=1)
-        row, index = np.divmod(np.flatnonzero(shown[:, 1:] != shown[:, :-1]), max(len(step), 1))
-        before = np.searchsorted(row, np.arange(len(coarse) + 1))
-        begin, count = before[rows - first], np.diff(before)[rows - first]
-        along = step[index[ranges(begin, count)]] + 1
-        return np.asarray(along + np.repeat(np.arange(len(rows)) * len(self.columns), count), dtype=np.int64)
 
     def at(self, row: Ints, column: Ints) -> NDArray[np.uint16]:
         """The pieces of some pixels."""
@@ -96,14 +81,6 @@ class Regions:
         pieces = np.full(len(runs), piece, dtype=np.uint16)
         return Regions(labels, pieces, ((runs.value >> 8) - 2).astype(np.int32), table)
 
-    def among(self, chosen: Where) -> Regions:
-        """The same with regions that are not ``chosen`` (R,) as nothing: of far fewer runs. All are in the table."""
-        region = np.where(np.append(chosen, [False, False])[self.region], self.region, NOTHING).astype(np.int32)
-        runs = self.runs.relabelled(region)
-        before = self.runs.at(runs.start)
-        label = np.where(runs.value == NOTHING, IGNORE, self.runs.value[before]).astype(np.uint8)
-        return Regions(RunLengths(runs.shape, runs.start, label), self.piece[before], runs.value, self.table)
-
     def rim(self, chosen: Where) -> Ints:
         """(n, 2) row and column of the pixels of the regions ``chosen`` (R,) with a side to what is not chosen."""
         return self._border(self.within(chosen))[0]
@@ -115,49 +92,41 @@ class Regions:
     def borders(self, chosen: Where) -> tuple[Ints, Ints]:
         """(n, 2) row and column of the pixels of the regions ``chosen`` with a side to another, and their regions."""
         within = np.append(chosen, [False, False])[self.region]
-        runs = self.runs.relabelled(np.where(within, self.region + 1, 0))
-        pixels, flat = self._border(runs)
-        return pixels, runs.value[runs.at(flat)] - 1
+        return self._border(self.runs.relabelled(np.where(within, self.region + 1, 0)))
 
     def _border(self, runs: RunLengths) -> tuple[Ints, Ints]:
-        """Pixels with a side to another value, as (n, 2) row and column and as flattened indices."""
+        """Pixels with a side to another value, as (n, 2) row and column, and their values less one."""
         flat = distinct(sides_of(runs, runs.value)[0])
-        row = flat // self.runs.shape[1]
-        return np.stack([row, flat - row * self.runs.shape[1]], axis=1), flat
-
-
-def checked_confidence(confidence: NDArray[Any], mask: NDArray[Any]) -> NDArray[Any]:
-    """Probabilities that a user gave with a mask; refuses others, such as the bytes of ``confidence.ome.tif``."""
-    values = plain_array("the confidence", confidence)
-    if mask.ndim != 2 or values.shape != mask.shape:
-        raise DataError(
-            "mask and confidence are not of one section",
-            got=f"mask {mask.shape}, confidence {values.shape}",
-            expected="two (height, width) arrays of one size",
-        )
-    if values.dtype.kind not in "fiub":
-        raise DataError(
-            "these are no confidences", got=f"values of type {values.dtype}", expected="numbers from 0 to 1"
-        )
-    # Resampled probabilities are a little outside. Written so that NaN fails too.
-    if values.size and not (values.min() >= -0.001 and values.max() <= 1.001):
-        raise DataError(
-            "these are no confidences",
-            got=f"values from {values.min():.3g} to {values.max():.3g}",
-            expected="probabilities from 0 to 1",
-            hint="confidence.ome.tif has bytes from 0 to 255: divide by 255" if values.dtype == np.uint8 else "",
-        )
-    return values
+        return np.stack(np.divmod(flat, self.runs.shape[1]), axis=1), runs.value[runs.at(flat)].astype(np.int64) - 1
 
 
 def table_of_mask(
     mask: NDArray[Any], confidence: NDArray[Any] | None, schema: LabelSchema, resolution: Resolution
 ) -> RegionTable:
-    """The regions of a mask that a user gave: whole numbers of any type, and the confidence of each pixel, if known."""
+    """The regions of a mask that a user gave: whole numbers of any type, and each pixel's probability, if known."""
     values = plain_array("the mask", mask)
     pixel_counts(values, len(schema))  # refuses what would become another label as a byte
-    checked = None if confidence is None else checked_confidence(confidence, values)
-    return scan_mask(values.astype(np.uint8), schema, resolution, confidence=checked).table
+    labels = values.astype(np.uint8)
+    if confidence is None:
+        return scan_mask(labels, schema, resolution).table
+    given = plain_array("the confidence", confidence)
+    if labels.ndim != 2 or given.shape != labels.shape:
+        raise DataError(
+            "mask and confidence are not of one section",
+            got=f"mask {labels.shape}, confidence {given.shape}",
+            expected="two (height, width) arrays of one size",
+        )
+    if given.dtype.kind not in "fiub":
+        raise DataError("these are no confidences", got=f"values of type {given.dtype}", expected="numbers from 0 to 1")
+    # Resampled probabilities are a little outside. Written so that NaN fails too.
+    if given.size and not (given.min() >= -0.001 and given.max() <= 1.001):
+        raise DataError(
+            "these are no confidences",
+            got=f"values from {given.min():.3g} to {given.max():.3g}",
+            expected="probabilities from 0 to 1",
+            hint="confidence.ome.tif has bytes from 0 to 255: divide by 255" if given.dtype == np.uint8 else "",
+        )
+    return scan_mask(labels, schema, resolution, confidence=given).table
 
 
 def scan_mask(
@@ -169,7 +138,11 @@ def scan_mask(
     full: float = 1.0,
     pieces: PieceGrid | None = None,
 ) -> Regions:
-    """``scan`` with the background of ``schema`` outside; refuses what is no label mask of this schema."""
+    """The regions of a mask (H, W) that may lie on disk; it is read once, in strips.
+
+    The background of ``schema`` and ignored pixels make no regions; what is no label mask of this schema is refused. A
+    ``confidence`` (H, W) of ``full`` is certainty. Without ``pieces``, all pixels have piece 0.
+    """
     if mask.ndim != 2 or mask.dtype != np.uint8:
         raise DataError(
             "not a label mask",
@@ -177,38 +150,18 @@ def scan_mask(
             expected="uint8 (height, width)",
             hint="convert whole numbers with mask.astype(np.uint8)" if mask.ndim == 2 else "",
         )
-    outside = () if schema.background_index is None else (schema.background_index,)
-    regions = scan(mask, resolution, outside=outside, confidence=confidence, full=full, pieces=pieces)
-    unknown = np.flatnonzero(regions.pixels[len(schema) : IGNORE])
+    runs, sums = _read(mask, confidence, pieces)
+    unknown = runs.value[(runs.value >= len(schema)) & (runs.value != IGNORE)]
     if unknown.size:
         raise DataError(
             "the mask has labels that the schema does not know",
-            got=f"label {int(unknown[0]) + len(schema)}",
+            got=f"label {unknown.min()}",
             expected=f"0 to {len(schema) - 1}, or {IGNORE} for nothing",
             hint="give the schema that the mask was made with",
         )
-    return regions
-
-
-def scan(
-    mask: Mask,
-    resolution: Resolution,
-    *,
-    outside: Collection[int] = (),
-    confidence: NDArray[np.number[Any]] | None = None,
-    full: float = 1.0,
-    pieces: PieceGrid | None = None,
-) -> Regions:
-    """The regions of a mask (H, W) that may lie on disk; it is read once, in strips.
-
-    Labels in ``outside`` and ignored pixels make no regions. A ``confidence`` (H, W) of ``full`` is certainty.
-    Without ``pieces``, all pixels have piece 0.
-    """
-    runs, sums = _read(mask, confidence, pieces)
     piece = np.zeros(len(runs), dtype=np.uint16) if pieces is None else pieces.at(runs.row, runs.left)
-    is_outside = np.zeros(256, dtype=bool)
-    is_outside[[IGNORE, *outside]] = True
-    inside = ~is_outside[runs.value]
+    outside = IGNORE if schema.background_index is None else schema.background_index
+    inside = (runs.value != IGNORE) & (runs.value != outside)
     keyed = RunLengths(runs.shape, runs.start, piece.astype(np.uint32) << 8 | runs.value)
     links, borders = split_overlaps(keyed, inside)
     region, count = connected(links, inside)
@@ -221,7 +174,7 @@ def scan(
 def region_sizes(mask: Mask) -> tuple[RunLengths, NDArray[np.int32], Ints]:
     """The runs of a mask, the region of each (-1 for ignored pixels), and (R,) the pixels of each region.
 
-    The regions are those of ``scan``, without pieces and with nothing outside.
+    The regions are those of ``scan_mask``, without pieces and with nothing outside.
     """
     runs, _ = _read(mask, None, None)
     region, count = components(runs, runs.value != IGNORE)
@@ -237,7 +190,8 @@ def _read(
     starts, labels, sums = [np.zeros(0, np.int64)], [np.zeros(0, np.uint8)], [np.zeros(0)]
     for top in range(0, height, step):
         strip = np.ascontiguousarray(mask[top : top + step])
-        start = run_starts(strip, also=None if pieces is None else pieces.changes(top, len(strip)))
+        apart = [] if pieces is None else [pieces.numbers[pieces.rows[top : top + step]][:, pieces.columns]]
+        start = run_starts(strip, *apart)
         starts.append(start + top * width)
         labels.append(strip.ravel().take(start))
         if confidence is not None:

@@ -123,18 +123,13 @@ def runs_of(mask: NDArray[Any]) -> RunLengths:
     return RunLengths((mask.shape[0], mask.shape[1]), start, np.ascontiguousarray(mask).ravel()[start])
 
 
-def run_starts(*masks: NDArray[Any], also: Ints | None = None) -> Ints:
-    """Flattened indices at which a row begins or any of the masks changes, and those given by ``also``."""
+def run_starts(*masks: NDArray[Any]) -> Ints:
+    """Flattened indices at which a row begins or any of the masks changes."""
     changes = np.zeros(masks[0].size, dtype=bool)
-    for number, mask in enumerate(masks):
+    for mask in masks:
         flat = np.ascontiguousarray(mask).ravel()
-        if number:
-            changes[1:] |= flat[1:] != flat[:-1]
-        else:
-            np.not_equal(flat[1:], flat[:-1], out=changes[1:])
+        changes[1:] |= flat[1:] != flat[:-1]
     changes[:: max(masks[0].shape[1], 1)] = True
-    if also is not None:
-        changes[also] = True
     return np.flatnonzero(changes).astype(np.int64, copy=False)
 
 

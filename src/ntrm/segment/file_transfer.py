@@ -85,8 +85,7 @@ class RemoteResults(KnownResults):
     def _record(self) -> bytes | None:
         """The record of the run at the address; None where it is empty. Refuses an address of something else."""
         # Looked at before the record: a run that another machine begins meanwhile is then nothing strange.
-        names = (name for folders in (False, True) for name in self._store.names_in(self.address, folders=folders))
-        strange = next((name for name in names if not name.startswith(".")), None)
+        strange = next((name for name in self._store.names_in(self.address) if not name.startswith(".")), None)
         record = self._store.read(self.address / RUN)
         if record is None and strange is not None:
             what, hint = (

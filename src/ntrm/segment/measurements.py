@@ -20,7 +20,7 @@ from ntrm.data.tiles import Window
 from ntrm.regions.cancers import CancerFinding, cancers_of, confirmed_regions, is_tumour_confirmed
 from ntrm.regions.graph import TissueGraph, tissue_graph_of
 from ntrm.regions.measure import Measurement, measure_piece
-from ntrm.regions.outline import Outline, stride_for, trace_thinned
+from ntrm.regions.outline import Outline, trace_outline
 from ntrm.regions.region_table import RegionTable
 from ntrm.regions.regions import PieceGrid, Regions, scan_mask
 from ntrm.results.documents import Grid
@@ -74,9 +74,7 @@ def _measured(piece: Piece, regions: Regions, pieces: PieceMap, schema: LabelSch
     resolution, shape = regions.table.resolution, regions.runs.shape
     window = pieces.window(piece, resolution, shape)
     own = regions.of_piece(piece.number, window.top, window.left, window.height, window.width)
-    stride = stride_for((window.height, window.width))
-    thinned = own.runs.window(0, 0, window.height, window.width, stride)
-    outline = trace_thinned(thinned, stride, schema, resolution)
+    outline = trace_outline(own.runs, schema, resolution)
     graph, cancers = tissue_graph_of(own.table, schema), cancers_of(own.table, schema)
     cut_off = piece.touches_edge and _at_edge(outline, window, shape)
     present = [each.name for each in cancers if each.present]

@@ -79,7 +79,7 @@ def inspect_slide(grid: SlideGrid, options: Options) -> SlideOverview:
     read = [grid.read(window.top, window.left, window.height, window.width) for window in windows]
     samples = [as_judged(sample, grid.resolution) for sample in read] or None
     # Where no tissue was found, windows all over the slide are looked at.
-    drawn = synthetic_fraction(grid, windows or sample_windows(np.ones_like(tissue), *grids), read or [seen.picture])
+    drawn = synthetic_fraction(grid, windows or sample_windows(np.ones_like(tissue), *grids))
     enlarged = max(grid.source.x, grid.source.y) / grid.model_mpp
     quality = partial(assess_quality, seen, tissue, pen, samples=samples, drawn=drawn, enlarged=enlarged)
     overview = SlideOverview(seen.picture, seen.scale, tissue, marks, quality)

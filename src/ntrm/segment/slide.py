@@ -91,19 +91,19 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
     folder, schema, labels = files.folder, files.schema, found.maps.labels
     smallest = options.min_area_um2 / resolution.pixel_area_um2
     removed = remove_small_regions(labels, smallest) if smallest else None
-    pieces_map = PieceMap.of(overview.tissue_of(labels, schema, options), overview.resolution)
-    regions = scan_slide(labels, found.maps.confidence, pieces_map, schema=schema, resolution=resolution)
-    # Before all that says whether cancers are assessed, so that it is written once.
-    familiarity = _judged(found, pieces_map, regions, reference)
-    if options.strict and not familiarity.slide.assessed:
-        raise RefusedError(
-            f"the slide is {UNLIKE}",
-            got=f"p = {familiarity.slide.p_value:.2g}: {'; '.join(familiarity.slide.reasons)}",
-            hint="train or fine-tune on slides like this one, or run without --strict",
-        )
     with ThreadPoolExecutor(THREADS, thread_name_prefix="ntrm-files") as pool:
         judged = pool.submit(lambda: overview.quality)
         pictures = pool.submit(tinted, overview.picture, labels, schema)
+        pieces_map = PieceMap.of(overview.tissue_of(labels, schema, options), overview.resolution)
+        regions = scan_slide(labels, found.maps.confidence, pieces_map, schema=schema, resolution=resolution)
+        # Before all that says whether cancers are assessed, so that it is written once.
+        familiarity = _judged(found, pieces_map, regions, reference)
+        if options.strict and not familiarity.slide.assessed:
+            raise RefusedError(
+                f"the slide is {UNLIKE}",
+                got=f"p = {familiarity.slide.p_value:.2g}: {'; '.join(familiarity.slide.reasons)}",
+                hint="train or fine-tune on slides like this one, or run without --strict",
+            )
         written = [
             pool.submit(files.write_mask, labels),
             pool.submit(write_plain, folder, overview.picture),
@@ -120,8 +120,7 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
             familiarity,
             quality={name: float(v) if name.endswith("_score") else bool(v) for name, v in quality.columns.items()},
             quality_warnings=(*found.grid.warnings, *quality.warnings, *(() if stained is None else stained.warnings)),
-            small_regions=removed
-            and {"regions": removed.regions, "area_mm2": removed.pixels * resolution.pixel_area_um2 / 1e6},
+            small_regions=removed and {"regions": removed[0], "area_mm2": removed[1] * resolution.pixel_area_um2 / 1e6},
             stain_norm=stained,
         )
         written.append(

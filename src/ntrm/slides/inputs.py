@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import tempfile
@@ -15,8 +14,7 @@ from pathlib import Path
 
 from ntrm.core.csv_text import read_table
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
-from ntrm.core.io import read_object, write_text
-from ntrm.core.locks import holding
+from ntrm.core.io import write_bytes
 from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import number
 from ntrm.data.layouts import survey_dataset
@@ -133,7 +131,7 @@ def _expand_address(
     if address.name.lower().endswith(".csv"):
         with tempfile.TemporaryDirectory(prefix="ntrm-") as folder:
             table = Path(folder) / "table.csv"
-            table.write_bytes(remote.read(address))
+            remote.store(address).fetch(address, table)
             yield from _rows(table, mpp, remote, address.parent)
         return
     slide = remote.slide(address)
@@ -255,33 +253,25 @@ def check_roots(roots: Iterable[Path]) -> None:
         raise UsageError("no such folder of slides", got=lost, expected="a folder that exists", hint="correct --slides")
 
 
-PLACES, LOCK = "slides.json", ".slides.lock"
-MOST = 10_000  # Slides that are remembered; those segmented longest ago are forgotten first
-
-
-def state_folder() -> Path:
-    """``NTRM_STATE``, or ``ntrm`` in the user's folder for the state of programs: where slides lay is in no results."""
-    if chosen := os.environ.get("NTRM_STATE"):
-        return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "ntrm"
+def places_folder() -> Path:
+    """In ``NTRM_STATE``, or in the user's folder for the state of programs: where slides lay is in no results."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(os.environ.get("NTRM_STATE") or Path(state, "ntrm")).expanduser() / "slides"
 
 
 def remember_places(places: Mapping[str, Path]) -> None:
     """Keep the paths of slides by their fingerprints; where that is not possible now, nothing is kept."""
-    # A home that is full or read-only, or another command that writes just now, must not spoil finished work.
+    # A home that is full or read-only must not spoil finished work.
     with suppress(OSError, RuntimeError, NtrmError):
-        folder = state_folder()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with holding(folder / LOCK):
-            new = {source: str(path.absolute()) for source, path in places.items()}
-            known = {source: path for source, path in read_object(folder / PLACES).items() if source not in new}
-            write_text(folder / PLACES, json.dumps(dict([*known.items(), *new.items()][-MOST:])), private=True)
+        places_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+        for source, path in places.items():
+            write_bytes(places_folder() / source, os.fsencode(path.absolute()))
 
 
 def place_of(source: str) -> Path | None:
     """Where the slide of this fingerprint lies; None where that is not known, or another file lies there now."""
     with suppress(OSError, RuntimeError, ValueError):
-        path = Path(str(read_object(state_folder() / PLACES).get(source, "")))
+        path = Path(os.fsdecode((places_folder() / source).read_bytes()))
         if path.is_file() and source_fingerprint(path) == source:
             return path
     return None

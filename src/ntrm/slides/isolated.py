@@ -27,7 +27,7 @@ from ntrm.core.errors import DataError, UsageError, check_number
 from ntrm.core.mpp import Resolution
 from ntrm.core.processes import close_pipes, module_command, module_environment
 from ntrm.slides.readers.reader import MAX_SIDE, Pixels, SlideInfo, check_request
-from ntrm.slides.readers.reading_process import filled, message, rebuild_error, rebuild_info, receive
+from ntrm.slides.readers.reading_process import fill, message, rebuild_error, receive
 
 _START_SECONDS = 120  # A new process may wait for a busy machine before it can answer at all
 
@@ -78,7 +78,7 @@ class ReadingProcess:
 
     @property
     def _lock(self) -> Lock:
-        """One for each process: a fork would inherit it as it is, held perhaps by a thread that the fork has not."""
+        # One for each process: a fork would inherit it as it is, held perhaps by a thread that the fork has not.
         return self._locks.setdefault(os.getpid(), Lock())
 
     def open(self, path: Path, *, alone: bool = False) -> SlideInfo:
@@ -88,9 +88,11 @@ class ReadingProcess:
             return self._open(path.absolute(), alone)
 
     def _open(self, path: Path, alone: bool) -> SlideInfo:
+        from pydantic import TypeAdapter  # takes a moment
+
         with self._talking():
             answer = self._ask({"open": os.fsencode(path).hex(), "alone": alone})
-            self.info, self._opened = rebuild_info(answer["info"]), (path, alone)
+            self.info, self._opened = TypeAdapter(SlideInfo).validate_python(answer["info"]), (path, alone)
         return self.info
 
     def _take_over(self) -> None:
@@ -122,7 +124,8 @@ class ReadingProcess:
             with self._talking():
                 if self._ask({"read": region})["pixels"] != [*pixels.shape]:
                     raise ValueError("pixels of another shape")
-                return filled(self._answers, pixels)
+                fill(self._answers, pixels)
+        return pixels
 
     @contextmanager
     def _talking(self) -> Iterator[None]:
@@ -259,16 +262,13 @@ class ReaderPool:
     def open(self, path: Path, *, alone: bool = False) -> ReadingProcess:
         """Open a slide, and start the child of the next one."""
         self._left -= 1
-        process, self.waiting = self.waiting, None
-        if process is not None and not process.alive:
-            process.close()
-            process = None
         try:
-            return open_isolated(path, alone=alone, process=process)
+            return open_isolated(path, alone=alone, process=self.waiting)
         finally:
             self._prepare()
 
     def _prepare(self) -> None:
+        self.waiting = None
         # Where none can be started now, the slide that needs one will say so.
         with suppress(OSError):
             self.waiting = ReadingProcess() if self._left > 0 else None
@@ -277,4 +277,3 @@ class ReaderPool:
         """End the child that waits; twice does no harm."""
         if self.waiting is not None:
             self.waiting.close()
-        self.waiting, self._left = None, 0

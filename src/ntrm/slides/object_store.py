@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import logging
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -142,13 +141,13 @@ class ObjectStore:
         names = {path.lstrip("/").removeprefix(f"{address.path}/"): info for path, info in found.items()}
         return sorted(RemoteFile.of(name, info) for name, info in names.items() if _is_plain(name))
 
-    def names_in(self, address: Address, *, folders: bool) -> list[str]:
-        """Names of the files, or of the folders, directly below a folder."""
+    def names_in(self, address: Address) -> list[str]:
+        """Names of the files and folders directly below a folder."""
         self._fs.invalidate_cache()
-        kind, found = "directory" if folders else "file", []
+        found: list[str] = []
         with suppress(NoSuchObjectError), _explaining(address):
-            found = self._fs.ls(address.path, detail=True)
-        names = (info["name"].rstrip("/").rpartition("/")[2] for info in found if info["type"] == kind)
+            found = self._fs.ls(address.path, detail=False)
+        names = (path.rstrip("/").removeprefix(address.path).lstrip("/") for path in found)
         return sorted(name for name in names if name)
 
     def read(self, address: Address) -> bytes | None:
@@ -159,18 +158,19 @@ class ObjectStore:
 
     def fetch(self, address: Address, to: Path, stopped: Callable[[], bool] = lambda: False) -> None:
         """Write an object to a file."""
+        from fsspec.callbacks import Callback
+
+        def check(*_: object, **__: object) -> None:
+            if stopped():
+                raise StoppedError("the transfer was stopped")
+
         with _explaining(address):
-            self._fs.get_file(address.path, str(to), callback=_stopping(stopped))
+            self._fs.get_file(address.path, str(to), callback=Callback(hooks={"stopped": check}))
 
     def send(self, file: Path, address: Address) -> None:
         """Write a file to an object."""
         with _explaining(address):
             self._fs.put_file(str(file), address.path)
-
-    def write(self, content: bytes, address: Address) -> None:
-        """Write bytes to an object."""
-        with _explaining(address):
-            self._fs.pipe_file(address.path, content)
 
     def create(self, content: bytes, address: Address) -> bool:
         """Write bytes to an object that is not there yet; False where it is."""
@@ -213,18 +213,14 @@ def _file_system(scheme: str) -> Any:
 
 @contextmanager
 def _explaining(address: Address) -> Iterator[None]:
-    """Turn what a storage library raises into our own error; its kinds are known only where it was imported."""
-    # A look-up fails in them where an answer lacks what every service sends.
-    kinds: list[type[Exception]] = [OSError, EOFError, ValueError, LookupError]
-    for module, names in {"botocore.exceptions": ("BotoCoreError", "ClientError"), "aiohttp": ("ClientError",)}.items():
-        loaded = sys.modules.get(module)
-        kinds += [getattr(loaded, name) for name in names if loaded is not None]
+    """Turn what a storage library raises into our own error."""
     try:
         yield
-    except FileExistsError:
+    except (FileExistsError, NtrmError):
         raise
-    except tuple(kinds) as error:
-        raise _explained(error, address) from error
+    except Exception as error:  # every service has kinds of its own
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        raise error if full else _explained(error, address) from error
 
 
 def _explained(error: Exception, address: Address) -> NtrmError:
@@ -236,34 +232,16 @@ def _explained(error: Exception, address: Address) -> NtrmError:
         return NoSuchObjectError(
             f"nothing found at {address}", got=words, expected="a bucket, a folder or an object that exists", hint=hint
         )
-    if kind in WITHOUT_CREDENTIALS:
-        hint = "set them for the storage library, for S3 in the environment (AWS_…) or with `aws configure`"
-        return UsageError(f"no credentials for {address}", got=kind, hint=hint)
-    if isinstance(error, PermissionError):
+    if isinstance(error, PermissionError) or kind in WITHOUT_CREDENTIALS:
         return DataError(
-            f"access to {address} is denied",
+            f"access to {address} is denied, or there are no credentials for it",
             got=words,
             expected="credentials that may list and read the slides, and list, read, write and delete the results",
-            hint="check which credentials the environment gives (for S3: aws sts get-caller-identity)",
+            hint="set them for the storage library, for S3 in the environment (AWS_…) or with `aws configure`",
         )
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        hint = "free some space, or choose another --cache"
-        return DataError("the disk of the cache is full", got=error.strerror, hint=hint)
     return DataError(
         f"the storage of {address} does not answer, or not as such a service does",
         got=f"{kind}: {words}",
         expected="a connection that lasts for an object",
         hint="check the address, the network and the endpoint; the same command then continues",
     )
-
-
-def _stopping(stopped: Callable[[], bool]) -> Any:
-    """A callback that ends a transfer."""
-    from fsspec.callbacks import Callback
-
-    class Stopping(Callback):  # type: ignore[misc]
-        def call(self, hook_name: str | None = None, **kwargs: Any) -> None:
-            if stopped():
-                raise StoppedError("the transfer was stopped")
-
-    return Stopping()

@@ -42,42 +42,10 @@ class Piece:
     area_mm2: float
     touches_edge: bool  # Cut off by the edge of the scan, perhaps: what lies beyond is not known
 
-    def __post_init__(self) -> None:
-        top, left, height, width = self.bbox
-        if self.number < 1 or min(top, left) < 0 or min(height, width) < 1 or not 0 < self.area_mm2 < math.inf:
-            raise UsageError("impossible piece", got=self, expected="a number from 1, a box with pixels, an area")
-
-
-def find_pieces(tissue: BoolMask, mpp: Resolution) -> tuple[tuple[Piece, ...], PieceLabels]:
-    """The pieces of a tissue mask (H, W) at ``mpp`` µm/px, and the mask of their numbers (H, W), 0 for no piece."""
-    # Half the distance on either side: two fragments grow together when the gap is less than the whole.
-    joined = dilated(runs_of(tissue), np.array([mpp.y, mpp.x]), JOINED_UM / 2).dense()
-    labels, count = ndimage.label(joined, EIGHT)
-    labels[~tissue] = 0
-    areas = region_areas(labels, count, mpp)
-    large = [number for number in range(1, count + 1) if areas[number] >= LEAST_MM2]
-    if len(large) > MOST_PIECES:
-        raise DataError("too many pieces on one slide", got=len(large), expected=f"at most {MOST_PIECES}")
-    places = ndimage.find_objects(labels)
-    boxes = [_box(places[number - 1]) for number in large]
-    ordered = reading_order(boxes)
-    numbers = np.zeros(count + 1, dtype=np.uint16)
-    numbers[[large[k] for k in ordered]] = np.arange(1, len(ordered) + 1)
-    pieces = tuple(
-        Piece(number, boxes[k], round(float(areas[large[k]]), 6), _touches_edge(boxes[k], tissue.shape))
-        for number, k in enumerate(ordered, start=1)
-    )
-    return pieces, numbers[labels]
-
-
-def _box(place: tuple[slice, slice]) -> PieceBox:
-    rows, columns = place
-    return rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start
-
 
 @dataclass(frozen=True, eq=False)
 class PieceMap:
-    """The pieces of a slide, found once, and their numbers (H, W) on the grid of the tissue mask."""
+    """The pieces of a slide and their numbers (H, W) on the grid of the tissue mask, 0 for no piece."""
 
     pieces: tuple[Piece, ...]
     numbers: PieceLabels
@@ -85,8 +53,30 @@ class PieceMap:
 
     @classmethod
     def of(cls, tissue: BoolMask, mpp: Resolution) -> PieceMap:
-        """Of a tissue mask."""
-        return cls(*find_pieces(tissue, mpp), mpp)
+        """Those of a tissue mask (H, W) at ``mpp`` µm/px."""
+        # Half the distance on either side: two fragments grow together when the gap is less than the whole.
+        joined = dilated(runs_of(tissue), np.array([mpp.y, mpp.x]), JOINED_UM / 2).dense()
+        labels, count = ndimage.label(joined, EIGHT)
+        labels[~tissue] = 0
+        areas = region_areas(labels, count, mpp)
+        large = [number for number in range(1, count + 1) if areas[number] >= LEAST_MM2]
+        if len(large) > MOST_PIECES:
+            raise DataError("too many pieces on one slide", got=len(large), expected=f"at most {MOST_PIECES}")
+        places = ndimage.find_objects(labels)
+        ordered = reading_order([_box(places[number - 1]) for number in large])
+        numbers = np.zeros(count + 1, dtype=np.uint16)
+        numbers[[large[k] for k in ordered]] = np.arange(1, len(ordered) + 1)
+        return cls.numbered(numbers[labels], mpp)
+
+    @classmethod
+    def numbered(cls, numbers: PieceLabels, mpp: Resolution) -> PieceMap:
+        """Those of a mask of numbers, which begin with 1 and have no gaps."""
+        areas, pieces = region_areas(numbers, int(numbers.max(initial=0)), mpp), []
+        for number, place in enumerate(ndimage.find_objects(numbers.astype(np.int32)), start=1):
+            top, left, height, width = box = _box(place)
+            edge = 0 in (top, left) or top + height == numbers.shape[0] or left + width == numbers.shape[1]
+            pieces.append(Piece(number, box, round(float(areas[number]), 6), edge))
+        return cls(tuple(pieces), numbers, mpp)
 
     def cells(self, grid_mpp: Resolution, window: Window) -> tuple[Ints, Ints]:
         """Rows and columns of the tissue mask under those of a window of another grid of the slide."""
@@ -101,33 +91,17 @@ class PieceMap:
 
     def save(self, path: Path) -> None:
         """Keep it; ``read`` gives it back."""
-        flat = self.numbers.ravel()
-        # Runs of one number: of a large slide, a hundredth of its pixels.
-        starts = np.append(0, np.flatnonzero(flat[1:] != flat[:-1]) + 1)
-        arrays = {
-            "shape": np.array(self.numbers.shape),
-            "run_numbers": flat[starts],
-            "run_lengths": np.diff(starts, append=flat.size),
-            "mpp": np.array([self.mpp.x, self.mpp.y]),
-            "box": np.array([piece.bbox for piece in self.pieces], dtype=np.int64).reshape(-1, 4),
-            "area_mm2": np.array([piece.area_mm2 for piece in self.pieces], dtype=np.float64),
-            "touches_edge": np.array([piece.touches_edge for piece in self.pieces], dtype=bool),
-        }
-        write_arrays(path, arrays)
+        write_arrays(path, {"numbers": self.numbers, "mpp": np.array([self.mpp.x, self.mpp.y])})
 
     @classmethod
     def read(cls, path: Path, *, hint: str) -> PieceMap:
         """Read what ``save`` wrote; raise a ``DataError`` with this hint where that fails."""
-        kept = SlideFolder(path.parent).arrays(path.name, hint=hint)
+        kept = SlideFolder(path.parent).arrays(path.name, hint=hint, most=2 * MOST_PIXELS)
         try:
-            columns = zip(kept["box"].tolist(), kept["area_mm2"].tolist(), kept["touches_edge"].tolist(), strict=True)
-            pieces = (Piece(number, tuple(box), area, edge) for number, (box, area, edge) in enumerate(columns, 1))
-            height, width = kept["shape"].tolist()
-            lengths = kept["run_lengths"]
-            if lengths.sum() != height * width or min(height, width) < 0 or height * width > MOST_PIXELS:
-                raise ValueError(f"runs of {lengths.sum()} pixels in {height} × {width}")
-            numbers = kept["run_numbers"].astype(np.uint16).repeat(lengths).reshape(height, width)
-            return cls(tuple(pieces), numbers, Resolution(*kept["mpp"].tolist()))
+            numbers = kept["numbers"]
+            if numbers.dtype != np.uint16 or numbers.ndim != 2:
+                raise ValueError(f"numbers of pieces as {numbers.dtype} {numbers.shape}")
+            return cls.numbered(numbers, Resolution(*kept["mpp"].tolist()))
         except (KeyError, ValueError, TypeError, UsageError) as error:
             raise DataError(f"cannot read {path}", got=error, hint=hint) from error
 
@@ -143,15 +117,14 @@ class PieceMap:
             self.numbers == 0, sampling=(self.mpp.y, self.mpp.x), return_indices=True
         )
         numbers = np.where(new & (away < JOINED_UM), self.numbers[row, column], self.numbers)
-        before, now = (np.bincount(one.ravel(), minlength=len(self.pieces) + 1) for one in (self.numbers, numbers))
-        pieces, boxes = list(self.pieces), ndimage.find_objects(numbers.astype(np.int32))
-        for k, piece in enumerate(self.pieces):
-            if added := int(now[piece.number] - before[piece.number]):
-                area = round(piece.area_mm2 + added * self.mpp.pixel_area_um2 / 1e6, 6)
-                box = _box(boxes[piece.number - 1])
-                edge = piece.touches_edge or _touches_edge(box, numbers.shape)
-                pieces[k] = Piece(piece.number, box, area, edge)
-        return PieceMap(tuple(pieces), numbers, self.mpp)
+        return PieceMap.numbered(numbers, self.mpp)
+
+
+def _box(place: tuple[slice, slice] | None) -> PieceBox:
+    if place is None:
+        raise ValueError("numbers of pieces with a gap")
+    rows, columns = place
+    return rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start
 
 
 def reading_order(boxes: list[PieceBox]) -> list[int]:
@@ -183,8 +156,3 @@ def _stretched(start: int, length: int, factor: float, size: int, other: int) ->
     low = min(math.floor(start * factor + 1e-6), other - 1)
     # The last pixel stands for all that the finer grid has beyond the coarser one, as in ``cells_under``.
     return low, max(low + 1, other if stop == size else min(math.ceil(stop * factor - 1e-6), other))
-
-
-def _touches_edge(box: PieceBox, shape: tuple[int, ...]) -> bool:
-    top, left, height, width = box
-    return 0 in (top, left) or top + height == shape[0] or left + width == shape[1]

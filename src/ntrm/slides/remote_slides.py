@@ -111,13 +111,6 @@ class RemoteSlides:
         for name in one_of_each(taken):
             yield str(name), _with_parts(folder, name, files if has_parts(name) else [by_name[name]])
 
-    def read(self, address: Address) -> bytes:
-        """The bytes of a table of slides."""
-        content = self.store(address).read(address)
-        if content is None:
-            raise NoSuchObjectError(f"nothing found at {address}", expected="a table of slides")
-        return content
-
     @contextmanager
     def holding(self, slide: RemoteSlide, stopped: Callable[[], bool] | None = None) -> Iterator[Path]:
         """Have the slide on disk within the block; it is deleted at the end. Waits for another process that has it.
@@ -126,6 +119,7 @@ class RemoteSlides:
         """
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # What killed processes left.
         for path in self.folder.iterdir():
             if path.is_dir():
                 with suppress(RefusedError), holding(self._lock(path.name)):
@@ -133,7 +127,8 @@ class RemoteSlides:
         folder = self.folder / slide.key
         with holding(self._lock(slide.key), wait=stopped is None):
             try:
-                self._fetch(slide, folder, stopped or (lambda: False))
+                with writing(folder):
+                    self._fetch(slide, folder, stopped or (lambda: False))
                 yield self.path(slide)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -144,14 +139,11 @@ class RemoteSlides:
     def _fetch(self, slide: RemoteSlide, folder: Path, stopped: Callable[[], bool]) -> None:
         """Fetch all objects, and make sure that they are whole and still those that were listed."""
         if not slide.files:
-            raise NoSuchObjectError(
-                f"nothing found at {slide.address}", expected="an object that exists", hint="check the address"
-            )
+            raise NoSuchObjectError(f"nothing found at {slide.address}", expected="an object that exists")
+        store = self.store(slide.address)
         for file in slide.files:
             address, to = slide.address.parent / file.name, folder / file.name
-            with writing(to.parent):
-                to.parent.mkdir(parents=True, exist_ok=True)
-            store = self.store(address)
+            to.parent.mkdir(parents=True, exist_ok=True)
             store.fetch(address, to, stopped)
             now, size = store.stat(address), to.stat().st_size
             if now is None or (size, now.size, now.version) != (file.size, file.size, file.version):

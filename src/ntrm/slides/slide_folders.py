@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,19 +16,27 @@ from ntrm.results.paths import RUN
 
 DICOM = ".dcm"
 SLIDE_SUFFIXES = (
-    *(".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".vms", ".vmu", ".bif", ".svslide"),
-    *(".btf", ".qptiff", ".png", ".jpg", ".jpeg", ".jfif", DICOM),
+    *(".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".bif", ".svslide", ".btf", ".qptiff"),
+    *(".png", ".jpg", ".jpeg", ".jfif", DICOM),
 )
 """What is taken from a folder. A file that is named itself may end as it likes: readers choose by content."""
 MASKS, IMAGES = "Masks", "Images"  # Folders of a dataset
-NO_IMAGES = (
-    *(".csv", ".tsv", ".xls", ".xlsx", ".ods", ".txt", ".md", ".pdf", ".rtf", ".doc", ".docx", ".odt", ".ppt", ".pptx"),
-    *(".html", ".htm", ".css", ".js", ".json", ".jsonl", ".geojson", ".xml", ".yaml", ".yml", ".toml", ".ini", ".cfg"),
-    *(".py", ".ipynb", ".r", ".groovy", ".sh", ".bat", ".npy", ".npz", ".pt", ".safetensors", ".qpproj", ".qpdata"),
-    *(".dat", ".opt", ".db", ".log", ".md5", ".sha256", ".lnk", ".url", ".backup", ".bak", ".tmp", ".gz"),
+OTHER_IMAGES = (
+    ".czi",
+    ".vsi",
+    ".lif",
+    ".isyntax",
+    ".zvi",
+    ".vms",
+    ".vmu",
+    ".jp2",
+    ".jpx",
+    ".j2k",
+    ".bmp",
+    ".gif",
+    ".webp",
 )
-"""Endings of what lies beside slides, or is a part of one: nobody misses these."""
-_ENDING = re.compile(r"\.(?=.*[a-z])[a-z0-9]{1,8}")  # Others are parts of a name
+"""Pictures and slides that are not read: somebody may miss them."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class LeftOut:
 
     results: list[str] = field(default_factory=list)
     """Folders that ``ntrm segment`` wrote to before: their pictures are no slides."""
-    endings: Counter[str] = field(default_factory=Counter)  # Of files that could be images, and how many have them
+    endings: Counter[str] = field(default_factory=Counter)  # Of ``OTHER_IMAGES``, and how many files have them
 
     def slides_among(self, names: Iterable[PurePosixPath]) -> Iterator[PurePosixPath]:
         """The slides among the names that are not hidden; of the others the endings are counted."""
@@ -48,7 +55,7 @@ class LeftOut:
                 continue
             if ending in SLIDE_SUFFIXES:
                 yield name
-            elif ending not in NO_IMAGES and _ENDING.fullmatch(ending):
+            elif ending in OTHER_IMAGES:
                 self.endings[ending] += 1
 
     def notes(self, *, names: bool) -> list[str]:
@@ -59,16 +66,11 @@ class LeftOut:
         """
         notes = []
         if self.results:
-            what = (
-                f"results in {first_names(self.results)}"
-                if names
-                else f"{counted(len(self.results), 'folder')} of results"
-            )
-            notes.append(f"left out: {what}")
+            folders = f"results in {first_names(self.results)}" if names else counted(len(self.results), "folder")
+            notes.append(f"left out: {folders}" + ("" if names else " of results"))
         if self.endings:
-            which = f" ({first_names(sorted(self.endings))})" if names else ""
-            files = f"{counted(self.endings.total(), 'file')}{which}"
-            notes.append(f"left out by their endings: {files}; name those that are slides themselves")
+            files = f"{counted(self.endings.total(), 'file')} ({first_names(sorted(self.endings))})"
+            notes.append(f"left out by their endings: {files}; convert those that are slides to OME-TIFF")
         return notes
 
 
@@ -100,15 +102,12 @@ def belongs_to(slide: PurePosixPath, name: PurePosixPath) -> bool:
             return name == slide or slide.with_suffix("") in name.parents
         case ".dcm":
             return name.parent == slide.parent and name.suffix.lower() == DICOM
-        case ".vms" | ".vmu":
-            # They name their other files inside; these lie beside them.
-            return name.parent == slide.parent
     return name == slide
 
 
 def has_parts(slide: PurePosixPath) -> bool:
     """Whether a slide of this name may consist of several files."""
-    return slide.suffix.lower() in (".mrxs", DICOM, ".vms", ".vmu")
+    return slide.suffix.lower() in (".mrxs", DICOM)
 
 
 def refuse(error: OSError) -> None:

@@ -18,10 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import ndimage
 
-from ntrm.core.arrays import BoolMask, Ints, Singles
+from ntrm.core.arrays import BoolMask, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means
 from ntrm.data.tiles import Window
@@ -30,7 +29,7 @@ from ntrm.slides.quality.thumbnail import (
     Thumbnail,
     blurred,
     dilated,
-    pixels_inside,
+    tissue_under,
     upsampled,
     without_holes,
     without_small_regions,
@@ -167,32 +166,11 @@ def _widened(tissue: BoolMask, scale: Resolution) -> BoolMask:
 
 
 def windows_with_tissue(
-    windows: Sequence[Window],
-    tissue: BoolMask,
-    thumb_mpp: Resolution,
-    model_mpp: Resolution,
-    *,
-    margin_um: float = WINDOW_MARGIN_UM,
+    windows: Sequence[Window], tissue: BoolMask, thumb_mpp: Resolution, model_mpp: Resolution
 ) -> tuple[Window, ...]:
     """Those of ``windows`` (pixels of ``model_mpp``) that show some of ``tissue`` (pixels of ``thumb_mpp``), in order.
 
-    Both grids start at the same corner of the slide. Since every window over a pixel of tissue is kept, tissue is
-    predicted as with all windows.
+    Since every window over a pixel of tissue is kept, tissue is predicted as with all windows.
     """
-    if not windows:
-        return ()
-    tops, lefts, heights, widths = np.array([(w.top, w.left, w.height, w.width) for w in windows], dtype=np.float64).T
-    top, bottom = _covered(tops, heights, model_mpp.y, thumb_mpp.y, margin_um, tissue.shape[0])
-    left, right = _covered(lefts, widths, model_mpp.x, thumb_mpp.x, margin_um, tissue.shape[1])
-    counts = pixels_inside(tissue, top, bottom, left, right)
-    return tuple(window for window, count in zip(windows, counts, strict=True) if count)
-
-
-def _covered(
-    start: NDArray[np.float64], length: NDArray[np.float64], model: float, thumb: float, margin: float, size: int
-) -> tuple[Ints, Ints]:
-    """First and one past the last pixel of the thumbnail that the windows touch, at least one."""
-    # A pixel that is touched by rounding noise alone does no harm: one window too many.
-    first = np.clip(np.floor((start * model - margin) / thumb).astype(np.int64), 0, size - 1)
-    stop = np.ceil(((start + length) * model + margin) / thumb).astype(np.int64)
-    return first, np.clip(stop, first + 1, size)
+    found, _ = tissue_under(windows, tissue, thumb_mpp, model_mpp, WINDOW_MARGIN_UM)
+    return tuple(window for window, count in zip(windows, found, strict=True) if count)

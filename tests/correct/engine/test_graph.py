@@ -50,7 +50,7 @@ def test_undivided_one_region_of_each_tissue_has_the_shares_of_the_tissue_graph(
     mask = np.array([[0, 0, 3, 3], [0, 0, 5, 5], [255, 7, 7, 5]], dtype=np.uint8)
     graph, tissues = made(mask), tissue_graph(mask, MPP)
     assert sorted(graph.tissue.tolist()) == tissues.present
-    assert graph.area_mm2 == pytest.approx(tissues.areas_mm2[graph.tissue])
+    assert graph.pixels * MPP.pixel_area_um2 / 1e6 == pytest.approx(tissues.areas_mm2[graph.tissue])
     for (one, other), ratios in zip(graph.tissue[graph.edges], graph.ratios, strict=True):
         assert ratios == pytest.approx([tissues.boundary_share[one, other], tissues.boundary_share[other, one]])
 

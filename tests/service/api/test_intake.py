@@ -44,11 +44,8 @@ def test_an_upload_that_names_another_file_shows_nothing_of_it(tmp_path, model, 
         up = "../" * len(tmp_path.parts) * 2
         naming = making.write_vms(tmp_path / "a.vms", f"{up}{tmp_path}/private.jpg").read_bytes()
         answer = upload(client, naming, name="a.svs", mpp=0.5)
-        assert (answer.status_code, answer.json()["error"]["what"]) == (422, "a slide of several files")
+        assert (answer.status_code, answer.json()["error"]["what"]) == (422, "cannot read the slide")
         assert files_in(client) == NOTHING
-        # Under a root, a slide may be several files.
-        making.write_vms(tmp_path / "a.vms", "private.jpg")
-        assert client.post("/v1/slides", json={"path": "a.vms", "mpp": 0.5}).status_code == 202
 
 
 @pytest.mark.usefixtures("quick_readers")
@@ -56,7 +53,7 @@ def test_one_file_of_several_is_refused_by_its_name_though_it_is_a_picture(tmp_p
     picture = io.BytesIO()
     Image.fromarray(making.tissue(random, 64, 96)).save(picture, "JPEG")
     with serving(settings_of(tmp_path / "out", model)) as client:
-        for name in ("a.mrxs", "a.VMS", "a.vmu", "a.dcm"):
+        for name in ("a.mrxs", "a.MRXS", "a.dcm"):
             answer = upload(client, picture.getvalue(), name=name, mpp=0.5)
             assert (answer.status_code, answer.json()["error"]["what"]) == (422, "a slide of several files")
             assert files_in(client) == NOTHING

@@ -34,7 +34,6 @@ from ntrm.slides.quality.checks import (
     blur_score,
     few_colours,
     fine_detail,
-    flat_fraction,
     sample_windows,
 )
 from ntrm.slides.quality.thumbnail import Thumbnail, find_pen
@@ -129,29 +128,6 @@ def compressed(picture, quality):
         return np.asarray(image)
 
 
-def flat_by_hand(picture):
-    """The same by comparing every pixel with its neighbours."""
-    same, judged = 0, 0
-    for y in range(1, picture.shape[0] - 1):
-        for x in range(1, picture.shape[1] - 1):
-            colour = picture[y, x].astype(int)
-            if colour.max() == 0 or (colour.min() >= 180 and np.ptp(colour) <= 25):
-                continue
-            judged += 1
-            same += bool((picture[y - 1 : y + 2, x - 1 : x + 2] == picture[y, x]).all())
-    return same / judged if judged else 0.0
-
-
-def test_flat_pixels_are_those_whose_neighbours_all_have_their_colour(random):
-    blocks = random.integers(0, 4, (6, 5, 3), dtype=np.uint8) * 80
-    picture = blocks.repeat(random.integers(1, 6, 6), axis=0).repeat(random.integers(1, 6, 5), axis=1)
-    assert flat_fraction([picture]) == pytest.approx(flat_by_hand(picture))
-    # Two pictures count by their pixels.
-    noise = random.integers(0, 256, (30, 20, 3), dtype=np.uint8)
-    assert flat_fraction([noise]) < 0.01
-    assert flat_fraction([picture[:2], noise]) == flat_fraction([noise]), "what has no inside tells nothing"
-
-
 def test_few_colours_cover_what_the_commonest_do(random):
     colours = random.permutation(256)[: COLOURS + 8]
     times = random.integers(50, 200, len(colours))
@@ -168,7 +144,6 @@ def test_few_colours_cover_what_the_commonest_do(random):
 def test_sections_have_not_even_when_they_were_compressed(section_seed, quality):
     picture = clean(section_seed, 6.7)
     picture = picture if quality is None else compressed(picture, quality)
-    assert flat_fraction([picture]) < 0.01
     assert few_colours([picture]) < 0.7 * FLAGGED["drawn"]
 
 
@@ -177,7 +152,6 @@ def test_blank_glass_and_the_black_beside_it_are_not_drawn(random):
     noisy = random.normal(240, 2, (80, 90, 3)).astype(np.uint8)
     for glass in (flat, noisy):
         framed = np.pad(glass, ((9, 9), (9, 9), (0, 0)))
-        assert [flat_fraction([each]) for each in (glass, framed)] == [0.0, 0.0]
         assert [few_colours([each]) for each in (glass, framed)] == [0.0, 0.0]
 
 

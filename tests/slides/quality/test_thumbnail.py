@@ -17,7 +17,7 @@ from tests.slides.pictures import (
 
 from ntrm.core.mpp import Resolution
 from ntrm.phantom.render import Artefacts, render
-from ntrm.slides.quality.thumbnail import Thumbnail, dilated, glass_colour, green_density, opened, pixels_inside
+from ntrm.slides.quality.thumbnail import Thumbnail, dilated, glass_colour, green_density, opened
 
 
 def test_the_coarser_grid_holds_means_of_blocks(section_seed):
@@ -116,13 +116,3 @@ def test_opening_is_that_of_discs_placed_one_by_one(random):
         if some[disc].all():
             kept |= disc
     assert np.array_equal(opened(some, 50.0, SCALE), kept & some)
-
-
-def test_pixels_inside_are_counted_for_every_rectangle(random):
-    for _ in range(20):
-        height, width = (int(n) for n in random.integers(1, 60, 2))
-        mask = random.random((height, width)) < 0.4
-        top, bottom = np.sort(random.integers(0, height + 1, (2, 30)), axis=0)
-        left, right = np.sort(random.integers(0, width + 1, (2, 30)), axis=0)
-        expected = [mask[a:b, c:d].sum() for a, b, c, d in zip(top, bottom, left, right, strict=True)]
-        np.testing.assert_array_equal(pixels_inside(mask, top, bottom, left, right), expected)

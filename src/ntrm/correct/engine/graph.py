@@ -54,11 +54,6 @@ class RegionGraph:
     def __len__(self) -> int:
         return len(self.tissue)
 
-    @cached_property
-    def area_mm2(self) -> Floats:
-        """(N,)."""
-        return self.pixels.astype(np.float64) * (self.resolution.pixel_area_um2 / 1e6)
-
     def mask(self, tissue: Ints | None = None) -> Mask:
         """(H, W) with these classes of the nodes, or their own; ignored where there is no node."""
         labels = np.append(self.tissue if tissue is None else tissue, IGNORE).astype(np.uint8)

@@ -20,22 +20,19 @@ from numpy.typing import NDArray
 
 from ntrm.core.arrays import Ints
 from ntrm.core.errors import DataError
-from ntrm.core.labels import LabelSchema, Mask
+from ntrm.core.labels import IGNORE, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.regions.region_table import RegionTable, region_table
 from ntrm.regions.regions import STRIP_PIXELS, Regions, scan_mask
 from ntrm.regions.runs import RunLengths, components, run_starts
 
-SIDE = 16
-"""Side of a cell in pixels: two features of D2."""
-MOST_PARTS = 100_000
-"""More of them are not made: cells are enlarged until there are no more."""
-SLIVER = 1 / 16
-"""A part with less than this share of a cell's pixels goes to a neighbour in its region."""
-WHOLE = 1.5
-"""A region is divided by the grid if it is higher or wider than so many cells."""
-MIXED = 0.03
-"""A cell is mixed if the standard deviation of its optical density is larger, in the colour where it is largest."""
+SIDE = 16  # Of a cell in pixels: two features of D2
+MOST_PARTS = 100_000  # More of them are not made: cells are enlarged until there are no more
+SLIVER = 1 / 16  # A part with less than this share of a cell's pixels goes to a neighbour in its region
+WHOLE = 1.5  # A region is divided by the grid if it is higher or wider than so many cells
+MIXED = (
+    0.03  # Standard deviation of the optical density, in the colour where it is largest, above which a cell is mixed
+)
 
 Pixels = Callable[[int, int], NDArray[np.number[Any]]]
 """``pixels(top, height)`` gives the optical density (height, W, 3) of some rows of the section."""
@@ -45,16 +42,11 @@ Pixels = Callable[[int, int], NDArray[np.number[Any]]]
 class Parts:
     """N parts of R regions."""
 
-    runs: RunLengths
-    """The index of the part of each run; -1 where nothing is known."""
-    table: RegionTable
-    """Of the parts."""
-    regions: RegionTable
-    """Of the undivided regions, glass included."""
-    region: Ints
-    """(N,) index of each part's region."""
-    side: int
-    """Of a cell, in pixels."""
+    runs: RunLengths  # The index of the part of each run; -1 where nothing is known
+    table: RegionTable  # Of the parts
+    regions: RegionTable  # Of the undivided regions, glass included
+    region: Ints  # (N,) index of each part's region
+    side: int  # Of a cell, in pixels
 
 
 def parts_of(
@@ -88,29 +80,26 @@ def parts_of(
 
 def split_by_grid(mask: Mask, regions: Regions, pixels: Pixels | None, side: int) -> Parts:
     """The parts of regions along a grid with cells of ``side`` pixels."""
-    runs, of_region, key = _cut(mask, regions, pixels, side)
-    part, count = components(RunLengths(runs.shape, runs.start, key), of_region >= 0)
-    fine = _table(runs, part, count, regions)
-    joined = _without_slivers(fine, _regions_of(part, of_region, count), side)
-    part = np.append(joined, -1)[part].astype(np.int32)
-    count = int(joined.max(initial=-1)) + 1
+    of_region = regions.region.astype(np.int64)
+    runs, key = _cut(mask, regions, pixels, side)
+    piece, resolution = np.zeros(len(runs), dtype=np.uint16), regions.table.resolution
+    part, count = components(RunLengths(runs.shape, runs.start, key), runs.value != IGNORE)
+    fine = region_table(runs, piece, part, count, None, 1.0, resolution)
+    joined = _without_slivers(fine, of_region[regions.runs.at(fine.first)], side)
+    part, count = np.append(joined, -1)[part].astype(np.int32), int(joined.max(initial=-1)) + 1
+    table = region_table(runs, piece, part, count, None, 1.0, resolution)
     merged = RunLengths(runs.shape, runs.start, part).relabelled(part)
-    table, region = _table(runs, part, count, regions), _regions_of(part, of_region, count)
-    return Parts(merged, table, regions.table, region, side)
+    return Parts(merged, table, regions.table, of_region[regions.runs.at(table.first)], side)
 
 
-def _table(runs: RunLengths, part: NDArray[np.int32], count: int, regions: Regions) -> RegionTable:
-    piece = np.zeros(len(runs), dtype=np.uint16)
-    return region_table(runs, piece, part, count, None, 1.0, regions.table.resolution)
-
-
-def _cut(mask: Mask, regions: Regions, pixels: Pixels | None, side: int) -> tuple[RunLengths, Ints, Ints]:
-    """Runs of labels, cut at the grid and where it becomes darker; the region of each, and what tells parts apart."""
-    (height, width), starts, labels, keys = mask.shape, [], [], []
+def _cut(mask: Mask, regions: Regions, pixels: Pixels | None, side: int) -> tuple[RunLengths, Ints]:
+    """Runs of labels, cut at the grid and where it becomes darker, and what tells parts apart for each of them."""
+    height, width = mask.shape
+    none = np.zeros(0, dtype=np.int64)
+    starts, labels, keys = [none], [none.astype(np.uint8)], [none]
     is_large = np.append(regions.table.box[:, 2:].max(axis=1, initial=0) > WHOLE * side, [False, False])
     wide, rows = -(-width // side), side * max(1, STRIP_PIXELS // max(width, 1) // side)
     columns = np.broadcast_to(np.arange(width) // side, (rows, width))
-    regions_at = []
     for top in range(0, height if width else 0, rows):
         strip = np.ascontiguousarray(mask[top : top + rows])
         cells = columns[: len(strip)] + (np.arange(top, top + len(strip)) // side * wide)[:, None]
@@ -121,10 +110,7 @@ def _cut(mask: Mask, regions: Regions, pixels: Pixels | None, side: int) -> tupl
         keys.append((region * (wide * -(-height // side)) + cell) * 2 + dark.ravel()[start])
         starts.append(start + top * width)
         labels.append(strip.ravel()[start])
-        regions_at.append(region)
-    none: list[Any] = [np.zeros(0, dtype=np.int64)]
-    start, label, key, region = (np.concatenate(none + found) for found in (starts, labels, keys, regions_at))
-    return RunLengths((height, width), start, label.astype(np.uint8)), region, key
+    return RunLengths((height, width), np.concatenate(starts), np.concatenate(labels)), np.concatenate(keys)
 
 
 def darker(labels: Mask, cells: Ints, density: NDArray[np.number[Any]]) -> NDArray[np.bool_]:
@@ -146,14 +132,6 @@ def darker(labels: Mask, cells: Ints, density: NDArray[np.number[Any]]) -> NDArr
     limit = np.where(variance[index, colour] > MIXED**2, mean[index, colour], np.inf)
     above = np.take_along_axis(values, colour[group][:, None], axis=1)[:, 0] > limit[group]
     return np.asarray(above.reshape(labels.shape))
-
-
-def _regions_of(part: NDArray[np.int32], of_region: Ints, count: int) -> Ints:
-    """(N,) the region of each part."""
-    region = np.zeros(count, dtype=np.int64)
-    own = part >= 0
-    region[part[own]] = of_region[own]
-    return region
 
 
 def _without_slivers(table: RegionTable, region: Ints, side: int) -> Ints:

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ntrm.core.arrays import Bytes as Image
@@ -63,6 +62,8 @@ class Pooling:
 
     def add(self, windows: Sequence[Window], tiles: Image) -> None:
         """Take some windows in, with their pixels (B, S, S, 3)."""
+        from scipy.sparse import csr_array
+
         with features_of(self._predictor) as seen:
             final = self._predictor.probabilities(tiles).final
             layers = {"probabilities": final, **seen()}
@@ -71,27 +72,19 @@ class Pooling:
             own = {name: layer[number].float().cpu().numpy() for name, layer in layers.items()}
             density = DENSITY[tiles[number]].transpose(2, 0, 1)
             own["colour"] = np.concatenate([density, density**2])
-            self._add_window(nodes, own)
-
-    def _add_window(self, nodes: NDArray[Any], layers: dict[str, NDArray[Any]]) -> None:
-        """Take a window in: the nodes (h, w) of its pixels, and layers (D, H', W') over the window.
-
-        A layer's grid is that of the pixels or coarser by a whole factor; padding may follow the pixels.
-        """
-        from scipy.sparse import csr_array
-
-        row, column = np.nonzero(nodes >= 0)
-        here, of = np.unique(nodes[row, column], return_inverse=True)
-        weight = self._window_weights[row, column]
-        self._weight[here] += np.bincount(of, weight, len(here))
-        side = max(layer.shape[1] for layer in layers.values())
-        for name, layer in layers.items():
-            depth, tall, wide = layer.shape
-            step = side // tall
-            at = (row // step) * wide + column // step
-            pooling = csr_array((weight, (of, at)), shape=(len(here), tall * wide))  # entries of one cell add up
-            total = self._sums.setdefault(name, np.zeros((len(self._weight), depth)))
-            total[here] += pooling @ layer.reshape(depth, -1).T.astype(np.float64)
+            row, column = np.nonzero(nodes >= 0)
+            here, of = np.unique(nodes[row, column], return_inverse=True)
+            weight = self._window_weights[row, column]
+            self._weight[here] += np.bincount(of, weight, len(here))
+            side = max(layer.shape[1] for layer in own.values())
+            for name, layer in own.items():
+                # A layer's grid is that of the pixels or coarser by a whole factor; padding may follow the pixels.
+                depth, tall, wide = layer.shape
+                step = side // tall
+                at = (row // step) * wide + column // step
+                pooling = csr_array((weight, (of, at)), shape=(len(here), tall * wide))  # entries of one cell add up
+                total = self._sums.setdefault(name, np.zeros((len(self._weight), depth)))
+                total[here] += pooling @ layer.reshape(depth, -1).T.astype(np.float64)
 
     def means(self) -> dict[str, Features]:
         """(N, D) by name; nodes that no window showed have 0."""
@@ -117,11 +110,8 @@ def features_of(predictor: Predictor) -> Iterator[Callable[[], dict[str, Tensor]
     done: list[dict[str, Tensor]] = []
     current: dict[str, Tensor] = {}
 
-    def keep(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            current[name] = inputs[0].detach()
-
-        return hook
+    def keep(name: str, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        current[name] = inputs[0].detach()
 
     def finish(*_: object) -> None:
         # A batch that ran out of memory half way, and is tried again by halves, never comes here.
@@ -133,13 +123,12 @@ def features_of(predictor: Predictor) -> Iterator[Callable[[], dict[str, Tensor]
         return taken
 
     # D2 is what the rest of the decoder takes.
-    below = getattr(network, "lower", None)
-    if below is None and hasattr(network, "relation"):
-        below = getattr(network, "decoder", None)
+    below = getattr(network, "lower", None) or (
+        getattr(network, "decoder", None) if hasattr(network, "relation") else None
+    )
     inside = {"related": below, "last": getattr(network, "classify", None)}
-    hooks = [
-        module.register_forward_pre_hook(keep(name)) for name, module in inside.items() if isinstance(module, nn.Module)
-    ]
+    modules = {name: module for name, module in inside.items() if isinstance(module, nn.Module)}
+    hooks = [module.register_forward_pre_hook(partial(keep, name)) for name, module in modules.items()]
     hooks.append(network.register_forward_hook(finish))
     try:
         yield take

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -14,6 +15,7 @@ from ntrm.core.arrays import BoolMask, Ints, Singles
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means, check_picture
 from ntrm.core.threads import most_threads, thread_map
+from ntrm.data.tiles import Window
 
 EIGHT = np.ones((3, 3), dtype=bool)  # For `ndimage.label`: pixels that touch at a corner belong together
 
@@ -97,7 +99,7 @@ def without_holes(mask: BoolMask, mm2: float, scale: Resolution) -> BoolMask:
     return np.asarray(mask | filled[labels])
 
 
-def region_areas(labels: NDArray[np.int32], count: int, scale: Resolution) -> NDArray[np.floating]:
+def region_areas(labels: NDArray[np.integer], count: int, scale: Resolution) -> NDArray[np.floating]:
     """(count + 1,) mm² of each number in a mask of numbered regions."""
     return np.asarray(np.bincount(labels.ravel(), minlength=count + 1) * (scale.pixel_area_um2 / 1e6))
 
@@ -108,12 +110,26 @@ def upsampled(mask: BoolMask, factors: tuple[int, int], shape: tuple[int, int]) 
     return mask.repeat(factors[1], axis=1)[:, : shape[1]].repeat(factors[0], axis=0)[: shape[0]]
 
 
-def pixels_inside(mask: BoolMask, top: Ints, bottom: Ints, left: Ints, right: Ints) -> Ints:
-    """Pixels of the mask in each of many rectangles; the arrays broadcast."""
-    edges = np.broadcast_arrays(top, bottom, left, right)
-    boxes = zip(*(edge.ravel().tolist() for edge in edges), strict=True)
-    counts = [np.count_nonzero(mask[y0:y1, x0:x1]) for y0, y1, x0, x1 in boxes]
-    return np.array(counts, dtype=np.int64).reshape(edges[0].shape)
+def tissue_under(
+    windows: Sequence[Window], tissue: BoolMask, scale: Resolution, model_mpp: Resolution, margin_um: float = 0.0
+) -> tuple[Ints, Ints]:
+    """How many pixels of the mask each window (in pixels of ``model_mpp``) touches that are tissue, and at all.
+
+    Both grids start at the same corner of the slide; at least one pixel is touched.
+    """
+    boxes = np.array([(w.top, w.left, w.height, w.width) for w in windows], dtype=np.float64).reshape(-1, 4).T
+    spans = []
+    for start, length, model, thumb, size in zip(
+        boxes[:2], boxes[2:], (model_mpp.y, model_mpp.x), (scale.y, scale.x), tissue.shape, strict=True
+    ):
+        # What is touched by rounding alone does not count.
+        first = np.clip(np.floor((start * model - margin_um) / thumb + 1e-6), 0, size - 1)
+        stop = np.clip(np.ceil(((start + length) * model + margin_um) / thumb - 1e-6), first + 1, size)
+        spans.append((first.astype(np.int64), stop.astype(np.int64)))
+    (top, bottom), (left, right) = spans
+    edges = zip(top.tolist(), bottom.tolist(), left.tolist(), right.tolist(), strict=True)
+    found = [np.count_nonzero(tissue[y0:y1, x0:x1]) for y0, y1, x0, x1 in edges]
+    return np.array(found, dtype=np.int64), (bottom - top) * (right - left)
 
 
 Picture = NDArray[np.uint8]
@@ -230,13 +246,16 @@ class Thumbnail:
     @cached_property
     def moments(self) -> tuple[Singles, Singles]:
         """Means of the green density, at most ``CLIPPED``, and of its square, on the coarser grid."""
-        clipped = np.clip(self._density(1), -CLIPPED, CLIPPED)
-        return block_means(clipped, self.factors), block_means(clipped * clipped, self.factors)
+        clipped = np.clip(_densities(float(self.glass[1])), -CLIPPED, CLIPPED)
+        green = self.picture[..., 1]
+        mean, square = thread_map(lambda table: block_means(table.take(green), self.factors), (clipped, clipped**2))
+        return mean, square
 
     @cached_property
     def unscanned(self) -> BoolMask:
         """Where any pixel is pure white, on the coarser grid: readers paint so what was never scanned."""
-        return np.asarray(block_means(np.bitwise_and.reduce(self.picture, axis=2) == 255, self.factors) > 0)
+        red, green, blue = (self.picture[..., channel] for channel in range(3))
+        return np.asarray(block_means((red & green & blue) == 255, self.factors) > 0)
 
     @cached_property
     def averaged(self) -> tuple[Singles, Singles, Singles]:

@@ -6,9 +6,9 @@
 | any other TIFF, OME-TIFF among them | tifffile |
 | PNG, JPEG | Pillow |
 
-A VMS file is a text that names others by path, an MRXS slide has an index of that kind, and a DICOM slide is whatever
-lies in its folder. The pixels of a named file are shown, and a named pipe blocks its reader for ever. So a slide may
-bring along regular files of its own folder, and none at all where it has to be a single file.
+An MRXS slide has an index that names files by path, and a DICOM slide is whatever lies in its folder. The pixels of a
+named file are shown, and a named pipe blocks its reader for ever. So a slide may bring along regular files of its own
+folder, and none at all where it has to be a single file. Hamamatsu's VMS, a text that can name any file, is not read.
 """
 
 from __future__ import annotations
@@ -44,16 +44,9 @@ from ntrm.slides.readers.tiff import NOT_RGB, TiffReader
 GENERIC, MIRAX = "generic-tiff", "mirax"
 SINGLE_FILE_VENDORS = ("aperio", GENERIC, "hamamatsu", "leica", "philips", "sakura", "trestle", "ventana", "zeiss")
 """OpenSlide's formats that are one file; of Hamamatsu's only NDPI, which is a TIFF."""
-MULTI_FILE_VENDORS = ("dicom", MIRAX)
 
-INDEX = "Slidedat.ini"
-MAX_INDEX_BYTES = 2**20  # OpenSlide's own limit; of a VMS file it reads less
+MAX_INDEX_BYTES = 2**20  # OpenSlide's own limit
 MAX_PIXELS = 200_000_000  # Largest PNG or JPEG, which can only be decoded whole: Pillow holds 4 bytes a pixel
-
-_FILE_KEYS = re.compile(
-    rb"^[^\S\n]*(?:ImageFile|MapFile|MacroImage|OptimisationFile|FILE_|INDEXFILE)[^=\n]*=[^\S\n]*([^\n]*)", re.M
-)
-"""Keys of VMS, VMU and MRXS that name a file, in whatever group they stand."""
 
 
 def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
@@ -69,11 +62,15 @@ def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
     tiff = start.startswith(MAGIC[TIFF])
     if path.suffix.lower() == ".mrxs":
         # Before OpenSlide looks into the folder of that name to tell what the file is.
-        check_companions(path, MIRAX, tiff=tiff, alone=alone)
+        check_companions(path, MIRAX, alone=alone)
     # MRXS comes first: its main file is an ordinary JPEG.
     vendor = openslide_vendor(path)
     if vendor is not None:
-        check_companions(path, vendor, tiff=tiff, alone=alone)
+        if vendor == "hamamatsu" and not tiff:
+            raise unreadable(
+                "a VMS or VMU file, which is not read", "convert the slide with another program to OME-TIFF"
+            )
+        check_companions(path, vendor, alone=alone)
     if vendor not in (None, GENERIC):
         return OpenSlideReader(path)
     if tiff:
@@ -98,24 +95,25 @@ def _first_bytes(path: Path) -> bytes:
             return stream.read(8)
 
 
-def check_companions(path: Path, vendor: str, *, tiff: bool, alone: bool) -> None:
+def check_companions(path: Path, vendor: str, *, alone: bool) -> None:
     """Refuse a slide of a ``vendor`` (OpenSlide's name) that brings along files which it may not.
 
-    The main file is a TIFF or not; ``alone`` as in ``open_slide``. The ``DataError`` names no file.
+    ``alone`` as in ``open_slide``. The ``DataError`` names no file.
     """
-    if vendor not in SINGLE_FILE_VENDORS + MULTI_FILE_VENDORS:
+    if vendor in SINGLE_FILE_VENDORS:
+        return
+    if vendor not in ("dicom", MIRAX):
         raise unreadable("a scanner's format that is not known to be safe")
-    several = vendor in MULTI_FILE_VENDORS or (vendor == "hamamatsu" and not tiff)
+    if alone:
+        raise DataError(
+            "a slide of several files",
+            got=f"the main file of a {vendor} slide",
+            expected="a slide that is one file",
+            hint="convert it in QuPath to OME-TIFF; a slide of several files can only be named by its path",
+        )
+    folders = {path.parent.resolve(), path.resolve().parent}
     with opening(path):
-        if alone and (several or any(_companions(path, vendor, tiff))):
-            raise DataError(
-                "a slide of several files",
-                got=f"the main file of a {vendor} slide",
-                expected="a slide that is one file",
-                hint="convert it in QuPath to OME-TIFF; a slide of several files can only be named by its path",
-            )
-        folders = {path.parent.resolve(), path.resolve().parent}
-        for target in (other.resolve() for other in _companions(path, vendor, tiff)):
+        for target in (other.resolve() for other in _companions(path, vendor)):
             if not any(target.is_relative_to(folder) for folder in folders):
                 hint = "put all files of the slide into one folder"
                 raise unreadable("a slide that names a file outside its own folder", hint)
@@ -123,31 +121,21 @@ def check_companions(path: Path, vendor: str, *, tiff: bool, alone: bool) -> Non
                 raise unreadable("a slide that names a folder or a device as one of its files")
 
 
-def _companions(path: Path, vendor: str, tiff: bool) -> Iterator[Path]:
-    if vendor == MIRAX:
-        folder = path.with_suffix("")
-        yield folder / INDEX
-        # The caller has checked the index by now.
-        yield from _files_named_in(folder / INDEX, folder)
-    elif vendor == "dicom":
+def _companions(path: Path, vendor: str) -> Iterator[Path]:
+    if vendor == "dicom":
         yield from (Path(entry.path) for entry in os.scandir(path.parent) if not entry.is_dir())
-    elif vendor == "trestle":
-        # OpenSlide cuts the path, not the name, at its last point.
-        macro = Path(re.sub(r"\.[^.]*$", "", str(path)) + ".Full")
-        yield from [macro] if os.path.lexists(macro) else []
-    elif vendor == "hamamatsu" and not tiff:
-        yield from _files_named_in(path, path.parent)
-
-
-def _files_named_in(index: Path, folder: Path) -> Iterator[Path]:
-    """Files that a text of keys and values names."""
+        return
+    folder = path.with_suffix("")
+    yield (index := folder / "Slidedat.ini")
+    # The caller has checked the index by now.
     if not index.exists():
         return
     with index.open("rb") as stream:
         text = stream.read(MAX_INDEX_BYTES + 1)
     if len(text) > MAX_INDEX_BYTES:
         raise unreadable("an index of other files that is too large")
-    for match in _FILE_KEYS.finditer(text):
+    # Keys that name a file, in whatever group they stand.
+    for match in re.finditer(rb"^[^\S\n]*(?:FILE_|INDEXFILE)[^=\n]*=[^\S\n]*([^\n]*)", text, re.M):
         name = match[1].removesuffix(b"\r")
         if b"\0" in name or b"\\" in name:
             raise unreadable("an index that names other files in a way no scanner does")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
+from itertools import product
 from math import prod
 from pathlib import Path
 from threading import Lock
@@ -13,6 +14,7 @@ import numpy as np
 import tifffile
 
 from ntrm.core.errors import DataError
+from ntrm.core.threads import cores_given, thread_map
 from ntrm.data.image_files import open_tiff, over_white
 from ntrm.slides.readers.reader import (
     MAX_SIDE,
@@ -31,6 +33,7 @@ from ntrm.slides.readers.reader import (
 )
 
 CACHE_BYTES = 96 * 2**20  # Decoded pieces that are kept, since neighbouring regions share them
+DECODERS = 4  # Strips or tiles of a region that are decoded at the same time
 MAX_PIECE_BYTES = 2**28
 """Largest strip or tile that is decoded; a file that is one compressed strip has to be decoded whole."""
 NOT_RGB = "image is not 8-bit RGB"
@@ -81,15 +84,21 @@ class Plane:
         """(height, width, samples) of a rectangle inside the page."""
         out = np.empty((height, width, self.samples), dtype=np.uint8)
         wide, tall = self.piece
-        for row in range(top // tall, -(-(top + height) // tall)):
-            for column in range(left // wide, -(-(left + width) // wide)):
-                y0, y1 = max(top, row * tall), min(top + height, (row + 1) * tall)
-                x0, x1 = max(left, column * wide), min(left + width, (column + 1) * wide)
-                target = out[y0 - top : y1 - top, x0 - left : x1 - left]
-                inside = y0 - row * tall, y1 - row * tall, x0 - column * wide, x1 - column * wide
-                for plane in range(self._planes):
-                    index = (plane * self._down + row) * self._across + column
-                    target[..., plane : plane + self._per_piece] = self._read_piece(index, *inside)
+
+        def fill(place: tuple[int, int]) -> None:
+            row, column = place
+            y0, y1 = max(top, row * tall), min(top + height, (row + 1) * tall)
+            x0, x1 = max(left, column * wide), min(left + width, (column + 1) * wide)
+            target = out[y0 - top : y1 - top, x0 - left : x1 - left]
+            inside = y0 - row * tall, y1 - row * tall, x0 - column * wide, x1 - column * wide
+            for plane in range(self._planes):
+                index = (plane * self._down + row) * self._across + column
+                target[..., plane : plane + self._per_piece] = self._read_piece(index, *inside)
+
+        rows = range(top // tall, -(-(top + height) // tall))
+        places = [*product(rows, range(left // wide, -(-(left + width) // wide)))]
+        for _ in thread_map(fill, places, 1 if self._raw else min(DECODERS, len(places), cores_given())):
+            pass
         return out
 
     def _read_piece(self, index: int, y0: int, y1: int, x0: int, x1: int) -> Pixels:

@@ -99,7 +99,7 @@ export function askForSlides(serverPaths) {
     h(
       "p.muted",
       "SVS, NDPI, SCN, TIFF, PNG, JPEG. Files can also be dropped anywhere on the page. ",
-      "Slides of several files (MRXS, VMS, DICOM) must be added by their path on the server.",
+      "Slides of several files (MRXS, DICOM) must be added by their path on the server.",
     ),
     h("div", choose, picker),
     serverPaths

@@ -137,7 +137,7 @@ def test_a_worker_that_cannot_work_says_why(tmp_path, model, monkeypatch, capsys
     out = tmp_path / "out"
     out.mkdir()
     (out / "holiday.jpg").write_bytes(b"x")
-    text = json.dumps({"out": str(out), "model": str(model), "kinds": NETWORK}) + "\n"
+    text = json.dumps({"out": str(out), "model": str(model), "kinds": NETWORK, "name": "w"}) + "\n"
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     monkeypatch.setattr(worker, "_end_with_input", lambda: None)
     monkeypatch.setattr(worker.signal, "signal", lambda *_: None)  # tests that follow must stay interruptible

@@ -157,11 +157,10 @@ def region(app_state: Shared, slide: Requested, number: Number, v: Version = Non
     With ``v`` of the corrected mask, whose regions have numbers of their own.
     """
     regions = app_state.regions(slide, v)
-    row = None if regions is None else regions.row(number)
+    row, outline = (None, None) if regions is None else (regions.row(number), regions.outline(number) or [])
     # The files may have been made anew while they were read.
-    if regions is None or row is None or app_state.regions(slide, v) is not regions:
+    if row is None or outline is None or app_state.regions(slide, v) is not regions:
         raise missing("no such region", "ask for the region at a point first")
-    outline = regions.outline(number) or []
     shown = thinned(outline, OUTLINE_POINTS)
     return RegionDocument(
         **{key: value for key, value in row.items() if key != "slide_id"},

@@ -35,7 +35,7 @@ Coordinate = Annotated[float, Query(ge=0, le=2**24, allow_inf_nan=False)]
 Layer = Literal["slide", "tissue", "coarse", "confidence", "improvement", "interface", "corrected"]
 Level = Annotated[int, Path(ge=0, le=30)]
 TileName = Annotated[str, Path(pattern=r"^[0-9]{1,8}_[0-9]{1,8}\.(jpg|png)$", description="column_row.jpg or .png")]
-Palette = Annotated[Literal["dataset", "safe", "viridis", "grey"] | None, Query()]
+Palette = Annotated[Literal["dataset", "safe"] | None, Query()]
 Numbers = Annotated[str | None, Query(pattern=r"^[0-9]{1,3}(,[0-9]{1,3})*$", description="indices of classes")]
 TileVersion = Annotated[
     int | None, Query(ge=0, le=2**31, description="of the corrections; the newest where none is said")
@@ -217,7 +217,7 @@ async def tile(
 
     ``tissue`` and ``coarse``: pixels are class index + 1, 0 is nothing; ``palette`` dataset or safe; ``hide`` and
     ``only`` make classes transparent, the background always is unless ``only`` names it. ``confidence``: pixels are
-    certainty times 255; ``palette`` viridis or grey. ``improvement``: 1 corrected, 2 broken; ``palette`` as for
+    certainty times 255. ``improvement``: 1 corrected, 2 broken; ``palette`` as for
     ``tissue``. ``interface``: 1 at the border of the classes ``a`` and ``b``, with ``v`` in the corrected mask.
     ``corrected``: as ``tissue``, with the corrections up to step ``v``.
     """

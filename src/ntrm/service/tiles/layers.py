@@ -31,8 +31,6 @@ BORDER = 2
 """Pixels drawn on either side of a border: at least 2 in all are left where a viewer shrinks the tile to half."""
 
 CLASSES = ("tissue", "coarse", "corrected")
-PALETTES = {**dict.fromkeys((*CLASSES, "improvement"), ("dataset", "safe")), "confidence": ("viridis", "grey")}
-"""Palettes of a layer; the first is the default."""
 _VIRIDIS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
 HIGHLIGHT: RGB = (255, 214, 10)
 IMPROVEMENT, SAFE_IMPROVEMENT = [(26, 152, 80), (215, 48, 39)], [(0, 90, 181), (220, 100, 0)]
@@ -170,8 +168,8 @@ class LayerLook:
     names: tuple[str | None, str | None]
 
     def __post_init__(self) -> None:
-        if self.palette is not None and self.palette not in PALETTES.get(self.layer, ()):
-            raise ProblemError(400, "usage", f"the layer {self.layer} has no such palette", got=self.palette)
+        if self.palette is not None and self.layer not in (*CLASSES, "improvement"):
+            raise ProblemError(400, "usage", f"the layer {self.layer} has one palette", got=self.palette)
         known = self.schema.names
         unknown = [name for name in self.names if name not in known]
         if self.layer == "interface" and unknown:
@@ -187,7 +185,10 @@ class LayerLook:
         """Palette (N, 3) and opacities (N,); pixel value 0 is transparent in every layer."""
         is_safe, every = self.palette == "safe", range(len(self.schema))
         if self.layer == "confidence":
-            colours = _confidence_colours(grey=self.palette == "grey")
+            # From dark violet (uncertain) to yellow (certain).
+            stops, ramp = np.linspace(0, 255, len(_VIRIDIS)), np.arange(256)
+            channels = [np.interp(ramp, stops, channel) for channel in zip(*_VIRIDIS, strict=True)]
+            colours = np.stack(channels, axis=1).astype(np.uint8)
         else:
             shown = {"interface": [HIGHLIGHT], "improvement": SAFE_IMPROVEMENT if is_safe else IMPROVEMENT}.get(
                 self.layer, colours_of(self.schema, safe=is_safe)
@@ -204,16 +205,6 @@ class LayerLook:
 
 def _numbers(text: str | None) -> set[int]:
     return {int(number) for number in (text or "").split(",") if number}
-
-
-def _confidence_colours(*, grey: bool) -> Bytes:
-    """(256, 3): grey, or from dark violet (uncertain) to yellow (certain)."""
-    ramp = np.arange(256)
-    if grey:
-        return np.repeat(ramp[:, None], 3, axis=1).astype(np.uint8)
-    stops = np.linspace(0, 255, len(_VIRIDIS))
-    channels = [np.interp(ramp, stops, channel) for channel in zip(*_VIRIDIS, strict=True)]
-    return np.stack(channels, axis=1).astype(np.uint8)
 
 
 def colours_of(schema: LabelSchema, *, safe: bool) -> list[RGB]:

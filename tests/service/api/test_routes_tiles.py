@@ -84,7 +84,7 @@ WRONG = [
     ("tissue/9/0_0.png", 404), ("tissue/8/1_0.png", 404), ("tissue/8/0_1.png", 404), ("slide/9/0_0.jpg", 404),
     ("tissue/8/0_0.jpg", 404), ("slide/8/0_0.png", 404), ("improvement/8/0_0.png", 404), ("truth/8/0_0.png", 422),
     ("tissue/-1/0_0.png", 422), ("tissue/8/0.png", 422), ("tissue/8/a_b.png", 422), ("tissue/99/0_0.png", 422),
-    ("interface/8/0_0.png?a=SCC&b=RET&palette=safe", 400), ("tissue/8/0_0.png?palette=x", 422), ("tissue/8/0_0.png?hide=x", 422),
+    ("tissue/8/0_0.png?palette=x", 422), ("tissue/8/0_0.png?hide=x", 422),
     ("confidence/8/0_0.png?palette=safe", 400), ("interface/8/0_0.png", 400), ("interface/8/0_0.png?a=SCC", 400),
     ("interface/8/0_0.png?a=SCC&b=XYZ", 400), ("tissue/8/..%2f0_0.png", 404), ("slide/8/99999999_0.jpg", 404),
 ]  # fmt: skip

@@ -86,8 +86,8 @@ def test_an_original_is_shown_only_where_a_root_is_today(tmp_path, model, out, r
 OUTSIDE = ["{}/victim", "../victim", "a/../../victim", "..", ".", "", ".service", "./a", "a/.ntrm", "vict\0im"]
 BAD = [
     {"id": "../../victim/thesis.txt"}, {"id": "*"}, {"origin": "odd"}, {"created": 1e300}, {"mpp": "[0.5, Infinity]"},
-    {"mpp": "[-1, 1]"}, {"info": "[]"}, {"info": '{"bounds": [1, 2]}'}, {"info": '{"width": "x", "height": 1e99}'},
-    {"info": "{"}, {"info": "[" * 100_000}, {"info": '{"mpp": 1}'}, {"info": '{"width": 9e99}'},
+    {"mpp": "[-1, 1]"}, {"area": "[]"}, {"area": "[1, 2]"}, {"area": '[0, 0, "x", 1e99]'}, {"area": "[0, 0, -1, 5]"},
+    {"area": "{"}, {"area": "[" * 100_000}, {"file_mpp": "1"}, {"area": "[0, 0, 9e99, 1]"},
     {"name": "\x00" * 2**21}, {"source": b"/x\0y"},
 ]  # fmt: skip
 BAD_JOBS = [

@@ -28,7 +28,7 @@ def take(store, worker="w", kinds=NETWORK):
 
 def test_a_slide_comes_back_as_it_went_in(tmp_path, store):
     # A whole number of µm/px is told like any other.
-    every = slide(1, mpp=(1, 0.5), fingerprint="f", info={"width": 3}, source=Path("/x/\udcff"))
+    every = slide(1, mpp=(1, 0.5), fingerprint="f", area=(0, 0, 3, 4), file_mpp=(1.5, 2.0), source=Path("/x/\udcff"))
     store.add(every)
     assert store.get(every.id) == every
     assert repr(store.every()[0].mpp) == "(1.0, 0.5)"

@@ -172,14 +172,13 @@ def region(app_state: Shared, slide: Requested, number: Number, v: Version = Non
 @router.get("/tiles")
 def tile_source(app_state: Shared, slide: Requested) -> TileSource:
     """Size, levels and layers."""
-    shown, mask_to_image, names = app_state.document(slide), None, list[str]()
-    left, top, width, height = slide.info.get("bounds") or (0, 0, shown.width, shown.height)
+    shown, area, mask_to_image, names = app_state.document(slide), slide.area, None, list[str]()
     if slide.status == "done":
         layers = app_state.layers(slide)
-        mask_to_image, names = [layers.sx, layers.sy], layers.names
-        left, top, width, height = layers.area
-    if not width or not height:
+        area, mask_to_image, names = layers.area, [layers.sx, layers.sy], layers.names
+    if area is None:
         raise missing("the slide's size is not known yet")
+    left, top, width, height = area
     zoom = DeepZoom(width, height)
     return TileSource(
         mpp=shown.mpp,

@@ -172,7 +172,8 @@ def _add(
         fingerprint=None if is_upload else source_fingerprint(path),
         error=document_of(problem)["error"] if problem else None,
         finished=now if problem else None,
-        info={key: value for key, value in info.as_dict().items() if key in ("width", "height", "mpp", "bounds")},
+        area=info.area,
+        file_mpp=None if info.resolution is None else (info.resolution.x, info.resolution.y),
     )
     # One at a time: files of one name may come in together.
     with app_state.naming:

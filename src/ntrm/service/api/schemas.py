@@ -235,9 +235,9 @@ def slide_document(
     slide: SlideRow, results: Results, waiting: Sequence[str] = (), corrections: int | None = None
 ) -> SlideDocument:
     """A slide as others see it; ``waiting`` are the ids of the queue in order."""
-    _, _, width, height = slide.info.get("bounds") or (0, 0, slide.info.get("width"), slide.info.get("height"))
-    mpp_x, mpp_y = slide.mpp or slide.info.get("mpp") or (None, None)
-    shown: dict[str, Any] = {"width": width, "height": height, "mpp": mpp_x, "mpp_y": mpp_y}
+    _, _, width, height = slide.area or (None, None, None, None)
+    mpp, mpp_y = slide.mpp or slide.file_mpp or (None, None)
+    shown: dict[str, Any] = {"width": width, "height": height, "mpp": mpp, "mpp_y": mpp_y}
     shown |= {key: value for key, value in results if value is not None}
     shown |= {key: getattr(slide, key) for key in ("id", "slide_id", "name", "status", "stage", "has_image", "error")}
     shown |= {key: iso(getattr(slide, key)) for key in ("created", "started", "finished")}

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -50,24 +50,18 @@ GIVEN_UP: dict[Kind, str] = {
 }
 
 
-def _check(is_sound: Callable[[Any], bool]) -> AfterValidator:
-    def check(value: Any) -> Any:
-        if not is_sound(value):
-            raise ValueError("nothing that a service writes")
-        return value
-
-    return AfterValidator(check)
-
-
-def _has_sizes(info: dict[str, Any]) -> bool:
-    sizes = [info.get("width", 1), info.get("height", 1), *(info.get("bounds") or ())]
-    return all(isinstance(size, int) and 0 <= size <= 2**31 for size in sizes)
+def _safe(name: str) -> str:
+    if not is_safe_name(name):
+        raise ValueError("no name of a slide's folder")
+    return name
 
 
 Text = Annotated[str, Field(max_length=2**20)]
 Time = Annotated[float, Field(ge=0, le=253_402_300_799)]  # Until the end of the year 9999
 Share = Annotated[float, Field(ge=0, le=1)]
+Size = Annotated[int, Field(ge=0, le=2**31, strict=True)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Mpp = tuple[Positive, Positive]  # µm/px along x and y
 Place = Annotated[Path, PlainValidator(lambda cell: Path(os.fsdecode(cell)))]
 
 
@@ -76,11 +70,11 @@ class SlideRow:
     """A slide and the state of its segmentation."""
 
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{24}$")]  # Random: whoever does not know it cannot ask for it
-    slide_id: Annotated[str, _check(is_safe_name)]  # Name of its folder of results
+    slide_id: Annotated[str, AfterValidator(_safe)]  # Name of its folder of results
     name: Text
     origin: Origin
     source: Place | None
-    mpp: Json[tuple[Positive, Positive]] | None  # As the user stated it
+    mpp: Json[Mpp] | None  # As the user stated it
     status: Status
     created: Time
     fingerprint: Text | None = None
@@ -89,8 +83,8 @@ class SlideRow:
     error: Json[dict[str, Any]] | None = None
     started: Time | None = None
     finished: Time | None = None  # Of a slide that is done: when its results were written
-    info: Annotated[Json[dict[str, Any]], _check(_has_sizes)] = field(default_factory=dict, repr=False)
-    """What the file says of itself: numbers and fixed words."""
+    area: Json[tuple[Size, Size, Size, Size]] | None = None  # Scanned, in the file's level 0: left, top, width, height
+    file_mpp: Json[Mpp] | None = None  # As the file states it
 
     @property
     def alone(self) -> bool:
@@ -134,8 +128,7 @@ def new_id() -> str:
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS slides (
   id TEXT PRIMARY KEY, slide_id TEXT NOT NULL UNIQUE COLLATE NOCASE, name TEXT NOT NULL, origin TEXT NOT NULL,
-  source BLOB, fingerprint TEXT, mpp TEXT, info TEXT NOT NULL DEFAULT '{}',
-  created REAL NOT NULL
+  source BLOB, fingerprint TEXT, mpp TEXT, area TEXT, file_mpp TEXT, created REAL NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS jobs (
   slide TEXT NOT NULL, kind TEXT NOT NULL, status TEXT NOT NULL, due REAL NOT NULL,
@@ -252,7 +245,8 @@ class JobStore:
         """Add a new slide and its job; refuses one too many and a taken name."""
         source = None if slide.source == upload_path(self._folder, slide.id) else slide.source
         cells = {name: getattr(slide, name) for name in ("id", "slide_id", "name", "origin", "fingerprint", "created")}
-        cells |= {"source": _cell(source), "mpp": _as_json(slide.mpp), "info": _as_json(slide.info)}
+        cells |= {"source": _cell(source)}
+        cells |= {name: _as_json(getattr(slide, name)) for name in ("mpp", "area", "file_mpp")}
         job = {name: getattr(slide, name) for name in ("status", "progress", "started", "finished")}
         job |= {"slide": slide.id, "kind": "segment", "due": slide.created, "error": _as_json(slide.error)}
         if most_queued is not None and slide.status == "queued":

@@ -59,30 +59,32 @@ class _Slot:
     not_before: float = 0.0
 
 
-class Supervisor:
+class Supervisor(threading.Thread):
     """Starts, watches and stops workers; a thread of the web process."""
 
     def __init__(self, settings: ServiceSettings, store: JobStore, watch: Watch) -> None:
+        super().__init__(name="supervisor", daemon=True)
         self._settings, self._store, self._watch = settings, store, watch
         device = "cuda:{}" if settings.device == "cuda" else settings.device
-        self._slots = [_Slot(device.format(n)) for n in range(1 if settings.workers is None else settings.workers)]
+        count = 1 if settings.workers is None else settings.workers
         self._light = _Slot("cpu", LIGHT)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._repeat, name="supervisor", daemon=True)
-        self.state = "starting" if self._slots else "off"  # Later `ready` or `refused`
+        self._slots = [*(_Slot(device.format(n)) for n in range(count)), self._light]
+        self._over = threading.Event()
+        self.state = "starting" if count else "off"  # Later `ready` or `refused`
         self.refusal: dict[str, Any] | None = None
         """Why no worker can run: the model does not load, or the folder holds another model's results."""
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+    def run(self) -> None:
+        """Look after the workers until it is stopped."""
+        while not self._over.wait(TICK_SECONDS):
+            self._watch.run("supervisor", self._look_after)
 
     def stop(self) -> None:
         """End the workers; their slides go back into the queue."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        running = [slot.process for slot in (*self._slots, self._light) if slot.process is not None]
+        self._over.set()
+        if self.is_alive():
+            self.join()
+        running = [slot.process for slot in self._slots if slot.process is not None]
         for process in running:
             process.terminate()
         until = time.monotonic() + STOP_SECONDS
@@ -96,12 +98,8 @@ class Supervisor:
         if running:
             self._store.reclaim((), blame=False)
 
-    def _repeat(self) -> None:
-        while not self._stop.wait(TICK_SECONDS):
-            self._watch.run("supervisor", self._look_after)
-
     def _look_after(self) -> None:
-        for slot in (*self._slots, self._light):
+        for slot in [*self._slots]:
             self._kill_late(slot)
             self._keep_alive(slot)
 
@@ -130,7 +128,7 @@ class Supervisor:
             if process.returncode == 0:
                 slot.not_before = 0.0
             slot.process, slot.name = None, ""
-            self._store.reclaim([each.name for each in (*self._slots, self._light)])
+            self._store.reclaim([each.name for each in self._slots])
         is_wanted = self._store.is_due(LIGHT) if slot is self._light else self.refusal is None
         if is_wanted and time.monotonic() >= slot.not_before:
             slot.name = new_id()
@@ -152,7 +150,7 @@ class Supervisor:
         if slot is not self._light:
             self.state = "ready"
             if self._settings.workers is None:
-                self._slots += [_Slot(f"cuda:{n}") for n in range(len(self._slots), int(message["devices"]))]
+                self._slots += [_Slot(f"cuda:{n}") for n in range(len(self._slots) - 1, int(message["devices"]))]
 
 
 def start_worker(settings: ServiceSettings, kinds: tuple[Kind, ...], name: str) -> subprocess.Popen[bytes]:

@@ -20,7 +20,7 @@ SLOW = (
     "docs/test_notebook.py",
     "paper/test_reproduce.py",
     "segment/test_ray_cluster_runs.py",
-    "segment/test_transfer.py",
+    "segment/test_file_transfer.py",
     "training/test_distributed.py",
     "service/test_serve.py",
     "service/test_serve_corrections.py",

@@ -10,7 +10,7 @@ from ntrm.core.errors import DataError
 from ntrm.core.io import sha256_of
 from ntrm.core.labels import SKIN
 from ntrm.data.stains import Stains
-from ntrm.familiarity.reference import FORMAT, read_reference
+from ntrm.familiarity.reference import read_reference
 
 WEIGHTS = "a" * 64
 
@@ -73,7 +73,7 @@ def test_one_of_other_weights_classes_or_versions_is_refused(folder):
     assert "other weights" in refusal(folder, weights="b" * 64)
     assert "classes EPI, GLD" in refusal(folder, classes=SKIN.names[:-1])
     change(folder, format="ntrm-reference/2")
-    assert f"got:      ntrm-reference/2\n  expected: {FORMAT}" in refusal(folder)
+    assert "ntrm-reference/1" in refusal(folder)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", "[" * 100_000, '{"format": "ntrm-reference/1"}'])

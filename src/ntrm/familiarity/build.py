@@ -92,13 +92,14 @@ def build_reference(
         )
     training, held = (_sections(splits, split) for split in ("train", held_out))
     seen = [*_observations(predictor, training, splits.schema, seed, progress, "training sections")]
-    _check_enough({observation.section for observation in seen}, "train", len(training))
+    # A network that is hardly trained may take nearly everything for background.
+    _check_enough(len({observation.section for observation in seen}), "train, in which the network sees tissue")
     known = class_statistics(seen, config.classes)
     units = [unit_of(observation, known) for observation in seen]
     del seen  # the cells of every section
     held_seen = _observations(predictor, held, splits.schema, seed + 1, progress, "held-out sections")
     held_units = [(observation.section, unit_of(observation, known)) for observation in held_seen]
-    _check_enough({section for section, _ in held_units}, held_out, len(held))
+    _check_enough(len({section for section, _ in held_units}), f"{held_out}, in which the network sees tissue")
     numbers = reference_numbers(known, units, [unit for _, unit in held_units])
     counts = [{"sections": len(each), "patients": len({case.group for case in each})} for each in (training, held)]
     about = {
@@ -112,26 +113,18 @@ def build_reference(
 
 
 def _sections(splits: DatasetSplits, split: str) -> Dataset:
-    count = sum(case.split == split for case in splits.dataset)
-    if count < LEAST_SECTIONS:
-        raise RefusedError(
-            "too few sections for a reference",
-            got=f"{count} in the split {split}",
-            expected=f"at least {LEAST_SECTIONS}",
-            hint="without one, the model works but cannot say whether a slide is like its training sections",
-        )
+    _check_enough(sum(case.split == split for case in splits.dataset), split)
     sections = splits[split]
     return few_sections(sections, min(len(sections), MOST_SECTIONS))
 
 
-def _check_enough(seen: set[int], split: str, sections: int) -> None:
-    """Refuse a network that takes nearly everything for background, as one that is hardly trained may."""
-    if len(seen) < LEAST_SECTIONS:
+def _check_enough(count: int, where: str) -> None:
+    if count < LEAST_SECTIONS:
         raise RefusedError(
-            "the network sees too little tissue for a reference",
-            got=f"tissue in {len(seen)} of {sections} sections of the split {split}",
-            expected=f"in at least {LEAST_SECTIONS}",
-            hint="train it longer",
+            "too few sections for a reference",
+            got=f"{count} in the split {where}",
+            expected=f"at least {LEAST_SECTIONS}",
+            hint="without one, the model works but cannot say whether a slide is like its training sections",
         )
 
 

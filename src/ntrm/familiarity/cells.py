@@ -35,14 +35,18 @@ class CellStatistics(NamedTuple):
 
 def cell_statistics(pixels: Tensor, probabilities: Tensor, background: int | None) -> CellStatistics:
     """(B, S, S, 3) uint8 and probabilities (B, K, S, S) on one device → statistics; S is a multiple of ``CELL``."""
-    density = _densities(pixels)  # (B, 3, S, S)
+    # The optical density of a byte, −log₁₀ of the light that comes through. Indexing by whole planes of 32-bit numbers
+    # takes a quarter of the time of ``table[pixels.long()]``.
+    table = -torch.log10((torch.arange(256, device=pixels.device, dtype=torch.float32) + 1) / 256)
+    planes = pixels.permute(0, 3, 1, 2)
+    density = table.index_select(0, planes.reshape(-1).int()).view(planes.shape)  # (B, 3, S, S)
     hues = density[:, 0::2] - density[:, 1:2]  # (B, 2, S, S) red − green, blue − green
     grey = density.sum(dim=1)  # three times the grey density
     pairs = grey[:, 0::2] + grey[:, 1::2]
     coarse = (pairs[..., 0::2] + pairs[..., 1::2]) / 4  # (B, S / 2, S / 2)
     means = _averages(density, CELL)
-    fine = (_averages(_squared(grey), CELL) - _averages(_squared(coarse), CELL // 2)) / COLOURS**2
-    squares = torch.cat([_averages(_squared(density), CELL), _averages(_squared(hues), CELL)], dim=1)
+    fine = (_averages(grey.square(), CELL) - _averages(coarse.square(), CELL // 2)) / COLOURS**2
+    squares = torch.cat([_averages(density.square(), CELL), _averages(hues.square(), CELL)], dim=1)
     variances = squares - torch.cat([means, means[:, 0::2] - means[:, 1:2]], dim=1).square()
     deviations = torch.cat([variances, fine.unsqueeze(1)], dim=1).clamp(min=0).sqrt()  # (B, 6, n, n)
     values = torch.cat([means, (deviations + LEAST_DEVIATION).log()], dim=1).permute(0, 2, 3, 1)
@@ -51,19 +55,6 @@ def cell_statistics(pixels: Tensor, probabilities: Tensor, background: int | Non
     if background is not None:
         counts &= classes != background
     return CellStatistics(values.contiguous(), classes, counts)
-
-
-def _densities(pixels: Tensor) -> Tensor:
-    """(B, S, S, 3) uint8 → (B, 3, S, S) optical densities: −log₁₀ of the light that comes through."""
-    table = -torch.log10((torch.arange(256, device=pixels.device, dtype=torch.float32) + 1) / 256)
-    planes = pixels.permute(0, 3, 1, 2)
-    # Indexing by whole planes of 32-bit numbers takes a quarter of the time of ``table[pixels.long()]``.
-    return table.index_select(0, planes.reshape(-1).int()).view(planes.shape)
-
-
-def _squared(values: Tensor) -> Tensor:
-    """In place: new memory for every layer takes longer than the squares."""
-    return values.mul_(values)
 
 
 def _averages(values: Tensor, side: int) -> Tensor:

@@ -64,15 +64,9 @@ def open_subject(model: str | Path | SegmentationModel) -> LoadedModel:
         check_described(model)
         return LoadedModel(model, weights_digest(getattr(model, "_orig_mod", model)), {})
     folder = locate(model)
-    network = load(folder)
+    network, record = load(folder), folder.resolve().parent / PROVENANCE
     sha256 = weights_digest(network)
+    # Without the record of a training where the model was copied away from its run.
+    provenance = read_json(record, hint="copy the run again, or the model without it") if record.exists() else {}
     reference = read_reference(folder, sha256, network.config.schema.names)
-    return LoadedModel(network, sha256, _read_provenance(folder.resolve().parent / PROVENANCE), reference)
-
-
-def _read_provenance(path: Path) -> dict[str, Any]:
-    """The provenance of the training; empty where the model was copied away from its run."""
-    if not path.exists():
-        return {}
-    document = read_json(path, hint="copy the run again, or the model without it")
-    return document if isinstance(document, dict) else {}
+    return LoadedModel(network, sha256, provenance if isinstance(provenance, dict) else {}, reference)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -21,8 +20,6 @@ from ntrm.familiarity.reference import Reference
 from ntrm.regions.graph import TissueGraph
 from ntrm.results.familiarity import SlideFamiliarity
 from ntrm.slides.pieces import NO_PIECE, PieceMap
-
-TOGETHER = 1 << 12  # Blocks whose pieces are looked up together: some megabytes
 
 
 class BlockRecorder:
@@ -71,28 +68,11 @@ class SlideBlocks:
         seen = np.flatnonzero(self.sums[:, 0] > 0)
         first = np.floor(self.boxes[seen, :2] * scale).astype(np.int64)
         last = np.ceil((self.boxes[seen, :2] + self.boxes[seen, 2:]) * scale).astype(np.int64)
-        first, last = (np.minimum(corner, numbers.shape) for corner in (first, last))
-        # Blocks are of a few sizes; those of one are looked at together.
-        sizes, which = np.unique(last - first, axis=0, return_inverse=True)
-        for number, (height, width) in enumerate(sizes.tolist()):
-            own = np.flatnonzero(which.ravel() == number)
-            for begin in range(0, len(own) if height and width else 0, TOGETHER):
-                some = own[begin : begin + TOGETHER]
-                views = sliding_window_view(numbers, (height, width))
-                found[seen[some]] = _commonest(views[first[some, 0], first[some, 1]].reshape(len(some), -1))
+        for index, (top, left), (bottom, right) in zip(seen.tolist(), first.tolist(), last.tolist(), strict=True):
+            counts = np.bincount(numbers[top:bottom, left:right].ravel(), minlength=1)
+            counts[0] = 0
+            found[index] = counts.argmax()
         return found
-
-
-def _commonest(numbers: NDArray[np.uint16]) -> NDArray[np.int64]:
-    """(n,) the number that each row of (n, m) has most often, 0 aside; 0 where it has none."""
-    # 0 wraps to the largest number: what is left is the least of the others.
-    least, most = (numbers - np.uint16(1)).min(axis=1) + np.uint16(1), numbers.max(axis=1)
-    found: NDArray[np.int64] = np.asarray(most, dtype=np.int64)
-    for row in np.flatnonzero(least != most):
-        counts = np.bincount(numbers[row])
-        counts[0] = 0
-        found[row] = counts.argmax()
-    return found
 
 
 def judge_slide(

@@ -10,20 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ntrm.core.arrays import Floats
 from ntrm.core.errors import DataError
-from ntrm.core.io import read_json, sha256_of, whole_file, write_json
+from ntrm.core.io import STRICT, parsed, sha256_of, whole_file, write_json
 from ntrm.data.stains import Stains
 from ntrm.models.folders import REFERENCE
 from ntrm.models.folders import REFERENCE_NUMBERS as NUMBERS
 from ntrm.results.familiarity import ASPECTS
 from ntrm.version import __version__
 
-FORMAT = "ntrm-reference/1"
 AGAIN = "make it again with ntrm calibrate, or delete both files of the reference"
 
 COLOURS, TEXTURES = 3, 6
@@ -60,8 +59,7 @@ class Reference:
     about: Mapping[str, Any]  # Sections and patients that it was made from, and how
     sha256: str = ""  # Of the numbers as they are on disk
     stains: Stains | None = None
-    """How the training sections are stained, seen from as far as a slide's thumbnail; None in references from before
-    this was kept, and where they show no stain."""
+    """How the training sections are stained, seen from as far as a slide's thumbnail; None where they show no stain."""
 
     def write(self, folder: Path, weights_sha256: str) -> None:
         """Write both files."""
@@ -72,59 +70,62 @@ class Reference:
         (folder / REFERENCE).unlink(missing_ok=True)
         with whole_file(folder / NUMBERS) as partial:
             save_file(arrays, partial)
-        document = {
-            "format": FORMAT,
-            "program": __version__,
-            "weights_sha256": weights_sha256,
-            "numbers_sha256": sha256_of(folder / NUMBERS),
-            "classes": list(self.classes),
-            "mpp": self.mpp,
-            "about": dict(self.about),
-            **({} if self.stains is None else {"stains": self.stains.as_dict()}),
-        }
+        document = _Document(
+            weights_sha256=weights_sha256,
+            numbers_sha256=sha256_of(folder / NUMBERS),
+            classes=self.classes,
+            mpp=self.mpp,
+            about=dict(self.about),
+            stains=self.stains,
+        )
         write_json(folder / REFERENCE, document)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Document:
+    """``reference.json``."""
+
+    __pydantic_config__ = STRICT
+    format: Literal["ntrm-reference/1"] = "ntrm-reference/1"
+    program: str = __version__
+    weights_sha256: str
+    numbers_sha256: str
+    classes: tuple[str, ...]
+    mpp: float
+    about: dict[str, Any]
+    stains: Any = None
 
 
 def read_reference(folder: Path, weights_sha256: str, classes: tuple[str, ...]) -> Reference | None:
     """The reference of a model's folder, None where there is none; a damaged or foreign one is refused."""
-    path = folder / REFERENCE
-    if not path.is_file():
-        return None
-    document = read_json(path, hint=AGAIN)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        got = document.get("format") if isinstance(document, dict) else "no JSON object"
-        raise DataError(f"{path.name} is none of this version", got=got, expected=FORMAT, hint=AGAIN)
-    try:
-        own, mpp, about = tuple(map(str, document["classes"])), float(document["mpp"]), {**document["about"]}
-        weights, sha256 = str(document["weights_sha256"]), str(document["numbers_sha256"])
-        stains = Stains.parse(document["stains"]) if "stains" in document else None
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, f"{type(error).__name__}: {error}") from error
-    if weights != weights_sha256 or own != classes:
-        what = "other weights" if own == classes else f"classes {', '.join(own)}"
-        raise DataError("the reference belongs to another model", got=what, expected="this model's", hint=AGAIN)
-    numbers = _read_numbers(folder / NUMBERS, sha256, len(classes))
-    return Reference(numbers, own, mpp, about, sha256, stains)
-
-
-def _read_numbers(path: Path, sha256: str, classes: int) -> ReferenceNumbers:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
+    path = folder / REFERENCE
+    if not path.is_file():
+        return None
     try:
-        if sha256_of(path) != sha256:
+        document = parsed(_Document, path.read_bytes())
+        stains = None if document.stains is None else Stains.parse(document.stains)
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from error
+    if document.weights_sha256 != weights_sha256 or document.classes != classes:
+        what = "other weights" if document.classes == classes else f"classes {', '.join(document.classes)}"
+        raise DataError("the reference belongs to another model", got=what, expected="this model's", hint=AGAIN)
+    path = folder / NUMBERS
+    try:
+        if sha256_of(path) != document.numbers_sha256:
             raise _damaged(path, f"another file than {REFERENCE} names")
         numbers = ReferenceNumbers(**load_file(path))
-    except (OSError, SafetensorError, TypeError) as error:
+        _check_numbers(numbers, len(classes))
+    except (OSError, SafetensorError, TypeError, ValueError) as error:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
-    _check_numbers(numbers, classes, path)
-    return numbers
+    return Reference(numbers, classes, document.mpp, document.about, document.numbers_sha256, stains)
 
 
-def _check_numbers(numbers: ReferenceNumbers, classes: int, path: Path) -> None:
+def _check_numbers(numbers: ReferenceNumbers, classes: int) -> None:
     """Refuse what no distance or p-value could be computed with."""
-    anatomy = classes + classes * (classes - 1) // 2
-    sizes = numbers.log_areas.size
+    anatomy, sizes = classes + classes * (classes - 1) // 2, numbers.log_areas.size
     shapes = {
         "class_means": (classes, STATISTICS),
         "class_whitening": (classes, STATISTICS, STATISTICS),
@@ -141,13 +142,13 @@ def _check_numbers(numbers: ReferenceNumbers, classes: int, path: Path) -> None:
     for name, shape in shapes.items():
         values = getattr(numbers, name)
         if values.shape != shape or values.dtype != np.float64:
-            raise _damaged(path, f"{name}: {values.dtype} of shape {values.shape}, expected float64 of shape {shape}")
+            raise ValueError(f"{name}: {values.dtype} of shape {values.shape}, expected float64 of shape {shape}")
         if not np.isfinite(values).all():
-            raise _damaged(path, f"{name}: values that are no numbers")
+            raise ValueError(f"{name}: values that are no numbers")
     if (np.diff(numbers.log_areas) < 0).any() or (np.diff(numbers.quantiles) < 0).any():
-        raise _damaged(path, "sizes or quantiles that do not rise")
+        raise ValueError("sizes or quantiles that do not rise")
     if any(np.linalg.eigvalsh(matrix).min() <= 0 for matrix in (numbers.unit_covariance, numbers.anatomy_covariance)):
-        raise _damaged(path, "no covariance: not positive definite")
+        raise ValueError("no covariance: not positive definite")
 
 
 def _damaged(path: Path, got: object) -> DataError:

@@ -21,8 +21,6 @@ SMALLEST_SIDE, LARGEST_SIDE = 1200, 3000
 """Longer side of the overlay: letters need pixels, and people do not look at more."""
 THUMBNAIL_SIDE, THUMBNAIL_BYTES = 160, 6000  # A page may show a thousand thumbnails
 ROWS = 256  # Coloured at a time
-LEAST_GAP = 1.9
-"""Pictures of more than ``LARGEST_SIDE`` are shrunk by a whole number first, so long as this factor is left."""
 
 Image = NDArray[np.uint8]
 
@@ -117,7 +115,8 @@ def resized(picture: Image, smallest: int, largest: int) -> Image:
     if wanted == side:
         return picture
     height, width = (max(1, round(length * wanted / side)) for length in picture.shape[:2])
-    gap = LEAST_GAP if side > LARGEST_SIDE else None
+    # A large one is shrunk by a whole number first, so long as this factor is left.
+    gap = 1.9 if side > LARGEST_SIDE else None
     return np.asarray(Pillow.fromarray(picture).resize((width, height), Pillow.Resampling.BICUBIC, reducing_gap=gap))
 
 

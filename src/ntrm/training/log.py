@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ntrm.core.counts import pixel_counts
 from ntrm.core.csv_text import rows_text
 from ntrm.core.io import write_text
+from ntrm.core.labels import pixel_counts
 from ntrm.data.tensors import TileDataset
 from ntrm.training.checkpoint import CheckpointFolder, State, on_host
 from ntrm.training.schedule import is_better

@@ -115,7 +115,7 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
     from ntrm.correct.engine.parts import parts_of
     from ntrm.correct.engine.pool import Pooling, smooth_density
     from ntrm.models.windows import Stitching
-    from ntrm.segment.predict import read_tile, tiles_ahead
+    from ntrm.segment.predict import tiles_ahead
     from ntrm.slides.isolated import open_isolated
 
     labels, stated = mask.labels(), segmented(mask.folder)[1].mpp
@@ -125,7 +125,7 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
     with closing(open_isolated(slide.path, alone=slide.alone)) as reader:
         mpp = slide.mpp or (None if stated is None else Resolution(*stated))
         grid = mask_grid(reader, mask.summary, mpp, hint="give the µm/px that the slide was segmented with")
-        density = smooth_density(lambda window: read_tile(grid, window), *mask.shape)
+        density = smooth_density(lambda w: grid.read(w.top, w.left, *w.tile_shape), *mask.shape)
         parts = parts_of(labels, mask.schema, mask.resolution, density)
         pooling, batches = Pooling(predictor, parts, stitching), -(-len(windows) // predictor.batch)
         for these, tiles in progress.track(tiles_ahead(grid, windows, predictor.batch), batches, mask.folder.name):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.mpp import Resolution
+from ntrm.core.progress import Progress
 from ntrm.results.manifest import read_run
 from ntrm.results.paths import INDEX, RUN, SUMMARY, table_file
 from ntrm.service.core.problems import ProblemError, document_of
@@ -45,7 +46,7 @@ class JobEnd(BaseException):
         self.status = status
 
 
-class Worker:
+class Worker(Progress):
     """Does one job after another; it is its own report of their progress."""
 
     def __init__(

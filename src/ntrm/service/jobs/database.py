@@ -56,13 +56,19 @@ def _safe(name: str) -> str:
     return name
 
 
+def _path(cell: bytes | Path) -> Path:
+    if "\0" in (text := os.fsdecode(cell)):
+        raise ValueError("no path")
+    return Path(text)
+
+
 Text = Annotated[str, Field(max_length=2**20)]
 Time = Annotated[float, Field(ge=0, le=253_402_300_799)]  # Until the end of the year 9999
 Share = Annotated[float, Field(ge=0, le=1)]
 Size = Annotated[int, Field(ge=0, le=2**31, strict=True)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Mpp = tuple[Positive, Positive]  # µm/px along x and y
-Place = Annotated[Path, PlainValidator(lambda cell: Path(os.fsdecode(cell)))]
+Place = Annotated[Path, PlainValidator(_path)]
 
 
 @dataclass(frozen=True)

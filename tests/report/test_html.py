@@ -27,7 +27,9 @@ def picture(tmp_path):
 def test_the_page_of_the_tour_escapes_what_it_adds(tmp_path, picture):
     for name in ("examples", "improvement", "confusion"):
         shutil.copy(picture, tmp_path / f"{name}.png")
-    pooled = SimpleNamespace(macro={"iou": 0.5}, pixel_accuracy=0.75)
+    tissue, scores = SimpleNamespace(**TISSUE, title=HOSTILE, index=0), {"iou": [0.5], "dice": [float("nan")]}
+    schema = SimpleNamespace(tissues=[tissue])
+    pooled = SimpleNamespace(macro={"iou": 0.5}, pixel_accuracy=0.75, schema=schema, per_class=scores)
     write_page(
         tmp_path / "tour.html",
         "tour.html",
@@ -36,10 +38,8 @@ def test_the_page_of_the_tour_escapes_what_it_adds(tmp_path, picture):
         figure=picture,
         scored=SimpleNamespace(sections=[1, 2], pooled=pooled),
         scores=tmp_path,
-        by_tissue=[(SimpleNamespace(**TISSUE, title=HOSTILE), "0.500", "–")],
         slides=[(HOSTILE, HOSTILE, "1.5")],
-        overlays={HOSTILE: picture},
-        attention=True,
+        overlay=(HOSTILE, picture),
         mistake=SimpleNamespace(slide_id=HOSTILE, x=3, y=5, tissue=HOSTILE, sentences=lambda: [HOSTILE]),
     )
     text = (tmp_path / "tour.html").read_text(encoding="utf-8")

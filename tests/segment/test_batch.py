@@ -188,15 +188,6 @@ def test_a_slide_in_other_hands_is_left_alone(tmp_path, slide):
     assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "first")
 
 
-def test_strict_refuses_what_otherwise_warns(tmp_path):
-    glass = write_slide(tmp_path / "glass.tif", np.full((90, 100), BKG, dtype=np.uint8))
-    warned, refused = (run(glass, tmp_path / str(strict), strict=strict) for strict in (False, True))
-    assert warned.exit_code == 0
-    assert "no tissue" in rows_of(tmp_path / "False")[0]["warnings"]
-    assert refused.exit_code == 3
-    assert "poor quality" in rows_of(tmp_path / "True")[0]["reason"]
-
-
 def test_a_slide_whose_own_resolution_is_overruled_says_so(tmp_path, slide):
     done = run(slide, tmp_path / "out", mpp=MPP / 1.5)
     assert done.exit_code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,13 @@ SIDE = 300  # Of a picture on the contact sheet, in pixels
 
 
 def dataset_report(
-    path: Path, dataset: Dataset, stats: DatasetStats, check: CheckReport, *, progress: Progress, **more: object
+    path: Path,
+    dataset: Dataset,
+    stats: DatasetStats,
+    check: CheckReport,
+    *,
+    more: Mapping[str, object],
+    progress: Progress,
 ) -> None:
     """Write one self-contained HTML page about the dataset, and about what a model made of it (``more``)."""
     with tempfile.TemporaryDirectory() as folder:

@@ -234,8 +234,6 @@ def _kind(column: str, cells: Sequence[str], covariates: Sequence[str]) -> Calla
     # Covariates are the user's: codes such as 007 stay texts.
     whole = r"(0|[1-9][0-9]*)" if column in covariates else "[0-9]+"
     is_number = re.compile(rf"-?{whole}(\.[0-9]+)?([eE][+-]?[0-9]{{1,2}})?").fullmatch
-    return _number if all(map(is_number, cells)) else str
-
-
-def _number(text: str) -> int | float:
-    return int(text) if re.fullmatch(r"-?[0-9]+", text) else float(text)
+    if not all(map(is_number, cells)):
+        return str
+    return lambda text: int(text) if re.fullmatch(r"-?[0-9]+", text) else float(text)

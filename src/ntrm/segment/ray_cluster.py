@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 from ntrm.core.errors import NtrmError, RefusedError, UsageError, check_number
 from ntrm.core.processes import terminated_like_interrupted
@@ -45,25 +45,17 @@ LOCAL = {
 """How a cluster of our own is started."""
 
 
-class WorkerResources(NamedTuple):
-    """Number of workers, and what each reserves."""
+def divide_resources(
+    machines: Sequence[Mapping[str, float]], device: str, workers: int | None
+) -> tuple[int, str, int, float]:
+    """Number of workers, their device, and the cores and GPUs that each reserves.
 
-    workers: int
-    device: str
-    cpus: int
-    gpus: float
-
-
-def divide_resources(machines: Sequence[Mapping[str, float]], device: str, workers: int | None) -> WorkerResources:
-    """A worker on each GPU, or several where more are asked for than there are; without GPUs one for two cores.
-
+    That is a worker on each GPU, or several where more are asked for than there are; without GPUs one for two cores.
     ``machines`` are the resources of each. A worker on a GPU has its share of the cores beside it, for the files of a
     slide: as many as there are on the machine with the fewest, so that it can start on every one.
 
     >>> divide_resources([{"CPU": 32, "GPU": 4}, {"CPU": 16, "GPU": 4}, {"CPU": 64}], "auto", None)
-    WorkerResources(workers=8, device='cuda', cpus=4, gpus=1.0)
-    >>> divide_resources([{"CPU": 32, "GPU": 4}], "auto", 6).gpus
-    0.5
+    (8, 'cuda', 4, 1.0)
     """
     if workers is not None:
         check_number("number of workers", workers, 1, 100_000, whole=True)
@@ -77,9 +69,9 @@ def divide_resources(machines: Sequence[Mapping[str, float]], device: str, worke
         # Equal fractions of a GPU: seven workers on four GPUs are two on each, not 1.75.
         on_each = math.ceil(count / gpus)
         beside = min(machine.get("CPU", 0) / machine["GPU"] for machine in machines if machine.get("GPU"))
-        return WorkerResources(count, "cuda", min(MOST_CORES, max(1, int(beside / on_each))), 1 / on_each)
+        return count, "cuda", min(MOST_CORES, max(1, int(beside / on_each))), 1 / on_each
     count = workers or max(1, cpus // THREADS)
-    return WorkerResources(count, "cpu", min(THREADS, max(1, cpus // count)), 0.0)
+    return count, "cpu", min(THREADS, max(1, cpus // count)), 0.0
 
 
 @dataclass(frozen=True)
@@ -128,10 +120,10 @@ def segment_on_ray(
     # Ray takes SIGTERM for itself when it starts, so that ours comes after it.
     with _connected(ray, workers), terminated_like_interrupted():
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        resources = divide_resources(machines, orders.device, workers)
-        limits = {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "max_restarts": -1, "max_task_retries": 2}
-        actor, orders = ray.remote(**limits)(SlideWorker), replace(orders, device=resources.device)
-        actors = [actor.remote(orders) for _ in range(min(resources.workers, len(tasks)))]
+        count, device, cpus, gpus = divide_resources(machines, orders.device, workers)
+        limits = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": -1, "max_task_retries": 2}
+        actor, orders = ray.remote(**limits)(SlideWorker), replace(orders, device=device)
+        actors = [actor.remote(orders) for _ in range(min(count, len(tasks)))]
         try:
             run = _first_run(ray, actors[0])
             ended = progress.track(_outcomes(ray, actors, tasks, orders.out), len(tasks), "slides")

@@ -145,7 +145,7 @@ def part_document(current: SlideCorrections, part: Part) -> PartDocument:
 
 def review_document(current: SlideCorrections) -> ReviewDocument:
     """The regions to step through."""
-    review, names, version = current.review(), current.mask.schema.names, current.log.version
+    review, names, version = current.engine.order(current.mask), current.mask.schema.names, current.log.version
     first, tissue, pixels = (column[:MOST_REGIONS] for column in (review.first, review.tissue, review.pixels))
     named, regions = current.state().by_hand.holds(first), []
     for at, index, count, by_hand in zip(*map(np.ndarray.tolist, (first, tissue, pixels, named)), strict=True):

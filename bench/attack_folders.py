@@ -119,7 +119,7 @@ PLANTS: tuple[tuple[str, Callable[[Path, Path], None]], ...] = (
     ("rows of jobs", stranger_rows),
     *((f"link {name}", linked(f".service/{name}")) for name in ("trash", "incoming", "uploads", "service.sqlite")),
     ("link .service", linked(".service")),
-    ("links as locks", linked(".lock", ".tables.lock", "slide/.ntrm/lock", "slide/.ntrm/corrections.lock")),
+    ("links as locks", linked(".lock", "slide/.ntrm/lock", "slide/.ntrm/corrections.lock")),
     ("link corrections.jsonl", linked("slide/corrections.jsonl")),
     *((f"link {x}", linked(f"slide/{x}")) for x in ("report.html", "overlay.png", "slide.jpg", "mask.ome.tif")),
     ("link .ntrm", linked("slide/.ntrm")),

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import FrameType
 
@@ -32,7 +33,8 @@ def files_of(command: str) -> set[str]:
     seen = set[str]()
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE) and frame.f_code.co_name != "<module>":
+        # The body of a class or a module, which an import runs, is no function.
+        if event == "call" and frame.f_code.co_flags & CO_OPTIMIZED and frame.f_code.co_filename.startswith(PACKAGE):
             seen.add(frame.f_code.co_filename)
 
     threading.setprofile(note)

@@ -60,11 +60,14 @@ def api_page() -> str:
 
 
 def exported(init: Path) -> list[str]:
-    """Public names of ``__all__``, read without importing anything."""
-    for node in ast.parse(init.read_text(encoding="utf-8")).body:
+    """Public names, those of ``__all__`` and those imported as themselves, read without importing anything."""
+    tree = ast.parse(init.read_text(encoding="utf-8"))
+    imported = (alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names)
+    named = {alias.name for alias in imported if alias.name == alias.asname}
+    for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return sorted(name for name in ast.literal_eval(node.value) if not name.startswith("_"))
-    return []
+            named |= {each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
+    return sorted(name for name in named if not name.startswith("_"))
 
 
 def imported() -> list[tuple[str, str]]:

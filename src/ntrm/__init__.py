@@ -6,46 +6,25 @@ import typing as _typing
 from ntrm.version import __version__
 
 if _typing.TYPE_CHECKING:
-    from ntrm.core.errors import NtrmError
-    from ntrm.core.labels import SKIN, LabelSchema
-    from ntrm.data.layouts import open_dataset
-    from ntrm.data.tensors import TileDataset
-    from ntrm.evaluation.calibrate import calibrate
-    from ntrm.evaluation.compare import compare
-    from ntrm.evaluation.evaluate import evaluate
-    from ntrm.export.onnx import export_onnx
-    from ntrm.models.base import normalise
-    from ntrm.models.hub import load
-    from ntrm.models.predictor import Predictor
-    from ntrm.models.registry import create, list_models
-    from ntrm.regions.graph import tissue_graph
-    from ntrm.results.tables import read_results
-    from ntrm.segment.batch import segment_slides
-    from ntrm.slides.isolated import open_slide
-    from ntrm.training.train import train
-
-__all__ = [
-    "SKIN",
-    "LabelSchema",
-    "NtrmError",
-    "Predictor",
-    "TileDataset",
-    "__version__",
-    "calibrate",
-    "compare",
-    "create",
-    "evaluate",
-    "export_onnx",
-    "list_models",
-    "load",
-    "normalise",
-    "open_dataset",
-    "open_slide",
-    "read_results",
-    "segment_slides",
-    "tissue_graph",
-    "train",
-]
+    from ntrm.core.errors import NtrmError as NtrmError
+    from ntrm.core.labels import SKIN as SKIN
+    from ntrm.core.labels import LabelSchema as LabelSchema
+    from ntrm.data.layouts import open_dataset as open_dataset
+    from ntrm.data.tensors import TileDataset as TileDataset
+    from ntrm.evaluation.calibrate import calibrate as calibrate
+    from ntrm.evaluation.compare import compare as compare
+    from ntrm.evaluation.evaluate import evaluate as evaluate
+    from ntrm.export.onnx import export_onnx as export_onnx
+    from ntrm.models.base import normalise as normalise
+    from ntrm.models.hub import load as load
+    from ntrm.models.predictor import Predictor as Predictor
+    from ntrm.models.registry import create as create
+    from ntrm.models.registry import list_models as list_models
+    from ntrm.regions.graph import tissue_graph as tissue_graph
+    from ntrm.results.tables import read_results as read_results
+    from ntrm.segment.batch import segment_slides as segment_slides
+    from ntrm.slides.isolated import open_slide as open_slide
+    from ntrm.training.train import train as train
 
 _HOME = {
     "LabelSchema": "core.labels",
@@ -68,6 +47,7 @@ _HOME = {
     "tissue_graph": "regions.graph",
     "train": "training.train",
 }
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> _typing.Any:

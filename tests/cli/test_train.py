@@ -94,13 +94,6 @@ def test_wrong_usage_is_told(train, tmp_path, words, code, said):
     assert not (tmp_path / "run").exists()
 
 
-def test_help_shows_examples():
-    result = runner.invoke(app, ["train", "--help"], env={"COLUMNS": "200"})
-    assert result.exit_code == 0
-    for word in ("--recipe paper", "--recipe finetune --init", "torchrun", "--set", "--splits", "--num-devices"):
-        assert word in " ".join(result.stdout.split())
-
-
 with_onnx = pytest.mark.skipif(
     not (find_spec("onnxruntime") and find_spec("onnxscript")), reason="extra export is not installed"
 )

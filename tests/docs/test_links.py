@@ -1,12 +1,15 @@
-"""Links lead somewhere, tables are whole, and every command and option that the pages mention exists."""
+"""Links lead somewhere, tables are whole, every command and option that the pages mention exists, the site has all."""
 
 import re
+import runpy
 import shlex
 
 import pytest
 import typer
+import yaml
 from tests.docs.markdown import PAGES, ROOT, anchors, blocks, prose
 
+import ntrm
 from ntrm.cli.main import app
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -89,3 +92,24 @@ def complaint(text):
 def test_no_page_tells_of_machine_paths():
     told = [page.name for page in PAGES if re.search(r"(?<![\w.])/(work|home|root|tmp)/|\.\./shared", page.read_text())]
     assert told == []
+
+
+class Plain(yaml.SafeLoader):
+    """Reads mkdocs.yml without the site generator, whose tags become nothing."""
+
+
+Plain.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: None)
+
+
+def pages_of(entry):
+    if isinstance(entry, str):
+        return [entry]
+    return [page for part in (entry.values() if isinstance(entry, dict) else entry) for page in pages_of(part)]
+
+
+def test_the_site_has_every_page_once_and_all_that_is_public():
+    docs = ROOT / "docs"
+    named = pages_of(yaml.load((ROOT / "mkdocs.yml").read_text(), Plain)["nav"])
+    assert sorted(named) == sorted(["api.md", *(page.relative_to(docs).as_posix() for page in docs.rglob("*.md"))])
+    directives = re.findall(r"^::: (\S+)$", runpy.run_path(str(docs / "prepare_site.py"))["api_page"](), re.M)
+    assert {f"ntrm.{name}" for name in ntrm.__all__ if not name.startswith("_")} <= set(directives)

@@ -12,9 +12,9 @@ from ntrm.results.documents import Edge, Network, Node
 
 NAMES = ("EPI", "RET", "BKG", "SCC", "BCC")
 NODES = [
-    Node("EPI", "epidermis", 1.0, 3, 0.9),
-    Node("RET", "dermis", 4.0, 1, 0.8),
-    Node("SCC", "cancer", 0.25, 2, None),
+    Node("EPI", "tissue", "epidermis", area_mm2=1.0, regions=3),
+    Node("RET", "tissue", "dermis", area_mm2=4.0, regions=1),
+    Node("SCC", "tissue", "cancer", area_mm2=0.25, regions=2),
 ]
 EDGES = [
     Edge("EPI", "RET", 2.0, 0.5, 0.25, 4),
@@ -38,7 +38,7 @@ def test_nodes_are_as_large_as_tissues_and_edges_as_wide_as_boundaries():
         each.find("title").text.split(",")[0]: float(each.get("r")) for each in nodes if each.find("title") is not None
     }
     for node in NODES:
-        assert sizes[node.name] == pytest.approx(SMALL + (LARGE - SMALL) * math.sqrt(node.area_mm2 / 4.0), abs=0.01)
+        assert sizes[node.id] == pytest.approx(SMALL + (LARGE - SMALL) * math.sqrt(node.area_mm2 / 4.0), abs=0.01)
     widths = {each.find("title").text.split(":")[0]: float(each.get("stroke-width")) for each in of_class(root, "edge")}
     for edge in EDGES:
         expected = THIN + (THICK - THIN) * edge.boundary_mm / 8.0
@@ -50,7 +50,7 @@ def test_nodes_are_as_large_as_tissues_and_edges_as_wide_as_boundaries():
 
 def test_everything_stays_in_the_drawing_and_apart_with_twelve_tissues():
     names = tuple(f"T{k:02d}" for k in range(12))
-    nodes = [Node(name, name, 1.0, 1, None) for name in names]
+    nodes = [Node(name, "tissue", name, area_mm2=1.0, regions=1) for name in names]
     root = drawn(graph_drawing(nodes, [Edge(names[0], OUTSIDE, 1.0, 1.0, 1.0, 1)], names, set()))
     circles = [(float(each.get("cx")), float(each.get("cy")), float(each.get("r"))) for each in of_class(root, "node")]
     assert len(circles) == 13

@@ -9,7 +9,7 @@ from tests.segment.judged import KNOWN, STRANGE, WHY
 from ntrm.core.wording import area_text
 from ntrm.report.html import NOTICE, confidence_text, share_text, value_text
 from ntrm.report.slide_report import write_slide_report
-from ntrm.results.documents import read_slide
+from ntrm.results.documents import read_slide, tissues_in
 
 
 def reported(folder):
@@ -29,7 +29,7 @@ def test_every_number_is_that_of_the_files(results, name):
             area_text(summary["areas_mm2"][tissue]),
             share_text(share),
             "",
-            confidence_text(slide.confidence(tissue)),
+            confidence_text(tissues_in(slide.graphs)[tissue].confidence),
         ]
         assert cells(text, tissue)[0] == whole
     for piece in summary["pieces"]:

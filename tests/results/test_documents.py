@@ -3,7 +3,7 @@ import pytest
 from tests.report.segmented import change, document, network_relations
 
 from ntrm.core.errors import DataError
-from ntrm.results.documents import read_slide, read_summary
+from ntrm.results.documents import read_slide, read_summary, tissues_in
 
 
 def test_everything_is_read_as_it_stands(results):
@@ -43,8 +43,8 @@ def test_confidence_is_weighted_by_area(results):
     for tissue in ("EPI", "RET", "SCC"):
         own = [(node["confidence"], node["area_mm2"]) for node in regions if node["tissue"] == tissue]
         values, areas = zip(*own, strict=True)
-        assert slide.confidence(tissue) == pytest.approx(np.average(values, weights=areas), rel=1e-9)
-    assert slide.confidence("BKG") is None
+        assert tissues_in(slide.graphs)[tissue].confidence == pytest.approx(np.average(values, weights=areas), rel=1e-9)
+    assert "BKG" not in tissues_in(slide.graphs)
 
 
 def test_the_networks_relations_are_optional_and_checked(results):

@@ -133,12 +133,9 @@ def test_damage_is_mended_as_the_hint_says_and_corrections_stay(tmp_path, slide,
 def test_other_options_another_model_or_another_file_do_not_mix(tmp_path, slide, random):
     run(slide, tmp_path / "out")
     before = fingerprints(tmp_path / "out")
-    with pytest.raises(RefusedError, match="another run"):
-        run(slide, tmp_path / "out", batch=3)
-    with pytest.raises(RefusedError, match="another run"):
-        run(slide, tmp_path / "out", overlap=8)
-    with pytest.raises(RefusedError, match="another run"):
-        run(slide, tmp_path / "out", ByColour(classes=3))
+    for other in ({"batch": 3}, {"overlap": 8}, {"min_area_um2": 100}, {"model": ByColour(classes=3)}):
+        with pytest.raises(RefusedError, match="another run"):
+            run(slide, tmp_path / "out", **other)
     assert run(slide, tmp_path / "out").slides[0].status == "kept"
     assert fingerprints(tmp_path / "out") == before
     write_slide(slide, paint(random, width=140))
@@ -189,15 +186,6 @@ def test_a_slide_in_other_hands_is_left_alone(tmp_path, slide):
     assert busy.exit_code == 1
     assert run(slide, tmp_path / "out").slides[0].status == "done"
     assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "first")
-
-
-def test_strict_refuses_what_otherwise_warns(tmp_path):
-    glass = write_slide(tmp_path / "glass.tif", np.full((90, 100), BKG, dtype=np.uint8))
-    warned, refused = (run(glass, tmp_path / str(strict), strict=strict) for strict in (False, True))
-    assert warned.exit_code == 0
-    assert "no tissue" in rows_of(tmp_path / "False")[0]["warnings"]
-    assert refused.exit_code == 3
-    assert "poor quality" in rows_of(tmp_path / "True")[0]["reason"]
 
 
 def test_a_slide_whose_own_resolution_is_overruled_says_so(tmp_path, slide):

@@ -6,6 +6,7 @@ import pytest
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.regions.measure import SCAN_EDGE
+from ntrm.results.familiarity import WITHOUT_REFERENCE, SlideFamiliarity
 from ntrm.segment.measurements import interface_rows, measure_pieces, scan_slide
 from ntrm.slides.pieces import PieceMap
 
@@ -31,7 +32,12 @@ def measured(mask, confidence=255):
         tissue[tuple(at.T)] = True
     sure = np.full(mask.shape, confidence, dtype=np.uint8)
     pieces = PieceMap.of(tissue, COARSE)
-    (found,) = measure_pieces(scan_slide(mask, sure, pieces, schema=SKIN, resolution=MPP), pieces, schema=SKIN)
+    return only(mask, sure, pieces).summary
+
+
+def only(mask, confidence, pieces):
+    regions = scan_slide(mask, confidence, pieces, schema=SKIN, resolution=MPP)
+    (found,) = measure_pieces(regions, pieces, SlideFamiliarity(WITHOUT_REFERENCE, {}), schema=SKIN)
     return found
 
 
@@ -40,18 +46,17 @@ def test_a_piece_is_cut_off_if_its_mask_reaches_the_edge(gap, cut_off):
     found = measured(skin(200 - gap))
     assert found.touches_edge == cut_off
     if cut_off:
-        assert found.measured["deep_clearance"].reason == SCAN_EDGE
+        assert found.measurements["deep_clearance"].reason == SCAN_EDGE
     else:
-        assert found.measured["deep_clearance"].value == pytest.approx(0.008 * (200 - gap - 120))
+        assert found.measurements["deep_clearance"].value == pytest.approx(0.008 * (200 - gap - 120))
 
 
 def test_a_thin_spur_to_the_edge_cuts_nothing_off():
     mask = skin(185)
     mask[185:, 150:155] = RET
     found = measured(mask)
-    assert found.piece.touches_edge
     assert not found.touches_edge
-    assert found.measured["deep_clearance"].value == pytest.approx(0.008 * (185 - 120))
+    assert found.measurements["deep_clearance"].value == pytest.approx(0.008 * (185 - 120))
 
 
 def test_outside_is_background_what_has_no_name_and_what_belongs_to_no_piece():
@@ -61,8 +66,9 @@ def test_outside_is_background_what_has_no_name_and_what_belongs_to_no_piece():
     tissue = np.zeros((100, 130), dtype=bool)
     tissue[27:, 22:108] = True
     pieces = PieceMap.of(tissue, COARSE)
-    (found,) = measure_pieces(scan_slide(mask, None, pieces, schema=SKIN, resolution=MPP), pieces, schema=SKIN)
-    rows = {row["tissue_a"]: row["boundary_mm"] for row in interface_rows("a", found) if row["tissue_b"] == "outside"}
+    graph = only(mask, None, pieces).graph
+    outside = [row for row in interface_rows("a", 1, graph) if row["tissue_b"] == "outside"]
+    rows = {row["tissue_a"]: row["boundary_mm"] for row in outside}
     own = np.repeat(np.repeat(tissue, 2, axis=0), 2, axis=1) & ~np.isin(mask, (BKG, IGNORE))
     for name, label in (("RET", RET), ("EPI", EPI)):
         sides = 0

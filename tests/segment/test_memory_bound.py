@@ -15,6 +15,7 @@ from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
 from ntrm.regions import outline, regions
 from ntrm.regions.regions import scan_mask
 from ntrm.regions.small_regions import remove_small_regions
+from ntrm.results.familiarity import WITHOUT_REFERENCE, SlideFamiliarity
 from ntrm.segment.measurements import measure_pieces, scan_slide
 from ntrm.segment.pictures import overlay
 from ntrm.slides.pieces import PieceMap
@@ -53,9 +54,9 @@ def measure(labels, confidence):
     coarse = Resolution.square(10 * MPP)
     piece = PieceMap.of(np.ones((labels.shape[0] // 10, labels.shape[1] // 10), dtype=bool), coarse)
     slide = scan_slide(labels, confidence, piece, schema=SCHEMA, resolution=SQUARE)
-    (found,) = measure_pieces(slide, piece, schema=SCHEMA)
-    assert (found.window.height, found.window.width) == labels.shape
-    assert sum(found.areas_mm2.values()) == pytest.approx(500_000 * SQUARE.pixel_area_um2 / 1e6)
+    (found,) = measure_pieces(slide, piece, SlideFamiliarity(WITHOUT_REFERENCE, {}), schema=SCHEMA)
+    assert (found.summary.mask_box_px.height, found.summary.mask_box_px.width) == labels.shape
+    assert sum(found.summary.areas_mm2.values()) == pytest.approx(500_000 * SQUARE.pixel_area_um2 / 1e6)
 
 
 WORKS = {

@@ -12,7 +12,7 @@ from ntrm.models.predictor import Predictor
 from ntrm.models.registry import create
 from ntrm.models.windows import stitch
 from ntrm.segment.options import Options
-from ntrm.segment.relations_mean import KEPT
+from ntrm.segment.predict import KEPT
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -39,8 +39,9 @@ def pixels_of(slide):
 
 
 def test_maps_are_those_of_the_section_in_memory(tmp_path, slide, trm):
-    folder = outputs(slide, tmp_path / "out", trm, maps=True, tissue_mask=False)
-    whole = stitch(Predictor(trm, "cpu", batch=3), pixels_of(slide), coarse=True)
+    zarr = pytest.importorskip("zarr")
+    folder = outputs(slide, tmp_path / "out", trm, maps=True, probabilities=True, tissue_mask=False)
+    whole = stitch(Predictor(trm, "cpu", batch=3), pixels_of(slide), coarse=True, probabilities=True)
     for name, expected in (
         ("mask", whole.mask + 1),
         ("coarse", whole.coarse_mask + 1),
@@ -50,6 +51,8 @@ def test_maps_are_those_of_the_section_in_memory(tmp_path, slide, trm):
     with tifffile.TiffFile(folder / "confidence.ome.tif") as tiff:
         assert tiff.is_ome
         assert "255 = certainty 1" in tiff.ome_metadata
+    stored = zarr.open_group(folder / "probabilities.zarr", mode="r")["0"][:]
+    np.testing.assert_allclose(stored, whole.probabilities * 255, atol=0.501)
 
 
 def test_nothing_more_is_written_than_was_asked_for(tmp_path, slide):
@@ -63,14 +66,6 @@ def test_nothing_more_is_written_than_was_asked_for(tmp_path, slide):
     assert {name for name in bare if bare[name] == more[name]} >= {"slide.jpg", "thumbnail.jpg"}
     masks = [tifffile.imread(tmp_path / each / "a" / "mask.ome.tif", series=0) for each in ("bare", "more")]
     np.testing.assert_array_equal(*masks)
-
-
-def test_probabilities_are_those_of_the_section_in_memory(tmp_path, slide, trm):
-    zarr = pytest.importorskip("zarr")
-    folder = outputs(slide, tmp_path / "out", trm, probabilities=True, tissue_mask=False)
-    stored = zarr.open_group(folder / "probabilities.zarr", mode="r")["0"][:]
-    whole = stitch(Predictor(trm, "cpu", batch=3), pixels_of(slide), probabilities=True)
-    np.testing.assert_allclose(stored, whole.probabilities * 255, atol=0.501)
 
 
 def test_the_networks_relations_are_means_over_the_windows_that_have_the_edge(tmp_path, slide, seed):

@@ -51,15 +51,11 @@ def test_maps_are_those_of_the_section_in_memory(tmp_path, predictor, image, mon
     monkeypatch.setattr(predict, "IN_MEMORY", in_memory)
     assert predictor.has_coarse
     labels, confidence, coarse = run(tmp_path, predictor, ArrayGrid(image), coarse=True)
-    whole = stitch(predictor, image, stitching=STITCHING, coarse=True, probabilities=True)
+    whole = stitch(predictor, image, stitching=STITCHING, coarse=True)
     np.testing.assert_array_equal(labels, whole.mask)
     np.testing.assert_array_equal(coarse, whole.coarse_mask)
     np.testing.assert_array_equal(confidence, np.rint(whole.confidence * 255))
     assert not Predictor(Position(), device="cpu").has_coarse
-    maps = Maps.new(*image.shape[:2], tmp_path, classes=3)
-    for _ in predict_maps(predictor, ArrayGrid(image), maps, stitching=STITCHING, windows=STITCHING.windows(170, 130)):
-        pass
-    np.testing.assert_allclose(maps.probabilities, whole.probabilities * 255, atol=0.501)
 
 
 def test_where_no_window_was_there_is_nothing(tmp_path, predictor, image):

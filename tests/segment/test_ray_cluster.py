@@ -13,7 +13,7 @@ from ntrm.results.slide_state import remembered
 from ntrm.segment import ray_cluster
 from ntrm.segment.batch import segment_slides
 from ntrm.segment.options import Options
-from ntrm.segment.ray_cluster import Orders, SlideWorker, WorkerResources, divide_resources, segment_on_ray
+from ntrm.segment.ray_cluster import Orders, SlideWorker, divide_resources, segment_on_ray
 from ntrm.segment.segmenter import Outcome
 from ntrm.segment.slide import SlideTask
 from ntrm.slides.inputs import SlideInput
@@ -169,13 +169,13 @@ def test_wrong_usage_is_refused_before_anything_is_done(tmp_path, task, more):
 @pytest.mark.parametrize(
     ("resources", "device", "workers", "expected"),
     [
-        ([{"CPU": 2.0}], "cpu", 2, WorkerResources(2, "cpu", 1, 0.0)),
-        ([{"CPU": 64.0}], "auto", None, WorkerResources(32, "cpu", 2, 0.0)),
-        ([{"CPU": 64.0, "GPU": 8.0}], "cuda", 3, WorkerResources(3, "cuda", 8, 1.0)),
-        ([{"CPU": 64.0, "GPU": 8.0}], "cpu", None, WorkerResources(32, "cpu", 2, 0.0)),
-        ([{"CPU": 16.0, "GPU": 1.0}], "auto", 3, WorkerResources(3, "cuda", 5, 1 / 3)),
-        ([{"CPU": 96.0, "GPU": 2.0}, {"CPU": 12.0, "GPU": 4.0}], "auto", None, WorkerResources(6, "cuda", 3, 1.0)),
-        ([{"CPU": 96.0}, {"CPU": 2.0, "GPU": 1.0}], "auto", None, WorkerResources(1, "cuda", 2, 1.0)),
+        ([{"CPU": 2.0}], "cpu", 2, (2, "cpu", 1, 0.0)),
+        ([{"CPU": 64.0}], "auto", None, (32, "cpu", 2, 0.0)),
+        ([{"CPU": 64.0, "GPU": 8.0}], "cuda", 3, (3, "cuda", 8, 1.0)),
+        ([{"CPU": 64.0, "GPU": 8.0}], "cpu", None, (32, "cpu", 2, 0.0)),
+        ([{"CPU": 16.0, "GPU": 1.0}], "auto", 3, (3, "cuda", 5, 1 / 3)),
+        ([{"CPU": 96.0, "GPU": 2.0}, {"CPU": 12.0, "GPU": 4.0}], "auto", None, (6, "cuda", 3, 1.0)),
+        ([{"CPU": 96.0}, {"CPU": 2.0, "GPU": 1.0}], "auto", None, (1, "cuda", 2, 1.0)),
     ],
 )
 def test_a_worker_for_each_gpu_or_for_two_cores(resources, device, workers, expected):

@@ -22,7 +22,7 @@ from ntrm.regions import regions as engine
 from ntrm.regions import runs
 from ntrm.regions.graph import tissue_graph_of
 from ntrm.regions.small_regions import remove_small_regions
-from ntrm.segment.measurements import region_rows, rest_graph, scan_slide
+from ntrm.segment.measurements import region_rows, scan_slide
 from ntrm.slides.pieces import PieceMap
 
 FOUR = ndimage.generate_binary_structure(2, 1)
@@ -60,10 +60,8 @@ def contacts(numbers, pieces):
 
 def node_link(regions, pieces):
     """The graphs of all pieces and of what lies outside them, as one."""
-    tables = [regions.table.of_piece(piece) for piece in range(1, int(pieces.max()) + 1)]
+    tables = [regions.table.of_piece(piece) for piece in range(int(pieces.max()) + 1)]
     graphs = [tissue_graph_of(table, SKIN).as_node_link() for table in tables]
-    rest = rest_graph(regions.table, SKIN)
-    graphs += [] if rest is None else [rest]
     nodes = {node["number"]: node for graph in graphs for node in graph["nodes"] if node["kind"] == "region"}
     edges = [edge for graph in graphs for edge in graph["edges"] if edge["kind"] == "contact"]
     return nodes, edges

@@ -6,11 +6,6 @@ import shutil
 import pytest
 from tests.segment.small import paint, rows_of, run, write_slide
 
-from ntrm.core.errors import RefusedError
-from ntrm.core.locks import holding
-from ntrm.results.manifest import read_run
-from ntrm.segment import tabulating
-
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
 
@@ -68,23 +63,3 @@ def test_a_copy_counts_once_and_a_damaged_corrected_version_leaves_what_the_netw
         "left out of the tables: b_before_correction, a copy of the results of b",
     )
     assert (out / "slides.csv").read_bytes() == before
-
-
-def test_tables_are_left_to_whoever_is_next_but_no_overview_that_it_may_not_make(tmp_path, slides, monkeypatch):
-    """`ntrm correct`, which found no overview, may be next when the first `ntrm segment` ends."""
-    out, tables, overview = (tmp_path / "out" / name for name in ("", "slides.csv", "index.html"))
-
-    def taken(path, *, wait=False):
-        if path.name == ".tables.lock" and not wait:
-            raise RefusedError("another process is next")
-        return holding(path, wait=wait)
-
-    monkeypatch.setattr(tabulating, "holding", taken)
-    tables.unlink()
-    tabulating.tabulate(out, read_run(out), ())
-    overview.unlink()
-    tabulating.tabulate(out, read_run(out), (), report=False)
-    assert not tables.exists()
-    tabulating.tabulate(out, read_run(out), ())
-    assert tables.is_file()
-    assert overview.is_file()

@@ -9,7 +9,7 @@ from skimage.measure import label
 from tests.evaluation.small import MPP
 from tests.segment.small import document, fingerprints, paint, rows_of, run, speckled, write_slide
 
-from ntrm.core.errors import RefusedError, UsageError
+from ntrm.core.errors import UsageError
 from ntrm.segment import measurements
 from ntrm.segment import slide as one_slide
 from ntrm.segment.options import Options
@@ -90,14 +90,6 @@ def test_large_slides_and_many_give_the_same(tmp_path, random, monkeypatch):
     monkeypatch.setattr("ntrm.regions.regions.STRIP_PIXELS", 1000)
     run(slides, tmp_path / "large", min_area_um2=LEAST)
     assert fingerprints(tmp_path / "large") == fingerprints(tmp_path / "whole")
-
-
-def test_another_least_area_is_another_run(tmp_path, masks):
-    slide = write_slide(tmp_path / "a.tif", masks[1])
-    run(slide, tmp_path / "out", min_area_um2=100)
-    with pytest.raises(RefusedError, match=r"min_area_um2 100\.0, not"):
-        run(slide, tmp_path / "out", min_area_um2=101)
-    assert run(slide, tmp_path / "out", min_area_um2=100.0).slides[0].status == "kept"
 
 
 @pytest.mark.parametrize("wrong", [-1, float("nan"), 20_001, "64", True])

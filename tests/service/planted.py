@@ -23,7 +23,7 @@ SHOWN = (
     "overlay.png", "slide.jpg", "thumbnail.jpg", "familiarity.jpg", "corrected/summary.json", "corrected/report.html",
     "corrected/overlay.png", "corrected/regions.csv",
 )  # fmt: skip
-LOCKS = (".ntrm/lock", ".ntrm/corrections.lock", ".ntrm/corrected.lock", "../.lock", "../.tables.lock")
+LOCKS = (".ntrm/lock", ".ntrm/corrections.lock", ".ntrm/corrected.lock", "../.lock")
 FILES = {
     **{name: (name,) for name in ("summary.json", "mask.ome.tif", "corrections.jsonl", "../run.json", "../slides.csv")},
     **{f".ntrm/{name}": (f".ntrm/{name}",) for name in ("done.json", "failed.json", "pieces.npz", "region-graph.npz")},

@@ -29,8 +29,6 @@ def test_objects_are_listed_with_sizes_and_versions(store, at, bucket):
     assert store.files_under(at / "slides") == expected
     assert store.stat(at / "slides/b.svs") == expected[0]
     assert store.stat(at / "slides") is None
-    assert store.names_in(at) == ["other.svs", "slides"]
-    assert store.names_in(at / "none") == []
 
 
 def test_keys_that_lead_out_of_their_folder_are_left_out(store, at, bucket):

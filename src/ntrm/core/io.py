@@ -10,16 +10,21 @@ import secrets
 import stat
 import struct
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from tokenize import TokenError
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from ntrm.core.errors import BROKEN, DataError, RefusedError, UsageError, plain_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from pydantic import ConfigDict, TypeAdapter
+
+Kind = TypeVar("Kind")
+Document = dict[str, Any]
 
 PARTIAL = ".partial-"
 """Every temporary name starts with this, so that leftovers of a killed run are recognised and never read."""
@@ -146,6 +151,38 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a whole file or nothing."""
     with whole_file(path) as partial:
         partial.write_bytes(content)
+
+
+STRICT: ConfigDict = {"strict": True, "allow_inf_nan": False}
+"""The ``__pydantic_config__`` of a document: nothing passes for something else, as a text would for a number."""
+
+
+def parsed(kind: Callable[..., Kind], content: bytes | str) -> Kind:
+    """The document in a file's content; a ``ValueError`` that says where it is damaged. Further keys are ignored.
+
+    >>> from ntrm.results.documents import Box
+    >>> parsed(Box, '{"top": 1, "left": 2, "height": 3, "width": 4}')
+    Box(top=1, left=2, height=3, width=4)
+    """
+    from pydantic import ValidationError
+    from pydantic_core import from_json
+
+    text = content if isinstance(content, bytes) else content.encode()
+    if b"NaN" in text or b"Infinity" in text:
+        from_json(text, allow_inf_nan=False)  # also where a document may hold anything
+    try:
+        document: Kind = _reader(kind).validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ValueError(": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))) from error
+    return document
+
+
+@cache
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def write_json(path: Path, document: Any) -> None:

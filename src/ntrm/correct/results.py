@@ -96,7 +96,7 @@ def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
     labels, grid = corrections.paint(before), grid.with_tissue(_new_tissue(corrections, grid, mask))
     regions = scan_slide(labels, None, grid, schema=mask.schema, resolution=mask.resolution)
     regions = replace(regions, table=_with_origins(regions, network, confidence, corrections))
-    pieces = measure_pieces(regions, grid, schema=mask.schema)
+    pieces = measure_pieces(regions, grid, summary.familiarities, schema=mask.schema)
     run = Manifest(**{name: getattr(summary, name) for name in ("program", "model", "options", "classes", "purpose")})
     correction = Correction(
         steps=len(corrections.steps),
@@ -119,7 +119,7 @@ def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
     )
     files.write_mask(labels)
     files.write_polygons(regions, familiarity)
-    files.write_graph(regions, pieces, familiarity)
+    files.write_graph(regions, pieces)
     found.write(folder)
     tables = state.with_foot(files.run.cells(), files.tables(found, regions, pieces))
     write_tables(folder, [tables], [*state.covariates])

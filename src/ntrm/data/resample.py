@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ntrm.core.counts import pixel_counts
 from ntrm.core.csv_text import read_columns, rows_text
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import remove_partials, write_bytes
-from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.labels import IGNORE, LabelSchema, Mask, pixel_counts
 from ntrm.core.mpp import Resolution, level_factor, parse_levels
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress

@@ -16,12 +16,11 @@ import numpy as np
 
 from ntrm.core.arrays import Floats
 from ntrm.core.errors import DataError
-from ntrm.core.io import sha256_of, whole_file, write_json
+from ntrm.core.io import STRICT, parsed, sha256_of, whole_file, write_json
 from ntrm.data.stains import Stains
 from ntrm.models.folders import REFERENCE
 from ntrm.models.folders import REFERENCE_NUMBERS as NUMBERS
 from ntrm.results.familiarity import ASPECTS
-from ntrm.results.json_files import STRICT, parsed
 from ntrm.version import __version__
 
 AGAIN = "make it again with ntrm calibrate, or delete both files of the reference"

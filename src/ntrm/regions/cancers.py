@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -71,18 +71,14 @@ ONLY_STRAYS = f"too little tumour to go by: below {SMALLEST_REGION_MM2:g} mm² e
 
 @dataclass(frozen=True)
 class CancerFinding:
-    """What a section says about one cancer."""
+    """What a section or a piece says about one cancer; ``present`` and ``confidence`` are None where not assessed."""
 
     name: str
-    present: bool
+    present: bool | None
     area_mm2: float  # Of the regions that count
     regions: int  # Regions that count: no specks
-    confidence: float  # Confidence of presence, 0 to 1; an absent cancer is absent with one minus this
-    reason: str  # The finding in plain words
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields as a JSON document."""
-        return asdict(self)
+    confidence: float | None  # Of presence, 0 to 1; an absent cancer is absent with one minus this
+    reason: str  # The finding in plain words, or why it was not assessed
 
 
 def cancer_types(

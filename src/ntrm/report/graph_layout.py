@@ -65,7 +65,7 @@ def _graph(title: str, nodes: Sequence[object], **edges: Sequence[object]) -> Gr
 
 def graph_drawing(nodes: Sequence[Node], edges: Sequence[Edge], order: Sequence[str], cancers: set[str]) -> Graph:
     """The tissue graph as a drawing; circles follow ``order``, the list of all classes. Edges of cancers stand out."""
-    present = {node.name for node in nodes} | {name for edge in edges for name in (edge.source, edge.target)}
+    present = {node.id for node in nodes} | {name for edge in edges for name in (edge.source, edge.target)}
     at = ellipse([name for name in (OUTSIDE, *order) if name in present])
     longest, lines = max((edge.boundary_mm for edge in edges), default=0.0), []
     for edge in sorted(edges, key=lambda edge: -edge.boundary_mm):
@@ -85,9 +85,9 @@ def graph_drawing(nodes: Sequence[Node], edges: Sequence[Edge], order: Sequence[
     for node in nodes:
         # A node's area grows with its tissue's.
         radius = SMALL + (LARGE - SMALL) * math.sqrt(node.area_mm2 / largest)
-        tooltip = f"{node.name}, {node.title}: {area_text(node.area_mm2)} mm² in {node.regions} regions"
+        tooltip = f"{node.id}, {node.title}: {area_text(node.area_mm2)} mm² in {node.regions} regions"
         fraction = share_text(node.area_mm2 / total if total else None)
-        circles.append(_circle(node.name, at[node.name], radius, order.index(node.name), tooltip, fraction))
+        circles.append(_circle(node.id, at[node.id], radius, order.index(node.id), tooltip, fraction))
     return _graph("Tissue graph", circles, lines=lines)
 
 

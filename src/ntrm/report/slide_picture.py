@@ -16,7 +16,7 @@ from ntrm.core.labels import RGB, LabelSchema, rgb_of, safe_palette
 from ntrm.core.pixels import OPACITY, mean_colours, sampled, size_within
 from ntrm.report.html import data_uri
 from ntrm.report.overlay import Frame, drawing_of, font_size, scale_bar
-from ntrm.results.documents import Slide, unusable
+from ntrm.results.documents import Slide, tissues_in, unusable
 from ntrm.results.folder import SlideFolder
 from ntrm.results.mask_file import check_shape, colours_in, opened_mask, schema_of
 from ntrm.results.paths import PICTURE
@@ -49,7 +49,7 @@ def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
     labels, colours = _read_mask(folder, (slide.grid.height, slide.grid.width))
     plain, pixels = _read_plain(folder, labels.shape[1], labels.shape[0])
     seen = np.nan_to_num(mean_colours(pixels, labels, 256), nan=255.0)
-    titles = {node.name: node.title for node in slide.nodes}
+    titles = {name: tissue.title for name, tissue in tissues_in(slide.graphs).items()}
     return SlidePictures(plain, labels, seen, schema_of(folder, slide, colours, titles))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,16 @@ from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, 
 from ntrm.report.html import NONE, css_colours, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage, stored_jpeg
 from ntrm.results.cohort import MEASURES as LENGTHS
-from ntrm.results.documents import IN_CRUMBS, NOTHING_TO_MEASURE, Network, PieceGraph, PieceSummary, Slide, read_slide
+from ntrm.results.documents import (
+    IN_CRUMBS,
+    NOTHING_TO_MEASURE,
+    Network,
+    PieceGraph,
+    PieceSummary,
+    Slide,
+    read_slide,
+    tissues_in,
+)
 from ntrm.results.familiarity import ASPECTS, NOT_ASSESSED
 from ntrm.results.folder import MB, SlideFolder
 from ntrm.results.paths import FAMILIARITY_MAP, REPORT
@@ -94,7 +103,7 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
         "looked_for": any(name in CANCERS for name in slide.classes),
         "figures": _key_figures(slide),
         "stage": stage(slide, pictures),
-        "whole": _tissues(slide, schema, slide.confidence, slide.by_person, not_assessed),
+        "whole": _tissues(slide, schema, slide.graphs, not_assessed),
         "measures": [(name, "") for name in MEASURES.values()],
         "pieces": [_piece(*each, slide, schema) for each in zip(slide.pieces, slide.graphs, strict=True)],
         "network": network,
@@ -125,9 +134,14 @@ def _present(name: str, slide: Slide, schema: LabelSchema) -> Content:
     tissue, cancer = schema[name], slide.cancers[name]
     pieces = zip(slide.pieces, slide.graphs, strict=True)
     counted = [graph for piece, graph in pieces if slide.familiarities.ruling(piece.number).assessed]
-    regions = sum(node.regions for graph in counted for node in graph.nodes if node.name == name)
+    found = tissues_in(counted).get(name)
     title = f"{tissue.title[:1].upper()}{tissue.title[1:]} ({name})" if tissue.explanation else name
-    return {"cancer": cancer, "index": tissue.index, "title": title, "specks": regions > cancer.regions}
+    return {
+        "cancer": cancer,
+        "index": tissue.index,
+        "title": title,
+        "specks": found is not None and found.regions > cancer.regions,
+    }
 
 
 def _key_figures(slide: Slide) -> list[tuple[str, str, str]]:
@@ -152,22 +166,18 @@ def _key_figures(slide: Slide) -> list[tuple[str, str, str]]:
 
 
 def _tissues(
-    of: Slide | PieceSummary,
-    schema: LabelSchema,
-    confidence: Callable[[str], float | None],
-    by_person: Callable[[str], float | None],
-    not_assessed: Collection[str],
+    of: Slide | PieceSummary, schema: LabelSchema, graphs: Sequence[PieceGraph], not_assessed: Collection[str]
 ) -> Content:
     """Rows of the table of tissues; cancers that were ``not_assessed`` are neither found nor missing."""
-    areas, fractions = of.areas_mm2, of.tissue_fractions
+    areas, fractions, nodes = of.areas_mm2, of.tissue_fractions, tissues_in(graphs)
     order = sorted((name for name in fractions if areas.get(name, 0) > 0), key=lambda name: -areas[name])
     rows = [
         {
             "tissue": schema[name],
             "area": areas[name],
             "share": fractions[name],
-            "confidence": confidence(name),
-            "by_person": by_person(name) or 0.0,
+            "confidence": nodes[name].confidence if name in nodes else None,
+            "by_person": nodes[name].by_person if name in nodes else 0.0,
             "assessed": name not in not_assessed,
         }
         for name in order
@@ -177,7 +187,6 @@ def _tissues(
 
 def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSchema) -> Content:
     longest = sorted(graph.edges, key=lambda edge: -edge.boundary_mm)
-    nodes = {node.name: node for node in graph.nodes}
     assessed = slide.familiarities.ruling(piece.number).assessed
     return {
         "piece": piece,
@@ -185,15 +194,13 @@ def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSc
         "measures": [piece.measurements.get(key) for key in MEASURES],
         "assessed": assessed,
         # Lines of cancers stand out where they are findings.
-        "graph": graph_drawing(graph.nodes, graph.edges, schema.names, {*slide.cancers} if assessed else set()),
+        "graph": graph_drawing(
+            [*tissues_in([graph]).values()], graph.edges, schema.names, {*slide.cancers} if assessed else set()
+        ),
         "boundaries": longest[:INTERFACES],
         "shorter": max(len(longest) - INTERFACES, 0),
         "tissues": _tissues(
-            piece,
-            schema,
-            lambda name: nodes[name].confidence if name in nodes else None,
-            lambda name: nodes[name].by_person if name in nodes else None,
-            {cancer.name for cancer in piece.cancers if cancer.present is None},
+            piece, schema, [graph], {cancer.name for cancer in piece.cancers if cancer.present is None}
         ),
     }
 

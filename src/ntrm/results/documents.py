@@ -6,17 +6,17 @@ The names of fields are the keys of the files, in their order. Whatever is damag
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 from ntrm.core.errors import DataError
-from ntrm.core.io import write_json
+from ntrm.core.io import STRICT, Document, Kind, parsed, write_json
 from ntrm.core.mpp import Resolution
 from ntrm.core.wording import NO_TUMOUR, NOTHING_INVADES, PURPOSE, counted
+from ntrm.regions.cancers import CancerFinding
 from ntrm.results.familiarity import NOT_ASSESSED, Familiarity, SlideFamiliarity
 from ntrm.results.folder import SlideFolder
-from ntrm.results.json_files import STRICT, Document, Kind, parsed
 from ntrm.results.paths import CORRECTED, DONE, GRAPH, HIDDEN, SUMMARY
 
 NOTHING_TO_MEASURE = (NO_TUMOUR, NOTHING_INVADES)  # Reasons for no clearance or depth that leave nothing open
@@ -52,18 +52,6 @@ class Cancer:
 
 
 @dataclass(frozen=True)
-class PieceCancer:
-    """One cancer in one piece; the reason is the finding in plain words, or why it was not assessed."""
-
-    name: str
-    present: bool | None
-    area_mm2: float
-    regions: int
-    confidence: float | None
-    reason: str
-
-
-@dataclass(frozen=True)
 class Box:
     """A rectangle in pixels of the mask."""
 
@@ -84,7 +72,7 @@ class PieceSummary:
     areas_mm2: Mapping[str, float]
     tissue_fractions: Mapping[str, float | None]
     measurements: Mapping[str, Measure]
-    cancers: tuple[PieceCancer, ...]
+    cancers: tuple[CancerFinding, ...]
     text: tuple[str, ...]
     familiarity: Familiarity
 
@@ -208,18 +196,6 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Node:
-    """A tissue of the graph, with the mean confidence of its regions, weighted by area."""
-
-    name: str
-    title: str
-    area_mm2: float
-    regions: int
-    confidence: float | None
-    by_person: float | None = None  # Fraction of its area that a person named or accepted; None where nobody corrected
-
-
-@dataclass(frozen=True)
 class Edge:
     """Two tissues that touch, or a tissue and the outside; in the file also two regions, with a boundary alone."""
 
@@ -233,8 +209,8 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Item:
-    """A node of the file: a tissue, a region of one, or the outside."""
+class Node:
+    """A tissue, a region of one, or the outside."""
 
     id: str
     kind: str
@@ -248,7 +224,7 @@ class Item:
 
     @property
     def by_person(self) -> float:
-        """Fraction of a region that a person named, or that followed."""
+        """Fraction that a person named, or that followed."""
         return (self.by_hand or 0.0) + (self.followed or 0.0)
 
 
@@ -256,7 +232,7 @@ class Item:
 class NodeLink:
     """A graph of the file."""
 
-    nodes: tuple[Item, ...]
+    nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
 
 
@@ -268,24 +244,30 @@ class PieceGraph:
     text: tuple[str, ...]
     graph: NodeLink
 
-    @cached_property
-    def nodes(self) -> tuple[Node, ...]:
-        """Of the tissues."""
-        return tuple(_node(item, self.graph) for item in self.graph.nodes if item.kind == "tissue")
-
     @property
     def edges(self) -> tuple[Edge, ...]:
         """Of the tissues."""
         return tuple(edge for edge in self.graph.edges if edge.kind == "boundary")
 
 
-def _node(tissue: Item, graph: NodeLink) -> Node:
-    """A tissue and the means of its regions; what a person named is no part of the network's confidence."""
-    regions = [item for item in graph.nodes if item.tissue == tissue.id]
-    confidence = _mean([(r.confidence, r.area_mm2 * (1 - r.by_person)) for r in regions if r.confidence is not None])
-    corrected = any(region.by_hand is not None for region in regions)
-    by_person = _mean([(region.by_person, region.area_mm2) for region in regions]) if corrected else None
-    return Node(tissue.id, tissue.title or tissue.id, tissue.area_mm2, tissue.regions, confidence, by_person)
+def tissues_in(graphs: Sequence[PieceGraph]) -> dict[str, Node]:
+    """The tissues of all these pieces, by name, with the means of their regions, weighted by area.
+
+    What a person named is no part of the network's confidence.
+    """
+    nodes, tissues = [node for each in graphs for node in each.graph.nodes], {}
+    for name in dict.fromkeys(node.id for node in nodes if node.kind == "tissue"):
+        here, own = ([node for node in nodes if of(node) == name] for of in (attrgetter("id"), attrgetter("tissue")))
+        known = [(each.confidence, each.area_mm2 * (1 - each.by_person)) for each in own if each.confidence is not None]
+        tissues[name] = replace(
+            here[0],
+            title=here[0].title or name,
+            area_mm2=sum(node.area_mm2 for node in here),
+            regions=sum(node.regions for node in here),
+            confidence=_mean(known),
+            by_hand=_mean([(each.by_person, each.area_mm2) for each in own]),
+        )
+    return tissues
 
 
 def _mean(known: Sequence[tuple[float, float]]) -> float | None:
@@ -350,22 +332,6 @@ class Slide(Summary):
 
     graphs: tuple[PieceGraph, ...]
     network: Network | None
-
-    @property
-    def nodes(self) -> list[Node]:
-        """Of all pieces."""
-        return [node for graph in self.graphs for node in graph.nodes]
-
-    def confidence(self, tissue: str) -> float | None:
-        """Mean over all pieces, weighted by area; None where there is no region."""
-        own = [node for node in self.nodes if node.name == tissue]
-        known = ((node.confidence, node.area_mm2 * (1 - (node.by_person or 0.0))) for node in own)
-        return _mean([(confidence, area) for confidence, area in known if confidence is not None])
-
-    def by_person(self, tissue: str) -> float | None:
-        """Fraction that a person named or accepted, in all pieces; None where nobody corrected the slide."""
-        own = [(node.by_person, node.area_mm2) for node in self.nodes if node.name == tissue]
-        return _mean([(fraction, area) for fraction, area in own if fraction is not None])
 
 
 def unusable(folder: Path, predicate: str, got: object = None) -> DataError:

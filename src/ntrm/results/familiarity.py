@@ -17,8 +17,7 @@ UNFAMILIAR_BELOW = 0.05  # P-value from which down a slide is unlike what the mo
 
 NOT_ASSESSED = "not assessed"  # What stands in place of cancers and of all that is measured from them
 
-NOT_LOOKED_FOR, NONE = "not looked for", "none"
-"""What is said of cancers where the model has no class of one, and which it looked for."""
+NONE = "none"  # Which cancers a model looks for that has no class of one
 
 UNLIKE = "unlike what the model knows"  # What is said of an unfamiliar slide or piece
 
@@ -30,8 +29,8 @@ def cancers_in_words(found: Sequence[str] | None, looked_for: Sequence[str] | No
     ('BCC', 'none', 'not looked for')
     """
     if looked_for is not None and not looked_for:
-        return NOT_LOOKED_FOR
-    return NOT_ASSESSED if found is None else ", ".join(found) or "none"
+        return "not looked for"
+    return NOT_ASSESSED if found is None else ", ".join(found) or NONE
 
 
 @dataclass(frozen=True)

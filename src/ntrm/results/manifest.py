@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from ntrm.core.errors import DataError, RefusedError, path_error
-from ntrm.core.io import check_folder, remove_partials, write_json
+from ntrm.core.io import STRICT, Document, check_folder, parsed, remove_partials, write_json
 from ntrm.core.wording import PURPOSE
 from ntrm.results.folder import MB, ResultsFolder
-from ntrm.results.json_files import STRICT, Document, parsed
 from ntrm.results.paths import RUN
 from ntrm.version import __version__
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 # Of the folder: ``OUT/…``
 
 RUN = "run.json"  # What the folder was made with: model, program, options
-INDEX, RUN_LOCK, TABLES_LOCK = "index.html", ".lock", ".tables.lock"
+INDEX, RUN_LOCK = "index.html", ".lock"
 TABLES = ("slides", "pieces", "regions", "interfaces")
 
 # Of a slide: ``OUT/<slide id>/…``

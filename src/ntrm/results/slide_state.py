@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import remove_partials, write_json
+from ntrm.core.io import STRICT, parsed, remove_partials, write_json
 from ntrm.core.locks import holding
 from ntrm.results.folder import SlideFolder
-from ntrm.results.json_files import STRICT, parsed
 from ntrm.results.paths import CORRECTIONS, DONE, FAILED, HIDDEN, LOCK, SOURCE
 
 Row = dict[str, Any]

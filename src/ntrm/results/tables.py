@@ -12,7 +12,8 @@ from ntrm.core.csv_text import read_columns, write_rows
 from ntrm.core.errors import RefusedError, choices_error
 from ntrm.core.io import whole_file
 from ntrm.core.wording import short_repr
-from ntrm.results.documents import Cancer, PieceCancer, PieceSummary, Summary
+from ntrm.regions.cancers import CancerFinding
+from ntrm.results.documents import Cancer, PieceSummary, Summary
 from ntrm.results.familiarity import ASPECTS, NONE, NOT_ASSESSED
 from ntrm.results.folder import opened_table
 from ntrm.results.manifest import read_run
@@ -171,7 +172,7 @@ def piece_row(summary: Summary, piece: PieceSummary) -> dict[str, Cell]:
     return {**cells, **_common_cells(piece, {each.name: each for each in piece.cancers})}
 
 
-def _common_cells(of: Summary | PieceSummary, cancers: Mapping[str, Cancer | PieceCancer]) -> dict[str, Cell]:
+def _common_cells(of: Summary | PieceSummary, cancers: Mapping[str, Cancer | CancerFinding]) -> dict[str, Cell]:
     """Familiarity, areas and fractions of all classes but the background, and cancers."""
     judged = of.familiarity
     values = (judged.verdict, judged.p_value, *(judged.aspects.get(name) for name in ASPECTS))
@@ -233,8 +234,6 @@ def _kind(column: str, cells: Sequence[str], covariates: Sequence[str]) -> Calla
     # Covariates are the user's: codes such as 007 stay texts.
     whole = r"(0|[1-9][0-9]*)" if column in covariates else "[0-9]+"
     is_number = re.compile(rf"-?{whole}(\.[0-9]+)?([eE][+-]?[0-9]{{1,2}})?").fullmatch
-    return _number if all(map(is_number, cells)) else str
-
-
-def _number(text: str) -> int | float:
-    return int(text) if re.fullmatch(r"-?[0-9]+", text) else float(text)
+    if not all(map(is_number, cells)):
+        return str
+    return lambda text: int(text) if re.fullmatch(r"-?[0-9]+", text) else float(text)

@@ -148,7 +148,9 @@ def segment_slides(
 
             # Actors run elsewhere: a folder must be named in full, a hub id or "bundled" as it is.
             name = str(Path(model).absolute()) if str(model) != BUNDLED and Path(model).is_dir() else str(model)
-            orders = Orders(name, folder.absolute(), chosen, str(device), batch, tuple(covariates), storage.shared())
+            if address is not None or any(task.slide.remote for task in tasks):
+                storage = replace(storage, cache=storage.folder)  # slides have one path everywhere
+            orders = Orders(name, folder.absolute(), chosen, str(device), batch, tuple(covariates), storage)
             outcomes, run = segment_on_ray(tasks, orders, workers=workers, progress=progress)
             if results is not None:
                 for task in tasks:

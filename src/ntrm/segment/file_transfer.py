@@ -11,22 +11,21 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError
-from ntrm.core.io import PARTIAL, write_bytes, write_text
+from ntrm.core.io import PARTIAL, write_bytes
 from ntrm.core.locks import holding
 from ntrm.data.cache import default_folder
 from ntrm.results import paths
 from ntrm.results.manifest import Manifest
-from ntrm.results.paths import DONE, FAILED, HIDDEN, INDEX, LOCK, MASK, RUN, SOURCE
-from ntrm.results.slide_state import made_otherwise, source_version
+from ntrm.results.paths import DONE, FAILED, HIDDEN, LOCK, MASK, RUN, SOURCE
 from ntrm.results.tables import COLUMNS
 from ntrm.segment.tabulating import tabulate
 from ntrm.slides.inputs import SlideInput
@@ -52,12 +51,6 @@ class Storage:
         """The cache; only an address needs one."""
         return (default_folder() / "remote" if self.cache is None else self.cache).absolute()
 
-    def shared(self) -> Storage:
-        """The same for workers on other machines: slides have one path everywhere."""
-        with suppress(RuntimeError):  # a user without a home, who then has no slides from addresses either
-            return replace(self, cache=self.folder)
-        return self
-
 
 class RemoteResults(KnownResults):
     """Results at ``address``; ``out`` is the folder on this machine of those that are still to be sent."""
@@ -71,69 +64,57 @@ class RemoteResults(KnownResults):
         """Make the address a place of this run's results; ``claim`` does so with the folder of this machine."""
         self.out.mkdir(parents=True, exist_ok=True, mode=0o700)
         with holding(self.out / ".claim.lock", wait=True):
-            before = self._record()
-            if before is None:
+            # Looked at before the record: a run that another machine begins meanwhile is then nothing strange.
+            strange = next((name for name in self._files() if not name.startswith(".")), None)
+            before = self._store.read(self.address / RUN)
+            if before is not None:
+                (self.out / RUN).write_bytes(before)
+            elif strange is not None:
+                what = f"{self.address} is not empty and holds no results"
+                raise RefusedError(what, got=strange, hint="choose a new or an empty folder for --out")
+            else:
                 # Left over from results that are no longer there.
                 _delete(path for path in self.out.iterdir() if path.is_dir() or not path.name.endswith("lock"))
-            else:
-                (self.out / RUN).write_bytes(before)
             claim()
             if before is not None or self._store.create((self.out / RUN).read_bytes(), self.address / RUN):
                 return
         self.check_folder(claim)  # another machine was first: only the same run may go on
 
-    def _record(self) -> bytes | None:
-        """The record of the run at the address; None where it is empty. Refuses an address of something else."""
-        # Looked at before the record: a run that another machine begins meanwhile is then nothing strange.
-        strange = next((name for name in self._store.names_in(self.address) if not name.startswith(".")), None)
-        record = self._store.read(self.address / RUN)
-        if record is None and strange is not None:
-            what, hint = (
-                f"{self.address} is not empty and holds no results",
-                "choose a new or an empty folder for --out",
-            )
-            raise RefusedError(what, got=strange, hint=hint)
-        return record
-
-    def _files(self) -> dict[PurePosixPath, RemoteFile]:
+    def _files(self) -> dict[str, RemoteFile]:
         """Every object at the address, by its name below it."""
         with suppress(NoSuchObjectError):
-            return {PurePosixPath(file.name): file for file in self._store.files_under(self.address)}
+            return {file.name: file for file in self._store.files_under(self.address)}
         return {}
 
-    def outcomes(self) -> dict[PurePosixPath, RemoteFile]:
-        """The records of slides' outcomes at the address, in the version they have now."""
-        ends = ((HIDDEN, DONE), (HIDDEN, FAILED))
-        return {
-            name: file for name, file in self._files().items() if name.parts[1:] in ends and name.parts[0][0] != "."
-        }
+    def outcomes(self) -> dict[tuple[str, str], RemoteFile]:
+        """The records of slides' outcomes at the address, in their versions of now, by slide and name."""
+        records = ((name.split("/"), file) for name, file in self._files().items())
+        return {(name[0], name[2]): file for name, file in records if name[1:] in ([HIDDEN, DONE], [HIDDEN, FAILED])}
 
     def others(self, slide_ids: Collection[str]) -> list[str]:
         """Ids of slides that have an outcome at the address, besides these."""
-        return sorted({name.parts[0] for name in self.outcomes()} - {*slide_ids})
+        return sorted({slide_id for slide_id, _ in self.outcomes()} - {*slide_ids})
 
     @contextmanager
     def state_folder(self, slide_id: str) -> Iterator[Path]:
         """A copy of the state that a slide has at the address, for as long as it is looked at."""
         with TemporaryDirectory(prefix="ntrm-state-") as folder:
-            _write_state(Path(folder) / slide_id, self._state(slide_id))
+            for name in (FAILED, SOURCE, DONE):
+                content = self._store.read(self.address / slide_id / HIDDEN / name)
+                if content is not None:
+                    write_bytes(Path(folder) / slide_id / HIDDEN / name, content)
             yield Path(folder) / slide_id
-
-    def _state(self, slide_id: str) -> dict[str, bytes]:
-        """Of a slide's state what the address has, by file."""
-        there = self.address / slide_id / HIDDEN
-        read = {name: self._store.read(there / name) for name in (FAILED, SOURCE, DONE)}
-        return {name: content for name, content in read.items() if content is not None}
 
     def bring(self, slide_id: str) -> None:
         """Have here what the address knows of a finished slide. The caller holds the slide's lock."""
-        folder, state = self.out / slide_id, self._state(slide_id)
-        if DONE in state:
-            _clear(folder)
-            _write_state(folder, state)
-        elif not (folder / MASK).is_file():
-            # Of a slide that was done at the address, then refused: no results that are still to be sent.
-            _delete(path for path in (folder / HIDDEN / DONE, folder / HIDDEN / SOURCE) if path.is_file())
+        folder = self.out / slide_id
+        with self.state_folder(slide_id) as state:
+            if (state / HIDDEN / DONE).is_file():
+                _clear(folder)
+                shutil.copytree(state, folder, dirs_exist_ok=True)
+            elif not (folder / MASK).is_file():
+                # Of a slide that was done at the address, then refused: no results that are still to be sent.
+                _delete(path for path in (folder / HIDDEN / DONE, folder / HIDDEN / SOURCE) if path.is_file())
 
     def deliver(self, slide_id: str) -> None:
         """Send a finished slide, ``done.json`` last; then only its lock stays on this machine."""
@@ -146,10 +127,11 @@ class RemoteResults(KnownResults):
         _clear(folder)
 
     def _send_files(self, folder: Path, there: Address) -> None:
-        """All that a local folder of results would keep, but the state, which comes last."""
-        every = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
-        files = {name.as_posix(): path for name, path in every.items() if _is_sent(name)}
-        _all(lambda name: self._store.send(files[name], there / name), [*files])
+        """All that a local folder of results would keep, but the outcome, which comes last, and locks."""
+        every = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+        ends = (f"{HIDDEN}/{DONE}", f"{HIDDEN}/{FAILED}", LOCK)
+        files = {k: path for k, path in every.items() if not (k.endswith(ends) or path.name.startswith(PARTIAL))}
+        _all(lambda name: self._store.send(files[name], there / name), files)
         sizes = {file.name: file.size for file in self._store.files_under(there)}
         for name, path in files.items():
             if sizes.get(name) != path.stat().st_size:
@@ -182,15 +164,14 @@ class RemoteResults(KnownResults):
 
     def _tabulate(self, run: Manifest, covariates: Sequence[str], *, report: bool) -> list[str]:
         """The same once, in a folder to which what tables and overview say of the slides is fetched."""
+        seen = {paths.THUMBNAIL, paths.REPORT, f"{paths.CORRECTED}/{paths.REPORT}"} if report else set()
+        wanted = seen | {f"{HIDDEN}/{DONE}", f"{HIDDEN}/{FAILED}", f"{paths.CORRECTED}/{paths.SUMMARY}"}
+        below = [(name, name.partition("/")[2]) for name in self._files()]
+        names = [name for name, of_slide in below if of_slide in wanted]
+        # The overview has the colours of the first mask.
+        names += [name for name, of_slide in below if of_slide == MASK][:1]
         folder = self.out / ".tables"
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(mode=0o700)
-        seen = [paths.THUMBNAIL, paths.REPORT, f"{paths.CORRECTED}/{paths.REPORT}"] if report else []
-        wanted = [f"{HIDDEN}/{DONE}", f"{HIDDEN}/{FAILED}", f"{paths.CORRECTED}/{paths.SUMMARY}", *seen]
-        below = [(str(name), "/".join(name.parts[1:])) for name in self._files()]
-        # The overview has the colours of the first mask.
-        names = [name for name, of_slide in below if of_slide in wanted]
-        names += [name for name, of_slide in below if of_slide == MASK][:1]
 
         def fetch(name: str) -> None:
             # Of a report it is only asked whether it is there.
@@ -198,31 +179,21 @@ class RemoteResults(KnownResults):
             if content is not None:
                 write_bytes(folder / name, content)
 
-        _all(fetch, names)
         before = self._store.read(self.address / RUN)
-        (folder / RUN).write_bytes(before or (self.out / RUN).read_bytes())
+        write_bytes(folder / RUN, before or (self.out / RUN).read_bytes())
+        _all(fetch, names)
         notes = tabulate(folder, run, covariates, report=report)
-        made = [*map(paths.table_file, COLUMNS), *([INDEX] if report else [])]
+        made = [*map(paths.table_file, COLUMNS), *([paths.INDEX] if report else [])]
         for name in [*made, *([RUN] if (folder / RUN).read_bytes() != before else [])]:
             self._store.send(folder / name, self.address / name)
         shutil.rmtree(folder)
         return notes
 
 
-def _all(work: Callable[[str], None], names: Sequence[str]) -> None:
+def _all(work: Callable[[str], None], names: Iterable[str]) -> None:
     with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="ntrm-objects") as pool:
         for _ in pool.map(work, names):
             pass
-
-
-def _is_sent(name: Path) -> bool:
-    state = name.parts[0] == HIDDEN and (name.name in (DONE, FAILED) or name.name.endswith(LOCK))
-    return not state and not name.name.startswith(PARTIAL)
-
-
-def _write_state(folder: Path, state: Mapping[str, bytes]) -> None:
-    for name, content in state.items():
-        write_bytes(folder / HIDDEN / name, content)
 
 
 def _clear(folder: Path) -> None:
@@ -231,7 +202,7 @@ def _clear(folder: Path) -> None:
     _delete(path for path in [*folder.glob("*"), *(folder / HIDDEN).glob("*")] if path.name not in (HIDDEN, LOCK))
 
 
-def _delete(found: Iterator[Path]) -> None:
+def _delete(found: Iterable[Path]) -> None:
     for path in found:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -243,7 +214,7 @@ class FileTransfer:
         storage = storage or Storage()
         self.slides = RemoteSlides(lambda: storage.folder / "slides", storage.out)
         self.results = None if storage.out is None else RemoteResults(storage.out, storage.folder)
-        self._next: dict[Path, SlideInput] = {}
+        self._next: dict[RemoteSlide, RemoteSlide] = {}
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="ntrm-fetch")
         self._fetched: dict[RemoteSlide, Future[ExitStack | None]] = {}
         self._stopped = threading.Event()
@@ -251,8 +222,8 @@ class FileTransfer:
     def expect(self, slides: Mapping[str, SlideInput]) -> None:
         """Say which slides, by id, will be asked for: each is fetched while the one before is worked on."""
         known = {} if self.results is None else self.results.outcomes()
-        left = [slide for name, slide in slides.items() if PurePosixPath(name, HIDDEN, DONE) not in known]
-        self._next = {slide.path: after for slide, after in pairwise(left)}
+        left = [slide.remote for name, slide in slides.items() if slide.remote and (name, DONE) not in known]
+        self._next = dict(pairwise(left))
 
     @contextmanager
     def at_hand(self, slide: SlideInput) -> Iterator[None]:
@@ -261,9 +232,8 @@ class FileTransfer:
             if slide.remote is not None:
                 ahead = self._fetched.pop(slide.remote, None)
                 stack.enter_context((ahead and ahead.result()) or self.slides.holding(slide.remote))
-            following = self._next.get(slide.path)
-            if following is not None and following.remote is not None:
-                self._fetched[following.remote] = self._ahead.submit(self._fetch, following.remote)
+                if following := self._next.get(slide.remote):
+                    self._fetched[following] = self._ahead.submit(self._fetch, following)
             yield
 
     def _fetch(self, slide: RemoteSlide) -> ExitStack | None:
@@ -280,15 +250,3 @@ class FileTransfer:
         for ahead in self._fetched.values():
             if not ahead.cancelled() and (held := ahead.result()) is not None:
                 held.close()
-
-
-def remember_objects(folder: Path, slide: SlideInput) -> None:
-    """Keep which version of its objects a finished slide was."""
-    if slide.remote is not None:
-        write_text(folder / HIDDEN / SOURCE, f"{slide.remote.version}\n")
-
-
-def check_objects(folder: Path, slide: SlideInput) -> None:
-    """A finished slide never stands for objects that were replaced since."""
-    if slide.remote is not None and slide.remote.files and source_version(folder) not in (None, slide.remote.version):
-        raise made_otherwise("another file", folder)

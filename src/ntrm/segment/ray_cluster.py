@@ -11,7 +11,6 @@ import importlib
 import math
 import os
 import secrets
-import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,43 +33,34 @@ from ntrm.segment.slide import SlideTask
 
 THREADS = 2  # Cores of a worker without a GPU: several slides at a time use cores better than threads in one slide
 MOST_CORES = 8  # Of a worker on a GPU: its files keep no more of them busy
-ADDRESS = "RAY_ADDRESS"
 LOOPBACK_ONLY = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's switch for "the loopback interface alone", if it is 0; in spite of its name it works on Linux."""
 LOOPBACK = "127.0.0.1"
-START_S = 900.0  # How long to wait for the first worker: a cluster that grows on demand takes minutes to add a machine
-STORE_BYTES = 100 * 2**20
-"""Ray's object store; the smallest that it takes without complaint, since no pixels travel through it."""
-LONGEST_FOLDER = 26  # Characters: with our name in it Ray adds about eighty, and the path of a socket may have 107
+START_S = 900  # How long to wait for the first worker: a cluster that grows on demand takes minutes to add a machine
+LOCAL = {
+    "_node_ip_address": LOOPBACK,
+    "include_dashboard": False,
+    "object_store_memory": 100 * 2**20,  # The smallest without complaint, since no pixels travel through it
+}
+"""How a cluster of our own is started."""
 
 
-@dataclass(frozen=True)
-class WorkerResources:
-    """Number of workers, and what each reserves."""
+def divide_resources(
+    machines: Sequence[Mapping[str, float]], device: str, workers: int | None
+) -> tuple[int, str, int, float]:
+    """Number of workers, their device, and the cores and GPUs that each reserves.
 
-    workers: int
-    device: str
-    cpus: int
-    gpus: float
-
-
-def divide_resources(machines: Sequence[Mapping[str, float]], device: str, workers: int | None) -> WorkerResources:
-    """A worker on each GPU, or several where more are asked for than there are; without GPUs one for two cores.
-
+    That is a worker on each GPU, or several where more are asked for than there are; without GPUs one for two cores.
     ``machines`` are the resources of each. A worker on a GPU has its share of the cores beside it, for the files of a
     slide: as many as there are on the machine with the fewest, so that it can start on every one.
 
     >>> divide_resources([{"CPU": 32, "GPU": 4}, {"CPU": 16, "GPU": 4}, {"CPU": 64}], "auto", None)
-    WorkerResources(workers=8, device='cuda', cpus=4, gpus=1.0)
-    >>> divide_resources([{"CPU": 32, "GPU": 4}], "auto", 6).gpus
-    0.5
+    (8, 'cuda', 4, 1.0)
     """
     if workers is not None:
         check_number("number of workers", workers, 1, 100_000, whole=True)
     if device not in ("auto", "cpu", "cuda"):
-        raise UsageError(
-            "on a cluster no single device can be chosen", got=device, expected="auto, cpu or cuda", hint="leave it out"
-        )
+        raise UsageError("on a cluster no single device can be chosen", got=device, expected="auto, cpu or cuda")
     gpus, cpus = (int(sum(machine.get(kind, 0) for machine in machines)) for kind in ("GPU", "CPU"))
     if device == "cuda" and not gpus:
         raise UsageError("the cluster has no GPU", got="--device cuda", hint="use --device auto or cpu")
@@ -79,9 +69,9 @@ def divide_resources(machines: Sequence[Mapping[str, float]], device: str, worke
         # Equal fractions of a GPU: seven workers on four GPUs are two on each, not 1.75.
         on_each = math.ceil(count / gpus)
         beside = min(machine.get("CPU", 0) / machine["GPU"] for machine in machines if machine.get("GPU"))
-        return WorkerResources(count, "cuda", min(MOST_CORES, max(1, int(beside / on_each))), 1 / on_each)
+        return count, "cuda", min(MOST_CORES, max(1, int(beside / on_each))), 1 / on_each
     count = workers or max(1, cpus // THREADS)
-    return WorkerResources(count, "cpu", min(THREADS, max(1, cpus // count)), 0.0)
+    return count, "cpu", min(THREADS, max(1, cpus // count)), 0.0
 
 
 @dataclass(frozen=True)
@@ -126,14 +116,14 @@ def segment_on_ray(
     """Segment slides on the cluster; outcomes come in the order of ``tasks``."""
     ray = _import_ray()
     # Actors run in another folder, perhaps on another machine.
-    tasks = [replace(task, slide=replace(task.slide, path=task.slide.path.absolute())) for task in tasks]
+    tasks = [SlideTask(replace(task.slide, path=task.slide.path.absolute()), task.slide_id) for task in tasks]
     # Ray takes SIGTERM for itself when it starts, so that ours comes after it.
     with _connected(ray, workers), terminated_like_interrupted():
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        resources = divide_resources(machines, orders.device, workers)
-        limits = {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "max_restarts": -1, "max_task_retries": 2}
-        actor, orders = ray.remote(**limits)(SlideWorker), replace(orders, device=resources.device)
-        actors = [actor.remote(orders) for _ in range(min(resources.workers, len(tasks)))]
+        count, device, cpus, gpus = divide_resources(machines, orders.device, workers)
+        limits = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": -1, "max_task_retries": 2}
+        actor, orders = ray.remote(**limits)(SlideWorker), replace(orders, device=device)
+        actors = [actor.remote(orders) for _ in range(min(count, len(tasks)))]
         try:
             run = _first_run(ray, actors[0])
             ended = progress.track(_outcomes(ray, actors, tasks, orders.out), len(tasks), "slides")
@@ -156,11 +146,11 @@ def _first_run(ray: Any, actor: Any) -> Manifest:
             hint="look with `ray status` whether others hold them, or use fewer --workers",
         ) from error
     except ray.exceptions.RayError as error:
-        cause = getattr(error, "cause", None)
+        cause = getattr(error, "cause", None) or error
         if isinstance(cause, NtrmError):
             raise cause from None
-        what, hint = type(cause or error).__name__, "look into the logs of Ray on its machine"
-        raise NtrmError("a worker did not start", got=what, hint=hint) from error
+        hint = "look into the logs of Ray on its machine"
+        raise NtrmError("a worker did not start", got=type(cause).__name__, hint=hint) from error
     return run
 
 
@@ -203,7 +193,7 @@ def _outcomes(ray: Any, actors: Sequence[Any], tasks: Sequence[SlideTask], out: 
 def _import_ray() -> Any:
     """Ray reads its settings from the environment when it is imported."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    if not os.environ.get(ADDRESS):
+    if not os.environ.get("RAY_ADDRESS"):
         # Whoever reaches a port of Ray can run programs as its user: other users of this machine reach the loopback
         # interface, too. A token in the environment leaves no file.
         own = {LOOPBACK_ONLY: "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
@@ -221,15 +211,12 @@ def _connected(ray: Any, workers: int | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    address = os.environ.get(ADDRESS) or "local"
+    address = os.environ.get("RAY_ADDRESS") or "local"
     options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "error"}
-    short = len(tempfile.gettempdir()) <= LONGEST_FOLDER
-    place = None if short else "/tmp"  # noqa: S108 - a folder of its own in it
-    with TemporaryDirectory(prefix="ntrm-", dir=place, ignore_cleanup_errors=True) as folder:
+    # Ray's logs go with the run: they may hold names of files. The path of a socket in it must be short.
+    with TemporaryDirectory(prefix="ntrm-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         if address == "local":
-            # Ray's logs go with the run: they may hold names of files.
-            options |= {"_node_ip_address": LOOPBACK, "_temp_dir": folder, "object_store_memory": STORE_BYTES}
-            options |= {"num_cpus": max(cores_given(), workers or 1), "include_dashboard": False}
+            options |= {"_temp_dir": folder, "num_cpus": max(cores_given(), workers or 1), **LOCAL}
         try:
             _start(ray, options)
             yield
@@ -244,15 +231,11 @@ def _start(ray: Any, options: Mapping[str, Any]) -> None:
         raise RefusedError(
             "Ray did not start, or its cluster cannot be joined",
             got=f"{options['address']}: {str(error).strip().partition(os.linesep)[0]}",
-            expected=f"a core to spare; or, with {ADDRESS}, host:port of `ray start --head`, the same versions of "
+            expected="a core to spare; or, with RAY_ADDRESS, host:port of `ray start --head`, the same versions of "
             "Python and Ray, and the same token",
             hint="try again later, or run without --cluster; docs/cluster.md says how clusters are started",
         ) from error
-    listening = {node["NodeManagerAddress"] for node in ray.nodes()}
-    if options["address"] == "local" and listening != {LOOPBACK}:
-        raise RefusedError(
-            "Ray would listen to the network",
-            got=", ".join(sorted(listening)),
-            expected=LOOPBACK,
-            hint=f"import ntrm before ray, or set {LOOPBACK_ONLY}=0 before",
-        )
+    listening = ", ".join(sorted({node["NodeManagerAddress"] for node in ray.nodes()}))
+    if options["address"] == "local" and listening != LOOPBACK:
+        hint = f"import ntrm before ray, or set {LOOPBACK_ONLY}=0 before"
+        raise RefusedError("Ray would listen to the network", got=listening, expected=LOOPBACK, hint=hint)

@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ntrm.core.arrays import BoolMask, Bytes
 from ntrm.core.devices import give_back_freed_memory
 from ntrm.core.errors import RefusedError
+from ntrm.core.io import write_text
 from ntrm.core.progress import Progress
 from ntrm.data.stains import AS_IT_IS, StainError, Stains, estimate_stains, exchange, tissue_densities
 from ntrm.export.ome_tiff import write_confidence_ome_tiff, write_mask_ome_tiff
@@ -29,15 +30,22 @@ from ntrm.regions.small_regions import remove_small_regions
 from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import Network, StainNorm
 from ntrm.results.familiarity import UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
-from ntrm.results.paths import COARSE_MASK, CONFIDENCE_MAP, FAILED, HIDDEN, LABELS_ZARR, PIECES, PROBABILITIES_ZARR
-from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, made_otherwise, remember
-from ntrm.segment.file_transfer import check_objects, remember_objects
+from ntrm.results.paths import (
+    COARSE_MASK,
+    CONFIDENCE_MAP,
+    FAILED,
+    HIDDEN,
+    LABELS_ZARR,
+    PIECES,
+    PROBABILITIES_ZARR,
+    SOURCE,
+)
+from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, made_otherwise, remember, source_version
 from ntrm.segment.measurements import measure_pieces, scan_slide
 from ntrm.segment.options import Options, wanted_stains
 from ntrm.segment.overview import SlideOverview, inspect_slide
 from ntrm.segment.pictures import tinted, write_familiarity_map, write_overlays, write_plain
-from ntrm.segment.predict import Maps, predict_maps
-from ntrm.segment.relations_mean import RelationsMean
+from ntrm.segment.predict import Maps, RelationsMean, predict_maps
 from ntrm.segment.slide_files import SlideFiles
 from ntrm.slides.grid import SlideGrid, check_cost
 from ntrm.slides.inputs import SlideInput, source_fingerprint
@@ -56,8 +64,7 @@ BEHIND = 1 << 28
 """Pixels of a slide up to which its files are written while the network works on the next: they take memory."""
 
 
-@dataclass(frozen=True)
-class SlideTask:
+class SlideTask(NamedTuple):
     """One slide and the name of its results."""
 
     slide: SlideInput
@@ -92,9 +99,8 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
     smallest = options.min_area_um2 / resolution.pixel_area_um2
     removed = remove_small_regions(labels, smallest) if smallest else None
     with ThreadPoolExecutor(THREADS, thread_name_prefix="ntrm-files") as pool:
-        judged = pool.submit(lambda: overview.quality)
         pictures = pool.submit(tinted, overview.picture, labels, schema)
-        pieces_map = PieceMap.of(overview.tissue_of(labels, schema, options), overview.resolution)
+        pieces_map = overview.pieces_of(labels, schema, options)
         regions = scan_slide(labels, found.maps.confidence, pieces_map, schema=schema, resolution=resolution)
         # Before all that says whether cancers are assessed, so that it is written once.
         familiarity = _judged(found, pieces_map, regions, reference)
@@ -110,10 +116,10 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
             pool.submit(write_familiarity_map, folder, overview.picture, familiarity, labels.shape),
             pool.submit(_write_more, found, pieces_map, options),
         ]
-        pieces = measure_pieces(regions, pieces_map, schema=schema)
+        pieces = measure_pieces(regions, pieces_map, familiarity, schema=schema)
         # Not beside measuring: both take memory by the regions.
         written.append(pool.submit(files.write_polygons, regions, familiarity))
-        quality, stained = judged.result(), found.stained
+        quality, stained = overview.quality, found.stained
         summary = files.summary(
             regions,
             pieces,
@@ -127,7 +133,7 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
             pool.submit(write_overlays, folder, pictures.result(), labels.shape, schema, resolution, summary)
         )
         summary.write(folder)
-        files.write_graph(regions, pieces, familiarity, found.relations)
+        files.write_graph(regions, pieces, found.relations)
         tables = files.tables(summary, regions, pieces)
         for future in written:
             future.result()
@@ -188,7 +194,8 @@ def write_slide(found: PredictedSlide, work: Segmenter) -> SlideState:
     slide, slide_id = found.task.slide, found.task.slide_id
     with found.held:
         state = SlideState(found.plan, slide.covariates, write_outputs(found, work.options, work.reference))
-        remember_objects(found.files.folder, slide)
+        if slide.remote is not None:
+            write_text(found.files.folder / HIDDEN / SOURCE, f"{slide.remote.version}\n")
         remember(found.files.folder, state)
         if work.transfer.results is not None:
             work.transfer.results.deliver(slide_id)
@@ -212,7 +219,9 @@ def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> No
         what = {"source": "another file", "mpp": "other µm/px", "run": "another model or other options"}
         hint = "state µm/px of single slides in a column mpp of a CSV; else " if "mpp" in differing else ""
         raise made_otherwise(", ".join(what.get(key, key) for key in differing), folder, hint)
-    check_objects(folder, slide)
+    # It never stands for objects that were replaced since.
+    if slide.remote is not None and slide.remote.files and source_version(folder) not in (None, slide.remote.version):
+        raise made_otherwise("another file", folder)
     # An input without a table says nothing of what an earlier table said.
     covariates = {**before.covariates, **slide.covariates}
     if before.covariates != covariates or (folder / HIDDEN / FAILED).exists():
@@ -252,8 +261,12 @@ def _predict(
         graphs=means.add_graphs,
         observe=recorder,
     )
-    for _ in progress.track(rows, grid.height, task.slide_id):
-        pass
+    with ThreadPoolExecutor(2, thread_name_prefix="ntrm-overview") as pool:
+        # While the network works, what only the files need.
+        for name in ("marks", "pieces", "quality") if options.tissue_mask else ("quality",):
+            pool.submit(getattr, overview, name)
+        for _ in progress.track(rows, grid.height, task.slide_id):
+            pass
     overview.unmark(maps.labels, grid, schema, options)
     grid.forget()
     if grid.height * grid.width >= LARGE:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
-from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.errors import DataError
 from ntrm.core.locks import holding
 from ntrm.results.documents import read_summary
 from ntrm.results.folder import ResultsFolder, SlideFolder
 from ntrm.results.manifest import Manifest, check_results_folder, read_run
-from ntrm.results.paths import CORRECTED, INDEX, RUN_LOCK, SUMMARY, TABLES_LOCK
+from ntrm.results.paths import CORRECTED, INDEX, RUN_LOCK, SUMMARY
 from ntrm.results.slide_state import Row, SlideState, Tables, remembered
 from ntrm.results.tables import corrected_cells, write_tables
 
@@ -19,42 +18,28 @@ from ntrm.results.tables import corrected_cells, write_tables
 def tabulate(out: Path, run: Manifest, covariates: Sequence[str], *, report: bool = True) -> list[str]:
     """The tables and the overview of every slide in the folder, also of those that other processes segmented.
 
-    Of many processes that end at the same time, one works and one waits for it. What the others have done is there
-    before the waiting one begins, so that they leave it to that one. Returns what was left out, and why.
+    One process writes at a time: whoever comes last has all. Returns what was left out, and why.
     """
-    with ExitStack() as next_one:
-        try:
-            next_one.enter_context(holding(out / TABLES_LOCK))
-        except RefusedError:
-            if not report or (out / INDEX).is_file():
-                return []
-            # Whoever is next may be one that makes the overview only where there is one.
-            next_one.enter_context(holding(out / TABLES_LOCK, wait=True))
-        with holding(out / RUN_LOCK, wait=True):
-            # From here on, whoever comes has slides that may not be seen any more.
-            next_one.close()
-            return _write(out, run, covariates, report=report)
-
-
-def _write(out: Path, run: Manifest, covariates: Sequence[str], *, report: bool) -> list[str]:
     from ntrm.report.slide_overview import write_overview
 
-    every, notes, rows = check_results_folder(out, run, covariates), [], []
-    for folder in (each.path for each in ResultsFolder(out)):
-        try:
-            state = remembered(folder)
-        except DataError as error:
-            # A damaged record is this slide's failure, and no other's.
-            failure = {"slide_id": folder.name, "status": "failed", "reason": f"{error.what}; {error.hint}"}
-            state = SlideState(None, {}, {"slides": (failure,)})
-        if state is not None and state.row["slide_id"] != folder.name:
-            # Counted twice, it would be in every statistic twice.
-            notes.append(f"left out of the tables: {folder.name}, a copy of the results of {state.row['slide_id']}")
-        elif state is not None:
-            rows.append(_rows(folder, state, run.cells(), notes))
-    write_tables(out, rows, every)
-    if report:
-        write_overview(out)
+    notes, rows = [], []
+    with holding(out / RUN_LOCK, wait=True):
+        every = check_results_folder(out, run, covariates)
+        for folder in (each.path for each in ResultsFolder(out)):
+            try:
+                state = remembered(folder)
+            except DataError as error:
+                # A damaged record is this slide's failure, and no other's.
+                failure = {"slide_id": folder.name, "status": "failed", "reason": f"{error.what}; {error.hint}"}
+                state = SlideState(None, {}, {"slides": (failure,)})
+            if state is not None and state.row["slide_id"] != folder.name:
+                # Counted twice, it would be in every statistic twice.
+                notes.append(f"left out of the tables: {folder.name}, a copy of the results of {state.row['slide_id']}")
+            elif state is not None:
+                rows.append(_rows(folder, state, run.cells(), notes))
+        write_tables(out, rows, every)
+        if report:
+            write_overview(out)
     return notes
 
 

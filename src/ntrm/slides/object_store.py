@@ -141,15 +141,6 @@ class ObjectStore:
         names = {path.lstrip("/").removeprefix(f"{address.path}/"): info for path, info in found.items()}
         return sorted(RemoteFile.of(name, info) for name, info in names.items() if _is_plain(name))
 
-    def names_in(self, address: Address) -> list[str]:
-        """Names of the files and folders directly below a folder."""
-        self._fs.invalidate_cache()
-        found: list[str] = []
-        with suppress(NoSuchObjectError), _explaining(address):
-            found = self._fs.ls(address.path, detail=False)
-        names = (path.rstrip("/").removeprefix(address.path).lstrip("/") for path in found)
-        return sorted(name for name in names if name)
-
     def read(self, address: Address) -> bytes | None:
         """The bytes of a small object; None where there is none."""
         with suppress(NoSuchObjectError), _explaining(address):

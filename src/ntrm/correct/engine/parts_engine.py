@@ -118,7 +118,7 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
     from ntrm.correct.engine.parts import parts_of
     from ntrm.correct.engine.pool import Pooling, smooth_density
     from ntrm.models.windows import Stitching
-    from ntrm.segment.predict import read_tile, tiles_ahead
+    from ntrm.segment.predict import tiles_ahead
     from ntrm.slides.isolated import open_isolated
 
     labels, stitching = mask.labels(), Stitching(predictor.config.window, int(mask.summary.options["overlap"]))
@@ -126,7 +126,7 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
     windows = [each for each in stitching.windows(*mask.shape) if not (labels[each.slices] == IGNORE).any()]
     with closing(open_isolated(slide.path, alone=slide.alone)) as reader:
         grid = mask.grid(reader, slide.mpp)
-        density = smooth_density(lambda window: read_tile(grid, window), *mask.shape)
+        density = smooth_density(lambda w: grid.read(w.top, w.left, *w.tile_shape), *mask.shape)
         parts = parts_of(labels, mask.schema, mask.resolution, density)
         pooling, batches = Pooling(predictor, parts, stitching), -(-len(windows) // predictor.batch)
         for these, tiles in progress.track(tiles_ahead(grid, windows, predictor.batch), batches, mask.folder.name):

@@ -16,7 +16,7 @@ from typing import Any
 
 from ntrm.core.errors import NtrmError
 from ntrm.core.locks import is_held
-from ntrm.core.processes import HOME, MODEL, close_pipes, send_line, start_module
+from ntrm.core.processes import HOME, MODEL, close_pipes, start_module
 from ntrm.results.slide_state import alone
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import LOG, WORKERS, ServiceSettings
@@ -168,8 +168,7 @@ def start_worker(settings: ServiceSettings, kinds: tuple[Kind, ...]) -> subproce
     log = settings.hidden / LOG
     if log.exists() and log.stat().st_size > LOG_BYTES:
         log.unlink()
-    process = start_module("ntrm.service.jobs.worker", log, *(MODEL if kinds == NETWORK else HOME))
     told: dict[str, Any] = {"out": str(settings.out.absolute()), "model": settings.model}
     told |= {"device": settings.device, "batch": settings.batch, "kinds": kinds}
-    send_line(process, json.dumps(told).encode())
-    return process
+    variables = MODEL if kinds == NETWORK else HOME
+    return start_module("ntrm.service.jobs.worker", json.dumps(told).encode(), log, *variables)

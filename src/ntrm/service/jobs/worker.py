@@ -22,6 +22,7 @@ from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import write_text
 from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
+from ntrm.core.progress import Progress
 from ntrm.results.manifest import read_run
 from ntrm.results.paths import INDEX, RUN, SUMMARY, table_file
 from ntrm.service.core import model_info
@@ -53,7 +54,7 @@ class JobEnd(BaseException):
         self.status = status
 
 
-class Worker:
+class Worker(Progress):
     """Does one job after another; it is its own report of their progress."""
 
     def __init__(

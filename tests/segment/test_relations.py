@@ -4,7 +4,7 @@ import torch
 
 from ntrm.data.tiles import Window
 from ntrm.models.base import NetworkGraph
-from ntrm.segment.relations_mean import KEPT, RelationsMean
+from ntrm.segment.predict import KEPT, RelationsMean
 
 NAMES = ("EPI", "PAP", "BKG")
 WINDOWS = [Window(10 * number, 3 * number, 64, 64 - number) for number in range(60)]

@@ -20,9 +20,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ntrm.core.counts import IndexMask, neighbour_counts
+from ntrm.core.counts import IndexMask, boundary_counts
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.metrics.boundary import check_masks, harmonic_mean
@@ -32,8 +31,6 @@ MIN_LENGTH_UM = 50.0
 
 In real skin masks at 10x they are 5 % of the contacts in a tile, and 0.1 % of the boundary.
 """
-
-Lengths = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -118,17 +115,6 @@ class GraphAgreement:
         return found, missed, invented
 
 
-def interface_lengths(mask: IndexMask, classes: int, resolution: Resolution) -> Lengths:
-    """Boundary length in µm of each pair of classes: (K, K), symmetric, ignore left out.
-
-    >>> interface_lengths(np.array([[0, 0, 1], [0, 1, 255]]), 2, Resolution(x=2, y=5)).tolist()
-    [[0.0, 12.0], [12.0, 0.0]]
-    """
-    beside, below = neighbour_counts(mask, classes)
-    lengths: Lengths = beside * resolution.y + below * resolution.x
-    return lengths + lengths.T
-
-
 def graph_agreement(
     truth: IndexMask, prediction: IndexMask, schema: LabelSchema, resolution: Resolution
 ) -> GraphAgreement:
@@ -142,7 +128,7 @@ def graph_agreement(
     """
     check_masks(truth, prediction, schema)
     known = np.where(truth == IGNORE, IGNORE, prediction)
-    true, predicted = (interface_lengths(mask, len(schema), resolution) for mask in (truth, known))
+    true, predicted = (boundary_counts(mask, len(schema), resolution.x, resolution.y) for mask in (truth, known))
     interfaces = []
     for i, j in np.argwhere(np.triu(true + predicted)).tolist():
         true_um, predicted_um = float(true[i, j]), float(predicted[i, j])

@@ -19,8 +19,6 @@ from ntrm.core.wording import counted
 if TYPE_CHECKING:
     from ntrm.annotations.importing import ImportReport
     from ntrm.data.check import CheckReport
-    from ntrm.data.split import Split
-    from ntrm.data.stats import DatasetStats
 
 
 @command
@@ -265,21 +263,18 @@ def split(
     from ntrm.data.split import parse_fractions, write_split
 
     assigned = write_split(folder, out, fractions=parse_fractions(fractions), seed=seed, anew=anew)
-    console.result({"out": str(out), **assigned.as_dict()}, _split_table(assigned))
-    if assigned.kept:
-        kept = f"{assigned.kept} of {len(assigned.rows)} sections kept the split that they or their patient had"
-        console.note(f"{kept} (--anew splits all)")
-    console.note(f"written: {out}")
-
-
-def _split_table(assigned: Split) -> Table:
     facts = assigned.as_dict()
     columns = ("patients", "sections", *(cancer or "other" for cancer in facts["cancers"]["train"]))
     rows = [
         (name, *map(str, (facts["patients"][name], facts["sections"][name], *cells.values())))
         for name, cells in facts["cancers"].items()
     ]
-    return make_table("Sections per split", ("split", *columns), rows, right=columns)
+    table = make_table("Sections per split", ("split", *columns), rows, right=columns)
+    console.result({"out": str(out), **facts}, table)
+    if assigned.kept:
+        kept = f"{assigned.kept} of {len(assigned.rows)} sections kept the split that they or their patient had"
+        console.note(f"{kept} (--anew splits all)")
+    console.note(f"written: {out}")
 
 
 @command
@@ -311,17 +306,13 @@ def stats(
         check_format(figure)
         check_outside(figure, folder)
     stats = dataset_stats(open_dataset(folder, resolution=resolution), tile=tile, jobs=jobs, progress=console.progress)
-    console.result(stats.as_dict(), _stats_table(stats))
-    if figure is not None:
-        write_figure(figure, stats_figure, stats)
-        console.note(f"picture: {figure}")
-
-
-def _stats_table(stats: DatasetStats) -> Table:
     names, rows, least = stats.schema.names, [], 0.10
     for tissue, pixels, row in zip(stats.schema.tissues, stats.pixel_share, stats.boundary_share, strict=True):
         order = sorted(range(len(names)), key=lambda other: -row[other])
         borders = ", ".join(f"{names[other]} {row[other]:.0%}" for other in order if row[other] >= least)
         rows.append((tissue.name, tissue.explanation, f"{pixels:.1%}", borders))
     columns = ("tissue", "", "pixels", f"borders on (share of its boundary, from {least:.0%} on)")
-    return make_table(stats.headline, columns, rows, right=["pixels"])
+    console.result(stats.as_dict(), make_table(stats.headline, columns, rows, right=["pixels"]))
+    if figure is not None:
+        write_figure(figure, stats_figure, stats)
+        console.note(f"picture: {figure}")

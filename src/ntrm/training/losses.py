@@ -106,9 +106,6 @@ def dice_of(own: Tensor, joined: Tensor, counts: Tensor, processes: int = 1) -> 
     return value + (slope - slope.detach())
 
 
-WEIGHTINGS = ("batch", "running", "dataset")
-
-
 class ClassWeights(nn.Module):
     """(K,) joined counts of a batch → (K,) weights of the classes.
 

@@ -13,7 +13,6 @@ from rich.table import Table
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, make_table
-from ntrm.core.errors import UsageError
 from ntrm.core.wording import counted
 
 if TYPE_CHECKING:
@@ -130,7 +129,6 @@ def data_import(
     cases: Path | None = None,
     mpp: float | None = None,
     target_mpp: float | None = None,
-    resolution: str | None = None,
     margin_um: float = 200.0,
     *,
     console: Console,
@@ -146,25 +144,19 @@ def data_import(
         classes (CSV): classes.csv with other classes than the 12 tissues.
         cases (CSV): Table with columns slide,patient,split,mpp.
         mpp: µm/px of slides whose files do not contain it.
-        target_mpp: µm/px of the dataset; default: that of the slide.
-        resolution (10x): The same as a level of the skin dataset: 10x is 6.7 µm/px.
+        target_mpp: µm/px of the dataset, such as 6.7 for the skin dataset's 10x; default: that of the slide.
         margin_um: Margin around the bounding box of the annotations, in µm.
 
     """
     from ntrm.annotations.importing import import_annotations
     from ntrm.annotations.pairing import read_names, read_slide_facts
     from ntrm.core.labels import SKIN, read_schema
-    from ntrm.core.mpp import level_resolution
 
-    if target_mpp is not None and resolution is not None:
-        got = f"{target_mpp} µm/px and {resolution}"
-        raise UsageError("two resolutions given", got=got, expected="one of them")
     report = import_annotations(
-        **console.given("names", "classes", "cases", "target_mpp", "resolution"),
+        **console.given("names", "classes", "cases"),
         schema=read_schema(classes) if classes else SKIN,
         names=read_names(names) if names else None,
         facts=read_slide_facts(cases) if cases else None,
-        target_mpp=target_mpp if resolution is None else level_resolution(resolution).x,
         progress=console.progress,
     )
     console.result(report.as_dict(), *_imported(report))

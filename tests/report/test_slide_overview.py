@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from lxml import html
 from tests.correct.test_results import box, named
+from tests.helpers import is_held
 from tests.report.pages import HOSTILE, check_safe, rows, words
 from tests.results.test_cohort import leave_out_one, rewrite
 
-from ntrm.core.locks import is_held
 from ntrm.core.wording import area_text
 from ntrm.correct.mask import open_mask
 from ntrm.correct.results import write_corrected

@@ -217,7 +217,7 @@ def test_other_classes_and_other_resolutions_are_refused(slides, random, tmp_pat
 
 
 def test_corrections_need_a_model_and_a_recipe_of_a_fixed_length(slides, init, tmp_path):
-    with pytest.raises(UsageError, match="too few corrections to train a network from scratch"):
+    with pytest.raises(UsageError, match="too few corrections to train from scratch"):
         train(None, tmp_path / "run", corrections=CorrectedResults(slides.results), device="cpu")
     with pytest.raises(UsageError, match="nothing to validate on"):
         learn(slides, init, tmp_path / "run", recipe="paper")

@@ -33,7 +33,6 @@ def serve(
     root: list[Path] | None = None,
     token_file: Path | None = None,
     public_url: str | None = None,
-    retention_days: Annotated[float | None, typer.Option(min=0)] = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open")] = True,
     device: options.Device = "auto",
     batch: options.Batch = 16,
@@ -53,7 +52,6 @@ def serve(
         root (DIR): Folder of slides that may be opened by path; may be repeated.
         token_file (F): File with the token for programs; or set NTRM_TOKEN.
         public_url (URL): Address of the service as seen from outside, behind a proxy.
-        retention_days (N): Delete slides that were added here after N days.
         open_page: Open the page in a browser.
 
     """

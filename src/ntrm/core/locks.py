@@ -29,12 +29,3 @@ def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def is_held(path: Path) -> bool:
-    """Whether a process holds the lock file ``path``."""
-    try:
-        with holding(path):
-            return False
-    except RefusedError:
-        return True

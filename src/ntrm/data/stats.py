@@ -163,7 +163,6 @@ def _count_file(path: Path, schema: LabelSchema, tile: int) -> MaskCounts:
 
 
 def _by_name(names: Sequence[str], values: NDArray[Any]) -> dict[str, Any]:
-    """A vector by class name, or a matrix as rows by class name."""
     if values.ndim > 1:
         return {name: _by_name(names, row) for name, row in zip(names, values, strict=True)}
     return dict(zip(names, values.tolist(), strict=True))

@@ -88,21 +88,6 @@ def test_an_upload_that_breaks_off_leaves_nothing(app_state):
     assert list(folder.iterdir()) == []
 
 
-def test_every_byte_arrives_whatever_the_pieces(app_state, random):
-    content = random.bytes(900_000)
-
-    async def cut():
-        at = 0
-        while at < len(content):
-            size = int(random.integers(1, 100_000))
-            yield content[at : at + size]
-            at += size
-
-    path = asyncio.run(receive(app_state, cut()))
-    assert path.read_bytes() == content
-    assert path.stat().st_mode & 0o777 == 0o600
-
-
 def test_a_request_that_stops_is_given_up_and_leaves_nothing(tmp_path, model):
     with serving(settings_of(tmp_path / "out", model, limits={"idle_seconds": 1})) as client:
         for kind in ("application/octet-stream", "application/json"):

@@ -18,7 +18,6 @@ from ntrm.core.arrays import BoolMask
 from ntrm.core.labels import RGB, LabelSchema
 from ntrm.report.drawing import (
     FAINT,
-    FEATURES,
     INK,
     Picture,
     Swatch,
@@ -138,27 +137,4 @@ def draw_grid(columns: Sequence[str], rows: Sequence[Row], legend: Sequence[Swat
         caption = textwrap.shorten(plain(text), int(width / 0.085), placeholder=" …")
         part.supxlabel(caption, x=0.01, ha="left", fontsize=8.5, color=FAINT)
     draw_legend(figure, legend)
-    return figure
-
-
-def uncertainty_figure(
-    name: str,
-    image: Picture,
-    mask: Mask,
-    confidence: NDArray[np.floating],
-    entropy: NDArray[np.floating],
-    schema: LabelSchema,
-) -> Figure:
-    """Image, predicted mask, confidence and entropy of one section, two by two; the last two run from 0 to 1."""
-    figure = new_figure(8.6, 1.6 + 7.2 * min(1.0, max(0.15, image.shape[0] / image.shape[1])))
-    every = figure.subplots(2, 2).ravel()
-    show_picture(every[0], shrink_image(image), "image")
-    show_picture(every[1], shrink_mask(mask, schema), "predicted tissue")
-    maps = (("confidence", confidence, FEATURES), ("entropy", entropy, "magma"))
-    for axes, (what, values, colours) in zip(every[2:], maps, strict=True):
-        title = f"{what} (mean {float(np.mean(values, dtype=np.float64)):.2f})"
-        shown = show_picture(axes, shrink_map(values), title, cmap=colours, vmin=0, vmax=1)
-        figure.colorbar(shown, ax=axes).ax.tick_params(labelsize=7.5)
-    figure.suptitle(plain(name), x=0.01, ha="left", fontsize=10.5, fontweight="bold", color=INK)
-    draw_legend(figure, tissue_swatches(schema, mask))
     return figure

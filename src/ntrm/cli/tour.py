@@ -29,8 +29,8 @@ from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.metrics.confusion import confusion
 from ntrm.metrics.overlap import overlap
 from ntrm.models.folders import BUNDLED
-from ntrm.models.hub import load
 from ntrm.models.predictor import Predictor
+from ntrm.models.registry import load
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.report.dataset_report import dataset_report
 from ntrm.results.familiarity import cancers_in_words
@@ -129,7 +129,7 @@ def tour(out: Path, *, jobs: int, progress: Progress, note: Callable[[str], None
         "overlay": (shown, segmented.out / shown / OVERLAY),
         "mistake": mistake,
     }
-    dataset_report(page, dataset, stats, check, template="tour.html", more=more, progress=progress)
+    dataset_report(page, dataset, stats, check, more=more, progress=progress)
     return TourResult(
         page,
         dataset_folder,

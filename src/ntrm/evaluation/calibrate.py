@@ -37,8 +37,8 @@ from ntrm.familiarity.build import build_reference
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED, CARD, CONFIG, WEIGHTS
-from ntrm.models.hub import load
 from ntrm.models.predictor import Predictor
+from ntrm.models.registry import load
 from ntrm.models.windows import Stitching, stitch
 from ntrm.version import __version__
 

@@ -15,7 +15,7 @@ from ntrm.core.errors import NtrmError, RefusedError, UsageError
 from ntrm.data.split import open_splits, section_hashes
 from ntrm.familiarity import build
 from ntrm.familiarity.loaded_model import open_subject
-from ntrm.models.hub import load
+from ntrm.models.registry import load
 from ntrm.training import validation
 from ntrm.training.checkpoint import read_checkpoint
 from ntrm.training.loop import InterruptedTrainingError, Training

@@ -168,8 +168,8 @@ class FolderCorrections:
     def _predictor(self) -> Predictor:
         """The network of the results."""
         from ntrm.models.folders import BUNDLED, WEIGHTS, locate
-        from ntrm.models.hub import load
         from ntrm.models.predictor import Predictor
+        from ntrm.models.registry import load
 
         folder = locate(self.model or BUNDLED)
         next(iter(self._open.values())).mask.check_model(sha256_of(folder / WEIGHTS))

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from ntrm.cli.main import app
 from ntrm.familiarity.loaded_model import open_subject
-from ntrm.models.hub import load
-from ntrm.models.registry import ARCHITECTURES, create
+from ntrm.models.registry import ARCHITECTURES, create, load
 
 runner = CliRunner()
 

@@ -18,8 +18,7 @@ from tests.training.small_data import SETTINGS, Tiny, read_log, train_small, wei
 
 from ntrm.core.errors import RefusedError
 from ntrm.core.locks import holding
-from ntrm.models.hub import load
-from ntrm.models.registry import create
+from ntrm.models.registry import create, load
 from ntrm.training.loop import InterruptedTrainingError
 from ntrm.training.run import LOCK
 

@@ -113,6 +113,6 @@ def report(out: options.Results, jobs: options.Jobs = options.JOBS, *, console: 
 
     result = remake_reports(out, jobs=jobs, progress=console.progress)
     console.result(result.as_dict(), f"{counted(len(result.reported), 'report')} and {result.overview}")
-    for slide_id, reason in result.failures:
-        console.failed(reason, slide_id)
+    for failure in result.failures:
+        console.failed(failure["reason"], failure["slide_id"])
     return int(bool(result.failures))

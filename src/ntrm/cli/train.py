@@ -129,7 +129,7 @@ def export(model: str, onnx: Path, opset: int | None = None, seed: options.Seed 
 
     """
     from ntrm.export.onnx import export_onnx
-    from ntrm.models.hub import load
+    from ntrm.models.registry import load
 
     report = export_onnx(load(model), onnx, opset=opset, seed=seed)
     shape = f"(B, 3, {report.window}, {report.window})"

@@ -19,8 +19,8 @@ from ntrm.core.wording import counted
 from ntrm.data.dataset import SPLITS
 from ntrm.data.split import DatasetSplits
 from ntrm.data.stats import dataset_stats
-from ntrm.models.hub import load
 from ntrm.models.predictor import Predictor
+from ntrm.models.registry import load
 from ntrm.paper import result_tables as tables
 from ntrm.paper.claims import claims_table
 from ntrm.paper.costs import networks_table, stages_table
@@ -40,10 +40,7 @@ TABLES = (
     *("table1", "table1_scratch", "differences", "learning", "table2", "tissues_iou", "tissues_dice", "claims"),
     *("ablation", "complexity_networks", "complexity_stages", "runs"),
 )
-FIGURES = (
-    *("dataset", "qualitative", "improvement", "pipeline", "architecture", "trm", "learning", "resolutions"),
-    "ablation",
-)
+FIGURES = ("dataset", "qualitative", "improvement", "pipeline", "architecture", "trm", "learning", "ablation")
 """Every name that a table, or a figure, may have."""
 
 Say = Callable[[str], None]

@@ -92,16 +92,7 @@ def write_overlays(
 
     from ntrm.report.overlay import annotated
 
-    drawn = annotated(
-        pictures.large,
-        schema,
-        shape,
-        resolution.x,
-        pieces=summary.pieces,
-        fractions=summary.tissue_fractions,
-        seen=pictures.seen,
-        note="" if summary.corrected is None else summary.corrected.text,
-    )
+    drawn = annotated(pictures.large, schema, shape, resolution.x, summary, pictures.seen)
     with whole_file(folder / OVERLAY) as partial:
         Pillow.fromarray(drawn).save(partial, format="PNG", compress_level=1)
     write_bytes(folder / THUMBNAIL, small_jpeg(pictures.small, THUMBNAIL_BYTES))

@@ -71,7 +71,7 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
 
 def _checked_model(model: str) -> ModelConfig:
     """Fetched from its hub if need be; refuses what no worker could load."""
-    config, _ = read_model(locate(model))
+    config, *_ = read_model(locate(model))
     config.check_mpp()
     if config.arch not in NETWORKS:  # rare: only then does the web process load torch
         from ntrm.models.registry import create

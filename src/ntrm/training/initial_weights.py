@@ -18,8 +18,7 @@ from ntrm.core.io import sha256_of
 from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import CONFIG, locate, read_config
-from ntrm.models.hub import load
-from ntrm.models.registry import create, encoder_name
+from ntrm.models.registry import create, encoder_name, load
 from ntrm.models.weights import IMAGENET_HUB, find_weights, load_encoder_weights, stored_weights
 from ntrm.training.recipe import Recipe
 

@@ -178,7 +178,7 @@ def part(
 def regions(app_state: Shared, slide: Requested) -> ReviewDocument:
     """Regions of the network's mask in the order in which a person looks at them: likely errors first."""
     current = app_state.corrections_of(slide)
-    review, names, version = current.review(), current.mask.schema.names, current.log.version
+    review, names, version = current.engine.order(current.mask), current.mask.schema.names, current.log.version
     first, tissue, pixels = (column[:MOST_REGIONS] for column in (review.first, review.tissue, review.pixels))
     named, shown = current.state().by_hand.holds(first), []
     for at, index, count, by_hand in zip(*map(np.ndarray.tolist, (first, tissue, pixels, named)), strict=True):

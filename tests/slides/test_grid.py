@@ -8,7 +8,7 @@ from ntrm.core.errors import RefusedError
 from ntrm.core.mpp import Resolution
 from ntrm.data.resample import area_average, shrunk_length
 from ntrm.slides import grid as grid_module
-from ntrm.slides.grid import SlideGrid, best_level, check_cost, cost_of, thumbnail
+from ntrm.slides.grid import SlideGrid, best_level, check_cost, thumbnail
 from ntrm.slides.readers.formats import open_slide
 from ntrm.slides.readers.reader import SlideInfo, SlideLevel
 
@@ -196,13 +196,3 @@ def test_what_would_take_minutes_for_nothing_is_refused_with_a_hint(info, mpp, s
     assert caught.value.got
     assert caught.value.expected
     assert caught.value.hint
-
-
-def test_costs_are_the_pixels_of_the_levels_that_are_read():
-    # 26.8 and 53.6 times coarser than the slide: from levels 16 and 32.
-    wide, tall = 64_000, 32_000
-    coarse = -(-wide // 53.6) * -(-tall // 53.6)
-    assert cost_of(slide(wide, tall, PYRAMID), FINE, MODEL) == (coarse, 2000 * 1000 + 4000 * 2000)
-    assert cost_of(slide(wide, tall), FINE, MODEL) == (coarse, 2 * wide * tall)
-    # Where the model is finer than the slide, its grid counts.
-    assert cost_of(slide(1000, 1000), FINE, 0.125)[1] == 1000 * 1000 + 2000 * 2000

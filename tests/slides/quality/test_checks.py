@@ -188,14 +188,6 @@ def test_too_little_tissue_tells_nothing():
     assert fine_detail(np.full((90, 90, 3), (240, 150, 210), dtype=np.uint8)) is None, "a flat picture has no detail"
 
 
-def test_the_score_is_that_of_the_median():
-    assert blur_score([]) is None
-    assert blur_score([None]) is None
-    assert blur_score([2.0, 1.9, 0.1]) == 0.0
-    assert blur_score([0.1, 0.2, 2.0]) == 1.0
-    assert blur_score([0.88]) == pytest.approx(0.4)
-
-
 def test_samples_come_from_the_fuller_half(random):
     tissue = random.random((90, 130)) < np.linspace(0, 1, 130)
     windows = sample_windows(tissue, Resolution.square(10), Resolution.square(4), (225, 325), count=1000, size=30)

@@ -48,7 +48,7 @@ class Finding:
 
 
 @command
-def doctor(*, console: Console) -> int:
+def doctor(console: Console) -> int:
     """Show what this installation can do: Python, torch, devices, readers, extras.
 
     Example: ntrm doctor --json

@@ -16,9 +16,9 @@ from ntrm.core.labels import RGB, LabelSchema, rgb_of, safe_palette
 from ntrm.core.pixels import OPACITY, mean_colours, sampled, size_within
 from ntrm.report.html import data_uri
 from ntrm.report.overlay import Frame, drawing_of, font_size, scale_bar
-from ntrm.results.documents import Slide, tissues_in, unusable
+from ntrm.results.documents import Slide, unusable
 from ntrm.results.folder import SlideFolder
-from ntrm.results.mask_file import check_shape, colours_in, opened_mask, schema_of
+from ntrm.results.mask_file import check_shape, colours_in, opened_mask, schema_in
 from ntrm.results.paths import PICTURE
 
 SIDE = 1600  # Longer side of the tissues' layer
@@ -46,29 +46,22 @@ class SlidePictures:
 
 def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
     """What the slide's folder has to show; whatever is damaged in mask or picture is this slide's error."""
-    labels, colours = _read_mask(folder, (slide.grid.height, slide.grid.width))
+    with opened_mask(folder) as stored:
+        check_shape(stored, (slide.grid.height, slide.grid.width))
+        # The finest level that is not needlessly fine.
+        level = next((number for number, of in enumerate(stored.levels) if max(of.shape) <= 2 * SIDE), None)
+        if level is None:
+            raise ValueError("no level is small enough")
+        values, schema = stored.pixels(level), schema_in(stored, slide)
+    labels = sampled(values, size_within(values.shape, SIDE))
     plain, pixels = _read_plain(folder, labels.shape[1], labels.shape[0])
-    seen = np.nan_to_num(mean_colours(pixels, labels, 256), nan=255.0)
-    titles = {name: tissue.title for name, tissue in tissues_in(slide.graphs).items()}
-    return SlidePictures(plain, labels, seen, schema_of(folder, slide, colours, titles))
+    return SlidePictures(plain, labels, np.nan_to_num(mean_colours(pixels, labels, 256), nan=255.0), schema)
 
 
 def class_colours(folder: Path) -> list[RGB]:
     """Colours of the classes, by index, as the mask's file has them."""
     with opened_mask(folder) as stored:
         return colours_in(stored)
-
-
-def _read_mask(folder: Path, shape: tuple[int, int]) -> tuple[Labels, list[RGB]]:
-    """The finest level that is not needlessly fine, sampled to the layer's size; and the classes' colours."""
-    with opened_mask(folder) as stored:
-        check_shape(stored, shape)
-        level = next((number for number, of in enumerate(stored.levels) if max(of.shape) <= 2 * SIDE), None)
-        if level is None:
-            raise ValueError("no level is small enough")
-        values = stored.pixels(level)
-        colours = colours_in(stored)
-    return sampled(values, size_within(values.shape, SIDE)), colours
 
 
 def _read_plain(folder: Path, width: int, height: int) -> tuple[bytes, NDArray[np.uint8]]:

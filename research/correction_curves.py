@@ -56,8 +56,8 @@ from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.resample import area_average, majority_vote
 from ntrm.evaluation.robustness import DEGRADATIONS
-from ntrm.models.hub import load
 from ntrm.models.predictor import Predictor
+from ntrm.models.registry import load
 from ntrm.models.windows import stitch
 
 SEEDS = {"choose": 1901, "report": 1902, "own": 1902}

@@ -163,8 +163,8 @@ def click(out: Path, device: str) -> None:
     """Segment the slides and correct them, once by clicks and once by drawing everything."""
     from ntrm.correct.mask import open_mask
     from ntrm.correct.slide import SlideCorrections
-    from ntrm.models.hub import load
     from ntrm.models.predictor import Predictor
+    from ntrm.models.registry import load
     from ntrm.segment.batch import segment_slides
     from ntrm.slides.inputs import SlideInput
 
@@ -320,8 +320,8 @@ def score(out: Path, known: Path, model: str, device: str) -> dict[str, Any]:
     Of the latter, the two smallest sections of the test part. Windows have 256 pixels, whatever the training's.
     """
     from ntrm.data.split import open_splits
-    from ntrm.models.hub import load
     from ntrm.models.predictor import Predictor
+    from ntrm.models.registry import load
     from ntrm.models.windows import stitch
 
     network, judged = load(model), truth_of(out)

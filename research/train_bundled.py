@@ -29,7 +29,7 @@ from ntrm.core.csv_text import rows_text
 from ntrm.core.io import write_text
 from ntrm.evaluation.calibrate import calibrate
 from ntrm.evaluation.evaluate import evaluate
-from ntrm.models.hub import load
+from ntrm.models.registry import load
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.training.recipe import load_recipe
 from ntrm.training.train import train

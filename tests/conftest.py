@@ -26,6 +26,7 @@ SLOW = (
     "service/test_serve_corrections.py",
     "service/browser/test_correct_view.py",
     "service/browser/test_correct_keys.py",
+    "service/browser/test_familiarity_view.py",
     "training/test_resume.py",
     "cli/test_demo.py",
 )

@@ -12,7 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
+from ntrm.core.errors import RefusedError
 from ntrm.core.labels import SKIN
+from ntrm.core.locks import holding
 from ntrm.core.mpp import level_resolution
 from ntrm.data.image_files import write_image, write_rgb_mask
 from ntrm.models.base import Segmentation, SegmentationModel
@@ -138,3 +140,12 @@ def memory_below(most_mb):
         peak = tracemalloc.get_traced_memory()[1] / 2**20
         tracemalloc.stop()
     assert peak < most_mb
+
+
+def is_held(path):
+    """Whether a process holds the lock file ``path``."""
+    try:
+        with holding(path):
+            return False
+    except RefusedError:
+        return True

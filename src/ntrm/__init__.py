@@ -16,10 +16,10 @@ if _typing.TYPE_CHECKING:
     from ntrm.evaluation.evaluate import evaluate as evaluate
     from ntrm.export.onnx import export_onnx as export_onnx
     from ntrm.models.base import normalise as normalise
-    from ntrm.models.hub import load as load
     from ntrm.models.predictor import Predictor as Predictor
     from ntrm.models.registry import create as create
     from ntrm.models.registry import list_models as list_models
+    from ntrm.models.registry import load as load
     from ntrm.regions.graph import tissue_graph as tissue_graph
     from ntrm.results.tables import read_results as read_results
     from ntrm.segment.batch import segment_slides as segment_slides
@@ -38,7 +38,7 @@ _HOME = {
     "evaluate": "evaluation.evaluate",
     "export_onnx": "export.onnx",
     "list_models": "models.registry",
-    "load": "models.hub",
+    "load": "models.registry",
     "normalise": "models.base",
     "open_dataset": "data.layouts",
     "open_slide": "slides.isolated",

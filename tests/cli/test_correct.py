@@ -315,7 +315,6 @@ def test_areas_that_were_left_out_are_counted(out, correct, tmp_path):
         (["--undo", "first", "--by", "much too long"], 2, "impossible initials"),
         (["--click", "first", 1, 1, "EPI", "--slide", "second"], 2, "--slide goes with --from or --list"),
         (["--click", "first", 1, 1, "EPI", "--slides", "nix"], 2, "no such folder of slides"),
-        (["--from", "nix.geojson"], 2, "wrong usage"),
         (["--undo", "first", "--list"], 2, "what to do is not clear"),
         ([], 2, "what to do is not clear"),
     ],

@@ -42,7 +42,7 @@ def test_people_read_the_headline_and_the_tissues(words, tmp_path):
     assert "mine on 2 sections of 1 patient (test, 6.7 µm/px)" in text
     assert f"mean IoU {document['pooled']['macro']['iou']:.3f}" in text
     assert all(name in text for name in ("EPI", "RET", "BKG", "SCC"))
-    assert "corrected / broken" in text
+    assert "coarse head alone" in text
     assert "JPEG: quality 10" in text
     assert (tmp_path / "out" / "examples.png").is_file()
 

@@ -1,9 +1,7 @@
-import json
 import subprocess
 import sys
 import textwrap
 
-import pytest
 from typer.testing import CliRunner
 
 from ntrm import __version__
@@ -36,22 +34,3 @@ def test_no_command_shows_the_help_and_an_unknown_one_is_wrong_usage():
     assert "Exit codes" in runner.invoke(app, ["--help"]).stdout
     assert runner.invoke(app, []).exit_code == 2
     assert runner.invoke(app, ["nonsense"]).exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("words", "got"),
-    [
-        (["doctor", "--nonsense"], "--nonsense"),
-        (["--nonsense", "doctor"], "--nonsense"),
-        (["segment"], "INPUT"),
-        (["data", "check"], "DIR"),
-        (["nonsense"], "nonsense"),
-    ],
-)
-def test_what_the_parser_refuses_is_a_document_too(words, got):
-    result = runner.invoke(app, [*words, "--json"])
-    error = json.loads(result.stdout)["error"]
-    assert (result.exit_code, error["what"], got in error["got"]) == (2, "wrong usage", True)
-    assert "--help" in error["hint"]
-    assert "Usage:" in result.stderr
-    assert runner.invoke(app, words).stdout == ""

@@ -11,7 +11,6 @@ from ntrm.cli.tour import find_mistake, write_foreign
 from ntrm.core.mpp import Resolution
 from ntrm.correct.engine.parts_engine import region_graph_in
 from ntrm.correct.mask import open_mask
-from ntrm.data.dataset import Case
 from ntrm.data.image_files import read_image
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.segment.batch import segment_slides
@@ -53,8 +52,7 @@ def test_where_all_is_right_there_is_no_mistake(slide):
 
 def test_a_foreign_section_has_another_stain_and_is_out_of_focus(slide, tmp_path):
     _, file, _ = slide
-    case = Case("a", file, None, "a", resolution=Resolution.square(6.7))
-    changed = read_image(write_foreign(case, tmp_path / "foreign" / "a.tif"))
+    changed = read_image(write_foreign(file, Resolution.square(6.7), tmp_path / "foreign" / "a.tif"))
     expected = read_image(file)
     for name in ("stain: H −40 %, E +60 %", "blur: σ 2 px"):
         (one,) = [each for each in DEGRADATIONS if each.name == name]

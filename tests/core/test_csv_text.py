@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntrm.core.csv_text import by_column, guarded, original, read_rows, rows_text
+from ntrm.core.csv_text import guarded, original, read_rows, read_table, rows_text
+from ntrm.core.errors import DataError
 
 STARTS = "=+-@\t\r\n＝＋－＠"
 FORMULAS = ["=1+1", "+1+1", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n=1", "=", "-A", "+49 7", "-inf", "－1+1"]
@@ -57,6 +58,9 @@ def test_blanks_go_before_the_apostrophe_is_looked_for():
     assert [*read_rows([" '=a , b,c\n", "\n", " 'tis\n"], strip=True)] == [["=a", "b", "c"], ["'tis"]]
 
 
-def test_a_short_row_has_empty_cells_and_a_long_one_loses_what_has_no_column():
-    assert by_column("ab", ["1"]) == {"a": "1", "b": ""}
-    assert by_column("ab", ["1", "2", "3"]) == {"a": "1", "b": "2"}
+def test_a_short_row_has_empty_cells_and_a_long_one_may_only_end_in_empty_ones(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n1\n1,2,\n")
+    assert read_table(tmp_path / "a.csv", ("a",)) == [{"a": "1", "b": ""}, {"a": "1", "b": "2"}]
+    (tmp_path / "a.csv").write_text("a,b\n1,2,3\n")
+    with pytest.raises(DataError, match="too many cells"):
+        read_table(tmp_path / "a.csv", ("a",))

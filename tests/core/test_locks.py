@@ -1,7 +1,8 @@
 import pytest
+from tests.helpers import is_held
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.locks import holding, is_held
+from ntrm.core.locks import holding
 
 
 def test_a_lock_is_held_by_one_and_goes_with_its_holder(tmp_path):

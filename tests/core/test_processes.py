@@ -20,7 +20,7 @@ from tests.service.small import settings_of
 from ntrm.core.errors import DataError
 from ntrm.core.processes import MODEL, child_environment, module_environment, parallel_map, terminated_like_interrupted
 from ntrm.service.jobs import supervisor
-from ntrm.service.jobs.slide_record import NETWORK
+from ntrm.service.jobs.database import NETWORK
 from ntrm.slides.isolated import ReadingProcess
 
 SECRETS = {"NTRM_TOKEN": "t" * 32, "AWS_SECRET_ACCESS_KEY": "k", "RAY_AUTH_TOKEN": "r", "GIT_DIR": "/elsewhere"}
@@ -57,7 +57,7 @@ def test_the_process_that_segments_holds_what_a_model_needs_and_no_more(tmp_path
     monkeypatch.setattr(supervisor.subprocess, "Popen", lambda *_, env, **more: started.update(env) or nobody)
     settings = settings_of(tmp_path / "out", tmp_path)
     settings.hidden.mkdir(parents=True)
-    supervisor.start_worker(settings, NETWORK)
+    supervisor.start_worker(settings, NETWORK, "w")
     assert json.loads(nobody.stdin.getvalue())["out"] == str(tmp_path / "out")
     assert settings.token.encode() not in nobody.stdin.getvalue()
     assert FOR_MODELS.items() <= started.items()

@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 from tests.evaluation.small import ByColour
 from tests.segment.small import paint, write_slide
 
-from ntrm.core.io import sha256_of
-from ntrm.correct.log import MaskRecord, Step, append
+from ntrm.correct.log import Step, append
+from ntrm.correct.mask import open_mask
 from ntrm.correct.pixels import PixelSet
-from ntrm.results.documents import read_summary
 from ntrm.segment.batch import segment_slides
 
 
@@ -49,14 +48,6 @@ def _box(shape, box):
 
 def correct(results, name, *steps):
     """Write steps into the log of a slide."""
-    folder = results / name
-    summary = read_summary(folder)
-    record = MaskRecord(
-        slide_id=name,
-        mask=sha256_of(folder / "mask.ome.tif"),
-        height=summary.grid.height,
-        width=summary.grid.width,
-        classes=summary.classes,
-    )
+    mask = open_mask(results / name)
     for one in steps:
-        append(folder, record, one)
+        append(mask.folder, mask.record, one)

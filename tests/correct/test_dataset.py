@@ -13,12 +13,13 @@ from tests.segment.small import write_slide
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.labels import IGNORE
 from ntrm.correct import dataset as corrected_dataset
+from ntrm.correct import mask
 from ntrm.correct.dataset import CorrectedResults
 from ntrm.correct.log import Step
-from ntrm.correct.mask import segmented as segmented_state
 from ntrm.data.check import check_dataset
 from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.layouts import open_dataset
+from ntrm.results.slide_state import finished
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 SHAPE = (190, 130)
@@ -97,11 +98,7 @@ def test_the_column_group_does_not_hide_that_a_patient_is_in_two_splits(labelled
 def labelled_as(monkeypatch, covariates):
     """Slides whose table of slides has these columns."""
 
-    def read(folder):
-        state, plan = segmented_state(folder)
-        return replace(state, covariates=covariates), plan
-
-    monkeypatch.setattr(corrected_dataset, "segmented", read)
+    monkeypatch.setattr(mask, "finished", lambda folder: replace(finished(folder), covariates=covariates))
 
 
 @pytest.mark.parametrize(

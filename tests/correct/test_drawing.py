@@ -77,17 +77,6 @@ def test_nothing_is_drawn_where_there_is_no_mask(shape):
     assert not area(points, shape)
 
 
-def test_a_line_divides_the_region_that_it_crosses():
-    mask = np.zeros((9, 10), dtype=np.uint8)
-    mask[2:7, 1:9] = 1
-    right = split_by_line(mask, np.array([(4.5, 0.0), (4.5, 9.0)]), (4, 7), MPP)
-    expected = np.zeros(mask.shape, dtype=bool)
-    expected[2:7, 5:9] = True
-    np.testing.assert_array_equal(dense(right, mask.shape), expected)
-    left = split_by_line(mask, np.array([(4.5, 0.0), (4.5, 9.0)]), (2, 1), MPP)
-    assert left.pixels == 5 * 3
-
-
 def test_the_side_of_a_line_is_what_a_flood_reaches(random):
     mask = np.kron(random.integers(0, 3, (6, 7)), np.ones((5, 5), dtype=int)).astype(np.uint8)
     line = random.uniform(0, 34, (5, 2))

@@ -142,10 +142,10 @@ def test_before_parts_are_known_only_whole_regions_are_named(mask, slide):
     with pytest.raises(NotReadyError, match="not known yet"):
         corrections.propose(ask(corrections, "name", **there, whole_regions=True))
     named = corrections.propose(ask(corrections, "name", **there, whole_regions=True, spread=False)).named
-    assert corrections.review().order == "area"
+    assert corrections.engine.order(mask).order == "area"
     corrections.engine.prepare(mask, slide, predictor(), SILENT)
     assert corrections.is_ready
-    assert corrections.review().order == "likely errors"
+    assert corrections.engine.order(mask).order == "likely errors"
     same = corrections.propose(ask(corrections, "name", **there, whole_regions=True, spread=False))
     assert (same.named.text, same.regions) == (named.text, 1)
     alone = corrections.take(ask(corrections, "name", **there, spread=False), origin="page")

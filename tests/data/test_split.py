@@ -17,7 +17,7 @@ from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.dataset import SPLITS, Case, Dataset
 from ntrm.data.layouts import SKIN_SECTIONS, cancer_of, patient_of
-from ntrm.data.split import FRACTIONS, few_sections, make_split, open_splits, read_split, write_split
+from ntrm.data.split import FRACTIONS, Split, SplitRow, few_sections, make_split, open_splits, read_split, write_split
 
 SCC_IN_TEST = ["SCC_12", "SCC_17", "SCC_18", "SCC_25", "SCC_39", "SCC_47", "SCC_55", "SCC_60", "SCC_9"]
 """Drawn with seed 0: to change these means that every published split changes."""
@@ -242,3 +242,17 @@ def test_each_part_needs_a_patient_that_is_free_or_there():
     assert sorted(make_split(dataset_of(rows[:2]), fractions=(0.5, 0, 0.5)).by_name.values()) == ["test", "train"]
     fixed = [("a", "p", "train", ""), ("b", "p", "", ""), ("c", "q", "val", "")]
     assert make_split(dataset_of(fixed)).by_name == {"a": "train", "b": "train", "c": "val"}
+
+
+def test_a_patient_in_two_splits_is_named():
+    with pytest.raises(RefusedError, match="patient p ") as caught:
+        Split((SplitRow("a", "p", "train"), SplitRow("b", "p", "val")))
+    assert caught.value.got == "a in train and b in val"
+
+
+def test_patients_that_read_like_formulas_come_back_as_they_were(tmp_path):
+    rows = [SplitRow("a", "=1+1", "train", "@x"), SplitRow("b", "-12", "val"), SplitRow("c", "'=1+1", "test")]
+    Split(tuple(rows)).write(tmp_path / "split.csv")
+    assert [*read_split(tmp_path / "split.csv").rows] == rows
+    lines = (tmp_path / "split.csv").read_text().splitlines()
+    assert lines[1:] == ["a,'=1+1,train,'@x", "b,-12,val,", "c,''=1+1,test,"]

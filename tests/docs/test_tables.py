@@ -17,7 +17,7 @@ from ntrm.core.labels import CANCERS, SKIN, Tissue
 from ntrm.data.augment import Augment
 from ntrm.data.faults import KINDS
 from ntrm.evaluation.evaluate import evaluate
-from ntrm.evaluation.result import FILES, sections_table
+from ntrm.evaluation.result import FILES, section_row
 from ntrm.paper.plan import FACTORS
 from ntrm.paper.published import SYSTEMS
 from ntrm.regions import cancers
@@ -102,7 +102,7 @@ def evaluation(tmp_path_factory):
 
 def test_the_evaluation_tables_list_keys_columns_and_files(evaluation):
     assert [cells[0].strip("`") for cells in table(EVALUATE, "key")] == list(evaluation.as_dict())
-    columns = sections_table(evaluation).splitlines()[0].split(",")
+    columns = list(section_row(evaluation.sections[0], evaluation.schema))
     assert [cells[0].strip("`") for cells in table(EVALUATE, "column")] == columns
     assert [cells[0].strip("`") for cells in table(EVALUATE, "file")] == list(FILES)
     counts = next(iter(evaluation.as_dict()["interfaces"].values()))

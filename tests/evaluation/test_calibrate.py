@@ -14,8 +14,8 @@ from ntrm.evaluation import calibrate as module
 from ntrm.evaluation.calibrate import calibrate, sample_pixels
 from ntrm.familiarity import build
 from ntrm.familiarity.loaded_model import open_subject
-from ntrm.models.hub import load
 from ntrm.models.predictor import Predictor
+from ntrm.models.registry import load
 
 SHAPES = {
     ("one", "train"): (40, 40),

@@ -1,10 +1,13 @@
 import json
+import shlex
 
 import numpy as np
 import pytest
 from tests.evaluation.small import ByColour, count, draw_mask, of_test, schema_of, scores_of, write_dataset
+from typer.testing import CliRunner
 
-from ntrm.core.errors import RefusedError
+from ntrm.cli.main import app
+from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
 from ntrm.data.split import open_splits, section_hashes
@@ -12,6 +15,7 @@ from ntrm.evaluation.evaluate import evaluate
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.metrics.boundary import BoundaryAgreement, boundary_agreement
 from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
+from ntrm.models.registry import ARCHITECTURES
 
 HERE = Resolution.square(6.7)
 
@@ -134,3 +138,35 @@ def test_robustness_starts_from_the_scores_themselves(data):
     assert rows[0]["iou"] == pytest.approx(found.pooled.macro["iou"])
     assert rows[0]["iou_change"] == 0
     assert min(row["iou_change"] for row in rows) < 0
+
+
+def test_a_run_tells_its_seed_and_recipe(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
+    run = tmp_path / "run"
+    digest = ByColour().save_pretrained(run / "model")
+    facts = {"seed": 3, "recipe": {"name": "fast"}, "encoder_init": "scratch", "level": "10x", "other": 1}
+    (run / "provenance.json").write_text(json.dumps(facts))
+    found = evaluate(run / "model", data, None, device="cpu", boundaries=False).model
+    assert {key: found[key] for key in ("seed", "recipe", "encoder_init", "level")} == {
+        key: facts[key] for key in ("seed", "recipe", "encoder_init", "level")
+    }
+    assert found["sha256"] == digest
+    (run / "provenance.json").write_text('{"seed": 3')
+    with pytest.raises(DataError, match=r"provenance\.json"):
+        evaluate(run / "model", data, None, device="cpu")
+
+
+def test_classes_that_the_network_does_not_know_are_refused(data):
+    network = ByColour(classes=2)
+    with pytest.raises(RefusedError, match=r"(?s)BKG, SCC.*EPI, RET"):
+        evaluate(network, data, None, device="cpu")
+
+
+def test_another_resolution_is_refused_with_the_command_that_makes_the_right_one(tmp_path, sections):
+    folder = write_dataset(tmp_path / "Präparate 1", sections, mpp=2.9)
+    with pytest.raises(RefusedError, match=r"(?s)2\.9 µm/px.*6\.7 µm/px") as refused:
+        evaluate(ByColour(), folder, None, device="cpu")
+    ntrm, *command = shlex.split(refused.value.hint.split("`")[1])
+    assert (ntrm, CliRunner().invoke(app, command).exit_code) == ("ntrm", 0)
+    resampled = evaluate(ByColour(), tmp_path / "Präparate 1-6.7um", None, device="cpu", boundaries=False)
+    assert (resampled.data["mpp"], len(resampled.sections)) == (6.7, len(open_splits(folder)["test"]))

@@ -1,12 +1,16 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from tests.evaluation.small import ByColour, draw_mask, draw_sections, schema_of, write_dataset
 from tests.reference.calibration_counts import calibration_counts
 
-from ntrm.core.labels import IGNORE
+from ntrm.core.labels import IGNORE, SKIN
+from ntrm.core.mpp import Resolution
 from ntrm.data.split import open_splits
 from ntrm.evaluation import sections
+from ntrm.evaluation.measuring import MasksToMeasure, measure
 from ntrm.evaluation.sections import SectionAccumulator, predict_section
 from ntrm.models.predictor import Predictor
 from ntrm.models.windows import Rows, Stitching, stitch
@@ -65,3 +69,18 @@ def test_a_section_is_predicted_in_the_networks_classes(tmp_path, random):
     expected = calibration_counts(probabilities, truth)
     assert counts.calibration.expected_error == pytest.approx(expected.expected_error, abs=1e-6)
     assert counts.calibration.brier == pytest.approx(expected.brier, abs=1e-6)
+
+
+@pytest.mark.parametrize("annotated", [True, False])
+def test_cancers_are_judged_where_the_truth_is_known(annotated):
+    """A right tumour of which nobody annotated anything is not invented; one that is contradicted is."""
+    mask = np.full((60, 60), SKIN.index("RET"), dtype=np.uint8)
+    mask[:10] = SKIN.index("EPI")
+    mask[20:50, 20:50] = SKIN.index("BCC")
+    truth = np.where(mask == SKIN.index("BCC"), SKIN.index("RET") if annotated else IGNORE, mask).astype(np.uint8)
+    same = np.arange(256, dtype=np.uint8)
+    confidence = np.ones(mask.shape, dtype=np.float32)
+    section = SimpleNamespace(mask=truth)
+    found = measure(MasksToMeasure(section, same, mask, confidence, None, SKIN, Resolution.square(6.7)))
+    assert [finding.name for finding in found.cancers if finding.present] == ["BCC"] * annotated
+    assert not any(finding.present for finding in found.true_cancers)

@@ -1,6 +1,5 @@
 import gzip
 import json
-import uuid
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +15,6 @@ from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import read_mask
 from ntrm.export import geojson
 from ntrm.export.geojson import write_geojson
-from ntrm.export.ome_tiff import NAMESPACE
 from ntrm.regions.regions import scan_mask
 from ntrm.slides.readers.formats import open_slide
 
@@ -161,7 +159,7 @@ def test_a_failure_in_the_middle_leaves_the_old_file(tmp_path, mask, monkeypatch
     def fails(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(geojson, "_properties", fails)
+    monkeypatch.setattr(geojson, "_features", fails)
     with pytest.raises(DataError, match="cannot write"):
         write(path, mask)
     assert path.read_text() == "old"
@@ -171,16 +169,6 @@ def test_a_failure_in_the_middle_leaves_the_old_file(tmp_path, mask, monkeypatch
 def test_classes_that_the_schema_lacks_are_refused(tmp_path):
     with pytest.raises(DataError, match="schema does not know"):
         write(tmp_path / "r.geojson", np.full((2, 2), 40, np.uint8))
-
-
-def test_ids_rest_on_the_first_corner_as_numpy_writes_it(tmp_path, mask):
-    written = write(tmp_path / "r.geojson", mask, identity="s")
-    table = scan_mask(mask, EVERY, MPP).table
-    corners = np.stack(np.divmod(table.first, mask.shape[1])[::-1], axis=1)
-    names = [SKIN.tissues[tissue].name for tissue in table.tissue]
-    rows = zip(names, table.number, corners, strict=True)
-    wanted = [str(uuid.uuid5(NAMESPACE, f"s|{name}|{number}|{corner}")) for name, number, corner in rows]
-    assert [feature["id"] for feature in features(written)["features"]] == wanted
 
 
 def test_annotations_of_a_corrected_mask_say_what_a_person_named(tmp_path, mask):

@@ -1,17 +1,19 @@
-"""Boundary scores against literal loops over pixels, scikit-image and cases worked by hand."""
+"""Boundaries and section graphs against literal loops over pixels, scikit-image and cases worked by hand."""
 
+import json
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.ndimage import gaussian_filter
 from skimage.metrics import hausdorff_distance as skimage_hausdorff
 
+from ntrm.core.counts import boundary_counts
 from ntrm.core.errors import DataError, UsageError
-from ntrm.core.labels import IGNORE, LabelSchema, Tissue
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.metrics.boundary import (
     BoundaryAgreement,
@@ -20,19 +22,19 @@ from ntrm.metrics.boundary import (
     surface_distances,
     surface_of,
 )
+from ntrm.metrics.graph_agreement import MIN_LENGTH_UM, GraphAgreement, graph_agreement, interface_lengths
 
-THREE = LabelSchema(tuple(Tissue(i, name, "", (i, i, i)) for i, name in enumerate("ABC")))
-LABELS = st.sampled_from([0, 1, 2])
-SIZES = st.tuples(st.integers(1, 7), st.integers(1, 7))
-MPP = st.floats(0.1, 20)
+FOUR = LabelSchema(tuple(Tissue(i, name, "", (i, i, i)) for i, name in enumerate("ABCD")))
+SIZES = st.tuples(st.integers(1, 8), st.integers(1, 8))
+MPP = st.floats(0.1, 60)
 
 
 @st.composite
 def sections(draw):
     """A true mask with ignored pixels, and a predicted one of its size."""
     shape = draw(SIZES)
-    truth = draw(arrays.arrays(np.uint8, shape, elements=st.sampled_from([0, 1, 2, IGNORE])))
-    return truth, draw(arrays.arrays(np.uint8, shape, elements=LABELS))
+    truth = draw(arrays.arrays(np.uint8, shape, elements=st.sampled_from([0, 1, 2, 3, IGNORE])))
+    return truth, draw(arrays.arrays(np.uint8, shape, elements=st.integers(0, 3)))
 
 
 def literal_surface(mask, truth, label):
@@ -69,8 +71,8 @@ def literal_scores(true, found, mpp, tolerance):
 def test_scores_equal_the_literal_definition(section, x, y, tolerance):
     truth, prediction = section
     mpp = Resolution(x, y)
-    scores = boundary_agreement(truth, prediction, THREE, mpp, tolerances_um=[tolerance])
-    for label in range(3):
+    scores = boundary_agreement(truth, prediction, FOUR, mpp, tolerances_um=[tolerance])
+    for label in range(4):
         true, found = literal_surface(truth, truth, label), literal_surface(prediction, truth, label)
         got = (scores.surface_dice(tolerance)[label], scores.boundary_f1(tolerance)[label], scores.hausdorff_um[label])
         assert got == pytest.approx(literal_scores(true, found, mpp, tolerance))
@@ -78,8 +80,8 @@ def test_scores_equal_the_literal_definition(section, x, y, tolerance):
 
 @given(section=sections(), x=MPP, y=MPP)
 def test_turning_both_masks_with_their_pixels_changes_nothing(section, x, y):
-    straight = boundary_agreement(*section, THREE, Resolution(x, y)).as_dict()
-    turned = boundary_agreement(*(mask.T for mask in section), THREE, Resolution(y, x)).as_dict()
+    straight = boundary_agreement(*section, FOUR, Resolution(x, y)).as_dict()
+    turned = boundary_agreement(*(mask.T for mask in section), FOUR, Resolution(y, x)).as_dict()
     for kind in ("boundary_f1", "surface_dice"):
         assert straight[kind] == turned[kind]
     assert straight["hausdorff95_um"]["tissues"] == pytest.approx(turned["hausdorff95_um"]["tissues"])
@@ -99,7 +101,7 @@ def test_a_shift_is_measured_in_micrometres_of_its_axis():
     truth[10:20, 10:20] = right[10:20, 13:23] = down[13:23, 10:20] = 1
     mpp = Resolution(x=2, y=6.7)
     for moved, distance in ((right, 6), (down, 20.1)):
-        scores = boundary_agreement(truth, moved, THREE, mpp, tolerances_um=[distance, 0.99 * distance])
+        scores = boundary_agreement(truth, moved, FOUR, mpp, tolerances_um=[distance, 0.99 * distance])
         assert scores.hausdorff_um[1] == pytest.approx(distance)
         assert scores.surface_dice(distance)[1] == 1
         assert scores.surface_dice(0.99 * distance)[1] < 1
@@ -107,19 +109,19 @@ def test_a_shift_is_measured_in_micrometres_of_its_axis():
 
 def test_the_image_border_and_ignored_pixels_make_no_boundary():
     truth = np.zeros((6, 6), dtype=np.uint8)
-    assert boundary_agreement(truth, truth, THREE, Resolution(1, 1)).as_dict()["hausdorff95_um"]["mean"] is None
+    assert boundary_agreement(truth, truth, FOUR, Resolution(1, 1)).as_dict()["hausdorff95_um"]["mean"] is None
     truth[:, 3] = IGNORE
     prediction = truth.copy()
     prediction[:, 3] = 2
-    assert not boundary_agreement(truth, prediction, THREE, Resolution(1, 1)).predicted_pixels.any()
+    assert not boundary_agreement(truth, prediction, FOUR, Resolution(1, 1)).predicted_pixels.any()
 
 
 def test_sections_together_are_pooled_by_pixels(random):
-    pairs = [random.integers(0, 3, (2, 9, 9)) for _ in range(4)]
-    parts = [boundary_agreement(*pair, THREE, Resolution(4, 5)) for pair in pairs]
-    parts.append(boundary_agreement(np.zeros((3, 3), int), np.zeros((3, 3), int), THREE, Resolution(4, 5)))
+    pairs = [random.integers(0, 4, (2, 9, 9)) for _ in range(4)]
+    parts = [boundary_agreement(*pair, FOUR, Resolution(4, 5)) for pair in pairs]
+    parts.append(boundary_agreement(np.zeros((3, 3), int), np.zeros((3, 3), int), FOUR, Resolution(4, 5)))
     total = BoundaryAgreement.total(parts)
-    for label in range(3):
+    for label in range(4):
         hits = sum(p.true_hits[0, label] + p.predicted_hits[0, label] for p in parts)
         size = sum(p.true_pixels[label] + p.predicted_pixels[label] for p in parts)
         assert total.surface_dice(10)[label] == hits / size
@@ -131,7 +133,7 @@ def test_sections_together_are_pooled_by_pixels(random):
     [
         (np.zeros((2, 2), int), np.zeros((2, 3), int), [1], DataError),
         (np.zeros(4, int), np.zeros(4, int), [1], DataError),
-        (np.full((2, 2), 3), np.zeros((2, 2), int), [1], DataError),
+        (np.full((2, 2), 4), np.zeros((2, 2), int), [1], DataError),
         (np.zeros((2, 2), int), np.full((2, 2), 9), [1], DataError),
         (np.zeros((2, 2), int), np.zeros((2, 2), int), [], UsageError),
         (np.zeros((2, 2), int), np.zeros((2, 2), int), [math.nan], UsageError),
@@ -141,4 +143,87 @@ def test_sections_together_are_pooled_by_pixels(random):
 )
 def test_what_cannot_be_compared_is_refused(truth, prediction, tolerances, error):
     with pytest.raises(error):
-        boundary_agreement(truth, prediction, THREE, Resolution(1, 1), tolerances_um=tolerances)
+        boundary_agreement(truth, prediction, FOUR, Resolution(1, 1), tolerances_um=tolerances)
+
+
+def literal_lengths(mask, known, mpp):
+    """Length of the sides between every two classes, one pixel pair at a time."""
+    lengths = {}
+    height, width = mask.shape
+    for y, x in np.ndindex(mask.shape):
+        for (v, u), side in (((y, x + 1), mpp.y), ((y + 1, x), mpp.x)):
+            if v < height and u < width and known[y, x] and known[v, u] and mask[y, x] != mask[v, u]:
+                pair = tuple(sorted((int(mask[y, x]), int(mask[v, u]))))
+                lengths[pair] = lengths.get(pair, 0) + side
+    return lengths
+
+
+@given(section=sections(), x=MPP, y=MPP)
+def test_the_graph_is_that_of_the_literal_definition(section, x, y):
+    truth, prediction = section
+    mpp, known = Resolution(x, y), truth != IGNORE
+    true, found = literal_lengths(truth, known, mpp), literal_lengths(prediction, known, mpp)
+    # Sums of sides in another order may differ in the last bit, which must not decide about an edge.
+    assume(all(abs(um - MIN_LENGTH_UM) > 1e-7 for um in (*true.values(), *found.values())))
+    got = graph_agreement(truth, prediction, FOUR, mpp)
+    edges = [{pair for pair, um in lengths.items() if um > MIN_LENGTH_UM} for lengths in (true, found)]
+    both = len(edges[0] & edges[1])
+    assert got.recall == (both / len(edges[0]) if edges[0] else None)
+    assert got.precision == (both / len(edges[1]) if edges[1] else None)
+    assert got.f1 == (pytest.approx(2 * both / (len(edges[0]) + len(edges[1]))) if edges[0] | edges[1] else None)
+    errors = {pair: abs(true.get(pair, 0) - found.get(pair, 0)) for pair in true | found}
+    by_pair = {tuple(FOUR.index(name) for name in each["tissues"]): each for each in got.as_dict()["interfaces"]}
+    assert {pair: each["error_um"] for pair, each in by_pair.items()} == pytest.approx(errors)
+    for pair, each in by_pair.items():
+        assert each["relative_error"] == (pytest.approx(errors[pair] / true[pair]) if pair in true else None)
+    overall = pytest.approx(sum(errors.values()) / sum(true.values())) if true else None
+    assert got.relative_error == overall
+
+
+@given(section=sections())
+def test_square_pixels_give_boundary_counts_times_their_side(section):
+    truth, _ = section
+    lengths = interface_lengths(truth, 4, Resolution(2, 2))
+    np.testing.assert_array_equal(lengths, 2 * boundary_counts(truth, 4))
+
+
+def test_interfaces_are_named_and_measured():
+    mask = np.full((30, 20), SKIN.index("RET"))
+    mask[:10], mask[10:12], mask[25:, :3] = SKIN.index("BKG"), SKIN.index("EPI"), SKIN.index("GLD")
+    found = graph_agreement(mask, mask, SKIN, Resolution(x=5, y=10)).as_dict()["interfaces"]
+    assert [each["tissues"] for each in found] == [["EPI", "RET"], ["EPI", "BKG"], ["GLD", "RET"]]
+    assert found[2]["true_um"] == found[2]["predicted_um"] == 3 * 5 + 5 * 10
+
+
+@pytest.mark.parametrize(("mpp", "found"), [(10, 0), (10.01, 1)])
+def test_an_edge_must_be_longer_than_the_minimum(mpp, found):
+    mask = np.array([[0, 1]] * 5)
+    (interface,) = graph_agreement(mask, mask, FOUR, Resolution(mpp, mpp)).as_dict()["interfaces"]
+    assert (interface["tissues"], interface["found"]) == (["A", "B"], found)
+
+
+def test_sections_are_counted_one_by_one_so_that_errors_cannot_cancel():
+    short, long = np.array([[0, 1]] * 6), np.array([[0, 1]] * 6)
+    short[2:] = 0
+    mpp = Resolution(20, 20)
+    too_short, too_long = graph_agreement(long, short, FOUR, mpp), graph_agreement(short, long, FOUR, mpp)
+    none = graph_agreement(np.full((6, 2), 3), np.full((6, 2), 3), FOUR, mpp)
+    total = GraphAgreement.total([too_short, none, too_long])
+    (interface,) = total.as_dict()["interfaces"]
+    # 6 sides of 20 µm against 2 of them and one below: 120 µm and 60 µm, each once the truth.
+    assert (interface["true_um"], interface["predicted_um"], interface["error_um"]) == (180, 180, 120)
+    assert (interface["found"], interface["missed"], interface["invented"]) == (2, 0, 0)
+    assert total.relative_error == pytest.approx(120 / 180)
+    assert none.f1 is None
+    assert none.relative_error is None
+
+
+def test_missed_and_invented_edges_are_told_apart():
+    truth, prediction = np.array([[0, 1, 2]] * 9), np.array([[0, 1, 3]] * 9)
+    got = graph_agreement(truth, prediction, FOUR, Resolution(10, 10))
+    interfaces = got.as_dict()["interfaces"]
+    kinds = {tuple(each["tissues"]): (each["found"], each["missed"], each["invented"]) for each in interfaces}
+    assert kinds == {("A", "B"): (1, 0, 0), ("B", "C"): (0, 1, 0), ("B", "D"): (0, 0, 1)}
+    document = json.loads(json.dumps(got.as_dict()))
+    assert document["adjacency_precision"] == document["adjacency_recall"] == document["adjacency_f1"] == 0.5
+    assert [each["relative_error"] for each in document["interfaces"]] == [0, 1, None]

@@ -1,7 +1,5 @@
 """Encoders with one block a stage: tracing a network takes as long as it has layers, and blocks of a kind are alike."""
 
-from dataclasses import replace
-
 import pytest
 
 from ntrm.models.encoders import RESNETS
@@ -16,4 +14,4 @@ def shallow(monkeypatch):
     for name in RESNETS:
         monkeypatch.setitem(RESNETS, name, ONE_EACH)
     for size, shape in MIT.items():
-        monkeypatch.setitem(MIT, size, replace(shape, depths=ONE_EACH))
+        monkeypatch.setitem(MIT, size, shape._replace(depths=ONE_EACH))

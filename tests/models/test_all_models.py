@@ -8,8 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ntrm.core.errors import UsageError
-from ntrm.models.hub import load
-from ntrm.models.registry import ARCHITECTURES, create
+from ntrm.models.registry import ARCHITECTURES, create, load
 
 CLASSES = 5
 WIDTH = 0.125

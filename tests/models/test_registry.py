@@ -47,3 +47,21 @@ def test_encoder_weights_come_from_a_file(arch, encoder, tmp_path, seed):
     for key, value in donor.encoder.state_dict().items():
         assert torch.equal(value, network.encoder.state_dict()[key]), key
     assert "weights" not in network.config.options
+
+
+def test_the_coarse_head_looks_at_e5_or_d2():
+    network = create("ntrm-control", 5, width=0.125, coarse="d2")
+    assert network(torch.randn(2, 3, 64, 96)).coarse.shape == (2, 5, 64, 96)
+    with pytest.raises(UsageError, match=r"coarse head\n.*e4"):
+        create("ntrm-control", 5, width=0.125, coarse="e4")
+
+
+def test_the_relation_is_initialised_after_the_first_half(seed):
+    def weights(name):
+        torch.manual_seed(seed)
+        return create(name, 5, width=0.125).state_dict()
+
+    control, paper = weights("ntrm-control"), weights("ntrm-paper")
+    first = {key for key in control if key.startswith(("encoder.", "upper.", "coarse."))}
+    assert all(torch.equal(paper[key], control[key]) for key in first)
+    assert not torch.equal(paper["classify.weight"], control["classify.weight"])

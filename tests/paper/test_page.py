@@ -12,7 +12,6 @@ from tests.paper.conftest import draw_section
 from tests.paper.synthetic import write_all
 from tests.report.pages import HOSTILE, cells, check_safe, words
 
-from ntrm.core.locks import holding
 from ntrm.paper.plan import Request
 from ntrm.paper.reproduce import FIGURES, PHANTOM, REAL, TABLES, reproduce, write_results
 from ntrm.training.recipe import parse_overrides
@@ -110,14 +109,3 @@ def test_the_names_of_all_tables_and_figures_are_known():
     page = (files("ntrm.report") / "templates" / "reproduction.html").read_text(encoding="utf-8")
     shown = {name for group in re.findall(r"section\((.*)\)", page) for name in re.findall(r'"([a-z0-9_]+)"', group)}
     assert shown == {*TABLES, *FIGURES}
-
-
-def test_a_run_in_other_hands_is_no_failure(request_of, tmp_path):
-    request = request_of(archs=ARCHS[:1], resolutions=("10x",))
-    (job,) = request.plan().jobs
-    request.check_folder()
-    with holding(tmp_path / "out" / "jobs" / f"{job.key}.lock"):
-        result = reproduce(request, device="cpu")
-    assert (result.ran, result.failures, result.as_dict()["done"]) == (0, {}, 0)
-    (row,) = read_csv(tmp_path / "out" / "tables" / "runs.csv")
-    assert row["status"] == "not run"

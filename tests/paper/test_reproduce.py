@@ -10,12 +10,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.helpers import training_that_waits, wait_for
+from tests.helpers import is_held, training_that_waits, wait_for
 from tests.paper.test_page import read_csv
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.core.locks import is_held
 from ntrm.paper.plan import Request
 from ntrm.training.recipe import parse_overrides
 

@@ -95,7 +95,7 @@ def test_cancers_are_drawn_in_the_ratio_of_the_real_dataset(seed):
 
 @pytest.mark.parametrize(
     ("mpp", "cancer", "match"),
-    [(0.01, "BCC", "resolution"), (math.nan, "BCC", "resolution"), (6.7, "melanoma", "BCC, SCC, IEC")],
+    [(0.01, "BCC", "µm per pixel"), (math.nan, "BCC", "µm per pixel"), (6.7, "melanoma", "BCC, SCC, IEC")],
 )
 def test_impossible_sections_are_refused(mpp, cancer, match):
     with pytest.raises(UsageError, match=match):

@@ -18,10 +18,10 @@ def find_folds(planes, tissue, scale):
         band = np.nonzero(regions == number)
         length = math.hypot(np.ptp(band[0]) * scale.y + scale.y, np.ptp(band[1]) * scale.x + scale.x)
         if length >= folds.LEAST_LENGTH_UM and len(band[0]) * scale.pixel_area_um2 >= folds.LEAST_MM2 * 1e6:
-            found[band] = (
-                folds._redder(*planes[:2], band, angles[band], scale) <= folds.MOST_RED
-                and folds._along_border(tissue, band, angles[band], scale) <= folds.MOST_BORDER
-            )
+            one, other = folds._sides(band, angles[band], folds.BORDER_UM, scale, tissue.shape)
+            on_border = (tissue[one] != tissue[other]).mean() > folds.MOST_BORDER
+            redder = folds._redder(*planes[:2], band, angles[band], scale) > folds.MOST_RED
+            found[band] = not (on_border or redder)
     return found
 
 

@@ -2,7 +2,6 @@ import math
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 from tests.reference.calibration_counts import calibration_counts
 from tests.report.looking import stumbles, words
 
@@ -16,7 +15,6 @@ from ntrm.report.charts import (
     ablation_figure,
     confusion_figure,
     curves_figure,
-    moving_average,
     reliability_figure,
     resolution_figure,
 )
@@ -66,13 +64,10 @@ def test_missing_none_and_nan_values_leave_gaps(rows):
     broken = [{**row, "train_loss": math.nan if k % 2 else None} for k, row in enumerate(rows)]
     figure = curves_figure([*broken, {"step": None, "train_loss": 1.0}, {}])
     assert [line.get_label().split("\n")[0] for line in figure.axes[0].lines] == ["_best", "validation"]
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_a_run_that_has_just_begun_can_be_drawn(rows, count):
-    figure = curves_figure(rows[:count])
-    assert words(figure).count("no values yet") == 3 - 2 * count
-    assert not stumbles(figure)
+    for count in (0, 1):  # a run that has just begun
+        figure = curves_figure(rows[:count])
+        assert words(figure).count("no values yet") == 3 - 2 * count
+        assert not stumbles(figure)
 
 
 def test_long_logs_are_averaged_except_for_the_learning_rate(random):
@@ -82,9 +77,6 @@ def test_long_logs_are_averaged_except_for_the_learning_rate(random):
     values = np.array([row["train_loss"] for row in rows])
     expected = [values[max(0, k - 5) : k + 5].mean() for k in range(400)]
     assert losses.lines[1].get_ydata() == pytest.approx(np.array(expected))
-    span = int(random.integers(1, 5)) * 2 + 1
-    expected = [values[max(0, k - span // 2) : k + span // 2 + 1].mean() for k in range(400)]
-    assert moving_average(values, span) == pytest.approx(np.array(expected))
 
 
 @pytest.fixture
@@ -108,8 +100,6 @@ def test_confusions_are_fractions_of_the_row_and_absent_tissues_are_greyed(count
     assert grey[:, follicles].all()
     others = [k for k in range(12) if k not in (glands, follicles)]
     assert not grey[np.ix_(others, [*others, glands])].any()
-    for labels, absent in ((axes.get_yticklabels(), [glands, follicles]), (axes.get_xticklabels(), [follicles])):
-        assert [k for k, label in enumerate(labels) if max(to_rgb(label.get_color())) > 0.5] == absent
 
 
 def test_no_annotated_pixel_is_said_and_other_classes_are_refused(counts):

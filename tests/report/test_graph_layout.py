@@ -1,14 +1,13 @@
 import itertools
 import math
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 from ntrm.core.wording import OUTSIDE
-from ntrm.report.graph_layout import HEIGHT, LARGE, SMALL, THICK, THIN, WIDTH, graph_drawing, network_graph, strongest
+from ntrm.report.graph_layout import HEIGHT, LARGE, SMALL, THICK, THIN, WIDTH, graph_drawing
 from ntrm.report.html import render
-from ntrm.results.documents import Edge, Network, Node
+from ntrm.results.documents import Edge, Node
 
 NAMES = ("EPI", "RET", "BKG", "SCC", "BCC")
 NODES = [
@@ -66,24 +65,3 @@ def test_everything_stays_in_the_drawing_and_apart_with_twelve_tissues():
         assert left >= 0
         assert left + wide <= WIDTH
         assert 10 <= float(text.get("y")) <= HEIGHT
-
-
-def network(random):
-    layers = tuple(tuple(map(tuple, layer)) for layer in random.random((2, 5, 5)).round(4).tolist())
-    counts, weight = random.integers(1, 99, (5, 5)).tolist(), random.random((5, 5)).round(4).tolist()
-    return Network(NAMES, layers, tuple(map(tuple, counts)), tuple(map(tuple, weight)), (), 3, "")
-
-
-def test_weak_relations_are_not_drawn_and_wider_ones_are_stronger(random):
-    found = network(random)
-    root = drawn(network_graph(found, NAMES))
-    shown = {each.find("title").text: float(each.find("path").get("stroke-width")) for each in of_class(root, "arrow")}
-    most = strongest(found, 1)[0][2]
-    expected = [each for each in strongest(found, 20) if each[2] >= 0.1 * most]
-    assert list(shown) == [
-        f"{each.sender} → {each.receiver}: attention {each.attention:.3f} in {each.windows} windows"
-        for each in expected
-    ]
-    assert list(shown.values()) == sorted(shown.values(), reverse=True)
-    zero = tuple(tuple(0.0 for _ in NAMES) for _ in NAMES)
-    assert list(drawn(network_graph(replace(found, attention=(zero,)), NAMES))) == []

@@ -6,15 +6,13 @@ import pytest
 from PIL import Image
 from tests.report.pages import HOSTILE, check_safe, rows
 
-from ntrm.report.html import NOTICE, data_uri, render, write_page
+from ntrm.report.html import NOTICE, data_uri, write_page
 
 TISSUE = {"rgb": (1, 2, 3), "name": HOSTILE, "explanation": HOSTILE}
 DATASET = {
     "title": HOSTILE,
     "stats": {"sections": 3, "patients": 2, "tissues_per_tile": {"mean": 1.25}},
     "shown": HOSTILE,
-    "tissues": [{"tissue": TISSUE, "share": "5%", "neighbours": ""}],
-    "numbers": [("splits", HOSTILE)],
     "faults": [("code", HOSTILE, HOSTILE, HOSTILE)],
 }
 
@@ -26,39 +24,32 @@ def picture(tmp_path):
     return path
 
 
-def test_a_page_is_well_formed_self_contained_and_escaped(tmp_path, picture):
-    write_page(tmp_path / "p.html", "dataset_report.html", **DATASET, sheet=picture, figure=picture)
-    text = (tmp_path / "p.html").read_text(encoding="utf-8")
-    page = check_safe(text)
-    assert page.texts.count(HOSTILE) >= 8
-    assert page.links == [data_uri(picture.read_bytes(), "png")] * 2
-    assert page.text.count(NOTICE) == 2
-    assert rows(text, "Tissues") == [(HOSTILE, [HOSTILE, "5%", "–"])]
-    assert rows(text, "Check") == [("code", [HOSTILE] * 3)]
-
-
 def test_the_page_of_the_tour_escapes_what_it_adds(tmp_path, picture):
     for name in ("examples", "improvement", "confusion"):
         shutil.copy(picture, tmp_path / f"{name}.png")
-    pooled = SimpleNamespace(macro={"iou": 0.5}, pixel_accuracy=0.75)
-    text = render(
+    tissue, scores = SimpleNamespace(**TISSUE, title=HOSTILE, index=0), {"iou": [0.5], "dice": [float("nan")]}
+    schema = SimpleNamespace(tissues=[tissue])
+    pooled = SimpleNamespace(macro={"iou": 0.5}, pixel_accuracy=0.75, schema=schema, per_class=scores)
+    write_page(
+        tmp_path / "tour.html",
         "tour.html",
         **DATASET,
         sheet=picture,
         figure=picture,
         scored=SimpleNamespace(sections=[1, 2], pooled=pooled),
         scores=tmp_path,
-        by_tissue=[(SimpleNamespace(**TISSUE, title=HOSTILE), "0.500", "–")],
         slides=[(HOSTILE, HOSTILE, "1.5")],
-        overlays={HOSTILE: picture},
-        attention=True,
+        overlay=(HOSTILE, picture),
         mistake=SimpleNamespace(slide_id=HOSTILE, x=3, y=5, tissue=HOSTILE, sentences=lambda: [HOSTILE]),
-        marked=picture,
     )
+    text = (tmp_path / "tour.html").read_text(encoding="utf-8")
     page = check_safe(text)
+    assert page.texts.count(HOSTILE) >= 8
+    assert page.text.count(NOTICE) == 2
+    assert rows(text, "Check") == [("code", [HOSTILE] * 3)]
     assert "The model has a relation module." in page.text
     assert f"--click {HOSTILE} 3 5 {HOSTILE} --preview" in page.text
     assert "on 2 sections it has never seen: mean IoU 0.500, pixel accuracy 0.750" in page.text
     assert rows(text, "Segmentation by the bundled model") == [(HOSTILE, [HOSTILE, "0.500", "–"])]
     assert rows(text, "Slides") == [(HOSTILE, [HOSTILE, "1.5"])]
-    assert [link for link in page.links if not link.startswith("data:image/png")] == ["results/index.html"]
+    assert [link for link in page.links if link != data_uri(picture.read_bytes(), "png")] == ["results/index.html"]

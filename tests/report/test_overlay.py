@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from ntrm.core.labels import SKIN
-from ntrm.report.overlay import Frame, annotated, drawing_of, font_size, scale_bar
+from ntrm.report.overlay import (
+    STEPS,
+    TINT,
+    Frame,
+    annotated,
+    drawing_of,
+    familiarity_map,
+    font_size,
+    scale_bar,
+    window_values,
+)
 from ntrm.results import documents
 from ntrm.results.documents import Measure
 
@@ -54,9 +64,9 @@ def plain(height=600, width=900):
     return np.full((height, width, 3), GREY, dtype=np.uint8)
 
 
-def drawn(picture, shape=None, mpp=10.0, pieces=(), fractions=None):
-    shape = shape or picture.shape[:2]
-    return annotated(picture, SKIN, shape, mpp, pieces=pieces, fractions=fractions or {})
+def drawn(picture, shape=None, mpp=10.0, pieces=(), fractions=None, seen=None):
+    summary = SimpleNamespace(pieces=pieces, tissue_fractions=fractions or {}, corrected=None)
+    return annotated(picture, SKIN, shape or picture.shape[:2], mpp, summary, seen or {})
 
 
 def test_a_line_is_drawn_where_it_was_measured(random):
@@ -84,5 +94,37 @@ def test_the_legend_names_tissues_that_are_there_in_their_colours():
     assert len(below) > 0
     for name, present in (("RET", True), ("BCC", True), ("EPI", False), ("SCC", False)):
         assert (below == SKIN[name].rgb).all(axis=1).any() == present, name
-    seen = annotated(plain(), SKIN, (600, 900), 10.0, fractions=shares, seen={"RET": (1, 2, 3)})
+    seen = drawn(plain(), fractions=shares, seen={"RET": (1, 2, 3)})
     assert (seen[600:].reshape(-1, 3) == (1, 2, 3)).all(axis=1).any()
+
+
+# --- where a slide is unlike what the model knows ---
+
+
+def test_values_are_geometric_means_over_the_windows_of_a_pixel(random):
+    places, values = random.integers(1, [20, 30, 10, 10], (12, 4)).tolist(), random.uniform(0.001, 1, 12).tolist()
+    windows, every = [(*place, p) for place, p in zip(places, values, strict=True)], np.full((12, 30, 40), np.nan)
+    for layer, (top, left, high, wide, p) in zip(every, windows, strict=True):
+        layer[top : top + high, left : left + wide] = p
+    with np.errstate(all="ignore"):
+        counts = np.isfinite(every).sum(axis=0)
+        expected = np.where(counts, np.exp(np.nansum(np.log(every), axis=0) / counts), np.nan)
+    np.testing.assert_allclose(window_values(windows, (30, 40), (30, 40)), expected)
+
+
+def test_windows_have_the_colour_of_their_step_and_the_rest_is_grey(random):
+    picture = random.integers(0, 256, (60, 90, 3)).astype(np.uint8)
+    windows = [(0, 0, 20, 10, 0.001), (0, 10, 20, 10, 0.01), (0, 20, 20, 10, 0.5)]
+    drawn = familiarity_map(picture, windows, (60, 90))
+    grey = picture.mean(axis=2)
+    for k, (_, colour, _) in enumerate(STEPS):
+        expected = (1 - TINT) * grey[:20, 10 * k : 10 * k + 10, None] + TINT * np.array(colour)
+        np.testing.assert_allclose(drawn[:20, 10 * k : 10 * k + 10], expected, atol=0.5)
+    np.testing.assert_allclose(drawn[20:60, :90], np.repeat(grey[20:, :, None], 3, axis=2), atol=0.5)
+    assert drawn.shape[0] > 60  # the legend
+
+
+@pytest.mark.parametrize("p_value", [0.0, 1e-30])
+def test_a_p_value_of_nothing_does_not_outweigh_all_others(p_value):
+    windows = [(0, 0, 1, 1, p_value), *[(0, 0, 1, 1, 0.5)] * 20]
+    assert window_values(windows, (1, 1), (1, 1))[0, 0] > 0.1

@@ -5,12 +5,11 @@ from tests.report.looking import pictures, stumbles, words
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
-from ntrm.models.predictor import Predictor, TissueRelations
+from ntrm.models.predictor import Predictor
 from ntrm.models.registry import create
 from ntrm.models.trm.edges import contacts
 from ntrm.models.trm.nodes import propose
-from ntrm.report.drawing import new_figure
-from ntrm.report.relations import draw_graph, norm, pipeline_figure, trace_relation, trm_figure
+from ntrm.report.relations import norm, pipeline_figure, trace_relation, trm_figure
 
 VARIANTS = [
     (12, {}),
@@ -44,8 +43,14 @@ def test_the_pipeline_shows_each_step_of_the_forward_pass(image):
     expected = [image, norm(trace.features), coarse, norm(trace.refined), final]
     for one, other in zip(pictures(figure), expected, strict=True):
         assert np.allclose(one, other, atol=1e-4)
-    edges = [patch for axes in figure.axes for patch in axes.patches if str(patch.get_gid()).startswith("edge")]
-    assert len(edges) == trace.graph.adjacency.sum()
+    marks = {str(mark.get_gid()): mark for axes in figure.axes for mark in (*axes.patches, *axes.lines)}
+    arrows = {tuple(map(int, name.split()[1:])): mark for name, mark in marks.items() if name.startswith("edge")}
+    assert set(arrows) == {(int(a), int(b)) for a, b in np.argwhere(trace.graph.adjacency)}
+    for place, arrow in arrows.items():
+        assert arrow.get_linewidth() == pytest.approx(0.5 + 4.5 * trace.graph.boundary[place])
+    for tissue in trace.present:
+        assert np.allclose(marks[f"node {tissue}"].get_markerfacecolor(), SKIN.palette[tissue] / 255)
+        assert SKIN.names[tissue] in words(figure)
     assert not stumbles(figure)
 
 
@@ -113,34 +118,3 @@ def test_padding_is_cut_off_and_the_module_is_found_in_other_networks(random):
     trace = trace_relation(create("mit-trm", 3, width=0.125), image)
     assert trace.names == ("features", "refined")
     assert np.allclose(trace.refined, trace.features + trace.projected, atol=1e-5)
-
-
-def drawn(random, presence, adjacency):
-    size = len(presence)
-    area = np.where(presence, random.integers(1, 900, size=size), 0).astype(np.float32)
-    boundary = random.random((size, size)).astype(np.float32) * presence[:, None]
-    none, window = np.zeros((size, size), np.float32), np.zeros((size, 4), np.float32)
-    graph = TissueRelations(SKIN.names[:size], presence, area, adjacency, boundary, none[None], none, window)
-    figure = new_figure(4, 4)
-    axes = figure.subplots()
-    draw_graph(axes, graph, SKIN)
-    nodes = {int(line.get_gid().split()[1]): line for line in axes.lines}
-    arrows = {tuple(map(int, arrow.get_gid().split()[1:])): arrow for arrow in axes.patches}
-    return figure, graph, nodes, arrows
-
-
-def test_arrows_are_the_adjacency_and_nodes_have_their_tissues_colours_names_and_sizes(random):
-    presence = random.random(12) < 0.6
-    presence[:2] = True
-    adjacency = (random.random((12, 12)) < 0.4) & presence[:, None] & presence[None] & ~np.eye(12, dtype=bool)
-    figure, graph, nodes, arrows = drawn(random, presence, adjacency)
-    assert set(arrows) == {(int(a), int(b)) for a, b in np.argwhere(adjacency)}
-    for place, arrow in arrows.items():
-        assert arrow.get_linewidth() == pytest.approx(0.5 + 4.5 * graph.boundary[place])
-    assert sorted(nodes) == np.flatnonzero(presence).tolist()
-    for tissue, node in nodes.items():
-        assert np.allclose(node.get_markerfacecolor(), SKIN.palette[tissue] / 255)
-    sizes = [nodes[tissue].get_markersize() for tissue in sorted(nodes, key=lambda tissue: graph.area[tissue])]
-    assert sizes == sorted(sizes)
-    assert set(words(figure)) == {SKIN.names[tissue] for tissue in nodes}
-    assert not stumbles(figure)

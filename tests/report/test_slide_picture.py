@@ -11,7 +11,7 @@ from tests.report.segmented import document
 from ntrm.core.errors import DataError
 from ntrm.core.pixels import OPACITY
 from ntrm.report.html import render
-from ntrm.report.slide_picture import SIDE, class_colours, read_pictures, stage
+from ntrm.report.slide_picture import SIDE, read_pictures, stage
 from ntrm.results.documents import read_slide
 
 
@@ -22,7 +22,6 @@ def test_labels_colours_and_names_come_from_the_files(results):
     assert pictures.schema.names == NAMES
     assert pictures.schema.background == "BKG"
     assert [tissue.rgb for tissue in pictures.schema.tissues] == list(COLOURS)
-    assert class_colours(folder)[: len(COLOURS)] == list(COLOURS)
     assert pictures.plain == (folder / "slide.jpg").read_bytes()
 
 

@@ -87,7 +87,7 @@ def test_another_run_is_refused_with_what_differs(tmp_path):
 def test_other_folders_and_files_are_refused(tmp_path):
     (tmp_path / "mine.txt").touch()
     for read in (check_out, read_run):
-        with pytest.raises((RefusedError, DataError), match="holds no results"):
+        with pytest.raises((RefusedError, UsageError), match="holds no results"):
             read(tmp_path)
     with pytest.raises(UsageError, match="not a folder"):
         check_out(tmp_path / "mine.txt")

@@ -11,8 +11,8 @@ from ntrm.correct.engine import parts_engine
 from ntrm.correct.engine.parts_engine import PARTS
 from ntrm.correct.mask import open_mask
 from ntrm.data.stains import Stains
-from ntrm.models.hub import load
 from ntrm.models.predictor import Predictor
+from ntrm.models.registry import load
 from ntrm.results.documents import read_summary
 from ntrm.results.familiarity import UNFAMILIAR
 from ntrm.results.mask_file import labels_in, opened_mask

@@ -15,7 +15,7 @@ from ntrm.segment.options import Options
 from ntrm.service.api.app import create_app
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import INCOMING, TRASH, UPLOADS, ServiceLimits, ServiceSettings
-from ntrm.service.jobs.slide_record import SlideRow, new_id
+from ntrm.service.jobs.database import SlideRow, new_id
 
 TOKEN = "a-token-for-tests-0123456789"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -42,7 +42,7 @@ def serving(settings, *, authorised=True):
     with TestClient(app, base_url=HOST, headers=headers, follow_redirects=False) as client:
         client.app_state = app.state.app_state
         # The originals of results are looked for beside everything else; tests want to see them.
-        client.app_state.search.join()
+        client.app_state.searched.wait()
         yield client
 
 

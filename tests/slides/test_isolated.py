@@ -201,34 +201,24 @@ def test_damaged_files_of_every_kind_give_our_own_errors(tmp_path, random):
     assert found["outcomes"]["read"] > 40
 
 
-def test_every_slide_has_a_child_of_its_own_and_the_next_one_waits(slide):
-    expected = open_slide(slide)
-    with closing(ReaderPool(2)) as readers:
-        first = readers.waiting
-        one = readers.open(slide)
-        second = readers.waiting
-        other = readers.open(slide)
-        assert (one, other) == (first, second)
-        assert child(first).pid != child(second).pid
-        # Two were announced, so that no third one waits; a third slide is opened all the same.
-        assert readers.waiting is None
-        third = readers.open(slide)
-        for reader in (one, other, third):
-            assert reader.info == expected.info
-            np.testing.assert_array_equal(reader.read(3, 4, 30, 20, 0), expected.read(3, 4, 30, 20, 0))
-            reader.close()
-            assert child(reader).poll() is not None
-
-
-def test_what_waits_ends_with_the_pool_and_a_bad_slide_takes_its_child_along(tmp_path, slide):
+def test_every_slide_has_a_child_of_its_own_and_the_next_one_waits(slide, tmp_path):
     (tmp_path / "b.svs").write_bytes(b"no slide")
     with closing(ReaderPool(3)) as readers:
         first = readers.waiting
         with pytest.raises(DataError):
             readers.open(tmp_path / "b.svs")
-        assert child(first).poll() is not None
-        readers.open(slide).close()
+        assert child(first).poll() is not None, "a bad slide takes its child along"
+        second = readers.waiting
+        one = readers.open(slide)
         last = readers.waiting
-        assert last.alive
-    assert child(last).poll() is not None
-    readers.close()
+        assert one is second is not last
+        other = readers.open(slide)
+        # Three were announced, so that no fourth one waits; a fourth slide is opened all the same.
+        assert (other, readers.waiting) == (last, None)
+        for reader in (one, other, readers.open(slide)):
+            np.testing.assert_array_equal(reader.read(3, 4, 30, 20, 0), open_slide(slide).read(3, 4, 30, 20, 0))
+            reader.close()
+            assert child(reader).poll() is not None
+    with closing(ReaderPool(1)) as readers:
+        waiting = readers.waiting
+    assert child(waiting).poll() is not None

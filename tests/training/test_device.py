@@ -7,6 +7,7 @@ from ntrm.core.errors import NtrmError
 from ntrm.models.registry import create
 from ntrm.training.device import recorded, tuned
 from ntrm.training.losses import SegmentationLoss
+from ntrm.training.recipe import load_recipe
 
 CPU = torch.device("cpu")
 cuda_only = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -57,7 +58,7 @@ def trained(network, images, masks, *, half, record):
     """Losses of a few steps."""
     for key in network.without_gradient():
         network.get_parameter(key).requires_grad_(False)
-    criterion = SegmentationLoss(network.config.classes).cuda()
+    criterion = SegmentationLoss(network.config.classes, load_recipe("paper")).cuda()
     optimiser = torch.optim.SGD([p for p in network.parameters() if p.requires_grad], lr=1e-3)
     forward, losses = network, []
     for image, mask in zip(images, masks, strict=True):

@@ -17,6 +17,7 @@ from ntrm.core.labels import IGNORE
 from ntrm.models.base import Segmentation
 from ntrm.models.config import schema_for
 from ntrm.training.losses import ClassWeights, SegmentationLoss, class_counts, dice_of, dice_totals
+from ntrm.training.recipe import load_recipe
 from ntrm.training.validation import ScoreAccumulator
 
 NOTHING_KNOWN = torch.full((2, 4, 4), 255, dtype=torch.uint8)
@@ -38,9 +39,13 @@ def draw(random, classes=5, size=(2, 6, 7), dtype=torch.float64):
     return logits, torch.from_numpy(target)
 
 
+def loss_of(classes, frequencies=(), **changes):
+    return SegmentationLoss(classes, load_recipe("paper", changes), frequencies)
+
+
 def weighted_cross_entropy(logits, target):
     """The paper's loss of one head."""
-    return SegmentationLoss(logits.shape[1])(Segmentation(logits), target).total
+    return loss_of(logits.shape[1])(Segmentation(logits), target).total
 
 
 @settings(max_examples=50)
@@ -55,7 +60,7 @@ def test_is_the_literal_loss(seed, batch, classes, height, width):
 def test_nothing_known_is_no_loss_and_no_gradient(random, case):
     logits, _ = draw(random, classes=4, size=NOTHING_KNOWN.shape)
     logits.requires_grad_()
-    loss = SegmentationLoss(4, **case)(Segmentation(logits, logits), NOTHING_KNOWN)
+    loss = loss_of(4, **case)(Segmentation(logits, logits), NOTHING_KNOWN)
     loss.total.backward()
     assert [part.item() for part in loss] == [0, 0, 0]
     assert torch.equal(logits.grad, torch.zeros_like(logits))
@@ -78,11 +83,11 @@ def test_running_weights_follow_an_exponential_average(random):
 
 def test_both_heads_are_weighed_and_reported(random):
     (final, target), (coarse, _) = draw(random), draw(random)
-    loss = SegmentationLoss(5)(Segmentation(final, coarse), target)
+    loss = loss_of(5)(Segmentation(final, coarse), target)
     assert loss.final.item() == weighted_cross_entropy(final, target).item()
     assert loss.coarse.item() == weighted_cross_entropy(coarse, target).item()
     assert loss.total.item() == pytest.approx(loss.final.item() + 0.4 * loss.coarse.item(), rel=1e-12)
-    alone = SegmentationLoss(5)(Segmentation(final), target)
+    alone = loss_of(5)(Segmentation(final), target)
     assert alone.total.item() == alone.final.item() == loss.final.item()
     assert alone.coarse is None
 
@@ -92,7 +97,7 @@ def test_no_value_is_read_back_from_the_device(case):
     # Tensors of the meta device have no values: reading one raises.
     logits = torch.zeros(2, 4, 8, 8, device="meta", requires_grad=True)
     target = torch.zeros(2, 8, 8, dtype=torch.uint8, device="meta")
-    loss = SegmentationLoss(4, **case).to("meta")(Segmentation(logits, logits), target)
+    loss = loss_of(4, **case).to("meta")(Segmentation(logits, logits), target)
     loss.total.backward()
     assert loss.total.shape == ()
     assert logits.grad.shape == logits.shape
@@ -108,7 +113,7 @@ def average_gradients(model):
 
 def train_twice(case, model, batches):
     """Gradients and losses of two steps, as one process of however many sees them."""
-    criterion = SegmentationLoss(4, **CASES[case])
+    criterion = loss_of(4, **CASES[case])
     seen = []
     for images, target in batches:
         model.zero_grad()
@@ -200,12 +205,12 @@ def test_the_mean_gradient_of_parts_is_that_of_the_whole(random):
 def test_the_final_head_alone_is_weighed_and_added(random):
     (final, target), (coarse, _) = draw(random), draw(random)
     output = Segmentation(final, coarse)
-    plain, heavy = (SegmentationLoss(5, dice=weight)(output, target) for weight in (0.0, 2.0))
+    plain, heavy = (loss_of(5, dice=weight)(output, target) for weight in (0.0, 2.0))
     expected = literal_dice(final.numpy(), target.numpy().astype(int))
     assert (heavy.total - plain.total).item() == pytest.approx(2 * expected, rel=1e-9, abs=1e-12)
     assert (heavy.final - plain.final).item() == pytest.approx(2 * expected, rel=1e-9, abs=1e-12)
     assert heavy.coarse.item() == plain.coarse.item()
-    alone = SegmentationLoss(5, dice=2.0)(Segmentation(final), target)
+    alone = loss_of(5, dice=2.0)(Segmentation(final), target)
     assert alone.total.item() == alone.final.item() == heavy.final.item()
 
 
@@ -239,7 +244,7 @@ def tally(batches):
 @pytest.mark.parametrize("more", [{}, {"balance": 0.25, "dice": 1.5}], ids=["the paper's", "balanced, with Dice"])
 @pytest.mark.parametrize("weighting", ["batch", "dataset", "running"])
 def test_the_loss_is_that_of_the_whole_part_as_one_batch(batches, weighting, more):
-    loss = SegmentationLoss(K, weighting=weighting, frequencies=[5, 3, 1, 1], **more).eval()
+    loss = loss_of(K, weighting=weighting, frequencies=[5, 3, 1, 1], **more).eval()
     if weighting == "running":
         loss.weights.shares.copy_(torch.tensor([70.0, 20.0, 9.0, 1.0]))
     scores = tally(batches).compute(loss, SCHEMA)
@@ -249,18 +254,6 @@ def test_the_loss_is_that_of_the_whole_part_as_one_batch(batches, weighting, mor
     assert scores.coarse == pytest.approx(float(expected.coarse), rel=1e-5)
 
 
-def test_it_is_not_the_mean_of_the_batches_losses():
-    """Drawn batches may come close to it by chance: here one has right pixels alone, the other a single wrong one."""
-    logits = torch.tensor([2.0, 0, 0, 0]).view(1, K, 1, 1).expand(1, K, 8, 9)
-    right, wrong = torch.zeros(1, 8, 9, dtype=torch.uint8), torch.full((1, 8, 9), IGNORE, dtype=torch.uint8)
-    wrong[0, 0, 0] = 0
-    wrong[0, 0, 1] = 1
-    made = [(Segmentation(logits, logits), target) for target in (right, wrong)]
-    loss = SegmentationLoss(K).eval()
-    mean = np.mean([float(loss(*batch).total) for batch in made])
-    assert abs(tally(made).compute(loss, SCHEMA).loss - mean) > 0.1
-
-
 def test_scores_are_counted_pixel_by_pixel(batches):
     output, target = joined(batches)
     truth, predicted = target.numpy().ravel(), output.final.argmax(dim=1).numpy().ravel()
@@ -268,7 +261,7 @@ def test_scores_are_counted_pixel_by_pixel(batches):
     truth, predicted = truth[known], predicted[known]
     both = [np.sum((truth == c) & (predicted == c)) for c in range(K)]
     either = [np.sum((truth == c) | (predicted == c)) for c in range(K)]
-    scores = tally(batches).compute(SegmentationLoss(K), SCHEMA)
+    scores = tally(batches).compute(loss_of(K), SCHEMA)
     assert scores.iou == pytest.approx(np.mean([b / e for b, e in zip(both, either, strict=True) if e]))
     sizes = [np.sum(truth == c) + np.sum(predicted == c) for c in range(K)]
     assert scores.dice == pytest.approx(np.mean([2 * b / s for b, s in zip(both, sizes, strict=True) if s]))
@@ -278,4 +271,4 @@ def test_scores_are_counted_pixel_by_pixel(batches):
 def test_only_ignored_pixels_are_refused(batches):
     unknown = [(output, torch.full_like(target, IGNORE)) for output, target in batches]
     with pytest.raises(DataError, match="no known pixel"):
-        tally(unknown).compute(SegmentationLoss(K), SCHEMA)
+        tally(unknown).compute(loss_of(K), SCHEMA)

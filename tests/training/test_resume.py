@@ -13,13 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 from safetensors.torch import save_file
-from tests.helpers import training_that_waits
+from tests.helpers import is_held, training_that_waits
 from tests.training.small_data import SETTINGS, Tiny, read_log, train_small, weights
 
 from ntrm.core.errors import RefusedError
-from ntrm.core.locks import holding, is_held
-from ntrm.models.hub import load
-from ntrm.models.registry import create
+from ntrm.core.locks import holding
+from ntrm.models.registry import create, load
 from ntrm.training.loop import InterruptedTrainingError
 from ntrm.training.run import LOCK
 

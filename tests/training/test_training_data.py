@@ -84,27 +84,21 @@ def test_corrected_slides_alone_train_for_a_fixed_number_of_steps(slides, init, 
     assert not (result.model / "reference.json").exists()
 
 
-def test_whole_corrected_masks_count_unless_told_otherwise(slides, init, tmp_path):
-    said = []
-    whole = learn(slides, init, tmp_path / "whole", trust="all", say=said.append)
-    corrections = whole.provenance["corrections"]
-    assert corrections["trust"] == "all"
-    assert [sum(slide["pixels"].values()) for slide in corrections["slides"]] == [SHAPE[0] * SHAPE[1]] * 2
-    assert not any("--trust" in line for line in said)
-    learn(slides, init, tmp_path / "hand", say=said.append)
-    assert any(line.startswith("--trust hand learns from corrected places alone") for line in said)
-
-
 def test_the_run_says_which_versions_of_which_corrections_it_learned_from(slides, init, tmp_path):
-    corrections = learn(slides, init, tmp_path / "run", trust="followed").provenance["corrections"]
-    assert corrections["trust"] == "followed"
-    assert [(slide["slide_id"], slide["version"], slide["pixels"]) for slide in corrections["slides"]] == [
+    said = []
+    whole = learn(slides, init, tmp_path / "whole", trust="all", say=said.append).provenance["corrections"]
+    assert whole["trust"] == "all"
+    assert [sum(slide["pixels"].values()) for slide in whole["slides"]] == [SHAPE[0] * SHAPE[1]] * 2
+    assert not any("--trust" in line for line in said)
+    followed = learn(slides, init, tmp_path / "run", trust="followed", say=said.append).provenance["corrections"]
+    assert any(line.startswith("--trust followed learns from corrected places alone") for line in said)
+    assert [(slide["slide_id"], slide["version"], slide["pixels"]) for slide in followed["slides"]] == [
         ("a", 1, {"RET": 40, "SCC": 200}),
         ("b", 1, {"RET": 40, "SCC": 200}),
     ]
     written = json.loads((tmp_path / "run" / "corrections" / "corrections.json").read_text())
     assert [slide.pop("group") for slide in written["slides"]] == ["A", "B"]  # patients stay with the data
-    assert written == corrections
+    assert written == followed
 
 
 def test_a_run_that_was_killed_while_it_wrote_the_slides_begins_again(slides, init, tmp_path):
@@ -185,39 +179,26 @@ def test_slides_of_an_import_that_was_learned_from_are_recognised_whatever_is_cu
     assert trained_on(hashes, corrected.validation) == "the model was trained on 1 of 1 section (b)"
 
 
-def test_a_patient_of_the_dataset_in_another_split_is_refused(slides, random, tmp_path):
-    seen = draw_mask(random, 64, 64)
-    data = write_dataset(
-        tmp_path / "known",
-        {"x": ("train", "X", seen, seen), "y": ("val", "A", seen, seen), "z": ("test", "Z", seen, seen)},
-    )
-    with pytest.raises(RefusedError, match="patient A is in two splits"):
-        open_training_data(data, tmp_path, corrections=CorrectedResults(slides.results, slides.slides))
-    named = {"a": ("train", "X", seen, seen), "y": ("val", "Y", seen, seen)}
-    with pytest.raises(RefusedError, match="same name as a section"):
-        open_training_data(
-            write_dataset(tmp_path / "named", named),
-            tmp_path,
-            corrections=CorrectedResults(slides.results, slides.slides),
-        )
-
-
-def test_other_classes_and_other_resolutions_are_refused(slides, random, tmp_path):
-    seen = np.minimum(draw_mask(random, 64, 64), 1)
-    sections = {"x": ("train", "X", seen, seen), "y": ("val", "Y", seen, seen)}
-    corrections = CorrectedResults(slides.results, slides.slides)
-    fewer = write_dataset(tmp_path / "fewer", sections, schema=schema_of(("EPI", "RET")))
-    with pytest.raises(RefusedError, match="other tissues"):
-        open_training_data(fewer, tmp_path / "one", corrections=corrections)
-    finer = write_dataset(tmp_path / "finer", sections, mpp=2.0)
-    with pytest.raises(RefusedError, match="other µm/px"):
-        open_training_data(finer, tmp_path / "two", corrections=corrections)
-    with pytest.raises(RefusedError, match="other µm/px"):
-        open_training_data(None, tmp_path / "three", corrections=corrections, mpp=1.0)
+@pytest.mark.parametrize(
+    ("places", "settings", "mpp", "words"),
+    [
+        ({"x": ("train", "X"), "y": ("val", "A"), "z": ("test", "Z")}, {}, None, "patient A is in two splits"),
+        ({"a": ("train", "X"), "y": ("val", "Y")}, {}, None, "same name as a section"),
+        ({"x": ("train", "X"), "y": ("val", "Y")}, {"schema": schema_of(("EPI", "RET"))}, None, "other tissues"),
+        ({"x": ("train", "X"), "y": ("val", "Y")}, {"mpp": 2.0}, None, "other µm/px"),
+        (None, {}, 1.0, "other µm/px"),
+    ],
+)
+def test_data_that_do_not_fit_the_corrections_are_refused(slides, random, tmp_path, places, settings, mpp, words):
+    seen, data = np.minimum(draw_mask(random, 64, 64), 1), None
+    if places:
+        data = write_dataset(tmp_path / "known", {name: (*of, seen, seen) for name, of in places.items()}, **settings)
+    with pytest.raises(RefusedError, match=words):
+        open_training_data(data, tmp_path, corrections=CorrectedResults(slides.results, slides.slides), mpp=mpp)
 
 
 def test_corrections_need_a_model_and_a_recipe_of_a_fixed_length(slides, init, tmp_path):
-    with pytest.raises(UsageError, match="too few corrections to train a network from scratch"):
+    with pytest.raises(UsageError, match="too few corrections to train from scratch"):
         train(None, tmp_path / "run", corrections=CorrectedResults(slides.results), device="cpu")
     with pytest.raises(UsageError, match="nothing to validate on"):
         learn(slides, init, tmp_path / "run", recipe="paper")

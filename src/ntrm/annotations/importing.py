@@ -147,7 +147,6 @@ def _import_pair(
     write_indexed_mask(dataset.mask(pair.name), mask, options.schema)
     names = {**{t.index: t.name for t in options.schema.tissues}, IGNORE: "ignore"}
     pixels = np.bincount(mask.ravel(), minlength=256).tolist()
-    origin_x, origin_y, slide_width, slide_height = reader.info.area
     return ImportedSlide(
         name=pair.name,
         slide=pair.slide.name,
@@ -158,12 +157,8 @@ def _import_pair(
         group=facts.patient or pair.name,
         split=facts.split,
         mpp=round(Resolution(native.x * grid.step_x, native.y * grid.step_y).mean, 6),
-        slide_mpp_x=native.x,
-        slide_mpp_y=native.y,
-        slide_width=slide_width,
-        slide_height=slide_height,
-        origin_x=origin_x,
-        origin_y=origin_y,
+        slide_mpp=(native.x, native.y),
+        slide_area=reader.info.area,
         counts={
             "used": len(classified) - covered.count(0),
             "clipped": clipped,

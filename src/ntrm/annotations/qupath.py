@@ -10,7 +10,6 @@ outline goes around twice. How long it takes depends on the crossings, which are
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import zlib
 from collections import Counter
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.regions.fill import Ring
 
 Polygons = Sequence[Sequence[Ring]]  # Polygons in full-resolution pixels, each an outline and its holes
@@ -64,8 +63,6 @@ class AnnotationFile:
 
 def read_annotations(path: Path) -> AnnotationFile:
     """Areas drawn in QuPath, from a FeatureCollection, a single Feature or a bare list of features."""
-    if importlib.util.find_spec("shapely") is None:
-        raise UsageError("polygons need shapely, which is not installed", got=path, hint="pip install shapely")
     counts: Counter[str] = Counter(not_annotations=0, not_areas=0, degenerate=0, repaired=0)
     annotations: list[Annotation] = []
     met = 0

@@ -11,7 +11,7 @@ import numpy as np
 from ntrm.annotations.qupath import Annotation
 from ntrm.core.labels import IGNORE, Mask
 from ntrm.data.area_mean import Boxes, area_boxes, box_means
-from ntrm.regions.fill import Ring, fill
+from ntrm.regions.fill import fill
 from ntrm.slides.readers.reader import Pixels, SlideReader
 
 BLOCK = 1024  # Side of the largest block of the slide held in memory, in full-resolution pixels
@@ -29,14 +29,6 @@ class AnnotationGrid:
     step_y: float
     width: int
     height: int
-
-    def to_pixels(self, ring: Ring) -> Ring:
-        """Slide coordinates in pixels of this grid.
-
-        >>> AnnotationGrid(10, 20, 2, 2, 5, 5).to_pixels(np.array([[14.0, 26.0]])).tolist()
-        [[2.0, 3.0]]
-        """
-        return (ring - (self.left, self.top)) / (self.step_x, self.step_y)
 
 
 class Painted(NamedTuple):
@@ -57,7 +49,7 @@ def paint(areas: Sequence[tuple[Annotation, int]], grid: AnnotationGrid) -> Pain
     overlaps: dict[tuple[int, int], int] = {}
     covered = [0] * len(areas)
     for number, (annotation, value) in sorted(enumerate(areas), key=lambda each: _place(*each[1])):
-        rings = [grid.to_pixels(ring) for ring in annotation.rings]
+        rings = [(ring - (grid.left, grid.top)) / (grid.step_x, grid.step_y) for ring in annotation.rings]
         # Only the pixels that the rings can touch.
         points, size = np.concatenate(rings), (grid.width, grid.height)
         left, top = np.clip(np.floor(points.min(axis=0)), 0, size).astype(int)

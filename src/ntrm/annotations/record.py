@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ntrm.annotations.pairing import Pair, SlideFacts
+from ntrm.annotations.rasterise import AnnotationGrid
 from ntrm.core.csv_text import rows_text
 from ntrm.core.errors import DataError, RefusedError, check_number, first_names
 from ntrm.core.io import (
@@ -46,12 +47,8 @@ class ImportOptions:
 
 
 @dataclass(frozen=True)
-class ImportedSlide:
-    """One case as it was written, and how its pixels lie on the slide.
-
-    Pixel (column, row) begins at ``left + column * step_x``, ``top + row * step_y`` in QuPath's full-resolution
-    pixels; ``origin_x``, ``origin_y`` is where those begin in the file's own (not 0 for partly scanned slides).
-    """
+class ImportedSlide(AnnotationGrid):
+    """One case as it was written, and how its pixels lie on the slide: in QuPath's pixels of the full resolution."""
 
     name: str
     slide: str
@@ -62,18 +59,8 @@ class ImportedSlide:
     group: str
     split: str
     mpp: float
-    slide_mpp_x: float
-    slide_mpp_y: float
-    slide_width: int
-    slide_height: int
-    origin_x: int
-    origin_y: int
-    left: float
-    top: float
-    step_x: float
-    step_y: float
-    width: int
-    height: int
+    slide_mpp: tuple[float, float]
+    slide_area: tuple[int, int, int, int]  # Left, top, width and height of what was scanned, in the file's own pixels
     counts: dict[str, int]  # Annotations: used, repaired, clipped at the slide's edge, and left out by reason
     pixels: dict[str, int]  # Pixels by class; ``ignore`` is what nobody annotated
     overlaps: dict[str, int]  # Pixels by "BCC over RET" where annotations of different classes lay on each other
@@ -110,14 +97,15 @@ class ImportedDataset:
                     expected="a slide and annotations for each of them",
                     hint="import all slides together, or write to another folder",
                 )
+            dataset.cases = {case.name: case for case in earlier}
+            for name in [] if before is None or before.options == options else [*dataset.cases]:
+                dataset.remove(name)
+            dataset._write()
             for folder in (out, dataset.image("").parent, dataset.mask("").parent):
                 folder.mkdir(parents=True, exist_ok=True)
                 remove_partials(folder)
             with whole_file(out / "classes.csv") as partial:
                 options.schema.write_csv(partial)
-            dataset.cases = {case.name: case for case in earlier}
-            for name in [] if before is None or before.options == options else [*dataset.cases]:
-                dataset.remove(name)
             yield dataset
 
     def image(self, name: str) -> Path:
@@ -173,10 +161,7 @@ def _read_record(out: Path) -> _Record | None:
     path = out / RECORD
     if not path.exists():
         check_folder(out)
-        # What a run that was stopped before its first slide leaves.
-        names = {each.name for each in (*out.glob("*"), *out.glob("Masks/[!.]*"))}
-        names -= {"Images", "Masks", "classes.csv", LOCK}
-        if strange := [name for name in names if not name.startswith(PARTIAL)]:
+        if strange := [each.name for each in out.glob("*") if each.name != LOCK and not each.name.startswith(PARTIAL)]:
             raise foreign_files(out, "import", strange)
         return None
     try:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
 import functools
 import inspect
 import io
 import json
 import logging
-import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
@@ -23,18 +19,15 @@ from rich.console import Console as RichConsole
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
-from typer.core import TyperGroup
 from typer.models import ArgumentInfo, OptionInfo
 
-from ntrm.core.errors import DataError, NtrmError, UsageError
+from ntrm.core.errors import DataError, NtrmError
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import KINDS, SILENT, Progress, make_progress
 
 INTERRUPTED = 130
 GOES_ON = "run the same command again to continue from what was finished"
 RESUMES = "run the same command again with --resume to continue the training"
-# typer brings click along in some versions and needs it in others: this class is the same in both.
-_WrongUsage: Any = typer.BadParameter.__base__
 
 
 def _output(text: str, *flags: str) -> Any:
@@ -52,9 +45,14 @@ class Console:
     progress_kind: Annotated[str, _output(f"Progress on stderr: {', '.join(KINDS)}.", "--progress")] = "bar"
     quiet: Annotated[bool, _output("Print no notes and no progress bar.", "--quiet", "-q")] = False
     verbose: Annotated[bool, _output("Log more; show tracebacks.", "--verbose", "-v")] = False
+    arguments: dict[str, Any] = field(default_factory=dict, init=False)  # The command's own options, by name
     done: dict[str, Any] = field(default_factory=dict, init=False)
     """What was done before an error; with ``--json`` it stands in the document of the error."""
-    _documents: list[dict[str, Any]] = field(default_factory=list, init=False)
+    _written: list[bool] = field(default_factory=list, init=False)
+
+    def given(self, *but: str) -> dict[str, Any]:
+        """The options of the command itself as what it calls takes them, by name; without some."""
+        return {name: value for name, value in self.arguments.items() if name not in but}
 
     @property
     def progress(self) -> Progress:
@@ -64,19 +62,17 @@ class Console:
 
     def result(self, document: dict[str, Any], *shown: RenderableType) -> None:
         """Print the result once: as JSON if asked for, otherwise what is ``shown`` to people, texts as they are."""
-        if self.json:
-            self._write(document)
-            return
-        out = RichConsole(highlight=False)
-        for each in shown:
+        for each in () if self.json else shown:
             is_text = isinstance(each, str)
-            out.print(each, markup=not is_text, soft_wrap=is_text)
+            RichConsole(highlight=False).print(each, markup=not is_text, soft_wrap=is_text)
+        self._write(document)
 
     def _write(self, document: dict[str, Any]) -> None:
         # Never a second document, whatever happens after the first.
-        if not self._documents:
-            self._documents.append(document)
-            _write_json(document)
+        if self.json and not self._written:
+            self._written.append(True)
+            sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+            sys.stdout.flush()
 
     def note(self, text: str) -> None:
         """A line for people on stderr; silent with ``--quiet``."""
@@ -90,8 +86,7 @@ class Console:
 
     def error(self, error: NtrmError) -> None:
         """Show an error: text on stderr, and with ``--json`` also a document on stdout."""
-        if self.json:
-            self._write({"error": error.texts(), **self.done})
+        self._write({"error": error.texts(), **self.done})
         head, *rest = str(error).splitlines()
         _stderr().print(f"[bold red]error:[/] {escape(head)}")
         for line in rest:
@@ -101,57 +96,15 @@ class Console:
 
     def interrupted(self, hint: str = GOES_ON) -> None:
         """Say that the user has ended the command, and how it goes on."""
-        if self.json:
-            self._write({"error": NtrmError("interrupted", hint=hint).texts(), **self.done})
+        self._write({"error": NtrmError("interrupted", hint=hint).texts(), **self.done})
         self.note(f"interrupted; {hint}")
 
 
-class CommandGroup(TyperGroup):
-    """All commands; what their parser refuses is a document, too, where ``--json`` is among the words."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keep whether a document is asked for."""
-        ctx.meta["ntrm.json"] = "--json" in args
-        with _usage_as_json(ctx):
-            return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        """The words of the command itself are parsed here."""
-        with _usage_as_json(ctx):
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _usage_as_json(ctx: Any) -> Iterator[None]:
-    try:
-        yield
-    except _WrongUsage as error:
-        if ctx.meta["ntrm.json"]:
-            where = ctx if error.ctx is None else error.ctx
-            what = UsageError("wrong usage", got=error.format_message(), hint=f"see {where.command_path} --help")
-            _write_json({"error": what.texts()})
-        raise
-
-
 def prepare_streams() -> None:
-    """Never fail because the terminal's encoding lacks a character.
-
-    Characters that a stream cannot encode become escapes. A stream that was closed before the start takes everything.
-    """
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            stream = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the program ends
-            setattr(sys, name, stream)
+    """Print UTF-8 whatever the locale says; what is no character, as in names of broken files, becomes an escape."""
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def _write_json(document: dict[str, Any]) -> None:
-    # JSON has escapes of its own for what the stream cannot say; another's would not be JSON.
-    escaped = codecs.lookup(sys.stdout.encoding or "ascii").name != "utf-8"
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=escaped, allow_nan=False) + "\n")
-    sys.stdout.flush()
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def make_table(
@@ -160,7 +113,7 @@ def make_table(
     """A table for people, with the columns of ``right`` aligned to the right; texts are shown as they are."""
     table = Table(title=escape(title), title_justify="left")
     for column in columns:
-        table.add_column(escape(column), justify="right" if column in right else "left")
+        table.add_column(escape(column), justify="right" if column in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
     return table
@@ -195,11 +148,11 @@ def _as_option(parameter: inspect.Parameter, told: tuple[str | None, str] | None
     return parameter.replace(annotation=Annotated[kind, option], kind=inspect.Parameter.KEYWORD_ONLY)
 
 
-def command(function: Callable[..., None]) -> Callable[..., None]:
+def command(function: Callable[..., int | None]) -> Callable[..., None]:
     """Make a typed function a command: its docstring is the help, that of its options stands under ``Args``.
 
-    It gets ``--json --progress --quiet -v``, handed over as one ``console``, and errors become exit codes. It raises
-    ``typer.Exit(1)`` itself where its result says that inputs failed or faults were found.
+    It gets ``--json --progress --quiet -v``, handed over as one ``console``, and errors become exit codes. It returns
+    one itself where its result says that inputs failed or faults were found.
     """
     signature = inspect.signature(function, eval_str=True)
     text, told = described(function.__doc__ or "")
@@ -210,25 +163,28 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def wrapper(**arguments: Any) -> None:
         console = Console(**{name: arguments.pop(name) for name in shared})
+        console.arguments.update(arguments)
         level = logging.DEBUG if console.verbose else logging.WARNING
         logging.basicConfig(level=level, format="%(levelname)s %(message)s")
         try:
             make_progress(console.progress_kind)
             with terminated_like_interrupted():  # a process that just ends leaves semaphores of its pools behind
-                function(**arguments, console=console)
+                code = function(**arguments, console=console)
         except NtrmError as error:
             console.error(error)
-            raise typer.Exit(error.exit_code) from None
+            code = error.exit_code
         except BrokenPipeError:  # whoever reads stdout has gone away; typer ends the command quietly
             raise
         except OSError as error:  # what no module foresaw: no permission, a full disk, a drive that was taken away
             what = f"cannot read or write {error.filename}" if error.filename else "a file cannot be read or written"
             hint = "check the path, its permissions and the free space; -v shows where it happened"
             console.error(DataError(what, got=error.strerror or error, hint=hint))
-            raise typer.Exit(DataError.exit_code) from None
+            code = DataError.exit_code
         except KeyboardInterrupt:
             console.interrupted(RESUMES if arguments.get("resume") is False else GOES_ON)
-            raise typer.Exit(INTERRUPTED) from None
+            code = INTERRUPTED
+        if code:
+            raise typer.Exit(code)
 
     wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapper.__doc__ = text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,14 +30,10 @@ class CorrectCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The words of each click made one."""
-        joined, left = [], [*args]
-        while left:
-            joined.append(left.pop(0))
-            if joined[-1] == CLICK:
-                end = next((k for k, word in enumerate(left[:WORDS]) if word.startswith("--")), WORDS)
-                joined.append(json.dumps(left[:end]))
-                del left[:end]
-        return super().parse_args(ctx, joined)
+        for k in reversed([k for k, word in enumerate(args, start=1) if word == CLICK]):  # from the end: places stay
+            words = [*takewhile(lambda word: not word.startswith("--"), args[k : k + WORDS])]
+            args = [*args[:k], json.dumps(words), *args[k + len(words) :]]
+        return super().parse_args(ctx, args)
 
 
 @command
@@ -60,7 +57,7 @@ def correct(
     batch: options.Batch = 16,
     *,
     console: Console,
-) -> None:
+) -> int:
     """Correct segmented slides: name the tissue of wrong regions. For research, not for diagnosis.
 
     Similar parts follow: they get the same name. The network's result is kept. The steps are written to
@@ -99,18 +96,15 @@ def correct(
     clicks = [_click(text) for text in click or ()]
     corrections = FolderCorrections(out, slides or (), model, device, batch, by, preview, console.progress)
     if listed:
-        _list(corrections, slide, console)
-        return
+        return _list(corrections, slide, console)
     try:
         for words in clicks:
             how: dict[str, Any] = {"spread": spread, "reach": how_far, "whole_regions": whole_region}
             corrections.click(*words, all_slides=all_slides, **how)
         for path in drawn or ():
             corrections.draw(path, slide)
-        if undo:
-            corrections.go("undo", undo)
-        if redo:
-            corrections.go("redo", redo)
+        if name := undo or redo:
+            corrections.go("undo" if undo else "redo", name)
     except (NtrmError, OSError, KeyboardInterrupt):
         if corrections.changes and not preview:
             console.done["changes"] = corrections.changes
@@ -119,7 +113,7 @@ def correct(
     finally:
         # Steps that were taken before an error stay taken.
         corrections.finish()
-    _show(corrections, console)
+    return _show(corrections, console)
 
 
 def _click(text: str) -> tuple[str, int, int, str]:
@@ -131,7 +125,7 @@ def _click(text: str) -> tuple[str, int, int, str]:
         raise UsageError("unreadable click", got=text, expected=expected) from error
 
 
-def _show(corrections: FolderCorrections, console: Console) -> None:
+def _show(corrections: FolderCorrections, console: Console) -> int:
     preview, changes = corrections.preview, corrections.changes
     document = {
         "out": str(corrections.out),
@@ -142,8 +136,8 @@ def _show(corrections: FolderCorrections, console: Console) -> None:
     }
     rows = []
     for change in changes:
-        followed = ", ".join(f"{name} {area:.3f} mm²" for name, area in change["followed_mm2"].items())
-        rows.append((change["slide_id"], str(change["step"]), *_cells(change), followed or "–"))
+        followed = (f"{name} {area:.3f} mm²" for name, area in change["followed_mm2"].items())
+        rows.append((change["slide_id"], str(change["step"]), *_cells(change), ", ".join(followed) or "–"))
     title = f"{counted(len(changes), 'step')}{', a preview' if preview else ''}"
     columns = ("slide", "step", "action", "tissue", "parts", "mm²", "of which followed")
     console.result(document, make_table(title, columns, rows, right=("step", "parts", "mm²")))
@@ -158,11 +152,10 @@ def _show(corrections: FolderCorrections, console: Console) -> None:
         for name in dict.fromkeys(change["slide_id"] for change in changes):
             folder = corrections.out / name / CORRECTED
             console.note(f"written: {folder}" if folder.is_dir() else f"{name} has no corrections left")
-    if corrections.failures:
-        raise typer.Exit(1)
+    return int(bool(corrections.failures))
 
 
-def _list(corrections: FolderCorrections, slide: str | None, console: Console) -> None:
+def _list(corrections: FolderCorrections, slide: str | None, console: Console) -> int:
     """The logs as one table."""
     steps, rows = [], []
     for slide_id in [slide] if slide else corrections.slide_ids:
@@ -177,6 +170,7 @@ def _list(corrections: FolderCorrections, slide: str | None, console: Console) -
     columns = ("slide", "step", "action", "tissue", "parts", "mm²", "", "from", "by", "when")
     table = make_table(counted(len(steps), "step"), columns, rows, right=("step", "parts", "mm²"))
     console.result({"out": str(corrections.out), "steps": steps}, table)
+    return 0
 
 
 def _cells(step: dict[str, Any]) -> tuple[str, ...]:

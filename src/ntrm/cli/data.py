@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
-from rich.markup import escape
 from rich.table import Table
 
 from ntrm.cli import shared_options as options
@@ -74,7 +73,7 @@ def check(
     jobs: options.Jobs = options.JOBS,
     *,
     console: Console,
-) -> None:
+) -> int:
     """Check a whole dataset and report every fault: file, found, expected, how to fix it.
 
     Own data, layout plain: Images/, Masks/ (indexed, or RGB in the colours of classes.csv), classes.csv with columns
@@ -91,21 +90,15 @@ def check(
 
     report = check_dataset(data, max_pixels=max_pixels or MAX_PIXELS, jobs=jobs, progress=console.progress)
     console.result(report.as_dict(), *_findings(report), *_summary(report))
-    if not report.clean:
-        raise typer.Exit(1)
+    return int(not report.clean)
 
 
 def _findings(report: CheckReport) -> Iterator[Table]:
     for code, group in groupby(report.findings, key=lambda finding: finding.code):
         findings = [*group]
-        colour = "red" if findings[0].severity == "fault" else "yellow"
-        title = f"[{colour}]{code}[/]: {findings[0].title} ({len(findings)})"
-        table = Table(title=title, title_justify="left", title_style="bold", expand=False)
-        for column in ("file", "found", "expected", "hint"):
-            table.add_column(column, overflow="fold")
-        for finding in findings:
-            table.add_row(*map(escape, (finding.file, finding.found, finding.expected, finding.hint)))
-        yield table
+        title = f"{findings[0].severity} {code}: {findings[0].title} ({len(findings)})"
+        rows = [(each.file, each.found, each.expected, each.hint) for each in findings]
+        yield make_table(title, ("file", "found", "expected", "hint"), rows)
 
 
 def _summary(report: CheckReport) -> Iterator[str]:
@@ -143,7 +136,7 @@ def data_import(
     margin_um: float = 200.0,
     *,
     console: Console,
-) -> None:
+) -> int:
     """Turn QuPath annotations into a dataset; areas without an annotation are ignored, never background.
 
     Example: ntrm data import slides/ annotations/ --out dataset --target-mpp 1.34
@@ -169,15 +162,11 @@ def data_import(
         got = f"{target_mpp} µm/px and {resolution}"
         raise UsageError("two resolutions given", got=got, expected="one of them")
     report = import_annotations(
-        slides,
-        annotations,
-        out,
+        **console.given("names", "classes", "cases", "target_mpp", "resolution"),
         schema=read_schema(classes) if classes else SKIN,
         names=read_names(names) if names else None,
         facts=read_slide_facts(cases) if cases else None,
-        mpp=mpp,
         target_mpp=target_mpp if resolution is None else level_resolution(resolution).x,
-        margin_um=margin_um,
         progress=console.progress,
     )
     console.result(report.as_dict(), *_imported(report))
@@ -186,8 +175,7 @@ def data_import(
             console.note(f"{case.name}: {told}")
     for failure in report.failures:
         console.failed(failure.error)
-    if report.exit_code:
-        raise typer.Exit(report.exit_code)
+    return report.exit_code
 
 
 NOT_AS_DRAWN = {
@@ -211,20 +199,17 @@ def not_as_drawn(counts: Mapping[str, Any]) -> str:
 def _imported(report: ImportReport) -> Iterator[RenderableType]:
     rows = []
     for case in report.imported:
-        tissues = [name for name, pixels in case.pixels.items() if pixels and name != "ignore"]
+        tissues = ", ".join(name for name, pixels in case.pixels.items() if pixels and name != "ignore")
         size, state = f"{case.width} × {case.height}", "there already" if case.name in report.reused else "new"
-        overlaps = f"{sum(case.overlaps.values()):,} px" if case.overlaps else ""
-        rows.append((case.name, size, f"{case.mpp:g}", str(case.counts["used"]), ", ".join(tissues), overlaps, state))
+        rows.append((case.name, size, f"{case.mpp:g}", str(case.counts["used"]), tissues, state))
     if rows:
-        columns = ("case", "pixels", "µm/px", "areas", "tissues", "overlaps", "")
-        yield make_table(f"imported into {report.out}", columns, rows)
-    for what, files in (
-        ("slides without annotations", report.slides_without_annotations),
-        ("annotations without a slide", report.annotations_without_slide),
-        ("failed", tuple(failure.slide for failure in report.failures)),
-    ):
-        if files:
-            yield f"{what}: {', '.join(files)}"
+        yield make_table(f"imported into {report.out}", ("case", "pixels", "µm/px", "areas", "tissues", ""), rows)
+    left = {
+        "slides without annotations": report.slides_without_annotations,
+        "annotations without a slide": report.annotations_without_slide,
+        "failed": [failure.slide for failure in report.failures],
+    }
+    yield from (f"{what}: {', '.join(files)}" for what, files in left.items() if files)
 
 
 @command
@@ -289,12 +274,11 @@ def split(
 
 def _split_table(assigned: Split) -> Table:
     facts = assigned.as_dict()
-    cancers = sorted({row.cancer for row in assigned.rows if row.cancer})
-    columns = ("patients", "sections", *cancers)
-    rows = []
-    for name, cells in facts["cancers"].items():
-        counts = [facts["patients"][name], facts["sections"][name], *(cells[cancer] for cancer in cancers)]
-        rows.append((name, *map(str, counts)))
+    columns = ("patients", "sections", *(cancer or "other" for cancer in facts["cancers"]["train"]))
+    rows = [
+        (name, *map(str, (facts["patients"][name], facts["sections"][name], *cells.values())))
+        for name, cells in facts["cancers"].items()
+    ]
     return make_table("Sections per split", ("split", *columns), rows, right=columns)
 
 
@@ -327,10 +311,9 @@ def stats(
         check_format(figure)
         check_outside(figure, folder)
     stats = dataset_stats(open_dataset(folder, resolution=resolution), tile=tile, jobs=jobs, progress=console.progress)
-    if figure is not None:
-        write_figure(figure, stats_figure, stats)
     console.result(stats.as_dict(), _stats_table(stats))
     if figure is not None:
+        write_figure(figure, stats_figure, stats)
         console.note(f"picture: {figure}")
 
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-import typer
 from rich.text import Text
 
 from ntrm.cli.console import Console, command, make_table
@@ -21,15 +20,6 @@ CORE = (
     *("safetensors", "scipy", "shapely", "tifffile", "torch", "typer", "yaml", "zarr"),
 )
 """Modules of the core install, by import name."""
-
-MAY_LACK = {
-    "imagecodecs": "compressed TIFF other than deflate and what Pillow decodes",
-    "jinja2": "HTML pages: reports of slides and datasets, the page of ntrm reproduce",
-    "openslide": "scanner files (SVS, NDPI, MRXS, SCN, DICOM)",
-    "shapely": "polygons: importing annotations, exporting regions",
-    "zarr": "OME-Zarr: labels.zarr and probabilities.zarr",
-}
-"""Core modules without which training and evaluation still run, and what is lost with them."""
 
 EXTRAS = {
     "serve": ("fastapi", "uvicorn"),
@@ -43,7 +33,7 @@ EXTRAS = {
 }
 """Optional dependencies and the modules behind them."""
 
-_DISTRIBUTIONS = {"PIL": "pillow", "openslide": "openslide-python", "yaml": "pyyaml"}
+_DISTRIBUTIONS = {"PIL": "pillow", "openslide": "openslide-python openslide-bin", "yaml": "pyyaml"}
 
 
 @dataclass(frozen=True)
@@ -58,12 +48,12 @@ class Finding:
 
 
 @command
-def doctor(*, console: Console) -> None:
+def doctor(*, console: Console) -> int:
     """Show what this installation can do: Python, torch, devices, readers, extras.
 
     Example: ntrm doctor --json
     """
-    findings = examine()
+    findings = [*examine()]
     complete = all(finding.present for finding in findings if finding.needed)
 
     rows = []
@@ -72,64 +62,43 @@ def doctor(*, console: Console) -> None:
         rows.append((Text.from_markup(mark), finding.what, finding.found, "" if finding.present else finding.hint))
     document = {"version": __version__, "complete": complete, "findings": [asdict(finding) for finding in findings]}
     console.result(document, make_table(f"ntrm {__version__}", ("", "what", "found", "to get it"), rows))
-    if not complete:
-        raise typer.Exit(1)
+    return int(not complete)
 
 
-def examine() -> list[Finding]:
-    """Check Python, machine, libraries, devices, readers and extras."""
-    extras = (_extra(name, modules) for name, modules in EXTRAS.items())
-    return [*_system(), *map(_module, CORE), _openslide_library(), *_devices(), *extras]
+def examine() -> Iterator[Finding]:
+    """Check Python, machine, libraries, devices and extras."""
+    python = platform.python_version()
+    yield Finding("Python", sys.version_info >= (3, 11), python, hint="install Python 3.11 or newer")
+    yield Finding("machine", True, f"{platform.system()} {platform.machine()}, {cores_given()} cores")
+    for module in CORE:
+        version, hint = version_of(module), f"pip install {_DISTRIBUTIONS.get(module, module)}"
+        yield Finding(f"library {module}", version is not None, version or "not importable", hint)
+    if version_of("torch"):
+        yield from _devices()
+    for name, modules in EXTRAS.items():
+        versions = {module: version_of(module) for module in modules}
+        missing = [module for module, version in versions.items() if version is None]
+        found = f"missing {', '.join(missing)}" if missing else ", ".join(f"{m} {v}" for m, v in versions.items())
+        yield Finding(f"extra {name}", not missing, found, hint=f'pip install "ntrm[{name}]"', needed=False)
 
 
 def version_of(module: str) -> str | None:
     """Installed version of an importable module, or None where it does not import."""
     try:
         importlib.import_module(module)
-    except (ImportError, OSError):  # OSError: a wheel whose shared library does not load here
-        return None
-    try:
-        return importlib.metadata.version(_DISTRIBUTIONS.get(module, module))
+        return importlib.metadata.version(_DISTRIBUTIONS.get(module, module).split()[0])
     except importlib.metadata.PackageNotFoundError:
         return "version unknown"
-
-
-def _system() -> Iterator[Finding]:
-    version = platform.python_version()
-    yield Finding("Python", sys.version_info >= (3, 11), version, hint="install Python 3.11 or newer")
-    yield Finding("machine", True, f"{platform.system()} {platform.machine()}, {cores_given()} cores")
-
-
-def _module(name: str) -> Finding:
-    version = version_of(name)
-    lost = MAY_LACK.get(name, "")
-    hint = f"pip install {_DISTRIBUTIONS.get(name, name)}" + (f" (without it: no {lost})" if lost else "")
-    return Finding(f"library {name}", version is not None, version or "not importable", hint=hint)
-
-
-def _openslide_library() -> Finding:
-    try:
-        import openslide
-    except (ImportError, OSError) as error:
-        return Finding("OpenSlide library", False, str(error).splitlines()[0], hint="pip install openslide-bin")
-    return Finding("OpenSlide library", True, str(openslide.__library_version__))
+    except (ImportError, OSError):  # OSError: a wheel whose shared library does not load here
+        return None
 
 
 def _devices() -> Iterator[Finding]:
-    try:
-        import torch
-    except (ImportError, OSError):
-        return
+    import torch
+
     yield Finding("device cpu", True, f"{torch.get_num_threads()} threads")
-    cuda, hint = torch.cuda.is_available(), "an NVIDIA GPU and a CUDA build of torch (optional)"
-    names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())) if cuda else "none"
-    yield Finding("device cuda", cuda, names, hint, needed=False)
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    hint = "an NVIDIA GPU and a CUDA build of torch (optional)"
+    yield Finding("device cuda", bool(names), ", ".join(names) or "none", hint, needed=False)
     mps = torch.backends.mps.is_available()
     yield Finding("device mps", mps, "Apple GPU" if mps else "none", "an Apple GPU (optional)", needed=False)
-
-
-def _extra(name: str, modules: tuple[str, ...]) -> Finding:
-    versions = {module: version_of(module) for module in modules}
-    missing = [module for module, version in versions.items() if version is None]
-    found = f"missing {', '.join(missing)}" if missing else ", ".join(f"{m} {v}" for m, v in versions.items())
-    return Finding(f"extra {name}", not missing, found, hint=f'pip install "ntrm[{name}]"', needed=False)

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import RenderableType
-from rich.table import Table
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, make_table
@@ -48,23 +47,7 @@ def evaluate(
     """
     from ntrm.evaluation.evaluate import evaluate as run
 
-    result = run(
-        model,
-        data,
-        out,
-        resolution=resolution,
-        split=split,
-        splits=splits,
-        device=device,
-        batch=batch,
-        overlap=overlap,
-        robustness=robustness,
-        pictures=pictures,
-        boundaries=boundaries,
-        jobs=jobs,
-        command=["ntrm", *sys.argv[1:]],
-        progress=console.progress,
-    )
+    result = run(**console.given(), command=["ntrm", *sys.argv[1:]], progress=console.progress)
     document = result.as_dict()
     console.result(document, *_scores(document))
     for note in result.notes:
@@ -73,52 +56,36 @@ def evaluate(
 
 
 def _scores(document: dict[str, Any]) -> Iterator[RenderableType]:
-    model, data, pooled = document["model"], document["data"], document["pooled"]
+    model, data, pooled, boundary = (document[key] for key in ("model", "data", "pooled", "boundary"))
+    graph, calibration = document["graph"], document["calibration"]
     yield (
         f"{model['name'] or model['arch']} on {counted(data['sections'], 'section')} "
         f"of {counted(data['patients'], 'patient')} "
         f"({data['split']}, {data['mpp']:g} µm/px): pixel accuracy {_score(pooled['pixel_accuracy'])}, "
         f"mean IoU {_score(pooled['macro']['iou'])}, Dice {_score(pooled['macro']['dice'])}"
     )
-    yield _tissues(document)
-    yield from _further_scores(document)
-    columns, rows = ("pixel accuracy", "IoU", "Dice", "IoU change, points"), []
-    for row in document["robustness"] or ():
-        scores = (_score(row[measure]) for measure in ("pixel_accuracy", "iou", "dice"))
-        change = "–" if row["iou_change"] is None else signed(100 * row["iou_change"], 1)
-        rows.append((row["name"], *scores, change))
-    if rows:
-        yield make_table("Degraded images", ("image", *columns), rows, right=columns)
-
-
-def _tissues(document: dict[str, Any]) -> Table:
-    boundary = document["boundary"]
-    hausdorff = boundary["hausdorff95_um"]["tissues"] if boundary else {}
-    columns = ("pixels", "IoU", "Dice", "precision", "recall", *(["Hausdorff 95 % µm"] * bool(boundary)))
-    rows = []
-    for name, scores in document["pooled"]["classes"].items():
+    columns, rows = ("pixels", "IoU", "Dice", "precision", "recall", *(["Hausdorff 95 % µm"] * bool(boundary))), []
+    for name, scores in pooled["classes"].items():
         cells = [_score(scores[measure]) for measure in ("iou", "dice", "precision", "recall")]
         if boundary:
-            cells.append(_score(hausdorff[name], 0))
+            cells.append(_score(boundary["hausdorff95_um"]["tissues"][name], 0))
         rows.append((name, f"{scores['pixels']:,}", *cells))
-    return make_table("By tissue, all sections together", ("tissue", *columns), rows, right=columns)
-
-
-def _further_scores(document: dict[str, Any]) -> Iterator[str]:
-    graph, calibration = document["graph"], document["calibration"]
+    yield make_table("By tissue, all sections together", ("tissue", *columns), rows, right=columns)
     yield (
         f"tissue relations: adjacency F1 {_score(graph['adjacency_f1'])}; "
         f"calibration error {_score(calibration['ece'])}, Brier score {_score(calibration['brier'])}"
     )
     if document["coarse"] is not None:
         yield f"coarse head alone: mean IoU {_score(document['coarse']['macro']['iou'])}"
-        changes = {name: counts for name, counts in document["interfaces"].items() if counts["pixels"]}
-        largest = sorted(changes, key=lambda name: -changes[name]["corrected"] - changes[name]["broken"])[:4]
-        shown = [f"{name} {changes[name]['corrected']:,} / {changes[name]['broken']:,}" for name in largest]
-        yield "pixels corrected / broken by the final head at interfaces: " + (", ".join(shown) or "none")
-    if document["cancers"] is not None:
-        right, sections = document["cancers"]["exact_sets"], document["cancers"]["sections"]
-        yield f"cancers: all correct in {right} of {sections} sections"
+    if (cancers := document["cancers"]) is not None:
+        yield f"cancers: all correct in {cancers['exact_sets']} of {cancers['sections']} sections"
+    if document["robustness"]:
+        measures = {"pixel accuracy": "pixel_accuracy", "IoU": "iou", "Dice": "dice"}
+        columns, rows = (*measures, "IoU change, points"), []
+        for row in document["robustness"]:
+            change = "–" if row["iou_change"] is None else signed(100 * row["iou_change"], 1)
+            rows.append((row["name"], *(_score(row[key]) for key in measures.values()), change))
+        yield make_table("Degraded images", ("image", *columns), rows, right=columns)
 
 
 def _score(value: float | None, digits: int = 3) -> str:
@@ -156,24 +123,12 @@ def calibrate(
     """
     from ntrm.evaluation.calibrate import calibrate as run
 
-    result = run(
-        model,
-        data,
-        resolution=resolution,
-        split=split,
-        splits=splits,
-        device=device,
-        batch=batch,
-        seed=seed,
-        out=out,
-        pictures=pictures,
-        reference=reference,
-        progress=console.progress,
-    )
-    columns, rows = ("calibration error", "Brier score"), []
-    for temperature, counts in ((1, result.before), (result.temperature, result.after)):
-        scores = _score(counts.expected_error, 4), _score(counts.brier, 4)
-        rows.append((f"temperature {temperature:.4g}", *scores))
+    result = run(model, **console.given("model"), progress=console.progress)
+    columns = ("calibration error", "Brier score")
+    rows = [
+        (f"temperature {temperature:.4g}", _score(counts.expected_error, 4), _score(counts.brier, 4))
+        for temperature, counts in ((1, result.before), (result.temperature, result.after))
+    ]
     title = f"On {counted(result.data['sections'], 'section')} ({result.data['split']}), stitched"
     found = f"temperature {result.temperature:.4g} (it was {result.previous:.4g})"
     table = make_table(title, ("", *columns), rows, right=columns)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
 
 from ntrm.cli import correct, data, doctor, evaluate, reproduce, segment, serve, train
-from ntrm.cli.console import CommandGroup, prepare_streams
+from ntrm.cli.console import prepare_streams
 from ntrm.version import __version__
 
 app = typer.Typer(
     name="ntrm",
-    cls=CommandGroup,
     help="Segment H&E skin sections into tissues, with a graph of how the tissues touch.",
     epilog="Exit codes: 0 done · 1 done, but some inputs failed or faults were found · 2 wrong usage · "
     "3 refused (unsafe, mismatched, missing µm/px) · 130 interrupted, resumable.",
@@ -23,24 +23,13 @@ app = typer.Typer(
 datasets = typer.Typer(no_args_is_help=True, help="Check, describe, split, resample and import datasets.")
 app.add_typer(datasets, name="data")
 
-
-app.command("doctor")(doctor.doctor)
-app.command("demo")(serve.demo)
-app.command("phantom")(data.phantom)
-app.command("train")(train.train)
-app.command("evaluate")(evaluate.evaluate)
-app.command("calibrate")(evaluate.calibrate)
-app.command("compare")(evaluate.compare)
-app.command("reproduce")(reproduce.reproduce)
-app.command("export")(train.export)
-app.command("segment")(segment.segment)
-app.command("correct", cls=correct.CorrectCommand)(correct.correct)
-app.command("serve")(serve.serve)
-app.command("report")(segment.report)
-datasets.command("check")(data.check)
-datasets.command("stats")(data.stats)
-datasets.command("split")(data.split)
-datasets.command("resample")(data.resample)
+for each in (
+    *(doctor.doctor, serve.demo, data.phantom, train.train, evaluate.evaluate, evaluate.calibrate, evaluate.compare),
+    *(reproduce.reproduce, train.export, segment.segment, correct.correct, serve.serve, segment.report),
+):
+    app.command(each.__name__, cls=correct.CorrectCommand if each is correct.correct else None)(each)
+for each in (data.check, data.stats, data.split, data.resample):
+    datasets.command(each.__name__)(each)
 datasets.command("import")(data.data_import)
 
 
@@ -61,6 +50,9 @@ def _root(
 
 def main() -> None:
     """Entry point of the console script."""
+    # On ARM, torch's allocator would give freed memory back within 10 ms, and get it again in the next step of a
+    # training: a sixth of its time. It looks when torch is imported; for glibc's see ``core.devices``.
+    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
     prepare_streams()
     app()
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-
-import typer
+from typing import Any
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command
@@ -32,7 +31,7 @@ def reproduce(
     commands: bool = False,
     *,
     console: Console,
-) -> None:
+) -> int:
     """Train and evaluate every network of the paper, test its claims, and write one page with tables and figures.
 
     After an interruption, the same command continues. Runs are distributed over the GPUs; a run that fails is reported,
@@ -59,7 +58,6 @@ def reproduce(
         commands: Only print the commands of the runs that are not done, a line each.
 
     """
-    options.keep_freed_memory_on_arm()
     from ntrm.core.mpp import parse_levels
     from ntrm.paper.plan import Request, describe
     from ntrm.paper.published import SYSTEMS
@@ -82,27 +80,18 @@ def reproduce(
     if commands:
         lines = request.commands_left()
         console.result({"commands": lines}, *lines)
-        return
+        return 0
     if dry_run:
         plan = request.plan()
         done = {job.key: request.is_done(job) for job in plan.jobs}
         lines = [f"{'done ' if done[job.key] else 'to do'}  {job.label}" for job in plan.jobs]
         lines = [*plan.notes, *lines, f"{len(done)} runs, {sum(done.values())} of them done"]
         console.result({**describe(plan), "done": sum(done.values())}, *lines)
-        return
-    result = run(
-        request,
-        device=device,
-        num_devices=num_devices,
-        per_device=per_device,
-        jobs=jobs,
-        command=["ntrm", *sys.argv[1:]],
-        progress=console.progress,
-        say=console.note,
-    )
+        return 0
+    work: dict[str, Any] = {"device": device, "num_devices": num_devices, "per_device": per_device, "jobs": jobs}
+    result = run(request, **work, command=["ntrm", *sys.argv[1:]], progress=console.progress, say=console.note)
     count, page = len(result.results.outcomes), result.page.resolve().as_uri()
     finished = f"{count - len(result.results.lacking)} of {count} runs have results."
     failed = [f"failed: {label}" for label in result.failures]
     console.result(result.as_dict(), *failed, finished, f"open in a browser: {page}")
-    if result.failures:
-        raise typer.Exit(1)
+    return int(bool(result.failures))

@@ -30,7 +30,7 @@ def segment(
     zarr: bool = False,
     maps: bool = False,
     probabilities: bool = False,
-    min_area: float = 0.0,
+    min_area_um2: Annotated[float, typer.Option("--min-area")] = 0.0,
     stain_norm: str = "none",
     report: bool = True,
     device: options.Device = "auto",
@@ -40,7 +40,7 @@ def segment(
     cache: Path | None = None,
     *,
     console: Console,
-) -> None:
+) -> int:
     """Segment whole slides and section images. For research, not for diagnosis.
 
     Writes slides.csv, pieces.csv, regions.csv, interfaces.csv and a folder for each slide to OUT. If a run was
@@ -62,7 +62,7 @@ def segment(
         zarr: Also write labels.zarr (OME-NGFF).
         maps: Also write confidence.ome.tif and, from the coarse head, coarse.ome.tif.
         probabilities: Also write probabilities.zarr (OME-NGFF), for every class.
-        min_area (UM2): Relabel regions smaller than this (µm²) as their neighbours; 0: none.
+        min_area_um2 (UM2): Relabel regions smaller than this (µm²) as their neighbours; 0: none.
         stain_norm (HOW): Stain normalisation to the training sections: macenko, strength or none. May help on unknown
             stains.
         report: Whether to write report.html.
@@ -78,31 +78,7 @@ def segment(
         console.note(
             "using the bundled model: trained on synthetic sections, for trying the software, not for real slides"
         )
-    result = run(
-        inputs,
-        out=out,
-        model=model,
-        mpp=mpp,
-        tissue_mask=tissue_mask,
-        strict=strict,
-        overlap=overlap,
-        simplify_um=simplify_um,
-        gzip=gzip,
-        zarr=zarr,
-        maps=maps,
-        probabilities=probabilities,
-        report=report,
-        min_area_um2=min_area,
-        stain_norm=stain_norm,
-        device=device,
-        batch=batch,
-        shard=shard,
-        pseudonymise=pseudonymise,
-        cluster=cluster,
-        workers=workers,
-        cache=cache,
-        progress=console.progress,
-    )
+    result = run(**console.given(), progress=console.progress)
     document = result.as_dict()
     console.result(document, _slides(document))
     for note in result.notes:
@@ -110,8 +86,7 @@ def segment(
     for slide in result.failed:
         console.failed(slide.reason, slide.slide_id)
     console.note(f"written: {out}")
-    if result.exit_code:
-        raise typer.Exit(result.exit_code)
+    return result.exit_code
 
 
 def _slides(document: dict[str, Any]) -> Table:
@@ -127,7 +102,7 @@ def _slides(document: dict[str, Any]) -> Table:
 
 
 @command
-def report(out: options.Results, jobs: options.Jobs = options.JOBS, *, console: Console) -> None:
+def report(out: options.Results, jobs: options.Jobs = options.JOBS, *, console: Console) -> int:
     """Write report.html of every slide and index.html of all slides again. For research, not for diagnosis.
 
     Only files in OUT are read: neither slides nor a model are needed.
@@ -138,7 +113,6 @@ def report(out: options.Results, jobs: options.Jobs = options.JOBS, *, console: 
 
     result = remake_reports(out, jobs=jobs, progress=console.progress)
     console.result(result.as_dict(), f"{counted(len(result.reported), 'report')} and {result.overview}")
-    for slide_id, reason in result.failures:
-        console.failed(reason, slide_id)
-    if result.failures:
-        raise typer.Exit(1)
+    for failure in result.failures:
+        console.failed(failure["reason"], failure["slide_id"])
+    return int(bool(result.failures))

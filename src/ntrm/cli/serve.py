@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import webbrowser
 from contextlib import suppress
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,7 +19,6 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import write_text
 
 if TYPE_CHECKING:
-    from ntrm.cli.tour import TourResult
     from ntrm.service.core.settings import ServiceSettings
 
 INSTALL = 'pip install "ntrm[serve]"'
@@ -34,13 +33,12 @@ def serve(
     root: list[Path] | None = None,
     token_file: Path | None = None,
     public_url: str | None = None,
-    retention_days: Annotated[float | None, typer.Option(min=0)] = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open")] = True,
     device: options.Device = "auto",
     batch: options.Batch = 16,
     *,
     console: Console,
-) -> None:
+) -> int:
     """View slides and their results in a browser, and segment new ones. For research, not for diagnosis.
 
     Prints a link that works once. Programs send the token (NTRM_TOKEN or --token-file) as a bearer token.
@@ -54,47 +52,28 @@ def serve(
         root (DIR): Folder of slides that may be opened by path; may be repeated.
         token_file (F): File with the token for programs; or set NTRM_TOKEN.
         public_url (URL): Address of the service as seen from outside, behind a proxy.
-        retention_days (N): Delete slides that were added here after N days.
         open_page: Open the page in a browser.
 
     """
     if not hasattr(os, "geteuid"):
         hint = "every other command works here; for the service use Linux, macOS or WSL"
         raise UsageError("the service needs a POSIX system", got=sys.platform, hint=hint)
-    missing = _missing()
-    if missing is not None:
-        raise RefusedError("the service is not installed", got=missing, hint=INSTALL)
+    if not _is_installed():
+        raise RefusedError("the service is not installed", hint=INSTALL)
     from ntrm.service.core.settings import ServiceSettings
 
     settings = ServiceSettings(
-        out=out,
-        model=model,
-        device=device,
-        batch=batch,
-        roots=tuple(root or ()),
-        host=host,
-        port=port,
-        public_url=public_url,
-        token=_token(token_file),
-        retention_days=retention_days,
+        **console.given("root", "token_file", "open_page"), roots=tuple(root or ()), token=_token(token_file)
     )
-    _start(settings, console, open_page=open_page)
+    return _start(settings, console, open_page=open_page)
 
 
-def _missing() -> ImportError | None:
-    """What the service needs and is not installed."""
-    try:
-        import fastapi  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        return error
-    return None
+def _is_installed() -> bool:
+    return all(find_spec(module) for module in ("fastapi", "uvicorn"))
 
 
-def _start(
-    settings: ServiceSettings, console: Console, *, open_page: bool, before: Mapping[str, object] = MappingProxyType({})
-) -> None:
-    """Serve until a signal ends it, and say where; what was done ``before`` stands in the same document."""
+def _start(settings: ServiceSettings, console: Console, *, open_page: bool) -> int:
+    """Serve until a signal ends it, and say where."""
     from ntrm.service.serve import quiet_logs
     from ntrm.service.serve import serve as run
 
@@ -104,22 +83,24 @@ def _start(
             "in front, see docs/serve.md"
         )
     quiet_logs(console.verbose)
+    has_screen = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    page = settings.hidden / "open.html"
 
     def opened(address: str, link: str) -> None:
-        document = {**before, "address": address, "link": link}
-        console.result(document, f"{address}{link}")
+        console.result({"address": address, "link": link}, f"{address}{link}")
         console.note("the link works once, within 15 minutes; Ctrl-C ends the service")
-        if open_page and not console.json:
-            _show(f"{address}{link}", page)
+        if open_page and has_screen and not console.json:
+            # Other users see the arguments of a browser: what lets one in stands in a page of only this user.
+            refresh = f'<meta http-equiv="refresh" content="0;url={escape(address + link)}">'
+            with suppress(DataError):  # on a full disk the link is only printed
+                write_text(page, f"<!doctype html>{refresh}\n", private=True)
+                webbrowser.open(page.absolute().as_uri())
 
-    page = settings.hidden / "open.html"
     try:
-        code = run(settings, opened)
+        return run(settings, opened)
     finally:
         with suppress(OSError):
             page.unlink()
-    if code:
-        raise typer.Exit(code)
 
 
 def _token(path: Path | None) -> str | None:
@@ -137,25 +118,10 @@ def _token(path: Path | None) -> str | None:
         ) from error
 
 
-def _show(address: str, page: Path) -> None:
-    """In a browser, where this machine has a screen.
-
-    Other users see the arguments of a browser: what lets one in stands in a ``page`` that only this user can read.
-    """
-    import webbrowser
-
-    if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
-        refresh = f'<meta http-equiv="refresh" content="0;url={escape(address)}">'
-        # On a full disk the link is only printed.
-        with suppress(DataError):
-            write_text(page, f"<!doctype html>{refresh}\n", private=True)
-            webbrowser.open(page.absolute().as_uri())
-
-
 @command
 def demo(
     out: Path = Path("demo"), jobs: options.Jobs = options.JOBS, serve: bool | None = None, *, console: Console
-) -> None:
+) -> int:
     """Draw synthetic sections, check them, segment them with the bundled model, and show the results.
 
     In a terminal, the viewer starts at the end and its link is printed; Ctrl-C ends it.
@@ -168,36 +134,27 @@ def demo(
 
     """
     from ntrm.cli.tour import tour
+    from ntrm.results.paths import INDEX
 
     result = tour(out, jobs=jobs, progress=console.progress, note=console.note)
+    told = [
+        f"{result.sections} sections drawn and checked, {result.faults} faults found.",
+        f"bundled model on {result.scored} of them: mean IoU {result.iou:.3f}",
+        f"the dataset: {result.page.resolve().as_uri()}",
+        f"the slides:  {(result.results / INDEX).resolve().as_uri()}",
+        "what the network attended to: in the viewer, Relations, Attention",
+    ]
+    if result.mistake is not None:
+        told += [f"{result.mistake.slide_id}: a section made to look like another laboratory's"]
+        told += result.mistake.sentences()
+    console.result(result.as_dict(), *told)
     if serve is None:
-        serve = not console.json and sys.stdin.isatty() and sys.stdout.isatty()
-    serves = serve and not result.faults and _missing() is None
-    if not (serves and console.json):
-        console.result(result.as_dict(), *_told(result))
-    if result.faults:
-        raise typer.Exit(1)
-    if serves:
+        serve = sys.stdin.isatty() and sys.stdout.isatty()
+    if serve and not console.json and _is_installed():
         from ntrm.service.core.settings import ServiceSettings
 
         settings = ServiceSettings(out=result.results, roots=(result.dataset, result.foreign), port=0)
-        _start(settings, console, open_page=True, before=result.as_dict())
-    elif serve:
-        console.note(f"the viewer:  {INSTALL}, then ntrm serve")
-    else:
-        console.note(f"the viewer:  ntrm serve {result.results} --root {result.dataset} --root {result.foreign}")
-
-
-def _told(result: TourResult) -> Iterator[str]:
-    """What came of the tour, for people."""
-    from ntrm.results.paths import INDEX
-
-    yield f"{result.sections} sections drawn and checked, {result.faults} faults found."
-    yield f"bundled model on {result.scored} of them: mean IoU {result.iou:.3f}"
-    yield f"the dataset: {result.page.resolve().as_uri()}"
-    yield f"the slides:  {(result.results / INDEX).resolve().as_uri()}"
-    if result.attention:
-        yield "what the network attended to: in the viewer, Relations, Attention"
-    if result.mistake is not None:
-        yield f"{result.mistake.slide_id}: a section made to look like another laboratory's"
-        yield from result.mistake.sentences()
+        return _start(settings, console, open_page=True)
+    how = INSTALL + ", then " if serve and not console.json else ""
+    console.note(f"the viewer:  {how}ntrm serve {result.results} --root {result.dataset} --root {result.foreign}")
+    return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -41,12 +40,3 @@ Reference = Annotated[
     ),
 ]
 JOBS = cores_given()  # Default of ``--jobs``: the cores that this process may use
-
-
-def keep_freed_memory_on_arm() -> None:
-    """Let torch's allocator on ARM keep freed memory for a second, unless the user has set how long.
-
-    It would give it back within 10 ms, and get it again from the system in the next step: a sixth of a training's time.
-    To be called before torch is imported; other allocators ignore it. For glibc's see ``core.devices``.
-    """
-    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")

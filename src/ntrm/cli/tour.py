@@ -9,33 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from math import isnan
 from pathlib import Path
 
 import numpy as np
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import check_folder, foreign_files, write_json
-from ntrm.core.labels import IGNORE, Mask, Tissue
+from ntrm.core.labels import IGNORE, Mask
+from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correct.ask import Name
 from ntrm.correct.slide import SlideCorrections
 from ntrm.data.check import check_dataset
-from ntrm.data.dataset import Case
 from ntrm.data.image_files import read_image, read_mask, write_image
 from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import dataset_stats
 from ntrm.evaluation.evaluate import evaluate
-from ntrm.evaluation.result import Evaluation
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.metrics.confusion import confusion
 from ntrm.metrics.overlap import overlap
 from ntrm.models.folders import BUNDLED
-from ntrm.models.hub import load
 from ntrm.models.predictor import Predictor
+from ntrm.models.registry import load
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.report.dataset_report import dataset_report
-from ntrm.results.documents import read_slide
 from ntrm.results.familiarity import cancers_in_words
 from ntrm.results.paths import OVERLAY
 from ntrm.segment.batch import segment_slides
@@ -45,8 +42,6 @@ from ntrm.slides.inputs import SlideInput
 SECTIONS, SEED = 24, 1  # Another seed than that of the sections the bundled model was trained on
 SLIDES = 3
 """Sections of the test part that are segmented as slides of a user's would be; the last one in a foreign stain."""
-FOREIGN = tuple(one for one in DEGRADATIONS if one.name in ("stain: H −40 %, E +60 %", "blur: σ 2 px"))
-"""What makes a section that of another laboratory."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +82,10 @@ class TourResult:
     foreign: Path  # Folder of the section that is made to look like another laboratory's
     results: Path  # What ``ntrm segment`` made of some of them: reports, polygons, tables
     mistake: Mistake | None
-    attention: bool  # Whether the model has a relation module that attends, so that the viewer shows to what
 
     def as_dict(self) -> dict[str, object]:
         """What ``--json`` prints."""
-        return {**asdict(self), **{key: str(getattr(self, key)) for key in ("page", "dataset", "foreign", "results")}}
+        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
 
 
 def tour(out: Path, *, jobs: int, progress: Progress, note: Callable[[str], None]) -> TourResult:
@@ -111,9 +105,9 @@ def tour(out: Path, *, jobs: int, progress: Progress, note: Callable[[str], None
     dataset = open_dataset(dataset_folder)
     cases = {case.name: case for case in dataset.cases}
     *own, last = (cases[section.name] for section in evaluation.sections[:SLIDES])
-    if last.mask is None:
-        raise DataError(f"{last.name} has no mask", hint="run the same command again")
-    changed = write_foreign(last, out / "foreign" / f"{last.name}-foreign.tif")
+    if last.image is None or last.mask is None or last.resolution is None:
+        raise DataError(f"{last.name} has no image, mask or µm/px", hint="run the same command again")
+    changed = write_foreign(last.image, last.resolution, out / "foreign" / f"{last.name}-foreign.tif")
     chosen = [case.image for case in own or [last] if case.image is not None]
     segmented = segment_slides([*chosen, changed], out=out / "results", options=Options(maps=True), progress=progress)
     for slide in segmented.failed[:1]:
@@ -123,22 +117,19 @@ def tour(out: Path, *, jobs: int, progress: Progress, note: Callable[[str], None
     mistake = find_mistake(segmented.out, changed.stem, changed, truth, progress)
     stats = dataset_stats(dataset, jobs=jobs, progress=progress)
     write_json(out / "stats.json", stats.as_dict())
-    networks = (read_slide(segmented.out / slide.slide_id).network for slide in segmented.slides)
-    attention = any(network is not None and network.attention for network in networks)
     slides = []
     for slide in segmented.slides:
         cancers = cancers_in_words(slide.cancers, slide.cancers_looked_for)
         slides.append((slide.slide_id, cancers, f"{slide.row['tissue_area_mm2']:.1f}"))
+    shown = segmented.slides[0].slide_id
     more = {
         "scored": evaluation,
         "scores": scores,
-        "by_tissue": _by_tissue(evaluation),
         "slides": slides,
-        "overlays": {slide.slide_id: segmented.out / slide.slide_id / OVERLAY for slide in segmented.slides[:1]},
-        "attention": attention,
+        "overlay": (shown, segmented.out / shown / OVERLAY),
         "mistake": mistake,
     }
-    dataset_report(page, dataset, stats, check, template="tour.html", more=more, progress=progress)
+    dataset_report(page, dataset, stats, check, more=more, progress=progress)
     return TourResult(
         page,
         dataset_folder,
@@ -149,51 +140,42 @@ def tour(out: Path, *, jobs: int, progress: Progress, note: Callable[[str], None
         foreign=changed.parent,
         results=segmented.out,
         mistake=mistake,
-        attention=attention,
     )
 
 
-def _by_tissue(evaluation: Evaluation) -> list[tuple[Tissue, str, str]]:
-    scores, tissues = evaluation.pooled.per_class, evaluation.pooled.schema.tissues
-    iou, dice = (["–" if isnan(score) else f"{score:.3f}" for score in scores[name]] for name in ("iou", "dice"))
-    return [*zip(tissues, iou, dice, strict=True)]
-
-
-def write_foreign(case: Case, path: Path) -> Path:
+def write_foreign(image: Path, resolution: Resolution, path: Path) -> Path:
     """Write a section as if from a laboratory with weaker, redder stains and a scanner out of focus."""
-    if case.image is None or case.resolution is None:
-        raise DataError(f"{case.name} has no image of known µm/px")
-    changed = read_image(case.image)
-    for degradation in FOREIGN:
-        changed = degradation(changed)
-    write_image(path, changed, case.resolution)
+    changed = read_image(image)
+    for degradation in DEGRADATIONS:
+        if degradation.name in ("stain: H −40 %, E +60 %", "blur: σ 2 px"):
+            changed = degradation(changed)
+    write_image(path, changed, resolution)
     return path
 
 
 def find_mistake(results: Path, slide_id: str, slide: Path, truth: Mask, progress: Progress = SILENT) -> Mistake | None:
-    """The largest wrong region that a click mends; None where all is right. ``truth`` is at the µm/px of the model."""
+    """The largest wrong region, and what a click in its middle would do; None where all is right.
+
+    ``truth`` is at the µm/px of the model.
+    """
     from scipy import ndimage
 
     corrections = SlideCorrections(results / slide_id)
-    labels, found = corrections.mask.labels(), []
-    wrong = (labels != truth) & (labels != IGNORE) & (truth != IGNORE)
+    labels, schema = corrections.mask.labels(), corrections.mask.schema
+    known = (labels != IGNORE) & (truth != IGNORE)
+    wrong = known & (labels != truth)
     if not wrong.any():
         return None
     corrections.engine.prepare(corrections.mask, SlideInput(slide, slide.name), Predictor(load(BUNDLED)), progress)
+    regions = []
     for tissue in np.unique(truth[wrong]):
-        # Of each true tissue the largest wrong region, and the pixel deepest inside.
         numbers, count = ndimage.label(wrong & (truth == tissue))
         pixels = np.bincount(numbers.ravel(), minlength=count + 1)[1:]
-        depth = ndimage.distance_transform_edt(np.pad(numbers == pixels.argmax() + 1, 1))[1:-1, 1:-1]
-        row, column = np.unravel_index(int(depth.argmax()), depth.shape)
-        found.append(_clicked(corrections, labels, truth, int(row), int(column), int(pixels.max())))
-    return max(found, key=lambda mistake: (mistake.after > mistake.before, mistake.area_mm2))
-
-
-def _clicked(corrections: SlideCorrections, labels: Mask, truth: Mask, row: int, column: int, pixels: int) -> Mistake:
-    """What naming a place would do."""
-    schema = corrections.mask.schema
-    right, known = schema.tissues[truth[row, column]], (truth != IGNORE) & (labels != IGNORE)
+        regions.append((int(pixels.max()), np.pad(numbers == pixels.argmax() + 1, 1)))
+    area, region = max(regions, key=lambda found: found[0])
+    depth = ndimage.distance_transform_edt(region)[1:-1, 1:-1]
+    row, column = (int(place) for place in np.unravel_index(depth.argmax(), depth.shape))
+    right = schema.tissues[truth[row, column]]
     proposal = corrections.propose(Name(version=0, points=[corrections.point((row, column))], tissue=right.name))
     after = corrections.state(0).with_step(proposal.step(schema, corrections.pixel_mm2)).paint(labels)
 
@@ -201,13 +183,13 @@ def _clicked(corrections: SlideCorrections, labels: Mask, truth: Mask, row: int,
         return float(overlap(confusion(truth[known], mask[known], len(schema)), schema).macro["iou"])
 
     return Mistake(
-        slide_id=corrections.mask.summary.slide_id,
+        slide_id=slide_id,
         x=column,
         y=row,
         called=schema.tissues[labels[row, column]].title,
         tissue=right.name,
         title=right.title,
-        area_mm2=pixels * corrections.pixel_mm2,
+        area_mm2=area * corrections.pixel_mm2,
         changed_mm2=proposal.pixels * corrections.pixel_mm2,
         before=mean_iou(labels),
         after=mean_iou(after),

@@ -44,7 +44,7 @@ def train(
     reference: options.Reference = True,
     *,
     console: Console,
-) -> None:
+) -> int:
     """Train a network; the trained model is RUN/model.
 
     After Ctrl-C, SIGTERM or a crash, the same command with --resume continues the training, with the same result.
@@ -55,8 +55,6 @@ def train(
     Example: ntrm train --data DIR --out RUN
 
     ntrm train --data DIR --resolution 10x --recipe paper --out RUN
-
-    ntrm train --arch ntrm-control --data DIR --out RUN
 
     ntrm train --data DIR --out RUN --set steps=500 --set augment.stain=0 --option width=0.5
 
@@ -82,11 +80,10 @@ def train(
         name (TEXT): Name of the model.
 
     """
-    options.keep_freed_memory_on_arm()
     from ntrm.training.distributed import find_launch, is_launched, run_by_torchrun
 
     if num_devices > 1 and not is_launched():
-        raise typer.Exit(run_by_torchrun(num_devices, sys.argv[1:]))
+        return run_by_torchrun(num_devices, sys.argv[1:])
     from ntrm.training.recipe import load_recipe, parse_overrides
     from ntrm.training.train import default_recipe
     from ntrm.training.train import train as train_network
@@ -97,42 +94,24 @@ def train(
 
         corrected = CorrectedResults(corrections, slides, trust)
     elif slides is not None or trust != "all":
-        raise UsageError(
-            "this option needs corrected slides",
-            got=f"--trust {trust}" if slides is None else f"--slides {slides}",
-            expected="--corrections RESULTS beside it",
-            hint="name the results with the corrected slides, or leave it out",
-        )
+        got = f"--trust {trust}" if slides is None else f"--slides {slides}"
+        raise UsageError("this option needs corrected slides", got=got, expected="--corrections RESULTS beside it")
     result = train_network(
-        data,
-        out,
-        arch=arch,
+        **console.given("recipe", "changes", "option", "corrections", "slides", "trust"),
         recipe=load_recipe(recipe or default_recipe(corrections), parse_overrides(changes or [])),
-        resolution=resolution,
-        splits=splits,
         options=parse_overrides(option or []),
-        init=init,
         corrections=corrected,
-        sections=sections,
-        seed=seed,
-        device=device,
-        num_devices=num_devices,
-        resume=resume,
-        name=name,
         command=["ntrm", *sys.argv[1:]],
-        pictures=pictures,
-        reference=reference,
         progress=console.progress,
         say=console.note,
     )
-    if not find_launch(device, num_devices).leads:
-        return
-
-    best, shown = result.best, ("loss", "iou", "dice", "accuracy")
-    scores = ", ".join(f"{key} {best[key]:.4f}" for key in shown if best.get(key) is not None)
-    kept = f"kept step {best.get('step')}" + (f": {scores}" if scores else ", the last one")
-    summary = f"{counted(result.steps, 'step')} in {result.seconds:,.0f} s; {kept}"
-    console.result(result.as_dict(), summary, f"model: {result.model}")
+    if find_launch(device, num_devices).leads:
+        best, shown = result.best, ("loss", "iou", "dice", "accuracy")
+        scores = ", ".join(f"{key} {best[key]:.4f}" for key in shown if best.get(key) is not None)
+        kept = f"kept step {best.get('step')}" + (f": {scores}" if scores else ", the last one")
+        summary = f"{counted(result.steps, 'step')} in {result.seconds:,.0f} s; {kept}"
+        console.result(result.as_dict(), summary, f"model: {result.model}")
+    return 0
 
 
 @command
@@ -150,7 +129,7 @@ def export(model: str, onnx: Path, opset: int | None = None, seed: options.Seed 
 
     """
     from ntrm.export.onnx import export_onnx
-    from ntrm.models.hub import load
+    from ntrm.models.registry import load
 
     report = export_onnx(load(model), onnx, opset=opset, seed=seed)
     shape = f"(B, 3, {report.window}, {report.window})"

@@ -41,13 +41,8 @@ def new_map(shape: tuple[int, ...], folder: Path | None = None, fill: int = 0) -
 def plain_array(what: str, values: ArrayLike) -> NDArray[Any]:
     """What a user gave as an array; refuses masked ones, whose masked pixels would count like the others.
 
-    >>> plain_array("the mask", np.ma.masked_equal([[7, 0]], 7))
-    Traceback (most recent call last):
-    ...
-    ntrm.core.errors.UsageError: the mask is a masked array
-      got:      1 masked pixel of 2
-      expected: a plain array
-      hint:     say what masked pixels are: mask.filled(255) has them ignored
+    >>> plain_array("the mask", [[7, 0]]).shape
+    (1, 2)
     """
     if isinstance(values, np.ma.MaskedArray):
         count = int(np.ma.getmaskarray(values).sum())

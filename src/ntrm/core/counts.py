@@ -7,27 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.labels import IGNORE, no_class_error
-
 Counts = NDArray[np.int64]
 IndexMask = NDArray[np.integer[Any]]
-
-
-def pixel_counts(mask: IndexMask, classes: int) -> Counts:
-    """Pixels per class, and as the last entry those that are ignored.
-
-    >>> pixel_counts(np.array([[0, 1, 1, 255]]), classes=3).tolist()
-    [1, 2, 0, 1]
-    """
-    mask = np.asarray(mask)
-    strange: list[Any] = [] if np.issubdtype(mask.dtype, np.integer) else [mask.dtype]
-    if not strange and mask.size:
-        strange = [value for value in (mask.min(), mask.max()) if not 0 <= value <= IGNORE]
-    counts = np.bincount(mask.ravel() if not strange else [], minlength=IGNORE + 1).astype(np.int64)
-    strange += [value for value in np.flatnonzero(counts) if classes <= value != IGNORE]
-    if strange:
-        raise no_class_error(strange, classes)
-    return np.append(counts[:classes], counts[IGNORE])
 
 
 def boundary_counts(mask: IndexMask, classes: int) -> Counts:

@@ -6,7 +6,6 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -81,15 +80,6 @@ def read_rows(stream: Iterable[str], *, strip: bool = False) -> Iterator[list[st
             yield [original(cell) if cell[:1] == "'" else cell for cell in cells]
 
 
-def by_column(columns: Sequence[str], row: Iterable[str]) -> dict[str, str]:
-    """The cells of a row by column; cells that are missing at its end are empty.
-
-    >>> by_column(["name", "split"], ["a"])
-    {'name': 'a', 'split': ''}
-    """
-    return dict(zip(columns, chain(row, repeat("")), strict=False))
-
-
 def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
     """Rows of a CSV file with a header, cells stripped; raises where a needed column is missing."""
     return read_columns(path, needed)[1]
@@ -100,17 +90,19 @@ def read_columns(
 ) -> tuple[tuple[str, ...], list[dict[str, str]]]:
     """The names of the columns, and the rows by them."""
     columns, *rows = stream_rows(path, needed, strip=strip, open_file=open_file)
-    return tuple(columns), [by_column(columns, row) for row in rows]
+    return tuple(columns), [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def stream_rows(
     path: Path, needed: Sequence[str], *, strip: bool = False, hint: str | None = None, open_file: Open | None = None
 ) -> Iterator[list[str]]:
-    """The names of the columns, then row after row; ``hint`` says what to do where our own tables are damaged."""
+    """The names of the columns, then row after row of as many cells: those that are missing at its end are empty.
+
+    ``hint`` says what to do where our own tables are damaged.
+    """
     try:
-        with io.TextIOWrapper(
-            open_file(path) if open_file else path.open("rb"), encoding="utf-8-sig", newline=""
-        ) as stream:
+        binary = open_file(path) if open_file else path.open("rb")
+        with io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as stream:
             rows = read_rows(stream, strip=strip)
             columns = next(rows, [])
             if not set(needed) <= set(columns) or "" in columns or len(set(columns)) < len(columns):
@@ -122,9 +114,9 @@ def stream_rows(
                 )
             yield columns
             for line, row in enumerate(rows, start=2):
-                if len(row) > len(columns) and any(row[len(columns) :]):
+                if any(row[len(columns) :]):
                     what = f"{path.name} has a row with too many cells"
                     raise DataError(what, got=f"row {line}", hint=hint or "quote cells with commas")
-                yield row
+                yield [*row[: len(columns)], *[""] * (len(columns) - len(row))]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read {path.name}", got=error, hint=hint or "save it as CSV in UTF-8") from error

@@ -11,16 +11,7 @@ import torch
 
 from ntrm.core.errors import UsageError, choices_error
 
-DEVICES = ("auto", "cpu", "cuda", "cuda:N", "mps")
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-_ALLOCATOR = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
-"""Variables by which a user has the last word on glibc's allocator."""
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # Options of glibc's mallopt
-_KEPT = 1 << 30
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "CUDNN_STATUS_ALLOC_FAILED")
-"""How allocators other than CUDA's, which has an error of its own, say that memory has run out."""
 
 
 def choose_device(device: str | torch.device) -> torch.device:
@@ -39,7 +30,7 @@ def choose_device(device: str | torch.device) -> torch.device:
     if name in present:
         return torch.device(name)
     if not re.fullmatch(r"cuda(:\d+)?|mps", name):
-        raise choices_error("unknown device", name, DEVICES)
+        raise choices_error("unknown device", name, ["auto", "cpu", "cuda", "cuda:N", "mps"])
     raise UsageError(
         "this machine has no such device, or torch cannot use it",
         got=name,
@@ -62,9 +53,7 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
     if name not in PRECISIONS:
         raise choices_error("unknown precision", name, ["auto", *PRECISIONS])
-    if name == "bfloat16" and device.type == "cpu" and not cpu_has_bfloat16():
-        return torch.float32
-    return PRECISIONS[name]
+    return torch.float32 if name == "bfloat16" and device.type == "cpu" and not cpu_has_bfloat16() else PRECISIONS[name]
 
 
 def cpu_has_bfloat16() -> bool:
@@ -95,17 +84,17 @@ def keep_freed_memory(device: torch.device) -> None:
     A network frees hundreds of megabytes with every batch and wants them again at once. Given back to the system, each
     page has to be cleared for it anew, which takes a third of the time of inference. Other allocators are left alone.
     """
-    if device.type == "cpu" and not any(name in os.environ for name in _ALLOCATOR):
+    variables = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
+    if device.type == "cpu" and not any(name in os.environ for name in variables):
         with suppress(OSError, AttributeError):
-            mallopt = ctypes.CDLL(None).mallopt
-            for threshold in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
-                mallopt(threshold, _KEPT)
+            for threshold in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+                ctypes.CDLL(None).mallopt(threshold, 1 << 30)
 
 
 def ran_out_of_memory(error: Exception) -> bool:
-    """Whether an error is about memory."""
-    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    return known or any(phrase in str(error) for phrase in _OUT_OF_MEMORY)
+    """Whether an error is about memory: allocators other than CUDA's have no error of their own for it."""
+    phrases = ("out of memory", "can't allocate memory", "not enough memory", "CUDNN_STATUS_ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(text in str(error) for text in phrases)
 
 
 def give_back_freed_memory() -> None:

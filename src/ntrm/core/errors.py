@@ -171,19 +171,17 @@ def columns_hint(columns: Sequence[str], needed: Sequence[str]) -> str:
     >>> columns_hint(["Slide"], ["slide"]), columns_hint(["file"], ["slide"])
     ('rename the column Slide to slide', 'rename the column file to slide')
     >>> columns_hint(["name", "patient_id", "split"], ["name", "group", "split"])
-    'name the column patient_id group: it says which sections come from one patient'
+    'rename the column patient_id to group'
     """
     for between, name in ((";", "semicolons"), ("\t", "tabs")):
         if any(between in column for column in columns):
             return f"save it with commas between the cells, not {name}, and with points in numbers (0.5)"
-    patient = next((column for column in columns if column.lower() in PATIENT), None)
-    if patient is not None and "group" in needed and "group" not in columns:
-        return f"name the column {patient} group: it says which sections come from one patient"
     missing = [name for name in needed if name not in columns]
-    which = dict.fromkeys(WHICH, next((name for name in missing if name in WHICH[:2]), ""))
+    which = next((name for name in missing if name in WHICH[:2]), "")
+    meant = dict.fromkeys(WHICH, which) | dict.fromkeys(PATIENT, "group") | {name: name for name in missing}
     for column in columns:
-        if meant := column.lower() if column.lower() in missing else which.get(column.lower()):
-            return f"rename the column {column} to {meant}"
+        if (name := meant.get(column.lower(), "")) in missing:
+            return f"rename the column {column} to {name}"
     return "correct the first line"
 
 

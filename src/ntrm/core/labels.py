@@ -128,18 +128,8 @@ class LabelSchema:
         >>> SKIN.colourise(np.array([[0, 8]])).tolist()
         [[[73, 0, 106], [0, 0, 0]]]
         """
-        mask = np.asarray(mask)
-        strange = [mask.dtype] if mask.dtype.kind not in "iu" else self._no_classes(mask)
-        if strange:
-            raise no_class_error(strange, len(self))
+        pixel_counts(mask, len(self))  # refuses what is no class
         return np.asarray(self.colour_table(ignore_rgb)[mask], dtype=np.uint8)
-
-    def _no_classes(self, mask: NDArray[np.integer]) -> list[Any]:
-        """Some of the mask's values that are neither a class nor ``IGNORE``."""
-        ends = [value for value in (mask.min(initial=0), mask.max(initial=0)) if not 0 <= value <= IGNORE]
-        known = np.arange(256) < len(self)
-        known[IGNORE] = True
-        return ends or np.unique(mask[~known[mask]])[:5].tolist()
 
     def colour_table(self, ignore_rgb: RGB = (128, 128, 128)) -> NDArray[np.uint8]:
         """(256, 3) the colour of every byte that may be in a mask."""
@@ -224,14 +214,25 @@ class LabelSchema:
             write_rows(stream, ([t.index, t.name, *t.rgb, t.title] for t in self.tissues))
 
 
-def no_class_error(strange: Iterable[object], classes: int) -> DataError:
-    """The error for a mask with values that no class has."""
-    return DataError(
-        "the mask holds indices that are no class",
-        got=", ".join(map(str, strange)),
-        expected=f"0 to {classes - 1}, or {IGNORE} for ignore",
-        hint="use the schema that the mask was written with",
-    )
+def pixel_counts(mask: NDArray[np.integer[Any]], classes: int) -> NDArray[np.int64]:
+    """Pixels per class, and as the last entry those that are ignored; refuses a mask with values that no class has.
+
+    >>> pixel_counts(np.array([[0, 1, 1, 255]]), classes=3).tolist()
+    [1, 2, 0, 1]
+    """
+    mask = np.asarray(mask)
+    strange: list[Any] = [] if np.issubdtype(mask.dtype, np.integer) else [mask.dtype]
+    if not strange:
+        strange = [value for value in (mask.min(initial=0), mask.max(initial=0)) if not 0 <= value <= IGNORE]
+    counts = np.bincount(mask.ravel() if not strange else [], minlength=IGNORE + 1).astype(np.int64)
+    if strange := strange or [value for value in np.flatnonzero(counts) if classes <= value != IGNORE]:
+        raise DataError(
+            "the mask holds indices that are no class",
+            got=", ".join(map(str, strange[:5])),
+            expected=f"0 to {classes - 1}, or {IGNORE} for ignore",
+            hint="use the schema that the mask was written with",
+        )
+    return np.append(counts[:classes], counts[IGNORE])
 
 
 def _check_tissues(tissues: Sequence[Tissue]) -> None:

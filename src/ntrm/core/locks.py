@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.io import check_plain
+from ntrm.core.errors import RefusedError
+from ntrm.core.io import check_folder, check_plain
 
 
 @contextmanager
@@ -15,10 +15,8 @@ def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock file ``path``; where another process has it, wait for it or refuse."""
     from filelock import FileLock, Timeout
 
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise UsageError("the output is not a folder", got=path.parent, hint="choose another --out") from error
+    check_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     check_plain(path)
     # A slide's lock is released by another thread than took it.
     lock = FileLock(path, timeout=-1 if wait else 0, thread_local=False)
@@ -31,12 +29,3 @@ def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def is_held(path: Path) -> bool:
-    """Whether a process holds the lock file ``path``."""
-    try:
-        with holding(path):
-            return False
-    except RefusedError:
-        return True

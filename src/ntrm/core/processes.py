@@ -13,29 +13,26 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
 
 from ntrm.core.errors import DataError, UsageError
 from ntrm.core.io import APPEND
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from ntrm.core.threads import Item, Result, in_order
 
 
 def parallel_map(work: Callable[[Item], Result], items: Iterable[Item], jobs: int = 1) -> Generator[Result, None, None]:
     """Results of ``work`` in the order of ``items``, whatever ``jobs`` is, while items are still being made.
 
     ``work`` and the items must be picklable, at most twice ``jobs`` items wait, and a script that asks for several jobs
-    needs the usual ``if __name__ == "__main__"``. An error or an interrupt drops what has not begun.
+    needs the usual ``if __name__ == "__main__"``. An error or an interrupt drops what has not begun; none outlives this
+    process.
 
     >>> list(parallel_map(abs, [-3, 2, -1]))
     [3, 2, 1]
@@ -45,26 +42,10 @@ def parallel_map(work: Callable[[Item], Result], items: Iterable[Item], jobs: in
     if jobs == 1 or (isinstance(items, Sequence) and len(items) < 2):
         yield from map(work, items)
         return
-    waiting: deque[Future[Result]] = deque()
-    with worker_pool(jobs) as pool:
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > 2 * jobs:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-
-@contextmanager
-def worker_pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of processes, none of which outlives this one.
-
-    An error or an interrupt drops what has not begun, a killed process is explained.
-    """
     # Fresh processes rather than forks: a fork of a process with threads (torch has some) may hang.
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=begin_worker)
     try:
-        yield pool
+        yield from in_order(pool, work, items, 2 * jobs)
     except (BrokenProcessPool, BrokenPipeError) as error:
         # The pipe breaks if a process dies before it gets its first task; a command would end without a message.
         hint = "the memory may not suffice for so many: lower --jobs"
@@ -124,31 +105,25 @@ def module_command(module: str, *arguments: object) -> list[str]:
     return [sys.executable, "-P", "-m", module, *(str(argument) for argument in arguments)]
 
 
-def start_module(module: str, log: Path, *wanted: str) -> subprocess.Popen[bytes]:
-    """Start one of our modules as a child process; it reads requests from stdin, and its stderr is appended to ``log``.
+def start_module(module: str, told: bytes, log: Path, *wanted: str) -> subprocess.Popen[bytes]:
+    """Start one of our modules as a child process, ``told`` a line on stdin; its stderr is appended to ``log``.
 
     It gets the variables ``wanted``, and no Ctrl-C: whoever started it ends it in order.
     """
-    descriptor = os.open(log, APPEND, 0o600)
-    try:
-        return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+    with os.fdopen(os.open(log, APPEND, 0o600), "ab") as stream:
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             module_command(module),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=descriptor,
+            stderr=stream,
             env=module_environment(*wanted),
             start_new_session=True,
         )
-    finally:
-        os.close(descriptor)
-
-
-def send_line(process: subprocess.Popen[bytes], line: bytes) -> None:
-    """Write a line to a child's input; one that has died is noticed by whoever waits for it."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError):  # one that has died is noticed by whoever waits for it
         if process.stdin is not None:
-            process.stdin.write(line + b"\n")
+            process.stdin.write(told + b"\n")
             process.stdin.flush()
+    return process
 
 
 def close_pipes(process: subprocess.Popen[bytes]) -> None:

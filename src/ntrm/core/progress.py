@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ntrm.core.errors import UsageError, choices_error
 
@@ -14,23 +14,15 @@ T = TypeVar("T")
 KINDS = ("bar", "json", "none")
 
 
-class Progress(Protocol):
-    """What long-running functions accept."""
+class Progress:
+    """What long-running functions accept; this one shows nothing."""
 
     def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
         """Yield ``items`` unchanged while showing how far they are."""
-        ...
-
-
-class SilentProgress:
-    """Shows nothing."""
-
-    def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
-        """Yield ``items``."""
         yield from items
 
 
-class JsonProgress:
+class JsonProgress(Progress):
     """One JSON object per line on stderr, at most a few per second, and always a last one."""
 
     interval_s = 0.25
@@ -55,7 +47,7 @@ class JsonProgress:
         sys.stderr.flush()
 
 
-class BarProgress:
+class BarProgress(Progress):
     """Bars with count and time left; a bar within another one stands below it while it lasts."""
 
     def __init__(self) -> None:
@@ -83,7 +75,7 @@ class BarProgress:
             self._bars = None
 
 
-SILENT = SilentProgress()
+SILENT = Progress()
 
 
 def make_progress(kind: str) -> Progress:

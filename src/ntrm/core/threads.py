@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from ntrm.core.errors import check_number
@@ -45,14 +45,19 @@ def thread_map(work: Callable[[Item], Result], items: Iterable[Item], threads: i
     if count == 1:
         yield from map(work, items)
         return
-    left, under_way = iter(items), deque[Future[Result]]()
     pool = ThreadPoolExecutor(count, thread_name_prefix="ntrm-map")
     try:
-        for item in left:
-            under_way.append(pool.submit(work, item))
-            if len(under_way) > count:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+        yield from in_order(pool, work, items, count)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def in_order(pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int) -> Iterator[Result]:
+    """Results of a pool in the order of the items, of which at most so many are begun ``ahead``."""
+    under_way = deque[Future[Result]]()
+    for item in items:
+        under_way.append(pool.submit(work, item))
+        if len(under_way) > ahead:
+            yield under_way.popleft().result()
+    while under_way:
+        yield under_way.popleft().result()

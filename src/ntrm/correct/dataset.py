@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -27,22 +27,19 @@ from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correct.log import Log, read_log
-from ntrm.correct.mask import SlideMask, mask_grid, open_mask, segmented
+from ntrm.correct.mask import SlideMask, open_mask
 from ntrm.correct.state import State, state_of
 from ntrm.data.csv_tables import nearly
 from ntrm.data.dataset import SPLITS
 from ntrm.data.image_files import write_image, write_indexed_mask
 from ntrm.data.split import SplitRow, split_by_patient
 from ntrm.data.tiles import Window
-from ntrm.results.documents import AGAIN
 from ntrm.results.folder import ResultsFolder
 from ntrm.results.manifest import read_run
 from ntrm.results.paths import CORRECTIONS
-from ntrm.results.slide_state import Plan
 from ntrm.slides.inputs import check_roots, find_by_content
 from ntrm.slides.isolated import open_isolated
 
-FORMAT = "ntrm-corrected-data/1"
 RECORD, LOCK = "corrections.json", ".lock"
 TRUSTS = HAND, FOLLOWED, ALL = ("hand", "followed", "all")
 """What counts: what a person named or drew; also what followed from it; the whole corrected mask."""
@@ -55,8 +52,6 @@ class CorrectedSlide:
     """A slide whose log has steps that count."""
 
     mask: SlideMask
-    covariates: Mapping[str, str]
-    plan: Plan
     log: Log
 
     @property
@@ -65,14 +60,20 @@ class CorrectedSlide:
         return self.mask.summary.slide_id
 
     @property
+    def source(self) -> str | None:
+        """Fingerprint of the file that was segmented."""
+        return self.mask.segmented[1].source
+
+    @property
     def group(self) -> str:
         """Its patient; a slide without one is its own group."""
-        return self.covariates.get("patient", self.covariates.get("group")) or self.slide_id
+        covariates = self.mask.segmented[0].covariates
+        return covariates.get("patient", covariates.get("group")) or self.slide_id
 
     @property
     def split(self) -> str:
         """``train``, unless a covariate ``split`` says otherwise."""
-        split = self.covariates.get("split") or "train"
+        split = self.mask.segmented[0].covariates.get("split") or "train"
         if split not in SPLITS:
             raise choices_error(f"{self.slide_id}: unknown split", split, SPLITS)
         return split
@@ -134,7 +135,7 @@ class CorrectedResults:
         slides are to be used with; its names must be those of the masks.
         """
         slides, own = self.corrected, self.corrected[0].mask.schema
-        record: dict[str, Any] = {"format": FORMAT, "trust": self.trust, "slides": [each.record() for each in slides]}
+        record: dict[str, Any] = {"trust": self.trust, "slides": [each.record() for each in slides]}
         with holding(out / LOCK, wait=True):
             before = read_object(out / RECORD)
             if before:
@@ -154,7 +155,7 @@ class CorrectedResults:
                 (schema or own).write_csv(partial)
             rows = [["name", "group", "split", "mpp", "slide_sha256"]]
             for slide, entry in zip(progress.track(slides, len(slides), "slides"), record["slides"], strict=True):
-                file = files[slide.plan.source]
+                file = files[slide.source]
                 names, entry["pixels"] = _write_slide(slide, file, out, self.trust, schema or own)
                 entry["image"] = sha256_of(file)
                 facts = [slide.group, slide.split, f"{slide.mask.resolution.mean:.6g}", entry["image"]]
@@ -173,9 +174,9 @@ class CorrectedResults:
                 hint="name it with --slides",
             )
         check_roots([self.slides])
-        wanted = [slide.plan.source for slide in self.corrected if slide.plan.source is not None]
+        wanted = [slide.source for slide in self.corrected if slide.source is not None]
         found: dict[str | None, Path] = dict(find_by_content(wanted, [self.slides]))
-        missing = [slide.slide_id for slide in self.corrected if slide.plan.source not in found]
+        missing = [slide.slide_id for slide in self.corrected if slide.source not in found]
         if missing:
             raise DataError(
                 f"slides are not below {self.slides}",
@@ -187,9 +188,9 @@ class CorrectedResults:
 
 
 def _read_slide(folder: Path) -> CorrectedSlide:
-    mask, (state, plan) = open_mask(folder), segmented(folder)
+    mask = open_mask(folder)
     # Covariates that mean something to a training; without "patient", "group" is the patient, as in cases.csv.
-    names = [name for name in state.covariates if name != "group"]
+    names = [name for name in mask.segmented[0].covariates if name != "group"]
     for wrong, meant in nearly(names, ("patient", "split")).items():
         raise DataError(
             f"{folder.name}: a column of its table of slides has a name that resembles {meant}",
@@ -197,7 +198,7 @@ def _read_slide(folder: Path) -> CorrectedSlide:
             expected=meant,
             hint=f"rename it in the table and segment again with it: finished slides only get the column {meant}",
         )
-    return CorrectedSlide(mask, state.covariates, plan, read_log(folder).check(mask.record))
+    return CorrectedSlide(mask, read_log(folder).check(mask.record))
 
 
 def _check_same(out: Path, before: dict[str, Any], record: dict[str, Any]) -> None:
@@ -206,24 +207,25 @@ def _check_same(out: Path, before: dict[str, Any], record: dict[str, Any]) -> No
     known = [{key: value for key, value in slide.items() if key in own} for slide in before.get("slides", [])]
     if (before.get("trust"), known) == (record["trust"], record["slides"]):
         return
-    (got, expected) = (
-        f"trust {trust}; versions " + ", ".join(f"{slide.get('slide_id')} {slide.get('version')}" for slide in slides)
-        for trust, slides in ((record["trust"], record["slides"]), (before.get("trust"), known))
-    )
+
+    def told(record: dict[str, Any]) -> str:
+        versions = (f"{slide.get('slide_id')} {slide.get('version')}" for slide in record.get("slides", []))
+        return f"trust {record.get('trust')}; versions {', '.join(versions)}"
+
     hint = "choose a new folder: slides were corrected since, or something else is to count"
-    raise RefusedError(f"{out} was written from other corrections", got=got, expected=expected, hint=hint)
+    raise RefusedError(f"{out} was written from other corrections", got=told(record), expected=told(before), hint=hint)
 
 
 def _write_slide(
     slide: CorrectedSlide, file: Path, out: Path, trust: str, schema: LabelSchema
 ) -> tuple[list[str], dict[str, int]]:
     """Write image and mask of each area in which something counts; their names, and the pixels of each class."""
-    names, mask, stated = [], slide.mask, slide.plan.mpp
+    names, mask = [], slide.mask
     pixels = np.zeros(256, dtype=np.int64)
     # With its place, where there may be several areas, or where the id looks like such a name.
     placed = max(mask.shape) > BLOCK or re.search(r"_[0-9]+_[0-9]+$", slide.slide_id)
     with closing(open_isolated(file)) as reader:
-        grid = mask_grid(reader, mask.summary, None if stated is None else Resolution(*stated), hint=AGAIN)
+        grid = mask.grid(reader)
         for area, known in known_areas(mask.labels(), state_of(slide.log, schema, mask.shape), trust):
             names.append(f"{slide.slide_id}_{area.top}_{area.left}" if placed else slide.slide_id)
             image = grid.read(area.top, area.left, area.height, area.width)

@@ -17,7 +17,6 @@ from ntrm.core.progress import SILENT, Progress
 from ntrm.correct.areas import painted_areas
 from ntrm.correct.ask import Name
 from ntrm.correct.log import Step
-from ntrm.correct.mask import segmented
 from ntrm.correct.pixels import PixelSet
 from ntrm.correct.slide import SlideCorrections
 from ntrm.results.folder import ResultsFolder
@@ -75,7 +74,7 @@ class FolderCorrections:
         """Name the part, or the region, at a pixel of the mask, and carry the name on; ``how``: fields of ``Name``."""
         slide = self.slide(slide_id)
         slide.mask.schema.index(tissue)
-        slide.units(whole_regions=True).at((y, x))  # refused before the slide is read
+        slide.engine.units(slide.mask, whole_regions=True).at((y, x))  # refused before the slide is read
         ask = Name(version=slide.log.version, points=[slide.point((y, x))], tissue=tissue, by=self.by, **how)
         if ask.spread or not ask.whole_regions:
             self._prepare(slide)
@@ -147,7 +146,7 @@ class FolderCorrections:
         """Find the parts of a slide where they are not known, in its file, which is found by its content."""
         if slide.is_ready:
             return
-        source = segmented(slide.mask.folder)[1].source or ""
+        source = slide.mask.segmented[1].source or ""
         path = self._originals.get(source) if self.slides else place_of(source)
         if path is None:
             raise UsageError(
@@ -169,8 +168,8 @@ class FolderCorrections:
     def _predictor(self) -> Predictor:
         """The network of the results."""
         from ntrm.models.folders import BUNDLED, WEIGHTS, locate
-        from ntrm.models.hub import load
         from ntrm.models.predictor import Predictor
+        from ntrm.models.registry import load
 
         folder = locate(self.model or BUNDLED)
         next(iter(self._open.values())).mask.check_model(sha256_of(folder / WEIGHTS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from ntrm.core.errors import DataError, RefusedError
@@ -48,11 +49,34 @@ class SlideMask:
                 hint=f"give the folder of the model that the results were made with: --model ({known})",
             )
 
+    @cached_property
+    def segmented(self) -> tuple[SlideState, Plan]:
+        """How the slide was segmented; refuses one that was not segmented completely."""
+        state = finished(self.folder)
+        if state is None or state.plan is None:
+            raise DataError(f"{self.folder.name} was not segmented completely", hint=AGAIN)
+        return state, state.plan
+
+    def grid(self, reader: SlideReader, mpp: Resolution | None = None) -> SlideGrid:
+        """The slide on the grid of its mask; ``mpp`` is the slide's µm/px if it is not as it was segmented."""
+        stated, mask = self.segmented[1].mpp, self.summary.grid
+        mpp = mpp or (None if stated is None else Resolution(*stated))
+        grid = SlideGrid(reader, float(self.summary.model["mpp"]), mpp)
+        if (grid.height, grid.width) != self.shape:
+            raise RefusedError(
+                f"{self.summary.slide_id}: slide and mask do not match",
+                got=f"{grid.width} × {grid.height} px",
+                expected=f"{mask.width} × {mask.height} px",
+                hint="give the slide and the µm/px that were segmented",
+            )
+        return grid
+
     def labels(self) -> Mask:
         """(H, W) classes, 255 where nothing is known."""
         with opened_mask(self.folder) as stored:
             return labels_in(stored, self.shape)
 
+    @cached_property
     def regions(self) -> Regions:
         """Its connected regions, glass included."""
         return scan_mask(self.labels(), replace(self.schema, background=None), self.resolution)
@@ -78,24 +102,3 @@ def corrections_in(mask: SlideMask) -> tuple[Log, State]:
     """The log beside a mask, and its corrections; refuses a log about another mask."""
     log = read_log(mask.folder).check(mask.record)
     return log, state_of(log, mask.schema, mask.shape)
-
-
-def segmented(folder: Path) -> tuple[SlideState, Plan]:
-    """How a slide was segmented; refuses one that was not segmented completely."""
-    state = finished(folder)
-    if state is None or state.plan is None:
-        raise DataError(f"{folder.name} was not segmented completely", hint=AGAIN)
-    return state, state.plan
-
-
-def mask_grid(reader: SlideReader, summary: Summary, mpp: Resolution | None, *, hint: str) -> SlideGrid:
-    """The slide on the grid of its mask; ``mpp`` is the slide's µm/px where it was stated."""
-    grid, mask = SlideGrid(reader, float(summary.model["mpp"]), mpp), summary.grid
-    if (grid.height, grid.width) != (mask.height, mask.width):
-        raise RefusedError(
-            f"{summary.slide_id}: slide and mask do not match",
-            got=f"{grid.width} × {grid.height} px",
-            expected=f"{mask.width} × {mask.height} px",
-            hint=hint,
-        )
-    return grid

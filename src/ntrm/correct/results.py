@@ -20,7 +20,7 @@ from ntrm.core.errors import DataError
 from ntrm.core.io import writing
 from ntrm.core.locks import holding
 from ntrm.correct.log import Log
-from ntrm.correct.mask import SlideMask, corrections_in, segmented
+from ntrm.correct.mask import SlideMask, corrections_in
 from ntrm.correct.pixels import union
 from ntrm.correct.state import State
 from ntrm.data.tiles import Window
@@ -84,7 +84,7 @@ def is_current(folder: Path, log: Log) -> bool:
 
 
 def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
-    summary, kept, (state, _) = mask.summary, SlideFolder(mask.folder), segmented(mask.folder)
+    summary, kept, state = mask.summary, SlideFolder(mask.folder), mask.segmented[0]
     # The network's regions as the segmentation had them: the same engine, the same pieces, and its confidences.
     grid, before = PieceMap.read(mask.folder / HIDDEN / PIECES, hint=AGAIN), mask.labels()
     network = scan_slide(before, None, grid, schema=mask.schema, resolution=mask.resolution)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,19 +11,16 @@ import numpy as np
 
 from ntrm.core.arrays import Floats
 from ntrm.core.errors import UsageError
-from ntrm.core.labels import Mask
 from ntrm.correct.ask import Ask, Draw, Name
 from ntrm.correct.drawing import area, split_by_line, stroke
-from ntrm.correct.engine import DEFAULT, Proposal, Review
+from ntrm.correct.engine import DEFAULT, Proposal
 from ntrm.correct.engine.parts_engine import PARTS, PartsEngine
-from ntrm.correct.engine.review import largest_first
 from ntrm.correct.log import Log, Place, Stamp, Step, append, read_log, stamp_of
 from ntrm.correct.mask import open_mask
 from ntrm.correct.pixels import PixelSet, union
 from ntrm.correct.results import is_current, write_corrected
 from ntrm.correct.state import State, state_of
 from ntrm.correct.units import Units
-from ntrm.regions.regions import Regions
 from ntrm.results.paths import CORRECTIONS
 
 KEPT_STATES = 16  # Of each slide, those after earlier steps too, so that an undo replays nothing
@@ -66,11 +62,6 @@ class SlideCorrections:
         self._states = [*(each for each in self._states if each.steps != state.steps), state][-KEPT_STATES:]
         return state
 
-    @cached_property
-    def regions(self) -> Regions:
-        """Connected regions of the network's mask, glass included."""
-        return self.mask.regions()
-
     @property
     def is_ready(self) -> bool:
         """Whether parts are known, so that names can be carried on."""
@@ -84,8 +75,7 @@ class SlideCorrections:
     @property
     def scale(self) -> tuple[float, float]:
         """Pixels of the full resolution along a pixel of the mask, as x and y."""
-        sx, sy = self.mask.summary.grid.to_level0[:2]
-        return sx, sy
+        return self.mask.summary.grid.to_level0[:2]
 
     @property
     def pixel_mm2(self) -> float:
@@ -102,26 +92,14 @@ class SlideCorrections:
         (row, column), (sx, sy) = place, self.scale
         return (column + 0.5) * sx, (row + 0.5) * sy
 
-    def units(self, *, whole_regions: bool) -> Units:
-        """Regions, or the parts; ``NotReadyError`` where these are not known."""
-        if whole_regions and not self.is_ready:
-            return Units.in_mask(self.regions)
-        return self.engine.units(self.mask, whole_regions=whole_regions)
-
     def part(self, point: tuple[float, float], *, whole_region: bool) -> Part:
         """The part under a point, or the region around it."""
-        units, place, state = self.units(whole_regions=whole_region), self.place(point), self.state()
+        units, place, state = self.engine.units(self.mask, whole_regions=whole_region), self.place(point), self.state()
         unit = units.at(place)
         at = np.array([place[0] * self.mask.shape[1] + place[1]])
         now = state.names_at(at, units.tissue[[unit]])[0]
         by_hand = bool(state.by_hand.holds(at)[0])
         return Part(int(now), int(units.tissue[unit]), by_hand, units.pixels(np.array([unit])), units.place(unit))
-
-    def review(self) -> Review:
-        """Regions in the order in which a person looks at them."""
-        if self.is_ready:
-            return self.engine.order(self.mask)
-        return largest_first(self.regions, self.mask.schema.background_index)
 
     def area_by_tissue(self, pixels: PixelSet, units: Units) -> dict[int, float]:
         """mm² of pixels by the class that they have now, the largest first."""
@@ -136,7 +114,7 @@ class SlideCorrections:
     def click(self, ask: Name) -> Step:
         """What a person says about some parts, in pixels of the mask."""
         self.mask.schema.index(ask.tissue)  # refuses a name that is no class
-        units = self.units(whole_regions=ask.whole_regions)
+        units = self.engine.units(self.mask, whole_regions=ask.whole_regions)
         if ask.lasso is None:
             places = units.one_each([self.place(point) for point in ask.points])
         else:
@@ -161,7 +139,7 @@ class SlideCorrections:
         click = self.click(ask)
         if ask.spread:
             return self.engine.propose(self.mask, self.state(ask.version), click)
-        units = self.units(whole_regions=ask.whole_regions)
+        units = self.engine.units(self.mask, whole_regions=ask.whole_regions)
         chosen = np.unique([units.at(place) for place in click.places])
         return Proposal(click, units, chosen, units.pixels(chosen))
 
@@ -207,14 +185,10 @@ class SlideCorrections:
         elif ask.side is None:
             raise UsageError("the side of the line that gets the name is missing", expected="side: [x, y]")
         else:
-            named = split_by_line(self.labels(), points, self.place(ask.side), mask.resolution)
+            named = split_by_line(self.state().paint(mask.labels()), points, self.place(ask.side), mask.resolution)
         if not named:
             raise UsageError("nothing of the drawing lies on the section", hint="draw on the section")
         return named
-
-    def labels(self) -> Mask:
-        """(H, W) classes as they are now."""
-        return self.state().paint(self.mask.labels())
 
     def _in_mask(self, points: Sequence[tuple[float, float]]) -> Floats:
         """(n, 2) in pixels of the mask."""

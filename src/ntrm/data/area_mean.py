@@ -140,7 +140,6 @@ def area_means(pixels: Pixels, down: int, across: int) -> Pixels:
 
 
 def _fill_means(out: Pixels, pixels: Pixels, down: int, across: int) -> None:
-    """Means over complete blocks."""
     if not out.size:
         return
     # The numerator below, a sum and half a size, has to fit.

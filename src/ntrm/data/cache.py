@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import DataError
-from ntrm.core.io import PARTIAL, whole_file
+from ntrm.core.io import remove_partials, whole_file
 from ntrm.core.labels import LabelSchema
 from ntrm.data.dataset import Case
 from ntrm.data.image_files import Pixels, read_image, read_mask
@@ -30,9 +28,6 @@ OPEN_MAPS = 512  # Memory maps kept open per process: each holds a file descript
 
 SETTLED_NS = 2_000_000_000
 """A source decoded sooner after it was changed may have changed again within one tick of its file system's clock."""
-
-
-STALE_S = 6 * 3600.0  # A temporary file of this age belongs to no living process
 
 
 @dataclass(frozen=True)
@@ -105,18 +100,11 @@ class SectionCache:
             if _stamp(source) != before:
                 hint = "wait until it is written, then start again"
                 raise DataError(f"{source} changed while it was read", hint=hint)
-            self._remove_leftovers()
+            remove_partials(self.folder)  # of killed writers
             with whole_file(path) as partial:
                 np.save(partial, np.ascontiguousarray(pixels), allow_pickle=False)
             _mapped.cache_clear()  # an open map of an older file must not outlive its replacement
         return path
-
-    def _remove_leftovers(self) -> None:
-        """Remove temporary files of killed writers; young ones may belong to a writer at work."""
-        for leftover in self.folder.glob(f"{PARTIAL}*"):
-            with suppress(FileNotFoundError):
-                if time.time() - leftover.stat().st_mtime > STALE_S:
-                    leftover.unlink()
 
 
 def _stamp(source: Path) -> tuple[int, int, int]:

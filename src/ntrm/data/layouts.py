@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, choices_error, first_names, listed
 from ntrm.core.io import PARTIAL
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
-from ntrm.core.mpp import Resolution, level_factor, level_resolution
+from ntrm.core.mpp import level_factor, level_resolution
 from ntrm.data.csv_tables import fault_of, is_good_name, one_spelling, read_cases
 from ntrm.data.dataset import Case, Dataset
 from ntrm.data.faults import Fault, fault
@@ -120,10 +120,10 @@ def survey_dataset(root: Path) -> Survey:
     if not survey.cases:
         survey.faults.append(fault("empty-dataset", "."))
     _find_schema(survey)
-    _add_rows(survey)
     levels_of: dict[str, set[str]] = defaultdict(set)
     for case in survey.cases:
         levels_of[case.name].add(case.level)
+    _add_rows(survey, levels_of)
     every = set().union(*levels_of.values())
     for name in sorted(levels_of, key=natural):
         for level in sorted(every - levels_of[name], key=level_factor):
@@ -239,7 +239,7 @@ def _find_schema(survey: Survey) -> None:
         survey.faults.append(fault("bad-classes", CLASSES, "no such file", hint=hint))
 
 
-def _is_rgb(cases: Iterable[Case]) -> bool:
+def _is_rgb(cases: list[Case]) -> bool:
     """Whether the first mask that can be opened is RGB, and thus says by its colours what it shows."""
     for case in cases:
         try:
@@ -249,7 +249,7 @@ def _is_rgb(cases: Iterable[Case]) -> bool:
     return False
 
 
-def _add_rows(survey: Survey) -> None:
+def _add_rows(survey: Survey, levels_of: Mapping[str, set[str]]) -> None:
     """Give every case its patient, split, cancer type and µm/px."""
     rows: dict[str, Case] = {}
     names, plain = {case.name for case in survey.cases}, survey.layout == "plain"
@@ -267,7 +267,12 @@ def _add_rows(survey: Survey) -> None:
             survey.faults += faults
     elif plain:
         survey.faults += [fault(code, CASES, "no such file") for code in ("bad-cases", "no-mpp")]
-    survey.faults += _contradictions(survey.cases, rows)
+    for name, stated in rows.items():
+        known = sorted(level_resolution(level) for level in levels_of.get(name, set()) - {""})
+        if stated.resolution and known and not any(stated.resolution.same_as(level) for level in known):
+            found = f"{name}: {stated.resolution}, in a folder of {' or '.join(map(str, known))}"
+            expected, hint = "the µm/px of the folder, or none", "empty mpp; other µm/px belong into the layout plain"
+            survey.faults.append(fault("bad-cases", CASES, found, expected=expected, hint=hint))
     for place, case in enumerate(survey.cases):
         resolution = level_resolution(case.level) if case.level else None
         facts: dict[str, Any] = {"group": patient_of(case.name), "cancer": cancer_of(case.name)}
@@ -277,25 +282,6 @@ def _add_rows(survey: Survey) -> None:
         survey.cases[place] = replace(case, resolution=resolution, **facts)
     if survey.layout == "masks" and any(case.resolution is None for case in survey.cases):
         survey.faults.append(fault("no-mpp", CASES, "masks without µm/px: enough for statistics", severity="note"))
-
-
-def _contradictions(cases: Iterable[Case], rows: dict[str, Case]) -> list[Fault]:
-    """Rows whose µm/px is that of none of the folders in which their section lies."""
-    known: dict[str, set[Resolution]] = defaultdict(set)
-    for case in cases:
-        if case.level:
-            known[case.name].add(level_resolution(case.level))
-    return [
-        fault(
-            "bad-cases",
-            CASES,
-            f"{name}: {row.resolution}, in a folder of {' or '.join(map(str, sorted(known[name])))}",
-            expected="the µm/px of the folder, or none",
-            hint="empty the column mpp; images of other µm/px belong into the layout plain",
-        )
-        for name, row in rows.items()
-        if row.resolution and known[name] and not any(row.resolution.same_as(level) for level in known[name])
-    ]
 
 
 def open_dataset(root: str | Path, *, resolution: str | None = None, splits: str | Path | None = None) -> Dataset:

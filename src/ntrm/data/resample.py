@@ -8,7 +8,7 @@ exactly the input's times ``f``. An axis of ``n`` pixels becomes ``n / f`` pixel
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ntrm.core.counts import pixel_counts
 from ntrm.core.csv_text import read_columns, rows_text
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import remove_partials, write_bytes
-from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.labels import IGNORE, LabelSchema, Mask, pixel_counts
 from ntrm.core.mpp import Resolution, level_factor, parse_levels
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
@@ -135,7 +134,7 @@ def resample_dataset(
     if not isinstance(dataset, Dataset):
         dataset = open_dataset(dataset)
     _check_request(dataset, levels, out)
-    cases = _finest(dataset.cases)
+    cases = list({case.name: case for case in dataset}.values())  # Datasets begin with their coarsest level
     plain = dataset.layout == "plain" or not isinstance(levels[0], str)
     targets = [tuple(_target(case, level, out / ("" if plain else str(level))) for level in levels) for case in cases]
     for folder in {each.folder / name for section in targets for each in section for name in ("Images", "Masks")}:
@@ -157,16 +156,6 @@ def _check_request(dataset: Dataset, levels: Sequence[str | float], out: Path) -
         expected = "one number of µm/px, one level for layout plain, or one or more for layout queensland"
         raise UsageError("wrong number of resolutions", got=", ".join(map(str, levels)) or "none", expected=expected)
     check_outside(out, dataset.root)
-
-
-def _finest(cases: Iterable[Case]) -> list[Case]:
-    """Every section once, at the finest level it is there."""
-    best: dict[str, Case] = {}
-    for case in cases:
-        known = best.setdefault(case.name, case)
-        if case.level and level_factor(case.level) < level_factor(known.level):
-            best[case.name] = case
-    return list(best.values())
 
 
 def _target(case: Case, level: str | float, folder: Path) -> _Target:

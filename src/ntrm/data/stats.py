@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.counts import Counts, IndexMask, boundary_counts, boundary_share, pixel_counts
+from ntrm.core.counts import Counts, IndexMask, boundary_counts, boundary_share
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.labels import LabelSchema
+from ntrm.core.labels import LabelSchema, pixel_counts
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import SPLITS, Case, Dataset
@@ -163,7 +163,6 @@ def _count_file(path: Path, schema: LabelSchema, tile: int) -> MaskCounts:
 
 
 def _by_name(names: Sequence[str], values: NDArray[Any]) -> dict[str, Any]:
-    """A vector by class name, or a matrix as rows by class name."""
     if values.ndim > 1:
         return {name: _by_name(names, row) for name, row in zip(names, values, strict=True)}
     return dict(zip(names, values.tolist(), strict=True))

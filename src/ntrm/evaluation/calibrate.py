@@ -37,8 +37,8 @@ from ntrm.familiarity.build import build_reference
 from ntrm.metrics.calibration import TEMPERATURES, CalibrationCounts, fit_temperature
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED, CARD, CONFIG, WEIGHTS
-from ntrm.models.hub import load
 from ntrm.models.predictor import Predictor
+from ntrm.models.registry import load
 from ntrm.models.windows import Rows, Stitching, normalised_entropy, stitch
 from ntrm.version import __version__
 
@@ -82,16 +82,12 @@ class Calibrated:
         return {
             "program": __version__,
             "model": str(self.model),
-            "temperature": self.temperature,
             "previous_temperature": self.previous,
-            "at_limit": self.at_limit,
-            "data": self.data,
             "fitted_on": {"windows": self.windows, "pixels": self.pixels},
             "before": self.before.as_dict(),
             "after": self.after.as_dict(),
-            "reference": self.reference,
-            "no_reference": self.no_reference,
             "notes": list(self.doubts),
+            **{name: getattr(self, name) for name in ("temperature", "at_limit", "data", "reference", "no_reference")},
         }
 
 
@@ -165,13 +161,12 @@ def calibrate(
         doubts=(f"{seen}: {too_sure}",) if seen else (),
     )
     made = None
-    if reference:
-        try:
+    try:
+        if reference:
             made = build_reference(predictor, data_splits, held_out=split, seed=seed, progress=progress)
             calibrated = replace(calibrated, reference=dict(made.about))
-        except RefusedError as error:  # a dataset of few sections is good enough for a temperature
-            why_not = f"{error.what}: {error.got}, expected {error.expected}"
-            calibrated = replace(calibrated, no_reference=why_not)
+    except RefusedError as error:  # a dataset of few sections is good enough for a temperature
+        calibrated = replace(calibrated, no_reference=f"{error.what}: {error.got}, expected {error.expected}")
     _write_results(calibrated, predictor, data_splits.schema, sections, pictures=pictures)
     # Last: until everything else has worked, the model is as it was.
     store_temperature(folder, network)

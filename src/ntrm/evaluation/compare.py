@@ -33,9 +33,11 @@ MEASURES = {
 """Measures by name: their title and the statistic of pooled confusion counts."""
 
 AGAIN = "evaluate again with this version of ntrm"
-COLUMNS = ("first", "second", "difference", "low", "high", "p", "p_holm", "established", "patients", "draws")
-BY_SEED = ("first_by_seed", "second_by_seed")
-HEADER = ("measure", *COLUMNS, "confidence", *BY_SEED, "verdict")  # Of the table
+COLUMNS = (
+    *("first", "second", "difference", "low", "high", "p", "p_holm", "established", "patients", "draws", "confidence"),
+    *("first_by_seed", "second_by_seed", "verdict"),
+)
+"""Of the table, after the measure."""
 
 TRAITS = ("arch", "options", "recipe", "init", "encoder_init", "data", "sections", "level", "mpp")
 """What distinguishes models of one name, together with the stitching; the seed does not."""
@@ -112,13 +114,9 @@ class Comparisons:
     def as_dict(self) -> dict[str, Any]:
         """The fields as a JSON document."""
         return {
-            "measure": self.measure,
-            "sections": self.sections,
-            "patients": self.patients,
-            "data": dict(self.data),
+            **{name: getattr(self, name) for name in ("measure", "sections", "patients", "data", "reference")},
             "draws": self.bootstrap.draws,
             "seed": self.bootstrap.seed,
-            "reference": self.reference,
             "models": [model.as_dict() for model in self.models],
             "comparisons": [pair.as_dict() for pair in self.pairs],
         }
@@ -129,11 +127,13 @@ class Comparisons:
         if path.suffix == ".json":
             write_json(path, self.as_dict())
             return
-        rows: list[Iterable[object]] = [HEADER]
+        rows: list[Iterable[object]] = [("measure", *COLUMNS)]
         for pair in self.pairs:
-            by_seed = [" ".join(f"{value:.6f}" for value in getattr(pair, side)) for side in BY_SEED]
-            values = [getattr(pair, column) for column in COLUMNS]
-            rows.append([self.measure, *values, pair.confidence, *by_seed, pair.verdict])
+            cells = (getattr(pair, column) for column in COLUMNS)
+            by_seed = (
+                (" ".join(f"{score:.6f}" for score in cell) if isinstance(cell, tuple) else cell) for cell in cells
+            )
+            rows.append([self.measure, *by_seed])
         write_text(path, rows_text(rows))
 
 
@@ -169,25 +169,14 @@ def compare(
     stacks = {label: np.stack([seed.confusions for seed in group]) for label, group in models.items()}
     patients, statistic = evaluated[0].patients, MEASURES[measure][1]
     pairs = compare_confusions(stacks, patients, statistic=statistic, reference=reference, bootstrap=bootstrap)
-    scored = [
-        ModelScores(
-            label=label,
-            seeds=tuple(evaluation.seed for evaluation in group),
-            scores=tuple(statistic(stacks[label].sum(axis=1).astype(np.float64)).tolist()),
-            evaluations=tuple(str(evaluation.folder) for evaluation in group),
-        )
-        for label, group in models.items()
-    ]
-    return Comparisons(
-        measure=measure,
-        models=tuple(sorted(scored, key=lambda model: -model.mean)),
-        pairs=pairs,
-        reference=reference,
-        bootstrap=bootstrap,
-        sections=len(patients),
-        patients=len(set(patients)),
-        data=evaluated[0].data,
-    )
+    scored = []
+    for label, group in models.items():
+        scores = statistic(stacks[label].sum(axis=1).astype(np.float64)).tolist()
+        seeds, folders = zip(*((each.seed, str(each.folder)) for each in group), strict=True)
+        scored.append(ModelScores(label, seeds, tuple(scores), folders))
+    scored.sort(key=lambda model: -model.mean)
+    counts = len(patients), len(set(patients))
+    return Comparisons(measure, tuple(scored), pairs, reference, bootstrap, *counts, evaluated[0].data)
 
 
 def check_target(path: Path) -> None:

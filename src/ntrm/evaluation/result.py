@@ -130,19 +130,14 @@ class Evaluation:
         """Counts behind claims of the paper that no other score shows; empty where the classes are others."""
         if "SCC" not in self.schema.names:
             return {}
-        scc, before, final = self.schema.index("SCC"), self.coarse_tables, self.confusion
-        return {
-            "scc_false_positives": {
-                "coarse": _false_positives(np.sum(before, axis=0), scc) if before else None,
-                "final": _false_positives(final, scc),
-                "other_pixels": int(final.sum() - final[scc].sum()),
-            }
+        scc, coarse = self.schema.index("SCC"), self.coarse_tables
+        totals = {"coarse": np.sum(coarse, axis=0) if coarse else None, "final": self.confusion}
+        found: dict[str, int | None] = {
+            name: None if table is None else int(table[:, scc].sum() - table[scc, scc])
+            for name, table in totals.items()
         }
-
-
-def _false_positives(confusion: Counts, index: int) -> int:
-    """Pixels of other classes that were predicted as this class."""
-    return int(confusion[:, index].sum() - confusion[index, index])
+        found["other_pixels"] = int(self.confusion.sum() - self.confusion[scc].sum())
+        return {"scc_false_positives": found}
 
 
 class Gallery:
@@ -208,7 +203,8 @@ def write_evaluation(out: Path, evaluation: Evaluation, gallery: Gallery | None)
     for name in FILES:
         (out / name).unlink(missing_ok=True)
     remove_partials(out)
-    write_text(out / SECTIONS, sections_table(evaluation))
+    rows = [section_row(section, evaluation.schema) for section in evaluation.sections]
+    write_text(out / SECTIONS, rows_text([rows[0], *(row.values() for row in rows)]))
     arrays: dict[str, Any] = {
         "names": np.array([section.name for section in evaluation.sections]),
         "patients": np.array([section.patient for section in evaluation.sections]),
@@ -229,21 +225,12 @@ def write_evaluation(out: Path, evaluation: Evaluation, gallery: Gallery | None)
     write_json(out / METRICS, evaluation.as_dict())
 
 
-def sections_table(evaluation: Evaluation) -> str:
-    """CSV text, one row for each section; a score that does not exist is an empty cell."""
-    rows = [_row(section, evaluation.schema) for section in evaluation.sections]
-    return rows_text([rows[0], *(row.values() for row in rows)])
-
-
-def _row(section: SectionResult, schema: LabelSchema) -> dict[str, Any]:
-    scores = overlap(section.confusion, schema).as_dict()
+def section_row(section: SectionResult, schema: LabelSchema) -> dict[str, Any]:
+    """A section's row in ``sections.csv``; a score that does not exist is None."""
+    scores, boundary = overlap(section.confusion, schema).as_dict(), section.boundary
     before = None if section.coarse is None else overlap(section.coarse, schema).as_dict()["macro"]["iou"]
-    boundary = section.boundary
     return {
-        "name": section.name,
-        "patient": section.patient,
-        "cancer": section.cancer,
-        "pixels": section.pixels,
+        **{name: getattr(section, name) for name in ("name", "patient", "cancer", "pixels")},
         "annotated_pixels": scores["pixels"],
         "pixel_accuracy": scores["pixel_accuracy"],
         **{name: scores["macro"][name] for name in ("iou", "dice", "precision", "recall")},

@@ -1,19 +1,17 @@
-"""Regions as GeoJSON that QuPath opens: one annotation per region, written as a stream.
+"""Regions as GeoJSON that QuPath opens: one annotation per region, written as a stream, the same bytes each time.
 
 Coordinates are full-resolution pixels with the origin where QuPath has it: at the top left of the scanned area, for
-slides that state one. Unsimplified outlines follow the mask's pixel edges, so that the areas add up to the mask's
-pixels. The same mask gives the same bytes.
+slides that state one. Unsimplified outlines follow the mask's pixel edges: their areas are the mask's pixels.
 """
 
 from __future__ import annotations
 
-import gzip as gzip_module
 import json
 import math
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from gzip import GzipFile
 from pathlib import Path
 from typing import Any
 
@@ -47,25 +45,14 @@ class Placement:
     """How mask pixels lie on the slide: x · sx + ox, y · sy + oy in level-0 pixels, then minus the bounds' corner."""
 
     to_level0: Transform
-    bounds: tuple[int, int, int, int] | None
+    offset: tuple[int, int]  # What is taken off the file's own coordinates, as QuPath crops them
 
-    @property
-    def offset(self) -> tuple[int, int]:
-        """What was taken off the file's own coordinates, as QuPath crops them."""
-        return (0, 0) if self.bounds is None else (self.bounds[0], self.bounds[1])
-
-    def to_qupath(self, ring: NDArray[Any]) -> list[list[float]]:
+    def to_qupath(self, points: NDArray[Any]) -> NDArray[Any]:
         """Points (n, 2) of mask pixels, x and y, in QuPath's coordinates."""
         scales, shifts = np.array(self.to_level0, dtype=np.float64).reshape(2, 2)
-        placed = (ring * scales + (shifts - self.offset)).round(DECIMALS)
-        # Whole numbers are shorter.
-        return [[int(x) if x.is_integer() else x, int(y) if y.is_integer() else y] for x, y in placed.tolist()]
-
-    def edges(self, shape: tuple[int, int]) -> tuple[list[float], list[float]]:
-        """The x of every column edge of a mask, and the y of every row edge: outlines have no other coordinates."""
-        edges = np.arange(max(shape) + 1)
-        x, y = zip(*self.to_qupath(np.stack([edges, edges], axis=1)), strict=True)
-        return list(x), list(y)
+        placed = (points * scales + (shifts - self.offset)).round(DECIMALS)
+        whole = placed.astype(np.int64)  # shorter as text
+        return whole if (whole == placed).all() else placed
 
 
 def write_geojson(
@@ -87,19 +74,22 @@ def write_geojson(
     ``document`` once in the file. ``identity`` (a slide id, say) keeps the annotations' ids apart from those of other
     slides.
     """
-    placement, resolution = Placement(to_level0, bounds), regions.table.resolution
+    placement, resolution = Placement(to_level0, bounds[:2] if bounds else (0, 0)), regions.table.resolution
     path = path.with_name(f"{path.name}.gz") if gzip else path
     head: dict[str, Any] = {"program": "ntrm", "version": __version__, "mask_mpp": [resolution.x, resolution.y]}
     head |= {"to_level0": list(to_level0), "offset": list(placement.offset), "simplify_um": simplify_um}
     head |= {"simplification": SIMPLIFIED} if simplify_um else {}
     head |= {"connectivity": CONNECTIVITY, **(document or {})}
     check_classes(regions.table.tissue, schema)
-    with _stream(path, gzip) as write:
-        write(f'{{"type":"FeatureCollection","ntrm":{_json(head)},"features":['.encode())
-        tissues = [_properties(tissue, metadata) for tissue in schema.tissues]
-        for number, feature in enumerate(_features(regions, placement, simplify_um, tissues, identity)):
-            write(((",\n" if number else "\n") + feature).encode())
-        write(b"\n]}\n")
+    tissues = [_properties(tissue, metadata) for tissue in schema.tissues]
+    with whole_file(path) as partial, partial.open("wb", buffering=BUFFER) as raw:
+        # Neither time nor name go into the header: the same content gives the same file.
+        packed = GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) if gzip else raw
+        with packed as stream:
+            stream.write(f'{{"type":"FeatureCollection","ntrm":{_json(head)},"features":['.encode())
+            for number, feature in enumerate(_features(regions, placement, simplify_um, tissues, identity)):
+                stream.write(((",\n" if number else "\n") + feature).encode())
+            stream.write(b"\n]}\n")
     return path
 
 
@@ -111,20 +101,16 @@ def _features(
     from pydantic_core import to_json
 
     table = regions.table
-    across, down = placement.edges(regions.runs.shape)
     every = zip(table.number.tolist(), table.tissue.tolist(), _measurements(table), strict=True)
     for outlines in outlines_of(regions):
-        corners = outlines.points.tolist()
+        corners = placement.to_qupath(outlines.points)
         for spans, (number, tissue, measurements) in zip(outlines.spans(), every, strict=False):
             properties = tissues[tissue] | {"measurements": measurements}
-            x, y = corners[spans[0][0]]
-            wide = max(len(str(x)), len(str(y)))
-            # Of the first corner as numpy writes it.
-            name = f"{identity}|{properties['name']}|{number}|[{x:>{wide}} {y:>{wide}}]"
-            rings = [[[across[x], down[y]] for x, y in corners[begin:end]] for begin, end in spans]
+            name = f"{identity}|{properties['name']}|{number}|{outlines.points[spans[0][0]]}"
+            rings = [corners[begin:end].tolist() for begin, end in spans]
             if simplify_um:
                 simpler = simplified(outlines.points, spans, table.resolution, simplify_um) or ()
-                placed = [placement.to_qupath(ring) for ring in simpler]
+                placed = [placement.to_qupath(ring).tolist() for ring in simpler]
                 # Rounding may break what is valid.
                 rings = placed if placed and shapely.Polygon(placed[0], placed[1:]).is_valid else rings
             properties["name"] = f"{properties['name']} {number}"
@@ -137,7 +123,7 @@ def _features(
 def _measurements(table: RegionTable) -> Iterator[dict[str, float]]:
     """Of each region, of its exact outline: six significant digits of what is no whole number.
 
-    What is NaN is left out: of a region that a person named as a whole, the network has no confidence.
+    NaN is left out: of a region that a person named as a whole, the network has no confidence.
     """
     columns = {"Region": table.number, "Piece": table.piece, "Area mm^2": table.area_mm2}
     columns |= {"Perimeter mm": table.perimeter_mm}
@@ -161,9 +147,8 @@ def simplified(
     exact = shapely.Polygon(outline, holes)
     simpler = exact.simplify(tolerance_um / 2, preserve_topology=True)
     # GEOS keeps each ring from collapsing but promises nothing about holes that touch.
-    if simpler.geom_type != "Polygon" or not simpler.is_valid:
-        return None
-    if abs(simpler.area - exact.area) > MOST_CHANGE * exact.area:
+    kept = simpler.geom_type == "Polygon" and simpler.is_valid
+    if not kept or abs(simpler.area - exact.area) > MOST_CHANGE * exact.area:
         return None
     return [shapely.get_coordinates(ring) / scale for ring in (simpler.exterior, *simpler.interiors)]
 
@@ -178,18 +163,6 @@ def _properties(tissue: Tissue, metadata: Mapping[str, str] | None) -> dict[str,
         "measurements": {},
         **({"metadata": dict(metadata)} if metadata else {}),
     }
-
-
-@contextmanager
-def _stream(path: Path, gzip: bool) -> Iterator[Callable[[bytes], object]]:
-    """A function that appends to a whole file."""
-    with whole_file(path) as partial, partial.open("wb", buffering=BUFFER) as raw:
-        if not gzip:
-            yield raw.write
-            return
-        # Neither time nor name go into the header: the same content gives the same file.
-        with gzip_module.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed:
-            yield packed.write
 
 
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

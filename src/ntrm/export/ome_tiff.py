@@ -1,8 +1,7 @@
 """Label masks, and confidences, as OME-TIFF: a tiled pyramid with colours, class names and µm/px.
 
 A pixel is class index + 1; 0 is nothing. Level 0 is the first image of the file, coarser levels are its SubIFDs, as
-QuPath, Fiji and tifffile expect. OpenSlide sees level 0 alone. The same mask gives
-the same bytes: no time, no random number, no name of a program's version but ours.
+QuPath, Fiji and tifffile expect. The same mask gives the same bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 import tifffile
-from numpy.typing import NDArray
 
 from ntrm.core.arrays import Bytes
 from ntrm.core.io import whole_file
@@ -51,8 +49,11 @@ def write_mask_ome_tiff(
     }
     check_mask(mask, schema)
     xml = ome_xml(mask.shape, resolution, name, "tissue", maps)
-    levels, shown = pyramid(mask, halve, path.parent), {"photometric": "palette", "colormap": _colour_map(schema)}
-    _write(path, levels, resolution, xml, 1, **shown)
+    # Of the pixel values, a byte scaled to 16 bits; nothing is white, as glass is.
+    colours = np.full((256, 3), 255, dtype=np.uint16)
+    colours[1 : len(schema) + 1] = schema.palette
+    shown = {"photometric": "palette", "colormap": np.ascontiguousarray(colours.T * np.uint16(257))}
+    _write(path, pyramid(mask, halve, path.parent), resolution, xml, 1, **shown)
 
 
 def write_confidence_ome_tiff(
@@ -100,21 +101,10 @@ def _write(path: Path, levels: Sequence[Bytes], resolution: Resolution, xml: str
 
 
 def _tiles(level: Bytes, added: np.uint8) -> Iterator[Bytes]:
-    """Tiles from left to right, top to bottom; those at the border filled with nothing."""
+    """Tiles from left to right, top to bottom; tifffile fills those at the border with 0, which is nothing."""
     for top, left in product(range(0, level.shape[0], TILE), range(0, level.shape[1], TILE)):
-        tile = np.zeros((TILE, TILE), dtype=np.uint8)
-        part = level[top : top + TILE, left : left + TILE]
-        # 255 + 1 is 0: nothing.
-        tile[: part.shape[0], : part.shape[1]] = part + added
-        yield tile
-
-
-def _colour_map(schema: LabelSchema) -> NDArray[np.uint16]:
-    """(3, 256) for the pixel values; nothing is white, as glass is."""
-    table = np.full((256, 3), 255, dtype=np.uint16)
-    table[1 : len(schema) + 1] = schema.palette
-    # 257 scales a byte to 16 bits.
-    return np.ascontiguousarray(table.T * np.uint16(257))
+        # 255 + 1 is 0, too.
+        yield level[top : top + TILE, left : left + TILE] + added
 
 
 def ome_xml(
@@ -122,8 +112,13 @@ def ome_xml(
 ) -> str:
     """The OME-XML of an image of one channel: µm/px, and ``maps`` as annotations."""
     height, width = shape
-    annotations = "".join(_map_annotation(number, key, values) for number, (key, values) in enumerate(maps.items()))
-    references = "".join(f'<AnnotationRef ID="Annotation:{number}"/>' for number in range(len(maps)))
+    annotations = references = ""
+    for number, (key, values) in enumerate(maps.items()):
+        rows = "".join(f"<M K={quoteattr(_clean(k))}>{escape(_clean(v))}</M>" for k, v in values.items())
+        annotations += (
+            f'<MapAnnotation ID="Annotation:{number}" Namespace="ntrm/{key}"><Value>{rows}</Value></MapAnnotation>'
+        )
+        references += f'<AnnotationRef ID="Annotation:{number}"/>'
     identity = uuid.uuid5(NAMESPACE, f"{name}|{height}|{width}|{resolution}|{annotations}")
     return (
         '<?xml version="1.0" encoding="UTF-8"?>'
@@ -144,8 +139,3 @@ def ome_xml(
 def _clean(text: str) -> str:
     """The text without characters that XML cannot hold, escaped or not."""
     return re.sub("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]", "\N{REPLACEMENT CHARACTER}", text)
-
-
-def _map_annotation(number: int, key: str, values: Mapping[str, str]) -> str:
-    rows = "".join(f"<M K={quoteattr(_clean(k))}>{escape(_clean(v))}</M>" for k, v in values.items())
-    return f'<MapAnnotation ID="Annotation:{number}" Namespace="ntrm/{key}"><Value>{rows}</Value></MapAnnotation>'

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ntrm.core.arrays import Bytes
-from ntrm.core.errors import DataError, UsageError
+from ntrm.core.errors import DataError
 from ntrm.core.io import writing
 from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
@@ -32,27 +32,20 @@ ROWS, COLUMNS, SHARD_CHUNK = 256, 4096, 256  # Of a shard of probabilities, and 
 PROBABILITY_MEANING = "255 = probability 1; all classes 0 = nothing was predicted here"
 
 
-def zarr_library() -> Any:
-    """The library, which GPU machines may lack."""
-    try:
-        import zarr
-    except ImportError as error:
-        raise UsageError("OME-Zarr needs zarr, which is not installed", hint="pip install 'zarr>=3'") from error
-    return zarr
-
-
-def multiscale(levels: int, resolution: Resolution, below: str = "") -> dict[str, Any]:
-    """Paths of the levels, and how large their pixels are along y and x."""
+def multiscale(levels: int, resolution: Resolution, below: str = "", *, classes: bool = False) -> dict[str, Any]:
+    """Paths of the levels, and how large their pixels are along y and x, after an axis of ``classes``."""
     datasets = []
     for number in range(levels):
         factor = 2**number
-        scale = [resolution.y * factor, resolution.x * factor]
+        scale = [1.0] * classes + [resolution.y * factor, resolution.x * factor]
         # Coarser pixels begin at the same corner, so their centres lie further in.
-        shift = [resolution.y * (factor - 1) / 2, resolution.x * (factor - 1) / 2]
+        shift = [0.0] * classes + [resolution.y * (factor - 1) / 2, resolution.x * (factor - 1) / 2]
         transforms = [{"type": "scale", "scale": scale}, {"type": "translation", "translation": shift}]
         datasets.append({"path": f"{below}{number}", "coordinateTransformations": transforms})
-    axes = [{"name": axis, "type": "space", "unit": "micrometer"} for axis in "yx"]
-    return {"name": NAME, "axes": axes, "datasets": datasets, "type": "mode"}
+    axes = [{"name": "c", "type": "channel"}] * classes
+    axes += [{"name": axis, "type": "space", "unit": "micrometer"} for axis in "yx"]
+    name, kind = ("probabilities", "mean") if classes else (NAME, "mode")
+    return {"name": name, "axes": axes, "datasets": datasets, "type": kind}
 
 
 def write_labels_zarr(
@@ -60,11 +53,10 @@ def write_labels_zarr(
 ) -> None:
     """Write a mask (H, W) to a new folder ``path``; one that is there is replaced."""
     check_mask(mask, schema)
-    zarr, levels = zarr_library(), pyramid(mask, halve, path.parent)
-    with _whole_folder(path) as partial:
-        about = {"program": "ntrm", "version": __version__, "pixel values": MEANING, **(metadata or {})}
-        scales = multiscale(len(levels), resolution, f"labels/{NAME}/")
-        root = _group(zarr, partial, {"ome": {"version": VERSION, "multiscales": [scales]}, "ntrm": about})
+    levels = pyramid(mask, halve, path.parent)
+    about = {"program": "ntrm", "version": __version__, "pixel values": MEANING, **(metadata or {})}
+    scales = multiscale(len(levels), resolution, f"labels/{NAME}/")
+    with _new_group(path, {"ome": {"version": VERSION, "multiscales": [scales]}, "ntrm": about}) as root:
         labels = root.create_group("labels", attributes={"ome": {"version": VERSION, "labels": [NAME]}})
         scales = multiscale(len(levels), resolution)
         ome = {"version": VERSION, "multiscales": [scales], "image-label": _classes(schema)}
@@ -76,10 +68,6 @@ def write_labels_zarr(
                 array[top : top + CHUNK] = level[top : top + CHUNK] + np.uint8(1)
 
 
-def _group(zarr: Any, path: Path, attributes: Mapping[str, Any]) -> Any:
-    return zarr.open_group(path, mode="w", zarr_format=3, attributes=attributes)
-
-
 def _classes(schema: LabelSchema) -> dict[str, Any]:
     colours = [{"label-value": t.index + 1, "rgba": [*t.rgb, 255]} for t in schema.tissues]
     names = [{"label-value": t.index + 1, "class": t.name, "title": t.title} for t in schema.tissues]
@@ -87,15 +75,17 @@ def _classes(schema: LabelSchema) -> dict[str, Any]:
 
 
 @contextmanager
-def _whole_folder(path: Path) -> Iterator[Path]:
-    """A folder beside ``path`` that takes its place when the block ends well."""
+def _new_group(path: Path, attributes: dict[str, Any]) -> Iterator[Any]:
+    """A zarr group beside ``path`` that takes its place when the block ends well."""
+    import zarr
+
     partial = path.with_name(f".{path.name}.writing")
     if path.exists() and not (path / "zarr.json").is_file():
         raise DataError(f"{path} already exists", got="no zarr folder", expected="a new name", hint="move it away")
     shutil.rmtree(partial, ignore_errors=True)  # of a killed run
     try:
         with writing(path):
-            yield partial
+            yield zarr.open_group(partial, mode="w", zarr_format=3, attributes=attributes)
             shutil.rmtree(path, ignore_errors=True)
             partial.rename(path)
     finally:
@@ -111,13 +101,19 @@ def write_probabilities_zarr(
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write (K, H, W) probabilities, which may lie on disk, to a new folder ``path``; one that is there is replaced."""
-    zarr = zarr_library()
-    with _whole_folder(path) as partial:
-        group = _group(zarr, partial, {})
+    with _new_group(path, {}) as group:
         levels, level = 1, _write_shards(group, 0, probabilities, 1)
         while max(level.shape[1:]) > SMALLEST:
             levels, level = levels + 1, _write_shards(group, levels, level, 2)
-        group.attrs.update(_about_probabilities(levels, schema, resolution, metadata or {}))
+        scales, window = multiscale(levels, resolution, classes=True), {"min": 0, "max": 255, "start": 0, "end": 255}
+        channels = [
+            {"label": t.name, "color": "{:02X}{:02X}{:02X}".format(*t.rgb), "window": window, "active": True}
+            for t in schema.tissues
+        ]
+        about: dict[str, Any] = {"program": "ntrm", "version": __version__, "pixel values": PROBABILITY_MEANING}
+        about |= {**(metadata or {}), "classes": [*schema.names], "titles": [t.title for t in schema.tissues]}
+        ome = {"version": VERSION, "multiscales": [scales], "omero": {"channels": channels}}
+        group.attrs.update({"ome": ome, "ntrm": about})
 
 
 def _write_shards(group: Any, number: int, finer: Any, factor: int) -> Any:
@@ -136,23 +132,3 @@ def _write_shards(group: Any, number: int, finer: Any, factor: int) -> Any:
         values = values if factor == 1 else np.stack([halve_mean(plane) for plane in values])
         array[:, top : top + ROWS, left : left + COLUMNS] = values
     return array
-
-
-def _about_probabilities(
-    levels: int, schema: LabelSchema, resolution: Resolution, metadata: Mapping[str, str]
-) -> dict[str, Any]:
-    """The attributes of the folder."""
-    scales = multiscale(levels, resolution)
-    for dataset in scales["datasets"]:
-        for transform, first in zip(dataset["coordinateTransformations"], (1.0, 0.0), strict=True):
-            transform[transform["type"]].insert(0, first)
-    scales["axes"].insert(0, {"name": "c", "type": "channel"})
-    scales |= {"name": "probabilities", "type": "mean"}
-    window = {"min": 0, "max": 255, "start": 0, "end": 255}
-    channels = [
-        {"label": t.name, "color": "{:02X}{:02X}{:02X}".format(*t.rgb), "window": window, "active": True}
-        for t in schema.tissues
-    ]
-    about: dict[str, Any] = {"program": "ntrm", "version": __version__, "pixel values": PROBABILITY_MEANING}
-    about |= {**metadata, "classes": [*schema.names], "titles": [t.title for t in schema.tissues]}
-    return {"ome": {"version": VERSION, "multiscales": [scales], "omero": {"channels": channels}}, "ntrm": about}

@@ -7,8 +7,7 @@ import importlib
 import json
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +66,8 @@ def export_onnx(
     """
     check_seed(seed)
     check_described(network)
-    if Path(path).suffix != ".onnx":
+    path = Path(path)
+    if path.suffix != ".onnx":
         raise UsageError("cannot write the network there", got=path, expected="a file that ends in .onnx")
     try:
         for module in ("onnx", "onnxruntime", "onnxscript"):
@@ -79,10 +79,19 @@ def export_onnx(
     probes = [_probe(batch, side, network.config, seed) for batch in BATCHES]
     expected = [plain(probe) for probe in probes]  # also refuses an impossible window before the long work
     outputs = OUTPUTS[: len(expected[0])]
-    program = _trace(plain, probes[-1], outputs, opset)
-    digest = weights_digest(network)
-    program.model.metadata_props.update(_metadata(network.config, side, digest))
-    with whole_file(Path(path)) as partial:
+    program, digest = _trace(plain, probes[-1], outputs, opset), weights_digest(network)
+    metadata = {
+        **network.config.as_dict(),
+        "class_names": list(network.config.schema.names),
+        "window": side,
+        "input": "RGB / 255, minus mean, over std; (B, 3, window, window)",
+        "output": "logits; divide final by temperature before the softmax",
+        "ntrm_version": __version__,
+        "model_sha256": digest,
+    }
+    texts = {key: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for key, v in metadata.items()}
+    program.model.metadata_props.update(texts)
+    with whole_file(path) as partial:
         program.save(partial)
         difference, agreement = _compare(_run(partial, probes), expected)
         if not (difference <= tolerance and agreement >= AGREEMENT):
@@ -94,7 +103,7 @@ def export_onnx(
                 "then another opset or torch version",
             )
     reached = program.model.opset_imports[""]
-    return ExportReport(Path(path), reached, side, outputs, difference, agreement, digest)
+    return ExportReport(path, reached, side, outputs, difference, agreement, digest)
 
 
 class _Logits(nn.Module):
@@ -121,10 +130,12 @@ def _probe(batch: int, side: int, config: ModelConfig, seed: int) -> Tensor:
     return (colours - mean) / std
 
 
-def _trace(plain: _Logits, example: Tensor, outputs: Sequence[str], opset: int | None) -> torch.onnx.ONNXProgram:
+def _trace(plain: _Logits, example: Tensor, outputs: Sequence[str], opset: int | None) -> Any:
+    # The exporter's remarks about itself are silenced; what goes wrong becomes an error of ours.
+    logging.disable(logging.ERROR)
     try:
-        with _without_chatter():
-            program = torch.onnx.export(
+        with warnings.catch_warnings(action="ignore"):
+            program: Any = torch.onnx.export(
                 plain,
                 (example,),
                 dynamo=True,
@@ -137,8 +148,8 @@ def _trace(plain: _Logits, example: Tensor, outputs: Sequence[str], opset: int |
     except torch.onnx.OnnxExporterError as error:
         name = plain.network.config.arch
         raise RefusedError(f"{name} cannot be exported", got=str(error).strip().splitlines()[0]) from error
-    if program is None:
-        raise RefusedError("the exporter gave nothing", got="no program", hint="use torch 2.11 or newer")
+    finally:
+        logging.disable(logging.NOTSET)
     reached = program.model.opset_imports[""]
     if opset not in (None, reached):
         raise UsageError("the network cannot be written in this opset", got=opset, expected=f"for example {reached}")
@@ -147,30 +158,6 @@ def _trace(plain: _Logits, example: Tensor, outputs: Sequence[str], opset: int |
     for node in program.model.graph.all_nodes():
         node.metadata_props.clear()
     return program
-
-
-@contextmanager
-def _without_chatter() -> Iterator[None]:
-    """Silence the exporter's remarks about itself; what goes wrong becomes an error of ours."""
-    logging.disable(logging.ERROR)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        logging.disable(logging.NOTSET)
-
-
-def _metadata(config: ModelConfig, window: int, digest: str) -> dict[str, str]:
-    metadata = {
-        **config.as_dict(),
-        "class_names": list(config.schema.names),
-        "window": window,
-        "input": "RGB / 255, minus mean, over std; (B, 3, window, window)",
-        "output": "logits; divide final by temperature before the softmax",
-        "ntrm_version": __version__,
-        "model_sha256": digest,
-    }
-    return {key: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for key, v in metadata.items()}
 
 
 def _run(path: Path, probes: Sequence[Tensor]) -> list[list[NDArray[np.float32]]]:

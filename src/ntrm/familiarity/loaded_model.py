@@ -14,8 +14,8 @@ from ntrm.familiarity.reference import Reference, read_reference
 from ntrm.models.base import SegmentationModel, check_described, evaluating
 from ntrm.models.config import ModelConfig
 from ntrm.models.folders import locate
-from ntrm.models.hub import load
 from ntrm.models.predictor import Predictor
+from ntrm.models.registry import load
 from ntrm.models.weights import weights_digest
 
 PROVENANCE = "provenance.json"  # What a training writes next to its model folder

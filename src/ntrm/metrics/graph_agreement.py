@@ -15,14 +15,13 @@ length, and an invented one counts in full.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.counts import IndexMask, neighbour_counts
+from ntrm.core.counts import Counts, IndexMask, neighbour_counts
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.metrics.boundary import check_masks, harmonic_mean
@@ -36,58 +35,34 @@ In real skin masks at 10x they are 5 % of the contacts in a tile, and 0.1 % of t
 Lengths = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Interface:
-    """One pair of tissues: its boundary in ground truth and prediction, over all sections counted."""
-
-    tissues: tuple[str, str]
-    true_um: float
-    predicted_um: float
-    error_um: float  # Sum over the sections of the absolute difference
-    found: int  # Sections that have the edge in ground truth and prediction
-    missed: int  # Sections that have it in the ground truth only
-    invented: int  # Sections that have it in the prediction only
-
-    @property
-    def relative_error(self) -> float | None:
-        """Length error over true length; None where the ground truth has no such boundary."""
-        return self.error_um / self.true_um if self.true_um else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The interface as a JSON document."""
-        return {**asdict(self), "tissues": list(self.tissues), "relative_error": self.relative_error}
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GraphAgreement:
-    """Every interface that occurs in ground truth or prediction of one section or, added up, of many."""
+    """The interfaces of one section or, added up, of many. All arrays are (K, K), with the smaller index first."""
 
     schema: LabelSchema
-    interfaces: tuple[Interface, ...]
+    true_um: Lengths
+    predicted_um: Lengths
+    error_um: Lengths  # Sums over the sections of the absolute difference
+    found: Counts  # Sections that have the edge in ground truth and prediction
+    missed: Counts  # Sections that have it in the ground truth only
+    invented: Counts  # Sections that have it in the prediction only
 
     @classmethod
     def total(cls, sections: Sequence[GraphAgreement]) -> GraphAgreement:
         """Sections together: edges are counted and errors summed section by section, so that they cannot cancel."""
-        schema = sections[0].schema
-        by_pair: dict[tuple[str, str], list[Interface]] = {}
-        for interface in (interface for section in sections for interface in section.interfaces):
-            by_pair.setdefault(interface.tissues, []).append(interface)
-        order = sorted(by_pair, key=lambda pair: (schema.index(pair[0]), schema.index(pair[1])))
-        summed = ("true_um", "predicted_um", "error_um", "found", "missed", "invented")
-        sums = {pair: [sum(getattr(one, name) for one in by_pair[pair]) for name in summed] for pair in order}
-        return cls(schema, tuple(Interface(pair, *values) for pair, values in sums.items()))
+        names = [field.name for field in fields(cls)[1:]]
+        sums = (sum(getattr(section, name) for section in sections) for name in names)
+        return cls(sections[0].schema, *sums)
 
     @property
     def precision(self) -> float | None:
         """Fraction of the predicted edges that are true; None where none was predicted."""
-        found, _, invented = self._edge_counts
-        return found / (found + invented) if found + invented else None
+        return _fraction(self.found, self.found + self.invented)
 
     @property
     def recall(self) -> float | None:
         """Fraction of the true edges that were predicted; None where there is none."""
-        found, missed, _ = self._edge_counts
-        return found / (found + missed) if found + missed else None
+        return _fraction(self.found, self.found + self.missed)
 
     @property
     def f1(self) -> float | None:
@@ -97,25 +72,31 @@ class GraphAgreement:
     @property
     def relative_error(self) -> float | None:
         """All length errors over all true lengths; None where the ground truth has no boundary."""
-        true_um = sum(interface.true_um for interface in self.interfaces)
-        return sum(interface.error_um for interface in self.interfaces) / true_um if true_um else None
+        return _fraction(self.error_um, self.true_um)
 
     def as_dict(self) -> dict[str, Any]:
-        """Scores and interfaces as a JSON document."""
+        """Scores as a JSON document, and the numbers of every interface in ground truth or prediction."""
+        counted = [field.name for field in fields(self)[1:]]
+        interfaces = []
+        for at in zip(*np.nonzero(self.true_um + self.predicted_um), strict=True):
+            numbers = {name: getattr(self, name)[at].item() for name in counted}
+            error = _fraction(self.error_um[at], self.true_um[at])
+            tissues = [self.schema.names[index] for index in at]
+            interfaces.append({"tissues": tissues, **numbers, "relative_error": error})
         return {
             "min_length_um": MIN_LENGTH_UM,
             "adjacency_precision": self.precision,
             "adjacency_recall": self.recall,
             "adjacency_f1": self.f1,
             "length_relative_error": self.relative_error,
-            "interfaces": [interface.as_dict() for interface in self.interfaces],
+            "interfaces": interfaces,
         }
 
-    @cached_property
-    def _edge_counts(self) -> tuple[int, int, int]:
-        counts = ((interface.found, interface.missed, interface.invented) for interface in self.interfaces)
-        found, missed, invented = map(sum, zip((0, 0, 0), *counts, strict=True))
-        return found, missed, invented
+
+def _fraction(part: NDArray[Any], whole: NDArray[Any]) -> float | None:
+    """The sum of one over that of the other."""
+    total = sum(whole.ravel().tolist())
+    return sum(part.ravel().tolist()) / total if total else None
 
 
 def interface_lengths(mask: IndexMask, classes: int, resolution: Resolution) -> Lengths:
@@ -142,12 +123,7 @@ def graph_agreement(
     """
     check_masks(truth, prediction, schema)
     known = np.where(truth == IGNORE, IGNORE, prediction)
-    true, predicted = (interface_lengths(mask, len(schema), resolution) for mask in (truth, known))
-    interfaces = []
-    for i, j in np.argwhere(np.triu(true + predicted)).tolist():
-        true_um, predicted_um = float(true[i, j]), float(predicted[i, j])
-        there, named = true_um > MIN_LENGTH_UM, predicted_um > MIN_LENGTH_UM
-        edges = (int(there and named), int(there and not named), int(named and not there))
-        tissues = (schema.names[i], schema.names[j])
-        interfaces.append(Interface(tissues, true_um, predicted_um, abs(predicted_um - true_um), *edges))
-    return GraphAgreement(schema, tuple(interfaces))
+    true, predicted = (np.triu(interface_lengths(mask, len(schema), resolution)) for mask in (truth, known))
+    there, named = true > MIN_LENGTH_UM, predicted > MIN_LENGTH_UM
+    edges = ((there & named), (there & ~named), (named & ~there))
+    return GraphAgreement(schema, true, predicted, abs(predicted - true), *(kind.astype(np.int64) for kind in edges))

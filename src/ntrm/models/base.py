@@ -62,11 +62,7 @@ class SegmentationModel(nn.Module):
     """For ``weights_digest``: that of the weights as they were loaded, and that of their file."""
 
     def forward(self, x: Tensor, *, coarse: bool = True, graph: bool = False) -> Segmentation:
-        """(B, 3, H, W) → logits (B, K, H, W) at input size.
-
-        ``coarse`` asks for the coarse head's logits too, ``graph`` for the tissue graph; a network that has none
-        gives None.
-        """
+        """(B, 3, H, W) → logits (B, K, H, W); the ``coarse`` head's, and the ``graph``, where the network has them."""
         check_input(x, self.multiple)
         return self.segment(x, coarse=coarse, graph=graph)
 
@@ -80,10 +76,7 @@ class SegmentationModel(nn.Module):
         return {f"{name}.{key}": why for name, own in modules.items() for key, why in own.without_gradient().items()}
 
     def describe(self, **changes: Any) -> Self:
-        """Set fields of the config (µm/px, name, data …) and return the network.
-
-        What the network is made of stays: its architecture, its options and how many classes it has.
-        """
+        """Set fields of the config (µm/px, name, data …), but not what the network is made of; returns the network."""
         check_described(self)
         old = self.config
         if unknown := changes.keys() - {field.name for field in fields(old)}:
@@ -91,12 +84,9 @@ class SegmentationModel(nn.Module):
         new = replace(old, **changes)
         ours, theirs = ((of.arch, dict(of.options), of.classes) for of in (old, new))
         if ours != theirs:
-            raise UsageError(
-                "the description contradicts the network",
-                got="{} {} of {} classes".format(*theirs),
-                expected="{} {} of {} classes".format(*ours),
-                hint="make another network with ntrm.create",
-            )
+            got, expected = ("{} {} of {} classes".format(*of) for of in (theirs, ours))
+            hint = "make another network with ntrm.create"
+            raise UsageError("the description contradicts the network", got=got, expected=expected, hint=hint)
         self.config = new
         return self
 
@@ -104,7 +94,6 @@ class SegmentationModel(nn.Module):
         """Write ``config.json``, ``model.safetensors`` and ``README.md``; returns the SHA-256 of the weights.
 
         ``dtype=torch.float16`` (or ``torch.bfloat16``) halves the file and rounds the weights; float32 keeps every bit.
-        What cannot be saved is refused before anything in the folder changes.
         """
         check_described(self)
         folder = Path(folder)

@@ -1,9 +1,8 @@
-"""Convolutional systems that NTRM is compared with: plain U-Nets, Attention U-Net, DeepLabV3+.
-
-They stand on the same blocks and behind the same interface. None has a coarse prediction or a graph.
-"""
+"""Convolutional systems that NTRM is compared with, without coarse prediction or graph, on the same blocks."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 
 from ntrm.models.base import Segmentation, SegmentationModel
 from ntrm.models.blocks import Classifier, conv_bn_relu, initialise, scaled, upsample
-from ntrm.models.encoders import ResNetEncoder, make_encoder
+from ntrm.models.encoders import ResNetEncoder
 from ntrm.models.unet import WIDTHS, UNetDecoder
 
 VGG_CONVOLUTIONS = (2, 2, 3, 3, 3)
@@ -21,21 +20,22 @@ RATES = (6, 12, 18)  # Dilation of the 3×3 convolutions in DeepLab's pyramid at
 DROPOUT = 0.5
 
 
-class ResNetUNet(SegmentationModel):
-    """``unet-resnet18``: the plain U-Net that NTRM extends."""
+class UNet(SegmentationModel):
+    """``unet-resnet18``, the plain U-Net that NTRM extends, and ``unet-vgg16``, whose decoder is the same."""
 
-    def __init__(self, classes: int, encoder: str = "resnet18", width: float = 1.0) -> None:
+    def __init__(self, classes: int, encoder: nn.Module, channels: Sequence[int], width: float) -> None:
         super().__init__()
-        self.encoder = make_encoder(encoder, width)
-        e1, e2, e3, e4, e5 = self.encoder.channels
-        widths = [scaled(channels, width) for channels in WIDTHS]
-        self.decoder = UNetDecoder(e5, (e4, e3, e2, e1, 0), widths)
+        self.encoder = encoder
+        *skips, deepest = channels
+        widths = [scaled(outputs, width) for outputs in WIDTHS]
+        # VGG has a skip at full size, too.
+        self.decoder = UNetDecoder(deepest, [*skips[::-1], 0][:5], widths)
         self.classify = Classifier(widths[-1], classes)
 
     def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """Encoder, decoder, classes."""
-        e1, e2, e3, e4, e5 = self.encoder(x)
-        features = self.decoder(e5, (e4, e3, e2, e1, None))  # (B, 32, H, W)
+        *skips, deepest = self.encoder(x)
+        features = self.decoder(deepest, [*skips[::-1], None][:5])  # (B, 32, H, W)
         return Segmentation(self.classify(features))
 
 
@@ -44,10 +44,11 @@ class VGGEncoder(nn.Module):
 
     def __init__(self, width: float = 1.0) -> None:
         super().__init__()
-        self.channels = tuple(scaled(channels, width) for channels in VGG_CHANNELS)
+        channels = [scaled(outputs, width) for outputs in VGG_CHANNELS]
+        self.channels = (*channels, channels[-1])
         layers: list[nn.Module] = []
         inputs = 3
-        for outputs, count in zip(self.channels, VGG_CONVOLUTIONS, strict=True):
+        for outputs, count in zip(channels, VGG_CONVOLUTIONS, strict=True):
             for _ in range(count):
                 convolution = nn.Conv2d(inputs, outputs, kernel_size=3, padding=1)
                 layers += [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
@@ -56,31 +57,14 @@ class VGGEncoder(nn.Module):
         self.features = nn.Sequential(*layers)
         initialise(self)
 
-    def forward(self, x: Tensor) -> tuple[list[Tensor], Tensor]:
+    def forward(self, x: Tensor) -> list[Tensor]:
         """(B, 3, H, W) → what enters each max-pool, at 1/1 … 1/16, and what leaves the last, at 1/32."""
         skips = []
         for layer in self.features:
             if isinstance(layer, nn.MaxPool2d):
                 skips.append(x)
             x = layer(x)
-        return skips, x
-
-
-class VGGUNet(SegmentationModel):
-    """``unet-vgg16``: the decoder of the other U-Nets, with a skip at every scale down to full size."""
-
-    def __init__(self, classes: int, width: float = 1.0) -> None:
-        super().__init__()
-        self.encoder = VGGEncoder(width)
-        widths = [scaled(channels, width) for channels in WIDTHS]
-        self.decoder = UNetDecoder(self.encoder.channels[-1], self.encoder.channels[::-1], widths)
-        self.classify = Classifier(widths[-1], classes)
-
-    def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
-        """Encoder, decoder, classes."""
-        skips, bottom = self.encoder(x)
-        features = self.decoder(bottom, skips[::-1])  # (B, 32, H, W)
-        return Segmentation(self.classify(features))
+        return [*skips, x]
 
 
 def double_conv(inputs: int, outputs: int) -> nn.Sequential:
@@ -141,32 +125,14 @@ class AttentionUNet(SegmentationModel):
 
     def segment(self, x: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
         """Stages down, gated blocks up, classes."""
-        *skips, x = self._encode(x)
+        skips: list[Tensor] = []  # at 1/1, 1/2, 1/4 and 1/8
+        for stage in self.stages:
+            x = stage(F.max_pool2d(x, 2) if skips else x)
+            skips.append(x)
+        skips.pop()
         for block in self.decoder:
             x = block(x, skips.pop())
         return Segmentation(self.classify(x))
-
-    def _encode(self, x: Tensor) -> list[Tensor]:
-        """(B, 3, H, W) → features at 1/1, 1/2, 1/4, 1/8 and 1/16."""
-        features: list[Tensor] = []
-        for stage in self.stages:
-            x = stage(F.max_pool2d(x, 2) if features else x)
-            features.append(x)
-        return features
-
-
-class PooledBatchNorm(nn.BatchNorm2d):
-    """Batch norm of one value per image and channel.
-
-    A training batch of a single image holds nothing to normalise by, and torch refuses it. The running statistics,
-    which such a batch leaves untouched, stand in.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, C, 1, 1) → (B, C, 1, 1)."""
-        if self.training and x.shape[0] == 1:
-            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
-        return super().forward(x)
 
 
 class ImagePooling(nn.Sequential):
@@ -176,23 +142,18 @@ class ImagePooling(nn.Sequential):
         super().__init__(
             nn.AdaptiveAvgPool2d(1),
             nn.Conv2d(inputs, outputs, kernel_size=1, bias=False),
-            PooledBatchNorm(outputs),
+            nn.BatchNorm2d(outputs),
             nn.ReLU(inplace=True),
         )
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, inputs, H, W) → (B, outputs, H, W)."""
-        pooled = x
-        for layer in self:
-            pooled = layer(pooled)
+        pooled: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
         return pooled.expand(-1, -1, *x.shape[2:])
 
 
 class ASPP(nn.Module):
-    """Atrous spatial pyramid pooling, with torchvision's key names.
-
-    A 1×1 convolution, a 3×3 convolution for each rate and the image pooling, side by side, then one 1×1 convolution.
-    """
+    """Atrous spatial pyramid pooling: 1×1, 3×3 at each rate, and image pooling, then one 1×1 convolution."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from ntrm.core.errors import UsageError, check_number
 
 
-def conv_bn_relu(inputs: int, outputs: int, kernel: int = 3, dilation: int = 1) -> nn.Sequential:
-    """Convolution that keeps the size, batch norm, ReLU."""
+def conv_bn_relu(inputs: int, outputs: int, kernel: int = 3, dilation: int = 1, stride: int = 1) -> nn.Sequential:
+    """Convolution that keeps the size, but for its stride, batch norm, ReLU."""
     padding = dilation * (kernel // 2)
     return nn.Sequential(
-        nn.Conv2d(inputs, outputs, kernel, padding=padding, dilation=dilation, bias=False),
+        nn.Conv2d(inputs, outputs, kernel, stride, padding, dilation, bias=False),
         nn.BatchNorm2d(outputs),
         nn.ReLU(inplace=True),
     )
@@ -26,7 +26,7 @@ def upsample(x: Tensor, factor: int = 2, *, align_corners: bool = False) -> Tens
     if align_corners:
         return F.interpolate(x, scale_factor=factor, mode="bilinear", align_corners=True)
     if factor == 2 and x.is_cuda and torch.compiler.is_compiling() and not torch.is_grad_enabled():
-        return _double(x)
+        return _lerp(_lerp(x, dim=2), dim=3)
     if x.is_cuda and x.requires_grad and not torch.compiler.is_compiling():
         # Features are doubled as they are. What is enlarged more is mostly logits, which losses want in float32.
         features = x if factor == 2 else x.to(torch.promote_types(x.dtype, torch.float32))
@@ -38,10 +38,9 @@ def upsample(x: Tensor, factor: int = 2, *, align_corners: bool = False) -> Tens
 class Upsampled(torch.autograd.Function):
     """Bilinear upsampling for training on a GPU, as two matrix products; so is its gradient.
 
-    Autocast would upsample half-precision features in float32 and store them so until the next convolution rounds them
-    again; here they stay as they are, rounded once for each direction. Torch's backward pass adds up in no fixed order;
-    products have one, and both ways are faster. In single precision, products may be rounded to fewer bits than sums:
-    there the values are torch's own.
+    Autocast would upsample half-precision features in float32 and store them so; here they stay as they are. Torch's
+    backward pass adds up in no fixed order; products have one, and both ways are faster. In single precision, products
+    may be rounded to fewer bits than sums: there the values are torch's own.
     """
 
     @staticmethod
@@ -85,16 +84,12 @@ def _weights(length: int, factor: int, x: Tensor) -> Tensor:
     return weights.to(x.dtype).expand(len(x), -1, -1)
 
 
-def _double(x: Tensor) -> Tensor:
-    """The same sums as bilinear ×2, written for the compiler.
-
-    The compiler's own version stores a float32 copy of its input and cannot be fused with the concatenation that
-    follows; this one reads the input as it is. Gathering has a slow backward pass, so this is for inference only.
-    """
-    return _lerp(_lerp(x, dim=2), dim=3)
-
-
 def _lerp(x: Tensor, dim: int) -> Tensor:
+    """The same sums as bilinear ×2 along one axis, written for the compiler.
+
+    Its own version stores a float32 copy of its input and cannot be fused with the concatenation that follows; this one
+    reads the input as it is. Gathering has a slow backward pass, so this is for inference only.
+    """
     size = x.shape[dim]
     position = torch.arange(2 * size, device=x.device)
     low = (position - 1).clamp(min=0) // 2  # output 2i lies a quarter below input i, output 2i + 1 a quarter above
@@ -158,11 +153,7 @@ def initialise(module: nn.Module) -> None:
 
 
 def scaled(channels: int, width: float) -> int:
-    """Channels of a thinner or wider network: a multiple of 8, at least 8.
-
-    >>> scaled(96, 0.5), scaled(32, 0.1)
-    (48, 8)
-    """
+    """Channels of a thinner or wider network: a multiple of 8, at least 8."""
     check_number("width", width, 0.05, 4)
     return max(8, round(channels * width / 8) * 8)
 

@@ -22,10 +22,8 @@ NETWORKS = frozenset(
 )  # fmt: skip
 """What the registry can build, for code that must not import torch."""
 
-DEFAULT = "ntrm"  # The default of this version, whichever network that is
-
-DEFAULT_NETWORK = "ntrm-paper"
-"""What ``ntrm`` means now. Networks are saved under this name, so that another default leaves them what they are."""
+DEFAULT, DEFAULT_NETWORK = "ntrm", "ntrm-paper"
+"""The default of this version, and what that is now: networks are saved under this name, and stay what they are."""
 
 Option = str | int | float | bool | None
 
@@ -54,13 +52,13 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.schema, LabelSchema):
             raise UsageError("classes are no label schema", got=repr(self.schema), expected="an ntrm LabelSchema")
+        if odd := [value for value in self.options.values() if not isinstance(value, Option)]:
+            raise UsageError("impossible options", got=odd, expected="text, numbers, true, false or none")
         # They go into tables, pages and images, which other programs show.
         options = [value for value in self.options.values() if isinstance(value, str)]
         texts: list[object] = [self.arch, self.name, self.version, self.licence, self.data, *self.trained_on, *options]
         if strange := [text for text in texts if not isinstance(text, str) or not text.isprintable()]:
             raise UsageError("impossible description", got=repr(strange), expected="text without control characters")
-        if strange := [value for value in self.options.values() if not isinstance(value, Option)]:
-            raise UsageError("impossible options", got=strange, expected="text, numbers, true, false or none")
         if self.mpp is not None:
             check_number("µm/px", self.mpp, 0, math.inf)
             self._set("mpp", Resolution.square(self.mpp).x)
@@ -108,11 +106,7 @@ class ModelConfig:
 
 
 def network_named(name: str) -> str:
-    """The network that a name given by a user means.
-
-    >>> network_named("ntrm"), network_named("ntrm-control")
-    ('ntrm-paper', 'ntrm-control')
-    """
+    """The network that a name given by a user means."""
     return DEFAULT_NETWORK if name == DEFAULT else name
 
 

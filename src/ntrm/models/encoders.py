@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +14,6 @@ from ntrm.models.blocks import conv7_by_blocks, initialise, scaled
 Stages = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 """E1 … E5 at 1/2, 1/4, 1/8, 1/16 and 1/32 of the input size (1/32 becomes 1/16 or 1/8 with dilation)."""
 STRIDES = [2, 4, 8, 16, 32]
-
-
 RESNETS = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}  # Blocks of each stage
 
 
@@ -41,8 +38,7 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, inputs, H, W) → (B, planes, H/stride, W/stride)."""
-        out = self.relu(self.bn1(self.conv1(x)))
-        out = self.bn2(self.conv2(out))
+        out = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
         result: Tensor = self.relu(out + (x if self.downsample is None else self.downsample(x)))
         return result
 
@@ -66,8 +62,7 @@ class Bottleneck(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, inputs, H, W) → (B, 4·planes, H/stride, W/stride)."""
         out = self.relu(self.bn1(self.conv1(x)))
-        out = self.relu(self.bn2(self.conv2(out)))
-        out = self.bn3(self.conv3(out))
+        out = self.bn3(self.conv3(self.relu(self.bn2(self.conv2(out)))))
         result: Tensor = self.relu(out + (x if self.downsample is None else self.downsample(x)))
         return result
 
@@ -81,8 +76,8 @@ def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
 class Pointwise(nn.Conv2d):
     """A 1×1 convolution with a stride.
 
-    On x86 processors oneDNN's gradient of such weights writes beyond its memory where pixels have fewer channels than a
-    vector has numbers, 16 with AVX-512 (oneDNN issue 6035): wrong gradients, or a crash. Narrow ones skip pixels first.
+    On x86 processors oneDNN's gradient of such weights writes beyond its memory below 16 channels (oneDNN issue 6035):
+    wrong gradients, or a crash. Narrow ones skip pixels first.
     """
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name for it
@@ -100,8 +95,6 @@ class ResNetEncoder(nn.Module):
         super().__init__()
         if name not in RESNETS:
             raise choices_error("unknown encoder", name, [*RESNETS, "timm:<name>"])
-        if output_stride not in (8, 16, 32):
-            raise UsageError("unknown output stride", got=output_stride, expected="8, 16 or 32")
         block = Bottleneck if name == "resnet50" else BasicBlock
         planes = [scaled(64 * 2**k, width) for k in range(4)]
         self.channels = (planes[0], *(p * block.expansion for p in planes))
@@ -155,11 +148,10 @@ class TimmEncoder(nn.Module):
         try:
             import timm
         except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision built for another torch
-            what = f"the encoder timm:{name} needs timm"
-            raise UsageError(what, got=error, hint='pip install "ntrm[encoders]"') from error
+            hint = 'pip install "ntrm[encoders]"'
+            raise UsageError(f"the encoder timm:{name} needs timm", got=error, hint=hint) from error
         try:
-            # timm computes while it builds, which tensors without memory cannot.
-            with torch.device("cpu") if torch.get_default_device().type == "meta" else nullcontext():
+            with torch.device("cpu"):  # timm computes while it builds, which tensors without memory cannot
                 self.body = timm.create_model(name, pretrained=False, features_only=True)
         except RuntimeError as error:
             raise UsageError("timm cannot make this encoder", got=error, hint="see timm.list_models()") from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -28,20 +29,29 @@ def locate(source: str | Path, revision: str | None = None) -> Path:
     folder = local_folder(source)
     if folder is not None:
         return folder
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    wanted = [CONFIG, WEIGHTS, CARD, REFERENCE, REFERENCE_NUMBERS]
+    with from_hub(f"no folder {source} here", "check the name and the network, or give a local folder") as hub:
+        return Path(hub.snapshot_download(str(source), revision=revision, allow_patterns=wanted))
 
+
+@contextmanager
+def from_hub(what: str, hint: str) -> Iterator[Any]:
+    """The hub's client, whose errors become ours."""
     try:
-        wanted = [CONFIG, WEIGHTS, CARD, REFERENCE, REFERENCE_NUMBERS]
-        return Path(snapshot_download(str(source), revision=revision, allow_patterns=wanted))
+        import huggingface_hub
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    except ImportError as error:
+        hint = f'pip install "ntrm[hub]", or {hint}'
+        raise RefusedError(f"{what}, and no hub client", got=error, hint=hint) from error
+    try:
+        yield huggingface_hub
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        what = f"no folder {source} here, and it cannot be fetched from the hub"
         got = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise RefusedError(what, got=got, hint="check the name and the network, or give a local folder") from error
+        raise RefusedError(f"{what}, and it cannot be fetched from the hub", got=got, hint=hint) from error
 
 
 def local_folder(source: str | Path) -> Path | None:
-    """Folder of a model on this machine, None for a hub id; refuses what is neither, and a hub without its client."""
+    """Folder of a model on this machine, None for a hub id; refuses what is neither."""
     if not isinstance(source, str | PathLike):
         raise UsageError("no such model", got=repr(source)[:200], expected="a folder, or a hub id owner/name")
     if str(source) == BUNDLED:
@@ -58,13 +68,11 @@ def local_folder(source: str | Path) -> Path | None:
     # What begins with a local folder is most likely a mistyped path, not a hub id.
     if folder.exists() or folder.parent.is_dir() or text.count("/") != 1 or text.startswith((".", "/", "~")):
         raise path_error("no such model", folder, got=text, expected=expected)
-    if find_spec("huggingface_hub") is None:
-        raise RefusedError(f"no folder {text}, and no hub client", hint='pip install "ntrm[hub]"')
     return None
 
 
-def read_model(folder: Path) -> tuple[ModelConfig, Path]:
-    """Config of a model's folder, and the file of its weights after a check of their hash."""
+def read_model(folder: Path) -> tuple[ModelConfig, Path, str]:
+    """Config of a model's folder, the file of its weights, and their SHA-256, which has been checked."""
     config, expected = read_config(folder / CONFIG)
     path = folder / WEIGHTS
     if not path.is_file():
@@ -76,7 +84,7 @@ def read_model(folder: Path) -> tuple[ModelConfig, Path]:
             expected=f"sha256 {expected}",
             hint="copy the folder again, both files together",
         )
-    return config, path
+    return config, path, digest
 
 
 def read_config(path: Path) -> tuple[ModelConfig, str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -53,12 +53,6 @@ class TissueRelations:
 
     __repr__ = short_repr
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON: ``names``, and every array as nested lists in that order, or None."""
-        arrays = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
-        lists = {name: None if array is None else array.tolist() for name, array in arrays.items()}
-        return {"names": list(self.names), **lists}
-
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
@@ -95,13 +89,12 @@ class Predictor:
     network needs. A larger one is predicted in overlapping windows of that size, which are blended.
 
     Args:
-        network: from ``ntrm.load`` or ``ntrm.create``; it is moved to the device and put in evaluation mode.
+        network: from ``ntrm.load`` or ``ntrm.create``, or one of those compiled by torch; it is moved to the device.
             If it is trained on, it predicts in evaluation mode all the same, and stays in training mode.
         device: ``auto`` takes cuda, then mps, then cpu.
         precision: ``auto`` is bfloat16 (float16 on older cards) on cuda and float32 elsewhere. A network that is not in
             float32 itself (``network.half()``) runs as it is.
         batch: most images at a time. It is halved when memory runs out, and stays so.
-        compile: compile the network first; pays off over thousands of images of one size.
     """
 
     def __init__(
@@ -111,7 +104,6 @@ class Predictor:
         *,
         precision: str = "auto",
         batch: int = 16,
-        compile: bool = False,  # noqa: A002 (torch's own word for it)
     ) -> None:
         check_described(network)
         if batch < 1:
@@ -122,17 +114,13 @@ class Predictor:
         self.batch = batch
         self._layout = choose_layout(self.device)
         self._multiple = network.multiple
-        network = network.eval().to(self.device, memory_format=self._layout)  # type: ignore[call-overload]
-        self._network = torch.compile(network) if compile else network
+        self._network = network.eval().to(self.device, memory_format=self._layout)  # type: ignore[call-overload]
         self._uncompiled: SegmentationModel = getattr(network, "_orig_mod", network)
         self.mixing: Tensor | None = None
         """Of the optical densities of an image before the network sees it, see ``recolouring``."""
 
     def recolouring(self, mixing: Sequence[Sequence[float]]) -> Self:
-        """The same network, which sees every image with its optical densities mixed by a (3, 3) matrix.
-
-        Whoever else is given the pixels, such as an observer of windows, sees them as they are.
-        """
+        """The same network, which alone sees every image with its optical densities mixed by a (3, 3) matrix."""
         other = copy(self)
         other.mixing = torch.tensor(mixing, dtype=torch.float32, device=self.device)
         return other
@@ -152,8 +140,7 @@ class Predictor:
     @cached_property
     def trains_edge_weights(self) -> bool:
         """Whether the network has a relation module whose edge weights are trained."""
-        network: Any = self._network  # compiled or not, it has the same modules
-        return trains_edge_weights(network)
+        return trains_edge_weights(self._uncompiled)
 
     @cached_property
     def has_coarse(self) -> bool:
@@ -173,17 +160,14 @@ class Predictor:
     def probabilities(self, pixels: Tensor | Image, *, coarse: bool = False, graph: bool = False) -> Segmentation:
         """(B, H, W, 3) uint8 of one size → probabilities in place of logits, float32 (B, K, H, W), on the device.
 
-        For callers that go on working on the device, such as stitching. Nothing has been copied from there, so nothing
-        waits for it; the caller has to refuse values that are not finite (``broken_network``). Images are padded with
-        white glass on the right and at the bottom to the size the network needs, and the result is cut to theirs.
+        Nothing has been copied from there, so nothing waits for it; the caller has to refuse values that are not finite
+        (``broken_network``).
         """
         batch = _as_tensor(pixels) if isinstance(pixels, np.ndarray) else pixels
         height, width = batch.shape[1:3]
-        if height % self._multiple or width % self._multiple:
-            batch = functional.pad(
-                batch, (0, 0, 0, -width % self._multiple, 0, -height % self._multiple), value=GLASS[0]
-            )
-        out = _joined([*self._by_halves(batch, coarse=coarse, graph=graph)])
+        below, beside = -height % self._multiple, -width % self._multiple
+        batch = functional.pad(batch, (0, 0, 0, beside, 0, below), value=GLASS[0]) if below or beside else batch
+        out = _joined(self._in_batches(batch, coarse=coarse, graph=graph))
         first = None if out.coarse is None else out.coarse[..., :height, :width]
         return Segmentation(out.final[..., :height, :width], first, out.graph)
 
@@ -201,34 +185,28 @@ class Predictor:
     def predict(
         self, images: ImageLike | Sequence[ImageLike], *, coarse: bool = False, graph: bool = False
     ) -> Prediction | list[Prediction]:
-        """Predict one image, or several in their order.
-
-        Give several as a list, ``predict(list(stack))``: a stack (N, H, W, 3), or a batch (N, 3, H, W) of tensors,
-        gives a list of predictions, too, but to a type checker it looks like a single image, whose result is one.
+        """Predict one image, or several in their order: a list, a stack (N, H, W, 3), or a batch (N, 3, H, W).
 
         ``coarse`` adds what the coarse head says; ``graph`` adds the relations that the network used, which exist for
         images no larger than its window and for networks with a relation module. ``ntrm.tissue_graph`` gives the graph
-        of any mask. Images of one size go through the network together; none influences another.
+        of any mask. Images of one size that follow each other go through the network together.
         """
         stack = isinstance(images, np.ndarray | Tensor) and images.ndim == 4
         single = not (stack or (isinstance(images, Sequence) and not isinstance(images, str)))
         given: Any = [images] if single else images
-        several = [self._pixels(image) for image in given]
-        by_size: dict[tuple[int, ...], list[int]] = defaultdict(list)
-        for index, image in enumerate(several):
+        several, done = [self._pixels(image) for image in given], list[Prediction]()
+        for image in several:
             check_image(image)
             if graph:
                 self._check_graph(image)
-            by_size[image.shape].append(index)
-        done: dict[int, Prediction] = {}
-        for size, indices in by_size.items():
-            equal = [several[index] for index in indices]
-            if max(size) > self.config.window:
-                done.update(zip(indices, (self._predict_large(image, coarse=coarse) for image in equal), strict=True))
-            else:
-                done.update(zip(indices, self._predict_equal(equal, coarse=coarse, graph=graph), strict=True))
-        ordered = [done[index] for index in range(len(several))]
-        return ordered[0] if single else ordered
+        for size, equal in groupby(several, key=np.shape):
+            if max(size) <= self.config.window:
+                done += self._predict_equal([*equal], coarse=coarse, graph=graph)
+                continue
+            for image in equal:
+                found: Any = stitch(self, image, coarse=coarse, probabilities=True)
+                done.append(Prediction(found.probabilities, found.mask, self.config.schema, coarse=found.coarse))
+        return done[0] if single else done
 
     __call__ = predict
 
@@ -236,12 +214,11 @@ class Predictor:
         """What a user gave as an image, as an array where it is one at all; what is transparent is white."""
         if isinstance(image, str | Path):
             return self._read(Path(image))
-        if isinstance(image, Picture) and image.mode[0] not in "IF":  # whose channels have more than 8 bits
-            image = image if image.mode == "RGB" else image.convert("RGBA")
-        if isinstance(image, Tensor) and image.dtype == torch.uint8:
-            image = image.permute(1, 2, 0) if image.ndim == 3 and len(image) == 3 else image
-            image = image.cpu().numpy()
-        pixels: Any = np.asarray(image) if isinstance(image, Picture) else image
+        pixels: Any = image
+        if isinstance(image, Picture):  # channels of I and F have more than 8 bits
+            pixels = np.asarray(image if image.mode == "RGB" or image.mode[0] in "IF" else image.convert("RGBA"))
+        elif isinstance(image, Tensor) and image.dtype == torch.uint8:
+            pixels = (image.permute(1, 2, 0) if image.ndim == 3 and len(image) == 3 else image).cpu().numpy()
         has_alpha = isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8 and pixels.shape[2:] == (4,)
         return over_white(pixels) if has_alpha else pixels
 
@@ -264,11 +241,6 @@ class Predictor:
                     hint="ntrm.segment_slides streams it to disk",
                 )
             return grid.read(0, 0, grid.height, grid.width)
-
-    def _predict_large(self, image: Image, *, coarse: bool) -> Prediction:
-        """An image larger than the network's window, in windows; 4·K bytes a pixel."""
-        found: Any = stitch(self, image, coarse=coarse, probabilities=True)
-        return Prediction(found.probabilities, found.mask, self.config.schema, coarse=found.coarse)
 
     def _check_graph(self, image: Image) -> None:
         """Refuse to give None, or the graph of a field larger than any the network was trained with."""
@@ -311,31 +283,29 @@ class Predictor:
             arrays["edge_weights"] = None
         return TissueRelations(self.config.schema.names, **arrays)
 
-    def _by_halves(self, images: Tensor, *, coarse: bool, graph: bool) -> Iterator[Segmentation]:
+    def _in_batches(self, images: Tensor, **asked: bool) -> list[Segmentation]:
         """The network on batch after batch; one that does not fit is tried again by halves."""
-        start = 0
-        while start < len(images):
-            chunk = images[start : start + self.batch]
-            try:
-                yield self._run(chunk, coarse=coarse, graph=graph)
-                start += len(chunk)
-                continue
-            except (RuntimeError, MemoryError) as error:
-                if not ran_out_of_memory(error):
-                    raise
-                if len(chunk) == 1:
-                    height, width = chunk.shape[1:3]
-                    raise NtrmError(
-                        f"memory of {self.device} ran out with a single image",
-                        got=f"{height} × {width} pixels",
-                        hint=f"cut it into windows of {self.config.window} pixels, or use a device with more memory",
-                    ) from error
-            # Only here, outside the handler, is nothing left that holds the failed batch's tensors.
-            self.batch = len(chunk) // 2
-            if self.device.type == "cuda":
-                torch.cuda.empty_cache()
+        if len(images) > self.batch:
+            return [part for chunk in torch.split(images, self.batch) for part in self._in_batches(chunk, **asked)]
+        try:
+            return [self._run(images, **asked)]
+        except (RuntimeError, MemoryError) as error:
+            if not ran_out_of_memory(error):
+                raise
+            if len(images) == 1:
+                height, width = images.shape[1:3]
+                raise NtrmError(
+                    f"memory of {self.device} ran out with a single image",
+                    got=f"{height} × {width} pixels",
+                    hint=f"cut it into windows of {self.config.window} pixels, or use a device with more memory",
+                ) from error
+        # Only here, outside the handler, is nothing left that holds the failed batch's tensors.
+        self.batch = len(images) // 2
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return self._in_batches(images, **asked)
 
-    def _run(self, pixels: Tensor, *, coarse: bool, graph: bool) -> Segmentation:
+    def _run(self, pixels: Tensor, **asked: bool) -> Segmentation:
         """(B, H', W', 3) uint8 → probabilities in place of logits, in float32, on the device."""
         mean, std = self._mean_and_std()
         x = send(pixels, mean).permute(0, 3, 1, 2).float() / 255
@@ -348,7 +318,7 @@ class Predictor:
         # A network that is not in float32 itself runs in the numbers it is in.
         automatic = own == torch.float32 != self.precision
         with mode, torch.autocast(self.device.type, self.precision, enabled=automatic):
-            out: Segmentation = self._network(x, coarse=coarse, graph=graph)
+            out: Segmentation = self._network(x, **asked)
         first = None if out.coarse is None else out.coarse.float().softmax(dim=1)
         return Segmentation((out.final.float() / self.config.temperature).softmax(dim=1), first, out.graph)
 

@@ -1,4 +1,4 @@
-"""Architectures by name."""
+"""Networks by name, untrained, and from a folder or the hub, which never runs code from a file."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from ntrm.core.errors import UsageError, choices_error, plain_number
 from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
-from ntrm.models.baselines import AttentionUNet, DeepLabV3Plus, ResNetUNet, VGGUNet
+from ntrm.models.baselines import AttentionUNet, DeepLabV3Plus, UNet, VGGEncoder
 from ntrm.models.config import DEFAULT, ModelConfig, network_named, schema_for
+from ntrm.models.encoders import make_encoder
+from ntrm.models.folders import locate, read_model
 from ntrm.models.ntrm import NTRM
 from ntrm.models.segformer import MiTTRM, SegFormer
 from ntrm.models.trm import RelationConfig
-from ntrm.models.weights import load_encoder_weights
+from ntrm.models.weights import check_tensors, float32_digest, load_encoder_weights, read_tensors
 
 Builder = Callable[..., SegmentationModel]
 
@@ -39,6 +42,16 @@ def _control(classes: int, encoder: str = "resnet18", width: float = 1.0, coarse
     return NTRM(classes, encoder, width, coarse, relation=None)
 
 
+def _unet(classes: int, encoder: str = "resnet18", width: float = 1.0) -> UNet:
+    made = make_encoder(encoder, width)
+    return UNet(classes, made, made.channels, width)
+
+
+def _vgg(classes: int, width: float = 1.0) -> UNet:
+    made = VGGEncoder(width)
+    return UNet(classes, made, made.channels, width)
+
+
 def _mit(size: str, classes: int, width: float = 1.0, drop_path: float = 0.1) -> SegFormer:
     return SegFormer(classes, size, width, drop_path)
 
@@ -47,8 +60,8 @@ ARCHITECTURES: dict[str, Builder] = {
     "ntrm-paper": _paper,
     "ntrm-control": _control,
     "ntrm-released": _released,
-    "unet-resnet18": ResNetUNet,
-    "unet-vgg16": VGGUNet,
+    "unet-resnet18": _unet,
+    "unet-vgg16": _vgg,
     "attention-unet": AttentionUNet,
     "deeplabv3plus": DeepLabV3Plus,
     "mit-b0": partial(_mit, "b0"),
@@ -60,15 +73,9 @@ ARCHITECTURES: dict[str, Builder] = {
 RELATED = ("ntrm-paper", "mit-trm")
 """Architectures with a tissue relation module; they take the fields of ``RelationConfig`` as options."""
 
-DEFAULT_ENCODERS = {"unet-vgg16": "vgg16"}  # Encoders of architectures that do not have a ResNet
-
 
 def list_models() -> list[str]:
-    """Names of the architectures that ``create`` builds and ``ntrm train --arch`` trains; the first is the default.
-
-    >>> list_models()[:3]
-    ['ntrm', 'ntrm-paper', 'ntrm-control']
-    """
+    """Names of the architectures that ``create`` builds and ``ntrm train --arch`` trains; the first is the default."""
     return [DEFAULT, *ARCHITECTURES]
 
 
@@ -81,9 +88,7 @@ def create(
     the skin's. ``weights`` is a file, ``imagenet`` (looked up by the encoder's name) or a hub id. ``ntrm`` is the
     default of this version; the network's config names the network itself.
 
-    >>> create("ntrm-paper", classes=12, encoder="resnet18", width=0.25).config.schema.name
-    'skin'
-    >>> create("ntrm", width=0.125).config.arch
+    >>> create("ntrm", classes=12, encoder="resnet18", width=0.125).config.arch
     'ntrm-paper'
     """
     if not isinstance(name, str):
@@ -110,20 +115,42 @@ def create(
 
 
 def encoder_name(arch: str, options: Mapping[str, object]) -> str:
-    """The encoder of an architecture with these options, by which its weights are found.
-
-    >>> encoder_name("unet-vgg16", {}), encoder_name("ntrm-paper", {"encoder": "resnet34"})
-    ('vgg16', 'resnet34')
-    """
-    return str(options.get("encoder", DEFAULT_ENCODERS.get(arch, "resnet18")))
+    """The encoder of an architecture with these options, by which its weights are found."""
+    return str(options.get("encoder", "vgg16" if arch == "unet-vgg16" else "resnet18"))
 
 
 def option_names(name: str) -> frozenset[str]:
     """Options that an architecture takes; the number of classes is not among them.
 
-    >>> "tau" in option_names("ntrm-paper"), "tau" in option_names("ntrm-control"), sorted(option_names("mit-b0"))
-    (True, False, ['drop_path', 'width'])
+    >>> "tau" in option_names("ntrm-paper"), sorted(option_names("mit-b0"))
+    (True, ['drop_path', 'width'])
     """
     arch = network_named(name)
     own = set(inspect.signature(ARCHITECTURES[arch]).parameters) - {"classes", "variant"}
     return frozenset(own | {field.name for field in fields(RelationConfig)} if arch in RELATED else own)
+
+
+def load(source: str | Path, revision: str | None = None) -> SegmentationModel:
+    """Load a network from a folder, by the name ``bundled``, or from a hub id at a revision.
+
+    The result is on the CPU and in evaluation mode.
+    """
+    config, path, digest = read_model(locate(source, revision))
+    options: dict[str, Any] = dict(config.options)
+    with torch.device("meta"):  # shapes without memory: a config can ask for far more than the file holds
+        own = create(config.arch, config.schema, **options).state_dict()
+    state = read_tensors(path)
+    check_tensors(
+        path,
+        state,
+        own,
+        fits=f"{config.arch} with {config.classes} classes",
+        expected="exactly the tensors of that network",
+        hint="use the config.json that belongs to these weights",
+    )
+    with torch.random.fork_rng(devices=[]):  # what a seeded script draws next must not depend on what it loads
+        network = create(config.arch, config.schema, **options)
+    network.config = config
+    network.load_state_dict(state)
+    network.loaded_weights = (float32_digest(network), digest)
+    return network.eval()

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from ntrm.core.errors import UsageError, check_number, choices_error
 from ntrm.models.base import Segmentation, SegmentationModel
-from ntrm.models.blocks import DecoderBlock, initialise, scaled, upsample
+from ntrm.models.blocks import DecoderBlock, conv_bn_relu, initialise, scaled, upsample
 from ntrm.models.trm import RelationConfig, TissueRelation, class_probabilities
 from ntrm.models.unet import WIDTHS, CoarseHead
 
 HEADS = (1, 2, 5, 8)
 
 
-@dataclass(frozen=True)
-class MiTShape:
+class MiTShape(NamedTuple):
     """Dimensions of a Mix Transformer; a stage has heads × head channels."""
 
     depths: tuple[int, int, int, int]
@@ -38,12 +37,10 @@ def make_segformer(size: str, classes: int, width: float = 1.0, drop_path: float
         raise choices_error("unknown size of the Mix Transformer", size, MIT)
     shape = MIT[size]
     try:
-        from transformers import SegformerConfig, SegformerForSemanticSegmentation
+        from transformers import PreTrainedModel, SegformerConfig, SegformerForSemanticSegmentation
     except (ImportError, RuntimeError) as error:  # RuntimeError: transformers found a broken companion library
         raise UsageError("the Mix Transformer needs transformers", got=error, hint='pip install "ntrm[mit]"') from error
-    make_config: Any = SegformerConfig  # the library is typed in parts only
-    make_network: Any = SegformerForSemanticSegmentation
-    config = make_config(
+    config: Any = SegformerConfig(
         depths=list(shape.depths),
         hidden_sizes=[heads * scaled(shape.head, width) for heads in HEADS],
         num_attention_heads=list(HEADS),
@@ -51,21 +48,15 @@ def make_segformer(size: str, classes: int, width: float = 1.0, drop_path: float
         drop_path_rate=drop_path,
         num_labels=classes,
     )
-    network: nn.Module = make_network(config)
-    _install_hooks(network)
-    return network
-
-
-def _install_hooks(network: nn.Module) -> None:
-    """Let transformers install its hooks now: left to the first forward, it takes a lock that cannot be compiled."""
-    try:
-        from transformers import PreTrainedModel
+    network: nn.Module = SegformerForSemanticSegmentation(config)
+    # Hooks are installed now: left to the first forward, they take a lock that cannot be compiled.
+    with suppress(ImportError):  # other releases have no such hooks
         from transformers.utils.output_capturing import maybe_install_capturing_hooks
-    except ImportError:  # other releases have no such hooks
-        return
-    for module in network.modules():
-        if isinstance(module, PreTrainedModel):
-            maybe_install_capturing_hooks(module)
+
+        for module in network.modules():
+            if isinstance(module, PreTrainedModel):
+                maybe_install_capturing_hooks(module)
+    return network
 
 
 class SegFormer(SegmentationModel):
@@ -91,11 +82,7 @@ class MiTTRM(SegmentationModel):
         self.body = make_segformer(size, classes, width, drop_path)
         # Without its classifier the decoder gives the features that all four stages were fused into.
         self.body.set_submodule("decode_head.classifier", nn.Identity())
-        self.shrink = nn.Sequential(
-            nn.Conv2d(fused, inner, kernel_size=3, stride=2, padding=1, bias=False),
-            nn.BatchNorm2d(inner),
-            nn.ReLU(inplace=True),
-        )
+        self.shrink = conv_bn_relu(fused, inner, stride=2)
         self.coarse = CoarseHead(inner, classes, width, steps=0)
         self.relation = TissueRelation(inner, classes, RelationConfig(**variant))
         self.decoder = DecoderBlock(inner, fused, outputs)

@@ -14,11 +14,7 @@ WIDTHS = (256, 128, 96, 64, 32)  # Channels of D1 … D5
 class UNetDecoder(nn.Module):
     """A sequence of ``Dec`` blocks, each twice as large as the one before.
 
-    Args:
-        inputs: channels of the coarsest features.
-        skips: channels of the skip that each block takes; 0 where it takes none.
-        outputs: channels that each block gives.
-        align_corners: how blocks upsample.
+    ``inputs`` are the channels of the coarsest features, ``skips`` those of each block's skip, 0 where it takes none.
     """
 
     def __init__(self, inputs: int, skips: Sequence[int], outputs: Sequence[int], align_corners: bool = False) -> None:

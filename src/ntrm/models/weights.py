@@ -14,7 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, path_error
+from ntrm.core.errors import DataError, UsageError, choices_error, path_error
+from ntrm.models.folders import from_hub
 
 IMAGENET_HUB = {
     "resnet18": "timm/resnet18.tv_in1k",
@@ -61,7 +62,6 @@ def load_encoder_weights(encoder: nn.Module, source: str | Path, name: str = "re
         expected="torchvision's key names and full width",
         hint=f"fetch the weights of {name} ({IMAGENET_HUB.get(name, 'see the docs')})",
     )
-    check_finite(path, state)
     encoder.load_state_dict(state, strict=False)
     return path
 
@@ -69,17 +69,15 @@ def load_encoder_weights(encoder: nn.Module, source: str | Path, name: str = "re
 def check_tensors(
     path: Path | str, state: Mapping[str, Tensor], own: Mapping[str, Tensor], *, fits: str, expected: str, hint: str
 ) -> None:
-    """Refuse a file whose tensors ``state`` are not, by name and shape, those of the network (``own``)."""
+    """Refuse a file whose tensors ``state`` are not finite, or not by name, shape and kind those of the network."""
     missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
-    shared = sorted(own.keys() & state.keys())
-    wrong = [f"{key} {tuple(state[key].shape)}" for key in shared if own[key].shape != state[key].shape]
+    shared = [(key, own[key], state[key]) for key in sorted(own.keys() & state.keys())]
+    wrong = [f"{key} {tuple(value.shape)}" for key, ours, value in shared if ours.shape != value.shape]
+    kinds = {torch.float32: STORED}
+    wrong += [f"{key} {v.dtype}" for key, ours, v in shared if v.dtype not in kinds.get(ours.dtype, (ours.dtype,))]
     if missing or extra or wrong:
-        got = f"missing {missing[:3]}, unknown {extra[:3]}, other shape {wrong[:3]}"
+        got = f"missing {missing[:3]}, unknown {extra[:3]}, other shape or kind {wrong[:3]}"
         raise DataError(f"{path} does not fit {fits}", got=got, expected=expected, hint=hint)
-
-
-def check_finite(path: Path, state: Mapping[str, Tensor]) -> None:
-    """Refuse a file with infinities or NaN."""
     if broken := not_finite(state):
         raise DataError(f"{path} holds weights that are no numbers", got=broken[:3], hint="fetch or train it again")
 
@@ -128,16 +126,8 @@ def find_weights(source: str, name: str) -> Path:
         raise path_error("no such weights file", source, got=source, expected="a file, imagenet or a hub id owner/name")
     file = weights_folder() / f"{name}-imagenet.safetensors"
     by_hand = f"fetch model.safetensors of {hub_id} on a machine with network, save it as {file}, or give its path"
-    try:
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    except ImportError as error:
-        raise RefusedError(f"no file {hub_id}, and no hub client", got=error, hint=by_hand) from error
-    try:
-        return Path(hf_hub_download(hub_id, "model.safetensors"))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        got = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise RefusedError(f"cannot find the weights {hub_id}", got=got, hint=by_hand) from error
+    with from_hub(f"no file {hub_id} here", by_hand) as hub:
+        return Path(hub.hf_hub_download(hub_id, "model.safetensors"))
 
 
 def stored_weights(name: str) -> Path | None:

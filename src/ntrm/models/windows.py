@@ -4,11 +4,8 @@ At a pixel x covered by the windows w ∈ C(x), each with probabilities p_w and 
 
     p(x) = Σ_{w ∈ C(x)} a_w(x) · p_w(x)  /  Σ_{w ∈ C(x)} a_w(x)
 
-The divisor is the sum of the very weights that were added, whichever windows there were. Weights fall smoothly towards
-the rim of a window, where a network sees least around a pixel. What a window shows beyond the section is glass: the
-network sees it, but it is not blended in.
-
-Windows are predicted row by row, from left to right, so that only what can still change is held, on the device.
+Weights fall smoothly towards the rim of a window, where a network sees least around a pixel. What a window shows beyond
+the section is glass: the network sees it, but it is not blended in. Only rows that can still change are held.
 """
 
 from __future__ import annotations
@@ -104,18 +101,10 @@ def blended_rows(
     graphs: Graphs | None = None,
     observe: Observe | None = None,
 ) -> Iterator[Rows]:
-    """Predict a section window by window; yield its finished rows. Values that are not finite are refused.
+    """Predict a section of ``width`` window by window; yield its finished rows. Values that are not finite are refused.
 
-    Args:
-        predictor: the network.
-        tiles: windows, some of ``stitching.windows(height, width)`` in their order, with their tiles (B, S, S, 3).
-            Rows without any window are left out.
-        width: of the section.
-        stitching: how the windows were placed.
-        coarse: also blend the coarse head's probabilities.
-        graphs: called with the tissue graphs of each batch and the number of the first of its windows.
-        observe: called with the same windows, their pixels and their probabilities.
-
+    ``tiles`` are windows, some of ``stitching.windows(height, width)`` in their order, with their pixels (B, S, S, 3).
+    ``graphs`` and ``observe`` are called with every batch.
     """
     classes, weights = predictor.config.classes, stitching.weights().to(predictor.device)
 
@@ -140,10 +129,7 @@ def blended_rows(
 def blended(
     batches: Iterable[tuple[Sequence[Window], Tensor]], weights: Tensor, width: int
 ) -> Iterator[tuple[int, Tensor]]:
-    """Blend windows with their values (B, C, S, S); yields rows (C, rows, W) from a top on when they are finished.
-
-    Windows come row by row. What is held are the rows that the current row of windows covers.
-    """
+    """Blend windows, which come row by row, with their values (B, C, S, S); yields finished rows (C, rows, W)."""
     side = len(weights)
     top, height, sums = 0, 0, torch.empty(0)
     for windows, values in batches:
@@ -217,8 +203,7 @@ def stitch(
     """Predict a whole section: ``image`` is (H, W, 3) uint8 in memory or a memory map, of any size.
 
     ``coarse`` adds the coarse head's mask, ``probabilities`` the probabilities themselves (4·K bytes a pixel).
-    ``watch`` is called with the probabilities while they are on the device, for counts that can be made there, and
-    ``observe`` with every batch of windows.
+    ``watch`` is called with the rows while they are on the device, ``observe`` with every batch of windows.
     """
     check_image(image)
     height, width = image.shape[:2]
@@ -227,18 +212,14 @@ def stitch(
     maps: dict[str, NDArray[Any]] = {}
     for rows in blended_rows(predictor, tiles, width, stitching, coarse=coarse, observe=observe):
         highest, mask = strongest(rows.final)
-        found = {
-            "mask": mask,
-            "confidence": highest.clamp(max=1),
-            "probabilities": rows.final if probabilities else None,
-        }
+        found = {"mask": mask, "confidence": highest.clamp(max=1)}
+        found |= {"probabilities": rows.final} if probabilities else {}
         if rows.coarse is not None:
-            found |= {"coarse_mask": most_probable(rows.coarse), "coarse": rows.coarse if probabilities else None}
+            found |= {"coarse_mask": most_probable(rows.coarse)} | ({"coarse": rows.coarse} if probabilities else {})
         for name, tensor in found.items():
-            if tensor is not None:
-                values = tensor.cpu().numpy()
-                whole = maps.setdefault(name, np.empty((*values.shape[:-2], height, width), dtype=values.dtype))
-                whole[..., rows.slice, :] = values
+            values = tensor.cpu().numpy()
+            whole = maps.setdefault(name, np.empty((*values.shape[:-2], height, width), dtype=values.dtype))
+            whole[..., rows.slice, :] = values
         if watch is not None:
             watch(rows)
     return Stitched(**maps)

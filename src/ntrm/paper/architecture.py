@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ntrm.core.errors import UsageError
 from ntrm.models.base import SegmentationModel
 from ntrm.models.ntrm import NTRM
-from ntrm.report.drawing import FAINT, INK, new_figure, plain
+from ntrm.report.drawing import FAINT, INK, new_figure
 
 WINDOW = 256
 COLUMNS = {"image": 1.5, "E": 1.5, "D1": 3.6, "D2": 5.1, "φ": 7.15, "TRM": 7.15, "coarse": 9.2, "D2'": 9.2}
@@ -108,6 +108,6 @@ def architecture_figure(network: SegmentationModel) -> Figure:
     parameters = sum(parameter.numel() for parameter in network.parameters()) / 1e6
     note = f"{config.classes} tissues · {parameters:,.2f} million parameters · channels × height × width for a window"
     note += " of 256 × 256 · rows: share of the window's side · dashed: skip connections"
-    axes.text(0.15, -0.95, plain(title), fontsize=12, fontweight="bold", color=INK)
+    axes.text(0.15, -0.95, title, fontsize=12, fontweight="bold", color=INK)
     axes.text(0.15, -0.65, note, fontsize=9, color=FAINT)
     return figure

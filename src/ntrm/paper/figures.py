@@ -18,8 +18,8 @@ from ntrm.data.split import DatasetSplits
 from ntrm.data.stats import DatasetStats
 from ntrm.data.tiles import GLASS, Window, cut, tile_windows
 from ntrm.models.folders import WEIGHTS
-from ntrm.models.hub import load
 from ntrm.models.predictor import Prediction, Predictor
+from ntrm.models.registry import load
 from ntrm.paper.architecture import architecture_figure
 from ntrm.paper.outcomes import JobOutcome, PlanResults
 from ntrm.paper.plan import Variant

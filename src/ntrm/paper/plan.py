@@ -192,7 +192,8 @@ class Request:
     @cached_property
     def levels(self) -> tuple[str, ...]:
         """Levels to work at, coarsest first: those wanted, or the paper's that are there, or whatever the data has."""
-        present = self._present
+        cases = survey_dataset(self.data).cases  # faults at levels that nobody asks for do not matter
+        present = tuple(dict.fromkeys(case.level for case in cases)) or open_dataset(self.data).levels
         if self.resolutions and present == ("",):
             got = ", ".join(self.resolutions)
             raise UsageError("this dataset has no resolution levels", got=got, hint="leave them out")
@@ -200,12 +201,6 @@ class Request:
             raise choices_error(f"no such resolution in {self.data}", ", ".join(missing), present)
         chosen = self.resolutions or TABLE_2
         return tuple(level for level in present if level in chosen) or present
-
-    @cached_property
-    def _present(self) -> tuple[str, ...]:
-        """Levels that the dataset has, coarsest first; faults at levels that nobody asks for do not matter."""
-        cases = survey_dataset(self.data).cases
-        return tuple(dict.fromkeys(case.level for case in cases)) or open_dataset(self.data).levels
 
     @cached_property
     def splits(self) -> dict[str, DatasetSplits]:
@@ -233,14 +228,14 @@ class Request:
         schema = next(iter(self.splits.values())).schema
         init = partial(encoder_init, recipe=self.resolved, schema=schema)
         plan = make_plan(self, {level: splits.fingerprint() for level, splits in self.splits.items()}, init)
-        notes = list(plan.notes)
-        if self.split_file is None and any(case.split is None for case in survey_dataset(self.data).cases):
+        notes, cases = list(plan.notes), survey_dataset(self.data).cases
+        if self.split_file is None and any(case.split is None for case in cases):
             shares = ", ".join(f"{100 * share:.0f}" for share in FRACTIONS)
             notes.append(f"The dataset names no splits: it is divided by patient, {shares} % (ntrm data split).")
-        if not self.resolutions and self._present != ("",):
-            if left := ", ".join(level for level in self._present if level not in self.levels):
+        if present := dict.fromkeys(case.level for case in cases if case.level and not self.resolutions):
+            if left := ", ".join(level for level in present if level not in self.levels):
                 notes.append(f"{left} is left out: the paper has no results there (include it with --resolutions).")
-            if lacking := ", ".join(level for level in TABLE_2 if level not in self._present):
+            if lacking := ", ".join(level for level in TABLE_2 if level not in present):
                 notes.append(
                     f"Not in this dataset: {lacking}. ntrm data resample makes coarser levels from finer ones."
                 )

@@ -19,8 +19,8 @@ from ntrm.core.wording import counted
 from ntrm.data.dataset import SPLITS
 from ntrm.data.split import DatasetSplits
 from ntrm.data.stats import dataset_stats
-from ntrm.models.hub import load
 from ntrm.models.predictor import Predictor
+from ntrm.models.registry import load
 from ntrm.paper import result_tables as tables
 from ntrm.paper.claims import claims_table
 from ntrm.paper.costs import networks_table, stages_table

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.csv_text import rows_text
-from ntrm.core.errors import RefusedError, UsageError, check_seed, plain_fields
+from ntrm.core.errors import RefusedError, UsageError, check_number, check_seed, plain_fields
 from ntrm.core.io import check_folder, foreign_files, read_object, remove_partials, write_json, write_text
 from ntrm.core.labels import CANCERS, SKIN
 from ntrm.core.mpp import LEVELS, level_resolution
@@ -64,8 +64,6 @@ def plan_sections(count: int, seed: int, normal: float = 0.0) -> tuple[PlannedSe
     >>> [section.name for section in plan_sections(5, seed=1, normal=0.4)]
     ['BCC_1', 'IEC_1', 'SCC_1', 'NORMAL_1', 'NORMAL_2']
     """
-    if count < 1:
-        raise UsageError("a dataset needs sections", got=count, expected="--sections 1 or more")
     without = round(normal * count)
     quotas = [*sorted(cancer_quotas(count - without).items()), (NORMAL, without)]
     planned = [section for cancer, quota in quotas for section in _plan(cancer, quota, seed)]
@@ -92,7 +90,6 @@ def cancer_quotas(count: int) -> dict[str, int]:
 
 
 def _plan(cancer: str, count: int, seed: int) -> list[PlannedSection]:
-    """Sections of one cancer, patient by patient."""
     random, kind = generator(seed, "patients", cancer), "NORMAL" if cancer == NORMAL else cancer
     planned: list[PlannedSection] = []
     patients = 0
@@ -124,13 +121,10 @@ class PhantomOptions:
         unknown = [level for level in self.levels if level not in LEVELS]
         if unknown or not self.levels:
             raise UsageError("unknown resolution", got=", ".join(unknown) or "none", expected=", ".join(LEVELS))
-        if not 0.0 <= self.ambiguity <= 1.0:
-            raise UsageError("ambiguity out of range", got=self.ambiguity, expected="a number from 0 to 1")
-        if not 0.0 <= self.normal <= 1.0:
-            raise UsageError("share of normal sections out of range", got=self.normal, expected="a number from 0 to 1")
-        if self.sections < 1 or self.pieces < 1:
-            got = f"{self.sections} sections of {self.pieces} pieces"
-            raise UsageError("nothing to draw", got=got, expected="at least 1 of each")
+        check_number("ambiguity", self.ambiguity, 0, 1)
+        check_number("share of normal sections", self.normal, 0, 1)
+        check_number("number of sections", self.sections, 1, 1_000_000, whole=True)
+        check_number("number of pieces", self.pieces, 1, 1000, whole=True)
 
     def as_dict(self) -> dict[str, Any]:
         """For ``phantom.json``."""
@@ -200,7 +194,6 @@ def _drawn(out: Path) -> dict[str, Any]:
 
 
 def _paths(out: Path, section: PlannedSection, levels: tuple[str, ...]) -> list[Path]:
-    """The image and the mask of each level."""
     files = ("Images", f"{section.name}.tif"), ("Masks", f"{section.name}.png")
     return [out / level / folder / name for level in levels for folder, name in files]
 

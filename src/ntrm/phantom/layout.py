@@ -12,12 +12,11 @@ from scipy.ndimage import binary_dilation, binary_erosion
 from scipy.spatial import cKDTree
 
 from ntrm.core.arrays import BoolMask
-from ntrm.core.errors import UsageError
+from ntrm.core.errors import check_number
 from ntrm.core.labels import CANCERS, SKIN, Mask
 from ntrm.phantom.anatomy.frame import BCC, BKG, HYP, IEC, SCC, Extents, PhantomGrid, Skin
 from ntrm.phantom.anatomy.layers import Fat, paint_dermis, paint_surface
 from ntrm.phantom.anatomy.section_plan import Plan, draw_plan
-from ntrm.phantom.anatomy.specimen import Specimen
 from ntrm.phantom.anatomy.tumours import paint_nests, stroma
 from ntrm.phantom.noise import Field, derive, generator
 from ntrm.phantom.tissues import labels_of
@@ -91,9 +90,7 @@ def layout(seed: int, mpp: float = GRID_UM, cancer: str | None = None, version: 
     The same seed is the same section at every resolution. ``cancer`` is BCC, SCC, IEC or "none", which is normal skin;
     None draws one of the three in the ratio of the real dataset. ``version`` is one of ``versions.VERSIONS``.
     """
-    low, high = MPP_RANGE
-    if not low <= mpp <= high:
-        raise UsageError("resolution out of range", got=f"{mpp} µm/px", expected=f"{low} to {high} µm/px")
+    check_number("µm per pixel", mpp, *MPP_RANGE)
     plan = draw_plan(seed, cancer, version)
     painted, fine = _paint_section(plan)
     if mpp != GRID_UM:
@@ -138,20 +135,18 @@ def _paint(plan: Plan, grid: PhantomGrid, extents: Extents) -> tuple[Skin, BoolM
     paint_nests(skin, lesions.clusters)
     for structure in lesions.structures:
         structure.paint(skin)
-    uncut = _uncut(skin, plan.specimen, CutParameters())
+    # Where the knife left the tissue: within the specimen's outline, made ragged.
+    specimen, cut = plan.specimen, CutParameters()
+    ragged_u = np.float32(cut.ragged_um) * skin.noise("ragged u", cut.wavelength_um, 4)
+    ragged_w = np.float32(cut.ragged_um) * skin.noise("ragged w", cut.wavelength_um, 4)
+    depth = skin.w + np.where(skin.mask == HYP, np.float32(cut.fat_factor) * ragged_w, ragged_w)
+    uncut = depth < specimen.thickness[skin.axis.index(skin.u + ragged_u)]
+    if not specimen.has_surface:
+        uncut &= depth > specimen.top_um
     skin.mask[air | ~uncut] = BKG
     for structure in plan.damage:
         structure.paint(skin)
     return skin, uncut
-
-
-def _uncut(skin: Skin, specimen: Specimen, cut: CutParameters) -> BoolMask:
-    """Where the knife left the tissue: within the specimen's outline, made ragged."""
-    ragged_u = np.float32(cut.ragged_um) * skin.noise("ragged u", cut.wavelength_um, 4)
-    ragged_w = np.float32(cut.ragged_um) * skin.noise("ragged w", cut.wavelength_um, 4)
-    depth = skin.w + np.where(skin.mask == HYP, np.float32(cut.fat_factor) * ragged_w, ragged_w)
-    inside = depth < specimen.thickness[skin.axis.index(skin.u + ragged_u)]
-    return inside if specimen.has_surface else inside & (depth > specimen.top_um)
 
 
 @dataclass(frozen=True)
@@ -167,7 +162,6 @@ class PaintedSection:
 
 
 def _paint_section(plan: Plan) -> tuple[PaintedSection, Mask]:
-    """The section on that grid, and its fine mask."""
     grid = _grid(plan, GRID_UM)
     fine = np.full(grid.shape, BKG, dtype=np.uint8)
     depth = np.full(grid.shape, FAR_UM, dtype=np.float32)

@@ -44,22 +44,19 @@ def generator(seed: int, *parts: int | str) -> np.random.Generator:
 def hash_uniform(seed: int, *indices: NDArray[np.integer]) -> Points:
     """Uniform numbers in [0, 1) that depend on the seed and on integer indices only (arrays broadcast)."""
     state = np.array(_mix_one(int(np.uint64(seed))), dtype=np.uint64)
-    for index in indices:
-        state = _mix(state ^ np.asarray(index).astype(np.int64).view(np.uint64) * np.uint64(_GOLDEN))
+    with np.errstate(over="ignore"):  # wrap-around is intended
+        for index in indices:
+            # splitmix64's finaliser
+            state = state ^ np.asarray(index).astype(np.int64).view(np.uint64) * np.uint64(_GOLDEN)
+            state = state + np.uint64(_GOLDEN)
+            state = (state ^ (state >> np.uint64(30))) * np.uint64(_MIX_A)
+            state = (state ^ (state >> np.uint64(27))) * np.uint64(_MIX_B)
+            state = np.asarray(state ^ (state >> np.uint64(31)), dtype=np.uint64)
     return np.asarray((state >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
-def _mix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    # splitmix64's finaliser; wrap-around is intended.
-    with np.errstate(over="ignore"):
-        state = state + np.uint64(_GOLDEN)
-        state = (state ^ (state >> np.uint64(30))) * np.uint64(_MIX_A)
-        state = (state ^ (state >> np.uint64(27))) * np.uint64(_MIX_B)
-        return np.asarray(state ^ (state >> np.uint64(31)), dtype=np.uint64)
-
-
 def _mix_one(state: int) -> int:
-    """The same of a single number, for which numpy takes far longer than Python."""
+    """splitmix64's finaliser of a single number, for which numpy takes far longer than Python."""
     state = (state + _GOLDEN) & _64_BITS
     state = ((state ^ (state >> 30)) * _MIX_A) & _64_BITS
     state = ((state ^ (state >> 27)) * _MIX_B) & _64_BITS

@@ -244,7 +244,6 @@ def _pixels(scene: Scene, window: View) -> _Pixels:
 
 
 def _strands(pixels: _Pixels) -> Field:
-    """Product of all strand layers: 1 where there is none."""
     factor = np.ones(pixels.window.shape, dtype=np.float32)
     for name, (layer, distance) in STRANDS.items():
         if pixels.has(name):
@@ -271,7 +270,6 @@ def _open_clefts(pixels: _Pixels, haematoxylin: Field, eosin: Field) -> None:
 
 
 def _hollow_out(pixels: _Pixels, haematoxylin: Field, eosin: Field) -> None:
-    """Fat cells and glands, drawn only where they are."""
     scene, window = pixels.scene, pixels.window
     for name, (dye, _) in HOLLOWS.items():
         if pixels.has(name):
@@ -346,7 +344,6 @@ def _light(height: int, width: int, seed: int, strength: float) -> NDArray[np.fl
 
 
 def _through_jpeg(picture: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
-    """Encode and decode, tile by tile."""
     out = np.empty_like(picture)
     for y in range(0, picture.shape[0], _JPEG_TILE_PX):
         for x in range(0, picture.shape[1], _JPEG_TILE_PX):

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats, Ints, plain_array
-from ntrm.core.counts import pixel_counts
 from ntrm.core.errors import DataError
-from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.labels import IGNORE, LabelSchema, Mask, pixel_counts
 from ntrm.core.mpp import Resolution
 from ntrm.regions.region_table import BACKGROUND, NOTHING, RegionTable, region_table, summed
 from ntrm.regions.runs import RunLengths, Where, components, connected, distinct, run_starts, sides_of, split_overlaps

@@ -7,7 +7,7 @@ thousand runs, exactly as from the pixels.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -43,10 +43,6 @@ class RunLengths:
 
     def __len__(self) -> int:
         return len(self.start)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # For another process, without what was found out about them here.
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def stop(self) -> Ints:

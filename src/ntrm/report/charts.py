@@ -19,25 +19,11 @@ from ntrm.core.errors import DataError
 from ntrm.core.labels import LabelSchema
 from ntrm.core.wording import with_minus
 from ntrm.metrics.calibration import CalibrationCounts
-from ntrm.report.drawing import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    ORANGE,
-    PALE,
-    PINK,
-    heat_map,
-    new_figure,
-    plain,
-    set_title,
-    show_message,
-    trim,
-)
+from ntrm.report import drawing
+from ntrm.report.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PINK
 
 LogRow = Mapping[str, float | None]
 
-_MANY = 120  # From this many points on, a pale line shows them and a bold one their moving average
 RATE = "learning_rate"
 COLOURS = (BLUE, ORANGE, GREEN, PINK, INK)
 MARKS = ((BLUE, "o"), (GREEN, "^"), (PINK, "D"), (ORANGE, "s"))  # Colour and marker of each score, as rows name them
@@ -60,27 +46,25 @@ _PANELS: tuple[tuple[str, tuple[tuple[str, str, str, str, Any], ...]], ...] = (
 
 def curves_figure(rows: Sequence[LogRow]) -> Figure:
     """Losses, validation scores and learning rate over the steps of a log; a row may lack any value but ``step``."""
-    figure = new_figure(8.5, 8.2)
-    every = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 1.5))
+    figure = drawing.new_figure(8.5, 8.2)
+    losses, _, rate = every = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 1.5))
     for axes, (title, lines) in zip(every, _PANELS, strict=True):
-        trim(axes)
-        set_title(axes, title)
+        drawing.trim(axes, title)
         for line in lines:
             _draw_line(axes, rows, *line)
         if not axes.lines:
-            show_message(axes, "no values yet")
+            drawing.show_message(axes, "no values yet")
             axes.set_yticks([])
         elif title != "Learning rate":
             axes.legend(**BESIDE)
-    losses, _, rate = every
     values = np.concatenate([line.get_ydata() for line in losses.lines] or [np.ones(1)])
     # A linear scale would flatten most of the losses.
     if values.min() > 0 and values.max() > 20 * values.min():
         losses.set_yscale("log")
+        losses.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     elif losses.lines and values.min() >= 0:
         losses.set_ylim(bottom=0)
-    if rate.lines:
-        rate.set_ylim(bottom=0)
+    rate.set_ylim(bottom=0)
     rate.yaxis.set_major_formatter(StrMethodFormatter("{x:.2g}"))
     epochs = [epoch for row in rows if (epoch := row.get("epoch")) is not None]
     last = f" (the last one shown lies in epoch {max(epochs):,.1f})" if epochs else ""
@@ -101,9 +85,9 @@ def _draw_line(axes: Any, rows: Sequence[LogRow], key: str, label: str, colour: 
         axes.plot(steps[at], values[at], "o", ms=11, mfc="none", mec=colour, mew=1.4, zorder=4, label="_best")
     if key == RATE:  # a schedule is exact: it is drawn in steps, never averaged
         axes.plot(steps, values, color=colour, lw=1.5, marker=marker * (len(values) == 1), drawstyle="steps-post")
-    elif len(values) < _MANY:
+    elif len(values) < 120:
         axes.plot(steps, values, color=colour, marker=marker, ms=4, lw=1.5, label=label)
-    else:
+    else:  # a pale line of many points, and a bold one of their moving average
         axes.plot(steps, values, color=colour, lw=0.7, alpha=0.3, label="_points")
         axes.plot(steps, moving_average(values, max(3, len(values) // 40)), color=colour, lw=1.7, label=label)
 
@@ -123,9 +107,9 @@ def learning_figure(curves: Mapping[str, Sequence[tuple[Floats, Floats]]], *, me
 
     The number beside its name is the mean of their last scores.
     """
-    figure = new_figure(8.5, 4.6)
+    figure = drawing.new_figure(8.5, 4.6)
     axes = figure.subplots()
-    trim(axes)
+    drawing.trim(axes, measure)
     for (name, trainings), (style, colour) in zip(curves.items(), cycle(product(("o-", "D--"), COLOURS)), strict=False):
         for steps, scores in trainings:
             axes.plot(steps, scores, color=colour, lw=0.8, alpha=0.3, label="_training")
@@ -133,11 +117,10 @@ def learning_figure(curves: Mapping[str, Sequence[tuple[Floats, Floats]]], *, me
         every = every[every <= min(steps[-1] for steps, _ in trainings)]
         mean = np.mean([np.interp(every, steps, scores) for steps, scores in trainings], axis=0)
         last = np.mean([scores[-1] for _, scores in trainings])
-        axes.plot(every, mean, style, color=colour, ms=4, lw=1.8, label=f"{plain(name)}: {last:.3f}")
+        axes.plot(every, mean, style, color=colour, ms=4, lw=1.8, label=f"{name}: {last:.3f}")
     axes.legend(**BESIDE)
     axes.set_xlabel("step", fontsize=9)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    set_title(axes, plain(measure))
     return figure
 
 
@@ -148,44 +131,35 @@ def confusion_figure(counts: NDArray[np.integer], schema: LabelSchema) -> Figure
         raise DataError("the counts do not fit the classes", got=f"shape {counts.shape}", expected=f"({size}, {size})")
     totals = counts.sum(axis=1)
     side = 0.42 * max(size, 5)
-    figure = new_figure(side + 2.4, side + 1.4)
+    figure = drawing.new_figure(side + 2.4, side + 1.4)
     axes: Any = figure.subplots()
     absent, never = totals == 0, (totals == 0) & (counts.sum(axis=0) == 0)
     fractions, grey = counts / np.maximum(totals, 1)[:, None], absent[:, None] | never[None, :]
-    heat_map(axes, fractions, schema.names, grey=grey, aspect="equal")
+    drawing.heat_map(axes, fractions, schema.names, grey=grey, aspect="equal")
     if absent.all():
-        show_message(axes, "no annotated pixel")
-    for labels, gone in ((axes.get_yticklabels(), absent), (axes.get_xticklabels(), never)):
-        for k in np.flatnonzero(gone):
-            labels[k].set_color("#a0a0a6")
-    small: dict[str, Any] = {"fontsize": 7.5, "color": FAINT}
-    above: dict[str, Any] = {"xytext": (0, 3), "textcoords": "offset points", "annotation_clip": False}
-    axes.annotate("of all pixels", (size - 0.35, -0.5), **above, **small)
-    for row, total in enumerate(totals):
-        text = f"{total / totals.sum():.1%}" if total else "absent"
-        axes.text(size - 0.35, row, text, va="center", **small)
+        drawing.show_message(axes, "no annotated pixel")
+    for row, text in enumerate(["of all pixels", *(f"{n / totals.sum():.1%}" if n else "absent" for n in totals)]):
+        axes.text(size - 0.35, row - 1, text, va="center", fontsize=7.5, color=FAINT)
     axes.set_ylabel("true tissue", fontsize=9)
     axes.set_xlabel("predicted tissue", fontsize=9)
-    set_title(axes, "Share of each true tissue’s pixels", pad=18)
+    drawing.set_title(axes, "Share of each true tissue’s pixels", pad=18)
     return figure
 
 
 def reliability_figure(before: CalibrationCounts, after: CalibrationCounts | None = None) -> Figure:
     """Accuracy against confidence, before and after calibration; below, the fraction of the pixels by confidence."""
-    figure = new_figure(6.4, 7.4)
+    figure = drawing.new_figure(6.4, 7.4)
     diagram, pixels = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1.3))
-    for axes in (diagram, pixels):
-        trim(axes)
+    drawing.trim(diagram, "Is it right as often as it is sure?")
+    drawing.trim(pixels)
     diagram.plot([0, 1], [0, 1], color=FAINT, lw=1, ls=":", label="as sure as right")
     drawn = [(before, "before calibration" if after else "as it is", ORANGE, "s", "--")]
-    for counts, label, colour, marker, style in [
-        *drawn,
-        *([(after, "after calibration", BLUE, "o", "-")] if after else []),
-    ]:
-        rows = counts.reliability()
+    drawn += [(after, "after calibration", BLUE, "o", "-")] if after else []
+    for counts, label, colour, marker, style in drawn:
         if not counts.total:
-            show_message(diagram, "no annotated pixel")
+            drawing.show_message(diagram, "no annotated pixel")
             continue
+        rows = counts.reliability()
         known = [(row.confidence, row.accuracy) for row in rows if row.pixels]
         text = f"{label}: calibration error {counts.expected_error or 0:.3f}, Brier {counts.brier or 0:.3f}"
         diagram.plot(*zip(*known, strict=True), color=colour, marker=marker, ms=5, lw=1.6, ls=style, label=text)
@@ -195,7 +169,6 @@ def reliability_figure(before: CalibrationCounts, after: CalibrationCounts | Non
     diagram.set_ylabel("share of pixels that are right", fontsize=9)
     diagram.text(0.97, 0.05, "below the line: too sure", fontsize=8, color=FAINT, ha="right")
     diagram.legend(fontsize=8.5, frameon=False, loc="upper left")
-    set_title(diagram, "Is it right as often as it is sure?")
     pixels.set_ylabel("share of pixels", fontsize=9)
     pixels.set_xlabel("confidence (probability of the predicted tissue)", fontsize=9)
     pixels.set_ylim(0, None)
@@ -219,25 +192,20 @@ class Estimate:
 
 def ablation_figure(variants: Mapping[str, Estimate], *, measure: str, reference: str, note: str) -> Figure:
     """The score of each variant with its interval, one below the other; a line marks the one called ``reference``."""
-    figure = new_figure(8.4, 1.55 + 0.4 * len(variants))
+    figure = drawing.new_figure(8.4, 1.55 + 0.4 * len(variants))
     axes = figure.subplots()
-    above: dict[str, Any] = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center"}
+    drawing.trim(axes, f"{measure} (dashed: {reference})")
+    above: dict[str, Any] = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center", "fontsize": 7.5}
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
     for row, (name, score) in enumerate(variants.items()):
         colour, arms = ORANGE if name == reference else BLUE, [[arm] for arm in score.arms]
         axes.errorbar(score.mean, row, xerr=arms, fmt="o", color=colour, ms=6, lw=1.6, capsize=3)
-        axes.annotate(with_minus(f"{score.mean:.3f}"), (score.mean, row), fontsize=7.5, color=INK, bbox=white, **above)
+        axes.annotate(with_minus(f"{score.mean:.3f}"), (score.mean, row), color=INK, bbox=white, **above)
     axes.axvline(variants[reference].mean, color=ORANGE, lw=1, ls="--", zorder=1)
-    axes.set_yticks(range(len(variants)), [textwrap.fill(plain(name), 38) for name in variants], fontsize=8.5)
+    axes.set_yticks(range(len(variants)), [textwrap.fill(name, 38) for name in variants], fontsize=8.5)
     axes.set_ylim(len(variants) - 0.5, -0.5)
     axes.margins(x=0.08)
-    axes.tick_params(axis="x", labelsize=8)
-    axes.tick_params(axis="y", length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.grid(axis="x", color=PALE, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.set_xlabel(plain(note), fontsize=8.5, color=FAINT, loc="left")
-    set_title(axes, f"{plain(measure)} (dashed: {plain(reference)})")
+    axes.set_xlabel(note, fontsize=8.5, color=FAINT, loc="left")
     return figure
 
 
@@ -256,9 +224,20 @@ def resolution_figure(rows: Sequence[ResolutionRow]) -> Figure:
     """Scores at the left, hollow as the paper states them; a panel for each cost at the right; coarse to fine."""
     rows = sorted(rows, key=lambda row: -row.mpp)
     costs = list(dict.fromkeys(name for row in rows for name in row.costs))
-    figure = new_figure(4.9 + 2.5 * len(costs), 4.2)
+    figure = drawing.new_figure(4.9 + 2.5 * len(costs), 4.2)
     first, *others = figure.subplots(1, 1 + len(costs), squeeze=False, width_ratios=[1.9, *[1] * len(costs)])[0]
-    _draw_scores(first, rows)
+    names = list(dict.fromkeys(name for row in rows for name in row.scores))
+    for number, (name, (colour, marker)) in enumerate(zip(names, cycle(MARKS), strict=False)):
+        shift = 0.12 * (number - (len(names) - 1) / 2)
+        scores = {k + shift: row.scores[name] for k, row in enumerate(rows) if name in row.scores}
+        means, arms = [score.mean for score in scores.values()], np.array([score.arms for score in scores.values()]).T
+        style: dict[str, Any] = {"color": colour, "marker": marker, "ms": 6, "lw": 1.5, "capsize": 3}
+        first.errorbar([*scores], means, yerr=arms, label=name, **style)
+        quoted = {k + shift: row.quoted[name] for k, row in enumerate(rows) if name in row.quoted}
+        first.plot([*quoted], [*quoted.values()], marker, ms=8, mfc="none", mec=colour, mew=1.2)
+    if any(row.quoted for row in rows):
+        first.plot([], [], "o", ms=8, mfc="none", mec=FAINT, label="hollow: in the paper")
+    first.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     for axes, name in zip(others, costs, strict=True):
         known = {k: row.costs[name] for k, row in enumerate(rows) if name in row.costs}
         axes.bar(list(known), list(known.values()), width=0.6, color=BLUE, alpha=0.85)
@@ -266,27 +245,10 @@ def resolution_figure(rows: Sequence[ResolutionRow]) -> Figure:
             text = f"{cost:.3g}" if cost < 1000 else f"{cost:,.0f}"  # thousands, not 1.15e+03
             axes.text(k, cost, text, fontsize=8, color=INK, ha="center", va="bottom")
         axes.margins(y=0.2)
-        set_title(axes, textwrap.fill(plain(name), 22))
-    for axes in (first, *others):
-        trim(axes)
+    for axes, title in zip((first, *others), ("Scores", *costs), strict=True):
+        drawing.trim(axes, textwrap.fill(title, 22))
         # Narrow panels have no room for µm/px, which stand in the first one.
-        labels = [plain(row.name) + (f"\n{row.mpp:g} µm/px" if axes is first else "") for row in rows]
+        labels = [row.name + (f"\n{row.mpp:g} µm/px" if axes is first else "") for row in rows]
         axes.set_xticks(range(len(rows)), labels, fontsize=8.5)
         axes.set_xlim(-0.6, len(rows) - 0.4)
     return figure
-
-
-def _draw_scores(axes: Any, rows: Sequence[ResolutionRow]) -> None:
-    names = list(dict.fromkeys(name for row in rows for name in row.scores))
-    for number, (name, (colour, marker)) in enumerate(zip(names, cycle(MARKS), strict=False)):
-        shift = 0.12 * (number - (len(names) - 1) / 2)
-        scores = {k + shift: row.scores[name] for k, row in enumerate(rows) if name in row.scores}
-        means, arms = [score.mean for score in scores.values()], np.array([score.arms for score in scores.values()]).T
-        style: dict[str, Any] = {"color": colour, "marker": marker, "ms": 6, "lw": 1.5, "capsize": 3}
-        axes.errorbar([*scores], means, yerr=arms, label=plain(name), **style)
-        quoted = {k + shift: row.quoted[name] for k, row in enumerate(rows) if name in row.quoted}
-        axes.plot([*quoted], [*quoted.values()], marker, ms=8, mfc="none", mec=colour, mew=1.2)
-    if any(row.quoted for row in rows):
-        axes.plot([], [], "o", ms=8, mfc="none", mec=FAINT, label="hollow: in the paper")
-    axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
-    set_title(axes, "Scores")

@@ -1,4 +1,4 @@
-"""What every figure shares: a canvas without a window, whole files, titles, heat maps, shrunk pictures, legends."""
+"""What every figure shares: canvas and file, titles, heat maps, shrunk pictures, legends."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def write_figure(
 ) -> None:
     """Write the figure that ``draw`` makes; the suffix chooses PNG, SVG or PDF, and is checked before drawing."""
     kind = check_format(path)
-    figure = draw(*args, **options)
     # With a date or random identifiers inside, the same picture would give a different file each time.
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with whole_file(path) as partial, mpl.rc_context({"svg.hashsalt": "ntrm"}):
-        figure.savefig(partial, format=kind, dpi=DPI, metadata=undated.get(kind))
+    # A dollar sign in a name begins no formula.
+    with mpl.rc_context({"svg.hashsalt": "ntrm", "text.parse_math": False}), whole_file(path) as partial:
+        draw(*args, **options).savefig(partial, format=kind, dpi=DPI, metadata=undated.get(kind))
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -63,15 +63,6 @@ def new_figure(width: float, height: float) -> Figure:
     figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
     FigureCanvasAgg(figure)
     return figure
-
-
-def plain(text: str) -> str:
-    r"""Text as it stands: a dollar sign would start a formula.
-
-    >>> plain("5 $")
-    '5 \\$'
-    """
-    return text.replace("$", r"\$")
 
 
 def set_title(axes: Any, text: str, *, pad: float = 10) -> None:
@@ -84,8 +75,9 @@ def show_message(axes: Any, text: str) -> None:
     axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=9, color=FAINT, transform=axes.transAxes)
 
 
-def trim(axes: Any) -> None:
+def trim(axes: Any, title: str = "") -> None:
     """Leave only the two lines that carry a scale."""
+    set_title(axes, title)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(FAINT)
     axes.tick_params(labelsize=8, color=FAINT)
@@ -95,7 +87,7 @@ def trim(axes: Any) -> None:
 
 def heat_map(
     axes: Any,
-    fractions: NDArray[np.float64],
+    fractions: NDArray[np.floating],
     names: Sequence[str],
     *,
     grey: NDArray[np.bool_],
@@ -109,10 +101,10 @@ def heat_map(
         value = fractions[row, column]
         text, colour = f"{value:.2f}".removeprefix("0"), "white" if value > 0.55 else INK
         axes.text(column, row, text, ha="center", va="center", fontsize=size, color=colour)
-    labels, ticks = [plain(name) for name in names], np.arange(len(names))
+    ticks = np.arange(len(names))
     short = max(map(len, names)) <= 4
-    axes.set_xticks(ticks, labels, fontsize=size + 0.5, rotation=0 if short else 35, ha="center" if short else "right")
-    axes.set_yticks(ticks, labels, fontsize=size + 0.5)
+    axes.set_xticks(ticks, names, fontsize=size + 0.5, rotation=0 if short else 35, ha="center" if short else "right")
+    axes.set_yticks(ticks, names, fontsize=size + 0.5)
     axes.set_xticks(ticks[1:] - 0.5, minor=True)
     axes.set_yticks(ticks[1:] - 0.5, minor=True)
     axes.grid(which="minor", color="white", linewidth=1.2)
@@ -124,17 +116,14 @@ def show_picture(axes: Any, values: NDArray[Any], title: str = "", **options: An
     """An image, mask or map without ticks, undistorted; returns what ``imshow`` gives."""
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set(color="#b8b8be", linewidth=0.6)
-    axes.set_title(plain(title), loc="left", fontsize=8.5, color=INK, pad=4)
+    axes.set_title(title, loc="left", fontsize=8.5, color=INK, pad=4)
     return axes.imshow(values, interpolation="nearest", aspect="equal", **options)
 
 
 def shrink_image(image: Picture, side: int = PIXELS) -> Picture:
     """An RGB picture smoothly shrunk so that its longest side is at most ``side``."""
     check_picture(image)
-    height, width = size_within(image.shape[:2], side)
-    if (height, width) == image.shape[:2]:
-        return np.asarray(image)
-    picture = Image.fromarray(np.ascontiguousarray(image))
+    picture, (height, width) = Image.fromarray(np.ascontiguousarray(image)), size_within(image.shape[:2], side)
     return np.asarray(picture.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=2.0))
 
 
@@ -149,11 +138,7 @@ def shrink_mask(mask: NDArray[np.integer], schema: LabelSchema, side: int = PIXE
 
 
 def faded(image: Picture) -> Picture:
-    """A pale grey picture of the tissue, for colours to lie on; pale stains are stretched so that they still show.
-
-    >>> faded(np.array([[[0, 0, 0], [255, 255, 255]]], dtype=np.uint8))[..., 0].tolist()
-    [[200, 255]]
-    """
+    """A pale grey picture of the tissue, for colours to lie on; pale stains are stretched so that they still show."""
     grey = np.asarray(image).mean(axis=2, keepdims=True)
     low, high = np.percentile(grey, (2, 98))
     stretched = np.clip((grey - low) / max(high - low, 1.0), 0, 1)
@@ -171,8 +156,7 @@ def tissue_swatches(schema: LabelSchema, *masks: NDArray[np.integer]) -> list[Sw
 def draw_legend(figure: Figure, legend: Sequence[Swatch]) -> None:
     """Swatches below everything else, in as many columns as fit."""
     handles = [
-        Patch(facecolor="#{:02x}{:02x}{:02x}".format(*rgb), edgecolor=INK, lw=0.6, label=plain(text))
-        for rgb, text in legend
+        Patch(facecolor="#{:02x}{:02x}{:02x}".format(*rgb), edgecolor=INK, lw=0.6, label=text) for rgb, text in legend
     ]
     # A letter of this size takes up about a fourteenth of an inch.
     wide = 0.4 + max((len(text) for _, text in legend), default=0) / 14

@@ -1,19 +1,14 @@
-"""Pages from templates: the environment, filters for numbers and units, embedded pictures.
-
-``templates/`` says how a page looks, ``static/`` holds the styles; Python says only what is to be shown. Text is
-escaped, styles and pictures are inside, nothing is fetched from anywhere.
-"""
+"""Pages from ``templates/``: text is escaped, styles and pictures are inside, nothing is fetched."""
 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ntrm.core.errors import NtrmError
 from ntrm.core.io import write_text
 from ntrm.core.labels import RGB
 from ntrm.core.wording import MINUS, area_text, counted, whole_degrees
@@ -21,9 +16,9 @@ from ntrm.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
 
 NONE = "–"
+_NUMBER = re.compile(rf"[+{MINUS}-]?[\d.,]*(e[+-]?\d+)?\s*%?|{NONE}").fullmatch
 NOTICE = "Research use only. Not a medical device; not for diagnosis."
 
 Column = tuple[str, str]  # Name of a column and its class in the style: n for numbers, or none
@@ -74,15 +69,11 @@ def write_page(path: Path, template: str, **content: object) -> None:
 
 @cache
 def _environment() -> Environment:
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise NtrmError("Jinja2 is not installed, and no page can be written", hint="pip install jinja2") from error
-    loader = PackageLoader("ntrm.report")
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.globals.update(notice=NOTICE, version=__version__, static=static)
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    blocks: Any = {"trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader("ntrm.report"), autoescape=True, undefined=StrictUndefined, **blocks)
+    environment.globals.update(notice=NOTICE, version=__version__)
     environment.filters.update(
         area=area_text,
         share=share_text,
@@ -93,13 +84,6 @@ def _environment() -> Environment:
         embedded=lambda path: data_uri(path.read_bytes(), "png"),
     )
     return environment
-
-
-def static(name: str) -> Markup:
-    """A file of ``static/``, to stand inside a page as it is."""
-    from markupsafe import Markup
-
-    return Markup((files("ntrm.report") / "static" / name).read_text(encoding="utf-8"))  # noqa: S704 (our own file)
 
 
 def data_uri(content: bytes, kind: str) -> str:
@@ -127,12 +111,4 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[Col
     [('name', ''), ('share', 'n'), ('gain', 'n')]
     """
     body = list(rows)
-    return [(name, "n" if body and all(_is_number(row[k]) for row in body) else "") for k, name in enumerate(header)]
-
-
-def _is_number(value: object) -> bool:
-    try:
-        float(str(value).rstrip("%").strip().replace(",", "").replace(MINUS, "-") or "nan")
-    except ValueError:
-        return str(value) == NONE
-    return True
+    return [(name, "n" if body and all(_NUMBER(str(row[k])) for row in body) else "") for k, name in enumerate(header)]

@@ -1,7 +1,4 @@
-"""What was measured, drawn over a slide's picture: lines, numbers of pieces, a scale bar, and a legend with lengths.
-
-The page draws the same ``Drawing`` by ``stage.html`` as the picture file does here.
-"""
+"""What was measured, drawn over a slide's picture; the page draws the same ``Drawing`` by ``stage.html``."""
 
 from __future__ import annotations
 
@@ -9,15 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distribution
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from ntrm.core.arrays import Floats
-from ntrm.core.labels import RGB, LabelSchema
+from ntrm.core.labels import RGB, LabelSchema, rgb_of
 from ntrm.report.html import share_text
-from ntrm.results.documents import PieceSummary
+from ntrm.results.documents import PieceSummary, Summary
 
 LINES = {
     "deep_clearance": ("deep", "#0053a6"),
@@ -48,16 +46,11 @@ class Frame:
 
 
 def font_size(width: float, height: float) -> float:
-    """Of letters on a picture of this size.
-
-    >>> font_size(1500, 1000)
-    25.0
-    """
+    """Of letters on a picture of this size."""
     return max(width, height) / 60
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A measured line."""
 
     text: str
@@ -84,28 +77,24 @@ class Drawing:
 
 def drawing_of(pieces: Sequence[PieceSummary], frame: Frame) -> Drawing:
     """What is drawn of the pieces in this frame."""
-    lines = []
+    lines, several = [], len(pieces) > 1
     for piece in pieces:
-        before = f"{piece.number}: " if len(pieces) > 1 else ""
         for key, measure in piece.measurements.items():
             if key in LINES and measure.line_px is not None and measure.value is not None:
                 name, colour = LINES[key]
-                start, end = (frame.point(*point) for point in measure.line_px)
-                lines.append(Line(f"{before}{name} {measure.value:.2f} mm", colour, start, end))
+                text = f"{piece.number}: " * several + f"{name} {measure.value:.2f} mm"
+                lines.append(Line(text, colour, *(frame.point(*point) for point in measure.line_px)))
     font = frame.font * max(0.4, min(1.0, math.sqrt(9 / max(len(lines), 1))))
-    # Also of a piece at the border the number is inside the picture.
     badges = []
-    for piece in pieces if len(pieces) > 1 else ():
-        box = piece.mask_box_px
-        x, y = max(min(box.left * frame.across, frame.width - font), font), max(box.top * frame.down, font)
-        badges.append((str(piece.number), (x, min(y, frame.height - font))))
+    for number, box in [(piece.number, piece.mask_box_px) for piece in pieces] if several else ():
+        # Also of a piece at the border the number is inside the picture.
+        x, y = max(box.left * frame.across, font), max(box.top * frame.down, font)
+        badges.append((str(number), (min(x, frame.width - font), min(y, frame.height - font))))
     return Drawing(lines, badges, font)
 
 
 def scale_bar(frame: Frame, mpp_x: float) -> tuple[str, float]:
     """The longest of 1, 2, 5, 10 … that takes up a quarter of the width at most: its text, and its length there.
-
-    ``mpp_x`` is the mask's.
 
     >>> scale_bar(Frame(1000, 500, 1, 1, 20), 10.0)
     ('2 mm', 200.0)
@@ -122,22 +111,17 @@ def annotated(
     schema: LabelSchema,
     mask_shape: tuple[int, int],
     mpp_x: float,
-    *,
-    pieces: Sequence[PieceSummary] = (),
-    fractions: Mapping[str, float | None],
-    seen: Mapping[str, RGB] | None = None,
-    note: str = "",
+    summary: Summary,
+    seen: Mapping[str, RGB],
 ) -> Picture:
-    """``picture`` (H, W, 3) of a whole mask with all that is drawn on it.
+    """``picture`` (H, W, 3) of a whole mask of ``mpp_x`` with all that is drawn on it.
 
-    ``pieces`` and ``fractions`` are those of ``summary.json``; ``mpp_x`` is the mask's along x. ``seen`` are the
-    tissues' colours as they look over the slide; the legend shows them beside the pure ones. ``note`` stands at
-    the top.
+    ``seen`` are the tissues' colours as they look over the slide; the legend shows them beside the pure ones.
     """
     height, width = picture.shape[:2]
     size = font_size(width, height)
     frame = Frame(width, height, width / mask_shape[1], height / mask_shape[0], size)
-    drawing, canvas = drawing_of(pieces, frame), Image.fromarray(picture)
+    drawing, canvas = drawing_of(summary.pieces, frame), Image.fromarray(picture)
     font, draw = _font(size), ImageDraw.Draw(canvas)
     for line in drawing.lines:
         _draw_line(canvas, line, drawing.font)
@@ -145,18 +129,17 @@ def annotated(
         draw.circle(centre, 0.85 * drawing.font, fill=INK, outline=PAPER, width=max(1, int(drawing.font / 9)))
         draw.text(centre, text, font=_font(drawing.font), fill=PAPER, anchor="mm")
     text, length = scale_bar(frame, mpp_x)
-    left, top, bottom = size, height - 1.3 * size, height - size
-    draw.rectangle((left - 2, top - 2, left + length + 2, bottom + 2), fill=PAPER)
-    draw.rectangle((left, top, left + length, bottom), fill=INK)
-    for at, words, anchor in (((left, top - 0.3 * size), text, "ls"), ((size, size / 2), note, "la")):
+    top, bottom = height - 1.3 * size, height - size
+    draw.rectangle((size - 2, top - 2, size + length + 2, bottom + 2), fill=PAPER)
+    draw.rectangle((size, top, size + length, bottom), fill=INK)
+    note, fractions = summary.corrected.text if summary.corrected else "", summary.tissue_fractions
+    for at, words, anchor in (((size, top - 0.3 * size), text, "ls"), ((size, size / 2), note, "la")):
         draw.text(at, words, INK, font, anchor, stroke_width=max(1, round(size / 7)), stroke_fill=PAPER)
     entries = []
     for name in sorted((name for name, value in fractions.items() if value), key=lambda name: -(fractions[name] or 0)):
         words = "  ".join(filter(None, (name, schema[name].explanation, share_text(fractions[name]))))
-        entries.append((words, schema[name].rgb, (seen or {}).get(name, schema[name].rgb)))
-    for words, colour in drawing.legend:
-        red, green, blue = ImageColor.getrgb(colour)[:3]
-        entries.append((words, (red, green, blue), (red, green, blue)))
+        entries.append((words, schema[name].rgb, seen.get(name, schema[name].rgb)))
+    entries += [(words, rgb := rgb_of(ImageColor.getrgb(colour)), rgb) for words, colour in drawing.legend]
     return np.asarray(with_legend(canvas, entries, size))
 
 
@@ -182,10 +165,8 @@ def _draw_line(canvas: Image.Image, line: Line, size: float) -> None:
 
 def with_legend(canvas: Image.Image, entries: Sequence[tuple[str, RGB, RGB]], size: float) -> Image.Image:
     """The picture with texts below, each beside two colours: as it is, and as it looks over the slide."""
-    if not entries:
-        return canvas
     font = _font(size)
-    column = max(font.getlength(text) for text, _, _ in entries) + 4.2 * size
+    column = max((font.getlength(text) for text, _, _ in entries), default=0) + 4.2 * size
     rows = -(-len(entries) // max(1, int((canvas.width - size) // column)))
     line = 1.6 * size
     # A narrow slide is narrower than the texts.
@@ -201,17 +182,13 @@ def with_legend(canvas: Image.Image, entries: Sequence[tuple[str, RGB, RGB]], si
     return page
 
 
-# --- where a slide is unlike what the model knows: its picture in grey, the windows in three colours ---
-
-BETWEEN_BELOW = 0.1  # P-value below which a window is neither like nor unlike
 STEPS: tuple[tuple[float, RGB, str], ...] = (
     (0.01, (213, 94, 0), "p below 0.01: unlike the training data"),
-    (BETWEEN_BELOW, (240, 228, 66), f"p below {BETWEEN_BELOW:g}: in between"),
+    (0.1, (240, 228, 66), "p below 0.1: in between"),
     (math.inf, (86, 180, 233), "like the training data"),
 )
 """P-values below which a window has a colour; colours of Okabe and Ito, told apart by every kind of colour vision."""
 TINT = 0.5
-LEAST_P = 1e-6  # Smaller p-values count as this: one window must not outweigh all that overlap it
 
 Windows = Sequence[tuple[int, int, int, int, float]]  # Top, left, height and width in pixels of the mask, and p-value
 
@@ -224,10 +201,9 @@ def familiarity_map(picture: Picture, windows: Windows, mask_shape: tuple[int, i
     p_values = window_values(windows, mask_shape, (picture.shape[0], picture.shape[1]))
     # The step of each pixel; the last one, which leaves it grey, where no window lies.
     step = np.where(np.isnan(p_values), len(STEPS), np.digitize(p_values, [upper for upper, _, _ in STEPS[:-1]]))
-    colours = TINT * np.array([*(colour for _, colour, _ in STEPS), (0, 0, 0)], dtype=np.float32)
-    weights = np.array([1 - TINT] * len(STEPS) + [1], dtype=np.float32)
-    red, green, blue = (picture[..., channel].astype(np.float32) for channel in range(3))
-    shown = (weights[step] * ((red + green + blue) / 3))[..., None] + colours[step]
+    grey = picture.mean(axis=2, keepdims=True, dtype=np.float32)
+    tints = np.array([*(colour for _, colour, _ in STEPS), (0, 0, 0)], dtype=np.float32)[step]
+    shown = np.where((step < len(STEPS))[..., None], (1 - TINT) * grey + TINT * tints, grey)
     canvas = Image.fromarray(np.rint(shown).astype(np.uint8))
     entries = [(text, colour, colour) for _, colour, text in STEPS]
     return np.asarray(with_legend(canvas, entries, 1.7 * font_size(canvas.width, canvas.height)))
@@ -244,7 +220,8 @@ def window_values(windows: Windows, mask_shape: tuple[int, int], shape: tuple[in
     for y, x, height, width, p_value in windows:
         top, left = round(y * down), round(x * across)
         bottom, right = max(round((y + height) * down), top + 1), max(round((x + width) * across), left + 1)
-        sums[top:bottom, left:right] += math.log(max(p_value, LEAST_P))
+        # One window must not outweigh all that overlap it.
+        sums[top:bottom, left:right] += math.log(max(p_value, 1e-6))
         counts[top:bottom, left:right] += 1
     means = np.divide(sums, counts, out=np.full(shape, np.nan), where=counts > 0)
     return np.asarray(np.exp(means))

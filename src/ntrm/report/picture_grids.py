@@ -1,7 +1,4 @@
-"""Sections in rows of pictures: image, ground truth, predictions, what is wrong, what changed, how certain it is.
-
-Large sections are shrunk, small ones enlarged, none distorted: a cell is a box, and the picture keeps its shape in it.
-"""
+"""Sections in rows of pictures: image, ground truth, predictions, what is wrong, what changed, how certain it is."""
 
 from __future__ import annotations
 
@@ -14,24 +11,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ntrm.core.arrays import BoolMask
+from ntrm.core.arrays import BoolMask, Singles
 from ntrm.core.labels import RGB, LabelSchema
-from ntrm.report.drawing import (
-    FAINT,
-    FEATURES,
-    INK,
-    Picture,
-    Swatch,
-    draw_legend,
-    faded,
-    new_figure,
-    plain,
-    show_picture,
-    shrink_image,
-    shrink_map,
-    shrink_mask,
-    tissue_swatches,
-)
+from ntrm.report import drawing
+from ntrm.report.drawing import FAINT, FEATURES, INK, Picture, Swatch
 
 Mask = NDArray[np.integer]
 Row = tuple[str, Sequence[Picture]]  # A caption and the pictures (h, w, 3) above it
@@ -53,7 +36,7 @@ class Example:
     def pictures(self, schema: LabelSchema) -> list[Picture]:
         """Image, ground truth and predictions as they are shown."""
         masks = (self.truth, *self.predictions.values())
-        return [shrink_image(self.image), *(shrink_mask(mask, schema) for mask in masks)]
+        return [drawing.shrink_image(self.image), *(drawing.shrink_mask(mask, schema) for mask in masks)]
 
     def right(self, prediction: Mask, classes: int) -> float | None:
         """Fraction of the annotated pixels that a prediction has right; None where none is annotated."""
@@ -69,8 +52,7 @@ def examples_figure(examples: Sequence[Example], schema: LabelSchema) -> Figure:
         errors = {WRONG: (example.truth < len(schema)) & (example.truth != prediction)}
         right = example.right(prediction, len(schema))
         text = "no annotated pixel" if right is None else f"{right:.1%} of the annotated pixels right"
-        pictures = [*example.pictures(schema), painted(example.image, errors)]
-        rows.append((f"{example.name} · {text}", pictures))
+        rows.append((f"{example.name} · {text}", [*example.pictures(schema), painted(example.image, errors)]))
     legend = [*_legend(examples, schema), (WRONG, "predicted wrongly")]
     return draw_grid(("image", "truth", "prediction", "errors"), rows, legend)
 
@@ -82,8 +64,7 @@ def improvement_figure(examples: Sequence[Example], schema: LabelSchema) -> Figu
         coarse, final = example.predictions.values()
         changes = changes_of(example.truth, coarse, final, len(schema))
         known = max(int(np.count_nonzero(example.truth < len(schema))), 1)
-        counts = [int(np.count_nonzero(pixels)) for pixels in changes.values()]
-        texts = [f"{count:,} ({count / known:.1%})" for count in counts]
+        texts = [f"{count:,} ({count / known:.1%})" for count in map(np.count_nonzero, changes.values())]
         caption = "{} · pixels corrected {}, broken {}, wrong before and after {}".format(example.name, *texts)
         rows.append((caption, [*example.pictures(schema), painted(example.image, changes)]))
     names = ((CORRECTED, "corrected"), (BROKEN, "broken"), (STILL_WRONG, "wrong before and after"))
@@ -102,7 +83,7 @@ def qualitative_figure(examples: Sequence[Example], schema: LabelSchema) -> Figu
 
 
 def _legend(examples: Sequence[Example], schema: LabelSchema) -> list[Swatch]:
-    return tissue_swatches(schema, *(mask for e in examples for mask in (e.truth, *e.predictions.values())))
+    return drawing.tissue_swatches(schema, *(mask for e in examples for mask in (e.truth, *e.predictions.values())))
 
 
 def changes_of(truth: Mask, coarse: Mask, final: Mask, classes: int) -> dict[RGB, BoolMask]:
@@ -113,52 +94,47 @@ def changes_of(truth: Mask, coarse: Mask, final: Mask, classes: int) -> dict[RGB
 
 def painted(image: Picture, layers: Mapping[RGB, BoolMask]) -> Picture:
     """The shrunk image, pale, with pixels in colours."""
-    picture = faded(shrink_image(image))
+    picture = drawing.faded(drawing.shrink_image(image))
     for colour, pixels in layers.items():
-        picture[shrink_map(pixels)] = colour
+        picture[drawing.shrink_map(pixels)] = colour
     return picture
 
 
 def draw_grid(columns: Sequence[str], rows: Sequence[Row], legend: Sequence[Swatch]) -> Figure:
-    """Figure with a caption below each row of pictures; ``legend`` stands at the bottom."""
+    """Figure with a caption below each row of pictures, none of them distorted; ``legend`` stands at the bottom."""
     width = 0.3 + 2.43 * len(columns)
     # A row is as high as its highest picture: wide sections take low rows; the first has the titles of the columns.
     heights = [0.45 + max(2.35 * min(1.0, p.shape[0] / p.shape[1]) for p in pictures) for _, pictures in rows]
     heights[0] += 0.35
-    figure = new_figure(width, sum(heights) + 0.3 + 0.06 * len(legend))
+    figure = drawing.new_figure(width, sum(heights) + 0.3 + 0.06 * len(legend))
     parts = figure.subfigures(len(rows), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for number, (part, (text, pictures)) in enumerate(zip(parts, rows, strict=True)):
+    for part, (text, pictures) in zip(parts, rows, strict=True):
         for axes, title, picture in zip_longest(part.subplots(1, len(columns), squeeze=False)[0], columns, pictures):
             if picture is None:
                 axes.set_axis_off()
                 continue
-            show_picture(axes, picture)
-            if number == 0:
-                axes.set_title(textwrap.fill(plain(title), 30), fontsize=10, fontweight="bold", color=INK)
-        caption = textwrap.shorten(plain(text), int(width / 0.085), placeholder=" …")
+            drawing.show_picture(axes, picture)
+            if part is parts[0]:
+                axes.set_title(textwrap.fill(title, 30), fontsize=10, fontweight="bold", color=INK)
+        caption = textwrap.shorten(text, int(width / 0.085), placeholder=" …")
         part.supxlabel(caption, x=0.01, ha="left", fontsize=8.5, color=FAINT)
-    draw_legend(figure, legend)
+    drawing.draw_legend(figure, legend)
     return figure
 
 
 def uncertainty_figure(
-    name: str,
-    image: Picture,
-    mask: Mask,
-    confidence: NDArray[np.floating],
-    entropy: NDArray[np.floating],
-    schema: LabelSchema,
+    name: str, image: Picture, mask: Mask, confidence: Singles, entropy: Singles, schema: LabelSchema
 ) -> Figure:
     """Image, predicted mask, confidence and entropy of one section, two by two; the last two run from 0 to 1."""
-    figure = new_figure(8.6, 1.6 + 7.2 * min(1.0, max(0.15, image.shape[0] / image.shape[1])))
-    every = figure.subplots(2, 2).ravel()
-    show_picture(every[0], shrink_image(image), "image")
-    show_picture(every[1], shrink_mask(mask, schema), "predicted tissue")
+    figure = drawing.new_figure(8.6, 1.6 + 7.2 * min(1.0, max(0.15, image.shape[0] / image.shape[1])))
+    first, second, *others = figure.subplots(2, 2).ravel()
+    drawing.show_picture(first, drawing.shrink_image(image), "image")
+    drawing.show_picture(second, drawing.shrink_mask(mask, schema), "predicted tissue")
     maps = (("confidence", confidence, FEATURES), ("entropy", entropy, "magma"))
-    for axes, (what, values, colours) in zip(every[2:], maps, strict=True):
-        title = f"{what} (mean {float(np.mean(values, dtype=np.float64)):.2f})"
-        shown = show_picture(axes, shrink_map(values), title, cmap=colours, vmin=0, vmax=1)
+    for axes, (what, values, colours) in zip(others, maps, strict=True):
+        title = f"{what} (mean {np.mean(values, dtype=np.float64):.2f})"
+        shown = drawing.show_picture(axes, drawing.shrink_map(values), title, cmap=colours, vmin=0, vmax=1)
         figure.colorbar(shown, ax=axes).ax.tick_params(labelsize=7.5)
-    figure.suptitle(plain(name), x=0.01, ha="left", fontsize=10.5, fontweight="bold", color=INK)
-    draw_legend(figure, tissue_swatches(schema, mask))
+    figure.suptitle(name, x=0.01, ha="left", fontsize=10.5, fontweight="bold", color=INK)
+    drawing.draw_legend(figure, drawing.tissue_swatches(schema, mask))
     return figure

@@ -22,21 +22,8 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.ntrm import NTRM
 from ntrm.models.predictor import Predictor, TissueRelations
 from ntrm.models.trm import RelationConfig, TissueRelation
-from ntrm.report.drawing import (
-    FAINT,
-    FEATURES,
-    INK,
-    draw_legend,
-    faded,
-    heat_map,
-    new_figure,
-    plain,
-    show_message,
-    show_picture,
-    shrink_image,
-    shrink_mask,
-    tissue_swatches,
-)
+from ntrm.report import drawing
+from ntrm.report.drawing import FAINT, FEATURES, INK
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,25 +59,14 @@ def trace_relation(network: SegmentationModel, image: NDArray[np.uint8]) -> Rela
     network = copy.deepcopy(network)
     relation = next((module for module in network.modules() if isinstance(module, TissueRelation)), None)
     if relation is None:
-        raise UsageError(
-            "the network has no tissue relation module",
-            got=network.config.arch,
-            expected="ntrm-paper or mit-trm",
-            hint="draw this figure of one of those; ntrm, the default, is ntrm-paper",
-        )
+        expected = "ntrm-paper (ntrm, the default, is that) or mit-trm"
+        raise UsageError("the network has no tissue relation module", got=network.config.arch, expected=expected)
     caught: dict[str, Tensor] = {}
-
-    def keep_relation(_: object, inputs: tuple[Any, ...], output: Any) -> None:
-        caught.update(features=inputs[0], probabilities=inputs[1], refined=output[0])
-
-    def keep_projection(_: object, inputs: tuple[Any, ...], output: Any) -> None:
-        caught.update(masks=inputs[1], projected=output)
-
-    relation.register_forward_hook(keep_relation)
-    relation.projection.register_forward_hook(keep_projection)
-    predicted = Predictor(network, device="cpu", precision="float32").predict(image, graph=True)
-    if predicted.graph is None:
-        raise UsageError("the network gave no tissue graph", got=network.config.arch)
+    relation.register_forward_hook(
+        lambda _, given, out: caught.update(features=given[0], probabilities=given[1], refined=out[0])
+    )
+    relation.projection.register_forward_hook(lambda _, given, out: caught.update(masks=given[1], projected=out))
+    predicted: Any = Predictor(network, device="cpu", precision="float32").predict(image, graph=True)
     stride = -(-image.shape[0] // network.multiple) * network.multiple // caught["features"].shape[2]
     high, wide = (-(-side // stride) for side in image.shape[:2])
     maps = {name: tensor[0, :, :high, :wide].float().numpy() for name, tensor in caught.items()}
@@ -99,12 +75,12 @@ def trace_relation(network: SegmentationModel, image: NDArray[np.uint8]) -> Rela
     return RelationTrace(image, schema, config, names, graph=predicted.graph, mask=predicted.mask, **maps)
 
 
-def norm(features: NDArray[np.float32]) -> NDArray[np.float64]:
+def norm(features: Singles) -> Singles:
     """Length of the vector at every pixel: (C, H, W) → (H, W)."""
-    return np.asarray(np.linalg.norm(features.astype(np.float64), axis=0))
+    return np.asarray(np.linalg.norm(features, axis=0))
 
 
-def robust_top(*maps: NDArray[np.float64]) -> float:
+def robust_top(*maps: Singles) -> float:
     """Upper end of a scale: the 99th percentile, so that one bright pixel does not darken all the others."""
     return float(np.percentile(np.concatenate([values.ravel() for values in maps]), 99)) or 1.0
 
@@ -116,25 +92,25 @@ def pipeline_figure(network: SegmentationModel, image: NDArray[np.uint8]) -> Fig
     shape, edges = " × ".join(map(str, trace.features.shape)), int(trace.graph.adjacency.sum())
     scale = {"cmap": FEATURES, "vmin": 0, "vmax": robust_top(features, refined)}
     steps: list[tuple[str, str, Any, dict[str, Any]]] = [
-        ("window", "{} × {} pixels".format(*image.shape[:2]), shrink_image(image), {}),
+        ("window", "{} × {} pixels".format(*image.shape[:2]), drawing.shrink_image(image), {}),
         ("→  features", f"{before}, {shape}\nbrightness: norm over the channels", features, scale),
         ("→  coarse prediction", "most probable tissue", trace.schema.colourise(trace.coarse), {}),
         ("→  tissue graph", f"{len(trace.present)} of {len(trace.schema)} tissues, {edges} edges", None, {}),
         ("→  refined features", f"{after} = {before} + S', {shape}\non the same scale", refined, scale),
-        ("→  final mask", "most probable tissue of every pixel", shrink_mask(trace.mask, trace.schema), {}),
+        ("→  final mask", "most probable tissue of every pixel", drawing.shrink_mask(trace.mask, trace.schema), {}),
     ]
-    figure = new_figure(15.9, 4.2)
+    figure = drawing.new_figure(15.9, 4.2)
     for axes, (title, note, values, options) in zip(figure.subplots(1, len(steps)), steps, strict=True):
         if values is None:
             draw_graph(axes, trace.graph, trace.schema, size=7)
         else:
-            show_picture(axes, values, **options)
+            drawing.show_picture(axes, values, **options)
         axes.set_title(title, fontsize=10, fontweight="bold", color=INK)
         below = {"xycoords": "axes fraction", "ha": "center", "va": "top", "fontsize": 8, "color": FAINT}
         axes.annotate(note, (0.5, -0.05), **below).set_in_layout(False)
-    title = plain(f"{network.config.name or network.config.arch}: one window")
+    title = f"{network.config.name or network.config.arch}: one window"
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
-    draw_legend(figure, tissue_swatches(trace.schema))
+    drawing.draw_legend(figure, drawing.tissue_swatches(trace.schema))
     return figure
 
 
@@ -143,26 +119,27 @@ def trm_figure(network: SegmentationModel, image: NDArray[np.uint8]) -> Figure:
     trace = trace_relation(network, image)
     tile_rows, layer_rows = -(-(len(trace.present) + 2) // 8), -(-len(trace.graph.attention) // 3)
     heights = (0.8 + 1.75 * tile_rows, 4.6, 0.6 + 3.9 * layer_rows, 3.3)
-    figure = new_figure(12.4, sum(heights) + 0.9)
+    figure = drawing.new_figure(12.4, sum(heights) + 0.9)
     parts: Any = figure.subfigures(4, 1, height_ratios=heights)
     for part, draw in zip(parts, (_draw_regions, _draw_graph, _draw_layers, _draw_projection), strict=True):
         stage, text = draw(part, trace)
         part.suptitle(stage, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
-        part.supxlabel(textwrap.fill(plain(text), 160), x=0.01, ha="left", fontsize=9, color=FAINT)
-    draw_legend(figure, tissue_swatches(trace.schema))
+        part.supxlabel(textwrap.fill(text, 160), x=0.01, ha="left", fontsize=9, color=FAINT)
+    drawing.draw_legend(figure, drawing.tissue_swatches(trace.schema))
     return figure
 
 
 def _draw_regions(part: Any, trace: RelationTrace) -> tuple[str, str]:
-    pictures = [("window", shrink_image(trace.image)), ("coarse prediction", trace.schema.colourise(trace.coarse))]
+    window, coarse = drawing.shrink_image(trace.image), trace.schema.colourise(trace.coarse)
+    pictures = [("window", window), ("coarse prediction", coarse)]
     for tissue in trace.present:
         # A region in its tissue's colour over the grey window, dark enough for tissues that are nearly white.
         weight = trace.masks[tissue][..., None]
-        ground = 0.65 * sampled(faded(trace.image), weight.shape[:2])
+        ground = 0.65 * sampled(drawing.faded(trace.image), weight.shape[:2])
         mixed = (weight * trace.schema.palette[tissue] + (1 - weight) * ground).round().astype(np.uint8)
         pictures.append((f"{trace.schema.names[tissue]} ({trace.graph.area[tissue]:,.0f} places)", mixed))
     for axes, (title, picture) in zip(_cells(part, len(pictures), 8), pictures, strict=True):
-        show_picture(axes, picture, title)
+        drawing.show_picture(axes, picture, title)
     tau = f"exceeds τ = {trace.config.tau:g}"
     kinds = {
         "hard": f"where the largest p within 3 × 3 places {tau}",
@@ -189,13 +166,10 @@ def _draw_graph(part: Any, trace: RelationTrace) -> tuple[str, str]:
     draw_graph(first, graph, trace.schema)
     for axes, (title, values) in zip(others, tables.items(), strict=True):
         _heat(axes, trace, values, title)
-    kinds = {
-        "adjacency": "an edge where two tissues touch",
-        "complete": "an edge between all tissues that are present",
-        "none": "no edges in this variant",
-    }
+    kinds = {"adjacency": "an edge where two tissues touch", "complete": "an edge between all tissues that are present"}
+    edges = kinds.get(trace.config.graph, "no edges in this variant")
     absent = ", ".join(n for n, present in zip(trace.schema.names, graph.presence, strict=True) if not present)
-    words = [f"A node for each tissue, its features averaged over its mask; {kinds[trace.config.graph]}"]
+    words = [f"A node for each tissue, its features averaged over its mask; {edges}"]
     words += ["absent tissues send to all present ones"] if trace.config.absent == "linked" else []
     words += [f"absent: {absent}" if absent else "every tissue is present"]
     if graph.edge_weights is None and trace.config.graph != "none":
@@ -220,7 +194,7 @@ def _heat(axes: Any, trace: RelationTrace, values: NDArray[np.float32], title: s
     graph = trace.graph
     meaning = graph.adjacency | (graph.presence[:, None] & graph.presence[None, :])
     np.fill_diagonal(meaning, False)
-    heat_map(axes, np.asarray(values, dtype=np.float64), trace.schema.names, grey=~meaning, size=5.5, aspect="equal")
+    drawing.heat_map(axes, values, trace.schema.names, grey=~meaning, size=5.5, aspect="equal")
     axes.set_title(title, loc="left", fontsize=9, pad=5)
 
 
@@ -231,23 +205,23 @@ def _draw_projection(part: Any, trace: RelationTrace) -> tuple[str, str]:
     *every, last = part.subplots(1, 4)
     maps = ((before, features, shared), ("S'", projected, robust_top(projected)), (after, refined, shared))
     for axes, (name, values, most) in zip(every, maps, strict=True):
-        shown = show_picture(axes, values, f"norm of {name}", cmap=FEATURES, vmin=0, vmax=most)
+        shown = drawing.show_picture(axes, values, f"norm of {name}", cmap=FEATURES, vmin=0, vmax=most)
         part.colorbar(shown, ax=axes, extend="max", shrink=0.8).ax.tick_params(labelsize=7)
-    show_picture(last, shrink_mask(trace.mask, trace.schema), "final mask")
+    drawing.show_picture(last, drawing.shrink_mask(trace.mask, trace.schema), "final mask")
     return "Proj", f"Nodes back onto the places of their masks: {after} = {before} + S'; norm over the channels."
 
 
 def draw_graph(axes: Any, graph: TissueRelations, schema: LabelSchema, *, size: float = 9) -> None:
     """Nodes in their tissues' colours, larger for larger areas, hollow where absent; arrows from sender to receiver.
 
-    Present tissues are shown, and absent ones that have an edge, clockwise from the top. The width of an arrow, 0.5 to
-    5 points, grows with the fraction of the sender's pixels that touch the receiver. ``size`` of the names in points.
+    Absent tissues are shown if they have an edge. An arrow's width grows with the fraction of the sender's pixels that
+    touch the receiver.
     """
     axes.set(xlim=(-1.5, 1.5), ylim=(-1.4, 1.4), aspect="equal")
     axes.set_axis_off()
     tissues = np.flatnonzero(graph.presence | graph.adjacency.any(axis=0) | graph.adjacency.any(axis=1)).tolist()
     if not tissues:
-        show_message(axes, "no tissue was proposed")
+        drawing.show_message(axes, "no tissue was proposed")
         return
     angles = (2 * math.pi * k / len(tissues) for k in range(len(tissues)))
     points = {t: (math.sin(a), math.cos(a)) for t, a in zip(tissues, angles, strict=True)}
@@ -265,7 +239,7 @@ def draw_graph(axes: Any, graph: TissueRelations, schema: LabelSchema, *, size: 
         present, radius, (x, y) = bool(graph.presence[tissue]), radii[tissue], points[tissue]
         fill = schema.palette[tissue] / 255.0 if present else "white"
         axes.plot(x, y, "o", ms=2 * radius, mfc=fill, mec=INK, mew=0.9, gid=f"node {tissue}")
-        text = plain(schema.names[tissue]) if present else f"({plain(schema.names[tissue])})"
+        text = schema.names[tissue] if present else f"({schema.names[tissue]})"
         across = "center" if abs(x) < 0.2 else ("left" if x > 0 else "right")
         along = "center" if abs(y) < 0.9 else ("bottom" if y > 0 else "top")
         away: dict[str, Any] = {"xytext": ((radius + 3) * x, (radius + 3) * y), "textcoords": "offset points"}

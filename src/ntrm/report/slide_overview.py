@@ -1,7 +1,4 @@
-"""``index.html``: many slides on one page, from the tables and the slides' thumbnails; and all pages made again.
-
-No clock, no script; the page stays small, however many slides there are.
-"""
+"""``index.html``: many slides on one small page, from the tables and thumbnails; and all pages made again."""
 
 from __future__ import annotations
 
@@ -9,27 +6,28 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from ntrm.core.errors import NtrmError
-from ntrm.core.io import write_text, writing
+from ntrm.core.io import writing
 from ntrm.core.labels import CANCERS, RGB, SAFE_COLOURS
 from ntrm.core.locks import holding
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import counted
-from ntrm.report.html import css_colours, render, share_text
-from ntrm.report.slide_picture import class_colours, stored_jpeg
+from ntrm.report.html import css_colours, share_text, write_page
+from ntrm.report.slide_picture import stored_jpeg
 from ntrm.report.slide_report import model_origin, write_slide_report
 from ntrm.results.cohort import MEASURES, Cohort, CohortSlide, read_cohort
 from ntrm.results.documents import NOTHING_TO_MEASURE
 from ntrm.results.familiarity import NOT_ASSESSED, cancers_in_words
 from ntrm.results.folder import SlideFolder
 from ntrm.results.manifest import read_run
+from ntrm.results.mask_file import colours_in, opened_mask
 from ntrm.results.paths import CORRECTED, CORRECTED_LOCK, HIDDEN, INDEX, REPORT, RUN_LOCK, SUMMARY, THUMBNAIL
 
 MOST_BYTES = 6000  # Of a thumbnail on the page; larger ones are left out
@@ -47,18 +45,12 @@ class Remade:
     out: Path
     overview: Path
     reported: tuple[str, ...]  # Slides with a new report
-    failures: tuple[tuple[str, str], ...]  # Slides that could not be reported, and why
-    without: tuple[str, ...]  # Slides that have no results, since they failed
+    failures: tuple[dict[str, str], ...]  # ``slide_id`` and ``reason`` of those that could not be reported
+    without_results: tuple[str, ...]  # Slides that failed
 
     def as_dict(self) -> dict[str, Any]:
         """The fields as a JSON document."""
-        return {
-            "out": str(self.out),
-            "overview": str(self.overview),
-            "reported": list(self.reported),
-            "failures": [{"slide_id": slide_id, "reason": reason} for slide_id, reason in self.failures],
-            "without_results": list(self.without),
-        }
+        return {**asdict(self), "out": str(self.out), "overview": str(self.overview)}
 
 
 def remake_reports(out: str | Path, *, jobs: int = 1, progress: Progress = SILENT) -> Remade:
@@ -73,13 +65,9 @@ def remake_reports(out: str | Path, *, jobs: int = 1, progress: Progress = SILEN
     outcomes = {slide.slide_id: reason for slide, reason in zip(cohort.done, reasons, strict=True)}
     with writing(folder), holding(folder / RUN_LOCK, wait=True):
         overview = write_overview(folder)
-    return Remade(
-        folder,
-        overview,
-        reported=tuple(slide_id for slide_id, reason in outcomes.items() if not reason),
-        failures=tuple((slide_id, reason) for slide_id, reason in outcomes.items() if reason),
-        without=tuple(slide.slide_id for slide in cohort.failed),
-    )
+    reported = tuple(slide_id for slide_id, reason in outcomes.items() if not reason)
+    failures = tuple({"slide_id": slide_id, "reason": reason} for slide_id, reason in outcomes.items() if reason)
+    return Remade(folder, overview, reported, failures, tuple(slide.slide_id for slide in cohort.failed))
 
 
 def _attempt(folder: Path) -> str:
@@ -104,27 +92,6 @@ def write_overview(out: Path) -> Path:
     cancers = {name: sum(name in slide.cancers for slide in cohort.assessed) for name in cohort.cancers}
     left_out = len(cohort.done) - len(cohort.assessed)
     corrected = sum(slide.corrected_parts > 0 for slide in cohort.done)
-    text = render(
-        "overview.html",
-        cohort=cohort,
-        colours=css_colours(_tissue_colours(cohort, out), "t"),
-        figures=_key_figures(cohort, left_out, corrected),
-        cancers=[f"{name} on {count:,}" for name, count in cancers.items()] if cohort.assessed else [],
-        classes=CANCERS,
-        left_out=left_out,
-        corrected=corrected,
-        **_plots(cohort),
-        measures=[(name, "") for name in MEASURES.values()],
-        slides=[_row(slide, cohort, out / slide.slide_id) for slide in cohort.done],
-        origin=_origin(cohort),
-    )
-    path = out / INDEX
-    # No text from outside can hold this: its brackets would have been escaped.
-    write_text(path, text.replace("<!-- size -->", f"{len(text.encode()) / 1e6:.2g}") + "\n")
-    return path
-
-
-def _key_figures(cohort: Cohort, left_out: int, corrected: int) -> list[tuple[str, str, str]]:
     area = sum(slide.tissue_area_mm2 or 0.0 for slide in cohort.done)
     figures = {
         "Slides done": f"{len(cohort.done):,}",
@@ -135,7 +102,28 @@ def _key_figures(cohort: Cohort, left_out: int, corrected: int) -> list[tuple[st
         "Tissue": f"{area:,.1f} mm²",
         "Pieces": f"{sum(slide.pieces for slide in cohort.done):,}",
     }
-    return [(name, value, "") for name, value in figures.items() if value]
+    model, program = cohort.run.model, cohort.run.program
+    write_page(
+        out / INDEX,
+        "overview.html",
+        cohort=cohort,
+        colours=css_colours(_tissue_colours(cohort, out), "t"),
+        figures=[(name, value, "") for name, value in figures.items() if value],
+        cancers=[f"{name} on {count:,}" for name, count in cancers.items()] if cohort.assessed else [],
+        classes=CANCERS,
+        left_out=left_out,
+        corrected=corrected,
+        **_plots(cohort),
+        measures=[(name, "") for name in MEASURES.values()],
+        slides=[_row(slide, cohort, out / slide.slide_id) for slide in cohort.done],
+        origin={
+            **model_origin(model),
+            "µm/px of the masks": str(model.get("mpp")),
+            "Program": f"{program.get('name')} {program.get('version')}",
+            "Options": [f"{key}={value}" for key, value in cohort.run.options.items()],
+        },
+    )
+    return out / INDEX
 
 
 def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:
@@ -148,54 +136,40 @@ def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:
             "cancers": cancers_in_words(found, cohort.cancers),
             "link": f"{link}/{CORRECTED}/{REPORT}" if stored.has(CORRECTED, REPORT) else "",
         }
+    measures = []
+    for key, length in slide.measures.items():
+        reasons = slide.reasons.get(key, ())
+        if length is not None:  # why other pieces have none, although there may be tumour
+            reasons = [f"{NOT_ASSESSED} in other pieces: {why}" for why in reasons if why not in NOTHING_TO_MEASURE]
+        measures.append((length, "; ".join(reasons)))
     return {
         "slide": slide,
         "link": f"{link}/{REPORT}" if (folder / REPORT).is_file() else "",
         "thumbnail": stored_jpeg(stored, THUMBNAIL, MOST_BYTES),
         "corrected": corrected,
         "mix": _stops(slide.fractions, cohort.tissues),
-        "measures": [(slide.measures[key], _why(slide, key)) for key in MEASURES],
+        "measures": measures,
     }
-
-
-def _why(slide: CohortSlide, key: str) -> str:
-    """Why the slide has no such length; where it has one, why other pieces have none although there may be tumour."""
-    reasons = slide.reasons.get(key, ())
-    if slide.measures[key] is None:
-        return "; ".join(reasons)
-    return "; ".join(f"{NOT_ASSESSED} in other pieces: {each}" for each in reasons if each not in NOTHING_TO_MEASURE)
 
 
 def _tissue_colours(cohort: Cohort, out: Path) -> list[RGB]:
     """Colours of the tissues from the first mask that can be read; else those that are easily told apart."""
     palette: Sequence[RGB] = SAFE_COLOURS
     for slide in cohort.done[:20]:
-        with suppress(NtrmError):
-            palette = class_colours(out / slide.slide_id)
+        with suppress(NtrmError), opened_mask(out / slide.slide_id) as stored:
+            palette = colours_in(stored)
             break
     classes = cohort.run.classes
     indices = [classes.index(name) if name in classes else 0 for name in cohort.tissues]
     return [palette[index % len(palette)] for index in indices]
 
 
-def _origin(cohort: Cohort) -> dict[str, str | list[str]]:
-    model, program = cohort.run.model, cohort.run.program
-    return {
-        **model_origin(model),
-        "µm/px of the masks": str(model.get("mpp")),
-        "Program": f"{program.get('name')} {program.get('version')}",
-        "Options": [f"{key}={value}" for key, value in cohort.run.options.items()],
-    }
-
-
 def _plots(cohort: Cohort) -> Content:
     slides = [slide for slide in cohort.assessed if slide.tissue_area_mm2]
     if not slides:
         return {"composition": None}
-    values = {
-        title: [value for slide in slides if (value := slide.measures[key]) is not None]
-        for key, title in MEASURES.items()
-    }
+    lengths = {title: [slide.measures[key] for slide in slides] for key, title in MEASURES.items()}
+    values = {title: [length for length in each if length is not None] for title, each in lengths.items()}
     distributions = [(title, "mm", histogram(known)) for title, known in values.items()]
     if cohort.cancers:
         shares = [100 * slide.tumour_fraction(cohort.cancers) for slide in slides]
@@ -216,8 +190,7 @@ def composition(slides: Sequence[CohortSlide], tissues: Sequence[str], cancers: 
     for start, end in pairwise(round(k * len(order) / count) for k in range(count + 1)):
         group = order[start:end]
         means = {name: math.fsum(slide.fractions.get(name, 0.0) for slide in group) / len(group) for name in tissues}
-        # Cancers stand at the bottom.
-        stacked = dict(sorted(means.items(), key=lambda item: item[0] not in cancers))
+        stacked = dict(sorted(means.items(), key=lambda item: item[0] not in cancers))  # cancers at the bottom
         columns.append((group[0].slide_id, _stops(stacked, tissues)))
     return {"columns": columns, "named": count <= MOST_NAMED, "slides_each": len(order) / count}
 

@@ -18,13 +18,11 @@ from ntrm.report.html import data_uri
 from ntrm.report.overlay import Frame, drawing_of, font_size, scale_bar
 from ntrm.results.documents import Slide, unusable
 from ntrm.results.folder import SlideFolder
-from ntrm.results.mask_file import check_shape, colours_in, opened_mask, schema_in
+from ntrm.results.mask_file import check_shape, opened_mask, schema_in
 from ntrm.results.paths import PICTURE
 
 SIDE = 1600  # Longer side of the tissues' layer
 UNITS = 1000.0  # Longer side of the drawing, in its own units
-
-Labels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +30,7 @@ class SlidePictures:
     """What the mask's file and the slide's picture have to show."""
 
     plain: bytes  # The slide as JPEG
-    labels: Labels  # (H, W) class index + 1, 0 for nothing, at most SIDE long
+    labels: NDArray[np.uint8]  # (H, W) class index + 1, 0 for nothing, at most SIDE long
     seen: NDArray[np.float64]
     """(256, 3) mean colours of the slide where each label lies; white for those that are not there."""
     schema: LabelSchema  # Of the classes that the slide's documents name
@@ -54,24 +52,15 @@ def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
             raise ValueError("no level is small enough")
         values, schema = stored.pixels(level), schema_in(stored, slide)
     labels = sampled(values, size_within(values.shape, SIDE))
-    plain, pixels = _read_plain(folder, labels.shape[1], labels.shape[0])
-    return SlidePictures(plain, labels, np.nan_to_num(mean_colours(pixels, labels, 256), nan=255.0), schema)
-
-
-def class_colours(folder: Path) -> list[RGB]:
-    """Colours of the classes, by index, as the mask's file has them."""
-    with opened_mask(folder) as stored:
-        return colours_in(stored)
-
-
-def _read_plain(folder: Path, width: int, height: int) -> tuple[bytes, NDArray[np.uint8]]:
     try:
-        content, stored = SlideFolder(folder).picture(PICTURE)
+        content, picture = SlideFolder(folder).picture(PICTURE)
     except FileNotFoundError as error:
         raise unusable(folder, f" has no {PICTURE}", "no such file") from error
     except OSError as error:
         raise unusable(folder, f": cannot read {PICTURE}", error) from error
-    return content, np.asarray(stored.convert("RGB").resize((width, height), Image.Resampling.NEAREST))
+    pixels = np.asarray(picture.convert("RGB").resize(labels.shape[::-1], Image.Resampling.NEAREST))
+    seen = np.nan_to_num(mean_colours(pixels, labels, 256), nan=255.0)
+    return SlidePictures(content, labels, seen, schema)
 
 
 def stored_jpeg(folder: SlideFolder, name: str, most: int) -> str:
@@ -83,25 +72,18 @@ def stored_jpeg(folder: SlideFolder, name: str, most: int) -> str:
     return data_uri(content, "jpeg") if content.startswith(b"\xff\xd8\xff") else ""
 
 
-def layer_pngs(labels: Labels, palettes: Sequence[Sequence[RGB]], clear: Sequence[int]) -> list[bytes]:
-    """Labels (index + 1) in the colours of each palette; nothing and the classes ``clear`` are transparent."""
-    alpha = bytes(0 if index < 0 or index in clear else 255 for index in range(-1, len(palettes[0])))
-    pictures = []
-    for palette in palettes:
-        picture, stream = Image.fromarray(labels), BytesIO()
-        picture.putpalette([channel for colour in ((0, 0, 0), *palette) for channel in colour])
-        picture.save(stream, format="PNG", transparency=alpha)
-        pictures.append(stream.getvalue())
-    return pictures
-
-
 def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
     """What ``stage.html`` shows: the slide, its tissues in one or two palettes, and what was measured."""
     schema = pictures.schema
-    clear = () if schema.background_index is None else (schema.background_index,)
-    every = {"own": [tissue.rgb for tissue in schema.tissues], "safe": safe_palette(schema)}
-    palettes = {name: palette for name, palette in every.items() if palette is not None}
-    layers = zip(palettes, layer_pngs(pictures.labels, [*palettes.values()], clear), strict=True)
+    # Labels are index + 1; nothing, and the background, are transparent.
+    alpha = bytes(0 if index in (-1, schema.background_index) else 255 for index in range(-1, len(schema)))
+    tints = {}
+    for name, palette in (("own", [tissue.rgb for tissue in schema.tissues]), ("safe", safe_palette(schema))):
+        if palette is not None:
+            layer, stream = Image.fromarray(pictures.labels), BytesIO()
+            layer.putpalette([channel for colour in ((0, 0, 0), *palette) for channel in colour])
+            layer.save(stream, format="PNG", transparency=alpha)
+            tints[name] = data_uri(stream.getvalue(), "png")
     height, width = slide.grid.height, slide.grid.width
     scale = UNITS / max(height, width)
     frame = Frame(width * scale, height * scale, scale, scale, 1.1 * font_size(UNITS, UNITS))
@@ -110,7 +92,7 @@ def stage(slide: Slide, pictures: SlidePictures) -> dict[str, Any]:
         "width": width,
         "height": height,
         "plain": data_uri(pictures.plain, "jpeg"),
-        "tints": {name: data_uri(layer, "png") for name, layer in layers},
+        "tints": tints,
         "frame": frame,
         "drawing": drawing_of(slide.pieces, frame),
         "bar": scale_bar(frame, slide.grid.mpp[0]),

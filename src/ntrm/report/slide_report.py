@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
 from ntrm.core.wording import area_text
-from ntrm.report.graph_layout import LEAST_SHOWN, graph_drawing, network_graph, strongest
+from ntrm.report.graph_layout import graph_drawing
 from ntrm.report.html import NONE, css_colours, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage, stored_jpeg
 from ntrm.results.cohort import MEASURES as LENGTHS
@@ -35,13 +36,7 @@ FAULTS = {
     "pen": "Pen marks",
     "drawn": "Few flat colours, as of a mask",
 }
-WHAT_NEXT = (
-    "Do not read cancers off its colours. Look at the slide itself and at its stain, and use a model that was trained "
-    "or fine-tuned on slides like this one. The p-value measures similarity: it does not say that the segmentation is "
-    "wrong, and a familiar slide may be segmented wrongly, too."
-)
-INTERFACES, RELATIONS = 12, 8  # Rows of the tables of boundaries and of the network's relations; the files have all
-MOST_LAYERS = 6  # Layers that have a column of their own; of a deeper network the mean is told
+INTERFACES, RELATIONS = 12, 12  # Rows of the tables of boundaries and of the network's relations; the files have all
 
 Content = dict[str, Any]  # What a template shows
 
@@ -49,14 +44,14 @@ Content = dict[str, Any]  # What a template shows
 def write_slide_report(folder: Path) -> Path:
     """Write ``folder/report.html`` from the files of a finished slide; the same files give the same bytes."""
     slide, path = read_slide(folder), folder / REPORT
-    pictures = read_pictures(folder, slide)
+    content = _content(slide, read_pictures(folder, slide))
     where = stored_jpeg(SlideFolder(folder), FAMILIARITY_MAP, 64 * MB)
-    write_page(path, "slide_report.html", familiarity=_familiarity(slide, where), **_content(slide, pictures))
+    write_page(path, "slide_report.html", familiarity=_familiarity(slide), where=where, **content)
     return path
 
 
-def _familiarity(slide: Slide, where: str) -> Content:
-    """The verdict in words and numbers, and the map of windows where there is one."""
+def _familiarity(slide: Slide) -> Content:
+    """The verdict in words and numbers."""
     whole = slide.familiarities.slide
     pieces = [(f"Piece {piece.number}", piece.familiarity) for piece in slide.pieces]
     unfamiliar = [(name, piece) for name, piece in pieces if not piece.assessed]
@@ -71,17 +66,11 @@ def _familiarity(slide: Slide, where: str) -> Content:
         "pieces_only": whole.assessed and bool(unfamiliar),
         "rows": rows,
         "columns": [(f"p of {name}", "n") for name in ASPECTS],
-        "map": where,
-        "next": WHAT_NEXT,
     }
 
 
 def rarity(p_value: float | None) -> str:
-    """What a p-value says, in words.
-
-    >>> rarity(0.0021)
-    'of 1,000 sections like those it was trained on, about 2 look as unlike as this (p = 0.0021)'
-    """
+    """What a p-value says, in words."""
     share = p_value or 0.0
     number = round(1000 * share)
     how_many = {0: "fewer than 1 looks", 1: "about 1 looks"}.get(number, f"about {number} look")
@@ -91,12 +80,27 @@ def rarity(p_value: float | None) -> str:
 def _content(slide: Slide, pictures: SlidePictures) -> Content:
     schema, network, cancers = pictures.schema, slide.network, slide.cancers
     not_assessed = {name for name, cancer in cancers.items() if cancer.present is None}
-    order, safe = schema.names, safe_palette(schema)
+    # Both palettes, pure and as seen over the slide, as properties that the switch exchanges; without any sign that
+    # HTML would escape.
+    style, safe = "", safe_palette(schema)
+    for where, palette in ((":root", [tissue.rgb for tissue in schema.tissues]), ("#safe:checked ~ main", safe)):
+        if palette is not None:
+            style += f"{where} {{ {css_colours(palette, 'c')}{css_colours(pictures.as_seen(palette), 'm')} }} "
+    pieces = [*zip(slide.pieces, slide.graphs, strict=True)]
+    found = tissues_in([graph for piece, graph in pieces if slide.familiarities.ruling(piece.number).assessed])
+    present = []
+    for name, cancer in cancers.items():
+        if cancer.present:
+            tissue = schema[name]
+            title = f"{tissue.title[:1].upper()}{tissue.title[1:]} ({name})" if tissue.explanation else name
+            # Where the graph has more regions, the others are specks, which do not count.
+            specks = name in found and found[name].regions > cancer.regions
+            present.append({"cancer": cancer, "index": tissue.index, "title": title, "specks": specks})
     return {
         "slide": slide,
-        "colours": _colours(pictures),
+        "colours": style.strip(),
         "views": {key: label for key, label in VIEWS.items() if key != "safe" or safe is not None},
-        "present": [_present(name, slide, schema) for name, cancer in cancers.items() if cancer.present],
+        "present": present,
         "absent": [(name, of, slide.areas_mm2.get(name, 0.0)) for name, of in cancers.items() if of.present is False],
         "in_crumbs": [(name, cancer) for name, cancer in cancers.items() if cancer.reason == IN_CRUMBS],
         "cancers": CANCERS,
@@ -105,42 +109,15 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
         "stage": stage(slide, pictures),
         "whole": _tissues(slide, schema, slide.graphs, not_assessed),
         "measures": [(name, "") for name in MEASURES.values()],
-        "pieces": [_piece(*each, slide, schema) for each in zip(slide.pieces, slide.graphs, strict=True)],
+        "pieces": [_piece(*each, slide, schema) for each in pieces],
         "network": network,
-        "network_graph": None if network is None else network_graph(network, order),
         "relations_used": None if network is None else _relations_used(network),
-        "least": f"{LEAST_SHOWN:.0%}",
         "quality": [
             (FAULTS.get(key, key.replace("_", " ")), flag, slide.quality.get(f"{key}_score", 0.0))
             for key, flag in slide.quality.items()
             if isinstance(flag, bool)
         ],
         "origin": _origin(slide),
-    }
-
-
-def _colours(pictures: SlidePictures) -> str:
-    """Both palettes, pure and as seen over the slide, as properties that the switch exchanges."""
-    style, safe = "", safe_palette(pictures.schema)
-    # No sign that HTML would escape: a page escapes whatever it is given.
-    for where, palette in ((":root", [t.rgb for t in pictures.schema.tissues]), ("#safe:checked ~ main", safe)):
-        if palette is not None:
-            style += f"{where} {{ {css_colours(palette, 'c')}{css_colours(pictures.as_seen(palette), 'm')} }} "
-    return style.strip()
-
-
-def _present(name: str, slide: Slide, schema: LabelSchema) -> Content:
-    """A cancer that is present; where the graph has more regions, the others are specks, which do not count."""
-    tissue, cancer = schema[name], slide.cancers[name]
-    pieces = zip(slide.pieces, slide.graphs, strict=True)
-    counted = [graph for piece, graph in pieces if slide.familiarities.ruling(piece.number).assessed]
-    found = tissues_in(counted).get(name)
-    title = f"{tissue.title[:1].upper()}{tissue.title[1:]} ({name})" if tissue.explanation else name
-    return {
-        "cancer": cancer,
-        "index": tissue.index,
-        "title": title,
-        "specks": found is not None and found.regions > cancer.regions,
     }
 
 
@@ -188,6 +165,7 @@ def _tissues(
 def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSchema) -> Content:
     longest = sorted(graph.edges, key=lambda edge: -edge.boundary_mm)
     assessed = slide.familiarities.ruling(piece.number).assessed
+    not_assessed = {cancer.name for cancer in piece.cancers if cancer.present is None}
     return {
         "piece": piece,
         "text": graph.text,
@@ -199,30 +177,31 @@ def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSc
         ),
         "boundaries": longest[:INTERFACES],
         "shorter": max(len(longest) - INTERFACES, 0),
-        "tissues": _tissues(
-            piece, schema, [graph], {cancer.name for cancer in piece.cancers if cancer.present is None}
-        ),
+        "tissues": _tissues(piece, schema, [graph], not_assessed),
     }
 
 
 def _relations_used(network: Network) -> Content:
     """Head and rows of the table, and what the page says about what is missing from it."""
-    layers = len(network.attention) if 1 < len(network.attention) <= MOST_LAYERS else 0
-    weighted = network.edge_weight is not None
+    # More layers than columns that a page has room for: the mean alone is told.
+    layers = len(network.attention) if 1 < len(network.attention) <= 6 else 0
+    weighted, attention = network.edge_weight is not None, network.mean_attention
     where = {(edge.source, edge.target): edge.windows[0] for edge in network.strongest_windows if edge.windows}
-    names = ["attention", *(f"layer {number}" for number in range(1, layers + 1)), "windows", "most, and where"]
+    columns = ["attention", *(f"layer {number}" for number in range(1, layers + 1)), "windows", "most, and where"]
+    pairs = [pair for pair in permutations(range(len(network.names)), 2) if attention[pair[0]][pair[1]] > 0]
     rows = []
-    for relation in strongest(network, RELATIONS):
-        values = [f"{value:.3f}" for value in (relation.attention, *relation.layers[:layers])]
+    for i, j in sorted(pairs, key=lambda pair: -attention[pair[0]][pair[1]])[:RELATIONS]:
+        sender, receiver = network.names[i], network.names[j]
+        values = [f"{matrix[i][j]:.3f}" for matrix in (attention, *network.attention[:layers])]
         most = NONE
-        if window := where.get((relation.sender, relation.receiver)):
+        if window := where.get((sender, receiver)):
             middle = window.top + window.height // 2, window.left + window.width // 2
             most = f"{window.attention:.3f} at {middle}"
-        weight = [] if relation.weight is None else [f"{relation.weight:.3f}"]
-        rows.append((f"{relation.sender} → {relation.receiver}", *values, f"{relation.windows:,}", most, *weight))
+        weights = [] if network.edge_weight is None else [f"{network.edge_weight[i][j]:.3f}"]
+        rows.append((f"{sender} → {receiver}", *values, f"{network.edge_windows[i][j]:,}", most, *weights))
     unused = {"Attention": not network.attention, "Edge weights": not weighted}
     return {
-        "columns": [("Relation", ""), *((name, "n") for name in names + ["edge weight"] * weighted)],
+        "columns": [("Relation", ""), *((name, "n") for name in columns + ["edge weight"] * weighted)],
         "rows": rows,
         "notes": [f"{what}: not used by this model." for what, missing in unused.items() if missing],
     }
@@ -265,5 +244,4 @@ def _by(values: Sequence[float]) -> str:
     >>> _by([6.7, 6.7]), _by([0.5, 0.25])
     ('6.7', '0.5 × 0.25')
     """
-    texts = [f"{value:.9g}" for value in values]
-    return texts[0] if len(set(texts)) == 1 else " × ".join(texts)
+    return " × ".join(dict.fromkeys(f"{value:.9g}" for value in values))

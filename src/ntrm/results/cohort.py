@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 
-from ntrm.core.csv_text import by_column, stream_rows
+from ntrm.core.csv_text import stream_rows
 from ntrm.core.errors import DataError
 from ntrm.core.wording import OUTSIDE
 from ntrm.results.familiarity import NOT_ASSESSED, UNFAMILIAR
@@ -89,7 +89,7 @@ def read_cohort(out: Path) -> Cohort:
         tissues = tuple(name.removeprefix("fraction_") for name in columns if name.startswith("fraction_"))
         cancers = tuple(found[1] for name in columns if (found := re.fullmatch(r"(?s:cancer_(.*)_confidence)", name)))
         (reasons, unfamiliar), confidence = _read_pieces(out), _mean_confidence(out)
-        rows = (by_column(columns, row) for row in cells)
+        rows = (dict(zip(columns, row, strict=True)) for row in cells)
         slides = tuple(
             _slide(row, tissues, cancers, reasons.get(row["slide_id"], {}), confidence.get(row["slide_id"]))
             for row in rows
@@ -171,8 +171,6 @@ def _mean_confidence(out: Path) -> dict[str, float]:
 
 
 def _cells(out: Path, table: str, *needed: str) -> Iterator[Sequence[str]]:
-    """The cells of some columns, row by row; those that are missing at the end of a row are empty."""
+    """The cells of some columns, row by row."""
     rows = stream_rows(out / table_file(table), needed, hint=AGAIN, open_file=opened_table)
-    columns = next(rows)
-    pick = itemgetter(*map(columns.index, needed))
-    return (pick([*row, *[""] * (len(columns) - len(row))]) for row in rows)
+    return map(itemgetter(*map(next(rows).index, needed)), rows)

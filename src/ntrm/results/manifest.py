@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from ntrm.core.errors import DataError, RefusedError, path_error
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import STRICT, Document, check_folder, parsed, remove_partials, write_json
 from ntrm.core.wording import PURPOSE
 from ntrm.results.folder import MB, ResultsFolder
@@ -56,8 +56,9 @@ def read_run(out: Path) -> Manifest:
     try:
         return _read(out)
     except (OSError, ValueError) as error:
+        kind = UsageError if isinstance(error, FileNotFoundError) else DataError
         expected = "a folder that ntrm segment wrote to"
-        raise path_error(f"{out} holds no results", out, got=error, expected=expected) from error
+        raise kind(f"{out} holds no results", got=error, expected=expected) from error
 
 
 def check_out(out: Path) -> Manifest | None:

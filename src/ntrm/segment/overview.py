@@ -16,7 +16,7 @@ from ntrm.core.pixels import sampled
 from ntrm.data.tiles import Window
 from ntrm.segment.options import Options
 from ntrm.slides.grid import THUMBNAIL_MPP, SlideGrid, thumbnail
-from ntrm.slides.pieces import cells_under
+from ntrm.slides.pieces import PieceMap, cells_under
 from ntrm.slides.quality.checks import Quality, as_judged, assess_quality, sample_windows, synthetic_fraction
 from ntrm.slides.quality.thumbnail import Thumbnail, find_pen
 from ntrm.slides.tissue_mask import find_marks, find_tissue, windows_with_tissue
@@ -26,18 +26,37 @@ ROWS = 256  # Of a mask that are looked at together
 
 @dataclass(frozen=True, eq=False)
 class SlideOverview:
-    """A slide's thumbnail, its tissue and its quality."""
+    """A slide's thumbnail and tissue; its marks, pieces and quality are looked at once, when somebody asks."""
 
-    picture: NDArray[np.uint8]
-    resolution: Resolution
+    seen: Thumbnail
+    pen: NDArray[np.bool_]
     tissue: NDArray[np.bool_]
-    marks: NDArray[np.bool_]  # Pen and dirt on the glass
     judge: Callable[[], Quality]
+
+    @property
+    def picture(self) -> NDArray[np.uint8]:
+        """(H, W, 3) at ``resolution``."""
+        return self.seen.picture
+
+    @property
+    def resolution(self) -> Resolution:
+        """µm/px of picture and tissue."""
+        return self.seen.scale
 
     @cached_property
     def quality(self) -> Quality:
-        """Whether the slide is fit to be segmented; looked at once, when somebody asks."""
+        """Whether the slide is fit to be segmented."""
         return self.judge()
+
+    @cached_property
+    def marks(self) -> NDArray[np.bool_]:
+        """Pen and dirt on the glass."""
+        return find_marks(self.seen, self.pen, self.tissue)
+
+    @cached_property
+    def pieces(self) -> PieceMap:
+        """The pieces of the tissue."""
+        return PieceMap.of(self.tissue, self.resolution)
 
     def windows(self, grid: SlideGrid, options: Options, window: int) -> tuple[Window, ...]:
         """The windows that need the network."""
@@ -58,13 +77,13 @@ class SlideOverview:
             if marked.any():
                 band[marked.take(columns, axis=1) & (band != IGNORE)] = schema.background_index
 
-    def tissue_of(self, labels: NDArray[np.uint8], schema: LabelSchema, options: Options) -> NDArray[np.bool_]:
-        """Where to look for pieces: the tissue that was found, or without a tissue mask what the network says."""
+    def pieces_of(self, labels: NDArray[np.uint8], schema: LabelSchema, options: Options) -> PieceMap:
+        """The pieces of the tissue that was found, or without a tissue mask of what the network calls tissue."""
         if options.tissue_mask:
-            return self.tissue
+            return self.pieces
         seen = sampled(labels, self.tissue.shape)
         background = IGNORE if schema.background_index is None else schema.background_index
-        return np.asarray((seen != IGNORE) & (seen != background))
+        return PieceMap.of(np.asarray((seen != IGNORE) & (seen != background)), self.resolution)
 
 
 def inspect_slide(grid: SlideGrid, options: Options) -> SlideOverview:
@@ -72,7 +91,6 @@ def inspect_slide(grid: SlideGrid, options: Options) -> SlideOverview:
     seen = Thumbnail(*thumbnail(grid, max(THUMBNAIL_MPP, grid.model_mpp)))
     pen = find_pen(seen)
     tissue = find_tissue(seen, pen)
-    marks = find_marks(seen, pen, tissue)
     grids = (seen.scale, grid.resolution, (grid.height, grid.width))
     windows = sample_windows(tissue, *grids)
     # Focus shows at the resolution that the network sees, not from afar.
@@ -82,7 +100,7 @@ def inspect_slide(grid: SlideGrid, options: Options) -> SlideOverview:
     drawn = synthetic_fraction(grid, windows or sample_windows(np.ones_like(tissue), *grids))
     enlarged = max(grid.source.x, grid.source.y) / grid.model_mpp
     quality = partial(assess_quality, seen, tissue, pen, samples=samples, drawn=drawn, enlarged=enlarged)
-    overview = SlideOverview(seen.picture, seen.scale, tissue, marks, quality)
+    overview = SlideOverview(seen, pen, tissue, quality)
     if options.strict and overview.quality.serious:
         raise RefusedError(
             "the slide is of poor quality",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.io import whole_file, write_bytes
-from ntrm.core.labels import IGNORE, LabelSchema, rgb_of
+from ntrm.core.labels import IGNORE, RGB, LabelSchema, rgb_of
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import OPACITY, mean_colours, sampled
 from ntrm.results.documents import Summary
@@ -58,11 +58,11 @@ def write_familiarity_map(
 
 
 class Tinted(NamedTuple):
-    """A slide's pictures with the tissues' colours over them, and the labels under the large one."""
+    """A slide's pictures with the tissues' colours over them."""
 
-    labels: Image
     large: Image
     small: Image
+    seen: dict[str, RGB]  # Mean colours of the tissues in the large one
 
 
 def tinted(picture: Image, labels: Image, schema: LabelSchema) -> Tinted:
@@ -70,8 +70,10 @@ def tinted(picture: Image, labels: Image, schema: LabelSchema) -> Tinted:
     large = resized(picture, SMALLEST_SIDE, LARGEST_SIDE)
     # Read from disk once; the smaller picture is sampled from this.
     seen = sampled(labels, large.shape).astype(np.uint8)
-    small = overlay(resized(picture, 1, THUMBNAIL_SIDE), seen, schema)
-    return Tinted(seen, overlay(large, seen, schema), small)
+    coloured = overlay(large, seen, schema)
+    means = zip(schema.names, mean_colours(coloured, seen, len(schema)), strict=True)
+    colours = {name: rgb_of(np.rint(mean)) for name, mean in means if not np.isnan(mean).any()}
+    return Tinted(coloured, overlay(resized(picture, 1, THUMBNAIL_SIDE), seen, schema), colours)
 
 
 def write_overlays(
@@ -90,17 +92,7 @@ def write_overlays(
 
     from ntrm.report.overlay import annotated
 
-    means = dict(zip(schema.names, mean_colours(pictures.large, pictures.labels, len(schema)), strict=True))
-    drawn = annotated(
-        pictures.large,
-        schema,
-        shape,
-        resolution.x,
-        pieces=summary.pieces,
-        fractions=summary.tissue_fractions,
-        seen={name: rgb_of(np.rint(colour)) for name, colour in means.items() if not np.isnan(colour).any()},
-        note="" if summary.corrected is None else summary.corrected.text,
-    )
+    drawn = annotated(pictures.large, schema, shape, resolution.x, summary, pictures.seen)
     with whole_file(folder / OVERLAY) as partial:
         Pillow.fromarray(drawn).save(partial, format="PNG", compress_level=1)
     write_bytes(folder / THUMBNAIL, small_jpeg(pictures.small, THUMBNAIL_BYTES))

@@ -99,9 +99,8 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
     smallest = options.min_area_um2 / resolution.pixel_area_um2
     removed = remove_small_regions(labels, smallest) if smallest else None
     with ThreadPoolExecutor(THREADS, thread_name_prefix="ntrm-files") as pool:
-        judged = pool.submit(lambda: overview.quality)
         pictures = pool.submit(tinted, overview.picture, labels, schema)
-        pieces_map = PieceMap.of(overview.tissue_of(labels, schema, options), overview.resolution)
+        pieces_map = overview.pieces_of(labels, schema, options)
         regions = scan_slide(labels, found.maps.confidence, pieces_map, schema=schema, resolution=resolution)
         # Before all that says whether cancers are assessed, so that it is written once.
         familiarity = _judged(found, pieces_map, regions, reference)
@@ -120,7 +119,7 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
         pieces = measure_pieces(regions, pieces_map, familiarity, schema=schema)
         # Not beside measuring: both take memory by the regions.
         written.append(pool.submit(files.write_polygons, regions, familiarity))
-        quality, stained = judged.result(), found.stained
+        quality, stained = overview.quality, found.stained
         summary = files.summary(
             regions,
             pieces,
@@ -262,8 +261,12 @@ def _predict(
         graphs=means.add_graphs,
         observe=recorder,
     )
-    for _ in progress.track(rows, grid.height, task.slide_id):
-        pass
+    with ThreadPoolExecutor(2, thread_name_prefix="ntrm-overview") as pool:
+        # While the network works, what only the files need.
+        for name in ("marks", "pieces", "quality") if options.tissue_mask else ("quality",):
+            pool.submit(getattr, overview, name)
+        for _ in progress.track(rows, grid.height, task.slide_id):
+            pass
     overview.unmark(maps.labels, grid, schema, options)
     grid.forget()
     if grid.height * grid.width >= LARGE:

@@ -7,28 +7,26 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import signal
 import socket
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.locks import holding
+from ntrm.models.config import NETWORKS, ModelConfig
+from ntrm.models.folders import locate, read_model
 from ntrm.results.folder import ResultsFolder
-from ntrm.results.manifest import Manifest, check_out
+from ntrm.results.manifest import check_out
 from ntrm.service.api.app import create_app
-from ntrm.service.core.model_info import check_model, read_facts
 from ntrm.service.core.settings import SERVER_LOCK, SERVICE_FOLDER, ServiceSettings
 
 BACKLOG = 128
 """Connections that are accepted at once, before any of them can be refused: far fewer than there are descriptors."""
-CONNECTIONS = 512
-"""At a time, and never more than half of the descriptors that the process may have: slides and workers need theirs."""
 
 
 def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
@@ -36,57 +34,51 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
 
     One service at a time works in a folder of results.
     """
-    if os.name != "posix":
-        hint = "open index.html in the results, or run the service under WSL"
-        raise UsageError("the service does not run on this system", got=os.name, expected="Linux or macOS", hint=hint)
-    results = ResultsFolder(settings.out)
     run = check_out(settings.out)
-    if os.path.lexists(settings.hidden):
-        results.own(SERVICE_FOLDER)
-    check_model(settings)
-    _check_classes(settings, run)
-    results.own(SERVICE_FOLDER)
+    classes = _checked_model(settings.model).schema.names
+    if run is not None and run.classes != classes:
+        # They would be shown under the wrong names.
+        raise RefusedError(
+            f"{settings.out} holds results of other classes than the model's",
+            got=", ".join(run.classes),
+            expected=", ".join(classes),
+            hint=f"give --model with the model that made them ({run.model.get('name')}), or name another folder",
+        )
+    ResultsFolder(settings.out).own(SERVICE_FOLDER)
     with holding(settings.hidden / SERVER_LOCK), _listening(settings) as listener:
         app = create_app(settings)
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = (settings.public_url or f"http://{host}:{listener.getsockname()[1]}").rstrip("/")
-        server = _Server(configured(app))
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=512,
+            h11_max_incomplete_event_size=16_384,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=5,
+            backlog=BACKLOG,
+        )
+        server = _Server(config)
         server.when_started = lambda: opened(address, f"/open/{app.state.app_state.access.new_code()}")
         server.run(sockets=[listener])
         return 128 + signal.SIGINT if server.signal == signal.SIGINT else 0
 
 
-def configured(app: FastAPI) -> uvicorn.Config:
-    """How uvicorn serves the application."""
-    from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
+def _checked_model(model: str) -> ModelConfig:
+    """Fetched from its hub if need be; refuses what no worker could load."""
+    config, *_ = read_model(locate(model))
+    config.check_mpp()
+    if config.arch not in NETWORKS:  # rare: only then does the web process load torch
+        from ntrm.models.registry import create
 
-    descriptors, _ = getrlimit(RLIMIT_NOFILE)
-    return uvicorn.Config(
-        app,
-        http="h11",
-        ws="none",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        limit_concurrency=CONNECTIONS if descriptors == RLIM_INFINITY else max(1, min(CONNECTIONS, descriptors // 2)),
-        h11_max_incomplete_event_size=16_384,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=5,
-        backlog=BACKLOG,
-    )
-
-
-def _check_classes(settings: ServiceSettings, run: Manifest | None) -> None:
-    """Refuse results of other classes than the model's: they would be shown under the wrong names."""
-    facts = read_facts(settings)
-    if run is not None and facts is not None and run.classes != facts.schema.names:
-        raise RefusedError(
-            f"{settings.out} holds results of other classes than the model's",
-            got=", ".join(run.classes),
-            expected=", ".join(facts.schema.names),
-            hint=f"give --model with the model that made them ({run.model.get('name')}), or name another folder",
-        )
+        options: dict[str, Any] = dict(config.options)
+        create(config.arch, config.schema, **options)
+    return config
 
 
 class _Server(uvicorn.Server):

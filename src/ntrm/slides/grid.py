@@ -36,7 +36,7 @@ MOST_OVERVIEW = 2**27  # Pixels of a thumbnail: 155 mm squared, more than any gl
 MOST_READ = 2**36  # Pixels to be read: some ten to twenty minutes for the reading alone
 READ_ANYWAY = 2**30  # So many pixels are read however small the file is
 PIXELS_PER_BYTE = 1000  # Plain glass takes a byte for 350 pixels at best (deflate), tissue one for 10 or 20
-SEVERAL_FILES = ("mirax", "hamamatsu", "dicom", "trestle")
+SEVERAL_FILES = ("mirax", "dicom")
 """Formats whose pixels may lie in other files than the main one."""
 
 
@@ -90,7 +90,13 @@ class SlideGrid:
             )
         self.width, self.height = shrunk_length(wide, self._fx), shrunk_length(tall, self._fy)
         self.level = best_level(reader.info, self._fx, self._fy)
-        self.block = _block_shape(reader.info, self.level, self.width, self._step)
+        this, (sx, sy) = reader.info.levels[self.level], reader.info.scale(self.level)
+        per_row, per_column = self._fy / sy, self._fx / sx  # Pixels of the level for one of the grid
+        # Full rows of slides in strips, otherwise nearly square.
+        across = this.width if this.tile is not None and this.tile[0] >= this.width else math.sqrt(BLOCK_PIXELS)
+        rows = min(MAX_BLOCK, max(1, int(BLOCK_PIXELS / across / per_row)))
+        columns = self.width if across == this.width else min(MAX_BLOCK, max(1, int(across / per_column)))
+        self.block = rows, columns
         """Rows and columns that are read together."""
         self._blocks = ArrayCache(CACHE_BYTES)
 
@@ -112,12 +118,6 @@ class SlideGrid:
         left, top = self.reader.info.area[:2]
         return self._fx, self._fy, float(left), float(top)
 
-    @property
-    def _step(self) -> tuple[float, float]:
-        """Pixels of the level that is read per pixel of the grid: rows, columns."""
-        sx, sy = self.reader.info.scale(self.level)
-        return self._fy / sy, self._fx / sx
-
     def read(self, top: int, left: int, height: int, width: int) -> Pixels:
         """(height, width, 3) of the grid; white beyond it."""
         check_number("height of a window", height, 1, 2**15, whole=True)
@@ -130,19 +130,16 @@ class SlideGrid:
         tall, wide = self.block
         for row in range(first_row // tall, -(-bottom // tall)):
             for column in range(first_column // wide, -(-right // wide)):
-                block = self._blocks.get((row, column), partial(self._read_block, row, column))
+                # Always computed from the same pixels of the slide.
+                own = range(row * tall, min((row + 1) * tall, self.height))
+                at = range(column * wide, min((column + 1) * wide, self.width))
+                make = partial(read_area, self.reader, self.level, (self._fx, self._fy), own, at)
+                block = self._blocks.get((row, column), make)
                 y, x = row * tall, column * wide
                 y0, y1 = max(first_row, y), min(bottom, y + block.shape[0])
                 x0, x1 = max(first_column, x), min(right, x + block.shape[1])
                 out[y0 - top : y1 - top, x0 - left : x1 - left] = block[y0 - y : y1 - y, x0 - x : x1 - x]
         return out
-
-    def _read_block(self, row: int, column: int) -> Pixels:
-        """A block of the grid, always computed from the same pixels of the slide."""
-        tall, wide = self.block
-        rows = range(row * tall, min((row + 1) * tall, self.height))
-        columns = range(column * wide, min((column + 1) * wide, self.width))
-        return read_area(self.reader, self.level, (self._fx, self._fy), rows, columns)
 
     def forget(self) -> None:
         """Empty the cache; to be called when no more is read."""
@@ -206,15 +203,6 @@ def _snapped(factor: float, length: int) -> float:
     return float(plain) if abs(factor - plain) * length / plain < 0.5 else factor
 
 
-def _block_shape(info: SlideInfo, level: int, width: int, step: tuple[float, float]) -> tuple[int, int]:
-    """Rows and columns of a block: full rows of slides in strips, otherwise nearly square."""
-    this = info.levels[level]
-    if this.tile is not None and this.tile[0] >= this.width:
-        return min(MAX_BLOCK, max(1, int(BLOCK_PIXELS / this.width / step[0]))), width
-    rows, columns = (min(MAX_BLOCK, max(1, int(math.sqrt(BLOCK_PIXELS) / one))) for one in step)
-    return rows, columns
-
-
 def cost_of(info: SlideInfo, mpp: Resolution, model_mpp: float) -> tuple[int, int]:
     """Pixels of the thumbnail, and pixels to be read of the file, with a model of ``model_mpp`` µm/px.
 
@@ -243,17 +231,11 @@ def check_cost(info: SlideInfo, mpp: Resolution, model_mpp: float, size: int) ->
             expected=f"at most {MOST_OVERVIEW * (THUMBNAIL_MPP / 1000) ** 2:,.0f} mm²",
             hint="correct its µm/px, or cut it into parts",
         )
-    if read > MOST_READ:
+    held = MOST_READ if info.vendor in SEVERAL_FILES else max(READ_ANYWAY, PIXELS_PER_BYTE * size)
+    if read > min(MOST_READ, held):
         raise RefusedError(
-            "too many pixels of the slide would have to be read",
-            got=f"{pixels} in {len(info.levels)} levels: {read:,} to read",
-            expected=f"at most {MOST_READ:,}",
-            hint="save it with coarser levels (a pyramid, as OME-TIFF from QuPath has), or cut it into parts",
-        )
-    if read > max(READ_ANYWAY, PIXELS_PER_BYTE * size) and info.vendor not in SEVERAL_FILES:
-        raise RefusedError(
-            "the slide has far more pixels than its file can hold",
-            got=f"{pixels} in {size:,} bytes: {read:,} to read",
-            expected=f"at most {PIXELS_PER_BYTE:,} for each byte",
-            hint="save only the part that was scanned, with coarser levels (as OME-TIFF from QuPath has)",
+            "too many pixels of the slide would have to be read, or more than its file can hold",
+            got=f"{pixels} in {len(info.levels)} levels and {size:,} bytes: {read:,} to read",
+            expected=f"at most {MOST_READ:,}, and {PIXELS_PER_BYTE:,} for each byte",
+            hint="save what was scanned with coarser levels (as OME-TIFF from QuPath has), or cut it into parts",
         )

@@ -66,7 +66,16 @@ def find_inputs(
     if not inputs:
         raise UsageError("nothing to segment", expected="slides, folders of slides, or a CSV with a column slide")
     left_out = LeftOut() if left_out is None else left_out
-    slides = _merged(slide for each in inputs for slide in _expand(each, mpp, out, remote, left_out))
+    slides: dict[str, SlideInput] = {}
+    # Each file once, whichever path leads to it.
+    for slide in (slide for each in inputs for slide in _expand(each, mpp, out, remote, left_out)):
+        before = slides.setdefault(slide.location, slide)
+        if (before.slide_id, before.mpp, before.covariates) != (slide.slide_id, slide.mpp, slide.covariates):
+            hint = "keep one of its rows; name a table's slides in the table only"
+            what = "a slide is given twice, with different values"
+            raise UsageError(what, got=slide.name, expected="one slide_id, µm/px and covariates", hint=hint)
+        if before is not slide:
+            slides[slide.location] = replace(before, times=before.times + 1)
     if not slides:
         raise UsageError(
             "no slide among the inputs",
@@ -74,7 +83,7 @@ def find_inputs(
             expected=f"files that end in {', '.join(SLIDE_SUFFIXES)}; no results, nothing in --out, no Masks",
             hint="name the files themselves if they end otherwise",
         )
-    for slide in slides:
+    for slide in slides.values():
         there = slide.remote is not None and remote is not None and slide.remote.address.lies_in(remote.out)
         if there or (slide.remote is None and lies_in(slide.path, out)):
             raise RefusedError(
@@ -83,8 +92,17 @@ def find_inputs(
                 expected=f"slides outside {remote.out if there and remote else out}",
                 hint="choose another --out",
             )
-    _check_covariates(slides)
-    return tuple(slides)
+    from ntrm.results.tables import is_own_column
+
+    # Columns that could be taken for ours later are refused before any work is done.
+    names = {name for slide in slides.values() for name in slide.covariates}
+    if clash := sorted(name for name in names if not name or is_own_column(name)):
+        raise UsageError(
+            "covariates have the same names as columns of the results",
+            got=", ".join(map(repr, clash)),
+            hint="rename these columns of the input table",
+        )
+    return tuple(slides.values())
 
 
 def shard_of(slides: Sequence[SlideInput], shard: str | None) -> tuple[SlideInput, ...]:
@@ -102,41 +120,31 @@ def _expand(
     given: str | Path, mpp: Resolution | None, out: Path | None, remote: RemoteSlides | None, left_out: LeftOut
 ) -> Iterator[SlideInput]:
     if remote is not None and is_address(given):
-        yield from _expand_address(Address.parse(str(given)), mpp, remote, left_out)
+        address = Address.parse(str(given))
+        if address.name.lower().endswith(".csv"):
+            with tempfile.TemporaryDirectory(prefix="ntrm-") as folder:
+                table = Path(folder) / "table.csv"
+                remote.store(address).fetch(address, table)
+                yield from _rows(table, mpp, remote, address.parent)
+            return
+        slide = remote.slide(address)
+        there = remote.below(address, left_out) if slide is None else [(address.name, slide)]
+        yield from (SlideInput(remote.path(each), name, mpp=mpp, remote=each) for name, each in there)
         return
     path = _spelt_as_on_disk(Path(given))
     if path.is_dir():
-        slides, stated = slides_in(path, left_out, out=out), {} if mpp else _of_dataset(path)
-        yield from (SlideInput(file, file.relative_to(path).as_posix(), mpp=mpp or stated.get(file)) for file in slides)
+        stated: dict[Path | None, Resolution | None] = {}
+        with suppress(DataError, OSError):  # it may be a dataset, which states µm/px
+            cases = survey_dataset(path.parent if path.name == IMAGES else path).cases
+            stated = {case.image: case.resolution for case in cases if case.mask and not mpp}
+        for file in slides_in(path, left_out, out=out):
+            yield SlideInput(file, file.relative_to(path).as_posix(), mpp=mpp or stated.get(file))
     elif not path.exists():
         raise UsageError("no such slide", got=path, expected="a file or a folder that exists")
     elif path.suffix.lower() == ".csv":
         yield from _rows(path, mpp, remote)
     else:
         yield SlideInput(path, path.name, mpp=mpp)
-
-
-def _of_dataset(folder: Path) -> dict[Path, Resolution]:
-    """What a dataset states about its images; nothing where the folder holds no images with masks."""
-    try:
-        cases = survey_dataset(folder.parent if folder.name == IMAGES else folder).cases
-    except (DataError, OSError):
-        return {}
-    return {case.image: case.resolution for case in cases if case.image and case.mask and case.resolution}
-
-
-def _expand_address(
-    address: Address, mpp: Resolution | None, remote: RemoteSlides, left_out: LeftOut
-) -> Iterator[SlideInput]:
-    if address.name.lower().endswith(".csv"):
-        with tempfile.TemporaryDirectory(prefix="ntrm-") as folder:
-            table = Path(folder) / "table.csv"
-            remote.store(address).fetch(address, table)
-            yield from _rows(table, mpp, remote, address.parent)
-        return
-    slide = remote.slide(address)
-    slides = remote.below(address, left_out) if slide is None else [(address.name, slide)]
-    yield from (SlideInput(remote.path(each), name, mpp=mpp, remote=each) for name, each in slides)
 
 
 def _rows(
@@ -187,33 +195,6 @@ def _spelt_as_on_disk(path: Path) -> Path:
     with suppress(OSError, ValueError):
         return next((spelling for spelling in spellings if spelling.exists()), path)
     return path
-
-
-def _check_covariates(slides: Sequence[SlideInput]) -> None:
-    """Columns that could be taken for ours later are refused before any work is done."""
-    from ntrm.results.tables import is_own_column
-
-    clash = sorted({name for slide in slides for name in slide.covariates if not name or is_own_column(name)})
-    if clash:
-        raise UsageError(
-            "covariates have the same names as columns of the results",
-            got=", ".join(repr(name) for name in clash),
-            hint="rename these columns of the input table",
-        )
-
-
-def _merged(slides: Iterable[SlideInput]) -> list[SlideInput]:
-    """Each file once, whichever path leads to it."""
-    by_path: dict[str, SlideInput] = {}
-    for slide in slides:
-        before = by_path.setdefault(slide.location, slide)
-        if (before.slide_id, before.mpp, before.covariates) != (slide.slide_id, slide.mpp, slide.covariates):
-            hint = "keep one of its rows; name a table's slides in the table only"
-            what = "a slide is given twice, with different values"
-            raise UsageError(what, got=slide.name, expected="one slide_id, µm/px and covariates", hint=hint)
-        if before is not slide:
-            by_path[slide.location] = replace(before, times=before.times + 1)
-    return [*by_path.values()]
 
 
 def source_fingerprint(path: Path) -> str | None:

@@ -181,13 +181,6 @@ class ReadingProcess:
         """µm/px of the full resolution along x and y; None where the file does not credibly state it."""
         return self.info.resolution
 
-    def read_region(self, location: tuple[int, int], level: int, size: tuple[int, int]) -> Picture:
-        """A region as a Pillow image, with OpenSlide's arguments: ``location`` in level-0 pixels, ``size`` in level's.
-
-        It is RGB, white where nothing was scanned; ``read`` gives the same as an array.
-        """
-        return fromarray(self.read(*location, *size, level))
-
     def thumbnail(self, size: int | tuple[int, int] = 1024) -> Picture:
         """The whole slide as a Pillow image of at most this width and height, or fewer pixels where the slide has."""
         box = size if isinstance(size, tuple) else (size, size)
@@ -196,7 +189,7 @@ class ReadingProcess:
         whole, *_ = levels = self.info.levels
         scale = min(box[0] / whole.width, box[1] / whole.height)
         level = max(k for k, one in enumerate(levels) if k == 0 or one.width >= scale * whole.width)
-        picture = self.read_region((0, 0), level, (levels[level].width, levels[level].height))
+        picture = fromarray(self.read(0, 0, levels[level].width, levels[level].height, level))
         picture.thumbnail(box)
         return picture
 
@@ -243,7 +236,7 @@ def open_slide(path: str | Path) -> ReadingProcess:
 
     ``with ntrm.open_slide("slide.svs") as slide: pixels = slide.read(x, y, width, height, level)``
 
-    It has ``info``, ``dimensions`` and ``mpp``; ``thumbnail`` and ``read_region`` give Pillow images.
+    It has ``info``, ``dimensions`` and ``mpp``; ``thumbnail`` gives a Pillow image.
 
     Other processes that get it, such as the workers of a ``DataLoader``, open the slide again, each for itself.
     """

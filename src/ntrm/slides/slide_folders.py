@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from errno import EACCES
 from pathlib import Path, PurePosixPath
@@ -153,19 +154,13 @@ def _files_under(
             # Its names can be listed, and no file be opened.
             on_error(PermissionError(EACCES, os.strerror(EACCES), parent))
             continue
-        if RUN in names and _holds_results(here):
-            left_out.results.extend([] if lies_in(here, out) else [str(here)])
-            continue
+        with suppress(OSError):
+            if RUN in names and (here / RUN).is_file() and is_run((here / RUN).read_bytes()):
+                left_out.results.extend([] if lies_in(here, out) else [str(here)])
+                continue
         folders.extend(sorted(inside, key=lambda name: ((here / name).is_symlink(), name)))
         paths = (here / name for name in names)
         yield from (path for path in paths if path.is_file() or (path.is_symlink() and not path.exists()))
-
-
-def _holds_results(folder: Path) -> bool:
-    try:
-        return (folder / RUN).is_file() and is_run((folder / RUN).read_bytes())
-    except OSError:
-        return False
 
 
 def real(path: Path) -> Path:

@@ -77,7 +77,12 @@ def find_tissue(thumbnail: Thumbnail, pen: BoolMask) -> BoolMask:
     if pen.any():
         tissue = _under_pen(tissue, pen, scale)
     tissue = without_holes(without_small_regions(tissue, SPECK_MM2, scale), HOLE_MM2, scale)
-    return _widened(thumbnail.upsampled(tissue), thumbnail.scale)
+    found = thumbnail.upsampled(tissue)
+    wide = dilated(found, MARGIN_UM, thumbnail.scale)
+    # The margin does not reach the picture's edge unless the tissue itself does.
+    for edge in ((0,), (-1,), (slice(None), 0), (slice(None), -1)):
+        wide[edge] = found[edge]
+    return wide
 
 
 def find_marks(thumbnail: Thumbnail, pen: BoolMask, tissue: BoolMask) -> BoolMask:
@@ -125,16 +130,13 @@ def _faint(thumbnail: Thumbnail, excluded: BoolMask, pen: BoolMask) -> BoolMask:
     glass = rest & (np.maximum.reduce([np.abs(plane) for plane in thumbnail.planes]) < GLASS_DENSITY)
     noise = float(np.median(texture[glass])) if glass.any() else 0.0
     textured = texture > np.clip(NOISE_FACTOR * noise, *FAINT)
-    return np.asarray(rest & (coloured | (textured & _no_dirt(masked[:3], counted, scale))))
-
-
-def _no_dirt(planes: Sequence[Singles], counted: Singles, scale: Resolution) -> BoolMask:
     # So wide an average needs no fine grid.
     factors = (WIDER_STEP, WIDER_STEP)
-    sums = [block_means(plane, factors) for plane in planes]
+    sums = [block_means(plane, factors) for plane in masked[:3]]
     averages = _masked_averages(sums, block_means(counted, factors), WIDER_UM, scale.downsampled(WIDER_STEP))
     density, colour = _density_and_colour(averages)
-    return upsampled((colour > WIDER_PURITY * density) | (density < TOO_FAINT), factors, counted.shape)
+    no_dirt = upsampled((colour > WIDER_PURITY * density) | (density < TOO_FAINT), factors, counted.shape)
+    return np.asarray(rest & (coloured | (textured & no_dirt)))
 
 
 def _connected(weak: BoolMask, strong: BoolMask) -> BoolMask:
@@ -155,14 +157,6 @@ def _under_pen(tissue: BoolMask, pen: BoolMask, scale: Resolution) -> BoolMask:
         pen, sampling=(scale.y, scale.x), return_distances=False, return_indices=True
     )
     return np.asarray(np.where(pen, beside[tuple(nearest)], tissue))
-
-
-def _widened(tissue: BoolMask, scale: Resolution) -> BoolMask:
-    """The tissue with its margin, which does not reach the picture's edge unless the tissue itself does."""
-    wide = dilated(tissue, MARGIN_UM, scale)
-    for edge in ((0,), (-1,), (slice(None), 0), (slice(None), -1)):
-        wide[edge] = tissue[edge]
-    return wide
 
 
 def windows_with_tissue(

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from ntrm.core.counts import pixel_counts
 from ntrm.core.errors import UsageError
+from ntrm.core.labels import pixel_counts
 from ntrm.core.processes import begin_worker
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.threads import cores_given

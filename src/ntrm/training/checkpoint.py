@@ -89,16 +89,14 @@ class CheckpointFolder:
 
     def close(self) -> None:
         """Wait, and end the thread."""
-        try:
+        with self._thread:
             self.wait()
-        finally:
-            self._thread.shutdown()
 
     def _write(self, step: int, state: State) -> None:
         write_checkpoint(self.folder / f"step-{step:08d}.ckpt", state)
         # A later one, from before a damaged file made the run go back, is no longer part of this run.
-        current = [path for path in self.names() if _step_of(path) <= step][:KEPT]
-        for path in set(self.names()) - set(current):
+        kept = [path for path in self.names() if _step_of(path) <= step][:KEPT]
+        for path in set(self.names()).difference(kept):
             path.unlink(missing_ok=True)
 
     def latest(self, say: Callable[[str], None]) -> State | None:

@@ -18,8 +18,7 @@ from ntrm.core.io import sha256_of
 from ntrm.core.labels import LabelSchema
 from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import CONFIG, locate, read_config
-from ntrm.models.hub import load
-from ntrm.models.registry import create, encoder_name
+from ntrm.models.registry import create, encoder_name, load
 from ntrm.models.weights import IMAGENET_HUB, find_weights, load_encoder_weights, stored_weights
 from ntrm.training.recipe import Recipe
 
@@ -39,13 +38,9 @@ class WeightTransfer:
     new_classes: tuple[str, ...] = ()  # Classes of the network that the model does not know
 
     @property
-    def empty(self) -> bool:
-        """Whether nothing useful fits: biases and norms mean nothing without their weights."""
-        return not any(value.ndim > 1 for value in (*self.copied.values(), *self.partly.values()))
-
-    def apply(self, network: SegmentationModel) -> None:
-        """Load the tensors into the network."""
-        network.load_state_dict({**self.copied, **self.partly}, strict=False)
+    def tensors(self) -> dict[str, Tensor]:
+        """All that is taken over."""
+        return {**self.copied, **self.partly}
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,8 @@ def build_network(
         return network, _fill_encoder(network, weights)
     model = load(init)
     known, transfer = model.config, find_transfer(network, model)
-    if transfer.empty:
+    # Biases and norms mean nothing without their weights.
+    if not any(value.ndim > 1 for value in transfer.tensors.values()):
         raise RefusedError(
             "the trained model has nothing that this network could start from",
             got=f"{known.arch} {dict(known.options)}",
@@ -95,7 +91,7 @@ def build_network(
     encoder = [key for key in axes if key.startswith("encoder.")]
     filled = weights in ("auto", "imagenet") and encoder and all(key in transfer.copied for key in encoder)
     report = InitReport("scratch") if filled else _fill_encoder(network, weights)
-    transfer.apply(network)
+    network.load_state_dict(transfer.tensors, strict=False)
     network.describe(trained_on=known.trained_on)
     encoder = encoder or [key for key in axes if not axes[key]]
     copied = sum(key in transfer.copied for key in encoder)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ntrm.core.counts import pixel_counts
 from ntrm.core.csv_text import rows_text
 from ntrm.core.io import write_text
+from ntrm.core.labels import pixel_counts
 from ntrm.data.tensors import TileDataset
 from ntrm.training.checkpoint import CheckpointFolder, State, on_host
 from ntrm.training.schedule import is_better
@@ -22,9 +22,6 @@ from ntrm.training.validation import Scores
 
 if TYPE_CHECKING:
     from ntrm.training.loop import Training
-
-PICTURES_EVERY_S = 300.0  # Pictures are drawn anew at a better validation, but not more often than this; and at the end
-EXAMPLES_SHOWN = 6
 
 LOG, CURVES, EXAMPLES, CHECKPOINTS, EVENTS = "log.csv", "curves.png", "examples.png", "checkpoints", "tensorboard"
 
@@ -53,7 +50,7 @@ class Recorder:
         self._earlier_s = 0.0 if state is None else state["seconds"]
         self._tiles = examples
         self._events: Any = None
-        self._started = self._pictures_at = time.monotonic()
+        self._started = time.monotonic()
         self._ended: float | None = None
         if state is not None and leads:  # the log may lack a row that the checkpoint has, or have one more
             write_log(run / LOG, self.rows)
@@ -77,12 +74,9 @@ class Recorder:
         # Summed exactly, so that it does not matter where a round was interrupted.
         total, final, coarse = (math.fsum(column) / len(losses) for column in zip(*losses, strict=True))
         trained = {"train_loss": total, "train_final": final, "train_coarse": None if math.isnan(coarse) else coarse}
-        better = self._log(training, scores, {**trained, "learning_rate": rate, **speed})
-        if better and not training.finished and time.monotonic() - self._pictures_at > PICTURES_EVERY_S:
-            self.draw(training)
-            self._pictures_at = time.monotonic()
+        self._log(training, scores, {**trained, "learning_rate": rate, **speed})
 
-    def _log(self, training: Training, scores: Scores, trained: LogRow) -> bool:
+    def _log(self, training: Training, scores: Scores, trained: LogRow) -> None:
         """Write the row of a round, or of the start; keep the weights if they are better than those kept so far."""
         new = asdict(scores)
         better = is_better(training.recipe.keep, new, None if self.kept is None else self.kept["scores"])
@@ -98,7 +92,6 @@ class Recorder:
             self._write_events(training.steps_done, row)
         write_log(self.run / LOG, self.rows)
         self.say(_sentence(row, training.rounds.total, better))
-        return better
 
     def checkpoint(self, training: Training, losses: list[Row], *, wait: bool = True) -> None:
         """Write the state of the training; ``losses`` are those of a round that is not finished."""
@@ -156,16 +149,16 @@ def _sentence(row: LogRow, total: int, better: bool) -> str:
     return f"{begin}{comma} {scores}, accuracy {text['val_accuracy']}" + (" · kept" if better else "")
 
 
-def choose_examples(tiles: TileDataset, count: int = EXAMPLES_SHOWN) -> list[int]:
-    """Windows with as many tissues as possible, each from another section as long as there are others."""
-    ranked: list[tuple[int, int, str]] = []
-    for index, (case, section, window) in enumerate(tiles.sources):
-        tissues = np.count_nonzero(pixel_counts(section.mask[window.slices], len(tiles.schema))[:-1])
-        ranked.append((-int(tissues), index, case.name))
-    ranked.sort()
-    best = {name: index for _, index, name in reversed(ranked)}  # of each section the window that is ranked first
-    order = [index for _, index, _ in ranked]
-    return [*dict.fromkeys([*(index for index in order if index in best.values()), *order])][:count]
+def choose_examples(tiles: TileDataset) -> list[int]:
+    """Six windows with as many tissues as possible, each from another section as long as there are others."""
+
+    def tissues(index: int) -> int:
+        _, section, window = tiles.sources[index]
+        return int(np.count_nonzero(pixel_counts(section.mask[window.slices], len(tiles.schema))[:-1]))
+
+    order = sorted(range(len(tiles)), key=tissues, reverse=True)
+    best = {tiles.sources[index].case.name: index for index in reversed(order)}.values()  # of each section
+    return sorted(order, key=lambda index: index not in best)[:6]
 
 
 def write_log(path: Path, rows: Sequence[LogRow]) -> None:

@@ -62,23 +62,27 @@ class Training:
         self.mean, self.std = (
             torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (network.config.mean, network.config.std)
         )
-        self.loss = SegmentationLoss(
-            network.config.classes,
-            weighting=recipe.weighting,
-            balance=recipe.balance,
-            frequencies=frequencies,
-            coarse=recipe.coarse,
-            dice=recipe.dice,
-        ).to(device)
-        self._prepare_network()
+        self.loss = SegmentationLoss(network.config.classes, recipe, frequencies).to(device)
+        self.network.to(device, memory_format=choose_layout(device))  # type: ignore[call-overload]
+        # Several processes would wait for the gradient of a parameter that never gets one.
+        for name in network.without_gradient():
+            network.get_parameter(name).requires_grad_(False)
+        if recipe.freeze_batch_norm:
+            for layer in _batch_norms(network):
+                layer.requires_grad_(False).eval()
+        elif world_size() > 1 and device.type == "cuda":
+            # One batch norm over the joined batch, so that the result does not depend on how many GPUs share it.
+            nn.SyncBatchNorm.convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
+        if recipe.compile:
+            network.compile()
         learned = [parameter for parameter in self.network.parameters() if parameter.requires_grad]
         kind: type[torch.optim.Adam] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimiser]
         # The fused form unscales half-precision gradients by itself, which does not work with clipping.
         fused = device.type == "cuda" and self.precision != torch.float16
         self.optimiser = kind(learned, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=fused)
         self.scaler = torch.amp.GradScaler(enabled=self.precision == torch.float16)
-        self._stateful: dict[str, Any] = {"network": network, "loss": self.loss, "optimiser": self.optimiser}
-        self._stateful["precision"] = self.scaler
+        self._stateful: dict[str, Any] = {"network": network, "loss": self.loss}
+        self._stateful |= {"optimiser": self.optimiser, "precision": self.scaler}
         self._forward: Forward = share_gradients(network, device)
         self._replay = device.type == "cuda" and recipe.replay and not recipe.compile and plan.world == 1
         self.steps_done = 0
@@ -86,21 +90,6 @@ class Training:
         self.rows: list[Row] = []
         """Losses of the steps of this round, as far as they were read."""
         self._fresh: list[Tensor] = []  # they stay on the device, so that no step waits
-
-    def _prepare_network(self) -> None:
-        """Bring the network to the device, and freeze what is not learned."""
-        self.network.to(self.device, memory_format=choose_layout(self.device))  # type: ignore[call-overload]
-        # Several processes would wait for the gradient of a parameter that never gets one.
-        for name in self.network.without_gradient():
-            self.network.get_parameter(name).requires_grad_(False)
-        if self.recipe.freeze_batch_norm:
-            for layer in _batch_norms(self.network):
-                layer.requires_grad_(False).eval()
-        elif world_size() > 1 and self.device.type == "cuda":
-            # One batch norm over the joined batch, so that the result does not depend on how many GPUs share it.
-            nn.SyncBatchNorm.convert_sync_batchnorm(self.network)  # type: ignore[no-untyped-call]
-        if self.recipe.compile:
-            self.network.compile()
 
     # --- a step ---
 
@@ -131,14 +120,13 @@ class Training:
     def _augmented(self, number: int, tiles: LoadedTiles) -> tuple[Tensor, Tensor]:
         """The windows of a step; those behind the plan's own take the place of glass in some of them."""
         plan, glass = self.plan, self.network.config.schema.background_index
-        own, filling = plan.batch // plan.world, None
+        own, share = plan.batch // plan.world, {"rank": plan.rank, "world": plan.world}
+        filling = None
         if plan.fill and glass is not None:
             places = torch.tensor([*plan.fillings(number)], dtype=torch.int64)
             filling = Filling(places, tiles.images[own:], tiles.masks[own:], glass)
-        generator = plan.generator(number)
-        return self.augment(
-            tiles.images[:own], tiles.masks[:own], generator, rank=plan.rank, world=plan.world, filling=filling
-        )
+        images, masks = tiles.images[:own], tiles.masks[:own]
+        return self.augment(images, masks, plan.generator(number), filling=filling, **share)
 
     def normalise(self, images: Tensor) -> Tensor:
         """Bytes (B, 3, H, W) → what the network expects."""
@@ -217,13 +205,9 @@ class Training:
     def restore(self, state: dict[str, Any]) -> None:
         """Continue where ``state`` was taken."""
         self.steps_done = int(state["step"])
-        # The device may be another one: the form of the optimiser is that of this device.
-        fused, optimiser = self.optimiser.param_groups[0]["fused"], state["optimiser"]
-        groups = [{**group, "fused": fused} for group in optimiser["param_groups"]]
-        states = {**state, "optimiser": {**optimiser, "param_groups": groups}}
         for name, component in self._stateful.items():
-            if states[name]:  # that of a scaler is empty where the precision needed none
-                component.load_state_dict(states[name])
+            if state[name]:  # that of a scaler is empty where the precision needed none
+                component.load_state_dict(state[name])
         self.course = Course(**state["course"])
         self.rows = [list(row) for row in state["rows"]]
 

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from ntrm.core.labels import IGNORE
 from ntrm.models.base import Segmentation
 from ntrm.training.distributed import summed, world_size
-
-COARSE = 0.4  # Weight λ of the coarse head's cross-entropy
+from ntrm.training.recipe import Recipe
 
 RAREST = 1e-3
 """Fraction of pixels below which a class gains no more weight, unless the batch itself is counted: a class that is
@@ -106,9 +105,6 @@ def dice_of(own: Tensor, joined: Tensor, counts: Tensor, processes: int = 1) -> 
     return value + (slope - slope.detach())
 
 
-WEIGHTINGS = ("batch", "running", "dataset")
-
-
 class ClassWeights(nn.Module):
     """(K,) joined counts of a batch → (K,) weights of the classes.
 
@@ -134,49 +130,38 @@ class ClassWeights(nn.Module):
             return torch.where(counts > 0, weights, 0.0)
         if self.weighting == "running" and self.training:
             self.shares.lerp_(counts.to(self.shares), 1 - MOMENTUM)
-        return inverse_frequencies(self.shares / self.shares.sum())
-
-
-def inverse_frequencies(fractions: Tensor) -> Tensor:
-    """``w_c = 1 / (K · fraction_c)``, no fraction taken as less than ``RAREST``."""
-    return 1 / (len(fractions) * fractions.clamp(min=RAREST))
+        # w_c = 1 / (K · fraction_c)
+        return 1 / (len(self.shares) * (self.shares / self.shares.sum()).clamp(min=RAREST))
 
 
 class SegmentationLoss(nn.Module):
-    """Loss of a network's output: ``CE_w(final) + λ·CE_w(coarse)``, λ = 0.4; without a coarse head the first alone.
+    """Loss of a network's output: ``CE_w(final) + λ·CE_w(coarse)``; without a coarse head the first alone.
 
-    ``weighting`` is ``batch`` (the paper), ``running`` or ``dataset``; the last needs the ``frequencies`` of the
-    classes. Weights are taken to the power ``balance``: 1 makes every class count the same, which finds rare classes
-    but predicts them too often; 0 makes every pixel count the same. ``dice`` is the weight of the soft Dice loss of the
-    final logits. The state of this module belongs in checkpoints.
+    The recipe's ``weighting`` is ``batch`` (the paper), ``running`` or ``dataset``; the last needs the ``frequencies``
+    of the classes. Weights are taken to the power ``balance``: 1 makes every class count the same, which finds rare
+    classes but predicts them too often; 0 makes every pixel count the same. ``coarse`` is λ, ``dice`` the weight of the
+    soft Dice loss of the final logits. The state of this module belongs in checkpoints.
     """
 
-    def __init__(
-        self,
-        classes: int,
-        *,
-        weighting: str = "batch",
-        frequencies: Sequence[float] = (),
-        balance: float = 1.0,
-        coarse: float = COARSE,
-        dice: float = 0.0,
-    ) -> None:
+    def __init__(self, classes: int, recipe: Recipe, frequencies: Sequence[float] = ()) -> None:
         super().__init__()
-        self.classes = classes
-        self.balance = balance
-        self.coarse = coarse
-        self.dice = dice
-        self.weights = ClassWeights(weighting, classes, frequencies)
+        self.recipe = recipe
+        self.weights = ClassWeights(recipe.weighting, classes, frequencies)
+
+    def class_weights(self, counts: Tensor) -> Tensor:
+        """(K,) joined counts → (K,) weights, balanced."""
+        weights: Tensor = self.weights(counts).pow(self.recipe.balance)
+        return weights
 
     def forward(self, output: Segmentation, target: Tensor) -> Loss:
         """Logits (B, K, H, W) and target (B, H, W) → the loss and its terms."""
-        counts = summed(class_counts(target, self.classes))
-        weights = self.weights(counts).pow(self.balance)
+        counts = summed(class_counts(target, output.final.shape[1]))
+        weights = self.class_weights(counts)
         final = weighted_cross_entropy(output.final, target, weights, counts)
-        if self.dice:
+        if self.recipe.dice:
             own = dice_totals(output.final, target)
-            final = final + self.dice * dice_of(own, summed(own.detach()), counts, world_size())
+            final = final + self.recipe.dice * dice_of(own, summed(own.detach()), counts, world_size())
         if output.coarse is None:
             return Loss(final, final)
         coarse = weighted_cross_entropy(output.coarse, target, weights, counts)
-        return Loss(final + self.coarse * coarse, final, coarse)
+        return Loss(final + self.recipe.coarse * coarse, final, coarse)

@@ -37,9 +37,6 @@ IDENTITY = ("arch", "options", "seed", "level", "mpp", "sections", "init", "init
 
 FREE = ("workers", "resident")  # Fields of a recipe that do not change the result
 
-LIBRARIES = ("torch", "numpy", "scipy", "safetensors", "tifffile", "pillow", "transformers", "timm")
-"""Distributions whose version can change a result; the last two where they are installed."""
-
 
 @dataclass(frozen=True)
 class RunResult:
@@ -77,14 +74,11 @@ def locked(out: Path, *, resume: bool) -> Iterator[None]:
 
     Where no run is begun, nothing is left behind.
     """
-    check_claim(out, resume=resume)
-    if resume and read_result(out) is not None:  # nothing is written, and perhaps nothing can be
-        yield
-        return
+    check_folder(out)
     new = not out.exists()
     with holding(out / LOCK):
         try:
-            check_claim(out, resume=resume)  # once more: another training may just have ended
+            _check_claim(out, resume=resume)
             yield
         finally:
             if not (out / PROVENANCE).is_file() or read_result(out) is not None:
@@ -94,21 +88,15 @@ def locked(out: Path, *, resume: bool) -> Iterator[None]:
                     out.rmdir()
 
 
-def check_claim(out: Path, *, resume: bool) -> None:
-    """Make sure that ``out`` may be written to."""
-    check_folder(out)
+def _check_claim(out: Path, *, resume: bool) -> None:
     # Corrected slides are written before the run begins.
-    before = (LOCK, CORRECTED_DATA)
-    if not out.exists() or all(path.name.startswith(PARTIAL) or path.name in before for path in out.iterdir()):
+    if all(path.name.startswith(PARTIAL) or path.name in (LOCK, CORRECTED_DATA) for path in out.iterdir()):
         return
+    elsewhere = "choose an empty or a new folder"
     if not resume:
-        raise RefusedError(
-            "the folder is not empty", got=out, hint="continue with --resume, or choose an empty or a new folder"
-        )
+        raise RefusedError("the folder is not empty", got=out, hint=f"continue with --resume, or {elsewhere}")
     if _read_provenance(out) is None:
-        raise RefusedError(
-            "there is no run in this folder", got=out, expected=PROVENANCE, hint="choose an empty or a new folder"
-        )
+        raise RefusedError("there is no run in this folder", got=out, expected=PROVENANCE, hint=elsewhere)
 
 
 @dataclass(frozen=True)
@@ -155,17 +143,15 @@ class TrainingRun:
         """
         before = _read_provenance(self.out) or {}
         remove_partials(self.out)
+        document = self._document() | {"windows": windows, "unknown_windows": unknown_windows}
         if init_report is None:
-            started = {key: before.get(key) for key in ("encoder_init", "init_report")}
+            document |= {key: before.get(key) for key in ("encoder_init", "init_report")}
         else:
-            started = {"encoder_init": init_report["encoder"], "init_report": dict(init_report)}
-        sessions = int(before.get("sessions", 0)) + 1
-        document = self._document() | started | {"windows": windows, "unknown_windows": unknown_windows}
-        document |= {"sessions": sessions}
-        write_json(self.out / PROVENANCE, document)
+            document |= {"encoder_init": init_report["encoder"], "init_report": dict(init_report)}
+        write_json(self.out / PROVENANCE, document | {"sessions": int(before.get("sessions", 0)) + 1})
         write_recipe(self.recipe, self.out / RECIPE)
 
-    def end(self, *, steps: int, epochs: float, best: dict[str, Any], seconds: float, write: bool) -> RunResult:
+    def end(self, steps: int, epochs: float, best: dict[str, Any], seconds: float, *, write: bool) -> RunResult:
         """Write the result; only a run whose provenance says so is finished."""
         document = (_read_provenance(self.out) or {}) if write else {}
         document |= {"finished": True, "steps": steps, "epochs": epochs, "seconds": seconds, "best": best}
@@ -175,20 +161,23 @@ class TrainingRun:
 
     def _document(self) -> dict[str, Any]:
         """The provenance, but for what is known only when the run begins."""
+        given = (
+            "arch",
+            "options",
+            "level",
+            "mpp",
+            "sections",
+            "init",
+            "init_sha256",
+            "name",
+            "command",
+            "seed",
+            "data",
+        )
         return {
-            **{name: getattr(self, name) for name in ("arch", "options", "level", "mpp", "sections", "init")},
-            "init_sha256": self.init_sha256,
-            "name": self.name,
-            **dict.fromkeys(("encoder_init", "init_report", "windows", "unknown_windows", "sessions")),
-            "finished": False,
-            "steps": 0,
-            "epochs": 0.0,
-            "seconds": 0.0,
-            "best": {},
-            "command": list(self.command),
-            "seed": self.seed,
+            **{name: getattr(self, name) for name in given},
             "recipe": self.recipe.as_dict(),
-            "data": self.data,
+            "finished": False,
             **({} if self.corrections is None else {"corrections": dict(self.corrections)}),
             "versions": versions(),
             "git": git_state(),
@@ -209,12 +198,12 @@ def _identity(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_provenance(out: Path) -> dict[str, Any] | None:
-    path = out / PROVENANCE
+    path, hint = out / PROVENANCE, "choose a new folder"
     if not path.is_file():
         return None
-    document = read_json(path, hint="choose a new folder")
+    document = read_json(path, hint=hint)
     if not isinstance(document, dict):
-        raise DataError(f"{path} is not a provenance record", got=type(document).__name__, hint="choose a new folder")
+        raise DataError(f"{path} is not a provenance record", got=type(document).__name__, hint=hint)
     return document
 
 
@@ -224,12 +213,16 @@ def _read_provenance(out: Path) -> dict[str, Any] | None:
 def versions() -> dict[str, str | None]:
     """Versions of the program, of Python, of CUDA and of the libraries; those that are not installed are left out."""
     known: dict[str, str | None] = {"ntrm": __version__, "python": platform.python_version()}
-    for name in LIBRARIES:
+    for name in ("numpy", "scipy", "safetensors", "tifffile", "pillow", "transformers", "timm"):
         with suppress(importlib.metadata.PackageNotFoundError):
             known[name] = importlib.metadata.version(name)
-    known["torch"] = torch.__version__  # with its build, which the distribution's version may lack
     cudnn = torch.backends.cudnn.version() if torch.version.cuda else None  # type: ignore[no-untyped-call]
-    return {**known, "cuda": torch.version.cuda, "cudnn": None if cudnn is None else str(cudnn)}
+    return {
+        **known,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "cudnn": None if cudnn is None else str(cudnn),
+    }
 
 
 def git_state(folder: Path | None = None) -> dict[str, Any] | None:
@@ -237,24 +230,22 @@ def git_state(folder: Path | None = None) -> dict[str, Any] | None:
 
     ``folder`` is the package's own where none is given.
     """
-    folder = Path(ntrm.__file__).parent if folder is None else folder
-    # A package installed inside someone's repository is not part of it: only a tracked one has that history.
-    tracked = _git(folder, "ls-files", "--", ".")
-    commit = _git(folder, "rev-parse", "HEAD") if tracked else None
-    changes = _git(folder, "status", "--porcelain", "--", ".") if commit else None
-    return None if commit is None or changes is None else {"commit": commit, "dirty": bool(changes)}
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
     # Not git's own variables: a hook of another repository names that one there.
     # Without optional locks, `status` leaves the repository as it is.
     environment = {**child_environment(*HOME), "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    command = ["git", "-C", str(folder), *arguments]
-    try:
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder or Path(ntrm.__file__).parent), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10, env=environment)  # noqa: S603
+        return done.stdout.strip()
+
+    try:
+        # A package installed inside someone's repository is not part of it: only a tracked one has that history.
+        if not git("ls-files", "--", "."):
+            return None
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--", "."))}
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
-    return done.stdout.strip()
 
 
 def describe_device(device: torch.device) -> dict[str, Any]:

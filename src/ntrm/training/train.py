@@ -17,7 +17,6 @@ from ntrm.core.io import sha256_of
 from ntrm.core.progress import SILENT, Progress, as_progress
 from ntrm.core.wording import counted
 from ntrm.data.dataset import check_outside
-from ntrm.data.split import DatasetSplits
 from ntrm.data.tensors import TileDataset
 from ntrm.familiarity.build import build_reference
 from ntrm.models.base import SegmentationModel
@@ -99,11 +98,8 @@ def train(
     check_seed(seed)
     seed, sections = plain_number(seed), plain_number(sections)
     if corrections is not None and init is None:
-        raise UsageError(
-            "there are too few corrections to train a network from scratch",
-            expected="a trained model to start from",
-            hint="name the model that segmented the slides with --init",
-        )
+        what, hint = "there are too few corrections to train from scratch", "name the slides' model with --init"
+        raise UsageError(what, expected="a trained model to start from", hint=hint)
     check_start(recipe, init)
     start, digest = (None, None) if init is None else read_config(locate(init) / CONFIG)
     launch = find_launch(str(device), num_devices)
@@ -152,13 +148,12 @@ def train(
         if done is not None:
             say(f"{run.out} is finished already; nothing to do")
             return done
-        known = _known_sections(given, say) if reference else None
         with (
             torch.random.fork_rng(devices=[launch.device] if launch.device.type == "cuda" else []),
             tuned(run.recipe, launch.device),
         ):
             torch.manual_seed(seed)
-            result = _train(run, launch, given, start, known, pictures, progress, say)
+            result = _train(run, launch, given, start, progress, say, pictures=pictures, reference=reference)
         if launch.device.type == "cuda":
             # CUDA graphs, and what errors refer to, hold memory until they are collected.
             gc.collect()
@@ -171,12 +166,13 @@ def _train(
     launch: Launch,
     given: TrainingData,
     start: ModelConfig | None,
-    known: DatasetSplits | None,
-    pictures: bool,
     progress: Progress,
     say: Say,
+    *,
+    pictures: bool,
+    reference: bool,
 ) -> RunResult:
-    """A training from the first window to the model; ``known`` sections make a reference."""
+    """A training from the first window to the model."""
     recipe, device = run.recipe, launch.device
     network, init_report = _make_network(run, given, launch, say)
 
@@ -186,9 +182,8 @@ def _train(
     windows, validation = store(given.windows(recipe, progress)), None
     if given.validation is not None:
         validation = store(TileDataset(given.validation, size=recipe.window, progress=progress))
-    plan = _plan(run, launch, given, windows, validation, say)
+    plan, state = _plan(run, launch, given, windows, validation, say), None
     frequencies = class_pixels(windows.tiles) if recipe.weighting == "dataset" else ()
-    state = None
     if launch.leads:
         # Not sooner: a training that is stopped while it reads a large dataset leaves no empty run behind.
         run.begin(init_report, len(windows), windows.tiles.unknown)
@@ -230,15 +225,10 @@ def _train(
         if pictures:
             network.to(device)
             recorder.draw(current)
-        if known is not None:
-            _leave_reference(Predictor(network, str(device)), known, run, progress, say)
-    return run.end(
-        steps=current.steps_done,
-        epochs=current.epochs,
-        best={} if kept is None else dict(kept["scores"]),
-        seconds=recorder.seconds,
-        write=launch.leads,
-    )
+        if reference:
+            _leave_reference(Predictor(network, str(device)), given, run, progress, say)
+    best = {} if kept is None else dict(kept["scores"])
+    return run.end(current.steps_done, current.epochs, best, recorder.seconds, write=launch.leads)
 
 
 def _plan(
@@ -249,21 +239,14 @@ def _plan(
     validation: WindowStore | None,
     say: Say,
 ) -> StepPlan:
-    recipe, validating = run.recipe, 0 if validation is None else len(validation)
+    recipe, validating, schema = run.recipe, 0 if validation is None else len(validation), training.tiles.schema
     if validation is not None and validating < launch.world:
-        raise UsageError(
-            "fewer validation windows than processes",
-            got=f"{validating} windows",
-            expected=f"at least {launch.world}",
-            hint="use fewer processes",
-        )
-    counts = zip(training.tiles.schema.names, class_pixels(training.tiles), strict=True) if launch.leads else ()
+        expected = f"at least {launch.world}"
+        raise UsageError("fewer validation windows than processes", got=f"{validating} windows", expected=expected)
+    counts = zip(schema.names, class_pixels(training.tiles), strict=True) if launch.leads else ()
     if given.training is not None and (absent := [name for name, count in counts if not count]):
         say(f"no training pixel of {', '.join(absent)}: the network learns nothing of it (255 in a mask is ignored)")
-    has_glass = training.tiles.schema.background_index is not None
-    if recipe.fill and not has_glass:
-        say(f"fill {recipe.fill:g} does nothing: none of the classes is background")
-    fill = recipe.fill if has_glass else 0.0
+    fill = 0.0 if schema.background_index is None else recipe.fill
     plan = StepPlan(len(training), recipe.batch, run.seed, launch.rank, launch.world, fill)
     unknown = training.tiles.unknown
     left_out = f" ({unknown:,} more in which nothing is annotated are left out)" if unknown else ""
@@ -274,18 +257,6 @@ def _plan(
     return plan
 
 
-def _leave_reference(
-    predictor: Predictor, splits: DatasetSplits, run: TrainingRun, progress: Progress, say: Say
-) -> None:
-    """Few sections make a model, but no reference; the model then cannot flag unfamiliar slides."""
-    try:
-        made = build_reference(predictor, splits, seed=run.seed, progress=progress)
-    except RefusedError as error:
-        say(f"no reference of the training sections: {error.what} ({error.got}, expected {error.expected})")
-    else:
-        made.write(run.out / MODEL, sha256_of(run.out / MODEL / WEIGHTS))
-
-
 def _make_network(
     run: TrainingRun, given: TrainingData, launch: Launch, say: Say
 ) -> tuple[SegmentationModel, dict[str, Any] | None]:
@@ -294,17 +265,16 @@ def _make_network(
     begun = bool(CheckpointFolder(run.out / CHECKPOINTS).names())
     recipe = replace(run.recipe, encoder_weights="none") if begun else run.recipe
     network, report = build_network(run.arch, given.splits.schema, options=run.options, recipe=recipe, init=run.init)
-    network.describe(mpp=run.mpp, window=recipe.window, data=run.data, name=run.name)
-    network.describe(version=__version__, temperature=1.0)
+    network.describe(mpp=run.mpp, window=recipe.window, data=run.data, name=run.name, version=__version__)
+    network.describe(temperature=1.0)
     if launch.leads:
         # A part of them is enough to tell, and keeps config.json short.
         network.describe(trained_on=tuple(sorted({*network.config.trained_on, *given.hashes()})[:10_000]))
     if begun:
         return network, None
-    init_report = report.as_dict()
-    for note in init_report["notes"]:
+    for note in report.notes:
         say(note)
-    return network, init_report
+    return network, report.as_dict()
 
 
 def default_recipe(corrections: object) -> str:
@@ -312,10 +282,15 @@ def default_recipe(corrections: object) -> str:
     return "fast" if corrections is None else FINETUNE
 
 
-def _known_sections(given: TrainingData, say: Say) -> DatasetSplits | None:
-    """The fully annotated sections, from which a reference is made."""
+def _leave_reference(predictor: Predictor, given: TrainingData, run: TrainingRun, progress: Progress, say: Say) -> None:
+    """Leave the reference with the model; few sections make a model, but no reference."""
     if given.corrected is not None or given.training is None or given.validation is None:
         say("no reference of the training sections: corrected slides are not annotated completely")
-        return None
-    splits, cases = given.splits, (*given.training, *given.validation)
-    return replace(splits, dataset=replace(splits.dataset, cases=cases))
+        return
+    cases, splits = (*given.training, *given.validation), given.splits
+    known = replace(splits, dataset=replace(splits.dataset, cases=cases))
+    try:
+        made = build_reference(predictor, known, seed=run.seed, progress=progress)
+        made.write(run.out / MODEL, sha256_of(run.out / MODEL / WEIGHTS))
+    except RefusedError as error:
+        say(f"no reference of the training sections: {error.what} ({error.got}, expected {error.expected})")

@@ -74,13 +74,13 @@ class ScoreAccumulator:
                 got="only ignored pixels",
                 hint="give sections with annotated tissue to the split val",
             )
-        weights = loss.weights(counts).pow(loss.balance).to(nll)
+        weights, recipe = loss.class_weights(counts).to(nll), loss.recipe
         final, coarse = [*(nll @ weights / pixels).tolist(), None][:2]
-        if loss.dice:
-            final += loss.dice * float(dice_of(dice, dice, counts))
+        if recipe.dice:
+            final += recipe.dice * float(dice_of(dice, dice, counts))
         scores = overlap(confusion.cpu().numpy(), schema)
         return Scores(
-            loss=final + loss.coarse * (coarse or 0.0),
+            loss=final + recipe.coarse * (coarse or 0.0),
             final=final,
             coarse=coarse,
             iou=none_if_nan(scores.macro["iou"]),

@@ -83,12 +83,6 @@ def test_links_and_sessions_end(client, monkeypatch):
     assert client.get("/v1/about").status_code == 401
 
 
-def test_links_on_request(client):
-    answer = client.post("/v1/links", headers=BEARER)
-    assert answer.status_code == 201
-    assert "set-cookie" in client.get(answer.json()["path"]).headers
-
-
 def test_secrets_are_nowhere_on_disk(client, tmp_path):
     code = client.app_state.access.new_code()
     client.get(f"/open/{code}")

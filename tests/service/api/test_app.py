@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.service.small import TOKEN, only_slide, serving, settings_of, slide_bytes
+from tests.service.small import TOKEN, serving, settings_of, slide_bytes
 
 from ntrm.core.labels import SAFE_COLOURS
 from ntrm.version import __version__
@@ -60,17 +60,11 @@ def test_about(tmp_path, model):
         assert about["server_paths"] is False
 
 
-@pytest.mark.usefixtures("results")
-def test_the_bundled_model_comes_with_its_warning_and_an_unknown_one_is_waited_for(tmp_path):
+def test_the_bundled_model_comes_with_its_warning(tmp_path):
     with serving(settings_of(tmp_path / "new", "bundled")) as client:
         about = client.get("/v1/about").json()
         assert len(about["classes"]) == 12
         assert "synthetic" in about["notice"]
-    with serving(settings_of(tmp_path / "out", "owner/on-its-way")) as client:
-        about = client.get("/v1/about").json()
-        assert (about["model"], about["classes"]) == (None, [])
-        tile = f"/v1/slides/{only_slide(client)['id']}/tiles/tissue/0/0_0.png"
-        assert client.get(tile).status_code == 503
 
 
 def test_the_page_and_its_files(tmp_path, model):
@@ -83,4 +77,3 @@ def test_the_page_and_its_files(tmp_path, model):
             assert client.get(path).status_code in (404, 405)
         assert client.get("/openapi.json").json()["info"]["title"] == "ntrm"
         assert client.get("/docs").status_code == 404
-        assert client.get("/favicon.ico").status_code == 204

@@ -13,7 +13,7 @@ from ntrm.correct.engine.parts_engine import PARTS, region_graph_in
 from ntrm.correct.mask import open_mask
 from ntrm.correct.results import write_corrected
 from ntrm.models.predictor import Predictor
-from ntrm.service.tiles.mask_tiles import BORDER
+from ntrm.service.tiles.layers import BORDER
 from ntrm.slides.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers")

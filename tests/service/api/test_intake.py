@@ -9,7 +9,7 @@ from tests.service.small import BEARER, NOTHING, error_of, files_in, serving, se
 from tests.slides import making
 
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.intake import receive
+from ntrm.service.api.routes_slides import receive
 from ntrm.service.core.settings import INCOMING
 
 HOSTILE = [  # one process each

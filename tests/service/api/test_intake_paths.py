@@ -1,11 +1,10 @@
 import os
-import unicodedata
 from pathlib import Path
 
 import pytest
 from tests.service.small import refused
 
-from ntrm.service.api.intake import display_name, file_under
+from ntrm.service.api.routes_slides import file_under
 from ntrm.service.core.problems import ProblemError
 
 
@@ -66,14 +65,3 @@ def test_nothing_else_is_and_nothing_tells_what_lies_outside(roots):
         assert (caught.value.status, caught.value.code, caught.value.got) == (403, "outside", None), text
     with refused(422):
         file_under(roots, "sub")
-
-
-def test_names_are_shown_without_anything_that_commands_a_terminal_or_a_page(random):
-    strange = "a\u202eb\x00c\x1b[2Jd\ne\u200bf\ud800g/h\\i"
-    assert display_name(strange) == "i"
-    assert display_name(strange.replace("/", "").replace("\\", "")) == "abc[2Jdefghi"
-    for _ in range(50):
-        text = "".join(chr(int(n)) for n in random.integers(0, 0x3000, 300))
-        shown = display_name(text)
-        assert len(shown) <= 200
-        assert all(unicodedata.category(each)[0] != "C" for each in shown)

@@ -178,15 +178,22 @@ def test_coordinates_of_a_slide_that_is_finer_than_the_model(tmp_path, model, ra
 
 
 def test_an_unfamiliar_slide_says_so_over_http_and_shows_where(tmp_path, model, random, monkeypatch):
-    judge_as(monkeypatch, STRANGE, windows=[(0, 0, 60, 60, 0.01)])
+    judge_as(monkeypatch, STRANGE, {1: STRANGE}, [(0, 0, 60, 60, 0.01)])
     segmented(tmp_path, random)
     with serving(settings_of(tmp_path / "out", model)) as client:
         slide = only_slide(client)
         shown = client.get(f"/v1/slides/{slide['id']}/familiarity.jpg")
     assert slide["cancers"] == [{"name": "SCC", "present": None, "confidence": None}]
-    assert slide["familiarity"]["verdict"] == "unfamiliar"
-    assert slide["familiarity"]["reasons"] == list(STRANGE.reasons)
+    assert slide["cancers_looked_for"] == ["SCC"]
+    assert slide["familiarity"] == {
+        "verdict": "unfamiliar",
+        "p_value": 0.002,
+        "aspects": dict(STRANGE.aspects),
+        "reasons": list(STRANGE.reasons),
+        "unfamiliar_pieces": [1],
+        "has_map": True,
+    }
     assert slide["warnings"][0] == STRANGE.warning
-    assert STRANGE.warning not in slide["quality_warnings"]
+    assert slide["quality_warnings"] == slide["warnings"][1:]
     assert shown.headers["content-type"] == "image/jpeg"
     assert shown.content == (tmp_path / "out" / "a" / "familiarity.jpg").read_bytes()

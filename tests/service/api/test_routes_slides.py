@@ -189,11 +189,3 @@ def test_the_list_by_status_and_in_order(client, random):
     queued = client.get("/v1/slides", params={"status": "queued"}).json()["slides"]
     assert [(item["id"], item["queue_position"]) for item in queued] == [(ids[2], 2), (ids[0], 1)]
     assert client.get("/v1/slides", params={"status": "odd"}).status_code == 422
-
-
-def test_ids_that_are_none(client):
-    for key in ("x", "A" * 24, "a" * 23, "a" * 24 + "%00", "..%2f..%2fetc", "a" * 24):
-        for rest in ("", "/summary", "/tiles", "/at?x=1&y=1"):
-            answer = client.get(f"/v1/slides/{key}{rest}")
-            assert answer.status_code in (404, 422), key
-            assert set(answer.json()) == {"error"}

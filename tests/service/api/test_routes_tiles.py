@@ -9,7 +9,7 @@ from tests.evaluation.small import COLOURS, NAMES
 from tests.service.small import only_slide, slide_bytes, upload
 
 from ntrm.core.labels import SAFE_COLOURS
-from ntrm.service.tiles.layer_colours import BROKEN, CORRECTED, SAFE_BROKEN, SAFE_CORRECTED
+from ntrm.service.tiles.layers import IMPROVEMENT, SAFE_IMPROVEMENT
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -65,11 +65,9 @@ def test_tissue_tiles_are_the_mask_with_the_colours_that_were_asked_for(client, 
 
 def test_certainty(client, tiles, tmp_path):
     stored = tifffile.imread(tmp_path / "out" / "a" / "confidence.ome.tif", series=0)
-    image = image_of(client.get(f"{tiles}/confidence/8/0_0.png?palette=grey"))
+    image = image_of(client.get(f"{tiles}/confidence/8/0_0.png"))
     np.testing.assert_array_equal(np.asarray(image), stored)
-    np.testing.assert_array_equal(np.asarray(image.convert("RGBA"))[..., 0], stored)
-    coloured = np.asarray(image_of(client.get(f"{tiles}/confidence/8/0_0.png")).convert("RGBA"))
-    np.testing.assert_array_equal(coloured[..., 3] == 0, stored == 0)
+    np.testing.assert_array_equal(np.asarray(image.convert("RGBA"))[..., 3] == 0, stored == 0)
 
 
 def test_interfaces_of_two_tissues(client, tiles):
@@ -86,7 +84,7 @@ WRONG = [
     ("tissue/9/0_0.png", 404), ("tissue/8/1_0.png", 404), ("tissue/8/0_1.png", 404), ("slide/9/0_0.jpg", 404),
     ("tissue/8/0_0.jpg", 404), ("slide/8/0_0.png", 404), ("improvement/8/0_0.png", 404), ("truth/8/0_0.png", 422),
     ("tissue/-1/0_0.png", 422), ("tissue/8/0.png", 422), ("tissue/8/a_b.png", 422), ("tissue/99/0_0.png", 422),
-    ("tissue/8/0_0.png?palette=grey", 400), ("tissue/8/0_0.png?palette=x", 422), ("tissue/8/0_0.png?hide=x", 422),
+    ("tissue/8/0_0.png?palette=x", 422), ("tissue/8/0_0.png?hide=x", 422),
     ("confidence/8/0_0.png?palette=safe", 400), ("interface/8/0_0.png", 400), ("interface/8/0_0.png?a=SCC", 400),
     ("interface/8/0_0.png?a=SCC&b=XYZ", 400), ("tissue/8/..%2f0_0.png", 404), ("slide/8/99999999_0.jpg", 404),
 ]  # fmt: skip
@@ -99,17 +97,6 @@ def test_tiles_that_are_none(client, tiles):
         assert set(answer.json()) == {"error"}
 
 
-def test_the_browser_s_cache_is_used(client, tiles):
-    revision = client.get(tiles).json()["revision"]
-    for url in ("tissue/8/0_0.png", "slide/8/0_0.jpg"):
-        first = client.get(f"{tiles}/{url}?r={revision}")
-        assert first.headers["cache-control"].startswith("private, max-age=")
-        assert client.get(f"{tiles}/{url}").headers["cache-control"] == "private, no-cache"
-        again = client.get(f"{tiles}/{url}", headers={"If-None-Match": f'"x", {first.headers["etag"]}'})
-        assert (again.status_code, again.content) == (304, b"")
-        assert client.get(f"{tiles}/{url}", headers={"If-None-Match": '"x"'}).status_code == 200
-
-
 @pytest.mark.parametrize("changed", ["out/a/summary.json", "in/a.tif"])
 def test_tiles_of_other_results_or_of_another_original_have_other_addresses(client, tiles, tmp_path, changed):
     old = client.get(tiles).json()["revision"]
@@ -118,7 +105,7 @@ def test_tiles_of_other_results_or_of_another_original_have_other_addresses(clie
     assert new != old
     answers = [client.get(f"{tiles}/slide/8/0_0.jpg?r={revision}") for revision in (old, new)]
     # What the browser may have asked for late, under the old address, is not kept there.
-    assert [answer.headers["cache-control"] for answer in answers] == ["private, no-cache", "private, max-age=86400"]
+    assert [answer.headers["cache-control"] for answer in answers] == ["private, no-store", "private, max-age=86400"]
 
 
 def test_a_slide_can_be_looked_at_before_it_is_segmented(client, random):
@@ -132,19 +119,14 @@ def test_a_slide_can_be_looked_at_before_it_is_segmented(client, random):
 
 
 def test_new_results_get_new_tiles(client, tiles, tmp_path):
-    first = client.get(f"{tiles}/tissue/8/0_0.png").headers["etag"]
     path = tmp_path / "out" / "a" / "summary.json"
-    path.write_text(path.read_text() + " ")
-    second = client.get(f"{tiles}/tissue/8/0_0.png").headers["etag"]
-    assert second != first
     assert "improvement" not in client.get(tiles).json()["layers"]
     shutil.copy(path.with_name("mask.ome.tif"), path.with_name("truth.ome.tif"))
     assert "improvement" in client.get(tiles).json()["layers"]
-    for query, colours in (("", [CORRECTED, BROKEN]), ("?palette=safe", [SAFE_CORRECTED, SAFE_BROKEN])):
+    for query, colours in (("", IMPROVEMENT), ("?palette=safe", SAFE_IMPROVEMENT)):
         shown = image_of(client.get(f"{tiles}/improvement/8/0_0.png{query}"))
         index, seen = np.asarray(shown), np.asarray(shown.convert("RGBA"))
         # The mask stands for the truth here, so that nothing was broken.
         assert set(np.unique(index)) == {0, 1}
         np.testing.assert_array_equal(seen[index == 1][:, :3], np.broadcast_to(colours[0], ((index == 1).sum(), 3)))
         assert [tuple(shown.getpalette()[3 * n : 3 * n + 3]) for n in (1, 2)] == colours
-    assert client.get(f"{tiles}/improvement/8/0_0.png?palette=grey").status_code == 400

@@ -11,7 +11,8 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
 @pytest.fixture(scope="session")
 def chromium():
     """Where Debian's Chromium lies; the tests are skipped where it or Playwright is missing."""
-    pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    for module in ("playwright.sync_api", "fastapi", "uvicorn"):
+        pytest.importorskip(module, reason=f"{module} is not installed")
     found = find_chromium()
     if found is None:
         pytest.skip("no Chromium was found: install it, or name it in NTRM_CHROMIUM")
@@ -32,8 +33,6 @@ def browser(chromium):
 @pytest.fixture(scope="session")
 def service(chromium, tmp_path_factory):
     """With the slide ``service.slide``, and with ``service.lost``: the same without its file, with a ground truth."""
-    pytest.importorskip("fastapi", reason="the extra serve is not installed")
-    pytest.importorskip("uvicorn", reason="the extra serve is not installed")
     folder = tmp_path_factory.mktemp("page")
     (folder / "root").mkdir()
     path = write_slide(folder / "root" / "two.tif")
@@ -99,8 +98,6 @@ def slide_page(open_page, service):
 def corrected_folder(request, chromium, tmp_path_factory):
     """Slides to be corrected, as the module's ``SLIDES`` names them."""
     assert chromium
-    pytest.importorskip("fastapi", reason="the extra serve is not installed")
-    pytest.importorskip("uvicorn", reason="the extra serve is not installed")
     folder = tmp_path_factory.mktemp("corrected")
     correcting.write_slides(folder, request.module.SLIDES)
     return folder

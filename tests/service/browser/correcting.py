@@ -10,8 +10,8 @@ from tests.service.running import Running
 
 from ntrm.correct.engine.parts_engine import PARTS
 from ntrm.correct.mask import open_mask
-from ntrm.models.hub import load
 from ntrm.models.predictor import Predictor
+from ntrm.models.registry import load
 from ntrm.segment.batch import segment_slides
 from ntrm.slides.inputs import SlideInput
 

@@ -88,7 +88,7 @@ class Watched:
     def __init__(self, page, address):
         self.page = page
         self.faults = []
-        self.expected = ["status of 503"]
+        self.expected = ["status of 503", "Tile %s failed to load"]
         """Patterns of faults that a test provokes; a tile that takes long on a busy machine is asked for again."""
         self._own = (f"{address}/", "data:", "blob:")
         page.on("console", self._note)

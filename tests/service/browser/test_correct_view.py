@@ -24,7 +24,7 @@ from tests.service.browser.correcting import (
 from tests.service.browser.driving import call, until
 from tests.service.browser.looking import PANE, home_place, large_region
 
-SLIDES = ("accept", "undo", "conflict", "lasso", "whole", "refused", "versions", "brush", "divide")
+SLIDES = ("accept", "undo", "conflict", "lasso", "whole", "versions", "brush", "divide")
 
 
 @pytest.fixture(scope="module")
@@ -171,9 +171,7 @@ def test_parts_inside_a_lasso_are_named(correct_page, service):
     assert said.startswith(f"{answer['named']['regions']} parts, {answer['named']['area_mm2']:.2f} mm²")
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_a_place_is_inside_rings_as_geometry_says(open_page, number):
-    random = np.random.default_rng(number)
+def test_a_place_is_inside_rings_as_geometry_says(open_page, random):
     angles = np.sort(random.uniform(0, 2 * np.pi, 12))
     outer = np.stack([np.cos(angles), np.sin(angles)], axis=1) * random.uniform(20, 40, (12, 1))
     rings, places = [outer.tolist(), (outer / 3).tolist()], random.uniform(-40, 40, (60, 2)).tolist()
@@ -182,22 +180,6 @@ def test_a_place_is_inside_rings_as_geometry_says(open_page, number):
 
     assert [call(page, "correct-drawing.js", "isInside", rings, at) for at in places] == expected
     assert 5 < sum(expected) < 55
-
-
-def test_what_the_server_did_not_get_is_sent_again(correct_page, service):
-    watched = correct_page("refused")
-    watched.expected.append("ERR_FAILED")
-    page, (_, place) = watched.page, large_region(service, "BCC")
-    pick(page, service, place)
-    name(page, "SCC")
-    page.route("**/corrections", lambda route: route.abort())
-    page.keyboard.press("Enter")
-
-    told(page, "The server does not answer: this is sent again until it does.")
-    assert steps(page) == []
-    page.unroute("**/corrections")
-    told(page, "Written.")
-    assert corrections(service, service.slide)["version"] == 1
 
 
 def test_both_versions_are_compared_read_and_downloaded(correct_page, service):

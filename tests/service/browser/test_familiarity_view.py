@@ -18,8 +18,6 @@ JUDGED = {"strange": (STRANGE, None, WINDOWS), "piece": (KNOWN, {1: KNOWN, 2: ST
 def service(chromium, tmp_path_factory):
     """One section under three names: unfamiliar, with an unfamiliar piece, too small to judge."""
     assert chromium
-    pytest.importorskip("fastapi", reason="the extra serve is not installed")
-    pytest.importorskip("uvicorn", reason="the extra serve is not installed")
     folder = tmp_path_factory.mktemp("judged")
     (folder / "root").mkdir()
     for name, judged in JUDGED.items():
@@ -30,19 +28,14 @@ def service(chromium, tmp_path_factory):
     with Running(folder / "out", "bundled", "--root", str(folder / "root")) as running:
         until(lambda: all(slide["has_image"] for slide in running.json("/v1/slides")["slides"]))
         running.ids = {slide["slide_id"]: slide["id"] for slide in running.json("/v1/slides")["slides"]}
-        running.slide = running.ids["strange"]
         yield running
 
 
 @pytest.fixture
-def slide_named(open_page, service):
-    """A slide, opened and drawn."""
-
+def slide_named(slide_page, service):
     def open_slide(name):
-        page = open_page(f"/#/slide/{service.ids[name]}").page
-        page.wait_for_selector(".legend li")
-        settled(page)
-        return page
+        service.slide = service.ids[name]
+        return slide_page().page
 
     return open_slide
 

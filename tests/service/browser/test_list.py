@@ -57,22 +57,6 @@ def test_the_list_tells_what_was_found_and_can_be_searched(open_page, service):
     row.wait_for()
 
 
-def open_list(open_page, service, slides):
-    """The list with such slides instead of those of the service: fields that differ from the first one's, by name."""
-    document = service.json("/v1/slides")
-    made = [
-        {**document["slides"][0], "id": f"{number:032x}", "name": name, "slide_id": name, **fields}
-        for number, (name, fields) in enumerate(slides.items())
-    ]
-    watched = open_page()
-    watched.expected.append("thumbnail")  # there are none of these slides
-    answer = {**document, "slides": made}
-    watched.page.route(re.compile(r"/v1/slides(\?.*)?$"), lambda route: route.fulfill(json=answer))
-    watched.page.reload()
-    watched.page.locator(".row", has_text=next(iter(slides))).wait_for()
-    return watched.page
-
-
 def test_the_list_is_sorted_as_asked(open_page, service):
     about = {  # name: (seconds since newest, mm², cancer, status)
         "case 10": (0, 2.0, "SCC", "done"),
@@ -80,12 +64,19 @@ def test_the_list_is_sorted_as_asked(open_page, service):
         "a case": (20, 0.5, "BCC", "done"),
         "Zebra": (10, 4.0, "BCC", "cancelled"),
     }
-    slides = {}
-    for name, (age, area, cancer, status) in about.items():
+    document = service.json("/v1/slides")
+    first, slides = document["slides"][0], []
+    for number, (name, (age, area, cancer, status)) in enumerate(about.items()):
         cancers = [{"name": cancer, "present": True, "confidence": 1.0}] if cancer else []
+        fields = {"name": name, "tissue_area_mm2": area, "status": status, "cancers": cancers}
         created = datetime.fromtimestamp(1.8e9 - age, UTC).isoformat()
-        slides[name] = {"created": created, "tissue_area_mm2": area, "status": status, "cancers": cancers}
-    page = open_list(open_page, service, slides)
+        slides.append({**first, "id": f"{number:032x}", "created": created, **fields})
+    watched = open_page("/healthz")
+    watched.expected.append("thumbnail")  # there are none of these slides
+    page, answer = watched.page, {**document, "slides": slides}
+    page.route("**/v1/slides", lambda route: route.fulfill(json=answer))
+    page.goto(service.address)
+    page.locator(".row", has_text="Zebra").wait_for()
 
     def order(label):
         page.get_by_label("Sort by").select_option(label=label)
@@ -98,6 +89,7 @@ def test_the_list_is_sorted_as_asked(open_page, service):
     assert order("Status") == ["case 9", "Zebra", "a case", "case 10"]
 
 
+@pytest.mark.slow
 def test_a_dropped_slide_is_segmented_over_a_reload(open_page, service, tmp_path):
     watched = open_page()
     page = watched.page
@@ -153,6 +145,7 @@ def test_a_file_that_is_no_slide_is_refused_with_the_reason(open_page, tmp_path)
     row.wait_for(state="detached")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_is_told_and_found_again(slide_page, open_page):
     watched = slide_page()
     page = watched.page

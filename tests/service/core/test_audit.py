@@ -1,28 +1,11 @@
 import json
-import re
 
-import pytest
-from tests.service.small import serving, settings_of
-
-from ntrm.service.core.audit import Audit
+from ntrm.service.api.app_state import Audit
 from ntrm.service.core.settings import AUDIT
-
-pytestmark = pytest.mark.usefixtures("quick_readers")
 
 
 def lines_of(*paths):
     return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
-
-
-def test_openings_that_are_refused_are_counted_and_not_written_one_by_one(tmp_path, model):
-    settings = settings_of(tmp_path / "out", model)
-    with serving(settings, authorised=False) as client:
-        for _ in range(50):
-            assert client.get("/open/x").status_code == 303
-    outcomes = [line["outcome"] for line in lines_of(settings.hidden / AUDIT) if line["action"] == "open"]
-    # One a minute, and one at the end.
-    assert len(outcomes) < 10
-    assert sum(int((re.findall("[0-9]+", text) or ["1"])[0]) for text in outcomes) == 50
 
 
 def test_a_full_log_is_moved_on_and_the_oldest_lines_go(tmp_path, monkeypatch):

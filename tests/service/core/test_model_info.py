@@ -7,13 +7,10 @@ from importlib.util import find_spec
 
 import pytest
 from tests.models.empty_hub import EmptyHub
-from tests.service.small import settings_of
 from typer.testing import CliRunner
 
 from ntrm.cli.main import app
-from ntrm.core.errors import UsageError
 from ntrm.models.folders import CONFIG
-from ntrm.service.core.model_info import check_model
 
 with_client = pytest.mark.skipif(find_spec("huggingface_hub") is None, reason="no hub client")
 
@@ -52,15 +49,6 @@ def test_an_unknown_architecture_ends_the_service_as_it_ends_other_commands(tmp_
     assert (done.exit_code, error["what"], error["got"]) == (2, "unknown architecture", "ntrm-of-tomorrow")
     assert "ntrm-control" in error["expected"]
     assert not (tmp_path / "out" / ".service").exists()
-
-
-def test_what_only_shows_results_needs_no_network(tmp_path, model):
-    folder = unknown(model, tmp_path / "model")
-    check_model(settings_of(tmp_path / "out", folder, workers=0))
-    check_model(settings_of(tmp_path / "out", "nobody/nothing", workers=0))
-    with pytest.raises(UsageError, match="unknown architecture"):
-        check_model(settings_of(tmp_path / "out", folder, workers=1))
-    check_model(settings_of(tmp_path / "out", model, workers=1))
 
 
 @with_client

@@ -11,8 +11,8 @@ from tests.service.small import BEARER, RAW, serving, settings_of
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import write_text
-from ntrm.service.core.problems import disk_state, document_of, is_full, missing, without_paths
-from ntrm.service.jobs.slide_record import SlideRow, new_id
+from ntrm.service.core.problems import document_of, is_full, missing, without_paths
+from ntrm.service.jobs.database import SlideRow, new_id
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -91,8 +91,8 @@ def test_health_tells_the_disk(tmp_path, model, monkeypatch):
             free(monkeypatch, count)
             health = client.get("/healthz").json()
             assert (health["status"], health["reason"]) == (status, reason)
-    monkeypatch.undo()
-    assert disk_state(tmp_path / "nowhere", 0) == "disk_missing"
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: (_ for _ in ()).throw(FileNotFoundError()))
+        assert client.get("/healthz").json()["reason"] == "disk_missing"
 
 
 def test_a_write_that_fails_on_a_full_disk_is_answered_as_such_and_without_a_path(tmp_path, model, monkeypatch):

@@ -4,13 +4,12 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from tests.segment.judged import STRANGE, judge_as
 from tests.service.small import only_slide, segmented, serving, settings_of, slide_bytes, upload
 
 from ntrm.results.slide_state import remember_failure
-from ntrm.service.core.settings import AUDIT, INCOMING, LOST, TRASH, UPLOADS
+from ntrm.service.core.settings import INCOMING, TRASH, UPLOADS
 from ntrm.service.jobs.catalogue import Catalogue
-from ntrm.service.jobs.slide_record import SlideRow, new_id
+from ntrm.service.jobs.database import SlideRow, new_id
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("quick_readers")
 @pytest.fixture
 def catalogue_of(tmp_path, store):
     """The catalogue of a folder, with the roots where originals may lie."""
-    return lambda *roots: Catalogue(settings_of(tmp_path / "out", "bundled", roots=roots), store, None, lambda *_: None)
+    return lambda *roots: Catalogue(settings_of(tmp_path / "out", "bundled", roots=roots), store, None)
 
 
 @pytest.mark.usefixtures("results")
@@ -65,7 +64,7 @@ def test_results_made_anew_are_read_again_and_their_original_is_the_one_they_wer
     catalogue = catalogue_of(path.parent)
     catalogue.look_around()
     (before,) = store.every()
-    width = catalogue.facts(before)["width"]
+    width = catalogue.results(before).width
     shutil.copy(path, tmp_path / "old.tif")
     store.locate(before.id, tmp_path / "old.tif")
     assert catalogue.look_around() == 0
@@ -74,7 +73,7 @@ def test_results_made_anew_are_read_again_and_their_original_is_the_one_they_wer
     assert catalogue.look_around() == 1
     after = store.get(before.id)
     assert (after.source, after.fingerprint != before.fingerprint) == (None, True)
-    assert (width, catalogue.facts(after)["width"]) == (mask.shape[1], mask.shape[1] // 2)
+    assert (width, catalogue.results(after).width) == (mask.shape[1], mask.shape[1] // 2)
     assert catalogue.find_originals(Event()) == 1
     assert catalogue.look_around() == 0
     (tmp_path / "out" / "a" / "summary.json").touch()
@@ -100,18 +99,17 @@ def test_a_service_keeps_its_ids_and_clears_up_after_one_that_was_killed(tmp_pat
     with serving(settings) as client:
         first = only_slide(client)["id"]
         half_deleted = upload(client, slide_bytes(random)).json()["id"]
-    places = {name: settings.hidden / name for name in (INCOMING, UPLOADS, TRASH, LOST)}
+    places = {name: settings.hidden / name for name in (INCOMING, UPLOADS, TRASH)}
     (places[UPLOADS] / half_deleted).unlink()
     (places[TRASH] / "a-1").mkdir()
     (places[INCOMING] / "half").write_bytes(b"x")
     (places[UPLOADS] / ("f" * 24)).write_bytes(b"a slide, perhaps")
     with serving(settings) as client:
         assert only_slide(client)["id"] == first
-    assert [path for name in (INCOMING, UPLOADS, TRASH) for path in places[name].iterdir()] == []
+    assert [path for name in (INCOMING, TRASH) for path in places[name].iterdir()] == []
     # An upload that nobody knows is kept, and told.
-    assert (places[LOST] / ("f" * 24)).read_bytes() == b"a slide, perhaps"
-    assert "belongs to no slide" in caplog.text
-    assert f'"set aside", "slide": "{"f" * 24}"' in (settings.hidden / AUDIT).read_text()
+    assert [path.read_bytes() for path in places[UPLOADS].iterdir()] == [b"a slide, perhaps"]
+    assert "belong to no slide" in caplog.text
 
 
 def test_originals_are_found_again_when_their_root_has_moved_or_is_a_link(tmp_path, model, random, monkeypatch):
@@ -127,38 +125,3 @@ def test_originals_are_found_again_when_their_root_has_moved_or_is_a_link(tmp_pa
     with serving(settings_of(out, model, roots=(tmp_path / "link",))) as client:
         assert [slide["has_image"] for slide in client.get("/v1/slides").json()["slides"]] == [True, True]
         assert {slide.source for slide in client.app_state.store.every()} == {tmp_path / "elsewhere" / "a.tif"}
-
-
-@pytest.mark.usefixtures("results")
-def test_old_slides_are_deleted_where_that_was_asked_for_but_not_those_that_were_there(tmp_path, model, random):
-    settings = settings_of(tmp_path / "out", model, retention_days=0.0)
-    with serving(settings) as client:
-        sent = upload(client, slide_bytes(random)).json()
-        client.app_state.catalogue.retire()
-        assert client.get(f"/v1/slides/{sent['id']}").json()["status"] == "queued"
-        client.post(f"/v1/slides/{sent['id']}/cancel")
-        client.app_state.catalogue.retire()
-        assert only_slide(client)["slide_id"] == "a"
-        assert list((settings.hidden / UPLOADS).iterdir()) == []
-
-
-def test_lists_know_the_familiarity_and_cancers_that_were_not_assessed(
-    tmp_path, store, random, monkeypatch, catalogue_of
-):
-    judge_as(monkeypatch, STRANGE, {1: STRANGE}, [(0, 0, 60, 60, 0.01)])
-    segmented(tmp_path, random)
-    catalogue = catalogue_of()
-    catalogue.look_around()
-    facts = catalogue.facts(store.every()[0])
-    assert facts["cancers"] == [{"name": "SCC", "present": None, "confidence": None}]
-    assert facts["cancers_looked_for"] == ["SCC"]
-    assert facts["familiarity"] == {
-        "verdict": "unfamiliar",
-        "p_value": 0.002,
-        "aspects": dict(STRANGE.aspects),
-        "reasons": STRANGE.reasons,
-        "unfamiliar_pieces": [1],
-        "has_map": True,
-    }
-    assert facts["warnings"][0] == STRANGE.warning
-    assert facts["quality_warnings"] == facts["warnings"][1:]

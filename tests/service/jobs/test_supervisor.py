@@ -10,11 +10,10 @@ import pytest
 from tests.helpers import wait_for
 from tests.service.small import add_queued, settings_of
 
-from ntrm.service.core.watch import Watch
 from ntrm.service.jobs import supervisor
-from ntrm.service.jobs.slide_record import LIGHT, NETWORK
+from ntrm.service.jobs.database import LIGHT, NETWORK
 
-DEAF = 'print(\'{"ready": "w", "devices": 1}\', flush=True); import time; time.sleep(3600)'
+DEAF = "print('{\"devices\": 1}', flush=True); import time; time.sleep(3600)"
 
 
 @pytest.fixture
@@ -31,8 +30,9 @@ def supervised(tmp_path, store, monkeypatch):
             return started[-1]
 
         monkeypatch.setattr(supervisor, "start_worker", start)
+        monkeypatch.setattr(supervisor, "new_id", lambda: "w")
         monkeypatch.setattr(supervisor, "TICK_SECONDS", 0.01)
-        made = supervisor.Supervisor(settings_of(tmp_path / "out", "bundled", workers=1), store, Watch())
+        made = supervisor.Supervisor(settings_of(tmp_path / "out", "bundled", workers=1), store, supervisor.Watch())
         made.start()
         try:
             wait_for("a worker", lambda: made.state != "starting")
@@ -56,18 +56,6 @@ def test_a_worker_that_does_not_hear_is_killed_and_the_next_one_begins_at_once(s
             store.cancel(slide)
             wait_for("the end of the job", lambda slide=slide: store.get(slide).status == "cancelled")
         assert store.get(slides[3]).status == "queued"
-
-
-def test_a_region_graph_that_nobody_wants_any_more_ends_with_its_deaf_worker(supervised, store, monkeypatch):
-    monkeypatch.setattr(supervisor, "GRACE_SECONDS", 0.05)
-    with supervised() as (_, started):
-        slide = add_queued(store, name="a").id
-        store.end(store.take("w", NETWORK), "done")
-        store.ask(slide, "prepare")
-        assert store.take("w", NETWORK).kind == "prepare"
-        store.stop(slide, "prepare")
-        wait_for("the end of the job", lambda: store.job(slide, "prepare") is None)
-        wait_for("the next worker", lambda: len(started) == 2)
 
 
 def test_light_work_has_a_worker_of_its_own_beside_one_that_does_not_hear(supervised, store):

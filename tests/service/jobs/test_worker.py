@@ -14,8 +14,7 @@ from ntrm.results.slide_state import alone
 from ntrm.segment.batch import segment_slides
 from ntrm.segment.segmenter import Outcome, Segmenter
 from ntrm.service.jobs import worker
-from ntrm.service.jobs.database import MOST_ATTEMPTS
-from ntrm.service.jobs.slide_record import LIGHT, NETWORK
+from ntrm.service.jobs.database import LIGHT, MOST_ATTEMPTS, NETWORK
 from ntrm.service.jobs.worker import READ, SEGMENTED, Worker
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
@@ -138,7 +137,7 @@ def test_a_worker_that_cannot_work_says_why(tmp_path, model, monkeypatch, capsys
     out = tmp_path / "out"
     out.mkdir()
     (out / "holiday.jpg").write_bytes(b"x")
-    text = json.dumps({"out": str(out), "model": str(model), "kinds": NETWORK}) + "\n"
+    text = json.dumps({"out": str(out), "model": str(model), "kinds": NETWORK, "name": "w"}) + "\n"
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     monkeypatch.setattr(worker, "_end_with_input", lambda: None)
     monkeypatch.setattr(worker.signal, "signal", lambda *_: None)  # tests that follow must stay interruptible
@@ -174,7 +173,6 @@ def test_what_goes_wrong_is_told_and_stops_no_other_job(tmp_path, store, monkeyp
 
 
 def test_a_worker_without_a_network_ends_when_it_has_nothing_to_do(tmp_path, store, monkeypatch):
-    monkeypatch.setattr(worker, "IDLE_SECONDS", 0.0)
     store.ask("", "tables")
     Worker(settings_of(tmp_path, "bundled"), store, "w", None, threading.Event()).work(LIGHT)
     assert store.job("", "tables") is None

@@ -5,11 +5,11 @@ import pytest
 
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import ServiceLimits
-from ntrm.service.tiles.caches import TileStore
+from ntrm.service.tiles.slide_tiles import TileStore
 
 
 def make_store(seconds):
-    return TileStore(ServiceLimits(tile_cache_bytes=1000, waiting_tiles=3, tile_seconds=seconds))
+    return TileStore(ServiceLimits(waiting_tiles=3, tile_seconds=seconds))
 
 
 @pytest.fixture
@@ -36,20 +36,6 @@ def test_many_requests_for_one_tile_are_one_computation(store):
     assert asyncio.run(ask()) == [b"tile"] * 20
     assert asyncio.run(store.get("k", make)) == b"tile"
     assert calls == [1]
-
-
-def test_what_was_used_last_stays_within_the_bytes(store):
-    async def ask():
-        for number in range(10):
-            await store.get(number, lambda: bytes(300))
-            await store.get(0, lambda: bytes(300))
-
-    asyncio.run(ask())
-    made = []
-    asyncio.run(store.get(0, lambda: made.append(1) or b""))
-    assert made == []
-    asyncio.run(store.get(1, lambda: made.append(1) or b""))
-    assert made == [1]
 
 
 def test_a_slow_tile_is_a_503_and_is_there_the_next_time():

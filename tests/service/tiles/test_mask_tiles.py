@@ -1,18 +1,13 @@
-import io
-
 import numpy as np
 import pytest
 import tifffile
-from PIL import Image
 from scipy.ndimage import maximum_filter
 from tests.evaluation.small import MPP, schema_of
 
 from ntrm.core.labels import IGNORE
 from ntrm.core.mpp import Resolution
 from ntrm.export.ome_tiff import write_mask_ome_tiff
-from ntrm.service.tiles.geometry import DeepZoom
-from ntrm.service.tiles.layer_colours import indexed_png
-from ntrm.service.tiles.mask_tiles import BORDER, MaskGrid, MaskLayers
+from ntrm.service.tiles.layers import BORDER, MaskLayers
 
 
 def blobs(random, height, width):
@@ -53,26 +48,26 @@ def test_tiles_are_the_masks_own_pixels_at_every_level(tmp_path, random, factors
     mask = blobs(random, 530, 610)
     write(tmp_path, {"mask": mask, "confidence": blobs(random, 530, 610)})
     sx, sy = factors
-    grid = MaskGrid(DeepZoom(round(610 * sx - 0.4 * (sx > 1)), round(530 * sy)), sx, sy)
-    layers = MaskLayers(tmp_path, grid)
+    layers = MaskLayers(tmp_path, (0, 0, round(610 * sx - 0.4 * (sx > 1)), round(530 * sy)), factors)
+    zoom = layers.zoom
     assert layers.names == ["tissue", "confidence", "interface"]
     for layer, file in (("tissue", "mask"), ("confidence", "confidence")):
         levels = levels_of(tmp_path / f"{file}.ome.tif")
-        for level in {grid.zoom.top, grid.zoom.top - 2, 7, 0}:
-            columns, rows = grid.zoom.grid(level)
+        for level in {zoom.top, zoom.top - 2, 7, 0}:
+            columns, rows = zoom.grid(level)
             for column, row in {(0, 0), (columns - 1, rows - 1)}:
-                box = grid.zoom.tile(level, column, row)
+                box = zoom.tile(level, column, row)
                 found = layers.pixels(layer, level, box)
-                np.testing.assert_array_equal(found, sample(levels, grid, level, box))
+                np.testing.assert_array_equal(found, sample(levels, layers, level, box))
 
 
 def test_a_pixel_at_a_point(tmp_path, random):
     mask = blobs(random, 530, 610)
     write(tmp_path, {"mask": mask})
-    layers = MaskLayers(tmp_path, MaskGrid(DeepZoom(6100, 5300), 10.0, 10.0))
+    layers = MaskLayers(tmp_path, (0, 0, 6100, 5300), (10.0, 10.0))
     for _ in range(50):
         x, y = random.random(2) * (6100, 5300)
-        row, column = int(y // layers.grid.sy), int(x // layers.grid.sx)
+        row, column = int(y // layers.sy), int(x // layers.sx)
         assert layers.at("tissue", row, column) == (int(mask[int(y / 10), int(x / 10)]) + 1) % 256
     assert layers.at("tissue", 530, 0) == 0
     assert layers.at("tissue", 0, -1) == 0
@@ -82,14 +77,13 @@ def test_a_pixel_at_a_point(tmp_path, random):
 def test_borders_of_two_tissues_are_drawn_on_both_sides_across_tiles(tmp_path, random):
     mask = blobs(random, 300, 310)
     write(tmp_path, {"mask": mask})
-    grid = MaskGrid(DeepZoom(310, 300), 1.0, 1.0)
-    layers = MaskLayers(tmp_path, grid)
+    layers = MaskLayers(tmp_path, (0, 0, 310, 300), (1.0, 1.0))
     near = np.logical_and(*(maximum_filter(mask == index, 2 * BORDER + 1, mode="constant") for index in (1, 3)))
     found = np.zeros(mask.shape, dtype=bool)
     for column in range(2):
         for row in range(2):
-            box = grid.zoom.tile(grid.zoom.top, column, row)
-            part = layers.pixels("interface", grid.zoom.top, box, (1, 3))
+            box = layers.zoom.tile(layers.zoom.top, column, row)
+            part = layers.pixels("interface", layers.zoom.top, box, (1, 3))
             found[box.top : box.top + box.height, box.left : box.left + box.width] = part
     np.testing.assert_array_equal(found, near)
     assert near.any()
@@ -99,27 +93,10 @@ def test_what_the_second_look_corrected_and_broke(tmp_path, random):
     final, first, truth = (blobs(random, 200, 300) for _ in range(3))
     truth[:30] = IGNORE
     write(tmp_path, {"mask": final, "coarse": first})
-    grid = MaskGrid(DeepZoom(300, 200), 1.0, 1.0)
-    layers = MaskLayers(tmp_path, grid)
-    assert "improvement" not in layers.names
+    assert "improvement" not in MaskLayers(tmp_path, (0, 0, 300, 200), (1.0, 1.0)).names
     write(tmp_path, {"truth": truth})
-    layers = MaskLayers(tmp_path, grid)
-    box = grid.zoom.tile(grid.zoom.top, 0, 0)
-    found = layers.pixels("improvement", grid.zoom.top, box)
+    layers = MaskLayers(tmp_path, (0, 0, 300, 200), (1.0, 1.0))
+    found = layers.pixels("improvement", layers.zoom.top, layers.zoom.tile(layers.zoom.top, 0, 0))
     known = truth != IGNORE
     np.testing.assert_array_equal(found == 1, (known & (final == truth) & (first != truth))[:, :256])
     np.testing.assert_array_equal(found == 2, (known & (final != truth) & (first == truth))[:, :256])
-
-
-def test_another_library_reads_the_same_pixels_and_colours(random):
-    pixels = random.integers(0, 7, (33, 50)).astype(np.uint8)
-    colours = random.integers(0, 256, (7, 3)).astype(np.uint8)
-    alpha = random.integers(0, 256, 7).astype(np.uint8)
-    with Image.open(io.BytesIO(indexed_png(pixels, colours, alpha))) as image:
-        image.verify()
-    with Image.open(io.BytesIO(indexed_png(pixels, colours, alpha))) as image:
-        assert image.mode == "P"
-        np.testing.assert_array_equal(np.asarray(image), pixels)
-        shown = np.asarray(image.convert("RGBA"))
-    np.testing.assert_array_equal(shown[..., :3], colours[pixels])
-    np.testing.assert_array_equal(shown[..., 3], alpha[pixels])

@@ -4,9 +4,8 @@ from tests.service.small import refused
 from tests.slides import making
 
 from ntrm.service.tiles import slide_tiles
-from ntrm.service.tiles.geometry import TILE, DeepZoom
 from ntrm.service.tiles.readers import Readers
-from ntrm.service.tiles.slide_tiles import SlideTiles
+from ntrm.service.tiles.slide_tiles import TILE, DeepZoom, SlideTiles
 from ntrm.slides.isolated import ReadingLimits
 from ntrm.slides.readers.reader import ArrayCache
 

@@ -9,7 +9,7 @@ from tests.service.running import children_of
 from tests.slides import making
 
 from ntrm.core.errors import DataError
-from ntrm.service.tiles.readers import PER_SLIDE, Readers
+from ntrm.service.tiles.readers import Readers
 from ntrm.slides.isolated import ReadingLimits
 
 
@@ -42,7 +42,7 @@ def test_few_slides_stay_open_and_all_are_read_rightly(readers, slides):
     wait_for("the others to end", lambda: len(children()) - before <= 2)
 
 
-def test_many_threads_share_few_processes(readers, slides):
+def test_many_threads_share_a_process(readers, slides):
     path, image = slides[0]
     wrong = []
 
@@ -59,7 +59,7 @@ def test_many_threads_share_few_processes(readers, slides):
     for thread in threads:
         thread.join()
     assert wrong == []
-    wait_for("few readers", lambda: len(children()) - before <= PER_SLIDE)
+    wait_for("one reader", lambda: len(children()) - before <= 1)
 
 
 def test_a_killed_process_is_replaced(readers, slides):
@@ -72,6 +72,7 @@ def test_a_killed_process_is_replaced(readers, slides):
             os.kill(process, signal.SIGKILL)
         # A process that is told to die lives on for a moment.
         wait_for("their death", lambda: not killed & set(children_of(os.getpid())))
+    with readers.using(path) as slide:
         np.testing.assert_array_equal(slide.read(0, 0, 90, 80, 0), image)
 
 

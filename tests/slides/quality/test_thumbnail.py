@@ -1,35 +1,11 @@
 import numpy as np
 import pytest
 from scipy import ndimage
-from tests.slides.pictures import (
-    BROWN,
-    HAEMATOXYLIN,
-    MPP,
-    PENS,
-    SQUARE,
-    clean,
-    marked,
-    optical_density,
-    pen_of,
-    skin_mask,
-    stained,
-)
+from tests.slides.pictures import BROWN, HAEMATOXYLIN, MPP, PENS, SQUARE, clean, marked, pen_of, skin_mask, stained
 
 from ntrm.core.mpp import Resolution
 from ntrm.phantom.render import Artefacts, render
 from ntrm.slides.quality.thumbnail import Thumbnail, dilated, glass_colour, green_density, opened
-
-
-def test_the_coarser_grid_holds_means_of_blocks(section_seed):
-    picture = clean(section_seed)[:219, :327]
-    seen = Thumbnail(picture, SQUARE)
-    assert seen.factors == (2, 2)
-    assert seen.coarse == Resolution.square(2 * MPP)
-    density = optical_density(picture)
-    for k, plane in enumerate(seen.planes):
-        assert plane.shape == (110, 164)
-        whole = density[:218, :326, k].reshape(109, 2, 163, 2).mean(axis=(1, 3))
-        np.testing.assert_allclose(plane[:109, :163], whole, atol=1e-6)
 
 
 def test_a_block_with_any_pure_white_was_not_scanned():

@@ -7,7 +7,7 @@ from threading import Event
 import numpy as np
 import pytest
 
-from ntrm.slides.readers.reader import ArrayCache, anonymous, mpp_from_aperio, mpp_from_dpi, mpp_from_ome, mpp_from_tags
+from ntrm.slides.readers.reader import ArrayCache, anonymous, mpp_from_aperio, mpp_from_ome, mpp_from_tags
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,6 @@ def test_tags_need_a_real_unit():
     assert mpp_from_tags(Tags(per_cm, ResolutionUnit=3, XResolution=(0, 5))) is None
 
 
-def test_dots_per_inch():
-    assert mpp_from_dpi((2540, 5080)) == (10.0, 5.0)
-    assert mpp_from_dpi((0, 5080)) is None
-    assert mpp_from_dpi(None) is None
-
-
 def made(log, key, size=100):
     log.append(key)
     return np.full(size, key, dtype=np.uint8)
@@ -68,7 +62,6 @@ def test_what_was_used_longest_ago_goes_first():
     for key in (1, 2, 1, 3, 1, 2):
         assert (cache.get(key, lambda key=key: made(log, key)) == key).all()
     assert log == [1, 2, 3, 2]
-    cache.clear()
 
 
 def test_what_one_thread_is_making_no_other_makes_too():

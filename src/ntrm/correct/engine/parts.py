@@ -46,7 +46,6 @@ class Parts:
     table: RegionTable  # Of the parts
     regions: RegionTable  # Of the undivided regions, glass included
     region: Ints  # (N,) index of each part's region
-    side: int  # Of a cell, in pixels
 
 
 def parts_of(
@@ -89,7 +88,7 @@ def split_by_grid(mask: Mask, regions: Regions, pixels: Pixels | None, side: int
     part, count = np.append(joined, -1)[part].astype(np.int32), int(joined.max(initial=-1)) + 1
     table = region_table(runs, piece, part, count, None, 1.0, resolution)
     merged = RunLengths(runs.shape, runs.start, part).relabelled(part)
-    return Parts(merged, table, regions.table, of_region[regions.runs.at(table.first)], side)
+    return Parts(merged, table, regions.table, of_region[regions.runs.at(table.first)])
 
 
 def _cut(mask: Mask, regions: Regions, pixels: Pixels | None, side: int) -> tuple[RunLengths, Ints]:

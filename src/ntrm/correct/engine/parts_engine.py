@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import IGNORE
 from ntrm.core.locks import holding
-from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correct.engine import NotReadyError, Proposal, Review
 from ntrm.correct.engine.graph import RegionGraph, region_graph_of
 from ntrm.correct.engine.propose import Learned, learned, propose
-from ntrm.correct.engine.review import likely_errors_first
+from ntrm.correct.engine.review import largest_first, likely_errors_first
 from ntrm.correct.log import Stamp, Step, stamp_of
-from ntrm.correct.mask import SlideMask, mask_grid, segmented
+from ntrm.correct.mask import SlideMask
 from ntrm.correct.state import State
 from ntrm.correct.units import Units
 from ntrm.results.folder import SlideFolder
@@ -45,7 +44,7 @@ class PartsEngine:
         ``slide`` is the file that was segmented, another one is refused; ``predictor`` has the model of the results,
         see ``SlideMask.check_model``. Where another process finds them already, this waits for it.
         """
-        own, source = source_fingerprint(slide.path), segmented(mask.folder)[1].source
+        own, source = source_fingerprint(slide.path), mask.segmented[1].source
         if own is None or own != source:
             raise RefusedError(
                 f"{mask.folder.name} was made from another file",
@@ -63,8 +62,11 @@ class PartsEngine:
                 _made(mask, slide, predictor, progress).save(mask.folder / HIDDEN / REGION_GRAPH, _origin(mask))
 
     def units(self, mask: SlideMask, *, whole_regions: bool) -> Units:
-        """The parts, or the undivided regions; ``NotReadyError`` where they are not known."""
-        return _graph(mask).regions if whole_regions else _graph(mask).parts
+        """The undivided regions, or the parts; ``NotReadyError`` where these are not known."""
+        graph = region_graph_in(mask) if whole_regions else _graph(mask)
+        if graph is None:
+            return Units.in_mask(mask.regions)
+        return graph.regions if whole_regions else graph.parts
 
     def learn(self, mask: SlideMask, state: State) -> Learned:
         """What the clicks in a slide say about others."""
@@ -75,8 +77,9 @@ class PartsEngine:
         return propose(_graph(mask), state, click, source)
 
     def order(self, mask: SlideMask) -> Review:
-        """The regions, likely errors first; what was corrected so far does not count."""
-        return likely_errors_first(_graph(mask))
+        """The regions, likely errors first, or by area where no parts are known; corrections so far do not count."""
+        graph = region_graph_in(mask)
+        return largest_first(mask) if graph is None else likely_errors_first(graph)
 
 
 PARTS = PartsEngine()
@@ -118,13 +121,11 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
     from ntrm.segment.predict import tiles_ahead
     from ntrm.slides.isolated import open_isolated
 
-    labels, stated = mask.labels(), segmented(mask.folder)[1].mpp
-    stitching = Stitching(predictor.config.window, int(mask.summary.options["overlap"]))
+    labels, stitching = mask.labels(), Stitching(predictor.config.window, int(mask.summary.options["overlap"]))
     # The network has seen windows all of whose pixels have a name.
     windows = [each for each in stitching.windows(*mask.shape) if not (labels[each.slices] == IGNORE).any()]
     with closing(open_isolated(slide.path, alone=slide.alone)) as reader:
-        mpp = slide.mpp or (None if stated is None else Resolution(*stated))
-        grid = mask_grid(reader, mask.summary, mpp, hint="give the µm/px that the slide was segmented with")
+        grid = mask.grid(reader, slide.mpp)
         density = smooth_density(lambda w: grid.read(w.top, w.left, *w.tile_shape), *mask.shape)
         parts = parts_of(labels, mask.schema, mask.resolution, density)
         pooling, batches = Pooling(predictor, parts, stitching), -(-len(windows) // predictor.batch)

@@ -11,8 +11,8 @@ import numpy as np
 from ntrm.core.arrays import Floats, Ints
 from ntrm.correct.engine import Review
 from ntrm.correct.engine.graph import RegionGraph
+from ntrm.correct.mask import SlideMask
 from ntrm.correct.units import Units
-from ntrm.regions.regions import Regions
 
 
 def middle_parts(graph: RegionGraph) -> Ints:
@@ -43,9 +43,9 @@ def likely_errors_first(graph: RegionGraph) -> Review:
     return Review("likely errors", graph.parts.first[parts], graph.tissue[parts], pixels)
 
 
-def largest_first(regions: Regions, background: int | None) -> Review:
+def largest_first(mask: SlideMask) -> Review:
     """Regions where no region graph is known; without glass, which would often be the first."""
-    units, pixels = Units.in_mask(regions), regions.table.pixels
+    units, pixels = Units.in_mask(mask.regions), mask.regions.table.pixels
     order = np.argsort(-pixels, kind="stable")
-    order = order[units.tissue[order] != background]
+    order = order[units.tissue[order] != mask.schema.background_index]
     return Review("area", units.first[order], units.tissue[order], pixels[order])

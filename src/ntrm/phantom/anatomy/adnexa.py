@@ -123,7 +123,6 @@ def _draw_follicle(rng: np.random.Generator, half_um: float, lean_deg: float, ki
 
 
 def _plug(shaft: Streak) -> Streak:
-    """Keratin in the mouth of a follicle."""
     mouth = shaft.radii_um[0]
     return replace(
         shaft,
@@ -142,7 +141,6 @@ def _draw_sebaceous(rng: np.random.Generator, shaft: Streak, kind: AdnexaParamet
 
 
 def _draw_coil(rng: np.random.Generator, half_um: float, kind: AdnexaParameters) -> Blob:
-    """The coil of a sweat gland."""
     return Blob(
         u_um=half_um * between(rng, (-0.9, 0.9)),
         v_um=between(rng, kind.gland_depth),
@@ -203,7 +201,6 @@ def _draw_muscle(rng: np.random.Generator, shaft: Streak, details: AdnexaDetails
 
 
 def _draw_cross_cut(rng: np.random.Generator, half_um: float, depth_um: float, details: AdnexaDetails) -> Blob:
-    """A follicle as a rounded island."""
     depth = min(between(rng, details.cross_cut_depth), 0.85 * depth_um)
     radius = spread(rng, details.cross_cut_radius)
     return Blob(half_um * between(rng, (-0.95, 0.95)), depth, radius, spread(rng, (0.7, 1.5)), roughness=0.08)

@@ -94,23 +94,15 @@ def draw_dermis(seed: int, specimen: Specimen, strata: Strata, kind: DermisParam
     oedema = np.zeros_like(axis.u)
     if rng.random() < kind.oedema:
         oedema = stretches(wave("oedema", 1800.0), between(rng, kind.oedema_fraction))
-    scars = tuple(_draw_scar(rng, specimen, kind) for _ in range(int(rng.random() < kind.scar)))
+    scars: tuple[Scar, ...] = ()
+    if rng.random() < kind.scar:
+        width = min(spread(rng, kind.scar_half_width), 0.5 * specimen.half_um)
+        scar = Scar(specimen.half_um * between(rng, (-0.6, 0.6)), width, spread(rng, kind.scar_depth))
+        under = np.abs(axis.u - scar.u_um) < scar.half_width_um
+        scars = () if ((strata.in_situ > 0) | (strata.mass > 0))[under].any() else (scar,)
     return Dermis(
-        elastosis=elastosis.astype(np.float32),
-        oedema=oedema.astype(np.float32),
-        scars=tuple(scar for scar in scars if not _under_tumour(scar, axis, strata)),
-        spared_um=kind.spared,
+        elastosis=elastosis.astype(np.float32), oedema=oedema.astype(np.float32), scars=scars, spared_um=kind.spared
     )
-
-
-def _draw_scar(rng: np.random.Generator, specimen: Specimen, kind: DermisParameters) -> Scar:
-    width = min(spread(rng, kind.scar_half_width), 0.5 * specimen.half_um)
-    return Scar(specimen.half_um * between(rng, (-0.6, 0.6)), width, spread(rng, kind.scar_depth))
-
-
-def _under_tumour(scar: Scar, axis: Axis, strata: Strata) -> bool:
-    under = np.abs(axis.u - scar.u_um) < scar.half_width_um
-    return bool(((strata.in_situ > 0) | (strata.mass > 0))[under].any())
 
 
 def flatten(strata: Strata, axis: Axis, scars: tuple[Scar, ...]) -> Strata:
@@ -131,13 +123,14 @@ def draw_vessels(seed: int, specimen: Specimen, kind: DermisParameters) -> tuple
     deep = (min(kind.superficial_depth[1], 0.5 * depth), 0.95 * depth)
 
     def vessel(radius: Span, at: Span) -> Blob:
-        return _draw_tube(rng, specimen, spread(rng, radius), at)
+        """Cut across or aslant."""
+        radius_um, u_um = spread(rng, radius), specimen.half_um * between(rng, (-0.97, 0.97))
+        return Blob(
+            u_um, between(rng, at), radius_um, spread(rng, (1.0, 4.0)), between(rng, (-60.0, 60.0)), roughness=0.1
+        )
 
-    small = scatter(
-        rng,
-        length_mm * kind.superficial_vessels_per_mm,
-        lambda: vessel(kind.superficial_radius, kind.superficial_depth),
-    )
+    superficial = length_mm * kind.superficial_vessels_per_mm
+    small = scatter(rng, superficial, lambda: vessel(kind.superficial_radius, kind.superficial_depth))
     large = scatter(rng, area_mm2 * kind.deep_vessels_per_mm2, lambda: vessel(kind.deep_radius, deep))
     walls = [*small, *large]
     lumina = [replace(wall, radius_um=wall.radius_um * between(rng, kind.lumen)) for wall in walls]
@@ -145,23 +138,7 @@ def draw_vessels(seed: int, specimen: Specimen, kind: DermisParameters) -> tuple
     nerves = scatter(rng, area_mm2 * kind.nerves_per_mm2, lambda: vessel(kind.nerve_radius, deep))
     return (
         Structure("vessel walls", walls, None, dermis, "vessel wall"),
-        Structure(
-            "lumina", [lumen for lumen, full in zip(lumina, filled, strict=True) if not full], None, dermis, "lumen"
-        ),
-        Structure(
-            "blood", [lumen for lumen, full in zip(lumina, filled, strict=True) if full], None, dermis, "red cells"
-        ),
+        Structure("lumina", [one for one, full in zip(lumina, filled, strict=True) if not full], None, dermis, "lumen"),
+        Structure("blood", [one for one, full in zip(lumina, filled, strict=True) if full], None, dermis, "red cells"),
         Structure("nerves", nerves, RET, (RET,), "nerve"),
-    )
-
-
-def _draw_tube(rng: np.random.Generator, specimen: Specimen, radius_um: float, depth: Span) -> Blob:
-    """Cut across or aslant."""
-    return Blob(
-        u_um=specimen.half_um * between(rng, (-0.97, 0.97)),
-        v_um=between(rng, depth),
-        radius_um=radius_um,
-        flatness=spread(rng, (1.0, 4.0)),
-        tilt_deg=between(rng, (-60.0, 60.0)),
-        roughness=0.1,
     )

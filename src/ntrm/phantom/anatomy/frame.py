@@ -147,7 +147,12 @@ class Frame:
         radius, side = np.float32(self.radius_um), np.float32(math.copysign(1.0, self.radius_um))
         u = abs(radius) * np.arctan2(along, side * (radius - below))
         w = side * (abs(radius) - np.hypot(along, radius - below))
-        return (u, w) if self.fold is None else self._folded(grid, u, w, self.fold)
+        if (fold := self.fold) is None:
+            return u, w
+        crease = np.float32(fold.wave_um) * grid.noise(derive(self.seed, "fold"), fold.wave_wavelength_um, 3)
+        beyond = u > np.float32(fold.at_um) + np.float32(fold.lean) * w + crease
+        hidden, step = beyond * np.float32(fold.hidden_um), beyond * np.float32(fold.step_um)
+        return np.asarray(u + hidden, dtype=np.float32), np.asarray(w + step, dtype=np.float32)
 
     def to_picture(self, u_um: Positions, w_um: Positions) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(y, x) in µm of points of the skin: the inverse of ``to_skin``, good to a µm."""
@@ -168,12 +173,6 @@ class Frame:
         # ``octaves``, behind ``PhantomGrid.noise``, derives the seed of its first octave by 0.
         seed = derive(derive(self.seed, "warp", direction), 0)
         return self.warp_um * field_at(seed, y, x, self.warp_wavelength_um).astype(np.float64)
-
-    def _folded(self, grid: PhantomGrid, u: Field, w: Field, fold: Fold) -> tuple[Field, Field]:
-        crease = np.float32(fold.wave_um) * grid.noise(derive(self.seed, "fold"), fold.wave_wavelength_um, 3)
-        beyond = u > np.float32(fold.at_um) + np.float32(fold.lean) * w + crease
-        hidden, step = beyond * np.float32(fold.hidden_um), beyond * np.float32(fold.step_um)
-        return np.asarray(u + hidden, dtype=np.float32), np.asarray(w + step, dtype=np.float32)
 
 
 def sine_cosine(degrees: float) -> tuple[np.float32, np.float32]:
@@ -296,17 +295,13 @@ class Skin:
         where = np.array([(body.u_um, body.v_um, body.reach_um) for body in bodies])
         key = where.tobytes()
         if key not in self.extents:
-            self.extents[key] = self._ring_bounds(*where.T[..., None])
+            # Of a ring around each body, bent as the skin is bent.
+            u, v, reach = where.T[..., None]
+            angle = np.linspace(0.0, 2.0 * np.pi, RING_POINTS, endpoint=False)
+            ring_u, ring_v = u + RING_ROOM * reach * np.cos(angle), v + RING_ROOM * reach * np.sin(angle)
+            y, x = self.frame.to_picture(ring_u, ring_v - self.lift[self.axis.index(u)])  # (bodies, ring points)
+            self.extents[key] = np.stack([y.min(axis=1), y.max(axis=1), x.min(axis=1), x.max(axis=1)], axis=1)
         return self.extents[key]
-
-    def _ring_bounds(
-        self, u: NDArray[np.float64], v: NDArray[np.float64], reach: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Bounds of a ring around each body, bent as the skin is bent."""
-        angle = np.linspace(0.0, 2.0 * np.pi, RING_POINTS, endpoint=False)
-        ring_u, ring_v = u + RING_ROOM * reach * np.cos(angle), v + RING_ROOM * reach * np.sin(angle)
-        y, x = self.frame.to_picture(ring_u, ring_v - self.lift[self.axis.index(u)])  # (bodies, ring points)
-        return np.stack([y.min(axis=1), y.max(axis=1), x.min(axis=1), x.max(axis=1)], axis=1)
 
     def patch(self, rows: slice, columns: slice) -> Patch:
         """The pixels of a rectangle."""

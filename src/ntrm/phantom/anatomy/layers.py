@@ -125,8 +125,9 @@ class Fat:
     septum_wavelength_um: float = 2800.0
 
 
-def _hypodermis(skin: Skin, strata: Strata, shape: Fat) -> BoolMask:
-    """Where the hypodermis lies, were there no cut."""
+def paint_dermis(skin: Skin, strata: Strata, shape: Fat) -> None:
+    """Reticular dermis, fat, papillary dermis and the inflamed band, from the bottom up."""
+    depth = skin.v - skin.along_bent(np.maximum(strata.epidermis, strata.mass))
     edge = np.float32(shape.edge_um) * skin.noise("fat edge", shape.edge_wavelength_um, 2)
     lobules = np.float32(shape.lobule_um) * skin.noise("lobules", shape.lobule_wavelength_um, 2)
     top = skin.along(strata.hypodermis)
@@ -135,14 +136,8 @@ def _hypodermis(skin: Skin, strata: Strata, shape: Fat) -> BoolMask:
     # Septa narrow and end: their width follows a second, slower noise.
     width = np.float32(shape.septum) * skin.noise("septa width", shape.septum_wavelength_um)
     septa = np.abs(skin.noise("septa", shape.septum_wavelength_um, 2)) < width
-    return np.asarray((main & ~septa) | (islands & (skin.w + edge > np.float32(shape.island_from) * top)))
-
-
-def paint_dermis(skin: Skin, strata: Strata, shape: Fat) -> None:
-    """Reticular dermis, fat, papillary dermis and the inflamed band, from the bottom up."""
-    depth = skin.v - skin.along_bent(np.maximum(strata.epidermis, strata.mass))
     skin.mask[...] = RET
-    skin.mask[_hypodermis(skin, strata, shape)] = HYP
+    skin.mask[(main & ~septa) | (islands & (skin.w + edge > np.float32(shape.island_from) * top))] = HYP
     shallow = depth + np.float32(0.6) * skin.sway
     skin.mask[(shallow < skin.along(strata.papillary)) & (skin.along(strata.mass) <= 0)] = PAP
     band = skin.along_bent(strata.inflammation)

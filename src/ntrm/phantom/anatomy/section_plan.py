@@ -130,13 +130,11 @@ def _draw_invasive(seed: int, rng: np.random.Generator, specimen: Specimen, skin
 
 
 def _draw_in_situ(seed: int, rng: np.random.Generator, specimen: Specimen, skin: Strata, anatomy: Anatomy) -> Lesions:
-    """Carcinoma in situ along most of the surface."""
     patch = _draw_patch(seed, rng, specimen, (0.7, 1.0))
     return Lesions(add_in_situ(skin, seed, specimen.axis, patch, anatomy.in_situ))
 
 
 def _draw_none(seed: int, rng: np.random.Generator, specimen: Specimen, skin: Strata, anatomy: Anatomy) -> Lesions:
-    """Normal skin."""
     return Lesions(skin)
 
 
@@ -198,7 +196,6 @@ def _outline(specimen: Specimen, strata: Strata) -> Outline:
 
 
 def _draw_box(seed: int, outline: Outline, kind: PictureParameters) -> tuple[float, float, float, float]:
-    """The picture: the section's bounds and a margin of background."""
     rng = generator(seed, "picture")
     margin = kind.wide_margin if rng.random() < kind.wide_fraction else kind.margin
     top, left, bottom, right = (between(rng, margin) for _ in range(4))

@@ -200,7 +200,6 @@ def _draw_tear(rng: np.random.Generator, specimen: Specimen, kind: DamageParamet
 
 
 def _draw_split(rng: np.random.Generator, specimen: Specimen, kind: DamageParameters) -> Streak:
-    """A gap from above the surface to below the deep cut."""
     radius = 0.5 * spread(rng, kind.split_width)
     return Streak(
         top_u_um=0.6 * _along(rng, specimen),
@@ -219,14 +218,12 @@ def _draw_hole(rng: np.random.Generator, specimen: Specimen, kind: DamageParamet
 
 
 def _draw_flake(rng: np.random.Generator, specimen: Specimen, kind: DamageParameters) -> Blob:
-    """A bit of keratin above the surface."""
     height, radius = between(rng, kind.keratin_bit_height), spread(rng, kind.keratin_bit_radius)
     tilt = between(rng, (-90.0, 90.0))
     return Blob(_along(rng, specimen), -height, radius, between(rng, (1.0, 5.0)), tilt, roughness=0.2)
 
 
 def _draw_crumb(rng: np.random.Generator, specimen: Specimen, kind: DamageParameters) -> Blob:
-    """A bit of deep tissue beyond the cut."""
     u, radius = _along(rng, specimen), spread(rng, kind.deep_bit_radius)
     depth = specimen.axis.value(specimen.thickness, u) + between(rng, kind.deep_bit_distance)
     return Blob(u, depth, radius, between(rng, (1.0, 4.0)), between(rng, (-90.0, 90.0)), roughness=0.2)

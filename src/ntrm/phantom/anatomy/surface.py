@@ -72,7 +72,6 @@ def draw_surface(
 def _draw_ulcer(
     rng: np.random.Generator, axis: Axis, half_um: float, clusters: tuple[Cluster, ...], kind: SurfaceParameters
 ) -> Values:
-    """1 in an ulcer, 0 on healthy skin."""
     centre, width = half_um * between(rng, (-0.8, 0.8)), spread(rng, kind.ulcer_half_width)
     places = [(centre, width)] if rng.random() < kind.ulcer else []
     broken = [cluster for cluster in clusters if cluster.ulcerated and rng.random() < kind.ulcerated_cluster]

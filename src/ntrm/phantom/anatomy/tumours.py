@@ -163,14 +163,11 @@ def _nest_depth(cluster: Cluster, u: Field, v: Field, rough: Field, slow: Field)
     inside = np.minimum(to_rim, to_neighbour)
     if rounded:
         beyond = 0.5 * (distance[:, 2] - distance[:, 0]) - 0.5 * cluster.cleft_um
-        inside = _rounded_minimum((to_rim, to_neighbour, beyond), cluster.rounding_um)
+        # Less than the least where two are nearly as small: corners are cut off.
+        depths, scale = (to_rim, to_neighbour, beyond), cluster.rounding_um
+        nearest_um = np.minimum.reduce(depths)
+        inside = nearest_um - scale * np.log(sum(np.exp((nearest_um - depth) / scale) for depth in depths))
     return np.where(own > 0.15, inside, -np.inf)
-
-
-def _rounded_minimum(depths: tuple[NDArray[np.float64], ...], rounding_um: float) -> NDArray[np.float64]:
-    """The least depth, and less where two are nearly as small: corners are cut off."""
-    least = np.minimum.reduce(depths)
-    return np.asarray(least - rounding_um * np.log(sum(np.exp((least - depth) / rounding_um) for depth in depths)))
 
 
 @dataclass(frozen=True)

@@ -187,16 +187,11 @@ class Look:
             woven = replace(fine["basket weave"], eosin=tissues["KER"].eosin, haematoxylin=tissues["KER"].haematoxylin)
             fine = fine | {"basket weave": woven}
         if pigmented:
-            tissues = tissues | _pigment(seed, tissues, kind)
+            # Most in the epidermis, and macrophages below.
+            chance = generator(seed, "melanin")
+            amount, phages = float(chance.uniform(*kind.melanin)), float(chance.uniform(*kind.melanophages))
+            for name, share in {"EPI": 1.0, "IEC": 0.5, "FOL": 0.4, "BCC": 0.3, "SCC": 0.1}.items():
+                tissues = tissues | {name: replace(tissues[name], melanin=amount * share)}
+            for name, share in {"PAP": 1.0, "INF": 0.3}.items():
+                tissues = tissues | {name: replace(tissues[name], melanophages=phages * share)}
         return cls(tissues, fine, Weave.draw(seed, kind))
-
-
-def _pigment(seed: int, tissues: Textures, kind: LookParameters) -> Textures:
-    """Melanin in the basal layer of all epithelia, most in the epidermis, and macrophages below."""
-    chance = generator(seed, "melanin")
-    amount, phages = float(chance.uniform(*kind.melanin)), float(chance.uniform(*kind.melanophages))
-    shares = {"EPI": 1.0, "IEC": 0.5, "FOL": 0.4, "BCC": 0.3, "SCC": 0.1}
-    changed = {name: replace(tissues[name], melanin=amount * share) for name, share in shares.items()}
-    return changed | {
-        name: replace(tissues[name], melanophages=phages * share) for name, share in (("PAP", 1.0), ("INF", 0.3))
-    }

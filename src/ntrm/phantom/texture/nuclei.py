@@ -168,19 +168,14 @@ def _drawn_in(um: Points) -> Points:
 def _occupied(scene: Scene, sites: _Sites) -> _Sites:
     """Thin the sites to the tissue's density and to what its structure leaves room for."""
     # A cheap bound first: most sites of the dermis drop out before anything else is asked about them.
-    sites = sites.where(sites.mark < _most_per_mm2(scene)[sites.tissue] * _SITE_MM2)
-    sites = _settled(scene, sites)
-    density = scene.table["nuclei_per_mm2"][sites.tissue] * (1.0 + _PALISADE_CROWDING * _palisade(scene, sites))
-    return sites.where(sites.mark < density * _room(scene, sites) * _SITE_MM2)
-
-
-def _most_per_mm2(scene: Scene) -> Field:
-    """Upper bound of the density by mask value."""
     hollow = sum(scene.table[name] for name in HOLLOWS) > 0
     most = scene.table["nuclei_per_mm2"] * np.where(hollow, MOST_ROOM, 1.0 + _PALISADE_CROWDING).astype(np.float32)
     passing = [_RET, _PAP, _INF, *codes_of(*(PASSING if scene.geometry.passing else ()))]
     most[passing] = most[passing].max()
-    return most
+    sites = sites.where(sites.mark < most[sites.tissue] * _SITE_MM2)
+    sites = _settled(scene, sites)
+    density = scene.table["nuclei_per_mm2"][sites.tissue] * (1.0 + _PALISADE_CROWDING * _palisade(scene, sites))
+    return sites.where(sites.mark < density * _room(scene, sites) * _SITE_MM2)
 
 
 def _settled(scene: Scene, sites: _Sites) -> _Sites:

@@ -232,7 +232,11 @@ def measure_geometry(mask: Mask, mpp: float, table: TextureTable) -> Geometry:
     keratin, nests = grids.where(members("KER")), grids.where(members(*BASALOID))
     keratin_steps = _steps_from(keratin)
     from_keratin = grids.smooth(keratin_steps)
-    depth = from_keratin if keratin.any() else grids.smooth(_steps_below_outline(~grids.where(EMPTY)))
+    depth, tissue = from_keratin, ~grids.where(EMPTY)
+    if tissue.all() and not keratin.any():  # without an outline, layers run along the rows
+        depth = grids.smooth(np.broadcast_to(np.arange(len(tissue), dtype=np.float32)[:, None], tissue.shape))
+    elif not keratin.any():
+        depth = grids.smooth(-_steps_from(ndimage.binary_fill_holes(tissue)))
     return Geometry(
         from_keratin_um=from_keratin,
         depth_um=depth,
@@ -250,13 +254,6 @@ def measure_geometry(mask: Mask, mpp: float, table: TextureTable) -> Geometry:
 def blur(values: Field, sigma_px: float) -> Field:
     """Smooth by a Gaussian; edge pixels are repeated beyond the edge."""
     return np.asarray(ndimage.gaussian_filter(values, sigma_px, mode="nearest", truncate=3.0), dtype=np.float32)
-
-
-def _steps_below_outline(tissue: NDArray[np.bool_]) -> Field:
-    """Depth in pixels below the outline; without an outline, layers run along the rows."""
-    if tissue.all():
-        return np.broadcast_to(np.arange(len(tissue), dtype=np.float32)[:, None], tissue.shape)
-    return -_steps_from(ndimage.binary_fill_holes(tissue))
 
 
 def _steps_from(inside: NDArray[np.bool_]) -> Field:

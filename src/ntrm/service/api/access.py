@@ -41,8 +41,7 @@ HEADERS = {
 }
 UPLOAD_TYPE = "application/octet-stream"
 MOST_BODY = 2**20  # Bytes of a JSON document: some ten thousand points
-SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-OPEN_PATHS = ("/healthz", "/open/", "/page/", "/favicon.ico")
+OPEN_PATHS = ("/healthz", "/open/", "/page/")
 """Need no token: nothing there reveals anything about slides."""
 
 
@@ -50,10 +49,9 @@ class Access:
     """Token, links and sessions of a service."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        self.token = settings.token or secrets.token_urlsafe(32)
+        self.settings, self.token = settings, settings.token or secrets.token_urlsafe(32)
         # Browsers do not tell ports apart: each service has a name of its own for its cookie.
         self.cookie = f"ntrm_session_{settings.port}_{_digest(str(settings.out))[:8]}"
-        self.settings = settings
         # Slow: whoever has a cookie must not guess the token from it.
         self._key = hashlib.scrypt(self.token.encode(), salt=self.cookie.encode(), n=2**14, r=8, p=1)
         self._links: dict[str, float] = {}
@@ -105,6 +103,29 @@ class Access:
             return (scheme, name) == self._public
         return scheme in ("http", "https") and name == host
 
+    def problem(self, scope: Scope, headers: Headers) -> ProblemError | None:
+        """Why a request is not let in, if so."""
+        host, origin, site = headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site")
+        if len(headers.getlist("host")) != 1 or not self.allows_host(host):
+            hint = "use the address it printed, or --public-url"
+            return ProblemError(421, "host", "the service does not go by this name", hint=hint)
+        foreign = ProblemError(403, "origin", "requests from other sites are refused")
+        if origin is not None and not self.allows_origin(origin, host):
+            return foreign
+        if scope["path"].startswith(OPEN_PATHS):
+            return None
+        kind = self.credentials(headers)
+        if kind is None:
+            expected = "Authorization: Bearer TOKEN, or the cookie of a browser that opened the printed link"
+            asked = {"WWW-Authenticate": 'Bearer realm="ntrm"'}
+            return ProblemError(401, "unauthorised", "who is asking?", expected=expected, headers=asked)
+        # Another site can make a browser ask in its user's name, though not with a token. Where an unsafe request comes
+        # from is said by the browser; without that it could be another site's form.
+        is_safe = scope["method"] in ("GET", "HEAD", "OPTIONS")
+        if kind == "cookie" and not is_safe and origin is None and site != "same-origin":
+            return ProblemError(403, "origin", "the request does not say which page it comes from")
+        return foreign if kind == "cookie" and site in ("cross-site", "same-site") and scope["path"] != "/" else None
+
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
@@ -131,64 +152,46 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        given, path, answer = Headers(scope=scope), scope["path"], self._app
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                if scope["path"] == "/" or scope["path"].startswith("/page/"):
+                if path == "/" or path.startswith("/page/"):
                     # The browser asks each time, so that a new version of the page is seen at once.
                     headers.setdefault("cache-control", "no-cache")
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
-        problem, answer = self._problem(scope, Headers(scope=scope)), self._app
+        problem = self._access.problem(scope, given)
         if problem is not None:
             answer = JSONResponse(document_of(problem), problem.status, problem.headers)
-            if problem.status == 401 and scope["path"] == "/" and scope["method"] == "GET":
+            if problem.status == 401 and path == "/" and scope["method"] == "GET":
                 answer = HTMLResponse(self._locked.read_bytes(), 401)
+        # A slide's body has a limit of its own.
+        most = None if path == "/v1/slides" and UPLOAD_TYPE in given.get("content-type", "") else MOST_BODY
         # Nothing behind the guard wants cookies, and the library's way of parsing them takes seconds for some.
         plain = [header for header in scope["headers"] if header[0] != b"cookie"]
-        await answer({**scope, "headers": plain}, self._bounded(scope, receive), with_headers)
+        bounded = _bounded(receive, most, self._access.settings.limits.idle_seconds)
+        await answer({**scope, "headers": plain}, bounded, with_headers)
 
-    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
-        """Give up a body of which nothing comes for a while, and one that is too large; a slide's has its own limit."""
-        is_upload = scope["path"] == "/v1/slides" and UPLOAD_TYPE in Headers(scope=scope).get("content-type", "")
-        received, more = 0, True
 
-        async def next_part() -> Message:
-            nonlocal received, more
+def _bounded(receive: Receive, most: int | None, idle_seconds: int) -> Receive:
+    """Give up a body of which nothing comes for a while, and one that is too large."""
+    received, more = 0, True
+
+    async def next_part() -> Message:
+        nonlocal received, more
+        try:
             # After the body the next message comes only when the client goes away.
-            seconds = self._access.settings.limits.idle_seconds if more else None
-            try:
-                async with asyncio.timeout(seconds):
-                    message = await receive()
-            except TimeoutError as error:
-                raise HTTPException(408, f"a part of it every {seconds} s") from error
-            received, more = received + len(message.get("body", b"")), message.get("more_body", False)
-            if received > MOST_BODY and not is_upload:
-                raise HTTPException(413, f"at most {MOST_BODY:,} bytes")
-            return message
+            async with asyncio.timeout(idle_seconds if more else None):
+                message = await receive()
+        except TimeoutError as error:
+            raise HTTPException(408, f"a part of it every {idle_seconds} s") from error
+        received, more = received + len(message.get("body", b"")), message.get("more_body", False)
+        if most is not None and received > most:
+            raise HTTPException(413, f"at most {most:,} bytes")
+        return message
 
-        return next_part
-
-    def _problem(self, scope: Scope, headers: Headers) -> ProblemError | None:
-        host, origin, site = headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site")
-        if len(headers.getlist("host")) != 1 or not self._access.allows_host(host):
-            hint = "use the address it printed, or --public-url"
-            return ProblemError(421, "host", "the service does not go by this name", hint=hint)
-        foreign = ProblemError(403, "origin", "requests from other sites are refused")
-        if origin is not None and not self._access.allows_origin(origin, host):
-            return foreign
-        if scope["path"].startswith(OPEN_PATHS):
-            return None
-        kind = self._access.credentials(headers)
-        if kind is None:
-            expected = "Authorization: Bearer TOKEN, or the cookie of a browser that opened the printed link"
-            asked = {"WWW-Authenticate": 'Bearer realm="ntrm"'}
-            return ProblemError(401, "unauthorised", "who is asking?", expected=expected, headers=asked)
-        # Another site can make a browser ask in its user's name, though not with a token. Where an unsafe request comes
-        # from is said by the browser; without that it could be another site's form.
-        if kind == "cookie" and scope["method"] not in SAFE_METHODS and origin is None and site != "same-origin":
-            return ProblemError(403, "origin", "the request does not say which page it comes from")
-        return foreign if kind == "cookie" and site in ("cross-site", "same-site") and scope["path"] != "/" else None
+    return next_part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,30 +19,25 @@ from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
 
 from ntrm.core.errors import NtrmError
+from ntrm.correct.engine import NotReadyError
+from ntrm.correct.log import ConflictError
 from ntrm.models.folders import BUNDLED
-from ntrm.service.api import routes_corrections, routes_results, routes_slides, routes_tiles, schemas
+from ntrm.service.api import routes_corrections, routes_results, routes_slides, schemas
 from ntrm.service.api.access import HEADERS, LINK_SECONDS, SESSION_SECONDS, Guard
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.routes_slides import Shared, invalid, problems
-from ntrm.service.core.model_info import BUNDLED_NOTICE, NOTICE
-from ntrm.service.core.problems import (
-    ProblemError,
-    busy,
-    disk_full,
-    disk_state,
-    document_of,
-    is_full,
-    missing,
-    status_of,
-)
+from ntrm.service.api.routes_slides import Shared
+from ntrm.service.core import problems
+from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import ServiceSettings
 from ntrm.version import __version__
 
+NOTICE = "For research, not for diagnosis."
+BUNDLED_NOTICE = "The bundled model has seen synthetic sections only: for trying the software, not for real slides."
+NEARLY_FULL = 4 * 2**20  # Free bytes with which nothing new can be written
 PAGE = Path(__file__).parents[1] / "page"
 router, open_router = APIRouter(tags=["service"]), APIRouter(tags=["service"])
 # The files of results are last: what is not another address is the name of one.
-ROUTES = (routes_slides, routes_tiles, routes_corrections, routes_results)
-DESCRIPTION = "Tissue segmentation of H&E skin sections. For research, not for diagnosis."
+ROUTES = (routes_slides, routes_corrections, routes_results)
 
 
 def create_app(settings: ServiceSettings) -> FastAPI:
@@ -59,9 +55,9 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     app = FastAPI(
         title="ntrm",
         version=__version__,
-        description=DESCRIPTION,
+        description="Tissue segmentation of H&E skin sections. For research, not for diagnosis.",
         lifespan=lifespan,
-        responses=problems(401, 403, 421, 422),
+        responses={"default": {"model": schemas.ErrorDocument, "description": "a refusal, and how to mend it"}},
         # Their pages fetch scripts from elsewhere.
         docs_url=None,
         redoc_url=None,
@@ -86,10 +82,18 @@ def create_app(settings: ServiceSettings) -> FastAPI:
 def health(app_state: Shared) -> schemas.Health:
     """Whether the service answers, has a worker and room on its disk; needs no token."""
     settings = app_state.settings
-    disk = disk_state(settings.hidden, settings.limits.reserve_bytes)
-    reason: schemas.Reason = "no_worker" if app_state.supervisor.state == "refused" else disk
-    if reason == "ok" and app_state.watch.failing:
-        reason = "housekeeping"
+    try:
+        free = shutil.disk_usage(settings.hidden).free
+    except OSError:
+        free = -1
+    checks: dict[schemas.Reason, bool] = {
+        "no_worker": app_state.supervisor.state == "refused",
+        "disk_missing": free < 0,
+        "disk_full": free < NEARLY_FULL,
+        "disk_low": free < settings.limits.reserve_bytes,
+        "housekeeping": bool(app_state.watch.failing),
+    }
+    reason: schemas.Reason = next((reason for reason, fails in checks.items() if fails), "ok")
     return schemas.Health(status="ok" if reason == "ok" else "degraded", reason=reason, version=__version__)
 
 
@@ -98,12 +102,13 @@ def about(app_state: Shared) -> schemas.About:
     """Version, model, classes with their colours, limits."""
     settings, model, refusal = app_state.settings, app_state.model, app_state.supervisor.refusal
     return schemas.About(
-        program="ntrm",
         version=__version__,
-        model=None if model is None else schemas.Model.model_validate(model),
+        model=schemas.Model(
+            name=model.name or model.arch, version=model.version, sha256=app_state.weights_sha256, mpp=model.mpp
+        ),
         notice=f"{NOTICE} {BUNDLED_NOTICE}" if settings.model == BUNDLED else NOTICE,
-        classes=[] if model is None else schemas.classes_of(model),
-        limits=schemas.Limits.model_validate(settings.limits),
+        classes=schemas.classes_of(model.schema),
+        limits={name: getattr(settings.limits, name) for name in ("upload_bytes", "pixels", "queue", "uploads")},
         server_paths=bool(settings.roots),
         worker=app_state.supervisor.state,  # type: ignore[arg-type]
         worker_error=None if refusal is None else schemas.ErrorBody(**refusal),
@@ -131,7 +136,6 @@ def sign_in(app_state: Shared, code: str) -> Response:
     access = app_state.access
     cookie = access.redeem(code)
     if cookie is None:
-        app_state.audit.refusals += 1
         return RedirectResponse("/", status_code=303)
     app_state.audit.note("open")
     # No redirect: where another page or a file led here, the browser would not send the new cookie along with it.
@@ -141,16 +145,20 @@ def sign_in(app_state: Shared, code: str) -> Response:
     return answer
 
 
-@router.get("/favicon.ico", include_in_schema=False)
-def icon() -> Response:
-    """None: the page names its own."""
-    return Response(status_code=204)
-
-
 async def _answer(_: Request, error: Exception) -> Response:
     known = next(kind for kind in type(error).__mro__ if kind in _PROBLEMS)
-    problem = disk_full() if is_full(error) else _PROBLEMS[known](error)
-    return JSONResponse(document_of(problem), status_of(problem), getattr(problem, "headers", None))
+    problem = problems.disk_full() if problems.is_full(error) else _PROBLEMS[known](error)
+    return JSONResponse(problems.document_of(problem), problems.status_of(problem), getattr(problem, "headers", None))
+
+
+def _invalid(error: RequestValidationError) -> ProblemError:
+    """What is wrong with a request, by its first error; quotes nothing of the request."""
+    first = next(iter(error.errors()), {"loc": (), "msg": "unusable"})
+    where = ".".join(str(key) for key in first["loc"] if isinstance(key, str | int)).removeprefix("body.")
+    # Who has only the name of the results would search for the id in vain.
+    hint = "GET /v1/slides lists the id of every slide" if where == "path.id" else ""
+    what, expected = "the request cannot be understood", str(first["msg"])
+    return ProblemError(422, "usage", what, got=where or None, expected=expected, hint=hint)
 
 
 def _http_problem(error: HTTPException) -> ProblemError:
@@ -172,13 +180,20 @@ def _bug(error: Exception) -> ProblemError:
     return ProblemError(500, "bug", "something went wrong", hint="look into the service's log", headers=HEADERS)
 
 
+def _conflict(code: str) -> Callable[[NtrmError], ProblemError]:
+    """What a person can mend by looking again, or by waiting for the region graph."""
+    return lambda it: ProblemError(409, code, it.what, got=it.got, expected=it.expected, hint=it.hint)
+
+
 _PROBLEMS: dict[type[Exception], Callable[[Any], NtrmError]] = {
     NtrmError: lambda error: error,
-    RequestValidationError: lambda error: invalid(error.errors()),
+    ConflictError: _conflict("corrected_elsewhere"),
+    NotReadyError: _conflict("no_region_graph"),
+    RequestValidationError: _invalid,
     HTTPException: _http_problem,
     ClientDisconnect: lambda _: ProblemError(400, "disconnected", "the client went away"),
-    sqlite3.Error: lambda _: busy("the database does not answer", "look whether the disk is full"),
-    FileNotFoundError: lambda _: missing("the file was deleted meanwhile"),
+    sqlite3.Error: lambda _: problems.busy("the database does not answer", "look whether the disk is full"),
+    FileNotFoundError: lambda _: problems.missing("the file was deleted meanwhile"),
     OSError: _bug,
     Exception: _bug,
 }

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from anyio import CapacityLimiter
 
 from ntrm.core.errors import NtrmError
+from ntrm.core.io import APPEND
 from ntrm.correct.log import Stamp, read_log, stamp_of
 from ntrm.correct.results import correction_in
 from ntrm.correct.slide import SlideCorrections
 from ntrm.correct.state import State
+from ntrm.models.folders import CONFIG, locate, read_config
 from ntrm.results.documents import read_summary
 from ntrm.results.folder import ResultsFolder
 from ntrm.results.paths import CORRECTED, CORRECTIONS, REGIONS, SUMMARY, table_file
@@ -27,21 +34,15 @@ from ntrm.results.slide_state import finished
 from ntrm.results.tables import FOOT, is_own_column, read_table
 from ntrm.service.api.access import Access
 from ntrm.service.api.schemas import SlideDocument, slide_document
-from ntrm.service.core.audit import Audit
-from ntrm.service.core.model_info import ModelFacts, read_facts
-from ntrm.service.core.problems import is_full, missing
+from ntrm.service.core.problems import ProblemError, is_full, missing
 from ntrm.service.core.settings import AUDIT, DATABASE, INCOMING, SERVICE_FOLDER, TRASH, UPLOADS, ServiceSettings
-from ntrm.service.core.watch import Watch
 from ntrm.service.jobs.catalogue import Catalogue
-from ntrm.service.jobs.database import JobStore
-from ntrm.service.jobs.slide_record import SlideRow
-from ntrm.service.jobs.supervisor import Supervisor
-from ntrm.service.tiles.caches import TileStore
-from ntrm.service.tiles.geometry import DeepZoom
-from ntrm.service.tiles.mask_tiles import FILES, MaskGrid, MaskLayers
+from ntrm.service.jobs.database import JobStore, SlideRow
+from ntrm.service.jobs.supervisor import Supervisor, Watch
+from ntrm.service.tiles.layers import FILES, MaskLayers
 from ntrm.service.tiles.readers import Readers
 from ntrm.service.tiles.region_finder import RegionFinder
-from ntrm.service.tiles.slide_tiles import SlideTiles
+from ntrm.service.tiles.slide_tiles import SlideTiles, TileStore
 from ntrm.slides.inputs import source_fingerprint
 from ntrm.slides.isolated import ReadingLimits
 from ntrm.slides.readers.reader import ArrayCache
@@ -50,28 +51,25 @@ _log = logging.getLogger(__name__)
 CHORE_SECONDS = 60.0
 IDLE_SECONDS = 600.0  # Slides that nobody views are closed after this
 END_SECONDS = 5.0  # How long the end waits for what is done beside the requests
-OPEN_RESULTS = 32
-HEAVY = 2  # Previews of corrections at a time
-OPEN_CORRECTIONS = 16
+OPENED = 32  # Results and corrections that are kept open
 MOST_TABLE = 2**28  # Bytes of the table of a slide's regions
 FINGERPRINTS = 4096  # Of originals, kept: each is two reads of the file; and numbers of corrections
 
 
-class OpenResults:
-    """The results of one finished slide: the layers of its masks, and its regions, which are read when asked for."""
+class Audit(RotatingFileHandler):
+    """JSON lines for nobody else; a full file becomes ``audit.jsonl.1`` and so on, the oldest of ten is dropped."""
 
-    def __init__(self, folder: Path) -> None:
-        grid = read_summary(folder).grid
-        self.bounds = grid.area
-        self.layers = MaskLayers(folder, MaskGrid(DeepZoom(*grid.area[2:]), *grid.to_level0[:2]))
-        self._folder = folder
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, maxBytes=8 * 2**20, backupCount=9, delay=True)
 
-    @cached_property
-    def regions(self) -> RegionFinder:
-        """Finds the region at a point."""
-        if (state := finished(self._folder)) is None:
-            raise _no_results()
-        return RegionFinder(state.tables["regions"], self._folder / REGIONS)
+    def _open(self) -> TextIOWrapper:
+        return os.fdopen(os.open(self.baseFilename, APPEND, 0o600), "a", encoding="utf-8")
+
+    def note(self, action: str, slide: str = "", outcome: str = "ok") -> None:
+        """Add a line; one that cannot be written is reported on stderr."""
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = json.dumps({"time": time, "action": action, "slide": slide, "outcome": outcome})
+        self.handle(logging.makeLogRecord({"msg": line}))
 
 
 class AppState:
@@ -84,24 +82,23 @@ class AppState:
         ResultsFolder(settings.out).own(SERVICE_FOLDER)
         for name in (UPLOADS, INCOMING, TRASH):
             (hidden / name).mkdir(exist_ok=True, mode=0o700)
+        self.model, self.weights_sha256 = read_config(locate(settings.model) / CONFIG)
         self.store = JobStore(hidden / DATABASE)
         self.audit = Audit(hidden / AUDIT)
         self.access = Access(settings)
         self.readers = Readers(limits.open_slides, ReadingLimits(limits.read_memory_mb, limits.open_seconds))
         self.tiles = TileStore(limits)
         self.watch = Watch()  # What fails of all that is done beside the requests
-        self.catalogue = Catalogue(settings, self.store, self.readers, self.audit.note)
+        self.catalogue = Catalogue(settings, self.store, self.readers)
         self.supervisor = Supervisor(settings, self.store, self.watch)
-        self.heavy = CapacityLimiter(HEAVY)
+        self.heavy = CapacityLimiter(2)
         """For what takes a processor, and memory, for up to a second: few threads, so that others stay free."""
-        self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
-        self._model: ModelFacts | None = None
         self.naming = threading.Lock()  # Held while a name is chosen for a new slide
         self.uploads = 0  # Uploads in progress
+        self._pixels = ArrayCache(limits.tile_cache_bytes // 2)
         self._stop = threading.Event()
         self._chores = threading.Thread(target=self._do_chores, name="chores", daemon=True)
-        self.search = self._new_search()
-        """Looks for the originals of results; in a thread of its own, since the roots may be large and far away."""
+        self.searched = threading.Event()  # Set once the originals of results were looked for: roots may be far away
 
     def open(self) -> None:
         """Begin: clean up after a service that was killed, adopt results, start the workers."""
@@ -111,14 +108,14 @@ class AppState:
         # Nothing begins before this is done.
         self.catalogue.check()
         try:
-            self.supervisor.reclaim()
+            self.store.reclaim(())  # The workers of a service that was killed ended with it.
             self.catalogue.open()
         except sqlite3.Error as error:
             if not is_full(error):
                 raise
             _log.warning("the disk is full: delete slides, and start the service again")
-        for thread in (self.supervisor, self._chores, self.search):
-            thread.start()
+        self.supervisor.start()
+        self._chores.start()
         self.audit.note("start")
 
     def close(self) -> None:
@@ -127,24 +124,23 @@ class AppState:
         self.supervisor.stop()
         self.tiles.close()
         self.readers.close_unused()
-        for thread in (self._chores, self.search):
-            thread.join(END_SECONDS)
-        self.audit.note_refusals()
+        self._chores.join(END_SECONDS)
         self.audit.note("stop")
         self.audit.close()
         self.store.close()
 
-    @property
-    def model(self) -> ModelFacts | None:
-        """None while it is being fetched."""
-        if self._model is None:
-            self._model = read_facts(self.settings)
-        return self._model
+    def check_worker(self) -> None:
+        """Refuse what no worker would ever do."""
+        if (refusal := self.supervisor.refusal) is not None:
+            said: dict[str, Any] = {key: refusal.get(key) for key in ("what", "got", "expected")}
+            raise ProblemError(503, "no_worker", **said, hint=refusal.get("hint") or "")
 
     def document(self, slide: SlideRow, waiting: list[str] | None = None) -> SlideDocument:
         """A slide as it is shown."""
         waiting = self.store.waiting() if waiting is None else waiting
-        return slide_document(slide, self.catalogue.facts(slide), waiting, self.corrected_count(slide))
+        stamp = stamp_of(self.folder(slide) / CORRECTIONS) if slide.status == "done" else None
+        corrections = 0 if stamp is None else _count(self.folder(slide), stamp)
+        return slide_document(slide, self.catalogue.results(slide), waiting, corrections)
 
     # A slide's files
 
@@ -152,7 +148,7 @@ class AppState:
         """Of its results."""
         return self.settings.out / slide.slide_id
 
-    def revision(self, slide: SlideRow) -> tuple[Stamp, Stamp]:
+    def _revision(self, slide: SlideRow) -> tuple[Stamp, Stamp]:
         """Changes whenever the results do, or when a ground truth is added to them."""
         made, truth = (stamp_of(self.folder(slide) / name) for name in (SUMMARY, FILES["truth"]))
         if made is None:
@@ -161,17 +157,18 @@ class AppState:
 
     def tile_revision(self, slide: SlideRow, corrections: State | None = None) -> str:
         """Short, and another one whenever tiles of the slide are: of its original, results or corrections."""
+        # Two logs may have a step of one number, if somebody moved one of them away.
         key: list[object] = [] if corrections is None else [step.when for step in corrections.steps]
-        for stamp in (self.original, self.revision):
+        for stamp in (self._original, self._revision):
             with suppress(NtrmError):  # there may be none
                 key.append(stamp(slide))
         return hashlib.sha256(repr(key).encode()).hexdigest()[:16]
 
-    def results(self, slide: SlideRow) -> OpenResults:
-        """The results of a finished slide."""
-        return _results(self.folder(slide), self.revision(slide))
+    def layers(self, slide: SlideRow) -> MaskLayers:
+        """The masks of a finished slide."""
+        return _layers(self.folder(slide), self._revision(slide))
 
-    def original(self, slide: SlideRow) -> tuple[Path, tuple[str, int, int]]:
+    def _original(self, slide: SlideRow) -> tuple[Path, tuple[str, int, int]]:
         """The original's path, and a key that changes whenever the file does."""
         if slide.source is None:
             raise missing("the original of this slide is not known", "start the service with --root FOLDER")
@@ -187,7 +184,7 @@ class AppState:
     @contextmanager
     def slide_tiles(self, slide: SlideRow) -> Iterator[SlideTiles]:
         """The original's tiles."""
-        path, key = self.original(slide)
+        path, key = self._original(slide)
         with self.readers.using(path, alone=slide.alone) as reader:
             yield SlideTiles(reader, self._pixels, key)
 
@@ -195,33 +192,21 @@ class AppState:
 
     def corrections_of(self, slide: SlideRow) -> SlideCorrections:
         """What people made of a slide's mask."""
-        return _corrections(self.folder(slide), self.revision(slide))
+        return _corrections(self.folder(slide), self._revision(slide))
 
-    def corrections_at(self, slide: SlideRow, version: int | None) -> tuple[int, State]:
-        """The corrections after a step of the log, or after the last one, and its number."""
+    def corrections_at(self, slide: SlideRow, version: int | None) -> State:
+        """The corrections after a step of the log, or after the last one."""
         current = self.corrections_of(slide)
-        newest = current.log.version
-        if version is not None and version > newest:
-            raise missing("there is no such version", f"the newest is {newest}")
-        return newest if version is None else version, current.state(version)
+        if version is not None and version > current.log.version:
+            raise missing("there is no such version", f"the newest is {current.log.version}")
+        return current.state(version)
 
-    def corrected_value(self, slide: SlideRow, version: int, row: int, column: int, network: int | None) -> int:
-        """The value of the corrected mask at a pixel, where the network's is known: class + 1, 0 is nothing."""
-        _, corrections = self.corrections_at(slide, version)
-        # 0 is nothing, and becomes 255.
-        label = np.array([[network or 0]], dtype=np.uint8) - np.uint8(1)
-        return (int(corrections.at(np.array([row]), np.array([column]), label)[0, 0]) + 1) % 256
-
-    def corrected_regions(self, slide: SlideRow, version: int) -> RegionFinder | None:
-        """The regions of the corrected mask of this version; None where its files are of another, or not there."""
+    def regions(self, slide: SlideRow, version: int | None) -> RegionFinder | None:
+        """The regions of the network's mask, or of the corrected one of this version: None where it is not made."""
+        if not version:
+            return _regions(self.folder(slide), self._revision(slide))
         steps, folder = self.corrections_of(slide).log.at(version).fingerprint, self.folder(slide)
         return _corrected_regions(folder, steps, stamp_of(folder / CORRECTED / SUMMARY))
-
-    def corrected_count(self, slide: SlideRow) -> int | None:
-        """Corrections that count; None where they cannot be read."""
-        folder = self.folder(slide)
-        stamp = stamp_of(folder / CORRECTIONS) if slide.status == "done" else None
-        return 0 if stamp is None else _count(folder, stamp)
 
     def is_corrected(self, slide: SlideRow, there: SlideCorrections) -> bool:
         """Whether the files of the corrected mask are up to date; if not, they are made soon."""
@@ -236,42 +221,39 @@ class AppState:
         said = [(job.error or {}).get(key) for key in ("what", "got", "hint")] if job else []
         return "; ".join(each for each in said if each) or None
 
-    # From time to time
-
     def _do_chores(self) -> None:
         chores: dict[str, Callable[[], object]] = {
-            "closing slides": partial(self.readers.close_unused, idle_seconds=IDLE_SECONDS),
-            "noting refusals": self.audit.note_refusals,
+            "closing slides": partial(self.readers.close_unused, IDLE_SECONDS),
             "emptying the trash": self.catalogue.empty_trash,
-            "deleting old slides": self.catalogue.retire,
-            "looking around": self._look_around,
+            "looking around": lambda: self.catalogue.look_around() and self.catalogue.find_originals(self._stop),
         }
+        self.watch.run("the search for originals", lambda: self.catalogue.find_originals(self._stop))
+        self.searched.set()
         while not self._stop.wait(CHORE_SECONDS):
             for name, work in chores.items():
                 self.watch.run(name, work)
 
-    def _look_around(self) -> None:
-        if self.catalogue.look_around() and not self.search.is_alive():
-            self.search = self._new_search()
-            self.search.start()
 
-    def _new_search(self) -> threading.Thread:
-        work = partial(self.watch.run, "the search for originals", lambda: self.catalogue.find_originals(self._stop))
-        return threading.Thread(target=work, name="originals", daemon=True)
+@lru_cache(OPENED)
+def _layers(folder: Path, _revision: tuple[Stamp, Stamp]) -> MaskLayers:
+    grid = read_summary(folder).grid
+    return MaskLayers(folder, grid.area, grid.to_level0[:2])
 
 
-@lru_cache(OPEN_RESULTS)
-def _results(folder: Path, _revision: tuple[Stamp, Stamp]) -> OpenResults:
-    return OpenResults(folder)
+@lru_cache(OPENED)
+def _regions(folder: Path, _revision: tuple[Stamp, Stamp]) -> RegionFinder:
+    if (state := finished(folder)) is None:
+        raise _no_results()
+    return RegionFinder(state.tables["regions"], folder / REGIONS)
 
 
-@lru_cache(OPEN_CORRECTIONS)
+@lru_cache(OPENED)
 def _corrections(folder: Path, _revision: tuple[Stamp, Stamp]) -> SlideCorrections:
     """Another one when the mask is another; it follows its log by itself."""
     return SlideCorrections(folder)
 
 
-@lru_cache(OPEN_CORRECTIONS)
+@lru_cache(OPENED)
 def _corrected_regions(folder: Path, steps: str, _made: Stamp) -> RegionFinder | None:
     made = correction_in(folder)
     if made is None or made.log != steps:
@@ -283,7 +265,7 @@ def _corrected_regions(folder: Path, steps: str, _made: Stamp) -> RegionFinder |
 
 @lru_cache(FINGERPRINTS)
 def _count(folder: Path, _changed: Stamp) -> int | None:
-    """The log is read again when it has changed."""
+    """Corrections that count; None where they cannot be read. The log is read again when it has changed."""
     try:
         return len(read_log(folder).active)
     except NtrmError:

@@ -2,40 +2,137 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import numpy as np
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse
+from pydantic import BaseModel, Field
 
 from ntrm.core.io import writing
-from ntrm.correct.ask import Ask, Name
-from ntrm.correct.engine import NotReadyError
-from ntrm.correct.log import ConflictError
+from ntrm.correct.ask import MOST_POINTS, Ask, Name
+from ntrm.correct.log import Log, Step
+from ntrm.correct.pixels import PixelSet
 from ntrm.correct.slide import SlideCorrections
+from ntrm.correct.units import outlines
 from ntrm.results.paths import CORRECTED
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.correction_schemas import (
-    CorrectionsDocument,
-    PartDocument,
-    PreviewDocument,
-    ReviewDocument,
-    history,
-    part_document,
-    preview_document,
-    review_document,
-)
 from ntrm.service.api.routes_results import CONTENT, Coordinate, FileName, slide_file
-from ntrm.service.api.routes_slides import Requested, Shared, problems
+from ntrm.service.api.routes_slides import Requested, Shared
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.jobs.slide_record import SlideRow
+from ntrm.service.jobs.database import SlideRow
+from ntrm.service.tiles.region_finder import thinned
 
-router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"], responses=problems(404))
+router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"])
 ORIGIN = "page"
 REST_SECONDS = 2.0  # Without a further step, before the corrected files are made
 WholeRegion = Annotated[bool, Query(description="the connected region around the part")]
+MOST_PARTS = 500  # That follow and are listed singly
+MOST_REGIONS = 2000  # That a person steps through
+PREVIEW_POINTS = 40_000  # Of all that follows together
+
+Outline = Annotated[list[list[list[float]]], Field(description="rings of [x, y], holes too")]
+
+
+class StepDocument(BaseModel):
+    """One thing that a person did."""
+
+    number: int
+    action: Literal["name", "draw", "undo", "redo"]
+    tissue: str | None
+    regions: int
+    area_mm2: float
+    spread: bool
+    reach: float | None
+    origin: str
+    by: str | None
+    when: str
+    active: bool = Field(description="whether it counts: neither undone nor an undo or redo itself")
+    of: int | None = Field(description="the step that an undo or redo is about")
+
+
+class CorrectionsDocument(BaseModel):
+    """What people made of a slide's mask."""
+
+    version: int = Field(description="number of the last step; 0 before the first")
+    revision: str = Field(description="for the addresses of tiles of this version, as that of the tile source")
+    undo: StepDocument | None = Field(description="the step that an undo would take back")
+    redo: StepDocument | None = Field(description="the step that a redo would do again")
+    steps: list[StepDocument]
+    regions: int = Field(description="parts that were named or followed, and drawings")
+    area_mm2: float
+    graph: Literal["missing", "waiting", "making", "ready", "impossible"] = Field(
+        description="the region graph, without which only whole regions are named, and names are not carried on"
+    )
+    graph_progress: float | None
+    graph_reason: str | None = Field(description="why it is impossible, or could not be made")
+    corrected: bool = Field(description="whether the files under corrected/ are up to date")
+    corrected_reason: str | None = Field(description="why they could not be made the last time")
+
+
+class PlacedDocument(BaseModel):
+    """Something in the mask."""
+
+    x: float = Field(description="of a point inside")
+    y: float
+    network_tissue: str
+    area_mm2: float
+
+
+class PartDocument(PlacedDocument):
+    """A part, or the region around it."""
+
+    tissue: str = Field(description="what it is called now")
+    by_hand: bool = Field(description="whether a person named it")
+    outline: Outline
+
+
+class ReviewedRegion(PlacedDocument):
+    """A region to step to."""
+
+    by_hand: bool = Field(description="whether a person named the part in its middle")
+
+
+class ReviewDocument(BaseModel):
+    """Regions of the network's mask in the order in which a person looks at them."""
+
+    version: int
+    order: Literal["likely errors", "area"] = Field(description="`area` until the region graph is there")
+    regions: list[ReviewedRegion] = Field(description=f"at most {MOST_REGIONS}")
+
+
+class NamedDocument(BaseModel):
+    """What is named itself."""
+
+    regions: int
+    area_mm2: float
+    outline: Outline
+
+
+class FollowedDocument(NamedDocument):
+    """What would follow to one tissue."""
+
+    tissue: str
+    before: dict[str, float] = Field(alias="from", description="mm² by what it is called now, the largest first")
+
+
+class FollowerDocument(PlacedDocument):
+    """One part that would follow."""
+
+    tissue: str
+    why: str
+
+
+class PreviewDocument(BaseModel):
+    """What would change."""
+
+    version: int
+    named: NamedDocument
+    followed: list[FollowedDocument]
+    parts: list[FollowerDocument] = Field(description=f"that would follow: at most {MOST_PARTS}, the largest first")
+    regions: int
+    area_mm2: float
 
 
 @router.get("/corrections")
@@ -44,7 +141,7 @@ def corrections(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     return _document(app_state, slide)
 
 
-@router.post("/corrections/graph", status_code=202, responses=problems(409, 503, 507))
+@router.post("/corrections/graph", status_code=202)
 def make_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """Have the region graph made from original and model, before the next slide; nothing where it is there."""
     current = app_state.corrections_of(slide)
@@ -57,7 +154,7 @@ def make_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     return _document(app_state, slide)
 
 
-@router.delete("/corrections/graph", status_code=202, responses=problems(503, 507))
+@router.delete("/corrections/graph", status_code=202)
 def cancel_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     """End the making of the region graph; a graph that is there is kept."""
     app_state.store.stop(slide.id, "prepare")
@@ -65,60 +162,54 @@ def cancel_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     return _document(app_state, slide)
 
 
-@router.get("/corrections/part", responses=problems(400, 409))
+@router.get("/corrections/part")
 def part(
     app_state: Shared, slide: Requested, x: Coordinate, y: Coordinate, whole_region: WholeRegion = False
 ) -> PartDocument:
     """The part under a point, in pixels of the full resolution; without a region graph, whole regions alone."""
     current = app_state.corrections_of(slide)
-    with _refusals():
-        return part_document(current, current.part((x, y), whole_region=whole_region))
+    part, names = current.part((x, y), whole_region=whole_region), current.mask.schema.names
+    inside, shape = current.point(part.place), _shape(current, part.pixels, MOST_POINTS)
+    said = {"tissue": names[part.tissue], "network_tissue": names[part.network], "by_hand": part.by_hand}
+    return PartDocument.model_validate({"x": inside[0], "y": inside[1], **said, **shape})
 
 
 @router.get("/corrections/regions")
 def regions(app_state: Shared, slide: Requested) -> ReviewDocument:
     """Regions of the network's mask in the order in which a person looks at them: likely errors first."""
-    return review_document(app_state.corrections_of(slide))
+    current = app_state.corrections_of(slide)
+    review, names, version = current.engine.order(current.mask), current.mask.schema.names, current.log.version
+    first, tissue, pixels = (column[:MOST_REGIONS] for column in (review.first, review.tissue, review.pixels))
+    named, shown = current.state().by_hand.holds(first), []
+    for at, index, count, by_hand in zip(*map(np.ndarray.tolist, (first, tissue, pixels, named)), strict=True):
+        x, y = current.point(divmod(at, current.mask.shape[1]))
+        area_mm2 = count * current.pixel_mm2
+        shown.append(ReviewedRegion(x=x, y=y, network_tissue=names[index], area_mm2=area_mm2, by_hand=by_hand))
+    return ReviewDocument(version=version, order=review.order, regions=shown)  # type: ignore[arg-type]
 
 
-@router.post("/corrections/preview", responses=problems(400, 408, 409, 413, 503))
+@router.post("/corrections/preview")
 async def preview(app_state: Shared, slide: Requested, ask: Name) -> PreviewDocument:
     """What a click would change, and what would follow; nothing is written."""
-
-    def work() -> PreviewDocument:
-        current = app_state.corrections_of(slide)
-        with _refusals():
-            return preview_document(current, current.propose(ask), ask.version)
-
-    return await run_sync(work, limiter=app_state.heavy)
+    return await run_sync(_preview, app_state, slide, ask, limiter=app_state.heavy)
 
 
-@router.post("/corrections", status_code=201, responses=problems(400, 408, 409, 413, 503, 507))
+@router.post("/corrections", status_code=201)
 async def correct(app_state: Shared, slide: Requested, ask: Ask) -> CorrectionsDocument:
     """Name parts or regions and what follows from it, draw, undo or redo; one with a ``key`` that is known was done."""
-
-    def work() -> CorrectionsDocument:
-        current = app_state.corrections_of(slide)
-        before = current.log.version
-        with _refusals(), writing("the corrections"):
-            step = current.take(ask, origin=ORIGIN)
-        if step.number > before:
-            outcome = f"parts: {max(step.regions, 1)}" if step.of is None else f"step: {step.of}"
-            app_state.audit.note(f"correct: {step.action}", slide.slide_id, outcome)
-        app_state.store.ask(slide.id, "correct", REST_SECONDS)
-        return _document(app_state, slide)
-
-    return await run_sync(work, limiter=app_state.heavy)
+    return await run_sync(_correct, app_state, slide, ask, limiter=app_state.heavy)
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """What a person can mend by looking again, or by waiting for the region graph."""
-    try:
-        yield
-    except (ConflictError, NotReadyError) as error:
-        code = "corrected_elsewhere" if isinstance(error, ConflictError) else "no_region_graph"
-        raise ProblemError(409, code, error.what, got=error.got, expected=error.expected, hint=error.hint) from error
+def _correct(app_state: AppState, slide: SlideRow, ask: Ask) -> CorrectionsDocument:
+    current = app_state.corrections_of(slide)
+    before = current.log.version
+    with writing("the corrections"):
+        step = current.take(ask, origin=ORIGIN)
+    if step.number > before:
+        outcome = f"parts: {max(step.regions, 1)}" if step.of is None else f"step: {step.of}"
+        app_state.audit.note(f"correct: {step.action}", slide.slide_id, outcome)
+    app_state.store.ask(slide.id, "correct", REST_SECONDS)
+    return _document(app_state, slide)
 
 
 @router.get("/corrected/{file}", response_class=FileResponse, responses=CONTENT)
@@ -148,27 +239,62 @@ def _document(app_state: AppState, slide: SlideRow) -> CorrectionsDocument:
 
 def _graph_state(app_state: AppState, slide: SlideRow, current: SlideCorrections) -> dict[str, Any]:
     """The state of the region graph, how far it is, and why there is none."""
-    job, state, progress, reason = app_state.store.job(slide.id, "prepare"), "missing", None, None
+    job, refusal = app_state.store.job(slide.id, "prepare"), app_state.supervisor.refusal
+    state, progress, reason = "impossible", None, None
     if current.is_ready:
         state = "ready"
-    elif (reason := _impossible(app_state, slide, current)) is not None:
-        state = "impossible"
-    elif job is not None and job.status == "failed":
-        reason = (job.error or {}).get("got") or (job.error or {}).get("what")
-    elif job is not None:
+    elif app_state.supervisor.state == "off":
+        reason = "the service runs without workers"
+    elif refusal is not None:
+        reason = refusal["what"]
+    elif not slide.has_image:
+        reason = "the original of this slide is not there"
+    elif app_state.weights_sha256 != current.mask.summary.model.get("sha256"):
+        reason = "the slide was segmented with another model"
+    elif job is None:
+        state = "missing"
+    elif job.status == "failed":
+        state, reason = "missing", (job.error or {}).get("got") or (job.error or {}).get("what")
+    else:
         state, progress = "making" if job.status == "running" else "waiting", round(job.progress, 4)
     return {"graph": state, "graph_progress": progress, "graph_reason": reason}
 
 
-def _impossible(app_state: AppState, slide: SlideRow, current: SlideCorrections) -> str | None:
-    """Why the region graph cannot be made, if so."""
-    refusal, model = app_state.supervisor.refusal, app_state.model
-    if app_state.supervisor.state == "off":
-        return "the service runs without workers"
-    if refusal is not None:
-        return str(refusal["what"])
-    if not slide.has_image:
-        return "the original of this slide is not there"
-    if model is not None and model.sha256 != current.mask.summary.model.get("sha256"):
-        return "the slide was segmented with another model"
-    return None
+def history(log: Log) -> dict[str, Any]:
+    """The fields that tell a log's steps, without their pixels."""
+    active = {step.number for step in log.active}
+
+    def told(step: Step) -> StepDocument:
+        return StepDocument.model_validate(
+            {**vars(step), "spread": step.spread is not None, "active": step.number in active}
+        )
+
+    last = {name: told(steps[-1]) if steps else None for name, steps in (("undo", log.active), ("redo", log.undone))}
+    return {"version": log.version, "steps": [*map(told, log.steps)], **last}
+
+
+def _preview(app_state: AppState, slide: SlideRow, ask: Name) -> PreviewDocument:
+    current = app_state.corrections_of(slide)
+    proposal = current.propose(ask)
+    units, names, followed, parts = proposal.units, current.mask.schema.names, [], []
+    for index, pixels in sorted(proposal.followed.items()):
+        before = {names[tissue]: mm2 for tissue, mm2 in current.area_by_tissue(pixels, units).items()}
+        content = _shape(current, pixels, PREVIEW_POINTS // len(proposal.followed)) | {"from": before}
+        content |= {"tissue": names[index], "regions": int((proposal.names == index).sum())}
+        followed.append(FollowedDocument.model_validate(content))
+    count = np.bincount(units.of[units.of >= 0], units.runs.length[units.of >= 0], units.count)
+    order = np.argsort(-count[proposal.followers], kind="stable")[:MOST_PARTS]
+    for node, tissue in zip(proposal.followers[order].tolist(), proposal.names[order].tolist(), strict=True):
+        (x, y), network = current.point(units.place(node)), names[int(units.tissue[node])]
+        area_mm2, why = float(count[node]) * current.pixel_mm2, proposal.why(node)
+        part = FollowerDocument(x=x, y=y, tissue=names[tissue], network_tissue=network, area_mm2=area_mm2, why=why)
+        parts.append(part)
+    named = NamedDocument(regions=len(proposal.nodes), **_shape(current, proposal.named, MOST_POINTS))
+    whole: dict[str, Any] = {"regions": proposal.regions, "area_mm2": proposal.pixels * current.pixel_mm2}
+    return PreviewDocument(version=ask.version, named=named, followed=followed, parts=parts, **whole)
+
+
+def _shape(current: SlideCorrections, pixels: PixelSet, most: int) -> dict[str, Any]:
+    """Area and outline of pixels."""
+    rings = thinned(outlines(pixels, current.mask.shape, current.scale), most)
+    return {"area_mm2": pixels.pixels * current.pixel_mm2, "outline": [ring.round(2).tolist() for ring in rings]}

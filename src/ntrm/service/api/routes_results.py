@@ -1,29 +1,30 @@
-"""``/v1/slides/{id}/…``: the files of a finished slide, and what lies at a point of it."""
+"""``/v1/slides/{id}/…``: the files of a finished slide, what lies at a point of it, and it and its layers in tiles."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Sequence
+import re
 from pathlib import Path as FilePath
 from typing import Annotated, Any, BinaryIO, Literal
 
 import numpy as np
-from fastapi import APIRouter, Path, Query, Request, Response
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import FAMILIARITY_MAP, GRAPH, MASK, OVERLAY, PICTURE, REGIONS, REPORT, SUMMARY
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.routes_slides import Requested, Shared, problems
-from ntrm.service.api.schemas import PointDocument, RegionDocument
+from ntrm.service.api.routes_slides import Requested, Shared, binary
+from ntrm.service.api.schemas import PointDocument, RegionDocument, TileSource
 from ntrm.service.core.problems import missing
-from ntrm.service.jobs.slide_record import SlideRow
+from ntrm.service.jobs.database import SlideRow
+from ntrm.service.tiles.layers import LayerLook, indexed_png
 from ntrm.service.tiles.region_finder import thinned
-from ntrm.service.tiles.slide_tiles import encode_jpeg
+from ntrm.service.tiles.slide_tiles import TILE, DeepZoom, encode_jpeg
 
-router = APIRouter(prefix="/v1/slides/{id}", tags=["results"], responses=problems(404))
+router = APIRouter(prefix="/v1/slides/{id}", tags=["results"])
 
 THUMBNAIL_SIDE = 512
 OUTLINE_POINTS = 10_000  # Of a region: more than a screen shows, few enough to be drawn while the slide moves
@@ -31,7 +32,19 @@ REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; s
 Number = Annotated[int, Path(ge=1, le=2**31)]
 Version = Annotated[int | None, Query(ge=0, le=2**31, description="of the corrections; 0: the network's own mask")]
 Coordinate = Annotated[float, Query(ge=0, le=2**24, allow_inf_nan=False)]
-
+Layer = Literal["slide", "tissue", "coarse", "confidence", "improvement", "interface", "corrected"]
+Level = Annotated[int, Path(ge=0, le=30)]
+TileName = Annotated[str, Path(pattern=r"^[0-9]{1,8}_[0-9]{1,8}\.(jpg|png)$", description="column_row.jpg or .png")]
+Palette = Annotated[Literal["dataset", "safe"] | None, Query()]
+Numbers = Annotated[str | None, Query(pattern=r"^[0-9]{1,3}(,[0-9]{1,3})*$", description="indices of classes")]
+TileVersion = Annotated[
+    int | None, Query(ge=0, le=2**31, description="of the corrections; the newest where none is said")
+]
+Revision = Annotated[
+    str | None,
+    Query(max_length=64, description="as the source or the corrections name it: tiles that are still of it are cached"),
+]
+ClassName = Annotated[str | None, Query(max_length=64, description="name of a class")]
 
 FILES = {
     "summary": (SUMMARY, "application/json"),
@@ -43,17 +56,15 @@ FILES = {
     "familiarity.jpg": (FAMILIARITY_MAP, "image/jpeg"),
 }
 """By the last word of the address: the file and its kind. Only the network's own results have the last."""
-DOWNLOADED = ("regions.geojson", "mask")
 FileName = Literal["summary", "graph", "regions.geojson", "mask", "report", "overlay.png", "familiarity.jpg"]
 
 
-def binary(*kinds: str) -> dict[int | str, dict[str, Any]]:
+def answered_with(*kinds: str) -> dict[int | str, dict[str, Any]]:
     """For OpenAPI: a file of one of these kinds."""
-    content = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in kinds}
-    return {200: {"content": content, "description": "the file"}}
+    return {200: {"content": binary(*kinds), "description": "the file"}}
 
 
-CONTENT = binary(*(kind for _, kind in FILES.values()))
+CONTENT = answered_with(*(kind for _, kind in FILES.values()))
 
 
 class SlideFile(FileResponse):
@@ -83,25 +94,16 @@ def slide_file(folder: FilePath, file: FileName, begin: str, *, hint: str, downl
     if not is_plain:
         headers["content-encoding"] = "gzip"
     # A slide's id has only characters that are safe in a header and in a file system.
-    saved_as = f"{begin}-{name}" if download or file in DOWNLOADED else None
+    saved_as = f"{begin}-{name}" if download or file in ("regions.geojson", "mask") else None
     return SlideFile(stream, media_type=kind, headers=headers, filename=saved_as)
 
 
-@router.get("/thumbnail.jpg", response_class=Response, responses={**binary("image/jpeg"), **problems(503)})
-async def thumbnail(request: Request, app_state: Shared, slide: Requested) -> Response:
+@router.get("/thumbnail.jpg", response_class=Response, responses=answered_with("image/jpeg"))
+async def thumbnail(app_state: Shared, slide: Requested) -> Response:
     """A small picture of the slide, or of its overlay where the original is not there."""
     key = ("thumbnail", slide.id, slide.status, slide.finished)
     content = await app_state.tiles.get(key, lambda: _thumbnail(app_state, slide))
-    headers = {"etag": f'"{hashlib.sha256(content).hexdigest()[:32]}"', "cache-control": "private, no-cache"}
-    if is_known(request, headers["etag"]):
-        return Response(status_code=304, headers=headers)
-    return Response(content, media_type="image/jpeg", headers=headers)
-
-
-def is_known(request: Request, etag: str) -> bool:
-    """Whether the client has the answer already."""
-    known = request.headers.get("if-none-match", "").split(",")
-    return etag in (tag.strip().removeprefix("W/") for tag in known)
+    return Response(content, media_type="image/jpeg", headers={"cache-control": "private, max-age=600"})
 
 
 def _thumbnail(app_state: AppState, slide: SlideRow) -> bytes:
@@ -123,32 +125,29 @@ def at(app_state: Shared, slide: Requested, x: Coordinate, y: Coordinate, v: Ver
 
     With ``v`` in the corrected mask; its region is known once the corrected files are made.
     """
-    names = () if app_state.model is None else app_state.model.schema.names
-    results = app_state.results(slide)
-    grid = results.layers.grid
-    row, column = int(y // grid.sy), int(x // grid.sx)
-    network, coarse, confidence = (results.layers.at(name, row, column) for name in ("tissue", "coarse", "confidence"))
-    final = app_state.corrected_value(slide, v, row, column, network) if v else network
-    tissue, regions = _name(names, final), app_state.corrected_regions(slide, v) if v else results.regions
-    there = (column + 0.5) * grid.sx, (row + 0.5) * grid.sy
-    region = None if regions is None else regions.find(tissue, *there)
+    names = app_state.model.schema.names
+    layers = app_state.layers(slide)
+    row, column = int(y // layers.sy), int(x // layers.sx)
+    network, coarse, confidence = (layers.at(name, row, column) for name in ("tissue", "coarse", "confidence"))
+    final = layers.at("tissue", row, column, app_state.corrections_at(slide, v)) if v else network
+    # 0 is nothing: class index + 1.
+    named: dict[int | None, str] = {
+        value: names[value - 1] for value in (network, coarse, final) if value and value <= len(names)
+    }
+    regions, there = app_state.regions(slide, v), ((column + 0.5) * layers.sx, (row + 0.5) * layers.sy)
+    region = (None if regions is None else regions.find(named.get(final), *there)) or {}
     return PointDocument(
         x=x,
         y=y,
-        tissue=tissue,
+        tissue=named.get(final),
         tissue_index=final - 1 if final else None,
-        network_tissue=_name(names, network),
+        network_tissue=named.get(network),
         confidence=None if confidence is None or not final or final != network else confidence / 255,
-        coarse_tissue=_name(names, coarse),
+        coarse_tissue=named.get(coarse),
         coarse_index=coarse - 1 if coarse else None,
-        piece=region["piece"] or None if region else None,
-        region=region["region"] if region else None,
+        piece=region.get("piece") or None,
+        region=region.get("region"),
     )
-
-
-def _name(names: Sequence[str], value: int | None) -> str | None:
-    """Of the class with this value in the mask."""
-    return names[value - 1] if value and value <= len(names) else None
 
 
 @router.get("/regions/{number}")
@@ -157,11 +156,10 @@ def region(app_state: Shared, slide: Requested, number: Number, v: Version = Non
 
     With ``v`` of the corrected mask, whose regions have numbers of their own.
     """
-    regions = app_state.corrected_regions(slide, v) if v else app_state.results(slide).regions
-    row = None if regions is None else regions.row(number)
-    outline = (None if regions is None else regions.outline(number)) or []
+    regions = app_state.regions(slide, v)
+    row, outline = (None, None) if regions is None else (regions.row(number), regions.outline(number) or [])
     # The files may have been made anew while they were read.
-    if row is None or (v and app_state.corrected_regions(slide, v) is not regions):
+    if row is None or outline is None or app_state.regions(slide, v) is not regions:
         raise missing("no such region", "ask for the region at a point first")
     shown = thinned(outline, OUTLINE_POINTS)
     return RegionDocument(
@@ -169,6 +167,81 @@ def region(app_state: Shared, slide: Requested, number: Number, v: Version = Non
         outline=[ring.round(2).tolist() for ring in shown] or None,
         outline_exact=bool(outline) and sum(map(len, shown)) == sum(map(len, outline)),
     )
+
+
+@router.get("/tiles")
+def tile_source(app_state: Shared, slide: Requested) -> TileSource:
+    """Size, levels and layers."""
+    shown, area, mask_to_image, names = app_state.document(slide), slide.area, None, list[str]()
+    if slide.status == "done":
+        layers = app_state.layers(slide)
+        area, mask_to_image, names = layers.area, [layers.sx, layers.sy], layers.names
+    if area is None:
+        raise missing("the slide's size is not known yet")
+    left, top, width, height = area
+    zoom = DeepZoom(width, height)
+    return TileSource(
+        mpp=shown.mpp,
+        mpp_y=shown.mpp_y,
+        layers=[*(["slide"] if slide.has_image else []), *names],
+        width=width,
+        height=height,
+        tile_size=TILE,
+        max_level=zoom.top,
+        levels=zoom.top + 1,
+        mask_to_image=mask_to_image,
+        image_to_level0=[left, top],
+        revision=app_state.tile_revision(slide),
+    )
+
+
+@router.get(
+    "/tiles/{layer}/{level}/{place}", response_class=Response, responses=answered_with("image/jpeg", "image/png")
+)
+async def tile(
+    app_state: Shared,
+    slide: Requested,
+    layer: Layer,
+    level: Level,
+    place: TileName,
+    palette: Palette = None,
+    hide: Numbers = None,
+    only: Numbers = None,
+    a: ClassName = None,
+    b: ClassName = None,
+    v: TileVersion = None,
+    r: Revision = None,
+) -> Response:
+    """One tile: JPEG of the slide, indexed PNG of every other layer.
+
+    ``tissue`` and ``coarse``: pixels are class index + 1, 0 is nothing; ``palette`` dataset or safe; ``hide`` and
+    ``only`` make classes transparent, the background always is unless ``only`` names it. ``confidence``: pixels are
+    certainty times 255. ``improvement``: 1 corrected, 2 broken; ``palette`` as for
+    ``tissue``. ``interface``: 1 at the border of the classes ``a`` and ``b``, with ``v`` in the corrected mask.
+    ``corrected``: as ``tissue``, with the corrections up to step ``v``.
+    """
+    column, row, kind = re.split(r"[_.]", place)
+    position, look, corrections = (level, int(column), int(row)), None, None
+    if (kind == "jpg") != (layer == "slide"):
+        raise missing("no such tile", "the slide comes as .jpg, every other layer as .png")
+    if layer != "slide":
+        look = LayerLook(app_state.model.schema, layer, palette, hide, only, (a, b))
+        if layer == "corrected" or (layer == "interface" and v):
+            corrections = await run_sync(app_state.corrections_at, slide, v)
+    revision = await run_sync(app_state.tile_revision, slide, corrections)
+
+    def make() -> bytes:
+        if look is None:
+            with app_state.slide_tiles(slide) as tiles:
+                return tiles.jpeg(*position, app_state.settings.limits.tile_seconds)
+        layers = app_state.layers(slide)
+        pixels = layers.pixels(look.layer, level, layers.zoom.tile(*position), look.pair, corrections)
+        return indexed_png(pixels, *look.tables())
+
+    content = await app_state.tiles.get((slide.id, revision, layer, look, *position), make)
+    # Without the revision in its address, a tile may be another one at any time.
+    headers = {"cache-control": f"private, {'max-age=86400' if r == revision else 'no-store'}"}
+    return Response(content, media_type="image/jpeg" if look is None else "image/png", headers=headers)
 
 
 # Last: the addresses above would be names of files.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from ntrm.service.core.model_info import ModelFacts
-from ntrm.service.jobs.slide_record import SlideRow
+from ntrm.core.labels import LabelSchema
+from ntrm.service.jobs.database import SlideRow, Status
+from ntrm.service.tiles.layers import colours_of
 
 
 class ErrorBody(BaseModel):
@@ -40,33 +41,24 @@ class TissueClass(BaseModel):
     background: bool
 
 
-class Limits(BaseModel, from_attributes=True):
-    """What may be sent."""
-
-    upload_bytes: int
-    pixels: int
-    queue: int
-    uploads: int
-
-
-class Model(BaseModel, from_attributes=True):
+class Model(BaseModel):
     """The network that segments."""
 
     name: str
     version: str
-    sha256: str | None
+    sha256: str
     mpp: float | None
 
 
 class About(BaseModel):
     """The service."""
 
-    program: str
+    program: str = "ntrm"
     version: str
-    model: Model | None = Field(description="null while it is being fetched")
+    model: Model
     notice: str
     classes: list[TissueClass]
-    limits: Limits
+    limits: dict[str, int]
     server_paths: bool = Field(description="whether slides may be named by path")
     worker: Literal["off", "starting", "ready", "refused"]
     worker_error: ErrorBody | None
@@ -77,14 +69,22 @@ Reason = Literal["ok", "no_worker", "disk_low", "disk_full", "disk_missing", "ho
 
 
 class Health(BaseModel):
-    """Whether the service answers."""
+    """Whether the service answers.
+
+    ``disk_low``: no uploads are taken; ``disk_full``: nothing can be written, but slides can be deleted;
+    ``housekeeping``: work beside the requests fails, the log says which and why.
+    """
 
     status: Literal["ok", "degraded"]
-    reason: Reason = Field(
-        description="disk_low: no uploads are taken; disk_full: nothing can be written, but slides can be deleted; "
-        "housekeeping: work beside the requests fails, the log says which and why"
-    )
+    reason: Reason
     version: str
+
+
+class Link(BaseModel):
+    """Lets one browser in, once."""
+
+    path: str
+    expires: str
 
 
 class Cancer(BaseModel):
@@ -115,13 +115,33 @@ class TissueShare(BaseModel):
     share: float | None = Field(description="of all tissue; null where there is none")
 
 
-class SlideDocument(BaseModel):
+class Results(BaseModel):
+    """The short version of a slide's results; nothing of it is known before the slide is done."""
+
+    width: int | None = None
+    height: int | None = None
+    mpp: float | None = None
+    mpp_y: float | None = None
+    cancers: list[Cancer] = []
+    cancers_looked_for: list[str] | None = Field(default=None, description="empty: the model has no class of a cancer")
+    tissue: list[TissueShare] = []
+    familiarity: Familiarity | None = None
+    warnings: list[str] = Field(
+        default=[], description="all: of an unfamiliar slide or piece first, then of its quality"
+    )
+    quality_warnings: list[str] = []
+    tissue_area_mm2: float | None = None
+    pieces: int | None = None
+    layers: list[str] = []
+
+
+class SlideDocument(Results):
     """A slide: its job, and the short version of its results."""
 
     id: str
     slide_id: str
     name: str
-    status: Literal["queued", "running", "done", "failed", "cancelled"]
+    status: Status
     progress: float
     stage: str
     error: ErrorBody | None
@@ -130,24 +150,7 @@ class SlideDocument(BaseModel):
     finished: str | None
     queue_position: int | None = Field(description="1 is next")
     has_image: bool = Field(description="whether the original can be looked at")
-    width: int | None
-    height: int | None
-    mpp: float | None
-    mpp_y: float | None
-    cancers: list[Cancer] = []
-    cancers_looked_for: list[str] | None = Field(
-        None, description="empty: the model has no class of a cancer; null before the slide is done"
-    )
-    tissue: list[TissueShare] = []
-    familiarity: Familiarity | None = Field(None, description="null before the slide is done")
-    warnings: list[str] = Field([], description="all: of an unfamiliar slide or piece first, then of its quality")
-    quality_warnings: list[str] = []
-    tissue_area_mm2: float | None = None
-    pieces: int | None = None
-    layers: list[str]
-    corrections: int | None = Field(
-        description="steps of people's corrections that count; null where they cannot be read"
-    )
+    corrections: int | None = Field(description="steps of people that count; null where they cannot be read")
 
 
 class SlideList(BaseModel):
@@ -169,24 +172,23 @@ class PathRequest(RetryRequest):
     slide_id: str | None = Field(None, min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")
 
 
+Pair = Annotated[list[float], Field(min_length=2, max_length=2)]
+
+
 class TileSource(BaseModel):
     """Deep-zoom pyramid; coordinates are pixels of the full resolution of the scanned area, as in regions.geojson."""
 
     width: int
     height: int
     tile_size: int
-    min_level: int
+    min_level: int = 0
     max_level: int
     levels: int
     mpp: float | None
     mpp_y: float | None
     layers: list[str]
-    mask_to_image: list[float] | None = Field(
-        description="pixels of the image per pixel of the mask: x, y", min_length=2, max_length=2
-    )
-    image_to_level0: list[int] = Field(
-        description="added to x and y gives pixels of the file's level 0", min_length=2, max_length=2
-    )
+    mask_to_image: Pair | None = Field(description="pixels of the image per pixel of the mask: x, y")
+    image_to_level0: Pair = Field(description="added to x and y gives pixels of the file's level 0")
     revision: str = Field(description="for the addresses of tiles: another one whenever original or results are")
 
 
@@ -206,73 +208,44 @@ class PointDocument(BaseModel):
 
 
 class RegionDocument(BaseModel, extra="allow"):
-    """One connected region, as in regions.csv."""
+    """One connected region, as in regions.csv, with its outline."""
 
     region: int
     tissue: str
     piece: int
     area_mm2: float
-    perimeter_mm: float
     mean_confidence: float | None
-    left_px: float
-    top_px: float
-    width_px: float
-    height_px: float
     outline: list[list[list[float]]] | None = Field(
         description="rings of [x, y] in pixels of the full resolution, holes too; null where the polygon cannot be read"
     )
     outline_exact: bool = Field(description="false where points were left out to keep the answer small")
 
 
-class Link(BaseModel):
-    """Lets one browser in, once."""
-
-    path: str
-    expires: str
-
-
-def classes_of(model: ModelFacts) -> list[TissueClass]:
+def classes_of(schema: LabelSchema) -> list[TissueClass]:
     """The classes of a model with their colours."""
-    return [
-        TissueClass(
-            index=tissue.index,
-            name=tissue.name,
-            title=tissue.title,
-            colour="#" + bytes(tissue.rgb).hex(),
-            safe_colour="#" + bytes(safe).hex(),
-            background=tissue.name == model.schema.background,
-        )
-        for tissue, safe in zip(model.schema.tissues, model.safe_colours, strict=True)
-    ]
-
-
-def known_mpp(slide: SlideRow, facts: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """µm/px along x and y: of the results, as stated, or of the file; None where unknown."""
-    x, y = facts.get("mpp") or slide.mpp or slide.info.get("mpp") or (None, None)
-    return x, y
+    classes = []
+    for tissue, safe in zip(schema.tissues, colours_of(schema, safe=True), strict=True):
+        colours = {"colour": "#" + bytes(tissue.rgb).hex(), "safe_colour": "#" + bytes(safe).hex()}
+        background = tissue.name == schema.background
+        classes.append(TissueClass.model_validate({**vars(tissue), **colours, "background": background}))
+    return classes
 
 
 def slide_document(
-    slide: SlideRow, facts: Mapping[str, Any], waiting: list[str], corrections: int | None
+    slide: SlideRow, results: Results, waiting: Sequence[str] = (), corrections: int | None = None
 ) -> SlideDocument:
-    """A slide as others see it; ``facts`` are of its results, ``waiting`` the ids of the queue in order."""
-    _, _, width, height = slide.info.get("bounds") or (0, 0, slide.info.get("width"), slide.info.get("height"))
-    mpp_x, mpp_y = known_mpp(slide, facts)
-    plain = ("id", "slide_id", "name", "status", "stage", "has_image", "error")
-    shown = {"width": width, "height": height, **facts, **{key: getattr(slide, key) for key in plain}}
+    """A slide as others see it; ``waiting`` are the ids of the queue in order."""
+    _, _, width, height = slide.area or (None, None, None, None)
+    mpp, mpp_y = slide.mpp or slide.file_mpp or (None, None)
+    shown: dict[str, Any] = {"width": width, "height": height, "mpp": mpp, "mpp_y": mpp_y}
+    shown |= {key: value for key, value in results if value is not None}
+    shown |= {key: getattr(slide, key) for key in ("id", "slide_id", "name", "status", "stage", "has_image", "error")}
     shown |= {key: iso(getattr(slide, key)) for key in ("created", "started", "finished")}
-    shown |= {"progress": round(slide.progress, 4), "mpp": mpp_x, "mpp_y": mpp_y, "corrections": corrections}
-    shown["queue_position"] = waiting.index(slide.id) + 1 if slide.status == "queued" and slide.id in waiting else None
-    shown["layers"] = [*(["slide"] if slide.has_image else []), *facts.get("layers", [])]
-    return SlideDocument.model_validate(shown)
+    shown["queue_position"] = waiting.index(slide.id) + 1 if slide.id in waiting else None
+    shown["layers"] = [*(["slide"] if slide.has_image else []), *results.layers]
+    return SlideDocument(**shown, progress=round(slide.progress, 4), corrections=corrections)
 
 
 def iso(seconds: float | None) -> str | None:
-    """A time as text.
-
-    >>> iso(0)
-    '1970-01-01T00:00:00Z'
-    """
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    """A time as text: 1970-01-01T00:00:00Z is 0."""
+    return None if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -4,42 +4,30 @@ from __future__ import annotations
 
 import errno
 import re
-import shutil
 import sqlite3
 from collections.abc import Mapping
-from pathlib import Path, PurePath
-from typing import Any, Literal
+from pathlib import PurePath
+from typing import Any
 
 from ntrm.core.errors import NtrmError, RefusedError, UsageError
 
 _QUOTED_PATH = re.compile(r"""(['"])/.*?\1""")
 _PATH = re.compile(r"""(?<![\w.…/])/(?!/|v1/)(?:[^\n'";]*/)?[^\s'":;,]+""")
 """Up to the last slash, since folders have names with spaces; not the addresses of a service."""
-
-
 _DATABASE_FULL = (
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE,
     sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP, sqlite3.SQLITE_CANTOPEN,
 )  # fmt: skip
 """SQLite reports a full disk, or that its log or its shared memory could not be written."""
-NEARLY_FULL = 4 * 2**20  # Free bytes with which nothing new can be written
 
 
 class ProblemError(NtrmError):
     """An error with its HTTP status and a fixed word (``code``) for programs."""
 
     def __init__(
-        self,
-        status: int,
-        code: str,
-        what: str,
-        *,
-        got: object = None,
-        expected: object = None,
-        hint: str = "",
-        headers: Mapping[str, str] | None = None,
+        self, status: int, code: str, what: str, *, headers: Mapping[str, str] | None = None, **more: Any
     ) -> None:
-        super().__init__(what, got=got, expected=expected, hint=hint)
+        super().__init__(what, **more)
         self.status, self.code, self.headers = status, code, dict(headers or {})
         self.more: dict[str, Any] = {}  # Further fields of the document
 
@@ -49,9 +37,9 @@ def missing(what: str, hint: str = "") -> ProblemError:
     return ProblemError(404, "not_found", what, hint=hint)
 
 
-def conflict(what: str, *, got: object = None, expected: object = None, hint: str = "") -> ProblemError:
+def conflict(what: str, **more: Any) -> ProblemError:
     """409: not in this state."""
-    return ProblemError(409, "conflict", what, got=got, expected=expected, hint=hint)
+    return ProblemError(409, "conflict", what, **more)
 
 
 def busy(what: str, hint: str = "try again in a moment") -> ProblemError:
@@ -74,36 +62,18 @@ def disk_full() -> ProblemError:
     return ProblemError(507, "disk_full", "the disk has no room for it", hint=hint)
 
 
-def disk_state(folder: Path, wanted_bytes: int) -> Literal["ok", "disk_low", "disk_full", "disk_missing"]:
-    """State of the disk that holds ``folder``; ``disk_low``: uploads are no longer accepted."""
-    try:
-        free = shutil.disk_usage(folder).free
-    except OSError:
-        return "disk_missing"
-    if free < NEARLY_FULL:
-        return "disk_full"
-    return "disk_low" if free < wanted_bytes else "ok"
-
-
 def document_of(error: NtrmError) -> dict[str, Any]:
     """The JSON document of any of our errors."""
+    kinds = {ProblemError: getattr(error, "code", ""), UsageError: "usage", RefusedError: "refused"}
+    code = next((code for kind, code in kinds.items() if isinstance(error, kind)), "unreadable")
     fields = {"what": error.what, "got": error.got, "expected": error.expected, "hint": error.hint or None}
     body = {key: None if value is None else without_paths(value) for key, value in fields.items()}
-    more = error.more if isinstance(error, ProblemError) else {}
-    return {"error": {**body, "code": _kind(error)[1], **more}}
+    return {"error": {**body, "code": code, **getattr(error, "more", {})}}
 
 
 def status_of(error: NtrmError) -> int:
     """The HTTP status of any of our errors."""
-    return _kind(error)[0]
-
-
-def _kind(error: NtrmError) -> tuple[int, str]:
-    if isinstance(error, ProblemError):
-        return error.status, error.code
-    if isinstance(error, UsageError):
-        return 400, "usage"
-    return 422, "refused" if isinstance(error, RefusedError) else "unreadable"
+    return error.status if isinstance(error, ProblemError) else 400 if isinstance(error, UsageError) else 422
 
 
 def without_paths(value: object) -> str:

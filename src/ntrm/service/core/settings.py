@@ -8,14 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ntrm.core.errors import RefusedError, UsageError, check_number
+from ntrm.core.errors import RefusedError, UsageError
 
 SERVICE_FOLDER = ".service"  # Folder in the results that belongs to the service. In it:
 DATABASE, AUDIT, LOG, SERVER_LOCK = "service.sqlite", "audit.jsonl", "worker.log", "server.lock"
-UPLOADS, INCOMING, TRASH, WORKERS = "uploads", "incoming", "trash", "workers"
-LOST = "lost"  # Uploads that belong to no slide
+UPLOADS, INCOMING, TRASH = "uploads", "incoming", "trash"
 LEAST_TOKEN = 16  # Characters of a token that somebody chose; shorter ones can be guessed
-_PUBLIC_URL = re.compile(r"https?://([^\s/?#@:\[\]]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?/?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -36,11 +34,6 @@ class ServiceLimits:
     open_slides: int = 8  # Slides whose reading processes are kept
     read_memory_mb: int = 1024  # Of one reading process
 
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            least = 0 if name == "reserve_bytes" else 1
-            check_number(f"limit {name}", value, least, 2**60, whole=True)
-
 
 @dataclass(frozen=True)
 class ServiceSettings:
@@ -55,18 +48,10 @@ class ServiceSettings:
     port: int = 8765
     public_url: str | None = None  # How a proxy in front calls the service, such as https://slides.example.org
     token: str | None = field(default=None, repr=False)  # For programs; a random one where None
-    retention_days: float | None = None
-    """Slides that came through the service are deleted so long after they ended; kept where None."""
     workers: int | None = None  # Processes that segment: one per GPU, or one, where None; 0 only shows what is there
     limits: ServiceLimits = field(default_factory=ServiceLimits)
 
     def __post_init__(self) -> None:
-        check_number("port", self.port, 0, 65_535, whole=True)
-        check_number("batch", self.batch, 1, 4096, whole=True)
-        if self.workers is not None:
-            check_number("number of workers", self.workers, 0, 64, whole=True)
-        if self.retention_days is not None:
-            check_number("retention in days", self.retention_days, 0, 36_500)
         if self.token is not None and (len(self.token) < LEAST_TOKEN or not self.token.isascii()):
             raise RefusedError(
                 "the token is too easy to guess",
@@ -77,19 +62,15 @@ class ServiceSettings:
         for root in self.roots:
             if not root.is_dir():
                 raise UsageError("an allowed root is no folder", got=root, expected="a folder that exists")
-        if self.public_url is not None and _PUBLIC_URL.fullmatch(self.public_url) is None:
-            raise UsageError(
-                "impossible public address", got=self.public_url, expected="https://name or https://name:port"
-            )
+        address = r"https?://([^\s/?#@:\[\]]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?/?"
+        if self.public_url is not None and re.fullmatch(address, self.public_url, re.IGNORECASE) is None:
+            expected = "https://name or https://name:port"
+            raise UsageError("impossible public address", got=self.public_url, expected=expected)
 
     @property
     def hidden(self) -> Path:
         """The service's own folder."""
         return self.out / SERVICE_FOLDER
-
-    def worker_lock(self, worker: str) -> Path:
-        """What a worker holds as long as it lives; process numbers are given again, locks are not."""
-        return self.hidden / WORKERS / f"{worker}.lock"
 
     @property
     def is_loopback(self) -> bool:

@@ -7,13 +7,10 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from threading import Event, Lock
-from typing import Any
+from threading import Event
 
 from ntrm.core.errors import NtrmError
 from ntrm.correct.log import read_log
@@ -22,42 +19,41 @@ from ntrm.results.documents import read_summary
 from ntrm.results.folder import ResultsFolder, SlideFolder
 from ntrm.results.paths import CORRECTIONS, FAMILIARITY_MAP, SUMMARY
 from ntrm.results.slide_state import BusyError, alone, finished
-from ntrm.service.api.schemas import slide_document
+from ntrm.service.api.schemas import Cancer, Familiarity, Results, TissueShare, slide_document
 from ntrm.service.core.problems import ProblemError, conflict, is_full
-from ntrm.service.core.settings import LOST, SERVICE_FOLDER, TRASH, UPLOADS, ServiceSettings, upload_path
-from ntrm.service.jobs.database import UNUSABLE, JobStore
-from ntrm.service.jobs.slide_record import LIGHT, NETWORK, SlideRow, new_id
+from ntrm.service.core.settings import SERVICE_FOLDER, TRASH, UPLOADS, ServiceSettings, upload_path
+from ntrm.service.jobs.database import LIGHT, NETWORK, UNUSABLE, JobStore, SlideRow, new_id
 from ntrm.service.jobs.worker import TABLES_SECONDS
-from ntrm.service.tiles.mask_tiles import FILES, layers_with
+from ntrm.service.tiles.layers import FILES, layers_with
 from ntrm.service.tiles.readers import Readers
 from ntrm.slides.inputs import find_by_content
 
 _log = logging.getLogger(__name__)
-LONGEST_REASON = 300
 DELETE_SECONDS = 3.0  # For the jobs of a slide to end before it is deleted: those that do not hear are killed in less
 KNOWN = 4096  # Slides whose facts are kept
-DAY = 86_400.0
 
 
 class Catalogue:
     """Keeps rows and folders alike; what has no row is found, what has no folder is forgotten."""
 
-    def __init__(
-        self, settings: ServiceSettings, store: JobStore, readers: Readers, note: Callable[[str, str], None]
-    ) -> None:
-        self._settings, self._store, self._readers, self._note = settings, store, readers, note
+    def __init__(self, settings: ServiceSettings, store: JobStore, readers: Readers) -> None:
+        self._settings, self._store, self._readers = settings, store, readers
         self._results = ResultsFolder(settings.out)
-        self._deleting = Lock()
-        self._skipped: dict[Path, str] = {}  # Folders whose results cannot be shown, and why: each is logged once
-        self._offset = _clock_offset()
+        self._skipped: set[tuple[str, str]] = set()  # Folders whose results cannot be shown, and why: logged once
 
     def check(self) -> None:
-        """Drop what no service wrote."""
-        self._store.drop_bad(lambda slide: slide_document(slide, {}, [], None), self._may_read)
+        """Refuse what no service wrote, and forget originals that lie below none of today's roots."""
+        self._store.check(lambda slide: slide_document(slide, Results()))
+        roots = [root.resolve() for root in self._settings.roots]
+        for slide in self._store.every():
+            if slide.source not in (None, upload_path(self._settings.hidden, slide.id)):
+                place = Path(os.path.realpath(slide.source))
+                if SERVICE_FOLDER in place.parts or not any(place.is_relative_to(root) for root in roots):
+                    self._store.locate(slide.id, None)
 
     def open(self) -> None:
         """Clean up after a service that was killed, and note what other programs did meanwhile."""
-        hidden, store = self._settings.hidden, self._store
+        store = self._store
         self.look_around()
         for slide in store.every():
             if slide.origin == "upload" and slide.status != "done" and not slide.has_image:
@@ -67,19 +63,10 @@ class Catalogue:
             with suppress(NtrmError):
                 if (folder / CORRECTIONS).is_file() and not is_current(folder, read_log(folder)):
                     store.ask_again(slide.id, "correct")
-        known = {slide.id for slide in store.every()}
-        for path in (hidden / UPLOADS).iterdir():
-            if path.name not in known:  # The database was moved away, or the service killed before it wrote a row.
-                (hidden / LOST).mkdir(exist_ok=True, mode=0o700)
-                path.rename(hidden / LOST / path.name)
-                _log.warning("an upload that belongs to no slide was moved to %s", hidden / LOST / path.name)
-                self._note("set aside", path.name)
-
-    def _may_read(self, path: Path) -> bool:
-        """Whether a file lies below one of the roots that the service was started with."""
-        place = Path(os.path.realpath(path))
-        roots = (root.resolve() for root in self._settings.roots)
-        return SERVICE_FOLDER not in place.parts and any(place.is_relative_to(root) for root in roots)
+        # The database was moved away, or the service killed before it wrote a row.
+        uploads = {path.name for path in (self._settings.hidden / UPLOADS).iterdir()}
+        if strange := uploads - {slide.id for slide in store.every()}:
+            _log.warning("uploads that belong to no slide are kept in %s: %s", UPLOADS, ", ".join(sorted(strange)))
 
     def look_around(self) -> int:
         """Note what other programs put here, made anew or took away; returns how many slides have other results."""
@@ -91,7 +78,6 @@ class Catalogue:
             if made is not None and (row is None or (row.status == "done" and row.finished != made)):
                 try:
                     changed += self._adopt(folder, made, row)
-                    self._skipped.pop(folder.path, None)
                 except (NtrmError, OSError, *UNUSABLE) as error:
                     self._skip(folder.path, error)
         for slide in rows.values():
@@ -108,7 +94,7 @@ class Catalogue:
         if state is None or state.plan is None:
             return False
         folder.check()
-        _facts(folder.path, made)
+        _results(folder.path, made)
         if row is not None:
             self._store.renew(row, state.plan, made)
             return True
@@ -118,20 +104,20 @@ class Catalogue:
         return True
 
     def _skip(self, folder: Path, error: Exception) -> None:
-        reason = ascii(str(error))[:LONGEST_REASON]
-        if self._skipped.get(folder) != reason:
-            _log.warning("the folder %s is skipped: %s", ascii(folder.name), reason)
-        self._skipped[folder] = reason
+        told = ascii(folder.name), ascii(str(error))[:300]
+        if told not in self._skipped:
+            _log.warning("the folder %s is skipped: %s", *told)
+        self._skipped.add(told)
 
-    def facts(self, slide: SlideRow) -> dict[str, Any]:
+    def results(self, slide: SlideRow) -> Results:
         """The short version of a slide's results; nothing before it is done, and where they cannot be read."""
         path = self._settings.out / slide.slide_id
         made = _made(path) if slide.status == "done" else None
         try:
-            return {} if made is None else _facts(path, made)
+            return Results() if made is None else _results(path, made)
         except (NtrmError, OSError, *UNUSABLE) as error:
             self._skip(path, error)
-            return {}
+            return Results()
 
     def find_originals(self, stop: Event) -> int:
         """Look under the roots for slides whose file is missing, by content; returns how many were found."""
@@ -163,16 +149,15 @@ class Catalogue:
                 raise conflict("a job of this slide has not ended yet", hint="delete it once more")
             time.sleep(0.02)
         try:
-            with self._deleting:
-                if folder.is_dir() and not folder.is_symlink():  # A link is none of ours, nor is what it leads to.
-                    with alone(folder):
-                        self._results[slide.slide_id].remove(SlideFolder(hidden / TRASH))
-                if slide.origin == "upload":
-                    # Never its source, which may be a file with the same content below a root.
-                    upload = upload_path(hidden, slide.id)
-                    self._readers.forget(upload)
-                    upload.unlink(missing_ok=True)
-                store.forget(slide.id)
+            if folder.is_dir() and not folder.is_symlink():  # A link is none of ours, nor is what it leads to.
+                with alone(folder):
+                    self._results[slide.slide_id].remove(SlideFolder(hidden / TRASH))
+            if slide.origin == "upload":
+                # Never its source, which may be a file with the same content below a root.
+                upload = upload_path(hidden, slide.id)
+                self._readers.forget(upload)
+                upload.unlink(missing_ok=True)
+            store.forget(slide.id)
         except BusyError as error:
             raise conflict("another program works on this slide", hint="wait until it ends") from error
         except OSError as error:
@@ -180,7 +165,6 @@ class Catalogue:
                 raise
             hint = "look who may write to them, and delete the slide once more"
             raise ProblemError(500, "not_removed", "not all files could be removed", got=error, hint=hint) from error
-        self._note("delete", slide.slide_id)
         # The tables and the overview must not name it any more either.
         store.ask("", "tables", TABLES_SECONDS)
 
@@ -188,18 +172,6 @@ class Catalogue:
         """Delete what was moved there; follows no link, also where one is put in while it works."""
         for leftover in (self._settings.hidden / TRASH).iterdir():
             shutil.rmtree(leftover)
-
-    def retire(self) -> None:
-        """Delete slides that were kept as long as wanted; results that were there before the service stay."""
-        days = self._settings.retention_days
-        # A clock that was set while the service runs would make everything old at once.
-        if days is None or abs(_clock_offset() - self._offset) > DAY:
-            return
-        for slide in self._store.every():
-            if slide.origin != "found" and slide.finished is not None and time.time() - slide.finished > days * DAY:
-                # One on which somebody works is deleted later.
-                with suppress(NtrmError):
-                    self.delete(slide)
 
 
 def _made(folder: Path) -> float | None:
@@ -211,38 +183,29 @@ def _made(folder: Path) -> float | None:
 
 
 @lru_cache(KNOWN)
-def _facts(folder: Path, _made: float) -> dict[str, Any]:
+def _results(folder: Path, _made: float) -> Results:
     """What a list of slides shows of the results that were written then; raises where it cannot be shown."""
     summary, there = read_summary(folder), SlideFolder(folder)
-    tissue = summary.tissue_fractions.items()
-    facts = {
-        "width": summary.grid.area[2],
-        "height": summary.grid.area[3],
-        "mpp": summary.grid.slide_mpp,
-        "cancers": [
-            {"name": name, "present": cancer.present, "confidence": cancer.confidence}
-            for name, cancer in summary.cancers.items()
-        ],
-        "cancers_looked_for": [*summary.cancers],
-        "tissue": [
-            {"index": summary.classes.index(name), "name": name, "area_mm2": summary.areas_mm2[name], "share": share}
-            for name, share in tissue
-        ],
-        "familiarity": {
-            **asdict(summary.familiarity),
-            "unfamiliar_pieces": [piece.number for piece in summary.pieces if not piece.familiarity.assessed],
-            "has_map": there.has(FAMILIARITY_MAP),
-        },
-        "warnings": list(summary.warnings),
-        "quality_warnings": list(summary.quality_warnings),
-        "tissue_area_mm2": summary.tissue_area_mm2,
-        "pieces": len(summary.pieces),
-        "layers": layers_with({name for name, file in FILES.items() if there.has(file)}),
-    }
-    slide_document(SlideRow(new_id(), "a", "a", "found", None, None, "done", 0.0), facts, [], None)
-    return facts
-
-
-def _clock_offset() -> float:
-    """Seconds by which the time of day is ahead of that since the machine's start: constant unless a clock is set."""
-    return time.time() - time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    unfamiliar = [piece.number for piece in summary.pieces if not piece.familiarity.assessed]
+    tissue = [
+        TissueShare(index=summary.classes.index(name), name=name, area_mm2=summary.areas_mm2[name], share=share)
+        for name, share in summary.tissue_fractions.items()
+    ]
+    (_, _, width, height), (mpp, mpp_y) = summary.grid.area, summary.grid.slide_mpp
+    return Results(
+        width=width,
+        height=height,
+        mpp=mpp,
+        mpp_y=mpp_y,
+        cancers=[Cancer.model_validate({"name": name, **vars(each)}) for name, each in summary.cancers.items()],
+        cancers_looked_for=[*summary.cancers],
+        tissue=tissue,
+        familiarity=Familiarity(
+            **vars(summary.familiarity), unfamiliar_pieces=unfamiliar, has_map=there.has(FAMILIARITY_MAP)
+        ),
+        warnings=list(summary.warnings),
+        quality_warnings=list(summary.quality_warnings),
+        tissue_area_mm2=summary.tissue_area_mm2,
+        pieces=len(summary.pieces),
+        layers=layers_with({name for name, file in FILES.items() if there.has(file)}),
+    )

@@ -1,7 +1,7 @@
 """Slides and their jobs in SQLite: whatever is killed, the next start finds every one where it was.
 
-One table of jobs, of each kind one a slide: queued → running → done, failed or cancelled → queued again. The job that
-segments a slide stays, and is the slide's status; others go once they are done. Several processes use the database.
+Of each kind a slide has one job: queued → running → done, failed or cancelled → queued again. The one that segments it
+stays, and is the slide's status; others go once they are done. Several processes use the database.
 """
 
 # ruff: noqa: S608 - statements are put together from constants and names of columns alone
@@ -9,27 +9,37 @@ segments a slide stays, and is the slide's status; others go once they are done.
 from __future__ import annotations
 
 import json
-import logging
 import os
+import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, Field, Json, PlainValidator, TypeAdapter
 
 from ntrm.core.errors import DataError, NtrmError
+from ntrm.results.folder import is_safe_name
 from ntrm.results.slide_state import Plan
 from ntrm.service.core.problems import ProblemError, conflict, document_of, missing
-from ntrm.service.core.settings import DATABASE, upload_path
-from ntrm.service.jobs.slide_record import JOB, SLIDE, Job, Kind, SlideRow, Status, as_json
+from ntrm.service.core.settings import upload_path
 from ntrm.slides.inputs import source_fingerprint
 
-_log = logging.getLogger(__name__)
+Status = Literal["queued", "running", "done", "failed", "cancelled"]
+Origin = Literal["upload", "path", "found"]
+"""Where a slide comes from: uploaded, named by a path, or results that were there before."""
+Kind = Literal["segment", "prepare", "correct", "tables"]
+"""What a job does: results of a slide; the region graph, for which somebody waits who corrects it; the files of its
+corrected mask; the tables and the overview of all slides, whose job is of the slide ``""``."""
+NETWORK: tuple[Kind, ...] = ("segment", "prepare")
+LIGHT: tuple[Kind, ...] = ("correct", "tables")  # Jobs for workers that hold the network, and for the one that does not
 MOST_ATTEMPTS = 3  # A job whose worker died so often is given up
-RETRY_SECONDS = 60.0
-"""After a failure, before what nobody has changed is tried again; nothing is ever due later than in twice this time."""
+RETRY_SECONDS = 60.0  # After a failure, before what nobody has changed is tried again
+MOVE_AWAY = "move it away; results are found again"
 UNUSABLE = (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, RecursionError)
 """What values of a wrong type or size raise where they are used."""
 GIVEN_UP: dict[Kind, str] = {
@@ -39,11 +49,92 @@ GIVEN_UP: dict[Kind, str] = {
     "tables": "the tables of all slides could not be written",
 }
 
+
+def _safe(name: str) -> str:
+    if not is_safe_name(name):
+        raise ValueError("no name of a slide's folder")
+    return name
+
+
+def _path(cell: bytes | Path) -> Path:
+    if "\0" in (text := os.fsdecode(cell)):
+        raise ValueError("no path")
+    return Path(text)
+
+
+Text = Annotated[str, Field(max_length=2**20)]
+Time = Annotated[float, Field(ge=0, le=253_402_300_799)]  # Until the end of the year 9999
+Share = Annotated[float, Field(ge=0, le=1)]
+Size = Annotated[int, Field(ge=0, le=2**31, strict=True)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Mpp = tuple[Positive, Positive]  # µm/px along x and y
+Place = Annotated[Path, PlainValidator(_path)]
+
+
+@dataclass(frozen=True)
+class SlideRow:
+    """A slide and the state of its segmentation."""
+
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{24}$")]  # Random: whoever does not know it cannot ask for it
+    slide_id: Annotated[str, AfterValidator(_safe)]  # Name of its folder of results
+    name: Text
+    origin: Origin
+    source: Place | None
+    mpp: Json[Mpp] | None  # As the user stated it
+    status: Status
+    created: Time
+    fingerprint: Text | None = None
+    progress: Share = 0.0
+    stage: Text = ""
+    error: Json[dict[str, Any]] | None = None
+    started: Time | None = None
+    finished: Time | None = None  # Of a slide that is done: when its results were written
+    area: Json[tuple[Size, Size, Size, Size]] | None = None  # Scanned, in the file's level 0: left, top, width, height
+    file_mpp: Json[Mpp] | None = None  # As the file states it
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other file may be read with it: an upload could name any file of the server."""
+        return self.origin == "upload"
+
+    @property
+    def has_image(self) -> bool:
+        """Whether the original is there."""
+        # Whatever is wrong with it: no error.
+        return self.source is not None and os.path.isfile(self.source)  # noqa: PTH113
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something to be done for a slide."""
+
+    slide: str  # Its id
+    kind: Kind
+    status: Status
+    due: Time
+    progress: Share
+    stage: Text
+    error: Json[dict[str, Any]] | None
+    attempts: Annotated[int, Field(ge=0, le=100)]  # Starts that have not come to an end
+    started: Time | None
+    finished: Time | None
+    worker: Annotated[str, Field(pattern="^[0-9a-z]+$")] | None  # A part of a file's name
+    cancel: Time | None  # When somebody asked for the end of a running job
+
+
+SLIDE: TypeAdapter[SlideRow] = TypeAdapter(SlideRow)
+JOB: TypeAdapter[Job] = TypeAdapter(Job)
+
+
+def new_id() -> str:
+    """96 random bits."""
+    return secrets.token_hex(12)
+
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS slides (
   id TEXT PRIMARY KEY, slide_id TEXT NOT NULL UNIQUE COLLATE NOCASE, name TEXT NOT NULL, origin TEXT NOT NULL,
-  source BLOB, fingerprint TEXT, mpp TEXT, info TEXT NOT NULL DEFAULT '{}',
-  created REAL NOT NULL
+  source BLOB, fingerprint TEXT, mpp TEXT, area TEXT, file_mpp TEXT, created REAL NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS jobs (
   slide TEXT NOT NULL, kind TEXT NOT NULL, status TEXT NOT NULL, due REAL NOT NULL,
@@ -52,13 +143,13 @@ CREATE TABLE IF NOT EXISTS jobs (
   PRIMARY KEY (slide, kind)
 ) STRICT;
 """
-_ENTRIES = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 _SLIDES = "SELECT slides.*, jobs.* FROM slides JOIN jobs ON slide = id AND kind = 'segment'"
-# A clock that was set back must not make anything wait for long.
+_ADD = "INSERT INTO jobs (slide, kind, status, due) VALUES (?, ?, 'queued', ?) ON CONFLICT DO UPDATE SET"
 _DUE = (
-    "status = 'queued' AND NOT (due > ? AND due <= ? + 120) AND kind IN (SELECT value FROM json_each(?)) "
+    "status = 'queued' AND due <= ? AND kind IN (SELECT value FROM json_each(?)) "
     "AND (slide = '' OR slide IN (SELECT id FROM slides))"
 )
+_MINE = "slide = ? AND kind = ? AND worker IS ? AND status = 'running'"
 
 
 class JobStore:
@@ -66,7 +157,7 @@ class JobStore:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._folder = path.parent
+        self._path, self._folder = path, path.parent
         self._lock = threading.Lock()
         try:
             self._connection = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
@@ -79,31 +170,19 @@ class JobStore:
             self._connection.execute("PRAGMA synchronous=FULL")
             self._connection.executescript(SCHEMA)
         except sqlite3.DatabaseError as error:
-            raise DataError(f"cannot use {path}", got=error, hint="move it away; results are found again") from error
+            raise DataError(f"cannot use {path}", got=error, hint=MOVE_AWAY) from error
         path.chmod(0o600)
 
-    def drop_bad(self, show: Callable[[SlideRow], object], may_read: Callable[[Path], bool]) -> None:
-        """Drop rows that no service writes or that cannot be shown, and forget originals that may not be read."""
-
-        def check(row: sqlite3.Row) -> None:
-            slide = self._slide(row)
-            show(slide)
-            if row["source"] is not None and slide.source is not None and not may_read(slide.source):
-                self.locate(slide.id, None)
-
-        for table, rows, look in (("jobs", "SELECT * FROM jobs", _job), ("slides", _SLIDES, check)):
-            for row in self._do(rows):
-                try:
-                    look(row)
-                except UNUSABLE as error:
-                    _log.warning("a row of %s that no service wrote was dropped: %s", DATABASE, ascii(str(error))[:200])
-                    self._do(f"DELETE FROM {table} WHERE {'id' if look is check else 'slide'} = ?", row[0])
-        self._do("DELETE FROM slides WHERE id IS NULL OR id NOT IN (SELECT slide FROM jobs WHERE kind = 'segment')")
-        # Of those that failed, whoever wants them asks again.
-        self._do(
-            "DELETE FROM jobs WHERE (slide NOT IN (SELECT id FROM slides) AND slide <> '') "
-            "OR (kind <> 'segment' AND status = 'failed')"
-        )
+    def check(self, show: Callable[[SlideRow], object]) -> None:
+        """Refuse rows that no service writes, or that cannot be shown."""
+        try:
+            for row in self._do("SELECT * FROM jobs"):
+                _job(row)
+            for slide in self.every():
+                show(slide)
+        except UNUSABLE as error:
+            got = ascii(str(error))[:200]
+            raise DataError(f"cannot use {self._path}: no service wrote this", got=got, hint=MOVE_AWAY) from error
 
     def close(self) -> None:
         """Close the database's files."""
@@ -171,12 +250,11 @@ class JobStore:
     def add(self, slide: SlideRow, most_queued: int | None = None) -> SlideRow:
         """Add a new slide and its job; refuses one too many and a taken name."""
         source = None if slide.source == upload_path(self._folder, slide.id) else slide.source
-        columns = ("id", "slide_id", "name", "origin", "fingerprint", "created")
-        cells = {name: getattr(slide, name) for name in columns}
-        cells |= {"source": source and os.fsencode(source.absolute())}
-        cells |= {"mpp": as_json(slide.mpp), "info": as_json(slide.info)}
+        cells = {name: getattr(slide, name) for name in ("id", "slide_id", "name", "origin", "fingerprint", "created")}
+        cells |= {"source": _cell(source)}
+        cells |= {name: _as_json(getattr(slide, name)) for name in ("mpp", "area", "file_mpp")}
         job = {name: getattr(slide, name) for name in ("status", "progress", "started", "finished")}
-        job |= {"slide": slide.id, "kind": "segment", "due": slide.created, "error": as_json(slide.error)}
+        job |= {"slide": slide.id, "kind": "segment", "due": slide.created, "error": _as_json(slide.error)}
         if most_queued is not None and slide.status == "queued":
             self.check_room(most_queued)
         try:
@@ -195,7 +273,7 @@ class JobStore:
 
     def locate(self, key: str, source: Path | None) -> None:
         """Note where the original of results was found, or that it is not known any more."""
-        self.change(key, source=source and os.fsencode(source.absolute()))
+        self.change(key, source=_cell(source))
 
     def forget(self, key: str) -> None:
         """Drop a slide and its jobs; a worker that still has one of these ends it."""
@@ -205,7 +283,7 @@ class JobStore:
 
     def renew(self, slide: SlideRow, plan: Plan, finished: float) -> None:
         """A finished slide has other results, perhaps of another file; a job that began meanwhile counts more."""
-        self.change(slide.id, fingerprint=plan.source, mpp=as_json(plan.mpp))
+        self.change(slide.id, fingerprint=plan.source, mpp=_as_json(plan.mpp))
         if slide.source is not None and source_fingerprint(slide.source) not in (plan.source, None):
             self.locate(slide.id, None)
         self._do("UPDATE jobs SET finished = ? WHERE slide = ? AND status = 'done'", finished, slide.id)
@@ -213,10 +291,8 @@ class JobStore:
     def vanished(self, key: str) -> None:
         """The results of a finished slide are gone; it can be segmented again."""
         error = ProblemError(404, "gone", "the results were removed", hint="retry to segment the slide again")
-        self._do(
-            "UPDATE jobs SET status = 'failed', error = ?, progress = 0 WHERE slide = ? AND status = 'done'",
-            as_json(document_of(error)["error"]), key,
-        )  # fmt: skip
+        change = "UPDATE jobs SET status = 'failed', error = ?, progress = 0 WHERE slide = ? AND status = 'done'"
+        self._do(change, _as_json(document_of(error)["error"]), key)
 
     # Requests
 
@@ -229,19 +305,13 @@ class JobStore:
 
     def ask(self, key: str, kind: Kind, after: float = 0.0) -> None:
         """Have something done so many seconds from now: that moves on what waits, and what is running is repeated."""
-        self._do(
-            "INSERT INTO jobs (slide, kind, status, due) VALUES (?, ?, 'queued', ?) ON CONFLICT DO UPDATE SET "
-            "due = excluded.due, status = iif(status = 'running', status, 'queued'), attempts = 0",
-            key, kind, time.time() + after,
-        )  # fmt: skip
+        change = "due = excluded.due, status = iif(status = 'running', status, 'queued'), attempts = 0"
+        self._do(f"{_ADD} {change}", key, kind, time.time() + after)
 
     def ask_again(self, key: str, kind: Kind) -> None:
         """Have done what is not there although nothing has changed: soon, or some time after it has failed."""
-        self._do(
-            "INSERT INTO jobs (slide, kind, status, due) VALUES (?, ?, 'queued', ?) ON CONFLICT DO UPDATE SET "
-            "due = finished + ?, status = 'queued', attempts = 0 WHERE status = 'failed'",
-            key, kind, time.time(), RETRY_SECONDS,
-        )  # fmt: skip
+        change = "due = finished + ?, status = 'queued', attempts = 0 WHERE status = 'failed'"
+        self._do(f"{_ADD} {change}", key, kind, time.time(), RETRY_SECONDS)
 
     def cancel(self, key: str) -> SlideRow:
         """Take a slide out of the queue, or ask its worker to stop."""
@@ -269,20 +339,17 @@ class JobStore:
         if slide.status not in ("failed", "cancelled"):
             raise conflict("nothing to try again", got=slide.status, expected="failed or cancelled")
         self.check_room(most_queued)
-        self.change(key, mpp=as_json(mpp or slide.mpp))
-        self._do(
-            "UPDATE jobs SET status = 'queued', due = ?, finished = NULL, error = NULL, attempts = 0, progress = 0 "
-            "WHERE slide = ? AND kind = 'segment' AND status IN ('failed', 'cancelled')",
-            time.time(), key,
-        )  # fmt: skip
+        self.change(key, mpp=_as_json(mpp or slide.mpp))
+        change = "status = 'queued', due = ?, finished = NULL, error = NULL, attempts = 0, progress = 0"
+        which = "slide = ? AND kind = 'segment' AND status IN ('failed', 'cancelled')"
+        self._do(f"UPDATE jobs SET {change} WHERE {which}", time.time(), key)
         return self.get(key)
 
     # Workers
 
     def is_due(self, kinds: Sequence[Kind]) -> bool:
         """Whether a worker for these kinds has something to do."""
-        now = time.time()
-        return bool(self._do(f"SELECT 1 FROM jobs WHERE {_DUE} LIMIT 1", now, now, json.dumps(kinds)))
+        return bool(self._do(f"SELECT 1 FROM jobs WHERE {_DUE} LIMIT 1", time.time(), json.dumps(kinds)))
 
     def take(self, worker: str, kinds: Sequence[Kind]) -> Job | None:
         """The next job for a worker; somebody waits for a region graph."""
@@ -293,27 +360,23 @@ class JobStore:
             "error = NULL, finished = NULL, cancel = NULL "
             f"WHERE rowid = (SELECT rowid FROM jobs WHERE {_DUE} ORDER BY kind = 'segment', due, slide LIMIT 1) "
             "RETURNING *",
-            worker, now, now, now, now, json.dumps(kinds),
+            worker, now, now, now, json.dumps(kinds),
         )  # fmt: skip
         return _job(rows[0]) if rows else None
 
     def beat(self, job: Job, progress: float, stage: str) -> bool:
         """Report how far a job is; returns whether to continue."""
-        rows = self._do(
-            "UPDATE jobs SET progress = ?, stage = ? "
-            "WHERE slide = ? AND kind = ? AND worker IS ? AND status = 'running' RETURNING cancel",
-            progress, stage, job.slide, job.kind, job.worker,
-        )  # fmt: skip
+        change = f"UPDATE jobs SET progress = ?, stage = ? WHERE {_MINE} RETURNING cancel"
+        rows = self._do(change, progress, stage, job.slide, job.kind, job.worker)
         return bool(rows) and rows[0]["cancel"] is None
 
     def end(
         self, job: Job, status: Status, error: NtrmError | None = None, *, at: float | None = None, attempts: int = 0
     ) -> None:
         """The end of a job, or back into the queue with it: because its worker stops, or as it was asked for again."""
-        mine = "slide = ? AND kind = ? AND worker IS ? AND status = 'running'"
         values = job.slide, job.kind, job.worker
         with self._transaction() as one:
-            row = one.execute(f"SELECT cancel, due > started AS again FROM jobs WHERE {mine}", values).fetchone()
+            row = one.execute(f"SELECT cancel, due > started AS again FROM jobs WHERE {_MINE}", values).fetchone()
             if row is None:
                 return
             if status == "queued" and row["cancel"] is not None:
@@ -321,27 +384,25 @@ class JobStore:
             elif job.kind != "segment" and row["again"]:
                 status, error = "queued", None
             if job.kind != "segment" and status in ("done", "cancelled"):
-                one.execute(f"DELETE FROM jobs WHERE {mine}", values)
+                one.execute(f"DELETE FROM jobs WHERE {_MINE}", values)
                 return
             document = None if error is None else document_of(error)["error"]
             ended = None if status == "queued" else at or time.time()
             one.execute(
                 "UPDATE jobs SET status = ?, error = ?, finished = ?, attempts = ?, worker = NULL, cancel = NULL, "
-                f"stage = '', progress = iif(? = 'done', 1, progress) WHERE {mine}",
-                (status, as_json(document), ended, attempts, status, *values),
+                f"stage = '', progress = iif(? = 'done', 1, progress) WHERE {_MINE}",
+                (status, _as_json(document), ended, attempts, status, *values),
             )
 
-    def reclaim(self, alive: Callable[[str], bool], *, blame: bool = True) -> None:
+    def reclaim(self, alive: Collection[str], *, blame: bool = True) -> None:
         """Take running jobs from workers that are gone; one to blame for the end of too many is given up."""
         for job in self.running():
-            if job.worker is not None and alive(job.worker):
+            if job.worker in alive:
                 continue
             if job.cancel is not None:
                 self.end(job, "cancelled")
-            elif not blame:
-                self.end(job, "queued")
-            elif job.attempts < MOST_ATTEMPTS:
-                self.end(job, "queued", attempts=job.attempts)
+            elif not blame or job.attempts < MOST_ATTEMPTS:
+                self.end(job, "queued", attempts=job.attempts if blame else 0)
             else:
                 died = f"{job.attempts} attempts, each of which ended with the process that worked on it"
                 hint = "look into worker.log for the reason; less memory is used with a smaller --batch"
@@ -352,17 +413,25 @@ def _job(row: sqlite3.Row) -> Job:
     return JOB.validate_python(dict(row))
 
 
+def _cell(path: Path | None) -> bytes | None:
+    return None if path is None else os.fsencode(path.absolute())
+
+
+def _as_json(document: Any) -> str | None:
+    return None if document is None else json.dumps(document, ensure_ascii=False, allow_nan=False)
+
+
 def _check_database(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse what is damaged or holds anything but our tables: a trigger or a view would act for whoever made it."""
     if path.with_name(f"{path.name}-journal").exists():
         # SQLite would carry out what it says, and delete a file that it names.
         raise sqlite3.DatabaseError(f"{path.name}-journal, which no service leaves behind")
+    entries = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
     with closing(sqlite3.connect(":memory:")) as ours:
         ours.executescript(SCHEMA)
-        known = set(ours.execute(_ENTRIES))
-    if strange := {tuple(row) for row in connection.execute(_ENTRIES)} - known:
-        raise sqlite3.DatabaseError(
-            "not the tables of a service: " + ", ".join(sorted(ascii(row[1]) for row in strange))
-        )
+        strange = {tuple(row) for row in connection.execute(entries)} - set(ours.execute(entries))
+    if strange:
+        names = ", ".join(sorted(ascii(row[1]) for row in strange))
+        raise sqlite3.DatabaseError(f"not the tables of a service: {names}")
     if (damage := connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
         raise sqlite3.DatabaseError(damage)

@@ -10,27 +10,42 @@ import logging
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ntrm.core.errors import NtrmError
-from ntrm.core.locks import is_held
-from ntrm.core.processes import HOME, MODEL, close_pipes, send_line, start_module
+from ntrm.core.processes import HOME, MODEL, close_pipes, start_module
 from ntrm.results.slide_state import alone
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.core.settings import LOG, WORKERS, ServiceSettings
-from ntrm.service.core.watch import Watch
-from ntrm.service.jobs.database import JobStore
-from ntrm.service.jobs.slide_record import LIGHT, NETWORK, Kind
+from ntrm.service.core.settings import LOG, ServiceSettings
+from ntrm.service.jobs.database import LIGHT, NETWORK, JobStore, Kind, new_id
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
 START_SECONDS = 10.0  # Between two starts of a worker that dies by itself
-GRACE_SECONDS = 1.0
-"""A worker that does not end a job by itself within this is killed, which does no harm to results on disk."""
+GRACE_SECONDS = 1.0  # A worker that does not end a job by itself within this is killed, which harms no results
 STOP_SECONDS = 5.0
 LOG_BYTES = 4 * 2**20
+
+
+class Watch:
+    """Work of threads that must go on, whatever happens in it; ``/healthz`` tells that some failed the last time."""
+
+    def __init__(self) -> None:
+        self.failing: dict[str, str] = {}  # By name: why
+
+    def run(self, name: str, work: Callable[[], object]) -> None:
+        """Do it; an error is logged once for as long as it stays the same."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - a thread that has died looks like one that has nothing to do
+            if self.failing.get(name) != repr(error):
+                _log.exception("%s failed", name)
+            self.failing[name] = repr(error)
+        else:
+            self.failing.pop(name, None)
 
 
 @dataclass
@@ -40,55 +55,36 @@ class _Slot:
     device: str
     kinds: tuple[Kind, ...] = NETWORK  # Of its jobs
     process: subprocess.Popen[bytes] | None = None
-    name: str | None = None  # Its name in the database, once it is ready
+    name: str = ""  # In the database
     not_before: float = 0.0
 
 
-class Supervisor:
+class Supervisor(threading.Thread):
     """Starts, watches and stops workers; a thread of the web process."""
 
     def __init__(self, settings: ServiceSettings, store: JobStore, watch: Watch) -> None:
+        super().__init__(name="supervisor", daemon=True)
         self._settings, self._store, self._watch = settings, store, watch
-        cuda = settings.device == "cuda"
-        numbers = range(1 if settings.workers is None else settings.workers)
-        self._slots = [_Slot(f"cuda:{number}" if cuda else settings.device) for number in numbers]
+        device = "cuda:{}" if settings.device == "cuda" else settings.device
+        count = 1 if settings.workers is None else settings.workers
         self._light = _Slot("cpu", LIGHT)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._repeat, name="supervisor", daemon=True)
+        self._slots = [*(_Slot(device.format(n)) for n in range(count)), self._light]
+        self._over = threading.Event()
+        self.state = "starting" if count else "off"  # Later `ready` or `refused`
         self.refusal: dict[str, Any] | None = None
         """Why no worker can run: the model does not load, or the folder holds another model's results."""
-        self._ready = False
 
-    @property
-    def state(self) -> str:
-        """``off``, ``starting``, ``ready`` or ``refused``."""
-        if not self._slots:
-            return "off"
-        if self.refusal is not None:
-            return "refused"
-        return "ready" if self._ready else "starting"
-
-    def start(self) -> None:
-        """Remove the locks of workers that are gone, and begin."""
-        for lock in (self._settings.hidden / WORKERS).glob("*.lock"):
-            if not self._is_alive(lock.stem):
-                lock.unlink(missing_ok=True)
-        self._thread.start()
-
-    def reclaim(self, *, blame: bool = True) -> None:
-        """Queue the jobs of workers that are gone; those to be cancelled end."""
-        self._store.reclaim(self._is_alive, blame=blame)
-
-    def _is_alive(self, worker: str) -> bool:
-        lock = self._settings.worker_lock(worker)
-        return lock.exists() and is_held(lock)
+    def run(self) -> None:
+        """Look after the workers until it is stopped."""
+        while not self._over.wait(TICK_SECONDS):
+            self._watch.run("supervisor", self._look_after)
 
     def stop(self) -> None:
         """End the workers; their slides go back into the queue."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        running = [slot.process for slot in (*self._slots, self._light) if slot.process is not None]
+        self._over.set()
+        if self.is_alive():
+            self.join()
+        running = [slot.process for slot in self._slots if slot.process is not None]
         for process in running:
             process.terminate()
         until = time.monotonic() + STOP_SECONDS
@@ -100,14 +96,10 @@ class Supervisor:
                 process.wait()
             close_pipes(process)
         if running:
-            self.reclaim(blame=False)
-
-    def _repeat(self) -> None:
-        while not self._stop.wait(TICK_SECONDS):
-            self._watch.run("supervisor", self._look_after)
+            self._store.reclaim((), blame=False)
 
     def _look_after(self) -> None:
-        for slot in (*self._slots, self._light):
+        for slot in [*self._slots]:
             self._kill_late(slot)
             self._keep_alive(slot)
 
@@ -133,15 +125,14 @@ class Supervisor:
             if process.poll() is None:
                 return
             close_pipes(process)
-            if slot.name is not None:
-                self._settings.worker_lock(slot.name).unlink(missing_ok=True)
             if process.returncode == 0:
                 slot.not_before = 0.0
-            slot.process, slot.name = None, None
-            self.reclaim()
+            slot.process, slot.name = None, ""
+            self._store.reclaim([each.name for each in self._slots])
         is_wanted = self._store.is_due(LIGHT) if slot is self._light else self.refusal is None
         if is_wanted and time.monotonic() >= slot.not_before:
-            slot.process = process = start_worker(replace(self._settings, device=slot.device), slot.kinds)
+            slot.name = new_id()
+            slot.process = process = start_worker(replace(self._settings, device=slot.device), slot.kinds, slot.name)
             slot.not_before = time.monotonic() + START_SECONDS
             threading.Thread(target=self._listen, args=(slot, process), daemon=True).start()
 
@@ -153,23 +144,21 @@ class Supervisor:
             # It died before; its pipe may be closed by now.
             return
         if "refused" in message:
-            self.refusal = refusal = message["refused"]
-            _log.error("no slide can be segmented: %s; got %s", refusal["what"], refusal["got"])
-        elif slot is self._light:
-            slot.name = message["ready"]
-        else:
-            slot.name, self._ready = message["ready"], True
+            self.refusal, self.state = message["refused"], "refused"
+            _log.error("no slide can be segmented: %(what)s; got %(got)s", self.refusal)
+            return
+        if slot is not self._light:
+            self.state = "ready"
             if self._settings.workers is None:
-                self._slots += [_Slot(f"cuda:{n}") for n in range(len(self._slots), int(message["devices"]))]
+                self._slots += [_Slot(f"cuda:{n}") for n in range(len(self._slots) - 1, int(message["devices"]))]
 
 
-def start_worker(settings: ServiceSettings, kinds: tuple[Kind, ...]) -> subprocess.Popen[bytes]:
+def start_worker(settings: ServiceSettings, kinds: tuple[Kind, ...], name: str) -> subprocess.Popen[bytes]:
     """A worker process, which is told no secret; it ends when its input is closed."""
     log = settings.hidden / LOG
     if log.exists() and log.stat().st_size > LOG_BYTES:
         log.unlink()
-    process = start_module("ntrm.service.jobs.worker", log, *(MODEL if kinds == NETWORK else HOME))
     told: dict[str, Any] = {"out": str(settings.out.absolute()), "model": settings.model}
-    told |= {"device": settings.device, "batch": settings.batch, "kinds": kinds}
-    send_line(process, json.dumps(told).encode())
-    return process
+    told |= {"device": settings.device, "batch": settings.batch, "kinds": kinds, "name": name}
+    variables = MODEL if kinds == NETWORK else HOME
+    return start_module("ntrm.service.jobs.worker", json.dumps(told).encode(), log, *variables)

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
-from ntrm.core.io import write_text
-from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
+from ntrm.core.progress import Progress
 from ntrm.results.manifest import read_run
 from ntrm.results.paths import INDEX, RUN, SUMMARY, table_file
-from ntrm.service.core import model_info
 from ntrm.service.core.problems import ProblemError, document_of
 from ntrm.service.core.settings import DATABASE, ServiceSettings
-from ntrm.service.jobs.database import GIVEN_UP, JobStore
-from ntrm.service.jobs.slide_record import LIGHT, NETWORK, Job, Kind, SlideRow, Status, new_id
+from ntrm.service.jobs.database import GIVEN_UP, NETWORK, Job, JobStore, Kind, SlideRow, Status
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 
 if TYPE_CHECKING:
@@ -39,9 +35,6 @@ BEAT_SECONDS = 0.5  # Between two reports of the progress
 POLL_SECONDS = 0.5  # Between two looks for a job
 BUSY_SECONDS = 5.0  # Before a slide that another process works on is tried again
 TABLES_SECONDS = 10.0  # After the last change of a slide's results, before the tables of all slides are written
-IDLE_SECONDS, MOST_MEMORY = 60.0, 2 ** (30 if sys.platform == "darwin" else 20)
-"""A light worker ends when it had nothing to do for so long, or after a job that took it above 1 GB."""
-NICE = 5
 READ, SEGMENTED = 0.03, 0.8  # Progress at the end of these stages; the rest is measuring and writing
 
 
@@ -53,7 +46,7 @@ class JobEnd(BaseException):
         self.status = status
 
 
-class Worker:
+class Worker(Progress):
     """Does one job after another; it is its own report of their progress."""
 
     def __init__(
@@ -62,17 +55,13 @@ class Worker:
         self._settings, self._store, self._name, self._segmenter, self._stop = settings, store, name, segmenter, stop
 
     def work(self, kinds: Sequence[Kind]) -> None:
-        """Do jobs of these kinds until it is stopped; without the network, until nothing was there for a while."""
-        idle_since = time.monotonic()
+        """Do jobs of these kinds until it is stopped; without the network, until there are none."""
         while not self._stop.is_set():
-            job = self._store.take(self._name, kinds)
-            if job is not None:
+            if (job := self._store.take(self._name, kinds)) is not None:
                 self.run(job)
-                idle_since = time.monotonic()
-            large = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > MOST_MEMORY
-            if kinds == LIGHT and (large or time.monotonic() - idle_since > IDLE_SECONDS):
+            elif self._segmenter is None:
                 return
-            if job is None:
+            else:
                 self._stop.wait(POLL_SECONDS)
 
     def run(self, job: Job) -> None:
@@ -93,17 +82,17 @@ class Worker:
 
     def track(self, items: Iterable[T], total: int, label: str) -> Iterator[T]:
         """Yield ``items``, the rows or windows that the network sees; raises ``JobEnd`` where the job has to end."""
-        first, last, stage = (READ, SEGMENTED, "segmenting") if self._job.kind == "segment" else (0.0, 1.0, "making")
+        is_slide = self._job.kind == "segment"
+        first, last, stage = (READ, SEGMENTED, "segmenting") if is_slide else (0.0, 1.0, "making")
         self._report(first, stage, at_once=True)
         for done, item in enumerate(items, start=1):
             yield item
             self._report(first + (last - first) * done / max(total, 1), stage)
-        if self._job.kind == "segment":
+        if is_slide:
             self._report(SEGMENTED, "measuring", at_once=True)
 
     def _report(self, progress: float, stage: str, *, at_once: bool = False) -> None:
-        """At most a few times a second."""
-        # A second pass over the slide does not start at zero.
+        """At most a few times a second; a second pass over the slide does not start at zero."""
         self._furthest = max(self._furthest, min(progress, 1.0))
         if self._stop.is_set():
             raise JobEnd("queued")
@@ -179,29 +168,23 @@ class Worker:
 def main() -> int:
     """Run until the input ends."""
     told = json.loads(sys.stdin.readline())
-    kinds, name, stop, segmenter = tuple(told.pop("kinds")), new_id(), threading.Event(), None
+    kinds, name, stop = tuple(told.pop("kinds")), told.pop("name"), threading.Event()
     settings = ServiceSettings(**{**told, "out": Path(told["out"])})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if kinds == NETWORK:
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
     threading.Thread(target=_end_with_input, daemon=True).start()
-    with holding(settings.worker_lock(name)):
-        try:
-            if kinds == NETWORK:
-                segmenter = open_segmenter(settings)
-                _keep_config(settings)
-        except NtrmError as error:
-            _say({"refused": document_of(error)["error"]})
-            return error.exit_code
-        if segmenter is None or segmenter.run.options["device"] == "cpu":
-            # The page comes first: whoever views slides must not wait for the next one.
-            os.nice(NICE)
-        _say({"ready": name, "devices": 1 if segmenter is None else _devices(settings)})
-        store = JobStore(settings.hidden / DATABASE)
-        try:
-            Worker(settings, store, name, segmenter, stop).work(kinds)
-        finally:
-            store.close()
+    try:
+        segmenter = open_segmenter(settings) if kinds == NETWORK else None
+    except NtrmError as error:
+        _say({"refused": document_of(error)["error"]})
+        return error.exit_code
+    if segmenter is None or segmenter.run.options["device"] == "cpu":
+        # The page comes first: whoever views slides must not wait for the next one.
+        os.nice(5)
+    _say({"devices": 1 if segmenter is None else _devices(settings)})
+    with closing(JobStore(settings.hidden / DATABASE)) as store:
+        Worker(settings, store, name, segmenter, stop).work(kinds)
     return 0
 
 
@@ -220,14 +203,6 @@ def open_segmenter(settings: ServiceSettings) -> Segmenter:
     return segmenter
 
 
-def _keep_config(settings: ServiceSettings) -> None:
-    """For the web process, which shows the model's classes."""
-    from ntrm.models.folders import CONFIG, locate
-
-    config = locate(settings.model) / CONFIG
-    write_text(settings.hidden / model_info.FILE, config.read_text(encoding="utf-8"))
-
-
 def _devices(settings: ServiceSettings) -> int:
     """How many workers make sense: one for each GPU where any may be taken."""
     import torch
@@ -243,8 +218,7 @@ def _end_with_input() -> None:
 
 
 def _say(document: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document) + "\n")
-    sys.stdout.flush()
+    print(json.dumps(document), flush=True)  # noqa: T201 - what the service waits for
 
 
 if __name__ == "__main__":

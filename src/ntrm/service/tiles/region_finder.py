@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,20 +79,14 @@ class RegionFinder:
         try:
             with folder.open(name if is_plain else f"{name}.gz") as file:
                 stream = file if is_plain else gzip.GzipFile(fileobj=file)
-                self._lines = self._lines or _line_starts(stream, len(self._numbers) + 1)
+                if not self._lines:
+                    starts = [0]
+                    while len(starts) <= len(self._rows) and starts[-1] < MOST_BYTES and stream.readline(MOST_LINE):
+                        starts.append(stream.tell())
+                    self._lines = starts
                 stream.seek(self._lines[index + 1])
                 line = stream.readline(MOST_LINE).rstrip(b",\r\n ")
             # Collections of collections: the library would go down them until its stack overflows.
             return None if line.count(b"{") > MOST_OBJECTS else from_geojson(line)
         except (OSError, EOFError, ValueError, LookupError, zlib.error, GEOSException):
             return None
-
-
-def _line_starts(stream: io.BufferedIOBase, lines: int) -> list[int]:
-    """Where each of the first lines begins; a line may be longer than what may be kept of a file."""
-    starts, position = [0], 0
-    while len(starts) < lines and position < MOST_BYTES and (content := stream.read(2**20)):
-        ends = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == ord("\n"))
-        starts += (ends + position + 1).tolist()
-        position += len(content)
-    return starts

@@ -45,23 +45,19 @@ Positions = tuple[Ints, Ints]  # Rows and columns
 
 def find_folds(planes: Sequence[Singles], tissue: BoolMask, scale: Resolution) -> BoolMask:
     """Pixels of folds, from averaged densities (H, W) and the tissue on a grid of about ``thumbnail.GRID_UM``."""
-    folds = np.zeros(tissue.shape, dtype=bool)
+    whole = np.zeros(tissue.shape, dtype=bool)
     box = bounding_box(tissue, BORDER_UM, scale)
-    if box is not None:
-        red, green = (np.maximum(plane[box], 0) for plane in planes[:2])
-        folds[box] = _folds(red, green, tissue[box], scale)
-    return folds
-
-
-def _folds(red: Singles, green: Singles, tissue: BoolMask, scale: Resolution) -> BoolMask:
+    if box is None:
+        return whole
+    red, green = (np.maximum(plane[box], 0) for plane in planes[:2])
+    tissue, folds = tissue[box], whole[box]
     contrast, angles = _strongest(red, green, tissue, scale)
-    folds = np.zeros_like(tissue)
     for band in _long_regions(contrast > LEAST_CONTRAST, scale):
-        folds[band] = (
-            _redder(red, green, band, angles[band], scale) <= MOST_RED
-            and _along_border(tissue, band, angles[band], scale) <= MOST_BORDER
-        )
-    return folds
+        # Beyond the picture's edge lies what lies at it.
+        one, other = (tissue[side] for side in _sides(band, angles[band], BORDER_UM, scale, tissue.shape))
+        along_border = (one != other).mean() > MOST_BORDER
+        folds[band] = not along_border and _redder(red, green, band, angles[band], scale) <= MOST_RED
+    return whole
 
 
 def _long_regions(mask: BoolMask, scale: Resolution) -> Iterator[Positions]:
@@ -147,13 +143,6 @@ def _redder(red: Singles, green: Singles, band: Positions, angles: NDArray[np.ui
         more_green[better] = (green[band] - both / 2)[better]
         more_red[better] = (red[band] - hue * green[band])[better]
     return float(more_red.sum() / max(more_green.sum(), 1e-6))
-
-
-def _along_border(tissue: BoolMask, band: Positions, angles: NDArray[np.uint8], scale: Resolution) -> float:
-    """Fraction of a band that has glass on one side, and on one only."""
-    # Beyond the picture's edge lies what lies at it.
-    one, other = (tissue[side] for side in _sides(band, angles, BORDER_UM, scale, tissue.shape))
-    return float((one != other).mean())
 
 
 def _sides(

@@ -197,7 +197,6 @@ def is_glass(picture: Picture) -> BoolMask:
 
 
 def _densities(glass: float) -> NDArray[np.float32]:
-    """(256,) of each level."""
     # One more level on both sides: black has a finite density.
     return (-np.log10((np.arange(256, dtype=np.float64) + 1) / (glass + 1))).astype(np.float32)
 
@@ -234,7 +233,6 @@ class Thumbnail:
         return glass_colour(self.picture)
 
     def _density(self, channel: int) -> Singles:
-        """(H, W) optical density of a channel."""
         return np.asarray(_densities(float(self.glass[channel])).take(self.picture[..., channel]))
 
     @cached_property

@@ -25,7 +25,7 @@ from PIL.PngImagePlugin import PngImageFile
 
 from ntrm.core.errors import DataError
 from ntrm.data import image_files
-from ntrm.data.image_files import JPEG, MAGIC, PNG, TIFF, Header, over_white, read_header
+from ntrm.data.image_files import JPEG, MAGIC, PNG, TIFF, over_white, read_header
 from ntrm.slides.readers.reader import (
     Pixels,
     SlideInfo,
@@ -58,7 +58,12 @@ def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
     from ntrm.slides.readers.openslide_reader import OpenSlideReader, openslide_vendor
 
     path = Path(path).absolute()
-    start = _first_bytes(path)
+    with opening(path):
+        if path.exists() and not path.is_file():
+            # Opening a pipe would wait for ever.
+            raise unreadable("a folder or a device", "name the slide's main file")
+        with path.open("rb") as stream:
+            start = stream.read(8)
     tiff = start.startswith(MAGIC[TIFF])
     if path.suffix.lower() == ".mrxs":
         # Before OpenSlide looks into the folder of that name to tell what the file is.
@@ -84,15 +89,6 @@ def open_slide(path: Path, *, alone: bool = False) -> SlideReader:
     if start.startswith(MAGIC[PNG] + MAGIC[JPEG]):
         return ImageReader(path)
     raise unreadable("an empty file" if not start else "a file of no known kind")
-
-
-def _first_bytes(path: Path) -> bytes:
-    with opening(path):
-        if path.exists() and not path.is_file():
-            # Opening a pipe would wait for ever.
-            raise unreadable("a folder or a device", "name the slide's main file")
-        with path.open("rb") as stream:
-            return stream.read(8)
 
 
 def check_companions(path: Path, vendor: str, *, alone: bool) -> None:
@@ -149,7 +145,18 @@ class ImageReader:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        header = _checked_header(path)
+        try:
+            header = read_header(path)
+            image_files.check_complete(path, header)
+        except DataError as error:
+            cause = error.__cause__
+            raise unreadable(anonymous(cause, path) if isinstance(cause, Exception) else str(error.got)) from error
+        if header.width * header.height > MAX_PIXELS:
+            got = f"{header.kind} of {header.width} × {header.height} pixels, which can only be decoded whole"
+            raise unreadable(got, "convert it to a tiled TIFF, which is read in pieces")
+        if header.pixels not in {image_files.RGB8, image_files.RGBA8, image_files.PALETTE}:
+            got = f"{header.kind}, {header.pixels}"
+            raise DataError(NOT_RGB, got=got, expected="8-bit RGB", hint="convert it to RGB")
         # The plugin is used directly: Image.open would warn or raise by a limit that is global to the process.
         with opening(path), (PngImageFile if header.kind == PNG else JpegImageFile)(path) as image:
             # Only JFIF's own units are a resolution; Pillow reads further ones from cameras' tags.
@@ -176,20 +183,3 @@ class ImageReader:
     def close(self) -> None:
         """Free the memory."""
         self._image.close()
-
-
-def _checked_header(path: Path) -> Header:
-    """The header of a complete file that is not too large; errors without the file's name."""
-    try:
-        header = read_header(path)
-        image_files.check_complete(path, header)
-    except DataError as error:
-        cause = error.__cause__
-        raise unreadable(anonymous(cause, path) if isinstance(cause, Exception) else str(error.got)) from error
-    if header.width * header.height > MAX_PIXELS:
-        got = f"{header.kind} of {header.width} × {header.height} pixels, which can only be decoded whole"
-        raise unreadable(got, "convert it to a tiled TIFF, which is read in pieces")
-    if header.pixels not in {image_files.RGB8, image_files.RGBA8, image_files.PALETTE}:
-        got = f"{header.kind}, {header.pixels}"
-        raise DataError(NOT_RGB, got=got, expected="8-bit RGB", hint="convert it to RGB")
-    return header

@@ -255,12 +255,6 @@ class ArrayCache:
                     self._bytes -= self._arrays.popitem(last=False)[1].nbytes
             return made
 
-    def clear(self) -> None:
-        """Drop everything."""
-        with self._lock:
-            self._arrays.clear()
-            self._bytes = 0
-
 
 def positive_pair(x: object, y: object) -> StatedMpp:
     """Two positive numbers from numbers or texts, or None."""

@@ -60,7 +60,11 @@ class Plane:
         wide, tall = (key.tilewidth, key.tilelength) if key.is_tiled else (self.width, key.rowsperstrip)
         self.piece = int(wide), int(tall) if key.is_tiled else min(int(tall), self.height)
         """Width and height of a strip or tile."""
-        self._check(key)
+        sides = self.width, self.height, *self.piece
+        if not 0 < min(sides) <= max(sides) <= MAX_SIDE or key.imagedepth != 1 or key.bitspersample != 8:
+            raise unreadable(f"{self.width} × {self.height} pixels in pieces of {self.piece[0]} × {self.piece[1]}")
+        if key.compression != 1 and key.compression not in tifffile.TIFF.DECOMPRESSORS:
+            raise unreadable(f"an unknown TIFF compression, {int(key.compression)}")
         self._across, self._down = -(-self.width // self.piece[0]), -(-self.height // self.piece[1])
         self._offsets, self._counts = tuple(page.dataoffsets), tuple(page.databytecounts)
         expected, count = self._across * self._down * self._planes, min(len(self._offsets), len(self._counts))
@@ -72,13 +76,6 @@ class Plane:
         self._options = {"jpegtables": page.jpegtables, "jpegheader": key.jpegheader} if is_jpeg else {}
         # Whether pixels lie in the file as they are, so that some rows can be read by themselves.
         self._raw = key.compression == key.predictor == key.fillorder == 1 and not key.is_subsampled
-
-    def _check(self, key: Any) -> None:
-        sides = self.width, self.height, *self.piece
-        if not 0 < min(sides) <= max(sides) <= MAX_SIDE or key.imagedepth != 1 or key.bitspersample != 8:
-            raise unreadable(f"{self.width} × {self.height} pixels in pieces of {self.piece[0]} × {self.piece[1]}")
-        if key.compression != 1 and key.compression not in tifffile.TIFF.DECOMPRESSORS:
-            raise unreadable(f"an unknown TIFF compression, {int(key.compression)}")
 
     def read(self, left: int, top: int, width: int, height: int) -> Pixels:
         """(height, width, samples) of a rectangle inside the page."""
@@ -183,7 +180,6 @@ class TiffReader:
     def close(self) -> None:
         """Close the file."""
         self._close()
-        self._pieces.clear()
 
 
 def _slide(tif: Any) -> Any:

@@ -1,6 +1,6 @@
 // What a person is about to correct, drawn over the slide: what is picked, what would follow, strokes.
 
-import { s } from "./dom.js";
+import { put, s } from "./dom.js";
 import { Overlay, pathOf, screenMatrix } from "./drawing.js";
 
 const HATCH = 9;
@@ -78,9 +78,8 @@ class CorrectionDrawing extends Overlay {
     for (const pattern of this.patterns.values())
       pattern.setAttribute("patternTransform", `scale(${scale}) rotate(45)`);
     for (const { point, circle } of this.marks) {
-      const [x, y] = this.viewer.toScreen(point);
-      circle.setAttribute("cx", x);
-      circle.setAttribute("cy", y);
+      const [cx, cy] = this.viewer.toScreen(point);
+      put(circle, { cx, cy });
     }
   }
 }

@@ -18,8 +18,14 @@ export function s(words, ...rest) {
 }
 
 function filled(element, classes, rest) {
-  const properties = rest[0]?.constructor === Object ? rest.shift() : {};
   element.classList.add(...classes);
+  put(element, rest[0]?.constructor === Object ? rest.shift() : {});
+  element.append(...rest.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** Gives an element properties as `h` does. */
+export function put(element, properties) {
   for (const [name, value] of Object.entries(properties)) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "on") Object.entries(value).forEach(([event, listener]) => element.addEventListener(event, listener));
@@ -28,8 +34,6 @@ function filled(element, classes, rest) {
     else if (name in element && !(element instanceof SVGElement) && !name.includes("-")) element[name] = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...rest.flat().filter((child) => child !== null && child !== undefined && child !== false));
-  return element;
 }
 
 /** Sets text only if it differs, so that screen readers and selections are left alone. */

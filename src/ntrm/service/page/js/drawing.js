@@ -1,6 +1,6 @@
 // Lines, labels and outlines over the slide. They follow it through pan, zoom and rotation and keep their width.
 
-import { s } from "./dom.js";
+import { put, s } from "./dom.js";
 
 const LINE = 15;
 
@@ -69,15 +69,9 @@ export class Drawing extends Overlay {
   drawLine(part, placed) {
     const [x1, y1] = this.viewer.toScreen(part.line.from);
     const [x2, y2] = this.viewer.toScreen(part.line.to);
-    for (const line of [part.halo, part.stroke])
-      Object.entries({ x1, y1, x2, y2 }).forEach(([key, value]) => line.setAttribute(key, value));
-    [
-      [x1, y1],
-      [x2, y2],
-    ].forEach(([x, y], end) => {
-      part.ends[end].setAttribute("cx", x);
-      part.ends[end].setAttribute("cy", y);
-    });
+    for (const line of [part.halo, part.stroke]) put(line, { x1, y1, x2, y2 });
+    put(part.ends[0], { cx: x1, cy: y1 });
+    put(part.ends[1], { cx: x2, cy: y2 });
     // The label stands right of the line, or left where there is no room; one that would cover another moves down.
     part.room ||= part.label.getComputedTextLength();
     const right = Math.max(x1, x2) + 8;
@@ -86,8 +80,7 @@ export class Drawing extends Overlay {
     const covers = (other) => Math.abs(other.y - y) < LINE && x < other.x + other.room && other.x < x + part.room;
     while (placed.some(covers)) y += LINE + 1;
     placed.push({ x, y, room: part.room });
-    part.label.setAttribute("x", x);
-    part.label.setAttribute("y", y);
+    put(part.label, { x, y });
   }
 }
 

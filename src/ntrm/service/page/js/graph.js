@@ -1,6 +1,6 @@
 // Draws the tissue graph: the size of a node is its area, the width of an edge the length of the shared border.
 
-import { s } from "./dom.js";
+import { put, s } from "./dom.js";
 import { colourOf, inkOn } from "./palette.js";
 import { circleOrder } from "./relations.js";
 
@@ -82,43 +82,27 @@ function drawNode(node, { x, y, angle }, selected, pick, colours) {
     selected &&
     (selected.kind === "tissue" ? selected.name === node.name : [selected.a, selected.b].includes(node.name));
   const inside = size > 15;
-  const text = s(
-    "text",
-    {
-      x: inside ? x : x + Math.cos(angle) * (size + 6),
-      y: (inside ? y : y + Math.sin(angle) * (size + 10)) + 4,
-      "text-anchor": inside ? "middle" : Math.cos(angle) > 0.3 ? "start" : Math.cos(angle) < -0.3 ? "end" : "middle",
-      "font-size": 11,
-      "font-weight": 600,
-      fill: inside ? inkOn(colour) : colours.ink,
-      "pointer-events": "none",
-    },
-    node.name,
-  );
-  const circle = s("circle", {
-    cx: x,
-    cy: y,
-    r: size.toFixed(1),
-    fill: colour,
-    stroke: chosen ? colours.accent : colours.ink,
-    "stroke-width": chosen ? 3 : 1,
-    "stroke-opacity": chosen ? 1 : 0.45,
-  });
   const faint = selected && !chosen;
-  const under = faint ? s("circle", { cx: x, cy: y, r: size.toFixed(1), fill: colours.ground }) : null;
-  for (const part of [circle, text]) if (faint) part.setAttribute("opacity", "0.5");
+  const opacity = faint ? 0.5 : null;
+  const [across, down] = inside ? [0, 0] : [Math.cos(angle), Math.sin(angle)];
+  const anchor = across > 0.3 ? "start" : across < -0.3 ? "end" : "middle";
+  const place = { x: x + across * (size + 6), y: y + down * (size + 10) + 4, "text-anchor": anchor };
+  const font = { "font-size": 11, "font-weight": 600, "pointer-events": "none" };
+  const text = s("text", { ...place, ...font, fill: inside ? inkOn(colour) : colours.ink, opacity }, node.name);
+  const round = { cx: x, cy: y, r: size.toFixed(1) };
+  const plain = { stroke: colours.ink, "stroke-opacity": 0.45 };
+  const border = chosen ? { stroke: colours.accent, "stroke-width": 3 } : plain;
+  const circle = s("circle", { ...round, fill: colour, ...border, opacity });
+  const under = faint ? s("circle", { ...round, fill: colours.ground }) : null;
   const group = s("g.node", { "data-node": node.name }, s("title", node.label), under, circle, text);
   if (!pick) return group;
-  const choose = () => pick({ kind: "tissue", name: node.name });
-  group.setAttribute("role", "button");
-  group.setAttribute("tabindex", "0");
-  group.setAttribute("aria-pressed", String(Boolean(chosen)));
-  group.setAttribute("aria-label", node.label);
-  group.addEventListener("click", choose);
-  group.addEventListener("keydown", (event) => {
+  const click = () => pick({ kind: "tissue", name: node.name });
+  const keydown = (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
-    choose();
-  });
+    click();
+  };
+  const words = { "aria-pressed": String(Boolean(chosen)), "aria-label": node.label };
+  put(group, { role: "button", tabindex: 0, ...words, on: { click, keydown } });
   return group;
 }

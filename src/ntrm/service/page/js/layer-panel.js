@@ -1,4 +1,4 @@
-// Which layer lies over the slide, the comparison of two versions of it, and the legend: which tissues, and how much of each.
+// Which layer lies over the slide, the comparison of two versions, and the legend: which tissues, and how much of each.
 
 import { capital, correctedWords } from "./correct-words.js";
 import { button, h, panelHead, segments, setText, slider } from "./dom.js";

@@ -145,10 +145,9 @@ export function showList(root, tools) {
     const shown = (slides ?? []).filter((slide) => matches(slide, kept.query)).sort(SORTS[kept.sort][1]);
     const wanted = new Set(shown.map((slide) => slide.id));
     for (const [id, row] of rows) {
-      if (!wanted.has(id)) {
-        row.element.remove();
-        rows.delete(id);
-      }
+      if (wanted.has(id)) continue;
+      row.element.remove();
+      rows.delete(id);
     }
     shown.forEach((slide, index) => {
       let row = rows.get(slide.id);
@@ -195,9 +194,8 @@ function drawNotices(notices, tools, told) {
     told && [told, "bad"],
   ].filter(Boolean);
   const key = JSON.stringify(texts);
-  if (notices.dataset.key === key) return;
+  if (notices.dataset.key !== key) notices.replaceChildren(...texts.map(([text, kind]) => strip(text, kind)));
   notices.dataset.key = key;
-  notices.replaceChildren(...texts.map(([text, kind]) => strip(text, kind)));
 }
 
 function step(list, by) {

@@ -11,45 +11,43 @@ const GROWTH = 1.5;
 export function poll(task) {
   let pause = QUICK;
   let timer = null;
-  let running = false;
-  let again = false;
+  let wake = () => {};
+  let asked = false;
   let stopped = false;
-
-  async function ask() {
-    if (running) {
-      again = true;
-      return;
-    }
-    clearTimeout(timer);
-    running = true;
-    again = false;
-    let moving = false;
-    try {
-      moving = await task();
-    } catch {
-      moving = false; // the task has shown what went wrong; only the pause matters here
-    }
-    running = false;
-    pause = moving ? QUICK : Math.min(pause * GROWTH, SLOWEST);
-    if (stopped) return;
-    if (again) ask();
-    else if (!document.hidden) timer = setTimeout(ask, pause);
-  }
 
   function now() {
     pause = QUICK;
-    if (!stopped) ask();
+    asked = true;
+    wake();
   }
 
+  const wait = (done) => {
+    wake = done;
+    if (asked || stopped) done();
+    else if (!document.hidden) timer = setTimeout(done, pause);
+  };
   const shown = () => (document.hidden ? clearTimeout(timer) : now());
+
+  async function run() {
+    while (!stopped) {
+      asked = false;
+      // The task has shown what went wrong; only the pause matters here.
+      const moving = await task().catch(() => false);
+      pause = moving ? QUICK : Math.min(pause * GROWTH, SLOWEST);
+      await new Promise(wait);
+      clearTimeout(timer);
+    }
+  }
+
   document.addEventListener("visibilitychange", shown);
   window.addEventListener("online", now);
-  ask();
+  run();
   return {
     now,
     stop() {
       stopped = true;
       clearTimeout(timer);
+      wake();
       document.removeEventListener("visibilitychange", shown);
       window.removeEventListener("online", now);
     },

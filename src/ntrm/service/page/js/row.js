@@ -1,7 +1,7 @@
 // One slide in the list. A row is made once and then kept up to date, so that focus and pictures stay.
 
 import * as api from "./api.js";
-import { button, h, icon, iconButton, progressBar, setText } from "./dom.js";
+import { button, h, icon, iconButton, progressBar, put, setText } from "./dom.js";
 import { notAssessed, unlikeChip } from "./familiarity.js";
 import { area, confidence, count, moment } from "./format.js";
 import { colourOf, dotOf, titleOf } from "./palette.js";
@@ -61,8 +61,8 @@ const NO_STEPS = ["reading", "waiting", "measuring"];
 export function showProgress(bar, slide) {
   const percent = Math.floor((slide.progress ?? 0) * 100);
   bar.firstElementChild.style.width = `${percent}%`;
-  bar.setAttribute("aria-valuenow", percent);
-  bar.setAttribute("aria-valuetext", slide.status === "running" ? `${percent} %, ${slide.stage}` : "waiting");
+  const words = slide.status === "running" ? `${percent} %, ${slide.stage}` : "waiting";
+  put(bar, { "aria-valuenow": percent, "aria-valuetext": words });
   bar.classList.toggle("busy", slide.status === "running" && (NO_STEPS.includes(slide.stage) || percent <= 3));
 }
 

@@ -12,23 +12,17 @@ from typer.testing import CliRunner
 from ntrm.cli.console import GOES_ON, Console, command, prepare_streams
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 
-runner = CliRunner()
 
-
-def app_that(action) -> typer.Typer:
+def call(action, *words):
     app = typer.Typer()
 
     @app.command()
     @command
-    def act(name: str = "x", *, console: Console) -> None:
+    def act(name: str = "x", resume: bool = False, *, console: Console) -> None:
         """Act."""
         action(name, console)
 
-    return app
-
-
-def call(action, *words):
-    return runner.invoke(app_that(action), words)
+    return CliRunner().invoke(app, words)
 
 
 @pytest.mark.parametrize("kind", [NtrmError, DataError, UsageError, RefusedError])
@@ -45,46 +39,28 @@ def test_errors_become_exit_codes_with_the_hint_on_stderr_and_documents(kind):
     assert told == {"what": "broken [thing]", "got": "[red]", "expected": None, "hint": "fix it"}
 
 
-def test_json_prints_one_document_and_nothing_else_on_stdout():
-    def succeed(name, console):
+def test_json_prints_one_document_and_nothing_else_on_stdout_whatever_comes_after_it():
+    def late(name, console):
         console.note("a note")
         list(console.progress.track(range(3), 3, "work"))
         console.result({"name": name, "unit": "µm"}, "for people")
+        raise RefusedError("too late")
 
-    result = call(succeed, "--name", "BCC", "--json", "--progress", "json")
-    assert json.loads(result.stdout) == {"name": "BCC", "unit": "µm"}
-    assert "a note" in result.stderr
-    assert '"event": "progress"' in result.stderr
-    assert call(succeed).stdout == "for people\n"
+    result = call(late, "--name", "BCC", "--json", "--progress", "json")
+    assert (result.exit_code, json.loads(result.stdout)) == (3, {"name": "BCC", "unit": "µm"})
+    assert all(text in result.stderr for text in ("a note", '"event": "progress"', "too late"))
+    assert call(late).stdout == "for people\n"
 
 
 def test_an_interrupt_is_130_and_says_how_to_go_on():
     def interrupt(name, console):
         raise KeyboardInterrupt
 
-    result = call(interrupt)
-    assert (result.exit_code, "to continue" in result.stderr) == (130, True)
-    app = typer.Typer()
-
-    @app.command()
-    @command
-    def act(resume: bool = False, *, console: Console) -> None:
-        """Act."""
-        raise KeyboardInterrupt
-
-    for words, resumes in ((["--json"], True), (["--json", "--resume"], False)):
-        told = json.loads(runner.invoke(app, words).stdout)["error"]
+    for words, resumes in (["--json"], True), (["--json", "--resume"], False):
+        result = call(interrupt, *words)
+        told = json.loads(result.stdout)["error"]
+        assert (result.exit_code, "to continue" in result.stderr) == (130, True)
         assert (told["what"], "--resume" in told["hint"]) == ("interrupted", resumes)
-
-
-def test_there_is_one_document_whatever_comes_after_it():
-    def late(name, console):
-        console.result({"name": name})
-        raise RefusedError("too late")
-
-    result = runner.invoke(app_that(late), ["--name", "BCC", "--json"])
-    assert (result.exit_code, json.loads(result.stdout)) == (3, {"name": "BCC"})
-    assert "too late" in result.stderr
 
 
 def test_quiet_silences_notes_and_bar_only():
@@ -96,31 +72,25 @@ def test_quiet_silences_notes_and_bar_only():
         list(console.progress.track(range(1), 1, "work"))
         console.result({}, "result")
 
-    result = runner.invoke(app_that(speak), ["--quiet"])
+    result = call(speak, "--quiet")
     lines = "a slide [1]", "b: is cut off", "b: is cut off", "b/corrected: is cut off", "b has no mask"
     assert (result.stdout, result.stderr) == ("result\n", "".join(f"error: {line}\n" for line in lines))
 
 
 def test_wrong_usage_is_2():
-    assert runner.invoke(app_that(lambda name, console: None), ["--nonsense"]).exit_code == 2
-    assert runner.invoke(app_that(lambda name, console: None), ["--progress", "fancy"]).exit_code == 2
+    for words in ["--nonsense"], ["--progress", "fancy"]:
+        assert call(lambda name, console: None, *words).exit_code == 2
 
 
 def test_what_the_system_refuses_is_told_without_a_traceback(tmp_path):
     def fail(name, console):
-        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "results"))
+        raise PermissionError(errno.EACCES, "Permission denied", name)
 
-    result = runner.invoke(app_that(fail), ["--json"])
-    assert result.exit_code == 1
+    result = call(fail, "--json", "--name", "results")
     error = json.loads(result.stdout)["error"]
-    assert (error["what"], error["got"]) == (f"cannot read or write {tmp_path / 'results'}", "Permission denied")
+    assert (result.exit_code, error["what"], error["got"]) == (1, "cannot read or write results", "Permission denied")
     assert "Traceback" not in result.stderr
-    assert "in fail" in runner.invoke(app_that(fail), ["-v"]).stderr
-
-    def fail_without_a_name(name, console):
-        raise OSError("the drive went away")
-
-    assert "the drive went away" in runner.invoke(app_that(fail_without_a_name), []).stderr
+    assert "in fail" in call(fail, "-v").stderr
 
 
 STRANGE = "0.5 µm/px … → été 皮 \U0001f9b4 \udce9"

@@ -225,46 +225,30 @@ def test_regions_that_were_exported_as_they_are_change_nothing(out, correct, tmp
     np.testing.assert_array_equal(after, np.where(before == SCC, RET, before))
 
 
-@pytest.fixture(scope="module")
-def simplified(tmp_path_factory):
-    """Results with simplified outlines, of a slide with round regions that is finer than the model."""
-    folder = tmp_path_factory.mktemp("simplified")
+def test_neither_do_those_that_were_simplified_when_they_were_written(tmp_path):
+    # Round regions, of a slide that is finer than the model.
     tissue = np.full((300, 260), NAMES.index("BKG"), dtype=np.uint8)
     y, x = np.indices(tissue.shape)
     for radius, at, name in ((95, (150, 130), RET), (34, (130, 100), SCC), (9, (126, 104), EPI), (20, (205, 165), SCC)):
         tissue[(y - at[0]) ** 2 + (x - at[1]) ** 2 < radius**2] = name
-    slide = write_slide(folder / "first.tif", tissue, mpp=4.0)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(isolated, "ReadingProcess", InProcess)
-        segment_slides(slide, out=folder / "out", model=Unsure(), device="cpu", batch=2, simplify_um=30.0)
-    return folder / "out"
+    slide, out = write_slide(tmp_path / "first.tif", tissue, mpp=4.0), tmp_path / "out"
+    segment_slides(slide, out=out, model=Unsure(), device="cpu", batch=2, simplify_um=30.0)
 
+    def draw(path):
+        said = runner.invoke(app, ["correct", str(out), "--from", str(path), "--slide", "first", "--json"])
+        return json.loads(said.stdout)
 
-@pytest.fixture
-def rounds(simplified, tmp_path):
-    """A copy of these results, and its regions as QuPath may export them again, the largest last."""
-    out = shutil.copytree(simplified, tmp_path / "rounds")
     features = json.loads((out / "first" / "regions.geojson").read_text())["features"]
     for each in features:
-        # Other starts of the rings, the other way round, with two decimals.
+        # As QuPath may export them: rings from elsewhere, the other way round, with two decimals, the largest last.
         rings = [np.roll(np.array(ring)[:-1].round(2)[::-1], 3, axis=0) for ring in each["geometry"]["coordinates"]]
         each["geometry"]["coordinates"] = [[*ring.tolist(), ring[0].tolist()] for ring in rings]
-    return out, sorted(features, key=lambda each: each["properties"]["measurements"]["Area mm^2"])
-
-
-def draw(out, path):
-    said = runner.invoke(app, ["correct", str(out), "--from", str(path), "--slide", "first", "--json"])
-    return json.loads(said.stdout)
-
-
-def test_neither_do_those_that_were_simplified_when_they_were_written(rounds, tmp_path):
-    out, features = rounds
+    features.sort(key=lambda each: each["properties"]["measurements"]["Area mm^2"])
     path = write_areas(tmp_path / "first.geojson", *features)
-    assert "no area changes the slide" in draw(out, path)["error"]["what"]
-    (change,) = draw(out, write_areas(path, *features, square(20, 70, 40, "SCC")))["changes"]
+    assert "no area changes the slide" in draw(path)["error"]["what"]
+    (change,) = draw(write_areas(path, *features, square(20, 70, 40, "SCC")))["changes"]
     assert (change["action"], change["tissue"]) == ("draw", "SCC")
-    again = draw(out, out / "first" / "corrected" / "regions.geojson")
-    assert "no area changes the slide" in again["error"]["what"]
+    assert "no area changes the slide" in draw(out / "first" / "corrected" / "regions.geojson")["error"]["what"]
 
 
 def test_an_area_over_exported_regions_counts_in_full_and_corrected_ones_change_nothing(out, correct, tmp_path):

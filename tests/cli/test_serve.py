@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from ntrm.cli import tour as tour_module
 from ntrm.cli.main import app
-from ntrm.cli.tour import TourResult
 from ntrm.core.locks import holding
 
 pytest.importorskip("fastapi")
@@ -62,10 +61,12 @@ def test_the_link_stands_in_no_argument_of_the_browser(tmp_path, monkeypatch):
 
 
 def test_the_demo_ends_in_the_viewer_but_not_for_programs(tmp_path, monkeypatch):
-    made = TourResult(tmp_path, tmp_path, 3, 0, 1, 0.5, tmp_path, tmp_path, None)
-    monkeypatch.setattr(tour_module, "tour", lambda *_, **__: made)
+    (tmp_path / "demo" / "phantom").mkdir(parents=True)
+    (tmp_path / "demo" / "foreign").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tour_module, "tour", lambda *_, **__: ({"sections": 3}, ["3 sections"]))
     monkeypatch.setattr(service_module, "serve", lambda settings, opened: opened("http://127.0.0.1:1", "/?once=1"))
-    assert json.loads(CliRunner().invoke(app, ["demo", "--serve", "--json"]).stdout) == made.as_dict()
+    assert json.loads(CliRunner().invoke(app, ["demo", "--serve", "--json"]).stdout) == {"sections": 3}
     for words, served in (["--serve"], True), (["--no-serve"], False):
         printed = CliRunner().invoke(app, ["demo", *words]).stdout
         assert ("3 sections" in printed, "/?once=1" in printed) == (True, served)

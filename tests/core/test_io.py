@@ -10,7 +10,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from ntrm.core.errors import DataError
+from ntrm.core.errors import DataError, UsageError
 from ntrm.core.io import (
     PARTIAL,
     check_writable,
@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path,
     check_writable(tmp_path / "new" / "below")
     assert [*tmp_path.iterdir()] == []
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="is no folder"):
+    with pytest.raises(UsageError, match="not a folder"):
         check_writable(tmp_path / "file" / "below")
     # Whoever runs the tests may be allowed everything.
     monkeypatch.setattr(os, "access", lambda *_: False)

@@ -25,13 +25,6 @@ def test_the_skin_schema_is_the_specs_table():
     assert SKIN.background_index == 8
 
 
-@given(masks)
-def test_colour_and_back_is_the_same_mask(mask):
-    decoded = SKIN.decode(SKIN.colourise(mask))
-    assert np.array_equal(decoded.mask, mask)
-    assert decoded.strays == 0
-
-
 def nearest_by_loop(rgb: np.ndarray, distance: float) -> int:
     gaps = [sum((int(a) - int(b)) ** 2 for a, b in zip(rgb, t.rgb, strict=True)) ** 0.5 for t in SKIN.tissues]
     best = gaps.index(min(gaps))

@@ -22,7 +22,7 @@ from ntrm.metrics.boundary import (
     surface_distances,
     surface_of,
 )
-from ntrm.metrics.graph_agreement import MIN_LENGTH_UM, GraphAgreement, graph_agreement, interface_lengths
+from ntrm.metrics.graph_agreement import MIN_LENGTH_UM, GraphAgreement, graph_agreement
 
 FOUR = LabelSchema(tuple(Tissue(i, name, "", (i, i, i)) for i, name in enumerate("ABCD")))
 SIZES = st.tuples(st.integers(1, 8), st.integers(1, 8))
@@ -183,7 +183,7 @@ def test_the_graph_is_that_of_the_literal_definition(section, x, y):
 @given(section=sections())
 def test_square_pixels_give_boundary_counts_times_their_side(section):
     truth, _ = section
-    lengths = interface_lengths(truth, 4, Resolution(2, 2))
+    lengths = boundary_counts(truth, 4, 2, 2)
     np.testing.assert_array_equal(lengths, 2 * boundary_counts(truth, 4))
 
 

@@ -11,16 +11,7 @@ from ntrm.models.base import NetworkGraph, Segmentation, SegmentationModel
 from ntrm.models.config import ModelConfig, schema_for
 from ntrm.models.predictor import Predictor
 from ntrm.models.registry import create
-from ntrm.models.windows import (
-    Stitching,
-    blended,
-    blended_rows,
-    image_tiles,
-    most_probable,
-    normalised_entropy,
-    stitch,
-    strongest,
-)
+from ntrm.models.windows import Stitching, blended, blended_rows, image_tiles, most_probable, stitch, strongest
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
@@ -82,8 +73,6 @@ def test_it_is_the_weighted_mean_of_all_windows_that_cover_a_pixel(height, width
     np.testing.assert_allclose(found.probabilities, expected, **CLOSE)
     assert_strongest(found.mask, expected)
     np.testing.assert_allclose(found.confidence, expected.max(axis=0), **CLOSE)
-    entropy = normalised_entropy(torch.from_numpy(found.probabilities))
-    np.testing.assert_allclose(entropy, -(expected * np.log(expected)).sum(axis=0) / np.log(3), **CLOSE)
     assert_strongest(found.coarse_mask, literal(network, image, stitching, "coarse"))
 
 

@@ -89,7 +89,7 @@ def test_the_page_is_whole_safe_and_needs_nothing_beside_it(request_of, tmp_path
     page = html.fromstring(text)
     assert all(source.startswith("data:image/png;base64") for source in page.xpath("//@src"))
     drawn = {path.stem for path in (tmp_path / "out" / "figures").iterdir()}
-    assert (len(page.xpath("//img")), drawn) == (4, {"dataset", "learning", "resolutions", "ablation"})
+    assert (len(page.xpath("//img")), drawn) == (3, {"dataset", "learning", "ablation"})
     assert {path.stem for path in tables} == {*TABLES} - {"table1_scratch", "complexity_stages"}
     # Nothing was drawn from a network here, so that section is left out instead of standing empty.
     titles = ["What was run", "The systems compared", "Resolutions", "Tissue by tissue", "Claims", "Ablation"]

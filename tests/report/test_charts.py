@@ -9,15 +9,7 @@ from ntrm.core.errors import DataError
 from ntrm.core.labels import SKIN
 from ntrm.metrics.calibration import CalibrationCounts
 from ntrm.metrics.confusion import confusion
-from ntrm.report.charts import (
-    Estimate,
-    ResolutionRow,
-    ablation_figure,
-    confusion_figure,
-    curves_figure,
-    reliability_figure,
-    resolution_figure,
-)
+from ntrm.report.charts import Estimate, ablation_figure, confusion_figure, curves_figure, reliability_figure
 
 KEYS = ("train_loss", "val_loss", "val_iou", "val_dice", "val_accuracy", "learning_rate")
 
@@ -142,30 +134,3 @@ def test_the_ablations_points_and_intervals_are_the_numbers(random):
     assert {text.get_text() for text in axes.texts} == {f"{score.mean:.3f}" for score in variants.values()}
     assert [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == "--"] == [0.7]
     assert not stumbles(figure)
-
-
-def test_scores_and_costs_stand_from_coarse_to_fine():
-    paper = {"2x": (0.762, 0.6691), "5x": (0.792, 0.6991), "10x": (0.8106, 0.7288)}
-    rows = [
-        ResolutionRow(
-            name,
-            mpp,
-            {"pixel accuracy": Estimate(high - 0.1, high - 0.12, high - 0.09), "mean IoU": Estimate(low - 0.1)},
-            {"seconds per section": 40 / mpp**2, "GPU memory of one training step (MB)": 3000 / mpp},
-            {"pixel accuracy": high, "mean IoU": low},
-        )
-        for (name, (high, low)), mpp in zip(paper.items(), (1.34, 3.35, 6.7), strict=True)
-    ]
-    figure = resolution_figure(rows)
-    scores, *costs = figure.axes
-    labels = [label.get_text() for label in scores.get_xticklabels()]
-    assert labels == ["10x\n6.7 µm/px", "5x\n3.35 µm/px", "2x\n1.34 µm/px"]
-    assert scores.containers[0][0].get_ydata() == pytest.approx([0.7106, 0.692, 0.662])
-    hollow = [line for line in scores.lines if line.get_markerfacecolor() == "none" and len(line.get_xdata())]
-    assert hollow[0].get_ydata() == pytest.approx([0.8106, 0.792, 0.762])
-    assert [bar.get_height() for bar in costs[0].patches] == pytest.approx([40 / mpp**2 for mpp in (6.7, 3.35, 1.34)])
-    assert [text.get_text() for text in costs[1].texts] == ["448", "896", "2,239"]
-    assert "hollow: in the paper" in words(figure)
-    assert not stumbles(figure)
-    gaps = [ResolutionRow("10x", 6.7, {"mean IoU": Estimate(0.7)}), ResolutionRow("5x", 3.35, {}, {"seconds": 0.0})]
-    assert not stumbles(resolution_figure(gaps))

@@ -15,7 +15,6 @@ from ntrm.report.picture_grids import (
     improvement_figure,
     painted,
     qualitative_figure,
-    uncertainty_figure,
 )
 
 MODELS = ("DeepLabV3+", "U-Net (ResNet)", "MiT, trained like the others", "NTRM")
@@ -122,29 +121,4 @@ def test_rows_are_windows_and_columns_image_truth_and_models(windows):
     assert {"image", "truth", *MODELS} <= set(words(figure))
     right = (windows[0].predictions["NTRM"] == windows[0].truth).mean()
     assert any(text.startswith("BCC_1 (BCC)") and text.endswith(f"NTRM {right:.1%}") for text in words(figure))
-    assert not stumbles(figure)
-
-
-@pytest.fixture(params=[(40, 90), (90, 40), (33, 1200)])
-def section(request, random):
-    shape = request.param
-    image = random.integers(256, size=(*shape, 3), dtype=np.uint8)
-    mask = random.integers(12, size=shape, dtype=np.uint8)
-    confidence, entropy = random.random((2, *shape)).astype(np.float32)
-    return "BCC_1", image, mask, confidence, entropy, SKIN
-
-
-def test_image_mask_confidence_and_entropy_on_scales_from_0_to_1(section):
-    figure = uncertainty_figure(*section)
-    shown = [image for axes in figure.axes for image in axes.images][:4]
-    _, image, mask, confidence, entropy, _ = section
-    if max(mask.shape) <= 512:
-        for picture, values in zip(shown, (image, SKIN.colourise(mask), confidence, entropy), strict=True):
-            assert np.allclose(picture.get_array(), values)
-    for picture in shown:
-        height, width = picture.get_array().shape[:2]
-        assert height / width == pytest.approx(image.shape[0] / image.shape[1], rel=0.03)
-    assert [picture.get_clim() for picture in shown[2:]] == [(0, 1), (0, 1)]
-    means = {f"confidence (mean {confidence.mean():.2f})", f"entropy (mean {entropy.mean():.2f})"}
-    assert means <= set(words(figure))
     assert not stumbles(figure)

@@ -13,14 +13,11 @@ from rich.table import Table
 
 from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, make_table
-from ntrm.core.errors import UsageError
 from ntrm.core.wording import counted
 
 if TYPE_CHECKING:
     from ntrm.annotations.importing import ImportReport
     from ntrm.data.check import CheckReport
-    from ntrm.data.split import Split
-    from ntrm.data.stats import DatasetStats
 
 
 @command
@@ -132,7 +129,6 @@ def data_import(
     cases: Path | None = None,
     mpp: float | None = None,
     target_mpp: float | None = None,
-    resolution: str | None = None,
     margin_um: float = 200.0,
     *,
     console: Console,
@@ -148,25 +144,19 @@ def data_import(
         classes (CSV): classes.csv with other classes than the 12 tissues.
         cases (CSV): Table with columns slide,patient,split,mpp.
         mpp: µm/px of slides whose files do not contain it.
-        target_mpp: µm/px of the dataset; default: that of the slide.
-        resolution (10x): The same as a level of the skin dataset: 10x is 6.7 µm/px.
+        target_mpp: µm/px of the dataset, such as 6.7 for the skin dataset's 10x; default: that of the slide.
         margin_um: Margin around the bounding box of the annotations, in µm.
 
     """
     from ntrm.annotations.importing import import_annotations
     from ntrm.annotations.pairing import read_names, read_slide_facts
     from ntrm.core.labels import SKIN, read_schema
-    from ntrm.core.mpp import level_resolution
 
-    if target_mpp is not None and resolution is not None:
-        got = f"{target_mpp} µm/px and {resolution}"
-        raise UsageError("two resolutions given", got=got, expected="one of them")
     report = import_annotations(
-        **console.given("names", "classes", "cases", "target_mpp", "resolution"),
+        **console.given("names", "classes", "cases"),
         schema=read_schema(classes) if classes else SKIN,
         names=read_names(names) if names else None,
         facts=read_slide_facts(cases) if cases else None,
-        target_mpp=target_mpp if resolution is None else level_resolution(resolution).x,
         progress=console.progress,
     )
     console.result(report.as_dict(), *_imported(report))
@@ -265,21 +255,18 @@ def split(
     from ntrm.data.split import parse_fractions, write_split
 
     assigned = write_split(folder, out, fractions=parse_fractions(fractions), seed=seed, anew=anew)
-    console.result({"out": str(out), **assigned.as_dict()}, _split_table(assigned))
-    if assigned.kept:
-        kept = f"{assigned.kept} of {len(assigned.rows)} sections kept the split that they or their patient had"
-        console.note(f"{kept} (--anew splits all)")
-    console.note(f"written: {out}")
-
-
-def _split_table(assigned: Split) -> Table:
     facts = assigned.as_dict()
     columns = ("patients", "sections", *(cancer or "other" for cancer in facts["cancers"]["train"]))
     rows = [
         (name, *map(str, (facts["patients"][name], facts["sections"][name], *cells.values())))
         for name, cells in facts["cancers"].items()
     ]
-    return make_table("Sections per split", ("split", *columns), rows, right=columns)
+    table = make_table("Sections per split", ("split", *columns), rows, right=columns)
+    console.result({"out": str(out), **facts}, table)
+    if assigned.kept:
+        kept = f"{assigned.kept} of {len(assigned.rows)} sections kept the split that they or their patient had"
+        console.note(f"{kept} (--anew splits all)")
+    console.note(f"written: {out}")
 
 
 @command
@@ -311,17 +298,13 @@ def stats(
         check_format(figure)
         check_outside(figure, folder)
     stats = dataset_stats(open_dataset(folder, resolution=resolution), tile=tile, jobs=jobs, progress=console.progress)
-    console.result(stats.as_dict(), _stats_table(stats))
-    if figure is not None:
-        write_figure(figure, stats_figure, stats)
-        console.note(f"picture: {figure}")
-
-
-def _stats_table(stats: DatasetStats) -> Table:
     names, rows, least = stats.schema.names, [], 0.10
     for tissue, pixels, row in zip(stats.schema.tissues, stats.pixel_share, stats.boundary_share, strict=True):
         order = sorted(range(len(names)), key=lambda other: -row[other])
         borders = ", ".join(f"{names[other]} {row[other]:.0%}" for other in order if row[other] >= least)
         rows.append((tissue.name, tissue.explanation, f"{pixels:.1%}", borders))
     columns = ("tissue", "", "pixels", f"borders on (share of its boundary, from {least:.0%} on)")
-    return make_table(stats.headline, columns, rows, right=["pixels"])
+    console.result(stats.as_dict(), make_table(stats.headline, columns, rows, right=["pixels"]))
+    if figure is not None:
+        write_figure(figure, stats_figure, stats)
+        console.note(f"picture: {figure}")

@@ -133,28 +133,18 @@ def demo(
         serve: Show the slides in the browser at the end.
 
     """
-    from ntrm.cli.tour import tour
-    from ntrm.results.paths import INDEX
+    from ntrm.cli.tour import DATASET, FOREIGN, RESULTS, tour
 
-    result = tour(out, jobs=jobs, progress=console.progress, note=console.note)
-    told = [
-        f"{result.sections} sections drawn and checked, {result.faults} faults found.",
-        f"bundled model on {result.scored} of them: mean IoU {result.iou:.3f}",
-        f"the dataset: {result.page.resolve().as_uri()}",
-        f"the slides:  {(result.results / INDEX).resolve().as_uri()}",
-        "what the network attended to: in the viewer, Relations, Attention",
-    ]
-    if result.mistake is not None:
-        told += [f"{result.mistake.slide_id}: a section made to look like another laboratory's"]
-        told += result.mistake.sentences()
-    console.result(result.as_dict(), *told)
+    document, told = tour(out, jobs=jobs, progress=console.progress, note=console.note)
+    console.result(document, *told)
+    results, roots = out / RESULTS, (out / DATASET, out / FOREIGN)
     if serve is None:
         serve = sys.stdin.isatty() and sys.stdout.isatty()
     if serve and not console.json and _is_installed():
         from ntrm.service.core.settings import ServiceSettings
 
-        settings = ServiceSettings(out=result.results, roots=(result.dataset, result.foreign), port=0)
+        settings = ServiceSettings(out=results, roots=roots, port=0)
         return _start(settings, console, open_page=True)
     how = INSTALL + ", then " if serve and not console.json else ""
-    console.note(f"the viewer:  {how}ntrm serve {result.results} --root {result.dataset} --root {result.foreign}")
+    console.note(f"the viewer:  {how}ntrm serve {results} --root {roots[0]} --root {roots[1]}")
     return 0

@@ -34,7 +34,7 @@ from ntrm.models.registry import load
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.report.dataset_report import dataset_report
 from ntrm.results.familiarity import cancers_in_words
-from ntrm.results.paths import OVERLAY
+from ntrm.results.paths import INDEX, OVERLAY
 from ntrm.segment.batch import segment_slides
 from ntrm.segment.options import Options
 from ntrm.slides.inputs import SlideInput
@@ -69,28 +69,17 @@ class Mistake:
         )
 
 
-@dataclass(frozen=True)
-class TourResult:
-    """What the tour made."""
-
-    page: Path
-    dataset: Path
-    sections: int
-    faults: int
-    scored: int  # Sections that the bundled model was scored on
-    iou: float
-    foreign: Path  # Folder of the section that is made to look like another laboratory's
-    results: Path  # What ``ntrm segment`` made of some of them: reports, polygons, tables
-    mistake: Mistake | None
-
-    def as_dict(self) -> dict[str, object]:
-        """What ``--json`` prints."""
-        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+RESULTS, DATASET, FOREIGN = "results", "phantom", "foreign"  # Folders of the tour
 
 
-def tour(out: Path, *, jobs: int, progress: Progress, note: Callable[[str], None]) -> TourResult:
-    """Phantom → check → the bundled model, scored and on slides → page. A tour that was interrupted goes on."""
-    dataset_folder, page, scores = out / "phantom", out / "index.html", out / "evaluation"
+def tour(
+    out: Path, *, jobs: int, progress: Progress, note: Callable[[str], None]
+) -> tuple[dict[str, object], list[str]]:
+    """Phantom → check → the bundled model, scored and on slides → page: what to tell programs, and people.
+
+    A tour that was interrupted goes on.
+    """
+    dataset_folder, page, scores = out / DATASET, out / "index.html", out / "evaluation"
     check_folder(out)
     # In a folder of something else, its own index.html would be lost.
     if foreign := [path.name for path in out.iterdir()] if out.is_dir() and not dataset_folder.is_dir() else []:
@@ -107,9 +96,9 @@ def tour(out: Path, *, jobs: int, progress: Progress, note: Callable[[str], None
     *own, last = (cases[section.name] for section in evaluation.sections[:SLIDES])
     if last.image is None or last.mask is None or last.resolution is None:
         raise DataError(f"{last.name} has no image, mask or µm/px", hint="run the same command again")
-    changed = write_foreign(last.image, last.resolution, out / "foreign" / f"{last.name}-foreign.tif")
+    changed = write_foreign(last.image, last.resolution, out / FOREIGN / f"{last.name}-foreign.tif")
     chosen = [case.image for case in own or [last] if case.image is not None]
-    segmented = segment_slides([*chosen, changed], out=out / "results", options=Options(maps=True), progress=progress)
+    segmented = segment_slides([*chosen, changed], out=out / RESULTS, options=Options(maps=True), progress=progress)
     for slide in segmented.failed[:1]:
         raise DataError(f"{slide.slide_id} could not be segmented", got=slide.reason, hint="run the same command again")
     note("5/5  statistics, pictures, and where the model is wrong")
@@ -130,17 +119,27 @@ def tour(out: Path, *, jobs: int, progress: Progress, note: Callable[[str], None
         "mistake": mistake,
     }
     dataset_report(page, dataset, stats, check, more=more, progress=progress)
-    return TourResult(
-        page,
-        dataset_folder,
-        sections=len(dataset),
-        faults=len(check.faults),
-        scored=len(evaluation.sections),
-        iou=evaluation.pooled.macro["iou"],
-        foreign=changed.parent,
-        results=segmented.out,
-        mistake=mistake,
-    )
+    document = {
+        "page": str(page),
+        "dataset": str(dataset_folder),
+        "sections": len(dataset),
+        "faults": len(check.faults),
+        "scored": len(evaluation.sections),
+        "iou": evaluation.pooled.macro["iou"],
+        "foreign": str(out / FOREIGN),
+        "results": str(segmented.out),
+        "mistake": None if mistake is None else asdict(mistake),
+    }
+    told = [
+        f"{document['sections']} sections drawn and checked, {document['faults']} faults found.",
+        f"bundled model on {document['scored']} of them: mean IoU {document['iou']:.3f}",
+        f"the dataset: {page.resolve().as_uri()}",
+        f"the slides:  {(segmented.out / INDEX).resolve().as_uri()}",
+        "what the network attended to: in the viewer, Relations, Attention",
+    ]
+    if mistake is not None:
+        told += [f"{mistake.slide_id}: a section made to look like another laboratory's", *mistake.sentences()]
+    return document, told
 
 
 def write_foreign(image: Path, resolution: Resolution, path: Path) -> Path:

@@ -11,28 +11,24 @@ Counts = NDArray[np.int64]
 IndexMask = NDArray[np.integer[Any]]
 
 
-def boundary_counts(mask: IndexMask, classes: int) -> Counts:
+def boundary_counts(mask: IndexMask, classes: int, x: float = 1, y: float = 1) -> NDArray[Any]:
     """How often each pair of classes meets: all 4-neighbour pixel pairs with different labels, ignore left out.
 
     Returns a symmetric (K, K) array with an empty diagonal; a pair of pixels counts once in ``[a, b]`` and
-    once in ``[b, a]``, so that a row holds everything its class borders on.
+    once in ``[b, a]``, so that a row holds everything its class borders on. With the sides of a pixel along ``x`` and
+    ``y``, it is the length of the boundary.
 
     >>> boundary_counts(np.array([[0, 0, 1], [0, 2, 255]]), classes=3).tolist()
     [[0, 1, 2], [1, 0, 0], [2, 0, 0]]
+    >>> boundary_counts(np.array([[0, 0, 1], [0, 1, 255]]), 2, x=2.0, y=5.0).tolist()
+    [[0.0, 12.0], [12.0, 0.0]]
     """
-    beside, below = neighbour_counts(mask, classes)
-    counts = beside + below
-    return counts + counts.T
-
-
-def neighbour_counts(mask: IndexMask, classes: int) -> tuple[Counts, Counts]:
-    """(K, K) each: pairs of pixels of different classes, left and right, then above and below; ignore left out."""
-    counts = []
-    for here, there in ((mask[:, :-1], mask[:, 1:]), (mask[:-1], mask[1:])):
+    counts: Any = 0
+    for here, there, side in ((mask[:, :-1], mask[:, 1:], y), (mask[:-1], mask[1:], x)):
         border = (here != there) & (here < classes) & (there < classes)
         code = here[border].astype(np.int64) * classes + there[border]
-        counts.append(np.bincount(code, minlength=classes * classes).reshape(classes, classes))
-    return counts[0], counts[1]
+        counts = counts + np.bincount(code, minlength=classes * classes).reshape(classes, classes) * side
+    return np.asarray(counts + counts.T)
 
 
 def boundary_share(pairs: Counts) -> NDArray[np.float64]:

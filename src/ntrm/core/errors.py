@@ -115,7 +115,7 @@ def first_names(names: Sequence[str], limit: int = 5) -> str:
 
 def listed(lines: Sequence[str], limit: int = 5) -> str:
     """The same as lines, one below the other as an error shows what was got."""
-    more = [f"… and {len(lines) - limit} more"] if len(lines) > limit else []
+    more = [f"… and {len(lines) - limit} more"] * (len(lines) > limit)
     return "\n            ".join([*lines[:limit], *more])
 
 

@@ -120,13 +120,10 @@ def foreign_files(out: Path, what: str, names: Iterable[str]) -> RefusedError:
 
 def check_writable(folder: Path) -> None:
     """Refuse, before long work, a folder that nothing can be written to; a missing folder is not created."""
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
-        raise DataError(
-            f"cannot write to {folder}",
-            got="no permission" if existing.is_dir() else f"{existing} is no folder",
-            hint="choose another --out, or change its permissions",
-        )
+    check_folder(folder)
+    if not os.access(next(path for path in (folder, *folder.absolute().parents) if path.exists()), os.W_OK | os.X_OK):
+        hint = "choose another --out, or change its permissions"
+        raise DataError(f"cannot write to {folder}", got="no permission", hint=hint)
 
 
 def check_plain(path: Path) -> None:

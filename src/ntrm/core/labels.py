@@ -29,7 +29,7 @@ Mask = NDArray[np.uint8]
 
 def rgb_of(channels: Iterable[Any]) -> RGB:
     """Three channels as plain numbers."""
-    red, green, blue = (int(channel) for channel in channels)
+    red, green, blue = map(int, channels)
     return red, green, blue
 
 
@@ -43,7 +43,7 @@ class Tissue:
     rgb: RGB
 
     def __post_init__(self) -> None:
-        """Take a colour as arrays have it: it must be written to JSON."""
+        # Arrays have other numbers than JSON.
         object.__setattr__(self, "rgb", tuple(plain_number(value) for value in self.rgb))
 
     @property

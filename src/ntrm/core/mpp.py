@@ -55,11 +55,6 @@ class Resolution:
         return math.sqrt(self.x * self.y)
 
     @property
-    def is_square(self) -> bool:
-        """Whether x and y agree within the tolerance."""
-        return self.same_as(Resolution(self.y, self.x))
-
-    @property
     def pixel_area_um2(self) -> float:
         """Area of one pixel in µm²."""
         return self.x * self.y

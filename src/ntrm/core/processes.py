@@ -1,9 +1,7 @@
 """Child processes: how they are started, which environment variables they get, how they end.
 
-A child that decodes files from anywhere, or that needs no secret, gets only the variables it needs, by name: secrets of
-others (``NTRM_TOKEN``, cloud keys) never reach it. A child that loads or trains a model also gets what concerns
-devices, caches and the hub. Trainings of ``ntrm reproduce``, pools of ``multiprocessing`` and Ray's workers have the
-user's whole environment; no service uses them, and they, too, read slides in children.
+A child gets only the variables it needs, by name, so that secrets of others (``NTRM_TOKEN``, cloud keys) never reach
+what decodes files from anywhere. Trainings of ``ntrm reproduce``, ``multiprocessing`` and Ray's workers have all.
 """
 
 from __future__ import annotations
@@ -68,18 +66,13 @@ def begin_worker() -> None:
 
 
 BASE = (
-    # where programs, libraries and temporary files are, and in which language to speak
     *("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR", "LANG", "LANGUAGE", "LC_*", "TZ"),
-    # how Python itself behaves
     *("PYTHONHOME", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "PYTHONUTF8", "PYTHONWARNINGS"),
 )
 HOME = ("HOME", "USER", "LOGNAME", "XDG_*")
 MODEL = (
-    *HOME,
-    *("NTRM_CACHE", "NTRM_WEIGHTS"),
-    # devices and threads
+    *(*HOME, "NTRM_CACHE", "NTRM_WEIGHTS", "OMP_*", "MKL_*", "OPENBLAS_*", "KMP_*", "GOMP_*", "MALLOC_*"),
     *("CUDA_*", "NVIDIA_*", "CUBLAS_*", "CUDNN_*", "HIP_*", "HSA_*", "ROCR_*", "TORCH*", "PYTORCH_*", "TRITON_*"),
-    *("OMP_*", "MKL_*", "OPENBLAS_*", "KMP_*", "GOMP_*", "MALLOC_*"),
     # the hub, and the way to it; its token is for whoever loads a model and for nobody else
     *("HF_*", "HUGGINGFACE_*", "*_proxy", "*_PROXY", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 )

@@ -1,7 +1,4 @@
-"""Work in threads: how many there may be, and their results in order.
-
-Threads pay where the work is done by libraries that let other threads run meanwhile: numpy, zlib, Pillow, torch.
-"""
+"""Work in threads, which pays where libraries let others run meanwhile: how many there may be, and results in order."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from ntrm.core.progress import SILENT, Progress, as_progress
 from ntrm.core.wording import short_repr
 from ntrm.data.cache import SectionCache
 from ntrm.data.dataset import Dataset, check_outside
-from ntrm.data.split import few_sections, open_splits, trained_on
+from ntrm.data.split import open_splits, trained_on
 from ntrm.data.tensors import TileDataset
 from ntrm.evaluation.evaluate import class_table, describe_data
 from ntrm.evaluation.sections import BINS, SectionAccumulator
@@ -39,13 +39,11 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED, CARD, CONFIG, WEIGHTS
 from ntrm.models.predictor import Predictor
 from ntrm.models.registry import load
-from ntrm.models.windows import Rows, Stitching, normalised_entropy, stitch
+from ntrm.models.windows import Stitching, stitch
 from ntrm.version import __version__
 
 PIXELS_PER_WINDOW = 2_000
 MOST_PIXELS = 1_000_000  # Pixels the temperature is fitted on: of each window, and of all together
-
-SHOWN = 3  # Sections whose confidence and entropy are drawn
 
 DOCUMENT, RELIABILITY = "calibration.json", "reliability.png"
 LEAST = float(np.finfo(np.float32).tiny)
@@ -167,7 +165,14 @@ def calibrate(
             calibrated = replace(calibrated, reference=dict(made.about))
     except RefusedError as error:  # a dataset of few sections is good enough for a temperature
         calibrated = replace(calibrated, no_reference=f"{error.what}: {error.got}, expected {error.expected}")
-    _write_results(calibrated, predictor, data_splits.schema, sections, pictures=pictures)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / RELIABILITY).unlink(missing_ok=True)  # of an earlier calibration
+    if pictures:
+        from ntrm.report.charts import reliability_figure
+        from ntrm.report.drawing import write_figure
+
+        write_figure(out / RELIABILITY, reliability_figure, calibrated.before, calibrated.after)
+    write_json(out / DOCUMENT, calibrated.as_dict())
     # Last: until everything else has worked, the model is as it was.
     store_temperature(folder, network)
     if made is not None:
@@ -232,35 +237,3 @@ def store_temperature(folder: Path, network: SegmentationModel) -> None:
         row = f"| temperature | {temperature:g} |"
         write_text(card, re.sub(r"(?m)^\| temperature \|.*$", row, card.read_text(encoding="utf-8"), count=1))
     write_json(config, {**json.loads(config.read_text(encoding="utf-8")), "temperature": temperature})
-
-
-def _write_results(
-    calibrated: Calibrated, predictor: Predictor, schema: LabelSchema, sections: Dataset, *, pictures: bool
-) -> None:
-    out = calibrated.out
-    out.mkdir(parents=True, exist_ok=True)
-    maps = [out / f"confidence-{number}.png" for number in range(1, SHOWN + 1)]
-    for path in (out / RELIABILITY, *maps):
-        path.unlink(missing_ok=True)  # of an earlier calibration
-    if pictures:
-        from ntrm.report.charts import reliability_figure
-        from ntrm.report.drawing import write_figure
-        from ntrm.report.picture_grids import uncertainty_figure
-
-        write_figure(out / RELIABILITY, reliability_figure, calibrated.before, calibrated.after)
-        for case, path in zip(few_sections(sections, min(SHOWN, len(sections))), maps, strict=False):
-            image = SectionCache().open(case, schema).image
-            seen = _with_entropy(predictor, image)
-            write_figure(path, uncertainty_figure, case.name, image, *seen, predictor.config.schema)
-    write_json(out / DOCUMENT, calibrated.as_dict())
-
-
-def _with_entropy(predictor: Predictor, image: Labels) -> tuple[Labels, Singles, Singles]:
-    """(H, W) mask, confidence and entropy of a section."""
-    entropy = np.empty(image.shape[:2], dtype=np.float32)
-
-    def keep(rows: Rows) -> None:
-        entropy[rows.slice] = normalised_entropy(rows.final).cpu().numpy()
-
-    seen = stitch(predictor, image, stitching=Stitching(predictor.config.window), watch=keep)
-    return seen.mask, seen.confidence, entropy

@@ -17,7 +17,6 @@ from ntrm.core.counts import Counts
 from ntrm.core.csv_text import rows_text
 from ntrm.core.io import (
     PARTIAL,
-    check_folder,
     check_writable,
     foreign_files,
     read_object,
@@ -188,7 +187,6 @@ def most_changed(truth: Mask, coarse: Mask, final: Mask, side: int) -> tuple[sli
 
 def check_scores_folder(out: Path) -> None:
     """Refuse a folder that holds anything but an evaluation, complete or not."""
-    check_folder(out)
     check_writable(out)
     names = [path.name for path in out.iterdir()] if out.exists() else []
     foreign = [name for name in names if name not in FILES and not name.startswith(PARTIAL)]

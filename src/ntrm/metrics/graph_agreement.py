@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.counts import Counts, IndexMask, neighbour_counts
+from ntrm.core.arrays import Floats
+from ntrm.core.counts import Counts, IndexMask, boundary_counts
 from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.metrics.boundary import check_masks, harmonic_mean
@@ -32,17 +33,15 @@ MIN_LENGTH_UM = 50.0
 In real skin masks at 10x they are 5 % of the contacts in a tile, and 0.1 % of the boundary.
 """
 
-Lengths = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class GraphAgreement:
     """The interfaces of one section or, added up, of many. All arrays are (K, K), with the smaller index first."""
 
     schema: LabelSchema
-    true_um: Lengths
-    predicted_um: Lengths
-    error_um: Lengths  # Sums over the sections of the absolute difference
+    true_um: Floats
+    predicted_um: Floats
+    error_um: Floats  # Sums over the sections of the absolute difference
     found: Counts  # Sections that have the edge in ground truth and prediction
     missed: Counts  # Sections that have it in the ground truth only
     invented: Counts  # Sections that have it in the prediction only
@@ -99,17 +98,6 @@ def _fraction(part: NDArray[Any], whole: NDArray[Any]) -> float | None:
     return sum(part.ravel().tolist()) / total if total else None
 
 
-def interface_lengths(mask: IndexMask, classes: int, resolution: Resolution) -> Lengths:
-    """Boundary length in µm of each pair of classes: (K, K), symmetric, ignore left out.
-
-    >>> interface_lengths(np.array([[0, 0, 1], [0, 1, 255]]), 2, Resolution(x=2, y=5)).tolist()
-    [[0.0, 12.0], [12.0, 0.0]]
-    """
-    beside, below = neighbour_counts(mask, classes)
-    lengths: Lengths = beside * resolution.y + below * resolution.x
-    return lengths + lengths.T
-
-
 def graph_agreement(
     truth: IndexMask, prediction: IndexMask, schema: LabelSchema, resolution: Resolution
 ) -> GraphAgreement:
@@ -123,7 +111,9 @@ def graph_agreement(
     """
     check_masks(truth, prediction, schema)
     known = np.where(truth == IGNORE, IGNORE, prediction)
-    true, predicted = (np.triu(interface_lengths(mask, len(schema), resolution)) for mask in (truth, known))
+    true, predicted = (
+        np.triu(boundary_counts(mask, len(schema), resolution.x, resolution.y)) for mask in (truth, known)
+    )
     there, named = true > MIN_LENGTH_UM, predicted > MIN_LENGTH_UM
     edges = ((there & named), (there & ~named), (named & ~there))
     return GraphAgreement(schema, true, predicted, abs(predicted - true), *(kind.astype(np.int64) for kind in edges))

@@ -238,14 +238,3 @@ def strongest(probabilities: Tensor) -> tuple[Tensor, Tensor]:
 def most_probable(probabilities: Tensor) -> Tensor:
     """(K, H, W) → (H, W) uint8 class indices; ignore where all probabilities are 0."""
     return strongest(probabilities)[1]
-
-
-def normalised_entropy(probabilities: Tensor) -> Tensor:
-    """(K, H, W) → (H, W) entropy over its largest value, log K: 0 certain, 1 no idea.
-
-    >>> normalised_entropy(torch.tensor([[[0.5, 1.0]], [[0.5, 0.0]]])).tolist()
-    [[1.0, 0.0]]
-    """
-    largest = math.log(max(len(probabilities), 2))
-    entropy: Tensor = torch.special.entr(probabilities).sum(dim=0) / largest
-    return entropy.clamp(0, 1)

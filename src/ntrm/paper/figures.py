@@ -23,9 +23,9 @@ from ntrm.models.registry import load
 from ntrm.paper.architecture import architecture_figure
 from ntrm.paper.outcomes import JobOutcome, PlanResults
 from ntrm.paper.plan import Variant
-from ntrm.paper.published import FIGURES, TABLE_2
-from ntrm.paper.result_tables import HEADLINE, Difference, ResultTable, curves_of, headline, seconds_per_section
-from ntrm.report.charts import Estimate, ResolutionRow, ablation_figure, learning_figure, resolution_figure
+from ntrm.paper.published import FIGURES
+from ntrm.paper.result_tables import Difference, ResultTable, curves_of
+from ntrm.report.charts import Estimate, ablation_figure, learning_figure
 from ntrm.report.dataset_report import stats_figure
 from ntrm.report.drawing import write_figure
 from ntrm.report.picture_grids import Example, improvement_figure, qualitative_figure
@@ -104,10 +104,6 @@ def _drawings(
     if any(len(curve.steps) > 1 for found in curves.values() for curve in found):
         draw = partial(learning_figure, measure="mean IoU, validation part")
         yield "learning", "How the systems learned: each seed pale, their mean bold.", draw, curves
-    rows = [row for variant in results.plan.resolutions if (row := _resolution(results, variant))]
-    if len(rows) > 1:
-        caption = "NTRM by resolution: scores, with one standard deviation over seeds, and costs."
-        yield "resolutions", caption, resolution_figure, rows
     control, gains = "matched control", dict[str, Estimate]()
     for changed in ablation.rows if ablation else ():
         if isinstance(gain := changed["IoU minus control, points"], Difference):
@@ -165,25 +161,6 @@ def _network(results: PlanResults, windows: Sequence[Example]) -> Iterator[Drawi
     yield "pipeline", f"The pipeline in {where}.", pipeline_figure, network, window.image
     yield "architecture", "The architecture, with the sizes that the network really has.", architecture_figure, network
     yield "trm", f"The stages of the relation module in {where}.", trm_figure, network, window.image
-
-
-def _resolution(results: PlanResults, variant: Variant) -> ResolutionRow | None:
-    """Scores and costs of NTRM at one resolution."""
-    known = {}
-    for name, score in headline(results, variant).items():
-        if score.mean is not None:
-            spread = score.spread
-            ends = () if spread is None else (score.mean - spread, score.mean + spread)
-            known[name] = Estimate(score.mean, *ends)
-    mpp, pixels = (results.metric(variant, *path).mean for path in (("data", "mpp"), ("pixels",)))
-    if not known or mpp is None or pixels is None:
-        return None
-    costs = {"test pixels (million)": pixels / 1e6}
-    seconds = results.score(variant, seconds_per_section).mean
-    if seconds is not None:
-        costs["seconds per section"] = seconds
-    paper = zip(HEADLINE, TABLE_2.get(variant.level, ()), strict=False)
-    return ResolutionRow(variant.level, mpp, known, costs, {name: value for name, value in paper if value is not None})
 
 
 def first_trained(results: PlanResults, variant: Variant | None) -> JobOutcome | None:

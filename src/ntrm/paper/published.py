@@ -72,11 +72,6 @@ FIGURES = {
         "The paper's figure shows the coarse prediction, the final one and the corrected pixels in green, with "
         "corrections near the BCC–RET and RET–HYP interfaces. It does not show the pixels that were broken."
     ),
-    "resolutions": (
-        "The paper's Table 2, accuracy/IoU/Dice: "
-        + ", ".join(f"{'/'.join(f'{score:.4f}' for score in row)} at {level}" for level, row in TABLE_2.items())
-        + "."
-    ),
     "ablation": "The paper has no ablation.",
 }
 """Captions of the paper's figures in our words, by our figure."""

@@ -40,10 +40,7 @@ TABLES = (
     *("table1", "table1_scratch", "differences", "learning", "table2", "tissues_iou", "tissues_dice", "claims"),
     *("ablation", "complexity_networks", "complexity_stages", "runs"),
 )
-FIGURES = (
-    *("dataset", "qualitative", "improvement", "pipeline", "architecture", "trm", "learning", "resolutions"),
-    "ablation",
-)
+FIGURES = ("dataset", "qualitative", "improvement", "pipeline", "architecture", "trm", "learning", "ablation")
 """Every name that a table, or a figure, may have."""
 
 Say = Callable[[str], None]

@@ -1,11 +1,11 @@
-"""Curves, matrices and intervals: a training run, an evaluation, calibration, ablation, resolutions."""
+"""Curves, matrices and intervals: a training run, an evaluation, calibration, ablation."""
 
 from __future__ import annotations
 
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import cycle, product
 from typing import Any
 
@@ -26,7 +26,6 @@ LogRow = Mapping[str, float | None]
 
 RATE = "learning_rate"
 COLOURS = (BLUE, ORANGE, GREEN, PINK, INK)
-MARKS = ((BLUE, "o"), (GREEN, "^"), (PINK, "D"), (ORANGE, "s"))  # Colour and marker of each score, as rows name them
 BESIDE: dict[str, Any] = {"fontsize": 8.5, "frameon": False, "loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
 
 # Titles, and of each line its column of the log, label, colour, marker, and what finds its best value.
@@ -206,49 +205,4 @@ def ablation_figure(variants: Mapping[str, Estimate], *, measure: str, reference
     axes.set_ylim(len(variants) - 0.5, -0.5)
     axes.margins(x=0.08)
     axes.set_xlabel(note, fontsize=8.5, color=FAINT, loc="left")
-    return figure
-
-
-@dataclass(frozen=True)
-class ResolutionRow:
-    """One resolution: its name, µm/px, scores by name, costs by name and unit, the scores that the paper states."""
-
-    name: str
-    mpp: float
-    scores: Mapping[str, Estimate]
-    costs: Mapping[str, float] = field(default_factory=dict)
-    quoted: Mapping[str, float] = field(default_factory=dict)
-
-
-def resolution_figure(rows: Sequence[ResolutionRow]) -> Figure:
-    """Scores at the left, hollow as the paper states them; a panel for each cost at the right; coarse to fine."""
-    rows = sorted(rows, key=lambda row: -row.mpp)
-    costs = list(dict.fromkeys(name for row in rows for name in row.costs))
-    figure = drawing.new_figure(4.9 + 2.5 * len(costs), 4.2)
-    first, *others = figure.subplots(1, 1 + len(costs), squeeze=False, width_ratios=[1.9, *[1] * len(costs)])[0]
-    names = list(dict.fromkeys(name for row in rows for name in row.scores))
-    for number, (name, (colour, marker)) in enumerate(zip(names, cycle(MARKS), strict=False)):
-        shift = 0.12 * (number - (len(names) - 1) / 2)
-        scores = {k + shift: row.scores[name] for k, row in enumerate(rows) if name in row.scores}
-        means, arms = [score.mean for score in scores.values()], np.array([score.arms for score in scores.values()]).T
-        style: dict[str, Any] = {"color": colour, "marker": marker, "ms": 6, "lw": 1.5, "capsize": 3}
-        first.errorbar([*scores], means, yerr=arms, label=name, **style)
-        quoted = {k + shift: row.quoted[name] for k, row in enumerate(rows) if name in row.quoted}
-        first.plot([*quoted], [*quoted.values()], marker, ms=8, mfc="none", mec=colour, mew=1.2)
-    if any(row.quoted for row in rows):
-        first.plot([], [], "o", ms=8, mfc="none", mec=FAINT, label="hollow: in the paper")
-    first.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
-    for axes, name in zip(others, costs, strict=True):
-        known = {k: row.costs[name] for k, row in enumerate(rows) if name in row.costs}
-        axes.bar(list(known), list(known.values()), width=0.6, color=BLUE, alpha=0.85)
-        for k, cost in known.items():
-            text = f"{cost:.3g}" if cost < 1000 else f"{cost:,.0f}"  # thousands, not 1.15e+03
-            axes.text(k, cost, text, fontsize=8, color=INK, ha="center", va="bottom")
-        axes.margins(y=0.2)
-    for axes, title in zip((first, *others), ("Scores", *costs), strict=True):
-        drawing.trim(axes, textwrap.fill(title, 22))
-        # Narrow panels have no room for µm/px, which stand in the first one.
-        labels = [row.name + (f"\n{row.mpp:g} µm/px" if axes is first else "") for row in rows]
-        axes.set_xticks(range(len(rows)), labels, fontsize=8.5)
-        axes.set_xlim(-0.6, len(rows) - 0.4)
     return figure

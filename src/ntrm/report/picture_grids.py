@@ -11,10 +11,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ntrm.core.arrays import BoolMask, Singles
+from ntrm.core.arrays import BoolMask
 from ntrm.core.labels import RGB, LabelSchema
 from ntrm.report import drawing
-from ntrm.report.drawing import FAINT, FEATURES, INK, Picture, Swatch
+from ntrm.report.drawing import FAINT, INK, Picture, Swatch
 
 Mask = NDArray[np.integer]
 Row = tuple[str, Sequence[Picture]]  # A caption and the pictures (h, w, 3) above it
@@ -119,22 +119,4 @@ def draw_grid(columns: Sequence[str], rows: Sequence[Row], legend: Sequence[Swat
         caption = textwrap.shorten(text, int(width / 0.085), placeholder=" …")
         part.supxlabel(caption, x=0.01, ha="left", fontsize=8.5, color=FAINT)
     drawing.draw_legend(figure, legend)
-    return figure
-
-
-def uncertainty_figure(
-    name: str, image: Picture, mask: Mask, confidence: Singles, entropy: Singles, schema: LabelSchema
-) -> Figure:
-    """Image, predicted mask, confidence and entropy of one section, two by two; the last two run from 0 to 1."""
-    figure = drawing.new_figure(8.6, 1.6 + 7.2 * min(1.0, max(0.15, image.shape[0] / image.shape[1])))
-    first, second, *others = figure.subplots(2, 2).ravel()
-    drawing.show_picture(first, drawing.shrink_image(image), "image")
-    drawing.show_picture(second, drawing.shrink_mask(mask, schema), "predicted tissue")
-    maps = (("confidence", confidence, FEATURES), ("entropy", entropy, "magma"))
-    for axes, (what, values, colours) in zip(others, maps, strict=True):
-        title = f"{what} (mean {np.mean(values, dtype=np.float64):.2f})"
-        shown = drawing.show_picture(axes, drawing.shrink_map(values), title, cmap=colours, vmin=0, vmax=1)
-        figure.colorbar(shown, ax=axes).ax.tick_params(labelsize=7.5)
-    figure.suptitle(name, x=0.01, ha="left", fontsize=10.5, fontweight="bold", color=INK)
-    drawing.draw_legend(figure, drawing.tissue_swatches(schema, mask))
     return figure

@@ -1,8 +1,10 @@
 """Random logs of a small mask."""
 
+import numpy as np
 from hypothesis import strategies as st
 
 from ntrm.correct.log import Log, MaskRecord, Step
+from ntrm.correct.pixels import PixelSet
 
 CLASSES = ("EPI", "RET", "BKG")
 SHAPE = (4, 6)
@@ -16,18 +18,12 @@ def record(**changes):
     return MaskRecord(**(about | changes))
 
 
-@st.composite
-def texts(draw, among=None):
+def texts(among=range(SIZE)):
     """Pixels as text; of those ``among`` only."""
-    inside = draw(st.sets(st.sampled_from(sorted(among))) if among else st.sets(st.integers(0, SIZE - 1)))
-    parts, at = [], 0
-    for pixel in sorted(inside):
-        if pixel == at and parts:
-            parts[-1][1] += 1
-        else:
-            parts.append([pixel - at, 1])
-        at = pixel + 1
-    return " ".join(f"{skip}+{take}" for skip, take in parts)
+    every = np.arange(SIZE)
+    return st.sets(st.sampled_from(sorted(among))).map(
+        lambda inside: PixelSet.of_window(np.isin(every, sorted(inside))[None], 0, 0, SIZE).text
+    )
 
 
 @st.composite

@@ -23,6 +23,7 @@ from ntrm.core.mpp import TOLERANCE, Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.image_files import write_indexed_mask
 from ntrm.data.split import SplitRow, split_by_patient
+from ntrm.slides.grid import credible_resolution
 from ntrm.slides.isolated import open_isolated
 from ntrm.slides.readers.reader import SlideInfo, SlideReader
 
@@ -133,14 +134,14 @@ def _import_pair(
     options = dataset.options
     annotated = read_annotations(pair.annotations)
     with closing(open_slide(pair.slide)) as reader:
-        native = _resolution(reader.info, facts.mpp or options.mpp, pair)
-        classified = _classify(annotated.annotations, options, pair)
+        native = _resolution(reader.info, facts.mpp or options.mpp)
+        classified = _classify(annotated.annotations, options)
         size = reader.info.area[2:]
         clipped = count_clipped([a for a, _ in classified], size, pair.annotations.name, pair.slide.name)
-        grid = _grid([a for a, value in classified if value != IGNORE], reader.info, native, options, pair)
+        grid = _grid([a for a, value in classified if value != IGNORE], reader.info, native, options)
         mask, overlaps, covered = paint(classified, grid)
         if (mask == IGNORE).all():
-            raise _no_tissue(pair, "areas under others to ignore" if overlaps else NO_PIXEL)
+            raise _no_tissue("areas under others to ignore" if overlaps else NO_PIXEL)
         image = read_grid(reader, grid)
     with whole_file(dataset.image(pair.name)) as partial:
         Image.fromarray(image).save(partial, format="PNG", compress_level=6)
@@ -172,51 +173,57 @@ def _import_pair(
     )
 
 
-def _resolution(info: SlideInfo, given: float | None, pair: Pair) -> Resolution:
+def _resolution(info: SlideInfo, given: float | None) -> Resolution:
     """µm/px of the slide: the user's, as long as the file does not contradict it."""
-    stated = info.resolution
-    if given is not None and stated is not None and not stated.same_as(Resolution.square(given)):
+    if given is None:
+        return credible_resolution(info)
+    native, stated = Resolution.square(given), info.resolution
+    if stated is not None and not stated.same_as(native):
         raise RefusedError(
-            f"{pair.slide.name}: the µm per pixel given contradicts the file's",
+            "the µm per pixel given contradicts the file's",
             got=f"{given:g} µm/px given",
             expected=f"{stated} in the file, within {TOLERANCE:.0%}",
             hint="leave --mpp out to use the file's; if the file is wrong, save the image without a resolution, as PNG",
         )
-    if given is not None:
-        return Resolution.square(given)
-    if stated is None:
-        hint = "look the scan resolution up and give it with --mpp, or in column mpp of the --cases table"
-        raise RefusedError(f"{pair.slide.name} does not state its µm per pixel", got="nothing usable", hint=hint)
-    return stated
+    return native
 
 
-def _classify(annotations: tuple[Annotation, ...], options: ImportOptions, pair: Pair) -> list[tuple[Annotation, int]]:
+def _classify(annotations: tuple[Annotation, ...], options: ImportOptions) -> list[tuple[Annotation, int]]:
     """Annotations that have a class, with its mask value; an unknown class is an error."""
     named = [(a, class_index(a.name, options.schema, options.names)) for a in annotations if a.name]
     unknown = sorted({a.name for a, value in named if value is None})
     if unknown:
         raise DataError(
-            f"{pair.annotations.name}: unknown or ambiguous classes",
+            "unknown or ambiguous classes",
             got=", ".join(unknown),
             expected=", ".join(f"{t.name} ({t.title})" for t in options.schema.tissues),
             hint="rename them in QuPath, or give --map with a CSV of columns from,to (an empty 'to' means ignore)",
         )
     known = [(a, value) for a, value in named if value is not None]
     if all(value == IGNORE for _, value in known):
-        raise _no_tissue(pair, f"{len(annotations) - len(known)} areas without a class, {len(known)} to ignore")
+        raise _no_tissue(f"{len(annotations) - len(known)} areas without a class, {len(known)} to ignore")
     return known
 
 
-def _no_tissue(pair: Pair, got: str) -> DataError:
+def _no_tissue(got: str) -> DataError:
     hint = "give at least one annotation the class of a tissue in QuPath, and export again"
-    return DataError(f"{pair.annotations.name}: no annotated tissue", got=got, hint=hint)
+    return DataError("no annotated tissue", got=got, hint=hint)
 
 
-def _grid(
-    tissue: list[Annotation], info: SlideInfo, native: Resolution, options: ImportOptions, pair: Pair
-) -> AnnotationGrid:
+def _grid(tissue: list[Annotation], info: SlideInfo, native: Resolution, options: ImportOptions) -> AnnotationGrid:
     """The grid to write: the box around the annotated tissue and its margin, in full pixels inside the slide."""
-    step_x, step_y = _steps(native, options.target_mpp, pair)
+    target, coarsest, step_x, step_y = options.target_mpp, max(native.x, native.y), 1.0, 1.0
+    if target is not None or not math.isclose(native.x, native.y, rel_tol=0.01):
+        # Full-resolution pixels per written pixel; written pixels are square.
+        target = target or coarsest
+        step_x, step_y = target / native.x, target / native.y
+    if target is not None and target < (1 - TOLERANCE) * coarsest:
+        raise RefusedError(
+            "it is coarser than the resolution to write",
+            got=native,
+            expected=f"{target:g} µm/px or finer",
+            hint="give a larger --target-mpp",
+        )
     bounds = np.array([a.bounds for a in tissue])
     low, high = bounds[:, :2].min(axis=0), bounds[:, 2:].max(axis=0)
     left, width = _span(low[0], high[0], options.margin_um / native.x, step_x, info.area[2])
@@ -224,27 +231,14 @@ def _grid(
     if width * height > MAX_PIXELS:
         fits = native.mean * math.sqrt(step_x * step_y * width * height / MAX_PIXELS)
         raise RefusedError(
-            f"{pair.slide.name}: the annotated box is too large at this resolution",
+            "the annotated box is too large at this resolution",
             got=f"{width} × {height} pixels",
             expected=f"at most {MAX_PIXELS:,} pixels",
             hint=f"give --target-mpp of {math.ceil(fits * 100) / 100:g} or more",
         )
     if min(width, height) < 1:
-        raise _no_tissue(pair, NO_PIXEL)
+        raise _no_tissue(NO_PIXEL)
     return AnnotationGrid(left, top, step_x, step_y, width, height)
-
-
-def _steps(native: Resolution, target: float | None, pair: Pair) -> tuple[float, float]:
-    """Full-resolution pixels per written pixel; written pixels are square, within a hundredth."""
-    if target is None and math.isclose(native.x, native.y, rel_tol=0.01):
-        return 1.0, 1.0
-    target = target or max(native.x, native.y)
-    if target < (1 - TOLERANCE) * max(native.x, native.y):
-        what, expected = "is coarser than the resolution to write", f"{target:g} µm/px or finer"
-        raise RefusedError(
-            f"{pair.slide.name} {what}", got=native, expected=expected, hint="give a larger --target-mpp"
-        )
-    return target / native.x, target / native.y
 
 
 def _span(low: float, high: float, margin: float, step: float, size: int) -> tuple[int, int]:

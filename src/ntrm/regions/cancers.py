@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 from ntrm.core.arrays import Floats, Ints
 from ntrm.core.labels import CANCERS, LabelSchema
 from ntrm.core.mpp import Resolution
+from ntrm.core.wording import counted
 from ntrm.regions.nearest import nearest_of
 from ntrm.regions.region_table import RegionTable
 from ntrm.regions.regions import Regions, table_of_mask
@@ -155,7 +156,7 @@ def _misplaced(name: str, contacts_um: Floats, schema: LabelSchema) -> NDArray[n
 def _amount(area_mm2: float, count: int) -> str:
     """Area in mm² with two significant digits or two decimals, and the number of regions."""
     decimals = 2 if area_mm2 >= 0.1 else min(6, 1 - math.floor(math.log10(area_mm2)))
-    return f"{area_mm2:.{decimals}f} mm² in {count} region{'' if count == 1 else 's'}"
+    return f"{area_mm2:.{decimals}f} mm² in {counted(count, 'region')}"
 
 
 def confirmed_regions(table: RegionTable) -> Where:

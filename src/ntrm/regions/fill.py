@@ -26,16 +26,17 @@ def fill(rings: Iterable[Ring], width: int, height: int, left: int = 0, top: int
     """
     # A crossing at x flips every pixel to its right: mark the first of them, then run along the row.
     flips = np.zeros((height, width + 1), dtype=np.uint8)
-    for row, x in crossings(rings, top, top + height):
+    for row, x in _crossings(rings, top, top + height):
         column = np.clip(np.ceil(x - 0.5) - left, 0, width).astype(np.intp)
         np.bitwise_xor.at(flips, (row - top, column), np.uint8(1))
     return np.bitwise_xor.accumulate(flips, axis=1)[:, :width].astype(bool)
 
 
-def crossings(rings: Iterable[Ring], top: int, bottom: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:
+def _crossings(rings: Iterable[Ring], top: int, bottom: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:
     """Rows, and the x at which an edge crosses the middle of the row, in chunks of bounded size."""
-    # (n, 4): x, y of upper and lower end
-    edges = np.concatenate([_edges(ring) for ring in rings] or [np.empty((0, 4))])
+    # (n, 4): x, y of upper and lower end. An edge that two areas share then gives the same crossing for both.
+    edges = np.concatenate([np.empty((0, 4)), *(np.hstack([ring, np.roll(ring, -1, axis=0)]) for ring in rings)])
+    edges = np.where((edges[:, 1] <= edges[:, 3])[:, None], edges, edges[:, [2, 3, 0, 1]])
     first = np.clip(np.ceil(edges[:, 1] - 0.5), top, bottom).astype(np.intp)
     stop = np.clip(np.ceil(edges[:, 3] - 0.5), top, bottom).astype(np.intp)
     edges, first, stop = edges[first < stop], first[first < stop], stop[first < stop]
@@ -46,10 +47,3 @@ def crossings(rings: Iterable[Ring], top: int, bottom: int) -> Iterator[tuple[ND
         row = ranges(first[chunk_edges], rows)
         x0, y0, x1, y1 = edges[which].T
         yield row, x0 + (row + 0.5 - y0) / (y1 - y0) * (x1 - x0)
-
-
-def _edges(ring: Ring) -> NDArray[np.float64]:
-    """Edges of a ring, upper end first: an edge that two areas share then gives the same crossing for both."""
-    start, end = ring, np.roll(ring, -1, axis=0)
-    down = (start[:, 1] <= end[:, 1])[:, None]
-    return np.hstack([np.where(down, start, end), np.where(down, end, start)])

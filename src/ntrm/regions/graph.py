@@ -20,7 +20,7 @@ from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import CANCERS, SKIN, LabelSchema, as_schema
 from ntrm.core.mpp import Resolution, stated_resolution
-from ntrm.core.wording import OUTSIDE, PURPOSE, area_text, short_repr
+from ntrm.core.wording import OUTSIDE, PURPOSE, area_text, counted, short_repr
 from ntrm.regions.region_table import RegionTable
 from ntrm.regions.regions import table_of_mask
 from ntrm.regions.runs import CONNECTIVITY
@@ -172,9 +172,8 @@ class TissueGraph:
         return (first, *(self._tumour_sentence(tissue) for tissue in cancers))
 
     def _tumour_sentence(self, tissue: int) -> str:
-        count, fraction = int((self.regions.tissue == tissue).sum()), self.boundary_share[tissue]
-        regions = "1 region" if count == 1 else f"{count} regions"
-        title = self._title(tissue)
+        fraction, title = self.boundary_share[tissue], self._title(tissue)
+        regions = counted(int((self.regions.tissue == tissue).sum()), "region")
         text = f"{title[:1].upper()}{title[1:]}: {area_text(self.areas_mm2[tissue])} mm² in {regions}"
         neighbours = [int(other) for other in np.argsort(-fraction, kind="stable")[:2] if fraction[other] > 0]
         if not neighbours:

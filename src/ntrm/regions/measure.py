@@ -29,7 +29,7 @@ from scipy import ndimage
 
 from ntrm.core.arrays import Floats, Ints
 from ntrm.core.labels import CANCERS, LabelSchema
-from ntrm.core.wording import NO_TUMOUR, NOTHING_INVADES, PURPOSE, whole_degrees
+from ntrm.core.wording import NO_TUMOUR, NOTHING_INVADES, PURPOSE, counted, whole_degrees
 from ntrm.regions.cancers import NO_TUMOUR_CLASSES, SMALLEST_REGION_MM2, Tumour, tumour_of
 from ntrm.regions.nearest import farthest, nearest_of
 from ntrm.regions.outline import Outline, mean_directions
@@ -227,7 +227,6 @@ def sentences_of(lengths: Sequence[Measurement], facing: Measurement, strays: in
     if facing.value is not None:
         lines[-1] = f"The skin surface faces {whole_degrees(facing.value)} clockwise from the top of the picture."
     if strays:
-        spots = "1 stray spot" if strays == 1 else f"{strays} stray spots"
         reason = "too small or too unsure, and far from any larger part"
-        lines.append(f"{spots} of tumour did not count for clearance: {reason}.")
+        lines.append(f"{counted(strays, 'stray spot')} of tumour did not count for clearance: {reason}.")
     return (*lines, f"These numbers are {PURPOSE}.")

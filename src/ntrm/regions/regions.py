@@ -23,8 +23,8 @@ from ntrm.core.arrays import Floats, Ints, plain_array
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, LabelSchema, Mask, pixel_counts
 from ntrm.core.mpp import Resolution
-from ntrm.regions.region_table import BACKGROUND, NOTHING, RegionTable, region_table, summed
-from ntrm.regions.runs import RunLengths, Where, components, connected, distinct, run_starts, sides_of, split_overlaps
+from ntrm.regions.region_table import BACKGROUND, NOTHING, RegionTable, region_table
+from ntrm.regions.runs import RunLengths, Where, connected, distinct, run_starts, sides_of, split_overlaps
 
 STRIP_PIXELS = 1 << 20  # Pixels of a mask that are read together
 
@@ -149,7 +149,7 @@ def scan_mask(
             expected="uint8 (height, width)",
             hint="convert whole numbers with mask.astype(np.uint8)" if mask.ndim == 2 else "",
         )
-    runs, sums = _read(mask, confidence, pieces)
+    runs, sums = read_runs(mask, confidence, pieces)
     unknown = runs.value[(runs.value >= len(schema)) & (runs.value != IGNORE)]
     if unknown.size:
         raise DataError(
@@ -170,18 +170,8 @@ def scan_mask(
     return Regions(RunLengths(runs.shape, runs.start, runs.value), piece, region, table)
 
 
-def region_sizes(mask: Mask) -> tuple[RunLengths, NDArray[np.int32], Ints]:
-    """The runs of a mask, the region of each (-1 for ignored pixels), and (R,) the pixels of each region.
-
-    The regions are those of ``scan_mask``, without pieces and with nothing outside.
-    """
-    runs, _ = _read(mask, None, None)
-    region, count = components(runs, runs.value != IGNORE)
-    return runs, region, summed(region, runs.length, count)
-
-
-def _read(
-    mask: Mask, confidence: NDArray[np.number[Any]] | None, pieces: PieceGrid | None
+def read_runs(
+    mask: Mask, confidence: NDArray[np.number[Any]] | None = None, pieces: PieceGrid | None = None
 ) -> tuple[RunLengths, Floats | None]:
     """The runs of a mask, cut where the piece changes, and the sums of confidences over each of them."""
     width = mask.shape[1]

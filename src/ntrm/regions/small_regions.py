@@ -15,8 +15,9 @@ import numpy as np
 
 from ntrm.core.arrays import Bytes, ranges
 from ntrm.core.labels import IGNORE
-from ntrm.regions.regions import region_sizes, strip_rows
-from ntrm.regions.runs import RunLengths, framed
+from ntrm.regions.region_table import summed
+from ntrm.regions.regions import read_runs, strip_rows
+from ntrm.regions.runs import RunLengths, components, framed
 
 REACH = 2.0
 """In sides of a square of the smallest area allowed: a small region that is not next to others is never so thick."""
@@ -37,7 +38,9 @@ def remove_small_regions(labels: Bytes, smallest: float) -> tuple[int, int]:
     How many rows a strip has does not change the result.
     """
     (height, width), reach = labels.shape, reach_of(smallest)
-    runs, region, sizes = region_sizes(labels)
+    runs, _ = read_runs(labels)
+    region, number = components(runs, runs.value != IGNORE)
+    sizes = summed(region, runs.length, number)
     small = np.append(sizes < smallest, False)[region]  # the last entry is that of ignored pixels
     others = framed(
         RunLengths(runs.shape, runs.start, np.where(small, np.uint8(IGNORE), runs.value)), reach, reach, IGNORE

@@ -70,21 +70,15 @@ def _end(order: Ints, reach: int, points_um: Floats, covered: Where, weights: Fl
     sure = int(under[-1]) + 1 if under.size else reach
     cut = np.flatnonzero(weights[order][sure:] < 0)
     certain = max(sure + (int(cut[0]) if cut.size else 0), reach)
-    return _corner(points_um[order], sure, certain)
-
-
-def _corner(walk: Floats, sure: int, certain: int) -> int:
-    """Index in the walk of the first side that is cut: from ``sure`` to ``certain``."""
     if certain <= sure:
         return sure
+    walk = points_um[order]
     travelled = _travelled(walk)
     certain = _first_turn(walk, travelled, sure, certain)
-    low = int(np.searchsorted(travelled, travelled[sure] - AROUND_UM))
-    high = int(np.searchsorted(travelled, travelled[certain] + AROUND_UM))
-    points = walk[low:high]
-    if len(points) < 8:
+    low, high = np.searchsorted(travelled, [travelled[sure] - AROUND_UM, travelled[certain] + AROUND_UM]).tolist()
+    if high - low < 8:
         return sure
-    at, turn_deg = two_lines(points)
+    at, turn_deg = two_lines(walk[low:high])
     return sure if turn_deg < LEAST_TURN_DEG else int(np.clip(low + at, sure, certain))
 
 

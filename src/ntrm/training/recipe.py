@@ -22,7 +22,7 @@ MOST_CHARACTERS = 64_000  # A recipe is a page of text; anything larger is not o
 FINETUNE = "finetune"
 RECIPES = ("paper", "fast", "robust", FINETUNE)  # Recipes that come with the package: files in training/recipes
 
-AUGMENTATIONS = {"none": Augment.none, "paper": Augment.paper, "full": Augment.full, "strong": Augment.strong}
+AUGMENTATIONS = {"none": Augment, "paper": Augment.paper, "full": Augment.full, "strong": Augment.strong}
 """Names that ``augment`` may have instead of fields."""
 
 _LENGTH = ("epochs", "steps")

@@ -1,16 +1,11 @@
 import asyncio
 import io
-import os
 
 import pytest
 from bench.hostile import sparse_slide
 from PIL import Image
 from tests.service.small import BEARER, NOTHING, error_of, files_in, serving, settings_of, slide_bytes, upload
 from tests.slides import making
-
-from ntrm.service.api.app_state import AppState
-from ntrm.service.api.routes_slides import receive
-from ntrm.service.core.settings import INCOMING
 
 HOSTILE = [  # one process each
     b"not a slide", b"", b"II*\x00" + bytes(100), b"\x89PNG\r\n\x1a\n" + bytes(50), b"\xff\xd8\xff" + bytes(range(256)),
@@ -57,50 +52,6 @@ def test_one_file_of_several_is_refused_by_its_name_though_it_is_a_picture(tmp_p
             answer = upload(client, picture.getvalue(), name=name, mpp=0.5)
             assert (answer.status_code, answer.json()["error"]["what"]) == (422, "a slide of several files")
             assert files_in(client) == NOTHING
-
-
-@pytest.fixture
-def app_state(tmp_path, model):
-    app_state = AppState(settings_of(tmp_path / "out", model, limits={"upload_bytes": 10**6}))
-    yield app_state
-    app_state.store.close()
-
-
-class GoneError(Exception):
-    pass
-
-
-async def pieces(*sizes, then=None):
-    for size in sizes:
-        yield os.urandom(size)
-    if then is not None:
-        raise then
-
-
-def test_an_upload_that_breaks_off_leaves_nothing(app_state):
-    folder = app_state.settings.hidden / INCOMING
-
-    async def cut():
-        with pytest.raises(GoneError):
-            await receive(app_state, pieces(1000, 400_000, then=GoneError()), 10**6)
-
-    asyncio.run(cut())
-    assert list(folder.iterdir()) == []
-
-
-def test_every_byte_arrives_whatever_the_pieces(app_state, random):
-    content = random.bytes(900_000)
-
-    async def cut():
-        at = 0
-        while at < len(content):
-            size = int(random.integers(1, 100_000))
-            yield content[at : at + size]
-            at += size
-
-    path = asyncio.run(receive(app_state, cut()))
-    assert path.read_bytes() == content
-    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_request_that_stops_is_given_up_and_leaves_nothing(tmp_path, model):

@@ -74,11 +74,6 @@ def test_paths_below_a_root_are_taken_and_stay_where_they_are(client, roots):
     assert files_in(client) == NOTHING
 
 
-def test_paths_outside_are_refused(client):
-    for path in ("../out/run.json", "/etc/passwd", "sub/../../x", "sub%2fb.tif", "a\x00b"):
-        assert error_of(client.post("/v1/slides", json={"path": path})) == (403, "outside"), path
-
-
 BODIES = [
     b"", b"{", b"[]", b"null", b'"x"', b"{}", b'{"path": 3}', b'{"path": ""}', b'{"path": "sub/b.tif", "mpp": -1}',
     b'{"path": "sub/b.tif", "mpp": NaN}', b'{"path": "sub/b.tif", "mpp": "x"}', b'{"path": "sub/b.tif", "more": 1}',

@@ -66,20 +66,6 @@ def test_progress_and_the_end(store):
     assert (store.get(one.id).status, store.get(one.id).error["code"]) == ("failed", "gone")
 
 
-def test_cancelling(store):
-    waiting, working = store.add(slide(2)), store.add(slide(1))
-    job = take(store)
-    assert store.cancel(waiting.id).status == "cancelled"
-    assert store.cancel(working.id).status == "running"
-    assert not store.beat(job, 0.1, "x")
-    store.end(job, "cancelled")
-    assert store.get(working.id).status == "cancelled"
-    assert store.cancel(working.id).status == "cancelled"
-    done = store.add(slide(3, status="done"))
-    with refused(409):
-        store.cancel(done.id)
-
-
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_a_worker_that_stops_puts_its_job_back(store, cancelled):
     one = store.add(slide(1))
@@ -90,21 +76,6 @@ def test_a_worker_that_stops_puts_its_job_back(store, cancelled):
     store.end(job, "queued")
     assert store.get(one.id).status == ("cancelled" if cancelled else "queued")
     assert (take(store).slide == one.id) == (not cancelled)
-
-
-def test_trying_again(store):
-    one = store.add(slide())
-    store.end(take(store), "failed", DataError("broken", got="x"))
-    error = {"what": "broken", "got": "x", "expected": None, "hint": None, "code": "unreadable"}
-    assert store.get(one.id).error == error
-    again = store.retry(one.id, (0.5, 0.5), 5)
-    assert (again.status, again.error, again.mpp, again.progress) == ("queued", None, (0.5, 0.5), 0)
-    with refused(409):
-        store.retry(one.id, None, 5)
-    store.cancel(one.id)
-    with refused(429):
-        store.retry(one.id, None, 0)
-    assert store.retry(one.id, None, 5).mpp == (0.5, 0.5)
 
 
 def test_jobs_of_dead_workers_are_queued_again_at_their_place(store):

@@ -1,6 +1,5 @@
 import io
 import json
-import threading
 
 import pytest
 from tests.evaluation.small import ByColour
@@ -27,18 +26,12 @@ def segmenter(tmp_path):
     return segmenter
 
 
-def run(store, segmenter, stop=None, kinds=NETWORK):
+def run(store, segmenter, kinds=NETWORK):
     """Do the next job; returns its slide."""
     settings = settings_of(segmenter.out, "bundled")
     job = store.take("w", kinds)
-    Worker(settings, store, "w", segmenter, stop or threading.Event()).run(job)
+    Worker(settings, store, "w", segmenter).run(job)
     return store.get(job.slide)
-
-
-def stopped():
-    stop = threading.Event()
-    stop.set()
-    return stop
 
 
 def test_uploads_are_read_without_any_other_file(tmp_path, store, segmenter, monkeypatch):
@@ -75,23 +68,19 @@ def test_the_fingerprint_of_a_finished_slide_is_of_the_file_that_was_segmented(t
     assert (done.status, done.fingerprint) == ("done", plan["source"])
 
 
-def test_a_worker_that_is_stopped_puts_its_slide_back_and_ends_with_the_bytes_of_the_command(
-    tmp_path, store, segmenter, random
-):
+def test_a_worker_ends_with_the_bytes_of_the_command(tmp_path, store, segmenter, random):
     mask = paint(random)
     path = write_slide(tmp_path / "a.tif", mask)
     slide = add_queued(store, path)
     store.cancel(slide.id)
     # A whole number, which JSON does not tell from another.
     store.retry(slide.id, (6, 6), 5)
-    slide = run(store, segmenter, stopped())
-    assert slide.status == "queued"
     slide = run(store, segmenter)
     assert (slide.status, slide.progress, slide.error) == ("done", 1.0, None)
     assert slide.finished == (tmp_path / "out" / "a" / "summary.json").stat().st_mtime
     assert not store.is_due(LIGHT)
     store.ask("", "tables")
-    Worker(settings_of(tmp_path / "out", "bundled"), store, "w", None, threading.Event()).run(store.take("w", LIGHT))
+    Worker(settings_of(tmp_path / "out", "bundled"), store, "w", None).run(store.take("w", LIGHT))
     assert store.job("", "tables") is None
     segment_slides(path, out=tmp_path / "alone", model=ByColour(), device="cpu", batch=2, mpp=6.0)
     for name in ("a/summary.json", "a/graph.json", "a/mask.ome.tif", "a/.ntrm/done.json", "slides.csv"):
@@ -140,7 +129,6 @@ def test_a_worker_that_cannot_work_says_why(tmp_path, model, monkeypatch, capsys
     text = json.dumps({"out": str(out), "model": str(model), "kinds": NETWORK, "name": "w"}) + "\n"
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     monkeypatch.setattr(worker, "_end_with_input", lambda: None)
-    monkeypatch.setattr(worker.signal, "signal", lambda *_: None)  # tests that follow must stay interruptible
     assert worker.main() == RefusedError.exit_code
     assert "no results" in json.loads(capsys.readouterr().out)["refused"]["what"]
 
@@ -162,7 +150,7 @@ def test_progress_goes_through_all_stages_and_never_falls(tmp_path, store, segme
 def test_what_goes_wrong_is_told_and_stops_no_other_job(tmp_path, store, monkeypatch, error):
     store.ask("", "tables")
     monkeypatch.setattr(Worker, "tables", lambda _: (_ for _ in ()).throw(error))
-    Worker(settings_of(tmp_path, "bundled"), store, "w", None, threading.Event()).run(store.take("w", LIGHT))
+    Worker(settings_of(tmp_path, "bundled"), store, "w", None).run(store.take("w", LIGHT))
     failed = store.job("", "tables")
     assert failed.status == "failed"
     assert (failed.error["what"] if isinstance(error, RefusedError) else failed.error["got"]) in (
@@ -174,7 +162,7 @@ def test_what_goes_wrong_is_told_and_stops_no_other_job(tmp_path, store, monkeyp
 
 def test_a_worker_without_a_network_ends_when_it_has_nothing_to_do(tmp_path, store, monkeypatch):
     store.ask("", "tables")
-    Worker(settings_of(tmp_path, "bundled"), store, "w", None, threading.Event()).work(LIGHT)
+    Worker(settings_of(tmp_path, "bundled"), store, "w", None).work(LIGHT)
     assert store.job("", "tables") is None
 
 
@@ -191,9 +179,7 @@ def kept(tmp_path):
     return region_graph_in(open_mask(tmp_path / "out" / "a"))
 
 
-def test_a_worker_makes_the_region_graph_of_a_slide_also_after_it_was_stopped(tmp_path, store, segmenter, prepared):
-    run(store, segmenter, stopped())
-    assert (store.job(prepared, "prepare").status, kept(tmp_path)) == ("queued", None)
+def test_a_worker_makes_the_region_graph_of_a_slide(tmp_path, store, segmenter, prepared):
     run(store, segmenter)
     assert store.job(prepared, "prepare") is None
     assert len(kept(tmp_path)) > 10

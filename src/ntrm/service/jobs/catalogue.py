@@ -38,7 +38,6 @@ class Catalogue:
 
     def __init__(self, settings: ServiceSettings, store: JobStore, readers: Readers) -> None:
         self._settings, self._store, self._readers = settings, store, readers
-        self._results = ResultsFolder(settings.out)
         self._skipped: set[tuple[str, str]] = set()  # Folders whose results cannot be shown, and why: logged once
 
     def check(self) -> None:
@@ -151,7 +150,7 @@ class Catalogue:
         try:
             if folder.is_dir() and not folder.is_symlink():  # A link is none of ours, nor is what it leads to.
                 with alone(folder):
-                    self._results[slide.slide_id].remove(SlideFolder(hidden / TRASH))
+                    ResultsFolder(self._settings.out)[slide.slide_id].remove(SlideFolder(hidden / TRASH))
             if slide.origin == "upload":
                 # Never its source, which may be a file with the same content below a root.
                 upload = upload_path(hidden, slide.id)

@@ -25,8 +25,7 @@ from ntrm.service.jobs.database import LIGHT, NETWORK, JobStore, Kind, new_id
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
 START_SECONDS = 10.0  # Between two starts of a worker that dies by itself
-GRACE_SECONDS = 1.0  # A worker that does not end a job by itself within this is killed, which harms no results
-STOP_SECONDS = 5.0
+GRACE_SECONDS = 1.0  # A worker that does not end a job by itself within this is killed
 LOG_BYTES = 4 * 2**20
 
 
@@ -60,7 +59,7 @@ class _Slot:
 
 
 class Supervisor(threading.Thread):
-    """Starts, watches and stops workers; a thread of the web process."""
+    """Starts and watches workers, a thread of the web process; they are killed, which harms no results on disk."""
 
     def __init__(self, settings: ServiceSettings, store: JobStore, watch: Watch) -> None:
         super().__init__(name="supervisor", daemon=True)
@@ -86,14 +85,8 @@ class Supervisor(threading.Thread):
             self.join()
         running = [slot.process for slot in self._slots if slot.process is not None]
         for process in running:
-            process.terminate()
-        until = time.monotonic() + STOP_SECONDS
-        for process in running:
-            try:
-                process.wait(timeout=max(0.1, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()
             close_pipes(process)
         if running:
             self._store.reclaim((), blame=False)

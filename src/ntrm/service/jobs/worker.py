@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -49,20 +48,16 @@ class JobEnd(BaseException):
 class Worker(Progress):
     """Does one job after another; it is its own report of their progress."""
 
-    def __init__(
-        self, settings: ServiceSettings, store: JobStore, name: str, segmenter: Segmenter | None, stop: threading.Event
-    ) -> None:
-        self._settings, self._store, self._name, self._segmenter, self._stop = settings, store, name, segmenter, stop
+    def __init__(self, settings: ServiceSettings, store: JobStore, name: str, segmenter: Segmenter | None) -> None:
+        self._settings, self._store, self._name, self._segmenter = settings, store, name, segmenter
 
     def work(self, kinds: Sequence[Kind]) -> None:
-        """Do jobs of these kinds until it is stopped; without the network, until there are none."""
-        while not self._stop.is_set():
-            if (job := self._store.take(self._name, kinds)) is not None:
+        """Do jobs of these kinds; without the network, until there are none."""
+        while (job := self._store.take(self._name, kinds)) is not None or self._segmenter is not None:
+            if job is not None:
                 self.run(job)
-            elif self._segmenter is None:
-                return
             else:
-                self._stop.wait(POLL_SECONDS)
+                time.sleep(POLL_SECONDS)
 
     def run(self, job: Job) -> None:
         """Do a job, whatever comes of it."""
@@ -94,8 +89,6 @@ class Worker(Progress):
     def _report(self, progress: float, stage: str, *, at_once: bool = False) -> None:
         """At most a few times a second; a second pass over the slide does not start at zero."""
         self._furthest = max(self._furthest, min(progress, 1.0))
-        if self._stop.is_set():
-            raise JobEnd("queued")
         if at_once or time.monotonic() - self._told >= BEAT_SECONDS:
             self._told = time.monotonic()
             if not self._store.beat(self._job, self._furthest, stage):
@@ -168,11 +161,8 @@ class Worker(Progress):
 def main() -> int:
     """Run until the input ends."""
     told = json.loads(sys.stdin.readline())
-    kinds, name, stop = tuple(told.pop("kinds")), told.pop("name"), threading.Event()
+    kinds, name = tuple(told.pop("kinds")), told.pop("name")
     settings = ServiceSettings(**{**told, "out": Path(told["out"])})
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if kinds == NETWORK:
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
     threading.Thread(target=_end_with_input, daemon=True).start()
     try:
         segmenter = open_segmenter(settings) if kinds == NETWORK else None
@@ -184,7 +174,7 @@ def main() -> int:
         os.nice(5)
     _say({"devices": 1 if segmenter is None else _devices(settings)})
     with closing(JobStore(settings.hidden / DATABASE)) as store:
-        Worker(settings, store, name, segmenter, stop).work(kinds)
+        Worker(settings, store, name, segmenter).work(kinds)
     return 0
 
 

@@ -179,7 +179,7 @@ class LayerLook:
     @property
     def pair(self) -> list[int]:
         """Classes whose border is shown."""
-        return [self.schema.index(name) for name in self.names if name is not None]
+        return [self.schema.index(name) for name in self.names if name is not None and self.layer == "interface"]
 
     def tables(self) -> tuple[Bytes, Bytes]:
         """Palette (N, 3) and opacities (N,); pixel value 0 is transparent in every layer."""

@@ -34,7 +34,7 @@ def _output(text: str, *flags: str) -> Any:
     return typer.Option(*flags, help=text, rich_help_panel="Output")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Console:
     """Output of a command: the result on stdout (for people, or JSON with ``--json``), notes and errors on stderr.
 
@@ -48,7 +48,7 @@ class Console:
     arguments: dict[str, Any] = field(default_factory=dict, init=False)  # The command's own options, by name
     done: dict[str, Any] = field(default_factory=dict, init=False)
     """What was done before an error; with ``--json`` it stands in the document of the error."""
-    _written: list[bool] = field(default_factory=list, init=False)
+    _written: bool = field(default=False, init=False)
 
     def given(self, *but: str) -> dict[str, Any]:
         """The options of the command itself as what it calls takes them, by name; without some."""
@@ -70,7 +70,7 @@ class Console:
     def _write(self, document: dict[str, Any]) -> None:
         # Never a second document, whatever happens after the first.
         if self.json and not self._written:
-            self._written.append(True)
+            self._written = True
             sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
             sys.stdout.flush()
 
@@ -87,14 +87,11 @@ class Console:
     def error(self, error: NtrmError) -> None:
         """Show an error: text on stderr, and with ``--json`` also a document on stdout."""
         self._write({"error": error.texts(), **self.done})
-        head, *rest = str(error).splitlines()
-        _stderr().print(f"[bold red]error:[/] {escape(head)}")
-        for line in rest:
-            _stderr().print(line, markup=False)
+        _stderr().print(f"[bold red]error:[/] {escape(str(error))}")
         if self.verbose:
             _stderr().print_exception()
 
-    def interrupted(self, hint: str = GOES_ON) -> None:
+    def interrupted(self, hint: str) -> None:
         """Say that the user has ended the command, and how it goes on."""
         self._write({"error": NtrmError("interrupted", hint=hint).texts(), **self.done})
         self.note(f"interrupted; {hint}")
@@ -163,7 +160,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     @functools.wraps(function)
     def wrapper(**arguments: Any) -> None:
         console = Console(**{name: arguments.pop(name) for name in shared})
-        console.arguments.update(arguments)
+        console.arguments = arguments
         level = logging.DEBUG if console.verbose else logging.WARNING
         logging.basicConfig(level=level, format="%(levelname)s %(message)s")
         try:

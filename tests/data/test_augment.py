@@ -80,7 +80,7 @@ def filling_of(generator, places, size=24):
 def test_where_there_is_glass_the_other_window_shows_with_its_classes(generator):
     images, masks = random_batch(generator)
     filling = filling_of(generator, [3, 1])
-    found, classes = Augment.none()(images, masks, generator, filling=filling)
+    found, classes = Augment()(images, masks, generator, filling=filling)
     expected, expected_classes = images.clone(), masks.clone()
     for number, place in enumerate([3, 1]):
         for row, column in (masks[place] == GLASS).nonzero().tolist():

@@ -36,17 +36,6 @@ def test_fields_have_mean_zero_and_unit_variance(seed):
     assert abs(line.std() - 1) < 0.08
 
 
-def test_octaves_finer_than_the_grid_are_left_out(seed):
-    coarse = noise.octaves(seed, (50, 50), 10.0, 40.0, count=5)
-    known = sum(
-        noise.field(noise.derive(seed, k), (50, 50), 10.0, 40.0 / 2**k)
-        * 0.5**k
-        / np.sqrt(sum(0.25**j for j in range(5)))
-        for k in (0, 1)
-    )
-    np.testing.assert_allclose(coarse, known, atol=1e-5)
-
-
 @given(seeds, st.floats(5, 40))
 def test_points_are_one_per_cell_inside_the_extent_and_stay_where_they_are(seed, spacing):
     y, x, mark, identity = noise.points(seed, (200.0, 300.0), spacing)

@@ -29,7 +29,6 @@ EXTRAS = {
     "encoders": ("timm",),
     "mit": ("transformers",),
     "hub": ("huggingface_hub",),
-    "tensorboard": ("tensorboardX",),
 }
 """Optional dependencies and the modules behind them."""
 

@@ -99,11 +99,6 @@ class Augment:
             _check_between(name, low, high, *(value if isinstance(value, tuple) else [value]))
 
     @classmethod
-    def none(cls) -> Augment:
-        """Nothing at all."""
-        return cls()
-
-    @classmethod
     def paper(cls) -> Augment:
         """Flips and rotations, by right angles and by up to 45 degrees."""
         return cls(flip=0.5, turn=0.75, rotate=0.5)
@@ -145,7 +140,11 @@ class Augment:
                 would be; random colours, sharpening and noise then come over both.
 
         """
-        _check_batch(images, masks)
+        if images.ndim != 4 or images.shape[1] != 3 or masks.shape != (len(images), *images.shape[2:]):
+            got, expected = f"{tuple(images.shape)} and {tuple(masks.shape)}", "(B, 3, H, W) and (B, H, W)"
+            raise UsageError("images and masks do not fit together", got=got, expected=expected)
+        if images.dtype != torch.uint8 and not images.is_floating_point():
+            raise UsageError("unknown kind of images", got=images.dtype, expected="uint8, or floats in [0, 1]")
         if not 0 <= rank < world:
             raise UsageError("impossible process", got=f"rank {rank} of {world}", expected="a rank from 0, below world")
         draw = _Draw(len(images), generator, rank, world)
@@ -201,21 +200,18 @@ class Augment:
         if not any((self.colour, self.sharpen, self.noise)):
             return images  # the last numbers of a batch: nobody misses them
         coloured, sharpened, noisy = (draw.chosen(chance) for chance in (self.colour, self.sharpen, self.noise))
-        mixing = self._mixing(draw)
-        amount, sigma = draw.between(0, self.sharpen_amount), draw.between(0, self.noise_sigma)
-        seeds = draw.between(0, 2**24).long()  # float32 holds each of these
-        images = _change(images, coloured, lambda some: mix_colours(some, mixing[coloured]))
-        images = _change(images, sharpened, lambda some: sharpen(some, amount[sharpened]))
-        return _change(images, noisy, lambda some: add_noise(some, sigma[noisy], seeds[noisy]))
-
-    def _mixing(self, draw: _Draw) -> Tensor:
-        """(B, 3, 3): from the identity to any mixture whose rows sum to 1, times each channel's gain."""
+        # From the identity to any mixture whose rows sum to 1, times each channel's gain: (B, 3, 3).
         rows = torch.stack([draw.between(0, 1) for _ in range(9)], dim=1).view(-1, 3, 3)
         rows = rows / rows.sum(dim=2, keepdim=True)
         share = draw.between(0, self.colour_mix).view(-1, 1, 1)
         low, high = (math.log(factor) for factor in self.colour_gain)
         gain = torch.stack([draw.between(low, high) for _ in "RGB"], dim=1).exp()
-        return ((1 - share) * torch.eye(3) + share * rows) * gain[:, :, None]
+        mixing = ((1 - share) * torch.eye(3) + share * rows) * gain[:, :, None]
+        amount, sigma = draw.between(0, self.sharpen_amount), draw.between(0, self.noise_sigma)
+        seeds = draw.between(0, 2**24).long()  # float32 holds each of these
+        images = _change(images, coloured, lambda some: mix_colours(some, mixing[coloured]))
+        images = _change(images, sharpened, lambda some: sharpen(some, amount[sharpened]))
+        return _change(images, noisy, lambda some: add_noise(some, sigma[noisy], seeds[noisy]))
 
 
 @dataclass(frozen=True)
@@ -257,14 +253,3 @@ def _check_between(name: str, low: float, high: float, *values: float) -> None:
     if list(values) != sorted(values) or not all(low <= value <= high for value in values):
         got = values[0] if len(values) == 1 else values
         raise UsageError(f"augmentation: {name} out of range", got=got, expected=f"{low} to {high}, the smaller first")
-
-
-def _check_batch(images: Tensor, masks: Tensor) -> None:
-    if images.ndim != 4 or images.shape[1] != 3 or masks.shape != (len(images), *images.shape[2:]):
-        raise UsageError(
-            "images and masks do not fit together",
-            got=f"{tuple(images.shape)} and {tuple(masks.shape)}",
-            expected="(B, 3, H, W) and (B, H, W)",
-        )
-    if images.dtype != torch.uint8 and not images.is_floating_point():
-        raise UsageError("unknown kind of images", got=images.dtype, expected="uint8, or floats in [0, 1]")

@@ -66,7 +66,15 @@ def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, Case], list[F
     for line, cells in enumerate(table, start=2):
         name = cells["name"] = one_spelling(cells["name"])
         where = f"row {line} ({name})"
-        faults += [fault("bad-cases", path.name, f"{where}: {found}") for found in _row_faults(cells, rows)]
+        slide = cells.get("slide_sha256", "").lower()
+        for found, present in {
+            "no name": not name,
+            "a second row for this name": name in rows,
+            "no group (patient)": not cells["group"],
+            "slide_sha256 is no SHA-256": slide and not SHA256.fullmatch(slide),
+            f"unknown split {cells['split']!r}, not one of {', '.join(SPLITS)}": cells["split"] not in {*SPLITS, ""},
+        }.items():
+            faults += [fault("bad-cases", path.name, f"{where}: {found}")] if present else []
         resolution = None
         if mpp_needed or cells.get("mpp"):
             try:
@@ -75,7 +83,6 @@ def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, Case], list[F
                 faults.append(fault("no-mpp", path.name, f"{where}: {error.got}"))
         split = cells["split"] if cells["split"] in SPLITS else None
         case = Case(name, None, None, cells["group"] or name, split, resolution, cancer=cells.get("cancer", ""))
-        slide = cells.get("slide_sha256", "").lower()
         rows.setdefault(name, replace(case, slide_sha256=slide if SHA256.fullmatch(slide) else ""))
     members: dict[str, dict[str, str]] = defaultdict(dict)
     for row in rows.values():
@@ -86,17 +93,6 @@ def read_cases(path: Path, *, mpp_needed: bool) -> tuple[dict[str, Case], list[F
             found = ", ".join(f"{name} in {split}" for split, name in splits.items())
             faults.append(fault("patient-split", path.name, f"{group}: {found}"))
     return rows, faults
-
-
-def _row_faults(cells: dict[str, str], rows: Collection[str]) -> list[str]:
-    faults = {
-        "no name": not cells["name"],
-        "a second row for this name": cells["name"] in rows,
-        "no group (patient)": not cells["group"],
-        "slide_sha256 is no SHA-256": (slide := cells.get("slide_sha256", "")) and not SHA256.fullmatch(slide.lower()),
-        f"unknown split {cells['split']!r}, not one of {', '.join(SPLITS)}": cells["split"] not in {*SPLITS, ""},
-    }
-    return [words for words, present in faults.items() if present]
 
 
 def fault_of(error: NtrmError, code: str, file: str) -> Fault:

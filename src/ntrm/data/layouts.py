@@ -116,7 +116,14 @@ def survey_dataset(root: Path) -> Survey:
     layout, pairs = _find_layout(root)
     survey = Survey(root, layout)
     for folders in pairs:
-        _pair_up(survey, folders)
+        images, masks = _scan(survey, folders.images) if folders.images else {}, _scan(survey, folders.masks)
+        for name in sorted({*images, *masks}):
+            image, mask = images.get(name), masks.get(name)
+            if mask is None and image is not None:
+                survey.faults.append(fault("missing-mask", survey.relative(image), f"no {name}.* in Masks"))
+            if image is None and mask is not None and folders.images:
+                survey.faults.append(fault("missing-image", survey.relative(mask), f"no {name}.* in Images"))
+            survey.cases.append(Case(name, image, mask, group=name, level=folders.level))
     if not survey.cases:
         survey.faults.append(fault("empty-dataset", "."))
     _find_schema(survey)
@@ -170,18 +177,6 @@ def _folder(base: Path, name: str) -> Path:
     if (base / name).is_dir() or not base.is_dir():
         return base / name
     return next((path for path in sorted(base.iterdir()) if path.name.lower() == name.lower()), base / name)
-
-
-def _pair_up(survey: Survey, folders: Folders) -> None:
-    images = _scan(survey, folders.images) if folders.images else {}
-    masks = _scan(survey, folders.masks)
-    for name in sorted({*images, *masks}):
-        image, mask = images.get(name), masks.get(name)
-        if mask is None and image is not None:
-            survey.faults.append(fault("missing-mask", survey.relative(image), f"no {name}.* in Masks"))
-        if image is None and mask is not None and folders.images:
-            survey.faults.append(fault("missing-image", survey.relative(mask), f"no {name}.* in Images"))
-        survey.cases.append(Case(name, image, mask, group=name, level=folders.level))
 
 
 def _scan(survey: Survey, folder: Path) -> dict[str, Path]:

@@ -191,9 +191,11 @@ def make_split(
             expected=f"at least {len(balance.offered)} for {', '.join(balance.offered)}",
             hint="add patients, or leave a part empty with `ntrm data split --fractions 50,50,0`",
         )
-    order = sorted(
-        free, key=lambda patient: (-balance.sections(patient), hashlib.sha256(f"{seed}/{patient}".encode()).hexdigest())
-    )
+
+    def first(patient: str) -> tuple[int, str]:
+        return -balance.strata[patient][_ALL], hashlib.sha256(f"{seed}/{patient}".encode()).hexdigest()
+
+    order = sorted(free, key=first)
     for left, patient in zip(range(len(order), 0, -1), order, strict=True):
         balance.put(patient, balance.best(patient, left))
     return Split(
@@ -214,10 +216,6 @@ class _Balance:
         total = sum(self.strata.values(), Counter[str]())
         self.wished = {(split, stratum): fractions[split] * total[stratum] for split in SPLITS for stratum in total}
         self.placed: Counter[tuple[str, str]] = Counter()
-
-    def sections(self, patient: str) -> int:
-        """How many sections the patient has."""
-        return self.strata[patient][_ALL]
 
     def put(self, patient: str, split: str) -> None:
         """Give the patient's sections to ``split``."""

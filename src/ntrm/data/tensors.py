@@ -16,7 +16,7 @@ from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import short_repr
 from ntrm.data.cache import CachedSection, SectionCache
 from ntrm.data.dataset import Case, Dataset
-from ntrm.data.tiles import GLASS, TILE_SIZE, Window, cut, foreground_windows, known_windows, tile_windows
+from ntrm.data.tiles import GLASS, TILE_SIZE, Window, cut, foreground_windows, tile_windows
 
 
 class Tile(NamedTuple):
@@ -74,7 +74,7 @@ class TileDataset(torch_data.Dataset[Tile]):
             if drop_background:
                 windows = foreground_windows(section.mask, windows, dataset.schema.background_index)
             if drop_unknown:
-                every, windows = len(windows), known_windows(section.mask, windows)
+                every, windows = len(windows), foreground_windows(section.mask, windows, None)
                 self.unknown += every - len(windows)
             sources += [TileSource(case, section, window) for window in windows]
         if not sources:

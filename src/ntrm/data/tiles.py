@@ -96,14 +96,9 @@ def cut(array: NDArray[Any], window: Window, fill: int | tuple[int, ...]) -> NDA
     return tile
 
 
-def known_windows(mask: NDArray[np.uint8], windows: Iterable[Window]) -> tuple[Window, ...]:
-    """The windows with at least one pixel that is not ignore."""
-    return tuple(window for window in windows if (mask[window.slices] != IGNORE).any())
-
-
 def foreground_windows(
     mask: NDArray[np.uint8], windows: Iterable[Window], background_index: int | None
 ) -> tuple[Window, ...]:
-    """The windows with at least one pixel of tissue: neither background nor ignore."""
+    """The windows with at least one pixel that is neither background (if there is such a class) nor ignore."""
     empty = {IGNORE, IGNORE if background_index is None else background_index}
     return tuple(window for window in windows if not np.isin(mask[window.slices], list(empty)).all())

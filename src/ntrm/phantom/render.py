@@ -148,22 +148,12 @@ def _check(mask: Mask, mpp: float, seed: int, ambiguity: float) -> None:
     check_number("seed", seed, 0, 2**64 - 1, whole=True)
     check_number("ambiguity", ambiguity, 0, 1)
     if mask.ndim != 2 or mask.dtype != np.uint8 or mask.size == 0:
-        raise DataError(
-            "a mask to render must be a two-dimensional array of class indices",
-            got=f"{mask.dtype} {mask.shape}",
-            expected="uint8 (height, width)",
-            hint="decode RGB masks with LabelSchema.decode first",
-        )
-    values = np.flatnonzero(np.bincount(mask.ravel(), minlength=IGNORE + 1))
-    known = {*range(len(SKIN)), *CODES.values(), IGNORE}
-    strange = [int(value) for value in values if value not in known]
+        what, hint = "a mask to render must hold class indices", "decode RGB masks with LabelSchema.decode first"
+        raise DataError(what, got=f"{mask.dtype} {mask.shape}", expected="uint8 (height, width)", hint=hint)
+    strange = {*np.flatnonzero(np.bincount(mask.ravel())).tolist()} - {*range(len(SKIN)), *CODES.values(), IGNORE}
     if strange:
-        raise DataError(
-            "the mask holds values that are no skin tissue",
-            got=strange,
-            expected=f"0 to {len(SKIN) - 1}, or {IGNORE} for ignore",
-            hint="remap the mask to the skin schema by name",
-        )
+        what, hint = "the mask holds values that are no skin tissue", "remap the mask to the skin schema by name"
+        raise DataError(what, got=sorted(strange), expected=f"0 to {len(SKIN) - 1}, or {IGNORE} for ignore", hint=hint)
 
 
 def paint(scene: Scene, window: View) -> tuple[Field, Field, Field | None]:
@@ -319,7 +309,12 @@ def _melanin(pixels: _Pixels) -> Field | None:
 def expose(picture: Field, mpp: float, seed: int, artefacts: Artefacts) -> NDArray[np.uint8]:
     """The picture (H, W, 3), 0 to 255, as it comes out of the scanner. Ink is on the tissue, not here."""
     height, width, _ = picture.shape
-    light = _light(height, width, seed, artefacts.uneven_light)
+    # The light falls from 1 to 1 - ``uneven_light`` across the picture, in a random direction.
+    angle = generator(seed, "light").uniform(0.0, 2.0 * math.pi)
+    y, x = ((np.arange(n, dtype=np.float32) + 0.5) / n - 0.5 for n in (height, width))
+    along = y[:, None] * np.float32(math.sin(angle)) + x[None, :] * np.float32(math.cos(angle))
+    reach = np.float32(abs(math.sin(angle)) + abs(math.cos(angle)))
+    light = np.asarray(1.0 - np.float32(artefacts.uneven_light) * (0.5 + along / reach), dtype=np.float32)
     draw = generator(seed, "sensor")
     out = np.empty(picture.shape, dtype=np.uint8)
     # Colour by colour: large sections then need little more memory than they take themselves.
@@ -332,15 +327,6 @@ def expose(picture: Field, mpp: float, seed: int, artefacts: Artefacts) -> NDArr
             plane += np.float32(artefacts.sensor_noise) * draw.standard_normal(plane.shape, dtype=np.float32)
         out[..., channel] = np.clip(plane + np.float32(0.5), 0, 255)
     return out if artefacts.jpeg_quality is None else _through_jpeg(out, artefacts.jpeg_quality)
-
-
-def _light(height: int, width: int, seed: int, strength: float) -> NDArray[np.float32]:
-    """Falls from 1 to 1 - ``strength`` across the picture, in a random direction."""
-    angle = generator(seed, "light").uniform(0.0, 2.0 * math.pi)
-    y, x = ((np.arange(n, dtype=np.float32) + 0.5) / n - 0.5 for n in (height, width))
-    along = y[:, None] * np.float32(math.sin(angle)) + x[None, :] * np.float32(math.cos(angle))
-    reach = np.float32(abs(math.sin(angle)) + abs(math.cos(angle)))
-    return np.asarray(1.0 - np.float32(strength) * (0.5 + along / reach), dtype=np.float32)
 
 
 def _through_jpeg(picture: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:

@@ -137,7 +137,13 @@ class ReadingProcess:
             yield
             self._fresh = False
         except (EOFError, OSError, ValueError, TypeError, LookupError, RecursionError) as error:
-            raise self._failed(self._cause_of_death(late=time.monotonic() >= deadline)) from error
+            got = "the reading process stopped answering, or what it says makes no sense"
+            with suppress(subprocess.TimeoutExpired):
+                code = self._child.wait(timeout=5)
+                got = f"the reading process ended ({signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
+                if time.monotonic() >= deadline or (code < 0 and -code == getattr(signal, "SIGALRM", None)):
+                    got = f"no answer within {self.limits.seconds} s"
+            raise self._failed(got) from error
         finally:
             late.cancel()
 
@@ -151,15 +157,6 @@ class ReadingProcess:
         if "memory" in answer:
             raise self._failed(f"more than {self.limits.memory_mb} MB of memory wanted")
         return answer
-
-    def _cause_of_death(self, *, late: bool) -> str:
-        try:
-            code = self._child.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            return "the reading process stopped answering, or what it says makes no sense"
-        if late or (code < 0 and -code == getattr(signal, "SIGALRM", None)):
-            return f"no answer within {self.limits.seconds} s"
-        return f"the reading process ended ({signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
 
     def _failed(self, got: str) -> DataError:
         """End the child; the error to raise."""

@@ -124,7 +124,27 @@ class ObjectStore:
     """The objects of one scheme."""
 
     def __init__(self, scheme: str) -> None:
-        self._fs = _file_system(scheme)
+        try:
+            import fsspec
+
+            known = sorted({*fsspec.available_protocols()} - {"file", "local"})
+            if scheme not in known:
+                raise choices_error("unknown kind of address", scheme, known)
+            for name in CHATTY:
+                logging.getLogger(name).setLevel(logging.WARNING)
+            options: dict[str, Any] = {"skip_instance_cache": True}
+            if scheme in ("s3", "s3a"):
+                retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
+                settings = {"connect_timeout": 10, "read_timeout": ANSWER_S, "retries": retries}
+                options |= {"use_listings_cache": False, "config_kwargs": settings}
+            self._fs: Any = fsspec.filesystem(scheme, **options)
+        except (ImportError, ValueError) as error:
+            hint = (
+                'pip install "ntrm[cloud]"'
+                if scheme in ("s3", "s3a")
+                else f"install the fsspec package for {scheme}://"
+            )
+            raise UsageError(f"{scheme}:// needs an extra", got=error, hint=hint) from error
 
     def stat(self, address: Address) -> RemoteFile | None:
         """The object at an address; None where it is a folder of objects."""
@@ -182,26 +202,6 @@ def _is_plain(name: str) -> bool:
     return "\0" not in name and "\\" not in name and all(part not in ("", ".", "..") for part in name.split("/"))
 
 
-def _file_system(scheme: str) -> Any:
-    try:
-        import fsspec
-
-        known = sorted({*fsspec.available_protocols()} - {"file", "local"})
-        if scheme not in known:
-            raise choices_error("unknown kind of address", scheme, known)
-        for name in CHATTY:
-            logging.getLogger(name).setLevel(logging.WARNING)
-        options: dict[str, Any] = {"skip_instance_cache": True}
-        if scheme in ("s3", "s3a"):
-            retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
-            settings = {"connect_timeout": 10, "read_timeout": ANSWER_S, "retries": retries}
-            options |= {"use_listings_cache": False, "config_kwargs": settings}
-        return fsspec.filesystem(scheme, **options)
-    except (ImportError, ValueError) as error:
-        hint = 'pip install "ntrm[cloud]"' if scheme in ("s3", "s3a") else f"install the fsspec package for {scheme}://"
-        raise UsageError(f"{scheme}:// needs an extra", got=error, hint=hint) from error
-
-
 @contextmanager
 def _explaining(address: Address) -> Iterator[None]:
     """Turn what a storage library raises into our own error."""
@@ -210,29 +210,21 @@ def _explaining(address: Address) -> Iterator[None]:
     except (FileExistsError, NtrmError):
         raise
     except Exception as error:  # every service has kinds of its own
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        raise error if full else _explained(error, address) from error
-
-
-def _explained(error: Exception, address: Address) -> NtrmError:
-    kind = type(error).__name__
-    # One short line; of the addresses in it only the host, since the rest may name a patient.
-    words = re.sub(r"(https?://[^/\s\"']+)[^\s\"']*", r"\1", " ".join(str(error).split()))[:200] or kind
-    if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
-        hint = "check the address, and the endpoint and region that the environment names"
-        return NoSuchObjectError(
-            f"nothing found at {address}", got=words, expected="a bucket, a folder or an object that exists", hint=hint
-        )
-    if isinstance(error, PermissionError) or kind in WITHOUT_CREDENTIALS:
-        return DataError(
-            f"access to {address} is denied, or there are no credentials for it",
-            got=words,
-            expected="credentials that may list and read the slides, and list, read, write and delete the results",
-            hint="set them for the storage library, for S3 in the environment (AWS_…) or with `aws configure`",
-        )
-    return DataError(
-        f"the storage of {address} does not answer, or not as such a service does",
-        got=f"{kind}: {words}",
-        expected="a connection that lasts for an object",
-        hint="check the address, the network and the endpoint; the same command then continues",
-    )
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        kind = type(error).__name__
+        # One short line; of the addresses in it only the host, since the rest may name a patient.
+        words = re.sub(r"(https?://[^/\s\"']+)[^\s\"']*", r"\1", " ".join(str(error).split()))[:200] or kind
+        if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
+            expected = "a bucket, a folder or an object that exists"
+            hint = "check the address, and the endpoint and region that the environment names"
+            raise NoSuchObjectError(f"nothing found at {address}", got=words, expected=expected, hint=hint) from error
+        if isinstance(error, PermissionError) or kind in WITHOUT_CREDENTIALS:
+            what = f"access to {address} is denied, or there are no credentials for it"
+            expected = "credentials that may list and read the slides, and list, read, write and delete the results"
+            hint = "set them for the storage library, for S3 in the environment (AWS_…) or with `aws configure`"
+            raise DataError(what, got=words, expected=expected, hint=hint) from error
+        what = f"the storage of {address} does not answer, or not as such a service does"
+        hint = "check the address, the network and the endpoint; the same command then continues"
+        expected = "a connection that lasts for an object"
+        raise DataError(what, got=f"{kind}: {words}", expected=expected, hint=hint) from error

@@ -185,7 +185,12 @@ def _path_ends(slides: Sequence[SlideInput], group: Sequence[int]) -> dict[int, 
 
 
 def _pseudonyms(slides: Sequence[SlideInput], key_file: Path, results: KnownResults | None) -> list[str]:
-    known = _read_key(key_file)
+    rows = read_table(key_file, KEY_COLUMNS) if key_file.exists() else []
+    ids = [row["slide_id"] for row in rows]
+    if not all(is_safe_name(name) for name in ids) or len({name.lower() for name in ids}) < len(rows):
+        expected = "columns slide_id,slide, every id safe and there once"
+        raise DataError(f"{key_file.name} is no key to pseudonyms", expected=expected)
+    known = {row["slide"]: row["slide_id"] for row in rows}
     strange = [] if results is None else results.others(known.values())
     if strange:
         # They would stay, each beside itself under a pseudonym, and be counted twice.
@@ -203,15 +208,3 @@ def _pseudonyms(slides: Sequence[SlideInput], key_file: Path, results: KnownResu
             known[path] = next(name for name in random_ids if name not in taken)
     write_text(key_file, rows_text([KEY_COLUMNS, *((known[path], path) for path in sorted(known))]), private=True)
     return [known[path] for path in paths]
-
-
-def _read_key(key_file: Path) -> dict[str, str]:
-    if not key_file.exists():
-        return {}
-    rows = read_table(key_file, KEY_COLUMNS)
-    ids = [row["slide_id"] for row in rows]
-    if not all(is_safe_name(name) for name in ids) or len({name.lower() for name in ids}) < len(rows):
-        raise DataError(
-            f"{key_file.name} is no key to pseudonyms", expected="columns slide_id,slide, every id safe and there once"
-        )
-    return {row["slide"]: row["slide_id"] for row in rows}

@@ -74,8 +74,15 @@ def find_tissue(thumbnail: Thumbnail, pen: BoolMask) -> BoolMask:
     # Between what is plain, or the ink on a margin, and what is faint lies tissue, too.
     between = excluded & dilated(faint, NEAR_UM, scale)
     tissue = _connected(near_plain | faint | between, plain) & (plain | faint | between)
-    if pen.any():
-        tissue = _under_pen(tissue, pen, scale)
+    if pen.all():
+        tissue = np.zeros_like(tissue)
+    elif pen.any():
+        # Under a stroke there is tissue where there is tissue beside it.
+        seen = blurred((~pen).astype(np.float32), BESIDE_PEN_UM, scale)
+        beside = blurred((tissue & ~pen).astype(np.float32), BESIDE_PEN_UM, scale) > 0.5 * seen
+        steps = (scale.y, scale.x)
+        nearest = ndimage.distance_transform_edt(pen, sampling=steps, return_distances=False, return_indices=True)
+        tissue = np.where(pen, beside[tuple(nearest)], tissue)
     tissue = without_holes(without_small_regions(tissue, SPECK_MM2, scale), HOLE_MM2, scale)
     found = thumbnail.upsampled(tissue)
     wide = dilated(found, MARGIN_UM, thumbnail.scale)
@@ -145,18 +152,6 @@ def _connected(weak: BoolMask, strong: BoolMask) -> BoolMask:
     kept = np.zeros(count + 1, dtype=bool)
     kept[labels[strong]] = True
     return np.asarray(weak & kept[labels])
-
-
-def _under_pen(tissue: BoolMask, pen: BoolMask, scale: Resolution) -> BoolMask:
-    """The tissue, with tissue under a pen stroke where there is tissue beside it."""
-    if pen.all():
-        return np.zeros_like(tissue)
-    seen = blurred((~pen).astype(np.float32), BESIDE_PEN_UM, scale)
-    beside = blurred((tissue & ~pen).astype(np.float32), BESIDE_PEN_UM, scale) > 0.5 * seen
-    nearest = ndimage.distance_transform_edt(
-        pen, sampling=(scale.y, scale.x), return_distances=False, return_indices=True
-    )
-    return np.asarray(np.where(pen, beside[tuple(nearest)], tissue))
 
 
 def windows_with_tissue(

@@ -59,19 +59,3 @@ def test_nothing_is_lost_beyond_the_reach(seed, roughness, lean, bend):
     body = Streak(50.0, 100.0, 500.0, lean, (60.0, 30.0, 70.0), bend, roughness)
     whole = body.outside(skin.patch(slice(None), slice(None))) < 0
     np.testing.assert_array_equal(painted(skin, body, FOL), whole)
-
-
-def test_strips_that_share_extents_are_painted_alike(seed):
-    axis = Axis(1500.0)
-    frame, lift = Frame(seed, 40.0, 5000.0), np.zeros(len(axis.u), dtype=np.float32)
-    kinds = [[Blob(u, 150.0, 90.0) for u in (-300.0, 200.0)], [Streak(50.0, 100.0, 500.0, 20.0, (60.0, 30.0))]]
-    extents = {}
-    for top in (-700.0, 0.0):
-        grid = PhantomGrid((50, 100), 14.0, (top, -700.0))
-        alone, sharing = Skin(grid, frame, axis, lift), Skin(grid, frame, axis, lift, extents=extents)
-        for bodies, tissue in zip(kinds, (GLD, FOL), strict=True):
-            for skin in (alone, sharing):
-                Structure("test", bodies, tissue, (BKG, GLD)).paint(skin)
-        np.testing.assert_array_equal(sharing.mask, alone.mask)
-    assert set(np.unique(alone.mask)) == {BKG, GLD, FOL}
-    assert [found.shape for found in extents.values()] == [(2, 4), (1, 4)]

@@ -10,9 +10,8 @@ from ntrm.core.labels import SKIN
 from ntrm.core.pixels import block_means
 from ntrm.phantom.render import Artefacts, render
 from ntrm.phantom.stain import Stain
-from ntrm.phantom.texture.looks import FINE_TEXTURES, Look, LookParameters
-from ntrm.phantom.texture.table import TEXTURES
-from ntrm.phantom.tissues import CODES, FINE
+from ntrm.phantom.texture.looks import LookParameters
+from ntrm.phantom.tissues import CODES
 from ntrm.phantom.versions import VERSIONS, Version
 
 CLEAN = {"artefacts": Artefacts(), "stain": Stain(), "version": "2"}
@@ -33,15 +32,6 @@ def looks(monkeypatch):
 def colour(value, seed):
     mask = np.full((64, 64), value, dtype=np.uint8)
     return render(mask, 6.7, seed, **CLEAN).reshape(-1, 3).mean(axis=0)
-
-
-def test_every_fine_tissue_has_a_texture():
-    assert set(FINE_TEXTURES) == set(FINE)
-
-
-def test_a_look_belongs_to_its_seed(seed):
-    assert Look.draw(seed, LookParameters()) == Look.draw(seed, LookParameters())
-    assert Look.draw(seed, STILL).tissues["RET"] == TEXTURES["RET"]
 
 
 def test_fine_tissues_have_their_colours(seed, looks):

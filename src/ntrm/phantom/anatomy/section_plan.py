@@ -134,15 +134,11 @@ def _draw_in_situ(seed: int, rng: np.random.Generator, specimen: Specimen, skin:
     return Lesions(add_in_situ(skin, seed, specimen.axis, patch, anatomy.in_situ))
 
 
-def _draw_none(seed: int, rng: np.random.Generator, specimen: Specimen, skin: Strata, anatomy: Anatomy) -> Lesions:
-    return Lesions(skin)
-
-
 LESIONS: dict[str, Callable[[int, np.random.Generator, Specimen, Strata, Anatomy], Lesions]] = {
     "BCC": _draw_basaloid,
     "SCC": _draw_invasive,
     "IEC": _draw_in_situ,
-    NORMAL: _draw_none,
+    NORMAL: lambda _seed, _rng, _specimen, skin, _anatomy: Lesions(skin),
 }
 """By the kind of section: what its tumours make of normal skin."""
 

@@ -106,21 +106,6 @@ def draw_specimen(seed: int, sampling: Sampling, kind: SpecimenParameters) -> Sp
     depth_um = sampling.size * spread(rng, biopsy.thickness)
     axis = Axis(half_um + BEYOND_ENDS_UM)
     below = biopsy is not SHAVE and not sampling.keeps_surface and rng.random() < kind.no_surface
-    return Specimen(
-        biopsy=biopsy,
-        half_um=half_um,
-        depth_um=depth_um,
-        frame=_draw_frame(seed, rng, biopsy, half_um, depth_um, kind),
-        axis=axis,
-        thickness=_draw_thickness(seed, rng, biopsy, axis, half_um, depth_um),
-        top_um=between(rng, kind.top) if below else NOWHERE_UM,
-        fragmented=not below and rng.random() < kind.fragmented,
-    )
-
-
-def _draw_frame(
-    seed: int, rng: np.random.Generator, biopsy: Biopsy, half_um: float, depth_um: float, kind: SpecimenParameters
-) -> Frame:
     radius = max(2.0 * half_um / max(between(rng, biopsy.bend), 0.02), biopsy.stiffness * depth_um)
     # Thin specimens would be torn by a strong warp.
     warp = between(rng, kind.warp) * min(1.0, depth_um / 900.0)
@@ -129,17 +114,21 @@ def _draw_frame(
         at = between(rng, (-0.6, 0.6)) * half_um
         fold = Fold(at, between(rng, kind.hidden), step_um=between(rng, (-25.0, 25.0)), lean=between(rng, (-0.5, 0.5)))
     hollow = rng.random() < kind.hollow
-    return Frame(derive(seed, "frame"), between(rng, (0.0, 360.0)), -radius if hollow else radius, warp, fold=fold)
-
-
-def _draw_thickness(
-    seed: int, rng: np.random.Generator, biopsy: Biopsy, axis: Axis, half_um: float, depth_um: float
-) -> Curve:
-    power = between(rng, biopsy.squareness)
-    position = axis.u / half_um
+    frame = Frame(derive(seed, "frame"), between(rng, (0.0, 360.0)), -radius if hollow else radius, warp, fold=fold)
+    power, position = between(rng, biopsy.squareness), axis.u / half_um
     outline = np.maximum(1.0 - np.abs(position) ** power, 0.0) ** (1.0 / power)
     uneven = np.exp(0.16 * profile(derive(seed, "cut"), axis.u, 3500.0)) * (1.0 + between(rng, (-0.2, 0.2)) * position)
-    return np.where(np.abs(position) < 1.0, depth_um * outline * uneven, NOWHERE_UM).astype(np.float32)
+    thickness = np.where(np.abs(position) < 1.0, depth_um * outline * uneven, NOWHERE_UM)
+    return Specimen(
+        biopsy=biopsy,
+        half_um=half_um,
+        depth_um=depth_um,
+        frame=frame,
+        axis=axis,
+        thickness=thickness.astype(np.float32),
+        top_um=between(rng, kind.top) if below else NOWHERE_UM,
+        fragmented=not below and rng.random() < kind.fragmented,
+    )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ntrm.phantom.anatomy.frame import INF, KER, Axis, Curve, Skin
+from ntrm.phantom.anatomy.frame import INF, KER, Curve, Skin
 from ntrm.phantom.anatomy.layers import Span, Strata, Values, between, spread, stretches, waves
 from ntrm.phantom.anatomy.specimen import Specimen
 from ntrm.phantom.anatomy.tumours import Cluster
@@ -63,15 +63,7 @@ def draw_surface(
     swollen = woven * growth * np.clip(0.5 + 0.5 * wave("growth", 500.0) + 0.1 * wave("fringe", 60.0), 0.0, 1.5)
     compact = np.where(woven > 0.5, between(rng, kind.compact), ALL_COMPACT_UM)
     strata = replace(strata, keratin=(strata.keratin + swollen).astype(np.float32))
-    ulcer = _draw_ulcer(rng, axis, specimen.half_um, clusters, kind) * healthy
-    return _ulcerate(rng, strata, ulcer, wave("crust", 250.0), kind), Surface(
-        compact=compact.astype(np.float32), ulcer=ulcer.astype(np.float32)
-    )
-
-
-def _draw_ulcer(
-    rng: np.random.Generator, axis: Axis, half_um: float, clusters: tuple[Cluster, ...], kind: SurfaceParameters
-) -> Values:
+    half_um = specimen.half_um
     centre, width = half_um * between(rng, (-0.8, 0.8)), spread(rng, kind.ulcer_half_width)
     places = [(centre, width)] if rng.random() < kind.ulcer else []
     broken = [cluster for cluster in clusters if cluster.ulcerated and rng.random() < kind.ulcerated_cluster]
@@ -79,7 +71,9 @@ def _draw_ulcer(
     ulcer = np.zeros_like(axis.u)
     for at, half_width in places:
         ulcer = np.maximum(ulcer, np.clip((half_width - np.abs(axis.u - at)) / RIM_UM, 0.0, 1.0))
-    return ulcer
+    ulcer = ulcer * healthy
+    strata = _ulcerate(rng, strata, ulcer, wave("crust", 250.0), kind)
+    return strata, Surface(compact=compact.astype(np.float32), ulcer=ulcer.astype(np.float32))
 
 
 def _ulcerate(rng: np.random.Generator, strata: Strata, ulcer: Values, wave: Values, kind: SurfaceParameters) -> Strata:

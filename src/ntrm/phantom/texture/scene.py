@@ -293,7 +293,15 @@ class Scene:
         """Measure the section and draw its slow noise once."""
         table = texture_table(ambiguity) if look is None else texture_table(ambiguity, look.tissues, look.fine)
         geometry = measure_geometry(mask, mpp, table)
-        return cls(mask, mpp, seed, table, geometry, _slow_noise(mask.shape, mpp, seed), look)
+        height, width = (int(np.ceil(n * mpp / _FAR_GRID_UM)) + 1 for n in mask.shape)
+
+        def slow(name: str, wavelength_um: float, count: int) -> CoarseMap:
+            values = noise.octaves(derive(seed, name), (height, width), _FAR_GRID_UM, wavelength_um, count)
+            return CoarseMap(np.ascontiguousarray(values), _FAR_GRID_UM)
+
+        dyes = slow("eosin", 900.0, 4), slow("haematoxylin", 700.0, 4)
+        slow_noise = SlowNoise(*dyes, bend=slow("bend", 180.0, 2), patch=slow("patch", 400.0, 2))
+        return cls(mask, mpp, seed, table, geometry, slow_noise, look)
 
     def noise(self, name: str, window: View, wavelength_um: float) -> Field:
         """The section's noise called ``name`` over a window."""
@@ -319,18 +327,3 @@ class Scene:
         cells = cells_at(derive(self.seed, FAT_CELLS), y_um, x_um, FAT_CELL_UM)
         fat = self.geometry.fatty.at(cells.centre_y_um, cells.centre_x_um) > 0.35 + 0.3 * cells.mark
         return np.where(fat, _HYP, np.where(tissue == _HYP, _RET, tissue)).astype(np.uint8)
-
-
-def _slow_noise(shape: tuple[int, ...], mpp: float, seed: int) -> SlowNoise:
-    size = tuple(int(np.ceil(n * mpp / _FAR_GRID_UM)) + 1 for n in shape)
-
-    def slow(name: str, wavelength_um: float, count: int) -> CoarseMap:
-        values = noise.octaves(derive(seed, name), (size[0], size[1]), _FAR_GRID_UM, wavelength_um, count)
-        return CoarseMap(np.ascontiguousarray(values), _FAR_GRID_UM)
-
-    return SlowNoise(
-        eosin=slow("eosin", 900.0, 4),
-        haematoxylin=slow("haematoxylin", 700.0, 4),
-        bend=slow("bend", 180.0, 2),
-        patch=slow("patch", 400.0, 2),
-    )

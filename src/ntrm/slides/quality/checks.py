@@ -133,9 +133,18 @@ def assess_quality(
         details = [fine_detail(thumbnail.picture, tissue & ~thumbnail.upsampled(pen))]
     else:
         details = [fine_detail(sample, glass=thumbnail.glass) for sample in samples]
+    red, green, blue = thumbnail.averaged
+    dyed = np.maximum(np.maximum(red, green), blue) > DYED
+    # A scan without colours has no tissue that could be found: then whatever is dark is judged.
+    judged = dyed & ~pen & (coarse if coarse.any() else True)
+    total = (red + green + blue)[judged].clip(min=0)
+    # Ink over dense tissue is not always recognised: a few pixels, far denser than any stain, must not decide.
+    weight = np.minimum(total, 2 * np.median(total)) if total.size else total
+    # What no mixture of haematoxylin and eosin has.
+    foreign = weight[((red > HE_RED * green) | (blue > HE_BLUE * green))[judged]].sum()
     folds = find_folds(thumbnail.averaged, coarse & ~pen, thumbnail.coarse)
     return Quality(
-        not_he=_grade("not_he", _foreign_stain(thumbnail, coarse, pen)),
+        not_he=_grade("not_he", foreign / weight.sum() if weight.any() else 0.0),
         out_of_focus=_grade("out_of_focus", blur_score(details) or 0.0),
         folds=_grade("folds", folds.sum() / max(coarse.sum(), 1)),
         pen=_grade("pen", pen.sum() / max((coarse | pen).sum(), 1)),
@@ -147,19 +156,6 @@ def assess_quality(
 
 def _grade(name: str, score: float) -> Grade:
     return Grade(round(float(score), 4), bool(score >= FLAGGED[name]))
-
-
-def _foreign_stain(thumbnail: Thumbnail, tissue: BoolMask, pen: BoolMask) -> float:
-    """Fraction of the tissue's density that no mixture of haematoxylin and eosin has."""
-    red, green, blue = thumbnail.averaged
-    dyed = np.maximum(np.maximum(red, green), blue) > DYED
-    # A scan without colours has no tissue that could be found: then whatever is dark is judged.
-    judged = dyed & ~pen & (tissue if tissue.any() else True)
-    total = (red + green + blue)[judged].clip(min=0)
-    # Ink over dense tissue is not always recognised: a few pixels, far denser than any stain, must not decide.
-    weight = np.minimum(total, 2 * np.median(total)) if total.size else total
-    foreign = ((red > HE_RED * green) | (blue > HE_BLUE * green))[judged]
-    return float(weight[foreign].sum() / weight.sum()) if weight.any() else 0.0
 
 
 def synthetic_fraction(grid: SlideGrid, windows: Sequence[Window]) -> float:

@@ -272,21 +272,15 @@ class Thumbnail:
 
 def find_pen(thumbnail: Thumbnail) -> BoolMask:
     """Pen marks, over glass or over tissue, on the coarser grid: found by what they absorb and by their width."""
-    scale = thumbnail.coarse
-    plain, paler = _inked(*thumbnail.averaged)
-    core = opened(plain, HALF_WIDTH_UM, scale)
-    if not core.any():
-        return core
-    return dilated(core | (paler & dilated(core, RIM_UM, scale)), FRINGE_UM, scale)
-
-
-def _inked(red: Singles, green: Singles, blue: Singles) -> tuple[BoolMask, BoolMask]:
-    """What has the colour of ink plainly, and what may be the paler rim of such."""
+    scale, (red, green, blue) = thumbnail.coarse, thumbnail.averaged
     # No dye of tissue absorbs red most: these are blue, green and violet pens.
     cold = (red > 1.15 * green) & (red > 1.15 * blue) & (red > LEAST_DENSITY)
     # Black absorbs all alike, where haematoxylin spares blue and diaminobenzidine (brown) spares red.
     black = (np.minimum(red, blue) > 0.68 * green) & (np.maximum(red, blue) < 1.25 * green) & (red > LEAST_DENSITY)
     # Eosin spares blue more than red ink does.
     scarlet = (blue > 0.75 * green) & (red < 0.2 * green)
-    opaque = (black & (red > OPAQUE)) | (scarlet & (green > OPAQUE))
-    return cold | opaque, (cold | black | scarlet) & (np.maximum(red, green) > LEAST_DENSITY)
+    core = opened(cold | (black & (red > OPAQUE)) | (scarlet & (green > OPAQUE)), HALF_WIDTH_UM, scale)
+    if not core.any():
+        return core
+    rim = (cold | black | scarlet) & (np.maximum(red, green) > LEAST_DENSITY) & dilated(core, RIM_UM, scale)
+    return dilated(core | rim, FRINGE_UM, scale)

@@ -173,7 +173,11 @@ class TiffReader:
         def inside(*rectangle: int) -> Pixels:
             with decoding(self._path):
                 pixels = np.concatenate([plane.read(*rectangle) for plane in planes], axis=-1)
-            return _coloured(pixels, planes[0].extra) if pixels.shape[2] == 4 else pixels
+            if pixels.shape[2] == 4 and planes[0].extra == _STRAIGHT:
+                return over_white(pixels)
+            if pixels.shape[2] == 4 and planes[0].extra == _PREMULTIPLIED:
+                return np.minimum(pixels[..., :3] + (np.uint16(255) - pixels[..., 3:]), 255).astype(np.uint8)
+            return np.ascontiguousarray(pixels[..., :3])
 
         return read_padded(this, round(x / this.downsample), round(y / this.downsample), width, height, inside)
 
@@ -206,15 +210,6 @@ def _slide(tif: Any) -> Any:
             hint="save the image that is meant as a file of its own, for example with QuPath as OME-TIFF",
         )
     return slide
-
-
-def _coloured(pixels: Pixels, extra: int) -> Pixels:
-    """(H, W, 4) → (H, W, 3), on white where the fourth sample is alpha."""
-    if extra == _STRAIGHT:
-        return over_white(pixels)
-    if extra == _PREMULTIPLIED:
-        return np.minimum(pixels[..., :3] + (np.uint16(255) - pixels[..., 3:]), 255).astype(np.uint8)
-    return np.ascontiguousarray(pixels[..., :3])
 
 
 def _pages(level: Any) -> list[Any]:

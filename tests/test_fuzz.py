@@ -4,7 +4,10 @@ import re
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_failures_are_told_with_their_seeds(tmp_path):
     file = tmp_path / "test_own.py"
     file.write_text("def test_a(seed):\n    assert seed < 0\n\ndef test_b():\n    assert False\n")

@@ -117,7 +117,7 @@ def test_continuous_integration_is_bounded_and_may_only_read():
     assert all(re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"]) for step in STEPS if "uses" in step)
 
 
-def test_every_module_imports_on_a_gpu_box_without_slide_and_service_libraries():
+def test_every_module_imports_on_a_gpu_box_without_posix_and_without_slide_and_service_libraries():
     code = textwrap.dedent(f"""
         import importlib, importlib.abc, sys
 
@@ -133,11 +133,11 @@ def test_every_module_imports_on_a_gpu_box_without_slide_and_service_libraries()
         sys.meta_path[:] = [Hide()]
         for name in {PACKAGES!r}:
             importlib.import_module(name)
-        print(len({PACKAGES!r}))
     """)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert len(PACKAGES) > 150
+    without_posix = Path(__file__).with_name("without_posix.py")
+    done = subprocess.run([sys.executable, without_posix, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 20
 
 
 @pytest.mark.parametrize("module", ["ntrm", "ntrm.cli.main"])

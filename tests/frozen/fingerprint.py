@@ -18,7 +18,7 @@ OF_THE_RUN = {
     *("log", "revision"),
 }
 """Fields and columns that differ from run to run or from machine to machine; the last two are hashes of moments."""
-INSIDE = {".ntrm", ".service", "checkpoints", "tensorboard"}
+INSIDE = {".ntrm", ".service", "checkpoints"}
 """Folders of the program's own state, which may change as long as what is made of it stays."""
 LONGEST = 60_000  # Characters of a document that is kept as it is; of a longer one the hash is kept
 

@@ -29,13 +29,15 @@ def by_colour():
         yield
 
 
-@pytest.fixture(scope="module")
-def painted_model(tmp_path_factory, by_colour):
+@pytest.fixture(scope="session")
+def painted_model(tmp_path_factory):
     """A model's folder with a reference of painted sections; no test changes it."""
     folder = tmp_path_factory.mktemp("model")
-    data = small.write_skin(folder / "data", np.random.default_rng(1))
-    network = small.make_network()
-    network.save_pretrained(folder / "model")
-    reference = build_reference(Predictor(network, "cpu", batch=8), open_splits(data))
+    with pytest.MonkeyPatch.context() as patch:
+        small.register(patch)
+        data = small.write_skin(folder / "data", np.random.default_rng(1))
+        network = small.make_network()
+        network.save_pretrained(folder / "model")
+        reference = build_reference(Predictor(network, "cpu", batch=8), open_splits(data))
     reference.write(folder / "model", sha256_of(folder / "model" / "model.safetensors"))
     return folder / "model"

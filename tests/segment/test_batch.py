@@ -17,6 +17,8 @@ from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.results.documents import read_summary
 from ntrm.segment.options import Options
 
+pytestmark = pytest.mark.usefixtures("quick_readers")
+
 EVERY = {"mask.ome.tif", "regions.geojson", "graph.json", "summary.json", "report.html"}
 EVERY |= {"overlay.png", "slide.jpg", "thumbnail.jpg", ".ntrm/done.json", ".ntrm/pieces.npz"}
 

@@ -1,5 +1,7 @@
 """Tumour in crumbs beside a piece: no piece has it, and yet nobody may read that there is none."""
 
+import shutil
+
 import numpy as np
 import pytest
 from lxml import html
@@ -35,27 +37,40 @@ def segmented(folder, mask):
     return outcome, document(folder / "out" / "a")
 
 
+@pytest.fixture(scope="module")
+def once(tmp_path_factory, quick_readers):
+    """Results of a slide with tumour in a crumb alone, and the outcome."""
+    folder = tmp_path_factory.mktemp("crumbs")
+    return folder / "out", segmented(folder, paint())[0]
+
+
+@pytest.fixture
+def out(tmp_path, once):
+    """A copy of them, for a person to correct."""
+    return shutil.copytree(once[0], tmp_path / "out")
+
+
 def text_of(path):
     return " ".join(html.fromstring(path.read_text(encoding="utf-8")).text_content().split())
 
 
-def test_a_cancer_in_crumbs_alone_is_neither_found_nor_missing(tmp_path):
-    outcome, summary = segmented(tmp_path, paint())
+def test_a_cancer_in_crumbs_alone_is_neither_found_nor_missing(once):
+    (out, outcome), summary = once, document(once[0] / "a")
     cancer = summary["cancers"]["SCC"]
     assert (cancer["present"], cancer["confidence"], cancer["reason"]) == (None, None, REASON)
     assert (cancer["area_mm2"], cancer["regions"]) == (pytest.approx(summary["areas_mm2"]["SCC"]), 1)
     assert summary["pieces"][0]["cancers"][0]["present"] is False
     assert f"SCC {REASON}" in summary["warnings"]
     assert outcome.cancers is None
-    (row,) = rows_of(tmp_path / "out")
+    (row,) = rows_of(out)
     assert row["pieces"] == "1"
     assert (row["cancer_SCC"], row["cancer_SCC_confidence"]) == ("not assessed", "not assessed")
     assert f"SCC {REASON}" in row["warnings"]
-    report = text_of(tmp_path / "out" / "a" / "report.html")
+    report = text_of(out / "a" / "report.html")
     assert "No cancer was found on the pieces." in report
     assert f"SCC {REASON} (0.03 mm² in 1 region)." in report
     assert "too little or too unsure" not in report
-    assert "or with tumour in crumbs (fragments below 0.1 mm²) only" in text_of(tmp_path / "out" / "index.html")
+    assert "or with tumour in crumbs (fragments below 0.1 mm²) only" in text_of(out / "index.html")
 
 
 @pytest.mark.parametrize(("squares", "present"), [({"in_piece": 30}, True), ({"in_crumb": 6}, False)])
@@ -81,28 +96,26 @@ def corrected(folder, tissue, columns=300):
 @pytest.mark.parametrize(
     ("tissue", "columns", "present", "reason"), [("RET", 300, False, None), ("SCC", 236, None, REASON)]
 )
-def test_a_person_who_corrects_most_of_the_crumb_settles_it(tmp_path, tissue, columns, present, reason):
-    segmented(tmp_path, paint())
-    summary = corrected(tmp_path / "out" / "a", tissue, columns)
+def test_a_person_who_corrects_most_of_the_crumb_settles_it(out, tissue, columns, present, reason):
+    summary = corrected(out / "a", tissue, columns)
     assert summary["cancers"]["SCC"]["present"] is present
     assert reason in (None, summary["cancers"]["SCC"]["reason"])
     assert any("crumbs" in text for text in summary["warnings"]) is (present is None)
 
 
-def test_a_cancer_that_a_person_names_in_a_crumb_is_present(tmp_path):
-    segmented(tmp_path, paint())
-    summary = corrected(tmp_path / "out" / "a", "SCC")
+def test_a_cancer_that_a_person_names_in_a_crumb_is_present(out):
+    summary = corrected(out / "a", "SCC")
     cancer = summary["cancers"]["SCC"]
     assert (cancer["present"], cancer["reason"]) == (True, "named by a person in crumbs outside all pieces")
     assert (cancer["area_mm2"], cancer["regions"]) == (pytest.approx(summary["areas_mm2"]["SCC"]), 1)
     assert cancer["confidence"] > 0.5
     assert summary["pieces"][0]["cancers"][0]["present"] is False, "of the piece nobody said it"
     assert not any("crumbs" in text for text in summary["warnings"])
-    report = text_of(tmp_path / "out" / "a" / "corrected" / "report.html")
+    report = text_of(out / "a" / "corrected" / "report.html")
     assert "in 1 region; named by a person in crumbs outside all pieces" in report
     assert "not assessed: tumour" not in report
-    tabulate_again(tmp_path / "out")
-    row = read_results(tmp_path / "out").slides.rows[0]
+    tabulate_again(out)
+    row = read_results(out).slides.rows[0]
     assert (row["cancer_SCC"], row["corrected_cancer_SCC"]) == (None, True)
 
 

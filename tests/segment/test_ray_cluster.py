@@ -1,6 +1,7 @@
 """Slides on Ray: resources, joining, who gets which slide, tried without Ray; test_ray_cluster_runs.py runs it."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 from tests.evaluation.small import ByColour
@@ -53,24 +54,19 @@ class FakeRay:
 
     class exceptions:  # noqa: N801 - Ray's own name
         RayError = DiedError
-
-        class RayTaskError(DiedError):
-            pass
-
-        class GetTimeoutError(DiedError):
-            pass
+        RayTaskError, GetTimeoutError = (type(name, (DiedError,), {}) for name in ("RayTaskError", "GetTimeoutError"))
 
     def __init__(self):
-        self.killed, self.restarted = [], []
+        self.killed = []
 
-    def wait(self, jobs, timeout=None):
+    def wait(self, jobs):
         return jobs[:1], jobs[1:]
 
     def get(self, job, timeout=None):
         return job()
 
-    def kill(self, actor, no_restart=True):
-        (self.killed if no_restart else self.restarted).append(actor)
+    def kill(self, actor, no_restart):
+        self.killed.append((actor, no_restart))
 
 
 class Actor:
@@ -91,13 +87,9 @@ class Actor:
         return end
 
 
-def some(tmp_path, count):
-    return [SlideTask(SlideInput(tmp_path / f"{n}.tif", f"{n}.tif"), f"s{n}") for n in range(count)]
-
-
 def end_of(tmp_path, *actors, count=5):
-    ray = FakeRay()
-    found = [*ray_cluster._outcomes(ray, actors, some(tmp_path, count), tmp_path / "out")]
+    ray, tasks = FakeRay(), [SlideTask(SlideInput(tmp_path / f"{n}.tif", f"{n}.tif"), f"s{n}") for n in range(count)]
+    found = [*ray_cluster._outcomes(ray, actors, tasks, tmp_path / "out")]
     assert sorted(each.slide_id for each in found) == [f"s{n}" for n in range(count)]
     return {each.slide_id: each for each in found}, ray
 
@@ -114,7 +106,7 @@ def test_what_was_busy_or_a_bug_is_tried_once_more(tmp_path, fates, status):
     actor = Actor(*fates)
     found, ray = end_of(tmp_path, actor, count=1)
     assert found["s0"].status == status
-    assert ray.restarted == ([actor] if "bug" in fates else [])
+    assert ray.killed == ([(actor, False)] if "bug" in fates else [])
 
 
 def test_a_worker_that_cannot_load_the_network_anew_gets_no_more(tmp_path):
@@ -127,24 +119,17 @@ def test_a_worker_that_cannot_load_the_network_anew_gets_no_more(tmp_path):
 
 
 def test_what_keeps_workers_from_starting_is_told():
-    class Starting:
-        def __init__(self, error):
-            self.error, self.ready = error, self
-
-        def remote(self):
-            def end():
-                raise self.error
-
-            return end
-
-    error = FakeRay.exceptions.RayTaskError()
-    with pytest.raises(NtrmError, match="a worker did not start"):
-        ray_cluster._first_run(FakeRay(), Starting(error))
-    error.cause = RefusedError("holds results of another run")
-    with pytest.raises(RefusedError, match="another run"):
-        ray_cluster._first_run(FakeRay(), Starting(error))
-    with pytest.raises(RefusedError, match="starts no worker"):
-        ray_cluster._first_run(FakeRay(), Starting(FakeRay.exceptions.GetTimeoutError()))
+    refused = FakeRay.exceptions.RayTaskError()
+    refused.cause = RefusedError("holds results of another run")
+    for error, said in {
+        FakeRay.exceptions.RayTaskError(): "a worker did not start",
+        FakeRay.exceptions.GetTimeoutError(): "starts no worker",
+        refused: "another run",
+    }.items():
+        actor = Actor(error)
+        actor.ready = SimpleNamespace(remote=lambda actor=actor: actor.remote(SimpleNamespace(slide_id="")))
+        with pytest.raises(NtrmError, match=said):
+            ray_cluster._first_run(FakeRay(), actor)
 
 
 def test_without_ray_it_is_said_how_to_get_it(orders, task, monkeypatch):

@@ -32,7 +32,7 @@ def make(store, seed):
         torch.manual_seed(seed)
         network = create("tiny", store.tiles.schema)
         plan = StepPlan(len(store), recipe.batch, seed, rank, world)
-        return Training(network, recipe, plan, CPU, frequencies=[1, 1, 1])
+        return Training(network, recipe, plan, CPU)
 
     return make_training
 

@@ -38,6 +38,7 @@ class CorrectCommand(TyperCommand):
 
 @command
 def correct(
+    console: Console,
     out: options.Results,
     click: Annotated[list[str] | None, typer.Option(CLICK)] = None,
     spread: bool = True,
@@ -55,8 +56,6 @@ def correct(
     by: str | None = None,
     device: options.Device = "auto",
     batch: options.Batch = 16,
-    *,
-    console: Console,
 ) -> int:
     """Correct segmented slides: name the tissue of wrong regions. For research, not for diagnosis.
 

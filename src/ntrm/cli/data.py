@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 @command
 def phantom(
+    console: Console,
     out: Annotated[Path, typer.Argument()],
     sections: Annotated[int, typer.Option("--sections", "-n", min=1)] = 60,
     seed: options.Seed = 0,
@@ -31,8 +32,6 @@ def phantom(
     normal: options.Share = 0.0,
     phantom_version: str = "1",
     jobs: options.Jobs = options.JOBS,
-    *,
-    console: Console,
 ) -> None:
     """Draw a synthetic skin dataset in the layout of the real one, with the ground truth of every section.
 
@@ -65,11 +64,10 @@ def phantom(
 
 @command
 def check(
+    console: Console,
     data: options.DataFolder,
     max_pixels: options.CountOrNone = None,
     jobs: options.Jobs = options.JOBS,
-    *,
-    console: Console,
 ) -> int:
     """Check a whole dataset and report every fault: file, found, expected, how to fix it.
 
@@ -121,6 +119,7 @@ def _summary(report: CheckReport) -> Iterator[str]:
 
 @command
 def data_import(
+    console: Console,
     slides: Annotated[Path, typer.Argument()],
     annotations: Annotated[Path, typer.Argument()],
     out: options.OutFolder,
@@ -130,8 +129,6 @@ def data_import(
     mpp: float | None = None,
     target_mpp: float | None = None,
     margin_um: float = 200.0,
-    *,
-    console: Console,
 ) -> int:
     """Turn QuPath annotations into a dataset; areas without an annotation are ignored, never background.
 
@@ -204,7 +201,7 @@ def _imported(report: ImportReport) -> Iterator[RenderableType]:
 
 @command
 def resample(
-    folder: options.DataFolder, to: str, out: options.OutFolder, jobs: options.Jobs = options.JOBS, *, console: Console
+    console: Console, folder: options.DataFolder, to: str, out: options.OutFolder, jobs: options.Jobs = options.JOBS
 ) -> None:
     """Derive coarser resolutions from the finest one: area averages for images, majority votes for masks.
 
@@ -231,13 +228,12 @@ def resample(
 
 @command
 def split(
+    console: Console,
     folder: options.DataFolder,
     out: Path,
     fractions: str = "70,15,15",
     seed: options.Seed = 0,
-    *,
     anew: bool = False,
-    console: Console,
 ) -> None:
     """Split sections by patient, so that no patient is in two splits and every split has every cancer type.
 
@@ -271,13 +267,12 @@ def split(
 
 @command
 def stats(
+    console: Console,
     folder: options.DataFolder,
     resolution: options.Level = None,
     figure: Path | None = None,
     tile: options.Count = 256,
     jobs: options.Jobs = options.JOBS,
-    *,
-    console: Console,
 ) -> None:
     """Count sections, sizes, pixels per tissue, shared boundaries and tissues per tile. Needs only the masks.
 

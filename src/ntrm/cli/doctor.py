@@ -29,7 +29,6 @@ EXTRAS = {
     "encoders": ("timm",),
     "mit": ("transformers",),
     "hub": ("huggingface_hub",),
-    "tensorboard": ("tensorboardX",),
 }
 """Optional dependencies and the modules behind them."""
 
@@ -48,7 +47,7 @@ class Finding:
 
 
 @command
-def doctor(*, console: Console) -> int:
+def doctor(console: Console) -> int:
     """Show what this installation can do: Python, torch, devices, readers, extras.
 
     Example: ntrm doctor --json

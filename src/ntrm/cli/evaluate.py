@@ -17,6 +17,7 @@ from ntrm.core.wording import counted, signed
 
 @command
 def evaluate(
+    console: Console,
     model: options.Model,
     data: options.Data,
     out: Path,
@@ -30,8 +31,6 @@ def evaluate(
     device: options.Device = "auto",
     batch: options.Batch = 16,
     jobs: options.Jobs = options.JOBS,
-    *,
-    console: Console,
 ) -> None:
     """Predict whole sections and score them: overlap, boundaries, tissue relations, calibration, cancers.
 
@@ -94,6 +93,7 @@ def _score(value: float | None, digits: int = 3) -> str:
 
 @command
 def calibrate(
+    console: Console,
     model: str,
     data: options.Data,
     resolution: options.Level = None,
@@ -105,8 +105,6 @@ def calibrate(
     device: options.Device = "auto",
     batch: options.Batch = 16,
     seed: options.Seed = 0,
-    *,
-    console: Console,
 ) -> None:
     """Calibrate a model's confidence on the validation split (temperature scaling), and make a reference.
 
@@ -148,14 +146,13 @@ def calibrate(
 
 @command
 def compare(
+    console: Console,
     outs: Annotated[list[Path], typer.Argument()],
     measure: str = "iou",
     draws: int = 10_000,
     reference: str | None = None,
     out: Path | None = None,
     seed: options.Seed = 0,
-    *,
-    console: Console,
 ) -> None:
     """Compare models on the same sections: paired bootstrap over patients, corrected for the number of comparisons.
 

@@ -12,6 +12,7 @@ from ntrm.cli.console import Console, command
 
 @command
 def reproduce(
+    console: Console,
     data: options.Data,
     out: Path,
     archs: str = "",
@@ -29,8 +30,6 @@ def reproduce(
     jobs: options.Jobs = options.JOBS,
     dry_run: bool = False,
     commands: bool = False,
-    *,
-    console: Console,
 ) -> int:
     """Train and evaluate every network of the paper, test its claims, and write one page with tables and figures.
 

@@ -16,6 +16,7 @@ from ntrm.results.familiarity import cancers_in_words
 
 @command
 def segment(
+    console: Console,
     inputs: Annotated[list[str], typer.Argument()],
     out: str,
     model: options.Model = "bundled",
@@ -38,8 +39,6 @@ def segment(
     cluster: str | None = None,
     workers: options.CountOrNone = None,
     cache: Path | None = None,
-    *,
-    console: Console,
 ) -> int:
     """Segment whole slides and section images. For research, not for diagnosis.
 
@@ -102,7 +101,7 @@ def _slides(document: dict[str, Any]) -> Table:
 
 
 @command
-def report(out: options.Results, jobs: options.Jobs = options.JOBS, *, console: Console) -> int:
+def report(console: Console, out: options.Results, jobs: options.Jobs = options.JOBS) -> int:
     """Write report.html of every slide and index.html of all slides again. For research, not for diagnosis.
 
     Only files in OUT are read: neither slides nor a model are needed.

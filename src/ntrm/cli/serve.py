@@ -26,6 +26,7 @@ INSTALL = 'pip install "ntrm[serve]"'
 
 @command
 def serve(
+    console: Console,
     out: Annotated[Path, typer.Argument()] = Path("ntrm-results"),
     model: options.Model = "bundled",
     host: str = "127.0.0.1",
@@ -36,8 +37,6 @@ def serve(
     open_page: Annotated[bool, typer.Option("--open/--no-open")] = True,
     device: options.Device = "auto",
     batch: options.Batch = 16,
-    *,
-    console: Console,
 ) -> int:
     """View slides and their results in a browser, and segment new ones. For research, not for diagnosis.
 
@@ -120,7 +119,7 @@ def _token(path: Path | None) -> str | None:
 
 @command
 def demo(
-    out: Path = Path("demo"), jobs: options.Jobs = options.JOBS, serve: bool | None = None, *, console: Console
+    console: Console, out: Path = Path("demo"), jobs: options.Jobs = options.JOBS, serve: bool | None = None
 ) -> int:
     """Draw synthetic sections, check them, segment them with the bundled model, and show the results.
 

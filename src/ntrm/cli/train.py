@@ -22,6 +22,7 @@ ARCH = (
 
 @command
 def train(
+    console: Console,
     out: Path,
     data: Path | None = None,
     arch: Annotated[str | None, typer.Option(metavar="NAME", help=ARCH)] = None,
@@ -42,8 +43,6 @@ def train(
     name: str = "",
     pictures: options.Pictures = True,
     reference: options.Reference = True,
-    *,
-    console: Console,
 ) -> int:
     """Train a network; the trained model is RUN/model.
 
@@ -115,7 +114,7 @@ def train(
 
 
 @command
-def export(model: str, onnx: Path, opset: int | None = None, seed: options.Seed = 0, *, console: Console) -> None:
+def export(console: Console, model: str, onnx: Path, opset: int | None = None, seed: options.Seed = 0) -> None:
     """Write a network as ONNX, including its class names, and compare it with the original in onnxruntime.
 
     A file that does not give the same result is refused.

@@ -13,7 +13,7 @@ from ntrm.correct.log import Log, MaskRecord, read_log
 from ntrm.correct.state import State, state_of
 from ntrm.regions.regions import Regions, scan_mask
 from ntrm.results.documents import AGAIN, Summary, read_summary
-from ntrm.results.mask_file import colours_in, labels_in, mask_sha256, opened_mask, schema_of, titles_in
+from ntrm.results.mask_file import labels_in, mask_sha256, opened_mask, schema_in
 from ntrm.results.slide_state import Plan, SlideState, finished
 from ntrm.slides.grid import SlideGrid
 from ntrm.slides.readers.reader import SlideReader
@@ -86,7 +86,7 @@ def open_mask(folder: Path) -> SlideMask:
     """The mask of a slide's folder, which ``ntrm segment`` has finished."""
     summary = read_summary(folder)
     with opened_mask(folder) as stored:
-        schema = schema_of(folder, summary, colours_in(stored), titles_in(stored))
+        schema = schema_in(stored, summary)
         digest = mask_sha256(folder)
     record = MaskRecord(
         slide_id=summary.slide_id,

@@ -101,29 +101,20 @@ def read_config(path: Path) -> tuple[ModelConfig, str]:
         got = f"missing {sorted(fields - document.keys())}, unknown {sorted(document.keys() - fields)}"
         hint = "use the ntrm version that wrote it"
         raise DataError(f"{path} has other fields than a model config", got=got, hint=hint)
+    del document["format"]
+    digest = str(document.pop("weights_sha256"))
     try:
-        classes = enumerate(document["classes"])
+        classes = enumerate(document.pop("classes"))
         tissues = tuple(Tissue(k, str(c["name"]), str(c["title"]), rgb_of(c["rgb"])) for k, c in classes)
-        options = dict(document["options"])
+        schema = LabelSchema(tissues, background=document.pop("background"))
+        options, trained_on = dict(document.pop("options")), tuple(document.pop("trained_on"))
         if strange := sorted(options.keys() & {"name", "classes", "weights"}):
             raise UsageError("impossible options", got=strange)
-        texts: dict[str, Any] = {key: str(document[key]) for key in ("name", "version", "licence", "data")}
-        colours: dict[str, Any] = {key: tuple(map(float, document[key])) for key in ("mean", "std")}
-        config = ModelConfig(
-            arch=str(document["arch"]),
-            schema=LabelSchema(tissues, background=document["background"]),
-            options=options,
-            mpp=None if document["mpp"] is None else float(document["mpp"]),
-            window=int(document["window"]),
-            **colours,
-            temperature=float(document["temperature"]),
-            **texts,
-            trained_on=tuple(map(str, document["trained_on"])),
-        )
+        config = ModelConfig(schema=schema, options=options, trained_on=trained_on, **document)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, NtrmError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise DataError(f"{path} cannot be understood", got=reason, hint="copy the model folder again") from error
-    return config, str(document["weights_sha256"])
+    return config, digest
 
 
 def model_card(config: ModelConfig, parameters: int, digest: str) -> str:

@@ -25,10 +25,6 @@ IMAGENET_HUB = {
 }
 """Public ImageNet weights in torchvision's key names, by encoder."""
 
-CLASSIFIER = ("fc.", "classifier.", "head.", "pre_logits.")
-"""Layers of an ImageNet network that an encoder does not have."""
-COUNTER = "num_batches_tracked"
-
 STORED = (torch.float32, torch.float16, torch.bfloat16)  # Kinds of numbers in which weights are saved and loaded
 
 DAMAGED = (
@@ -51,9 +47,11 @@ def load_encoder_weights(encoder: nn.Module, source: str | Path, name: str = "re
     Keys of the classifier are left aside; every other key must fit, in name and shape.
     """
     path = find_weights(str(source), name)
-    state = {key: value for key, value in read_tensors(path).items() if not key.startswith(CLASSIFIER)}
+    classifier = ("fc.", "classifier.", "head.", "pre_logits.")
+    state = {key: value for key, value in read_tensors(path).items() if not key.startswith(classifier)}
     # Counters of batch norm are missing in some public files and mean nothing for frozen statistics.
-    own = {key: value for key, value in encoder.state_dict().items() if key in state or not key.endswith(COUNTER)}
+    every, counter = encoder.state_dict(), "num_batches_tracked"
+    own = {key: value for key, value in every.items() if key in state or not key.endswith(counter)}
     check_tensors(
         path,
         state,

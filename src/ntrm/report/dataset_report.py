@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -25,39 +25,23 @@ SIDE = 300  # Of a picture on the contact sheet, in pixels
 
 
 def dataset_report(
-    path: Path,
-    dataset: Dataset,
-    stats: DatasetStats,
-    check: CheckReport,
-    *,
-    more: Mapping[str, object],
-    progress: Progress,
+    path: Path, dataset: Dataset, stats: DatasetStats, check: CheckReport, *, more: dict[str, Any], progress: Progress
 ) -> None:
     """Write one self-contained HTML page about the dataset, and about what a model made of it (``more``)."""
     with tempfile.TemporaryDirectory() as folder:
         sheet, figure = Path(folder, "sheet.png"), Path(folder, "stats.png")
-        shown = contact_sheet(dataset, sheet, progress)
+        shown = f"{contact_sheet(dataset, sheet, progress)} of {len(dataset)}"
         write_figure(figure, stats_figure, stats)
-        write_page(
-            path,
-            "tour.html",
-            title=f"Dataset {dataset.root.name}",
-            stats=stats.as_dict(),
-            sheet=sheet,
-            shown=f"{shown} of {len(dataset)}",
-            figure=figure,
-            faults=[(fault.code, fault.file, fault.found, fault.hint) for fault in check.faults],
-            **more,
-        )
+        faults = [(fault.code, fault.file, fault.found, fault.hint) for fault in check.faults]
+        more = more | {"sheet": sheet, "shown": shown, "figure": figure, "faults": faults}
+        write_page(path, "tour.html", title=f"Dataset {dataset.root.name}", stats=stats.as_dict(), **more)
 
 
 def contact_sheet(dataset: Dataset, path: Path, progress: Progress = SILENT) -> int:
     """Write up to ``MOST`` sections of the dataset, spread over it, to a PNG; returns how many are shown."""
     cases = [case for case in dataset if case.image and case.mask]
     if not cases:
-        raise DataError(
-            "no section has both image and mask", got=dataset.root, hint="run ntrm data check on the folder"
-        )
+        raise DataError("no section has both image and mask", got=dataset.root, hint="run ntrm data check on it")
     cases = [cases[k] for k in np.linspace(0, len(cases) - 1, min(MOST, len(cases))).round().astype(int)]
     shown = []
     for case in progress.track(cases, len(cases), "contact sheet"):

@@ -16,9 +16,9 @@ from ntrm.core.labels import RGB, LabelSchema, rgb_of, safe_palette
 from ntrm.core.pixels import OPACITY, mean_colours, sampled, size_within
 from ntrm.report.html import data_uri
 from ntrm.report.overlay import Frame, drawing_of, font_size, scale_bar
-from ntrm.results.documents import Slide, tissues_in, unusable
+from ntrm.results.documents import Slide, unusable
 from ntrm.results.folder import SlideFolder
-from ntrm.results.mask_file import check_shape, colours_in, opened_mask, schema_of
+from ntrm.results.mask_file import check_shape, opened_mask, schema_in
 from ntrm.results.paths import PICTURE
 
 SIDE = 1600  # Longer side of the tissues' layer
@@ -50,7 +50,7 @@ def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
         level = next((number for number, of in enumerate(stored.levels) if max(of.shape) <= 2 * SIDE), None)
         if level is None:
             raise ValueError("no level is small enough")
-        values, colours = stored.pixels(level), colours_in(stored)
+        values, schema = stored.pixels(level), schema_in(stored, slide)
     labels = sampled(values, size_within(values.shape, SIDE))
     try:
         content, picture = SlideFolder(folder).picture(PICTURE)
@@ -60,8 +60,7 @@ def read_pictures(folder: Path, slide: Slide) -> SlidePictures:
         raise unusable(folder, f": cannot read {PICTURE}", error) from error
     pixels = np.asarray(picture.convert("RGB").resize(labels.shape[::-1], Image.Resampling.NEAREST))
     seen = np.nan_to_num(mean_colours(pixels, labels, 256), nan=255.0)
-    titles = {name: tissue.title for name, tissue in tissues_in(slide.graphs).items()}
-    return SlidePictures(content, labels, seen, schema_of(folder, slide, colours, titles))
+    return SlidePictures(content, labels, seen, schema)
 
 
 def stored_jpeg(folder: SlideFolder, name: str, most: int) -> str:

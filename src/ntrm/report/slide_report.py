@@ -17,6 +17,7 @@ from ntrm.results.documents import (
     IN_CRUMBS,
     NOTHING_TO_MEASURE,
     Network,
+    Node,
     PieceGraph,
     PieceSummary,
     Slide,
@@ -107,7 +108,7 @@ def _content(slide: Slide, pictures: SlidePictures) -> Content:
         "looked_for": any(name in CANCERS for name in slide.classes),
         "figures": _key_figures(slide),
         "stage": stage(slide, pictures),
-        "whole": _tissues(slide, schema, slide.graphs, not_assessed),
+        "whole": _tissues(slide, schema, tissues_in(slide.graphs), not_assessed),
         "measures": [(name, "") for name in MEASURES.values()],
         "pieces": [_piece(*each, slide, schema) for each in pieces],
         "network": network,
@@ -143,10 +144,10 @@ def _key_figures(slide: Slide) -> list[tuple[str, str, str]]:
 
 
 def _tissues(
-    of: Slide | PieceSummary, schema: LabelSchema, graphs: Sequence[PieceGraph], not_assessed: Collection[str]
+    of: Slide | PieceSummary, schema: LabelSchema, nodes: Mapping[str, Node], not_assessed: Collection[str]
 ) -> Content:
     """Rows of the table of tissues; cancers that were ``not_assessed`` are neither found nor missing."""
-    areas, fractions, nodes = of.areas_mm2, of.tissue_fractions, tissues_in(graphs)
+    areas, fractions = of.areas_mm2, of.tissue_fractions
     order = sorted((name for name in fractions if areas.get(name, 0) > 0), key=lambda name: -areas[name])
     rows = [
         {
@@ -164,20 +165,18 @@ def _tissues(
 
 def _piece(piece: PieceSummary, graph: PieceGraph, slide: Slide, schema: LabelSchema) -> Content:
     longest = sorted(graph.edges, key=lambda edge: -edge.boundary_mm)
-    assessed = slide.familiarities.ruling(piece.number).assessed
+    nodes, assessed = tissues_in([graph]), slide.familiarities.ruling(piece.number).assessed
     not_assessed = {cancer.name for cancer in piece.cancers if cancer.present is None}
+    cancers = {*slide.cancers} if assessed else set()  # Their lines stand out where they are findings.
     return {
         "piece": piece,
         "text": graph.text,
         "measures": [piece.measurements.get(key) for key in MEASURES],
         "assessed": assessed,
-        # Lines of cancers stand out where they are findings.
-        "graph": graph_drawing(
-            [*tissues_in([graph]).values()], graph.edges, schema.names, {*slide.cancers} if assessed else set()
-        ),
+        "graph": graph_drawing([*nodes.values()], graph.edges, schema.names, cancers),
         "boundaries": longest[:INTERFACES],
         "shorter": max(len(longest) - INTERFACES, 0),
-        "tissues": _tissues(piece, schema, [graph], not_assessed),
+        "tissues": _tissues(piece, schema, nodes, not_assessed),
     }
 
 

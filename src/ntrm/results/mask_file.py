@@ -11,7 +11,7 @@ import html
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +33,7 @@ MOST_LISTED = 2**26  # Bytes of a value of the header, such as the places of all
 _TYPES = {1: "B", 2: "B", 3: "<u2", 4: "<u4", 7: "B", 13: "<u4", 16: "<u8", 18: "<u8"}
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _DESCRIPTION, _SAMPLES, _PREDICTOR = 256, 257, 258, 259, 270, 277, 317
 _COLOURS, _TILE_WIDTH, _TILE_HEIGHT, _OFFSETS, _COUNTS, _LEVELS = 320, 322, 323, 324, 325, 330
-_DEFAULTS = {_SAMPLES: 1, _PREDICTOR: 1}
-_DEFLATE = (8, 32946)
 
-_TITLES = re.compile(r'Namespace="ntrm/titles"><Value>(.*?)</Value>', re.DOTALL)
-_ENTRY = re.compile(r"<M K=(?:\"([^\"]*)\"|'([^']*)')>([^<]*)</M>")
 _DAMAGES = (OSError, ValueError, TypeError, LookupError, MemoryError, zlib.error, struct.error)
 
 Bytes = NDArray[np.uint8]
@@ -128,8 +124,6 @@ class Pyramid:
         return {tag: (kind, int(many), value) for tag, kind, many, value in form.iter_unpack(entries)}
 
     def _values(self, header: _Header, tag: int) -> NDArray[np.integer]:
-        if tag not in header and tag in _DEFAULTS:
-            return np.array([_DEFAULTS[tag]])
         kind, many, value = header.get(tag, (0, 0, b""))
         if kind not in _TYPES or not many:
             raise ValueError(f"nothing under tag {tag}")
@@ -142,10 +136,11 @@ class Pyramid:
 
     def _level(self, header: _Header) -> Level:
         tags = (_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _SAMPLES, _PREDICTOR, _TILE_WIDTH, _TILE_HEIGHT)
+        # What a TIFF does not tell of samples and of a predictor is 1; of all else 1 is refused here or below.
         width, height, bits, compression, samples, predictor, wide, tall = (
-            int(self._values(header, tag)[0]) for tag in tags
+            int(self._values(header, tag)[0]) if tag in header else 1 for tag in tags
         )
-        if (bits, samples, predictor) != (8, 1, 1) or compression not in _DEFLATE:
+        if (bits, samples, predictor) != (8, 1, 1) or compression not in (8, 32946):
             raise ValueError("no mask of ours")
         if not (0 < width <= MOST_SIDE and 0 < height <= MOST_SIDE and 0 < wide <= MOST_TILE and 0 < tall <= MOST_TILE):
             raise ValueError(f"{width} × {height} pixels in tiles of {wide} × {tall}")
@@ -183,13 +178,6 @@ def colours_in(stored: Pyramid) -> list[RGB]:
     return [rgb_of(colour) for colour in stored.colours[1:] // 257]
 
 
-def titles_in(stored: Pyramid) -> dict[str, str]:
-    """What the names of the classes stand for, as far as the file says it."""
-    found = _TITLES.search(stored.description)
-    entries = _ENTRY.findall(found[1]) if found else []
-    return {html.unescape(one or other): html.unescape(title) for one, other, title in entries}
-
-
 def labels_in(stored: Pyramid, shape: tuple[int, int]) -> Mask:
     """(H, W) classes of the finest level, 255 where nothing is known; refuses another ``shape``."""
     check_shape(stored, shape)
@@ -204,11 +192,15 @@ def check_shape(stored: Pyramid, shape: tuple[int, int]) -> None:
         raise ValueError(f"{own[1]} × {own[0]} pixels, not {shape[1]} × {shape[0]}")
 
 
-def schema_of(folder: Path, summary: Summary, colours: Sequence[RGB], titles: Mapping[str, str]) -> LabelSchema:
+def schema_in(stored: Pyramid, summary: Summary) -> LabelSchema:
     """The classes of a slide's results; the background is the class that has no share of the tissue."""
+    found = re.search(r'Namespace="ntrm/titles"><Value>(.*?)</Value>', stored.description, re.DOTALL)
+    entries = re.findall(r"<M K=(?:\"([^\"]*)\"|'([^']*)')>([^<]*)</M>", found[1]) if found else []
+    titles = {html.unescape(one or other): html.unescape(title) for one, other, title in entries}
     background = next((name for name in summary.classes if name not in summary.tissue_fractions), None)
+    colours = colours_in(stored)
     try:
         tissues = [Tissue(k, name, titles.get(name) or name, colours[k]) for k, name in enumerate(summary.classes)]
         return LabelSchema(tuple(tissues), background=background)
     except (NtrmError, IndexError) as error:
-        raise unusable(folder, f": {MASK} is of other classes", error) from error
+        raise ValueError("a mask of other classes") from error

@@ -23,7 +23,7 @@ from ntrm.training.validation import Scores
 if TYPE_CHECKING:
     from ntrm.training.loop import Training
 
-LOG, CURVES, EXAMPLES, CHECKPOINTS, EVENTS = "log.csv", "curves.png", "examples.png", "checkpoints", "tensorboard"
+LOG, CURVES, EXAMPLES, CHECKPOINTS = "log.csv", "curves.png", "examples.png", "checkpoints"
 
 COLUMNS = (
     "step", "epoch", "train_loss", "train_final", "train_coarse", "val_loss", "val_final", "val_coarse", "val_iou",
@@ -49,7 +49,6 @@ class Recorder:
         self.kept: dict[str, Any] | None = None if state is None else state["kept"]
         self._earlier_s = 0.0 if state is None else state["seconds"]
         self._tiles = examples
-        self._events: Any = None
         self._started = time.monotonic()
         self._ended: float | None = None
         if state is not None and leads:  # the log may lack a row that the checkpoint has, or have one more
@@ -89,7 +88,6 @@ class Recorder:
         self.rows.append(row)
         if trained:
             self.checkpoint(training, [], wait=False)
-            self._write_events(training.steps_done, row)
         write_log(self.run / LOG, self.rows)
         self.say(_sentence(row, training.rounds.total, better))
 
@@ -122,20 +120,6 @@ class Recorder:
         """Stop the clock; wait for the files."""
         self._ended = time.monotonic()
         self.folder.close()
-        if self._events is not None:
-            self._events.close()
-
-    def _write_events(self, step: int, row: LogRow) -> None:
-        """For TensorBoard, where its writer is installed: ``train_loss`` becomes ``train/loss``."""
-        try:
-            from tensorboardX import SummaryWriter
-        except ImportError:
-            return
-        self._events = self._events or SummaryWriter(str(self.run / EVENTS))
-        for key, value in row.items():
-            if value is not None and key != "step":
-                self._events.add_scalar(key.replace("_", "/", 1), value, step)
-        self._events.flush()
 
 
 def _sentence(row: LogRow, total: int, better: bool) -> str:

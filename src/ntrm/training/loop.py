@@ -10,7 +10,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
 from types import FrameType, TracebackType
@@ -42,15 +42,7 @@ AGREE_EVERY = 5  # Steps after which several processes ask each other whether to
 class Training:
     """A network, its loss, its optimiser and the progress of the training: what a checkpoint holds."""
 
-    def __init__(
-        self,
-        network: SegmentationModel,
-        recipe: Recipe,
-        plan: StepPlan,
-        device: torch.device,
-        *,
-        frequencies: Sequence[float] = (),
-    ) -> None:
+    def __init__(self, network: SegmentationModel, recipe: Recipe, plan: StepPlan, device: torch.device) -> None:
         keep_freed_memory(device)
         self.network = network.train()
         self.recipe = recipe
@@ -62,7 +54,7 @@ class Training:
         self.mean, self.std = (
             torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (network.config.mean, network.config.std)
         )
-        self.loss = SegmentationLoss(network.config.classes, recipe, frequencies).to(device)
+        self.loss = SegmentationLoss(network.config.classes, recipe).to(device)
         self.network.to(device, memory_format=choose_layout(device))  # type: ignore[call-overload]
         # Several processes would wait for the gradient of a parameter that never gets one.
         for name in network.without_gradient():

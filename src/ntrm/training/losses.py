@@ -9,7 +9,6 @@ of the gradients. Every process must therefore compute as many losses as the oth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -109,26 +108,24 @@ class ClassWeights(nn.Module):
     """(K,) joined counts of a batch → (K,) weights of the classes.
 
     ``batch`` (the paper's): ``w_c = P / (K · count_c)``, 0 for a class without a pixel. ``running``: from an
-    exponential average of the counts over training batches, steadier than one batch's. ``dataset``: from given
-    frequencies, fractions or pixel counts, the same for every batch.
+    exponential average of the counts over training batches, steadier than one batch's.
     """
 
     shares: Tensor
 
-    def __init__(self, weighting: str, classes: int, frequencies: Sequence[float]) -> None:
+    def __init__(self, weighting: str, classes: int) -> None:
         super().__init__()
         self.weighting = weighting
         # The average starts at one pixel of each class: equal weights until something is seen, and next to nothing
         # after. Only the ratio of its entries matters, so that a batch without a known pixel changes no weight.
-        given = torch.as_tensor(frequencies, dtype=torch.float32) if weighting == "dataset" else torch.ones(classes)
-        self.register_buffer("shares", given, persistent=weighting != "batch")
+        self.register_buffer("shares", torch.ones(classes), persistent=weighting != "batch")
 
     def forward(self, counts: Tensor) -> Tensor:
         """Weights for a batch; the average changes in training only."""
         if self.weighting == "batch":
             weights = counts.sum() / (len(counts) * counts.clamp(min=1))
             return torch.where(counts > 0, weights, 0.0)
-        if self.weighting == "running" and self.training:
+        if self.training:
             self.shares.lerp_(counts.to(self.shares), 1 - MOMENTUM)
         # w_c = 1 / (K · fraction_c)
         return 1 / (len(self.shares) * (self.shares / self.shares.sum()).clamp(min=RAREST))
@@ -137,16 +134,16 @@ class ClassWeights(nn.Module):
 class SegmentationLoss(nn.Module):
     """Loss of a network's output: ``CE_w(final) + λ·CE_w(coarse)``; without a coarse head the first alone.
 
-    The recipe's ``weighting`` is ``batch`` (the paper), ``running`` or ``dataset``; the last needs the ``frequencies``
-    of the classes. Weights are taken to the power ``balance``: 1 makes every class count the same, which finds rare
-    classes but predicts them too often; 0 makes every pixel count the same. ``coarse`` is λ, ``dice`` the weight of the
-    soft Dice loss of the final logits. The state of this module belongs in checkpoints.
+    The recipe's ``weighting`` is ``batch`` (the paper) or ``running``. Weights are taken to the power ``balance``: 1
+    makes every class count the same, which finds rare classes but predicts them too often; 0 makes every pixel count
+    the same. ``coarse`` is λ, ``dice`` the weight of the soft Dice loss of the final logits. The state of this module
+    belongs in checkpoints.
     """
 
-    def __init__(self, classes: int, recipe: Recipe, frequencies: Sequence[float] = ()) -> None:
+    def __init__(self, classes: int, recipe: Recipe) -> None:
         super().__init__()
         self.recipe = recipe
-        self.weights = ClassWeights(recipe.weighting, classes, frequencies)
+        self.weights = ClassWeights(recipe.weighting, classes)
 
     def class_weights(self, counts: Tensor) -> Tensor:
         """(K,) joined counts → (K,) weights, balanced."""

@@ -70,7 +70,7 @@ class Recipe:
     overlap: Annotated[int, Field(ge=0)]  # Least overlap of neighbouring windows in pixels
     drop_background: bool  # Whether windows without tissue are left out
     augment: dict[str, Any]  # Fields of Augment, as they were given; the others are as they are without augmentation
-    weighting: Literal["batch", "running", "dataset"]  # Where class weights come from
+    weighting: Literal["batch", "running"]  # Where class weights come from
     coarse: Weight  # λ, the weight of the coarse head's loss
     encoder_weights: Annotated[str, Field(min_length=1)]  # auto · imagenet · none · a file
     freeze_batch_norm: bool  # Whether running statistics and affine parameters of batch norm stay as they start

@@ -183,7 +183,6 @@ def _train(
     if given.validation is not None:
         validation = store(TileDataset(given.validation, size=recipe.window, progress=progress))
     plan, state = _plan(run, launch, given, windows, validation, say), None
-    frequencies = class_pixels(windows.tiles) if recipe.weighting == "dataset" else ()
     if launch.leads:
         # Not sooner: a training that is stopped while it reads a large dataset leaves no empty run behind.
         run.begin(init_report, len(windows), windows.tiles.unknown)
@@ -194,7 +193,7 @@ def _train(
         warnings.filterwarnings("ignore", message=r"Grad strides do not match bucket view strides")
         interruption.connect()
         state = from_first(state)
-        current = Training(network, recipe, plan, device, frequencies=frequencies)
+        current = Training(network, recipe, plan, device)
         tiles = validation.tiles if pictures and validation is not None else None
         recorder = Recorder(run.out, leads=launch.leads, state=state, examples=tiles, say=say)
         try:

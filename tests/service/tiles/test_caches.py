@@ -12,15 +12,8 @@ def make_store(seconds):
     return TileStore(ServiceLimits(waiting_tiles=3, tile_seconds=seconds))
 
 
-@pytest.fixture
-def store():
-    store = make_store(600)
-    yield store
-    store.close()
-
-
-def test_many_requests_for_one_tile_are_one_computation(store):
-    calls, gate = [], threading.Event()
+def test_many_requests_for_one_tile_are_one_computation():
+    store, gate, calls = make_store(600), threading.Event(), []
 
     def make():
         calls.append(1)
@@ -36,6 +29,7 @@ def test_many_requests_for_one_tile_are_one_computation(store):
     assert asyncio.run(ask()) == [b"tile"] * 20
     assert asyncio.run(store.get("k", make)) == b"tile"
     assert calls == [1]
+    store.close()
 
 
 def test_a_slow_tile_is_a_503_and_is_there_the_next_time():

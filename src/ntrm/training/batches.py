@@ -24,13 +24,8 @@ from ntrm.core.threads import cores_given
 from ntrm.data.tensors import LoadedTiles, Tile, TileDataset
 from ntrm.data.tiles import TILE_SIZE
 
-CUDA_FRACTION = 0.3
-"""Fraction of a GPU's free memory that ``auto`` gives to windows: the network and its gradients need the rest."""
+CUDA_FRACTION = 0.3  # Of a GPU's free memory, that auto gives to windows: network and gradients need the rest
 MOST_ON_HOST = 2 * 2**30  # Bytes of main memory, which other programs share, that auto gives to windows
-
-VALIDATION_BATCH = 16
-"""Windows of ``TILE_SIZE`` at a time in validation, if the training's own batch is not larger; of larger windows as
-many as have the same number of pixels."""
 
 _ORDER, _CHANCE, _DROP, _FILL = 0, 1, 2, 3  # what a seed is used for: streams of different use never coincide
 _CHUNK = 64
@@ -124,7 +119,8 @@ class WindowStore:
         self.tiles = tiles
         self.device = device
         self.workers = min(workers, cores_given())
-        self.resident = resident == "yes" or (resident == "auto" and len(tiles) * 4 * tiles.size**2 < _room(device))
+        room = CUDA_FRACTION * torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else MOST_ON_HOST
+        self.resident = resident == "yes" or (resident == "auto" and len(tiles) * 4 * tiles.size**2 < room)
         self._cached = self._load(progress) if self.resident else None
 
     def __len__(self) -> int:
@@ -132,15 +128,15 @@ class WindowStore:
 
     def batches(self, plan: Sequence[Sequence[int]]) -> Generator[LoadedTiles, None, None]:
         """The batches of ``plan``, each a sequence of windows, in order; nothing waits for the device."""
-        return self._stream(plan, self.workers) if self._cached is None else self._select(plan, self._cached)
-
-    def _select(self, plan: Sequence[Sequence[int]], cached: LoadedTiles) -> Generator[LoadedTiles, None, None]:
+        if self._cached is None:
+            yield from self._stream(plan, self.workers)
+            return
         # One transfer for the whole plan, from pinned memory: a transfer for each batch would make each step wait.
         flat = torch.tensor([index for batch in plan for index in batch])
         flat = flat.pin_memory() if self.device.type == "cuda" else flat
         flat = flat.to(self.device, non_blocking=True)
         for index in torch.split(flat, [len(batch) for batch in plan]):
-            yield LoadedTiles(*(pixels.index_select(0, index) for pixels in cached))
+            yield LoadedTiles(*(pixels.index_select(0, index) for pixels in self._cached))
 
     def _stream(self, plan: Sequence[Sequence[int]], workers: int) -> Generator[LoadedTiles, None, None]:
         loader = DataLoader(
@@ -176,8 +172,8 @@ def validation_batches(windows: int, size: int, plan: StepPlan) -> list[list[int
     >>> validation_batches(7, size=512, plan=StepPlan(tiles=9, batch=2, seed=0))
     [[0, 1, 2, 3], [4, 5, 6]]
     """
-    fits = min(VALIDATION_BATCH, max(1, VALIDATION_BATCH * TILE_SIZE**2 // size**2))
-    batch = max(fits, plan.batch // plan.world)
+    # As many windows as 16 of TILE_SIZE have pixels, or as the training itself takes at a time.
+    batch = max(min(16, max(1, 16 * TILE_SIZE**2 // size**2)), plan.batch // plan.world)
     own = range(plan.rank, windows, plan.world)
     return [list(own[start : start + batch]) for start in range(0, len(own), batch)]
 
@@ -198,7 +194,3 @@ def _begin_reader(_number: int) -> None:
     """Let a signal to the whole process group stop the training alone, which still needs its windows to do so."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     begin_worker()
-
-
-def _room(device: torch.device) -> float:
-    return CUDA_FRACTION * torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else MOST_ON_HOST

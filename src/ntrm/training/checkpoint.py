@@ -78,8 +78,16 @@ class CheckpointFolder:
 
     def write(self, step: int, state: State) -> None:
         """Write the state after ``step`` steps, after the one before it; then remove old files."""
+
+        def write(kept_state: State) -> None:
+            write_checkpoint(self.folder / f"step-{step:08d}.ckpt", kept_state)
+            # A later one, from before a damaged file made the run go back, is no longer part of this run.
+            kept = [path for path in self.names() if _step_of(path) <= step][:KEPT]
+            for path in set(self.names()).difference(kept):
+                path.unlink(missing_ok=True)
+
         self.wait()  # a slow disk holds the training up rather than fill the memory
-        self._writing = self._thread.submit(self._write, step, on_host(state))
+        self._writing = self._thread.submit(write, on_host(state))
 
     def wait(self) -> None:
         """Wait until the last state is on disk; raises what went wrong."""
@@ -91,13 +99,6 @@ class CheckpointFolder:
         """Wait, and end the thread."""
         with self._thread:
             self.wait()
-
-    def _write(self, step: int, state: State) -> None:
-        write_checkpoint(self.folder / f"step-{step:08d}.ckpt", state)
-        # A later one, from before a damaged file made the run go back, is no longer part of this run.
-        kept = [path for path in self.names() if _step_of(path) <= step][:KEPT]
-        for path in set(self.names()).difference(kept):
-            path.unlink(missing_ok=True)
 
     def latest(self, say: Callable[[str], None]) -> State | None:
         """The newest state that can be read; None before the first checkpoint."""

@@ -56,22 +56,18 @@ def tuned(recipe: Recipe, device: torch.device) -> Iterator[None]:
     except (RuntimeError, MemoryError) as error:
         if not ran_out_of_memory(error):
             raise
-        raise _memory_error(recipe, device) from error
+        batch, window = max(1, recipe.batch // 2), max(32, recipe.window // 64 * 32)
+        raise NtrmError(
+            f"memory of {device} ran out",
+            got=f"batch {recipe.batch}, window {recipe.window}, resident {recipe.resident}, {recipe.precision}",
+            hint=f"lower it: --set batch={batch}, --set window={window}, --set resident=no "
+            "or --set precision=bfloat16; or divide the batch over more devices",
+        ) from error
     finally:
         torch.backends.cudnn.benchmark = benchmark
         torch.backends.cuda.enable_cudnn_sdp(attention)
         if torch.get_float32_matmul_precision() != matrices:
             torch.set_float32_matmul_precision(matrices)
-
-
-def _memory_error(recipe: Recipe, device: torch.device) -> NtrmError:
-    batch, window = max(1, recipe.batch // 2), max(32, recipe.window // 64 * 32)
-    return NtrmError(
-        f"memory of {device} ran out",
-        got=f"batch {recipe.batch}, window {recipe.window}, resident {recipe.resident}, {recipe.precision}",
-        hint=f"lower it: --set batch={batch}, --set window={window}, --set resident=no "
-        "or --set precision=bfloat16; or divide the batch over more devices",
-    )
 
 
 def recorded(network: SegmentationModel, sample: Tensor) -> Forward:

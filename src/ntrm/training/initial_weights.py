@@ -90,7 +90,7 @@ def build_network(
     axes = class_axes(network)
     encoder = [key for key in axes if key.startswith("encoder.")]
     filled = weights in ("auto", "imagenet") and encoder and all(key in transfer.copied for key in encoder)
-    report = InitReport("scratch") if filled else _fill_encoder(network, weights)
+    report = _fill_encoder(network, "none" if filled else weights)
     network.load_state_dict(transfer.tensors, strict=False)
     network.describe(trained_on=known.trained_on)
     encoder = encoder or [key for key in axes if not axes[key]]

@@ -25,8 +25,6 @@ RECIPES = ("paper", "fast", "robust", FINETUNE)  # Recipes that come with the pa
 AUGMENTATIONS = {"none": Augment, "paper": Augment.paper, "full": Augment.full, "strong": Augment.strong}
 """Names that ``augment`` may have instead of fields."""
 
-_LENGTH = ("epochs", "steps")
-
 Number = int | float  # A whole number stays one: recipes are compared, and folders named, by their values as text
 Weight = Annotated[Number, Field(ge=0, le=100)]
 Share = Annotated[Number, Field(ge=0, le=1)]
@@ -200,7 +198,7 @@ def _merge(values: dict[str, Any], changes: Mapping[Any, object], where: str) ->
     unknown = [str(key) for key in changes if key not in FIELDS and not re.fullmatch(r"augment\..+", str(key))]
     if unknown:
         raise choices_error(f"{where}: unknown field of a recipe", ", ".join(unknown), FIELDS)
-    for one, other in (_LENGTH, _LENGTH[::-1]):
+    for one, other in (("epochs", "steps"), ("steps", "epochs")):
         if changes.get(one) is not None and other not in changes:
             values[other] = None
     # ``augment`` before ``augment.flip``, whatever their order: a single field is a change to it.

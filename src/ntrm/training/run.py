@@ -11,7 +11,7 @@ import platform
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ class RunResult:
 def read_result(out: Path) -> RunResult | None:
     """The result of a finished run; None where there is none."""
     document = _read_provenance(out)
-    if document is None or not document.get("finished") or not (out / MODEL / CONFIG).is_file():
+    if not document.get("finished") or not (out / MODEL / CONFIG).is_file():
         return None
     outcome = {name: document[name] for name in ("steps", "epochs", "best", "seconds")}
     return RunResult(out, out / MODEL, **outcome, provenance=document)
@@ -78,7 +78,15 @@ def locked(out: Path, *, resume: bool) -> Iterator[None]:
     new = not out.exists()
     with holding(out / LOCK):
         try:
-            _check_claim(out, resume=resume)
+            # Corrected slides are written before the run begins.
+            if not all(path.name.startswith(PARTIAL) or path.name in (LOCK, CORRECTED_DATA) for path in out.iterdir()):
+                elsewhere = "choose an empty or a new folder"
+                if not resume:
+                    raise RefusedError(
+                        "the folder is not empty", got=out, hint=f"continue with --resume, or {elsewhere}"
+                    )
+                if not _read_provenance(out):
+                    raise RefusedError("there is no run in this folder", got=out, expected=PROVENANCE, hint=elsewhere)
             yield
         finally:
             if not (out / PROVENANCE).is_file() or read_result(out) is not None:
@@ -86,17 +94,6 @@ def locked(out: Path, *, resume: bool) -> Iterator[None]:
             if new:
                 with suppress(OSError):  # it is not empty: the run is begun
                     out.rmdir()
-
-
-def _check_claim(out: Path, *, resume: bool) -> None:
-    # Corrected slides are written before the run begins.
-    if all(path.name.startswith(PARTIAL) or path.name in (LOCK, CORRECTED_DATA) for path in out.iterdir()):
-        return
-    elsewhere = "choose an empty or a new folder"
-    if not resume:
-        raise RefusedError("the folder is not empty", got=out, hint=f"continue with --resume, or {elsewhere}")
-    if _read_provenance(out) is None:
-        raise RefusedError("there is no run in this folder", got=out, expected=PROVENANCE, hint=elsewhere)
 
 
 @dataclass(frozen=True)
@@ -122,7 +119,7 @@ class TrainingRun:
     def check(self) -> None:
         """Make sure that a run that is already in the folder is the same."""
         document = _read_provenance(self.out)
-        if document is None:
+        if not document:
             return
         before, now = _identity(document), _identity(self._document())
         names = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
@@ -141,7 +138,7 @@ class TrainingRun:
 
         A run that goes on from a checkpoint has no ``init_report``: it started as its provenance says.
         """
-        before = _read_provenance(self.out) or {}
+        before = _read_provenance(self.out)
         remove_partials(self.out)
         document = self._document() | {"windows": windows, "unknown_windows": unknown_windows}
         if init_report is None:
@@ -153,7 +150,7 @@ class TrainingRun:
 
     def end(self, steps: int, epochs: float, best: dict[str, Any], seconds: float, *, write: bool) -> RunResult:
         """Write the result; only a run whose provenance says so is finished."""
-        document = (_read_provenance(self.out) or {}) if write else {}
+        document = _read_provenance(self.out) if write else {}
         document |= {"finished": True, "steps": steps, "epochs": epochs, "seconds": seconds, "best": best}
         if write:
             write_json(self.out / PROVENANCE, document)
@@ -161,21 +158,9 @@ class TrainingRun:
 
     def _document(self) -> dict[str, Any]:
         """The provenance, but for what is known only when the run begins."""
-        given = (
-            "arch",
-            "options",
-            "level",
-            "mpp",
-            "sections",
-            "init",
-            "init_sha256",
-            "name",
-            "command",
-            "seed",
-            "data",
-        )
+        apart = ("out", "device", "recipe", "corrections")
         return {
-            **{name: getattr(self, name) for name in given},
+            **{field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart},
             "recipe": self.recipe.as_dict(),
             "finished": False,
             **({} if self.corrections is None else {"corrections": dict(self.corrections)}),
@@ -192,16 +177,14 @@ def _identity(document: Mapping[str, Any]) -> dict[str, Any]:
     """What two runs must have in common to be the same run: fields of the recipe, for one, as ``recipe.batch``."""
     plain = json.loads(json.dumps({name: document.get(name) for name in IDENTITY}, default=str))
     for name in ("recipe", "options"):
-        fields = plain.pop(name) or {}
-        plain |= {f"{name}.{key}": value for key, value in fields.items() if key not in FREE}
+        parts = plain.pop(name) or {}
+        plain |= {f"{name}.{key}": value for key, value in parts.items() if key not in FREE}
     return dict(plain)
 
 
-def _read_provenance(out: Path) -> dict[str, Any] | None:
+def _read_provenance(out: Path) -> dict[str, Any]:
     path, hint = out / PROVENANCE, "choose a new folder"
-    if not path.is_file():
-        return None
-    document = read_json(path, hint=hint)
+    document = read_json(path, hint=hint) if path.is_file() else {}
     if not isinstance(document, dict):
         raise DataError(f"{path} is not a provenance record", got=type(document).__name__, hint=hint)
     return document
@@ -217,19 +200,12 @@ def versions() -> dict[str, str | None]:
         with suppress(importlib.metadata.PackageNotFoundError):
             known[name] = importlib.metadata.version(name)
     cudnn = torch.backends.cudnn.version() if torch.version.cuda else None  # type: ignore[no-untyped-call]
-    return {
-        **known,
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "cudnn": None if cudnn is None else str(cudnn),
-    }
+    known |= {"torch": torch.__version__, "cuda": torch.version.cuda}
+    return known | {"cudnn": None if cudnn is None else str(cudnn)}
 
 
 def git_state(folder: Path | None = None) -> dict[str, Any] | None:
-    """Commit of the package's source, and whether it was changed since; None for an installed copy.
-
-    ``folder`` is the package's own where none is given.
-    """
+    """Commit of the package's source (or of ``folder``), and whether it was changed; None for an installed copy."""
     # Not git's own variables: a hook of another repository names that one there.
     # Without optional locks, `status` leaves the repository as it is.
     environment = {**child_environment(*HOME), "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

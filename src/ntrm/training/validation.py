@@ -46,8 +46,12 @@ class ScoreAccumulator:
 
     def update(self, output: Segmentation, target: Tensor) -> None:
         """Logits (B, K, H, W) and target (B, H, W) of one batch."""
-        heads = [output.final] if output.coarse is None else [output.final, output.coarse]
-        nll = torch.stack([self._by_class(logits, target) for logits in heads]).detach()  # (heads, K)
+        names, sums = target.flatten(), list[Tensor]()
+        for logits in [output.final] if output.coarse is None else [output.final, output.coarse]:
+            each = F.cross_entropy(by_pixel(logits), names.long(), ignore_index=IGNORE, reduction="none")
+            # Class by class: scattered sums have no fixed order on a GPU.
+            sums.append(torch.stack([torch.where(names == c, each, 0.0).sum() for c in range(self.classes)]))
+        nll = torch.stack(sums).detach()  # (heads, K)
         dice = dice_totals(output.final, target).detach()  # (2, K)
         confusion = confusion_tensor(target, output.final.argmax(dim=1), self.classes)  # (K, K)
         batch = (_precise(nll), _precise(dice), class_counts(target, self.classes), confusion)
@@ -56,13 +60,6 @@ class ScoreAccumulator:
                 total.add_(more)
         else:
             self._sums = batch
-
-    def _by_class(self, logits: Tensor, target: Tensor) -> Tensor:
-        """(K,) −log softmax(logits)[y], summed over the pixels of each class."""
-        target = target.flatten()
-        nll = F.cross_entropy(by_pixel(logits), target.long(), ignore_index=IGNORE, reduction="none")
-        # Class by class: scattered sums have no fixed order on a GPU.
-        return torch.stack([torch.where(target == c, nll, 0.0).sum() for c in range(self.classes)])
 
     def compute(self, loss: SegmentationLoss, schema: LabelSchema) -> Scores:
         """Scores over all batches of all processes; ``loss`` gives the weights of classes, heads and Dice."""

@@ -87,14 +87,9 @@ class Training:
 
     def step(self, number: int, tiles: LoadedTiles) -> Loss:
         """Augment, normalise, predict, compute the loss, update. Nothing here waits for the device."""
-        plan, glass, filling = self.plan, self.network.config.schema.background_index, None
-        own = plan.batch // plan.world  # windows behind these take the place of glass in some of them
-        if plan.fill and glass is not None:
-            places = torch.tensor([*plan.fillings(number)], dtype=torch.int64)
-            filling = Filling(places, tiles.images[own:], tiles.masks[own:], glass)
-        chance, share = plan.generator(number), {"rank": plan.rank, "world": plan.world}
+        plan = self.plan
         with autocast(self.precision, self.device):
-            images, masks = self.augment(tiles.images[:own], tiles.masks[:own], chance, filling=filling, **share)
+            images, masks = self._augmented(number, tiles)
             x = self.normalise(images)
             if self._replay:  # on one GPU the network is recorded at its first batch
                 self._forward, self._replay = recorded(self.network, x), False
@@ -113,6 +108,17 @@ class Training:
         self._fresh.append(torch.stack([loss.total, loss.final, coarse]).detach())
         self.steps_done = number + 1
         return loss
+
+    def _augmented(self, number: int, tiles: LoadedTiles) -> tuple[Tensor, Tensor]:
+        """The windows of a step; those behind the plan's own take the place of glass in some of them."""
+        plan, glass = self.plan, self.network.config.schema.background_index
+        own, share = plan.batch // plan.world, {"rank": plan.rank, "world": plan.world}
+        filling = None
+        if plan.fill and glass is not None:
+            places = torch.tensor([*plan.fillings(number)], dtype=torch.int64)
+            filling = Filling(places, tiles.images[own:], tiles.masks[own:], glass)
+        images, masks = tiles.images[:own], tiles.masks[:own]
+        return self.augment(images, masks, plan.generator(number), filling=filling, **share)
 
     def normalise(self, images: Tensor) -> Tensor:
         """Bytes (B, 3, H, W) → what the network expects."""

@@ -12,6 +12,7 @@ from tests.paper.conftest import draw_section
 from tests.paper.synthetic import write_all
 from tests.report.pages import HOSTILE, cells, check_safe, words
 
+from ntrm.core.progress import SILENT
 from ntrm.paper.plan import Request
 from ntrm.paper.reproduce import FIGURES, PHANTOM, REAL, TABLES, reproduce, write_results
 from ntrm.training.recipe import parse_overrides
@@ -84,7 +85,7 @@ def test_the_page_is_whole_safe_and_needs_nothing_beside_it(request_of, tmp_path
     lost = {failed.key: f"exit code 1\n{HOSTILE}"}
     results = PlanResults.read(plan, request.run, lost, request.patients)
     command = ["ntrm", "reproduce", "--out", f"a b {HOSTILE}"]
-    path, tables = write_results(request, results, "cpu", command)
+    path, tables = write_results(request, results, "cpu", command, 1, SILENT)
     text = path.read_text(encoding="utf-8")
     page = html.fromstring(text)
     assert all(source.startswith("data:image/png;base64") for source in page.xpath("//@src"))

@@ -12,7 +12,6 @@ from ntrm.annotations.rasterise import AnnotationGrid, paint
 from ntrm.core.errors import DataError, choices_error
 from ntrm.core.labels import Mask
 from ntrm.correct.mask import SlideMask
-from ntrm.regions.fill import Ring
 from ntrm.regions.nearest import nearest_of
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import CORRECTED, REGIONS
@@ -54,13 +53,9 @@ def _without_exported(areas: Sequence[Annotation], folder: Path) -> list[Annotat
     near = boxes.query_ball_point([each.bounds for each in areas], ROUNDED, p=np.inf)
 
     def is_exported(area: Annotation, others: list[int]) -> bool:
-        alike = (exported[index] for index in others if exported[index].name == area.name)
-        return any(_same_points(area.rings, other.rings) for other in alike)
+        own = np.concatenate(area.rings)
+        alike = (np.concatenate(exported[at].rings) for at in others if exported[at].name == area.name)
+        # The same corners, wherever the rings begin and whichever way they go.
+        return any(max(nearest_of(own, its)[0].max(), nearest_of(its, own)[0].max()) <= ROUNDED for its in alike)
 
     return [area for area, others in zip(areas, near, strict=True) if not is_exported(area, others)]
-
-
-def _same_points(rings: Sequence[Ring], others: Sequence[Ring]) -> bool:
-    """Whether rings have the same corners, wherever they begin and whichever way they go."""
-    one, two = np.concatenate(rings), np.concatenate(others)
-    return bool(max(nearest_of(one, two)[0].max(), nearest_of(two, one)[0].max()) <= ROUNDED)

@@ -27,21 +27,10 @@ from ntrm.data.tiles import Window
 from ntrm.regions.region_table import RegionTable
 from ntrm.regions.regions import Regions
 from ntrm.regions.runs import Where
+from ntrm.results import paths
 from ntrm.results.documents import AGAIN, Correction, crumb_warnings, read_summary
 from ntrm.results.folder import SlideFolder
 from ntrm.results.manifest import Manifest
-from ntrm.results.paths import (
-    CORRECTED,
-    CORRECTED_LOCK,
-    CORRECTED_NEW,
-    CORRECTED_OLD,
-    FAMILIARITY_MAP,
-    HIDDEN,
-    MASK,
-    PICTURE,
-    PIECES,
-    REPORT,
-)
 from ntrm.results.tables import write_tables
 from ntrm.segment.measurements import measure_pieces, scan_slide
 from ntrm.segment.pictures import tinted, write_overlays
@@ -54,25 +43,26 @@ ROWS = 256  # Of a mask that are looked at together
 def write_corrected(mask: SlideMask) -> None:
     """Make ``corrected/`` from mask and log, whole or not at all; removes it where no correction counts."""
     SlideFolder(mask.folder).check()
-    hidden, target = mask.folder / HIDDEN, mask.folder / CORRECTED
-    with holding(hidden / CORRECTED_LOCK, wait=True), writing(target):
+    hidden, target = mask.folder / paths.HIDDEN, mask.folder / paths.CORRECTED
+    with holding(hidden / paths.CORRECTED_LOCK, wait=True), writing(target):
         log, corrections = corrections_in(mask)
-        for leftover in (hidden / CORRECTED_NEW, hidden / CORRECTED_OLD):
+        new, old = hidden / paths.CORRECTED_NEW, hidden / paths.CORRECTED_OLD
+        for leftover in (new, old):
             shutil.rmtree(leftover, ignore_errors=True)
         if corrections.steps:
-            (hidden / CORRECTED_NEW).mkdir()
-            _write(mask, log, corrections, hidden / CORRECTED_NEW)
+            new.mkdir()
+            _write(mask, log, corrections, new)
         if target.is_dir():
-            target.rename(hidden / CORRECTED_OLD)
+            target.rename(old)
         if corrections.steps:
-            (hidden / CORRECTED_NEW).rename(target)
-        shutil.rmtree(hidden / CORRECTED_OLD, ignore_errors=True)
+            new.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def correction_in(folder: Path) -> Correction | None:
     """What a slide's ``corrected/`` was made from; None where there is none."""
     try:
-        return read_summary(folder / CORRECTED).corrected
+        return read_summary(folder / paths.CORRECTED).corrected
     except DataError:
         return None
 
@@ -86,11 +76,11 @@ def is_current(folder: Path, log: Log) -> bool:
 def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
     summary, kept, state = mask.summary, SlideFolder(mask.folder), mask.segmented[0]
     # The network's regions as the segmentation had them: the same engine, the same pieces, and its confidences.
-    grid, before = PieceMap.read(mask.folder / HIDDEN / PIECES, hint=AGAIN), mask.labels()
+    grid, before = PieceMap.read(mask.folder / paths.HIDDEN / paths.PIECES, hint=AGAIN), mask.labels()
     network = scan_slide(before, None, grid, schema=mask.schema, resolution=mask.resolution)
     rows = state.tables["regions"]
     if len(rows) != len(network.table):
-        what, got = f"{mask.folder.name}: {MASK} does not have the regions of the tables", len(network.table)
+        what, got = f"{mask.folder.name}: {paths.MASK} does not have the regions of the tables", len(network.table)
         raise DataError(what, got=f"{got} regions", expected=len(rows), hint=AGAIN)
     confidence = np.array([row["mean_confidence"] or 0.0 for row in rows], dtype=np.float64)
     labels, grid = corrections.paint(before), grid.with_tissue(_new_tissue(corrections, grid, mask))
@@ -123,15 +113,15 @@ def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
     found.write(folder)
     tables = state.with_foot(files.run.cells(), files.tables(found, regions, pieces))
     write_tables(folder, [tables], [*state.covariates])
-    for name in (PICTURE, FAMILIARITY_MAP):
+    for name in (paths.PICTURE, paths.FAMILIARITY_MAP):
         if kept.has(name):
             shutil.copyfile(mask.folder / name, folder / name)
     try:
-        picture = np.asarray(kept.picture(PICTURE)[1].convert("RGB"))
+        picture = np.asarray(kept.picture(paths.PICTURE)[1].convert("RGB"))
     except OSError as error:
-        raise DataError(f"{mask.folder.name}: cannot read {PICTURE}", got=error, hint=AGAIN) from error
+        raise DataError(f"{mask.folder.name}: cannot read {paths.PICTURE}", got=error, hint=AGAIN) from error
     write_overlays(folder, tinted(picture, labels, mask.schema), labels.shape, mask.schema, mask.resolution, found)
-    if (mask.folder / REPORT).is_file():
+    if (mask.folder / paths.REPORT).is_file():
         from ntrm.report.slide_report import write_slide_report
 
         write_slide_report(folder)

@@ -90,7 +90,11 @@ def build_reference(
             expected="another split",
             hint="choose val",
         )
-    training, held = (_sections(splits, split) for split in ("train", held_out))
+    for split in ("train", held_out):
+        _check_enough(sum(case.split == split for case in splits.dataset), split)
+    training, held = (
+        few_sections(splits[split], min(len(splits[split]), MOST_SECTIONS)) for split in ("train", held_out)
+    )
     seen = [*_observations(predictor, training, splits.schema, seed, progress, "training sections")]
     # A network that is hardly trained may take nearly everything for background.
     _check_enough(len({observation.section for observation in seen}), "train, in which the network sees tissue")
@@ -110,12 +114,6 @@ def build_reference(
     }
     stains = training_stains(training, splits.schema, splits.resolution)
     return Reference(numbers, config.schema.names, float(config.mpp or 0.0), about, stains=stains)
-
-
-def _sections(splits: DatasetSplits, split: str) -> Dataset:
-    _check_enough(sum(case.split == split for case in splits.dataset), split)
-    sections = splits[split]
-    return few_sections(sections, min(len(sections), MOST_SECTIONS))
 
 
 def _check_enough(count: int, where: str) -> None:
@@ -196,26 +194,22 @@ def changed_a_little(image: Image, random: np.random.Generator) -> Image:
 
 
 def class_statistics(seen: Sequence[Observation], classes: int) -> ClassStatistics:
-    """Means and whitening of the cells of each class; classes with few cells are compared with all cells."""
+    """Means and whitening of the cells of each class; classes with few cells are compared with all cells.
+
+    W gives (x − μ) W unit covariance, colours and texture apart.
+    """
     values = np.concatenate([observation.values for observation in seen])
     labels = np.concatenate([observation.classes for observation in seen])
     sections = np.concatenate([np.full(len(observation.classes), observation.section) for observation in seen])
-    means, whitening = np.empty((classes, STATISTICS)), np.empty((classes, STATISTICS, STATISTICS))
+    means, whitening = np.empty((classes, STATISTICS)), np.zeros((classes, STATISTICS, STATISTICS))
     for number in range(classes):
         own = labels == number
         enough = own.sum() >= LEAST_OF_CLASS[0] and len(np.unique(sections[own])) >= LEAST_OF_CLASS[1]
         cells = (values[own] if enough else values).astype(np.float64)
-        means[number], whitening[number] = cells.mean(axis=0), _whitening(cells)
+        means[number], covariance = cells.mean(axis=0), _covariance(cells, SHRINKAGE["cells"])
+        for block in (slice(0, COLOURS), slice(COLOURS, STATISTICS)):
+            whitening[number][block, block] = np.linalg.cholesky(np.linalg.inv(covariance[block, block]))
     return ClassStatistics(torch.from_numpy(means), torch.from_numpy(whitening))
-
-
-def _whitening(values: Floats) -> Floats:
-    """(D, D) W with (x − μ) W of unit covariance, colours and texture apart."""
-    covariance = _covariance(values, SHRINKAGE["cells"])
-    whitening = np.zeros_like(covariance)
-    for block in (slice(0, COLOURS), slice(COLOURS, STATISTICS)):
-        whitening[block, block] = np.linalg.cholesky(np.linalg.inv(covariance[block, block]))
-    return whitening
 
 
 def _covariance(values: Floats, shrinkage: float) -> Floats:

@@ -116,8 +116,12 @@ def _as_high(score: Floats, aspect: int, at: Floats, numbers: ReferenceNumbers) 
 
 def judge(unit: Unit, reference: Reference, schema: LabelSchema) -> Familiarity:
     """Whether a slide or a piece is like what the model knows."""
-    numbers = reference.numbers
-    if (why_not := _too_little(unit, float(numbers.smallest_mm2[0]))) is not None:
+    numbers, why_not = reference.numbers, ""
+    if unit.area_mm2 < (least := float(numbers.smallest_mm2[0])):
+        why_not = f"{unit.area_mm2:.2g} mm² of tissue; it takes {least:.2g} to compare it with training sections"
+    elif unit.cells < LEAST_CELLS:
+        why_not = f"only {unit.cells:.0f} small squares show stained tissue; it takes {LEAST_CELLS} to compare them"
+    if why_not:
         return Familiarity(TOO_SMALL, None, {}, (why_not,))
     by_aspect = dict(zip(ASPECTS, p_values(scores(unit, numbers), unit.area_mm2, numbers).tolist(), strict=True))
     weighted = {name: value / WEIGHTS[name] for name, value in by_aspect.items()}
@@ -128,15 +132,6 @@ def judge(unit: Unit, reference: Reference, schema: LabelSchema) -> Familiarity:
     explain = {"colours": _colours, "texture": _texture, "anatomy": _anatomy}
     unlike = [name for name in sorted(ASPECTS, key=weighted.__getitem__) if weighted[name] < UNFAMILIAR_BELOW]
     return Familiarity(UNFAMILIAR, _rounded(p), aspects, tuple(explain[name](unit, numbers, schema) for name in unlike))
-
-
-def _too_little(unit: Unit, smallest_mm2: float) -> str | None:
-    """Why a unit cannot be judged; None where it can."""
-    if unit.area_mm2 < smallest_mm2:
-        return f"{unit.area_mm2:.2g} mm² of tissue; it takes {smallest_mm2:.2g} to compare it with training sections"
-    if unit.cells < LEAST_CELLS:
-        return f"only {unit.cells:.0f} small squares show stained tissue; it takes {LEAST_CELLS} to compare them"
-    return None
 
 
 def _rounded(p: float) -> float:

@@ -70,15 +70,9 @@ class Reference:
         (folder / REFERENCE).unlink(missing_ok=True)
         with whole_file(folder / NUMBERS) as partial:
             save_file(arrays, partial)
-        document = _Document(
-            weights_sha256=weights_sha256,
-            numbers_sha256=sha256_of(folder / NUMBERS),
-            classes=self.classes,
-            mpp=self.mpp,
-            about=dict(self.about),
-            stains=self.stains,
-        )
-        write_json(folder / REFERENCE, document)
+        known = {name: getattr(self, name) for name in ("classes", "mpp", "about", "stains")}
+        hashes = {"weights_sha256": weights_sha256, "numbers_sha256": sha256_of(folder / NUMBERS)}
+        write_json(folder / REFERENCE, _Document(**known | hashes))
 
 
 @dataclass(frozen=True, kw_only=True)

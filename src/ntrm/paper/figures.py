@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -71,30 +71,24 @@ def choose_windows(splits: DatasetSplits, size: int) -> list[Example]:
     return examples
 
 
-def draw_figures(
-    results: PlanResults,
-    windows: Sequence[Example],
-    stats: DatasetStats,
-    ablation: ResultTable | None,
-    folder: Path,
-    device: str,
-) -> dict[str, FigureFile]:
-    """All figures that the results allow, by name."""
+Drawing = tuple[Any, ...]  # Name, caption, the function that draws the figure, and what it takes
+
+
+def write_figures(drawings: Iterable[Drawing], folder: Path) -> dict[str, FigureFile]:
+    """Draw figures as files; by name."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {}
-    for name, caption, draw, *given in _drawings(results, windows, stats, ablation, device):
+    for name, caption, draw, *given in drawings:
         path = folder / f"{name}.png"
         write_figure(path, draw, *given)
         drawn[name] = FigureFile(path, caption, FIGURES.get(name, ""))
     return drawn
 
 
-Drawing = tuple[Any, ...]  # Name, caption, the function that draws the figure, and what it takes
-
-
-def _drawings(
+def drawings(
     results: PlanResults, windows: Sequence[Example], stats: DatasetStats, ablation: ResultTable | None, device: str
 ) -> Iterator[Drawing]:
+    """All figures that the results allow."""
     caption = "Share of the pixels, and of each tissue's boundary, over all parts of the dataset."
     yield "dataset", caption, stats_figure, stats
     if windows:

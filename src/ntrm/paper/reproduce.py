@@ -17,14 +17,13 @@ from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import counted
 from ntrm.data.dataset import SPLITS
-from ntrm.data.split import DatasetSplits
 from ntrm.data.stats import dataset_stats
 from ntrm.models.predictor import Predictor
 from ntrm.models.registry import load
 from ntrm.paper import result_tables as tables
 from ntrm.paper.claims import claims_table
 from ntrm.paper.costs import networks_table, stages_table
-from ntrm.paper.figures import choose_windows, draw_figures, first_trained
+from ntrm.paper.figures import choose_windows, drawings, first_trained, write_figures
 from ntrm.paper.outcomes import FAILED, PlanResults, dig
 from ntrm.paper.plan import LOCK, MARK, Job, Request, TrainingPlan, describe, evaluation_of
 from ntrm.paper.run import Ended, Slot, make_slots, run_jobs
@@ -97,7 +96,7 @@ def reproduce(
         results = PlanResults.read(plan, request.run, failures, request.patients)
         with holding(request.out / LOCK, wait=True):
             say("drawing tables and figures")
-            page, files = write_results(request, results, device, command, jobs=jobs, progress=progress)
+            page, files = write_results(request, results, device, command, jobs, progress)
     return Reproduction(page, results, ran, files)
 
 
@@ -138,13 +137,7 @@ def _line(ended: Ended, request: Request) -> str:
 
 
 def write_results(
-    request: Request,
-    results: PlanResults,
-    device: str,
-    command: Sequence[str],
-    *,
-    jobs: int = 1,
-    progress: Progress = SILENT,
+    request: Request, results: PlanResults, device: str, command: Sequence[str], jobs: int, progress: Progress
 ) -> tuple[Path, tuple[Path, ...]]:
     """Write tables, figures and the page; returns the page and the tables."""
     out, plan, recipe = request.out, results.plan, results.plan.recipe
@@ -169,7 +162,7 @@ def write_results(
         tables.runs_table(results),
     )
     made = {table.name: table for table in every if table is not None}
-    drawn = draw_figures(results, windows, stats, made.get("ablation"), out / "figures", device)
+    drawn = write_figures(drawings(results, windows, stats, made.get("ablation"), device), out / "figures")
     files = tuple(table.write_csv(out / "tables") for table in made.values())
     length = f"{recipe.steps:,} steps" if recipe.steps is not None else f"up to {recipe.epochs} passes"
     of_batches = f"of {recipe.batch} windows of {recipe.window} pixels"
@@ -177,11 +170,13 @@ def write_results(
         ("recipe", f"{recipe.name}: {length} {of_batches}, {recipe.optimiser}"),
         ("training seeds", ", ".join(map(str, plan.seeds))),
         ("runs", f"{len(plan.jobs)}, {len(results.lacking)} of them without a result"),
-        *(
-            (f"data {level}".strip(), _amount(known, plan.fingerprints[level]))
-            for level, known in request.splits.items()
-        ),
     ]
+    for level, known in request.splits.items():
+        sections = Counter(case.split for case in known.dataset)
+        patients = Counter(split for split, _ in {(case.split, case.group) for case in known.dataset})
+        of = [", ".join(f"{count[split]} {split}" for split in SPLITS) for count in (sections, patients)]
+        amount = f"{known.resolution.mean:g} µm/px; sections: {of[0]}; patients: {of[1]}"
+        setup.append((f"data {level}".strip(), f"{amount}; fingerprint {plan.fingerprints[level]}"))
     notes = list(plan.notes)
     moved = [each.arch for each in plan.compared if results.done(each) and first_trained(results, each) is None]
     if moved:
@@ -204,10 +199,3 @@ def write_results(
         for name in set(names) - present.keys():
             (out / kind.format(name)).unlink(missing_ok=True)
     return out / "index.html", files
-
-
-def _amount(splits: DatasetSplits, fingerprint: str) -> str:
-    sections = Counter(case.split for case in splits.dataset)
-    patients = Counter(split for split, _ in {(case.split, case.group) for case in splits.dataset})
-    of = [", ".join(f"{count[split]} {split}" for split in SPLITS) for count in (sections, patients)]
-    return f"{splits.resolution.mean:g} µm/px; sections: {of[0]}; patients: {of[1]}; fingerprint {fingerprint}"

@@ -52,7 +52,7 @@ def test_the_papers_recipe_is_the_specification():
 def test_what_is_written_is_read_again(name, tmp_path):
     recipe = load_recipe(name, {"learning_rate": 1e-5, "resident": "no", "augment.blur_sigma": [0.5, 2]})
     write_recipe(recipe, tmp_path / "deep" / "recipe.yaml")
-    assert load_recipe(tmp_path / "deep" / "recipe.yaml") == recipe
+    assert load_recipe(tmp_path / "deep" / "recipe.yaml").as_dict() == recipe.as_dict()
     assert yaml.safe_load((tmp_path / "deep" / "recipe.yaml").read_text()) == recipe.as_dict()
     assert json.loads(json.dumps(recipe.as_dict())) == recipe.as_dict()
     assert pickle.loads(pickle.dumps(recipe)) == recipe  # it travels to other processes
@@ -152,8 +152,8 @@ def test_every_field_of_the_augmentation_is_written_and_none_needs_to_be_read(tm
     assert list(document) == [field.name for field in fields(Recipe)]
     del document["augment"]["jpeg_quality"]
     written(tmp_path / "shorter.yaml", yaml.safe_dump(document))
-    assert load_recipe(tmp_path / "shorter.yaml") == load_recipe(tmp_path / "recipe.yaml") == fast
-    assert fast != load_recipe("fast", {"augment.jpeg_quality": [50, 95]})
+    for name in ("shorter", "recipe"):
+        assert load_recipe(tmp_path / f"{name}.yaml").as_dict() == fast.as_dict()
 
 
 # --- YAML ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,24 +59,19 @@ class Recorder:
         """Time that the run has taken so far, in all its sessions."""
         return self._earlier_s + (time.monotonic() if self._ended is None else self._ended) - self._started
 
-    def record_start(self, training: Training, scores: Scores) -> None:
-        """Log and keep the weights that a run starts from: they may stay the best."""
-        if self.leads:
-            self._log(training, scores, {})
+    def record(self, training: Training, scores: Scores, losses: Sequence[Row] = (), **measured: float) -> None:
+        """Log a round and its validation, keep its weights if they are the best so far, write a checkpoint.
 
-    def record(
-        self, training: Training, scores: Scores, losses: list[Row], rate: float, speed: Mapping[str, float]
-    ) -> None:
-        """Log a round and its validation, select weights, write a checkpoint."""
+        Without ``losses`` it is the start of a run that is logged: its weights may stay the best.
+        """
         if not self.leads:
             return
-        # Summed exactly, so that it does not matter where a round was interrupted.
-        total, final, coarse = (math.fsum(column) / len(losses) for column in zip(*losses, strict=True))
-        trained = {"train_loss": total, "train_final": final, "train_coarse": None if math.isnan(coarse) else coarse}
-        self._log(training, scores, {**trained, "learning_rate": rate, **speed})
-
-    def _log(self, training: Training, scores: Scores, trained: LogRow) -> None:
-        """Write the row of a round, or of the start; keep the weights if they are better than those kept so far."""
+        trained: LogRow = {}
+        if losses:
+            # Summed exactly, so that it does not matter where a round was interrupted.
+            total, final, coarse = (math.fsum(column) / len(losses) for column in zip(*losses, strict=True))
+            trained = {"train_loss": total, "train_final": final}
+            trained |= {"train_coarse": None if math.isnan(coarse) else coarse, **measured}
         new = asdict(scores)
         better = is_better(training.recipe.keep, new, None if self.kept is None else self.kept["scores"])
         if better:
@@ -86,7 +81,7 @@ class Recorder:
         row: LogRow = {"step": training.steps_done, "epoch": training.epochs, **trained, **validated}
         row["seconds"] = self.seconds
         self.rows.append(row)
-        if trained:
+        if losses:
             self.checkpoint(training, [], wait=False)
         write_log(self.run / LOG, self.rows)
         self.say(_sentence(row, training.rounds.total, better))

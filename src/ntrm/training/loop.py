@@ -287,14 +287,14 @@ def run_rounds(
                     raise interruption.error(step + 1)
         losses = training.round_losses()
         seconds = max(time.monotonic() - begun, 1e-9)
-        rate, windows_done = training.rate(end - 1), len(steps) * training.recipe.batch
+        speed = {"windows_per_second": len(steps) * training.recipe.batch / seconds, "waiting": waited / seconds}
+        rate = training.rate(end - 1)  # before the validation may lower it
         training.join_statistics()
         scores = Scores() if validation is None else training.validate(validation)
         if scores.loss is not None:
             training.course = training.course.after(scores.loss, training.recipe)
         training.rows = []
-        speed = {"windows_per_second": windows_done / seconds, "waiting": waited / seconds}
-        recorder.record(training, scores, losses, rate, speed)
+        recorder.record(training, scores, losses, learning_rate=rate, **speed)
         if not training.finished and interruption.agreed(0):
             recorder.folder.wait()
             raise interruption.error(end)

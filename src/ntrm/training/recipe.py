@@ -30,7 +30,7 @@ Weight = Annotated[Number, Field(ge=0, le=100)]
 Share = Annotated[Number, Field(ge=0, le=1)]
 
 
-@dataclass(frozen=True, eq=False, config=ConfigDict(strict=True, allow_inf_nan=False))
+@dataclass(frozen=True, config=ConfigDict(strict=True, allow_inf_nan=False))
 class Recipe:
     """One way to train; the same whatever the architecture, the data and the seed.
 
@@ -93,12 +93,6 @@ class Recipe:
     def augmentation(self) -> Augment:
         """The augmentation itself."""
         return _make_augment(self.augment)
-
-    def __eq__(self, other: object) -> bool:
-        # Whether a field was given, or left as it is anyway, makes no other recipe.
-        return isinstance(other, Recipe) and self.as_dict() == other.as_dict()
-
-    __hash__ = None  # type: ignore[assignment]
 
     def as_dict(self) -> dict[str, Any]:
         """For ``recipe.yaml`` and JSON; every field in order, and every field of the augmentation."""

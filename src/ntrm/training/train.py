@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -32,8 +32,11 @@ from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
 from ntrm.training.recipe import FINETUNE, Recipe, check_start, load_recipe
 from ntrm.training.run import MODEL, RunResult, TrainingRun, locked, read_result
-from ntrm.training.training_data import CorrectedSlides, TrainingData, open_training_data, selection
+from ntrm.training.training_data import TrainingData, open_training_data, selection
 from ntrm.version import __version__
+
+if TYPE_CHECKING:
+    from ntrm.correct.dataset import CorrectedResults
 
 Say = Callable[[str], None]
 
@@ -48,7 +51,7 @@ def train(
     splits: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     init: str | Path | None = None,
-    corrections: CorrectedSlides | None = None,
+    corrections: CorrectedResults | None = None,
     sections: int | None = None,
     seed: int = 0,
     device: str | torch.device = "auto",
@@ -77,10 +80,9 @@ def train(
         splits: what ``ntrm data split`` wrote; by default the dataset's own splits.
         options: options of the architecture.
         init: a trained model to start from.
-        corrections: corrected slides to learn from, alone or beside ``data``, such as ``CorrectedResults`` of
-            ``ntrm.correct.dataset``. No weights are chosen by what a person clicked on, since these are the places
-            where the network was wrong: the last ones are kept, unless the slides' table has put some into the split
-            ``val``. Such a model has no reference.
+        corrections: corrected slides to learn from, alone or beside ``data``. What a person clicked on chooses no weights,
+            since these are the places where the network was wrong: the last ones are kept, unless the slides' table has
+            put some into the split ``val``. Such a model has no reference.
         sections: train on so many sections only.
         seed: of everything random but the split.
         device: by name.
@@ -182,7 +184,7 @@ def _train(
     windows, validation = store(given.windows(recipe, progress)), None
     if given.validation is not None:
         validation = store(TileDataset(given.validation, size=recipe.window, progress=progress))
-    plan, state = _plan(run, launch, given, windows, validation, say), None
+    plan, state = _plan(run, launch, given, windows, 0 if validation is None else len(validation), say), None
     if launch.leads:
         # Not sooner: a training that is stopped while it reads a large dataset leaves no empty run behind.
         run.begin(init_report, len(windows), windows.tiles.unknown)
@@ -203,7 +205,7 @@ def _train(
             elif run.init is not None and recipe.keep == "iou" and validation is not None:
                 # Few sections may do a trained model more harm than good. The loss of the start cannot be compared:
                 # class weights change during a training.
-                recorder.record_start(current, current.validate(validation))
+                recorder.record(current, current.validate(validation))
             if not current.finished:
                 left = current.rounds.total - current.steps_done
                 rounds = run_rounds(current, windows, validation, recorder, interruption)
@@ -231,15 +233,10 @@ def _train(
 
 
 def _plan(
-    run: TrainingRun,
-    launch: Launch,
-    given: TrainingData,
-    training: WindowStore,
-    validation: WindowStore | None,
-    say: Say,
+    run: TrainingRun, launch: Launch, given: TrainingData, training: WindowStore, validating: int, say: Say
 ) -> StepPlan:
-    recipe, validating, schema = run.recipe, 0 if validation is None else len(validation), training.tiles.schema
-    if validation is not None and validating < launch.world:
+    recipe, schema = run.recipe, training.tiles.schema
+    if given.validation is not None and validating < launch.world:
         expected = f"at least {launch.world}"
         raise UsageError("fewer validation windows than processes", got=f"{validating} windows", expected=expected)
     counts = zip(schema.names, class_pixels(training.tiles), strict=True) if launch.leads else ()

@@ -80,9 +80,9 @@ def train(
         splits: what ``ntrm data split`` wrote; by default the dataset's own splits.
         options: options of the architecture.
         init: a trained model to start from.
-        corrections: corrected slides to learn from, alone or beside ``data``. What a person clicked on chooses no weights,
-            since these are the places where the network was wrong: the last ones are kept, unless the slides' table has
-            put some into the split ``val``. Such a model has no reference.
+        corrections: corrected slides to learn from, alone or beside ``data``. What a person clicked on chooses no
+            weights, since these are the places where the network was wrong: the last ones are kept, unless the slides'
+            table has put some into the split ``val``. Such a model has no reference.
         sections: train on so many sections only.
         seed: of everything random but the split.
         device: by name.

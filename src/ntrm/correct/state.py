@@ -6,7 +6,7 @@ What a person named or drew is never renamed by what follows from later clicks, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -69,9 +69,8 @@ class State:
             tissue = {other: before - pixels for other, before in tissue.items()}
             tissue[index] = tissue.get(index, PixelSet.empty()) | pixels
         clicks = tuple((place, given) for place in step.places) if step.action == "name" else ()
-        return State(
-            shape=self.shape,
-            schema=self.schema,
+        return replace(
+            self,
             tissue={index: pixels for index, pixels in tissue.items() if pixels},
             by_hand=self.by_hand | named,
             followed=union([self.followed, *followed.values()]) - named,

@@ -168,10 +168,8 @@ def _anatomy(unit: Unit, numbers: ReferenceNumbers, schema: LabelSchema) -> str:
 
     def sentence(number: int) -> str:
         if number < classes:
-            name = schema.names[number]
-            return (
-                f"{name} makes up {found[number] ** 2:.0%} of the tissue; in training at most {most[number] ** 2:.0%}"
-            )
+            share, at_most = (f"{shares[number] ** 2:.0%}" for shares in (found, most))
+            return f"{schema.names[number]} makes up {share} of the tissue; in training at most {at_most}"
         one, other = (schema.names[axis[number - classes]] for axis in upper)
         length, usual = found[number] ** 2 * area, most[number] ** 2 * area
         return f"{one} borders on {other} over {length:.2g} mm; in training on so much tissue at most {usual:.2g}"

@@ -43,19 +43,11 @@ class LoadedModel:
 
     def as_dict(self) -> dict[str, Any]:
         """``model`` in ``metrics.json``; what is not known is None."""
-        config, trained = self.config, ("seed", "recipe", "encoder_init", "level", "sections", "init")
-        return {
-            "name": config.name,
-            "arch": config.arch,
-            "options": dict(config.options),
-            "version": config.version,
-            "sha256": self.sha256,
-            **{key: self.provenance.get(key) for key in trained},
-            "mpp": config.mpp,
-            "window": config.window,
-            "temperature": config.temperature,
-            "data": config.data,
-        }
+        described = ("name", "arch", "version", "mpp", "window", "temperature", "data")
+        trained = ("seed", "recipe", "encoder_init", "level", "sections", "init")
+        known = {key: getattr(self.config, key) for key in described}
+        known |= {"options": dict(self.config.options), "sha256": self.sha256}
+        return known | {key: self.provenance.get(key) for key in trained}
 
 
 def open_subject(model: str | Path | SegmentationModel) -> LoadedModel:

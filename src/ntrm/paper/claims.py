@@ -44,9 +44,8 @@ def claims_table(results: PlanResults) -> ResultTable | None:
         "for the module. False positives are the share of the pixels of other tissue that are called SCC. "
         "Differences are in points, of 0.01 each."
     )
-    return ResultTable(
-        "claims", "What the paper claims, tested", [c._asdict() for c in find_claims(results, ours)], note
-    )
+    rows = [claim._asdict() for claim in find_claims(results, ours)]
+    return ResultTable("claims", "What the paper claims, tested", rows, note)
 
 
 def find_claims(results: PlanResults, ours: Variant) -> Iterator[Claim]:
@@ -198,8 +197,6 @@ def _resolutions(results: PlanResults) -> Iterator[Claim]:
         verdict, words = LEFT_OUT, "a run failed"
         if slow and fast and many and few:
             verdict = HELD if fast <= slow else NOT_HELD
-            words = (
-                f"{level} has {many / few:.1f} times the pixels of 10x and takes {slow / fast:.1f} times as long per"
-            )
-            words += " section: 10x is the coarsest, hence cheapest"
+            words = f"{level} has {many / few:.1f} times the pixels of 10x and takes {slow / fast:.1f} times"
+            words += " as long per section: 10x is the coarsest, hence cheapest"
         yield Claim(f"10x costs little beside {level}", verdict, None, words)

@@ -163,10 +163,8 @@ def tissue_table(results: PlanResults, measure: str, title: str) -> ResultTable 
     """A score (``iou`` or ``dice``) of every tissue under every system."""
     rows: list[Row] = []
     for name in results.classes:
-        scores = {
-            each.title: results.metric(each, "pooled", "classes", name, measure) for each in results.plan.compared
-        }
-        rows.append({"tissue": name, **scores})
+        path = ("pooled", "classes", name, measure)
+        rows.append({"tissue": name, **{each.title: results.metric(each, *path) for each in results.plan.compared}})
     note = "Mean ± standard deviation over training seeds, all test sections together."
     return ResultTable(f"tissues_{measure}", f"{title} of every tissue", rows, note) if rows else None
 
@@ -223,12 +221,8 @@ def ablation_table(results: PlanResults) -> ResultTable | None:
     minus_control = compare_variants(results, list(matched.items()), STATISTICS["iou"])
     minus_ours = compare_variants(results, [(each, ours) for *_, each in networks if each != ours], STATISTICS["iou"])
     for name, meaning, variant in networks:
-        row: Row = {
-            "changed": name,
-            "what it means": meaning,
-            "validation IoU": results.trained(variant, "best", "iou"),
-        }
-        row["mean IoU"] = results.metric(variant, *IOU)
+        row: Row = {"changed": name, "what it means": meaning}
+        row |= {"validation IoU": results.trained(variant, "best", "iou"), "mean IoU": results.metric(variant, *IOU)}
         gained = points(minus_control.get((variant, matched[variant]))) if variant in matched else None
         lost = points(minus_ours.get((variant, ours))) if variant != ours else None
         rows.append(row | {"IoU minus control, points": gained, "IoU minus NTRM, points": lost})

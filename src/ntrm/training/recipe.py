@@ -28,6 +28,8 @@ AUGMENTATIONS = {"none": Augment, "paper": Augment.paper, "full": Augment.full, 
 Number = int | float  # A whole number stays one: recipes are compared, and folders named, by their values as text
 Weight = Annotated[Number, Field(ge=0, le=100)]
 Share = Annotated[Number, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1, le=100_000)]
+Steps = Annotated[int, Field(ge=1, le=100_000_000)]
 
 
 @dataclass(frozen=True, config=ConfigDict(strict=True, allow_inf_nan=False))
@@ -39,31 +41,25 @@ class Recipe:
     """
 
     name: Annotated[str, Field(pattern=r"^[\w][\w .+-]{0,63}$")]
-    epochs: Annotated[int, Field(ge=1, le=100_000)] | None
-    """Length of the training in passes over the training windows; either this or ``steps``."""
-    steps: Annotated[int, Field(ge=1, le=100_000_000)] | None  # Length of the training in optimiser steps
+    epochs: Count | None  # Length of the training in passes over the training windows; either this or ``steps``
+    steps: Steps | None  # Length of the training in optimiser steps
     batch: Annotated[int, Field(ge=1, le=65_536)]  # Windows per step, over all processes together
     optimiser: Literal["adam", "adamw"]
     learning_rate: Annotated[Number, Field(ge=1e-9, le=10)]
     weight_decay: Annotated[Number, Field(ge=0, le=10)]
-    gradient_clip: Annotated[Number, Field(ge=1e-9, le=1e9)] | None
-    """Maximum norm of the gradient of all parameters together."""
+    gradient_clip: Annotated[Number, Field(ge=1e-9, le=1e9)] | None  # Maximum norm of all parameters' gradient
     schedule: Literal["plateau", "cosine", "constant"]
     """``plateau``: lowered when the validation loss stalls · ``cosine``: to 0 at the end · ``constant``."""
     warmup: Annotated[Number, Field(ge=0, le=0.9)]  # Fraction of all steps over which the learning rate rises from 0
     plateau_factor: Annotated[Number, Field(ge=0.01, le=0.99)]
-    plateau_patience: Annotated[int, Field(ge=1, le=100_000)]
-    """Validations without better validation loss after which ``plateau_factor`` is applied."""
-    early_stopping: Annotated[int, Field(ge=1, le=100_000)] | None
-    """Validations without better validation loss after which the training ends."""
-    validate_every: Annotated[int, Field(ge=1, le=100_000_000)] | None
-    """Steps between validations (and checkpoints); None for once an epoch."""
+    plateau_patience: Count  # Validations without better validation loss after which ``plateau_factor`` is applied
+    early_stopping: Count | None  # Validations without better validation loss after which the training ends
+    validate_every: Steps | None  # Steps between validations (and checkpoints); None for once an epoch
     keep: Literal["loss", "iou", "last"]
     """Which weights become the model: of the lowest validation ``loss``, of the highest ``iou``, or the ``last``."""
     precision: Literal["auto", "float32", "bfloat16", "float16"]
     compile: bool  # Whether the network is compiled first; pays off in long trainings
-    replay: bool
-    """Whether forward and backward are recorded once and replayed as CUDA graphs; on one GPU, if not compiled."""
+    replay: bool  # Whether steps are recorded once and replayed as CUDA graphs; on one GPU, if not compiled
     window: Annotated[int, Field(ge=32, le=8192, multiple_of=32)]  # Side of a window in pixels
     overlap: Annotated[int, Field(ge=0)]  # Least overlap of neighbouring windows in pixels
     drop_background: bool  # Whether windows without tissue are left out

@@ -30,9 +30,7 @@ SIDE = 16  # Of a cell in pixels: two features of D2
 MOST_PARTS = 100_000  # More of them are not made: cells are enlarged until there are no more
 SLIVER = 1 / 16  # A part with less than this share of a cell's pixels goes to a neighbour in its region
 WHOLE = 1.5  # A region is divided by the grid if it is higher or wider than so many cells
-MIXED = (
-    0.03  # Standard deviation of the optical density, in the colour where it is largest, above which a cell is mixed
-)
+MIXED = 0.03  # Standard deviation of the optical density, in the colour that varies most, above which a cell is mixed
 
 Pixels = Callable[[int, int], NDArray[np.number[Any]]]
 """``pixels(top, height)`` gives the optical density (height, W, 3) of some rows of the section."""

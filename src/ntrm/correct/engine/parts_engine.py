@@ -92,10 +92,9 @@ def region_graph_in(mask: SlideMask) -> RegionGraph | None:
 
 @lru_cache(OPEN_GRAPHS)
 def _read(mask: SlideMask, stamp: Stamp) -> RegionGraph | None:
+    path = mask.folder / HIDDEN / REGION_GRAPH
     try:
-        graph = (
-            None if stamp is None else RegionGraph.read(mask.folder / HIDDEN / REGION_GRAPH, mask.schema, _origin(mask))
-        )
+        graph = None if stamp is None else RegionGraph.read(path, mask.schema, _origin(mask))
     except DataError:
         return None
     return graph if graph is not None and graph.runs.shape == mask.shape else None

@@ -205,7 +205,7 @@ def test_commands_say_everything_that_decides_the_result(tmp_path):
     job = plan.job(next(row.variant for row in plan.ablation if row.factor.name == "boundary off"), 1)
     train, evaluate = wanted.commands(job)
     given = get_command(app).commands["train"].make_context("train", train[1:]).params
-    assert load_recipe(given["recipe"]) == job.recipe
+    assert load_recipe(given["recipe"]).as_dict() == job.recipe.as_dict()
     assert (given["arch"], given["seed"], str(given["resolution"])) == ("ntrm-paper", 1, "10x")
     assert (given["name"], given["resume"], given["pictures"], given["reference"]) == (
         *(job.variant.label, True, False, False),

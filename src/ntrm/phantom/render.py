@@ -16,11 +16,12 @@ from ntrm.core.errors import DataError, check_number
 from ntrm.core.labels import IGNORE, SKIN, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means
+from ntrm.phantom.anatomy.frame import PhantomGrid
 from ntrm.phantom.noise import Field, derive, generator
 from ntrm.phantom.stain import MINUS_LN10, Ink, Stain
 from ntrm.phantom.texture.looks import Look
 from ntrm.phantom.texture.nuclei import nuclei_near, splat
-from ntrm.phantom.texture.scene import Scene, View, cells_at
+from ntrm.phantom.texture.scene import Scene, cells_at
 from ntrm.phantom.texture.structures import HOLLOWS, NEST_SEPTUM, STRANDS, Noises, Spots, septum
 from ntrm.phantom.texture.table import CONNECTIVE, EMPTY, IN_PASSAGE
 from ntrm.phantom.tissues import CODES, codes_of, labels_of
@@ -134,7 +135,7 @@ def _extent(occupied: NDArray[np.bool_], start: int, margin: int, low: int, high
 def _block(scene: Scene, stain: Stain, ink: Ink | None, rows: slice, columns: slice) -> Field:
     factor = _oversampling(scene.mpp)
     shape = ((rows.stop - rows.start) * factor, (columns.stop - columns.start) * factor)
-    window = View((rows.start * scene.mpp, columns.start * scene.mpp), shape, scene.mpp / factor)
+    window = PhantomGrid(shape, scene.mpp / factor, (rows.start * scene.mpp, columns.start * scene.mpp))
     haematoxylin, eosin, melanin = paint(scene, window)
     light = stain.transmit(haematoxylin, eosin)
     if melanin is not None:
@@ -156,7 +157,7 @@ def _check(mask: Mask, mpp: float, seed: int, ambiguity: float) -> None:
         raise DataError(what, got=sorted(strange), expected=f"0 to {len(SKIN) - 1}, or {IGNORE} for ignore", hint=hint)
 
 
-def paint(scene: Scene, window: View) -> tuple[Field, Field, Field | None]:
+def paint(scene: Scene, window: PhantomGrid) -> tuple[Field, Field, Field | None]:
     """Haematoxylin, eosin and, if there is any, melanin over the window: every layer weighed by the texture table."""
     pixels = _Pixels(scene, window)
     eosin, haematoxylin = pixels.amount("eosin"), pixels.amount("haematoxylin")
@@ -183,7 +184,7 @@ def paint(scene: Scene, window: View) -> tuple[Field, Field, Field | None]:
 class _Pixels:
     """What the layers need to know of each pixel."""
 
-    def __init__(self, scene: Scene, window: View) -> None:
+    def __init__(self, scene: Scene, window: PhantomGrid) -> None:
         self.scene, self.window, geometry = scene, window, scene.geometry
         grain = scene.noise("grain", window, _GRAIN_UM)
         wobble = scene.noise("wobble", window, _WOBBLE_UM)

@@ -12,8 +12,9 @@ from scipy.special import ndtri
 
 from ntrm.core.labels import Mask
 from ntrm.core.pixels import block_means
+from ntrm.phantom.anatomy.frame import PhantomGrid
 from ntrm.phantom.noise import Field, derive, field, generator, octaves
-from ntrm.phantom.texture.scene import CoarseMap, View, blur
+from ntrm.phantom.texture.scene import CoarseMap, blur
 from ntrm.phantom.texture.table import BASALOID, DERMAL, EMPTY, members
 
 Vector = tuple[float, ...]  # Of red, green and blue
@@ -106,7 +107,7 @@ class Ink:
         colour = generator(seed, "ink").choice(list(INKS))
         return cls(seed, INKS[colour], CoarseMap(margin.astype(np.float32), step))
 
-    def transmission(self, window: View) -> NDArray[np.float32] | None:
+    def transmission(self, window: PhantomGrid) -> NDArray[np.float32] | None:
         """Fraction of the light (H, W, 3) that the ink lets through; None where there is no ink."""
         margin = self.margin.over(window)
         if not margin.any():

@@ -9,8 +9,9 @@ from scipy.spatial import cKDTree
 from tests.phantom.masks import blobs
 
 from ntrm.core.labels import SKIN
+from ntrm.phantom.anatomy.frame import PhantomGrid
 from ntrm.phantom.noise import derive, hash_uniform
-from ntrm.phantom.texture.scene import _CELL_JITTER, CoarseMap, View, cells_at, measure_geometry
+from ntrm.phantom.texture.scene import _CELL_JITTER, CoarseMap, cells_at, measure_geometry
 from ntrm.phantom.texture.table import texture_table
 
 SEEDS = st.integers(0, 2**32)
@@ -20,7 +21,7 @@ SEEDS = st.integers(0, 2**32)
 @given(SEEDS, st.integers(2, 12), st.integers(2, 12), st.floats(0.5, 20), st.floats(0.5, 20), st.floats(-30, 60))
 def test_over_and_at_are_bilinear(seed, height, width, map_mpp, mpp, origin):
     values = np.random.default_rng(seed).normal(size=(height, width)).astype(np.float32)
-    window = View((origin, origin / 2), (7, 9), mpp)
+    window = PhantomGrid((7, 9), mpp, (origin, origin / 2))
     centres = [(np.arange(n) + 0.5) * map_mpp for n in (height, width)]
     y, x = (np.clip(um, axis[0], axis[-1]) for um, axis in zip((window.y_um, window.x_um), centres, strict=True))
     grid = np.meshgrid(y, x, indexing="ij")

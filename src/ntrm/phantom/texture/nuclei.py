@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.labels import SKIN, Mask
+from ntrm.phantom.anatomy.frame import PhantomGrid
 from ntrm.phantom.noise import Field, Points, derive, hash_uniform, points
-from ntrm.phantom.texture.scene import Scene, View
+from ntrm.phantom.texture.scene import Scene
 from ntrm.phantom.texture.structures import HOLLOWS, MOST_ROOM, NEST_SEPTUM, Spots, septum
 from ntrm.phantom.texture.table import CONNECTIVE, DERMAL, IN_PASSAGE, members
 from ntrm.phantom.tissues import PASSING, codes_of
@@ -37,7 +38,7 @@ class Nuclei:
         return len(self.y_um)
 
 
-def splat(nuclei: Nuclei, window: View) -> Field:
+def splat(nuclei: Nuclei, window: PhantomGrid) -> Field:
     """Haematoxylin that the nuclei put on the window's pixels. Nuclei in one place add up, as in a thick section."""
     total = np.zeros(window.shape[0] * window.shape[1])
     for first in range(0, len(nuclei), _CHUNK):
@@ -46,7 +47,7 @@ def splat(nuclei: Nuclei, window: View) -> Field:
     return total.reshape(window.shape).astype(np.float32)
 
 
-def _stamps(nuclei: Nuclei, chunk: slice, window: View) -> tuple[NDArray[np.int64], Field]:
+def _stamps(nuclei: Nuclei, chunk: slice, window: PhantomGrid) -> tuple[NDArray[np.int64], Field]:
     """Flat pixel indices and values of a chunk of nuclei."""
     y = (nuclei.y_um[chunk] - window.origin_um[0]) / window.mpp
     x = (nuclei.x_um[chunk] - window.origin_um[1]) / window.mpp
@@ -118,7 +119,7 @@ class _Sites:
         return (sum((self.uniform(f"{name}{k}") for k in range(3)), np.zeros(len(self.mark))) - 1.5) * 2.0
 
 
-def nuclei_near(scene: Scene, window: View) -> Nuclei:
+def nuclei_near(scene: Scene, window: PhantomGrid) -> Nuclei:
     """The nuclei that may touch the window."""
     sites = _occupied(scene, _all_sites(scene, window))
     table, tissue = scene.table, sites.tissue
@@ -138,7 +139,7 @@ def nuclei_near(scene: Scene, window: View) -> Nuclei:
     )
 
 
-def _all_sites(scene: Scene, window: View) -> _Sites:
+def _all_sites(scene: Scene, window: PhantomGrid) -> _Sites:
     reach = LARGEST_RADIUS_UM + window.mpp
     height, width = (n * window.mpp + 2 * reach for n in window.shape)
     origin = (window.origin_um[0] - reach, window.origin_um[1] - reach)

@@ -16,6 +16,7 @@ from scipy import ndimage, sparse
 from ntrm.core.labels import IGNORE, SKIN, Mask
 from ntrm.core.pixels import block_means
 from ntrm.phantom import noise
+from ntrm.phantom.anatomy.frame import PhantomGrid
 from ntrm.phantom.noise import Field, Points, derive, hash_uniform, pixel_centres
 from ntrm.phantom.texture.looks import Look
 from ntrm.phantom.texture.table import (
@@ -49,32 +50,13 @@ Positions = Points | Field
 
 
 @dataclass(frozen=True)
-class View:
-    """Pixels ``shape`` at ``mpp``, the first one starting at ``origin_um`` (y, x)."""
-
-    origin_um: tuple[float, float]
-    shape: tuple[int, int]
-    mpp: float
-
-    @property
-    def y_um(self) -> Points:
-        """µm of the rows' centres."""
-        return pixel_centres(self.shape[0], self.mpp, self.origin_um[0])
-
-    @property
-    def x_um(self) -> Points:
-        """µm of the columns' centres."""
-        return pixel_centres(self.shape[1], self.mpp, self.origin_um[1])
-
-
-@dataclass(frozen=True)
 class CoarseMap:
     """Smooth values on a grid that starts at the section's corner; read bilinearly, constant beyond the edge."""
 
     values: Field
     mpp: float
 
-    def over(self, window: View) -> Field:
+    def over(self, window: PhantomGrid) -> Field:
         """Values at the window's pixel centres."""
         (y_um, x_um), (height, width), size = window.origin_um, window.shape, self.values.shape
         rows, across_y = _linear_matrix(y_um, height, window.mpp, self.mpp, size[0])
@@ -303,7 +285,7 @@ class Scene:
         slow_noise = SlowNoise(*dyes, bend=slow("bend", 180.0, 2), patch=slow("patch", 400.0, 2))
         return cls(mask, mpp, seed, table, geometry, slow_noise, look)
 
-    def noise(self, name: str, window: View, wavelength_um: float) -> Field:
+    def noise(self, name: str, window: PhantomGrid, wavelength_um: float) -> Field:
         """The section's noise called ``name`` over a window."""
         values = noise.field(derive(self.seed, name), window.shape, window.mpp, wavelength_um, window.origin_um)
         return np.ascontiguousarray(values)

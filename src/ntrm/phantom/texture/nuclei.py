@@ -106,9 +106,8 @@ class _Sites:
 
     def where(self, keep: NDArray[np.bool_]) -> _Sites:
         """The sites that are kept."""
-        return _Sites(
-            self.seed, self.y_um[keep], self.x_um[keep], self.mark[keep], self.identity[keep], self.tissue[keep]
-        )
+        columns = ("y_um", "x_um", "mark", "identity", "tissue")
+        return replace(self, **{name: getattr(self, name)[keep] for name in columns})
 
     def uniform(self, name: str) -> Points:
         """A further mark in [0, 1)."""
@@ -121,7 +120,12 @@ class _Sites:
 
 def nuclei_near(scene: Scene, window: PhantomGrid) -> Nuclei:
     """The nuclei that may touch the window."""
-    sites = _occupied(scene, _all_sites(scene, window))
+    reach = LARGEST_RADIUS_UM + window.mpp
+    height, width = (n * window.mpp + 2 * reach for n in window.shape)
+    origin = (window.origin_um[0] - reach, window.origin_um[1] - reach)
+    y, x, mark, identity = points(derive(scene.seed, "sites"), (height, width), _LATTICE_UM, origin)
+    y, x, mark = _drawn_in(y), _drawn_in(x), _evened(scene.seed, mark, identity)
+    sites = _occupied(scene, _Sites(scene.seed, y, x, mark, identity, scene.tissue_at(y, x)))
     table, tissue = scene.table, sites.tissue
     palisade = _palisade(scene, sites)
     radius = table["nucleus_radius_um"][tissue] * np.exp(table["nucleus_spread"][tissue] * sites.bell("radius"))
@@ -137,15 +141,6 @@ def nuclei_near(scene: Scene, window: PhantomGrid) -> Nuclei:
         haematoxylin=darkness * (1.0 + _PALISADE_DARKENING * palisade),
         rim=table["nucleus_rim"][tissue].astype(np.float64),
     )
-
-
-def _all_sites(scene: Scene, window: PhantomGrid) -> _Sites:
-    reach = LARGEST_RADIUS_UM + window.mpp
-    height, width = (n * window.mpp + 2 * reach for n in window.shape)
-    origin = (window.origin_um[0] - reach, window.origin_um[1] - reach)
-    y, x, mark, identity = points(derive(scene.seed, "sites"), (height, width), _LATTICE_UM, origin)
-    y, x = _drawn_in(y), _drawn_in(x)
-    return _Sites(scene.seed, y, x, _evened(scene.seed, mark, identity), identity, scene.tissue_at(y, x))
 
 
 def _evened(seed: int, mark: Points, identity: NDArray[np.int64]) -> Points:

@@ -338,3 +338,15 @@ eyes (Machado et al. 2009, full strength): 0.15 for any two, against 0.016 in th
 def safe_palette(schema: LabelSchema) -> tuple[RGB, ...] | None:
     """A colour for each class, or None where there are more classes than distinguishable colours."""
     return SAFE_COLOURS[: len(schema)] if len(schema) <= len(SAFE_COLOURS) else None
+
+
+@dataclass(frozen=True)
+class CancerFinding:
+    """What a section or a piece says about one cancer; ``present`` and ``confidence`` are None where not assessed."""
+
+    name: str
+    present: bool | None
+    area_mm2: float  # Of the regions that count
+    regions: int  # Regions that count: no specks
+    confidence: float | None  # Of presence, 0 to 1; an absent cancer is absent with one minus this
+    reason: str  # The finding in plain words, or why it was not assessed

@@ -234,6 +234,11 @@ class AppState:
                 self.watch.run(name, work)
 
 
+# Of the files as they are: each is made anew when they have changed.
+_corrections = lru_cache(OPENED)(lambda folder, _revision: SlideCorrections(folder))
+_fingerprint = lru_cache(FINGERPRINTS)(lambda path, _changed, _size: source_fingerprint(path))
+
+
 @lru_cache(OPENED)
 def _layers(folder: Path, _revision: tuple[Stamp, Stamp]) -> MaskLayers:
     grid = read_summary(folder).grid
@@ -245,12 +250,6 @@ def _regions(folder: Path, _revision: tuple[Stamp, Stamp]) -> RegionFinder:
     if (state := finished(folder)) is None:
         raise _no_results()
     return RegionFinder(state.tables["regions"], folder / REGIONS)
-
-
-@lru_cache(OPENED)
-def _corrections(folder: Path, _revision: tuple[Stamp, Stamp]) -> SlideCorrections:
-    """Another one when the mask is another; it follows its log by itself."""
-    return SlideCorrections(folder)
 
 
 @lru_cache(OPENED)
@@ -270,12 +269,6 @@ def _count(folder: Path, _changed: Stamp) -> int | None:
         return len(read_log(folder).active)
     except NtrmError:
         return None
-
-
-@lru_cache(FINGERPRINTS)
-def _fingerprint(path: Path, _changed: int, _size: int) -> str | None:
-    """Of the file as it is now; it is read again when it has changed."""
-    return source_fingerprint(path)
 
 
 def _no_results() -> NtrmError:

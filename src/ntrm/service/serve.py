@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.locks import holding
+from ntrm.core.io import holding
 from ntrm.models.config import NETWORKS
 from ntrm.models.folders import locate, read_model
 from ntrm.results.folder import ResultsFolder

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from ntrm.core.counts import boundary_counts, boundary_share
 from ntrm.core.errors import UsageError
-from ntrm.core.labels import SKIN, Mask, pixel_counts
+from ntrm.core.labels import SKIN, Mask, boundary_counts, boundary_share, pixel_counts
 from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.layout import paint_section
 from ntrm.phantom.versions import DEFAULT_VERSION

@@ -12,7 +12,7 @@ from tests.helpers import real_data
 from tests.regions.blocks import BCC, BKG, IEC, RET, SCC, block, far_apart, measured
 
 from ntrm.core.errors import DataError, UsageError
-from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
+from ntrm.core.labels import CANCERS, IGNORE, SKIN, CancerFinding, LabelSchema, Tissue
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import read_mask
 from ntrm.metrics.cancer_scores import score_cancers
@@ -21,7 +21,6 @@ from ntrm.regions.cancers import (
     NEST_UM,
     ONLY_STRAYS,
     SMALLEST_REGION_MM2,
-    CancerFinding,
     cancer_types,
     cancers_of,
     confirmed_regions,

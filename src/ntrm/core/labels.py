@@ -25,6 +25,8 @@ WHITE = (255, 255, 255)
 
 RGB = tuple[int, int, int]
 Mask = NDArray[np.uint8]
+Counts = NDArray[np.int64]
+IndexMask = NDArray[np.integer[Any]]
 
 
 def rgb_of(channels: Iterable[Any]) -> RGB:
@@ -214,7 +216,7 @@ class LabelSchema:
             write_rows(stream, ([t.index, t.name, *t.rgb, t.title] for t in self.tissues))
 
 
-def pixel_counts(mask: NDArray[np.integer[Any]], classes: int) -> NDArray[np.int64]:
+def pixel_counts(mask: IndexMask, classes: int) -> Counts:
     """Pixels per class, and as the last entry those that are ignored; refuses a mask with values that no class has.
 
     >>> pixel_counts(np.array([[0, 1, 1, 255]]), classes=3).tolist()
@@ -233,6 +235,35 @@ def pixel_counts(mask: NDArray[np.integer[Any]], classes: int) -> NDArray[np.int
             hint="use the schema that the mask was written with",
         )
     return np.append(counts[:classes], counts[IGNORE])
+
+
+def boundary_counts(mask: IndexMask, classes: int, x: float = 1, y: float = 1) -> NDArray[Any]:
+    """How often each pair of classes meets: all 4-neighbour pixel pairs with different labels, ignore left out.
+
+    Returns a symmetric (K, K) array with an empty diagonal; a pair of pixels counts once in ``[a, b]`` and
+    once in ``[b, a]``, so that a row holds everything its class borders on. With the sides of a pixel along ``x`` and
+    ``y``, it is the length of the boundary.
+
+    >>> boundary_counts(np.array([[0, 0, 1], [0, 2, 255]]), classes=3).tolist()
+    [[0, 1, 2], [1, 0, 0], [2, 0, 0]]
+    >>> boundary_counts(np.array([[0, 0, 1], [0, 1, 255]]), 2, x=2.0, y=5.0).tolist()
+    [[0.0, 12.0], [12.0, 0.0]]
+    """
+    counts: Any = 0
+    for here, there, side in ((mask[:, :-1], mask[:, 1:], y), (mask[:-1], mask[1:], x)):
+        border = (here != there) & (here < classes) & (there < classes)
+        code = here[border].astype(np.int64) * classes + there[border]
+        counts = counts + np.bincount(code, minlength=classes * classes).reshape(classes, classes) * side
+    return np.asarray(counts + counts.T)
+
+
+def boundary_share(pairs: Counts) -> NDArray[np.float64]:
+    """Row-normalised boundary counts; the row of a class without any boundary is all 0.
+
+    >>> boundary_share(np.array([[0, 1, 3], [1, 0, 0], [3, 0, 0]])).tolist()
+    [[0.0, 0.25, 0.75], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    return np.asarray(pairs / np.maximum(pairs.sum(axis=1, keepdims=True), 1))
 
 
 def _check_tissues(tissues: Sequence[Tissue]) -> None:
@@ -338,3 +369,15 @@ eyes (Machado et al. 2009, full strength): 0.15 for any two, against 0.016 in th
 def safe_palette(schema: LabelSchema) -> tuple[RGB, ...] | None:
     """A colour for each class, or None where there are more classes than distinguishable colours."""
     return SAFE_COLOURS[: len(schema)] if len(schema) <= len(SAFE_COLOURS) else None
+
+
+@dataclass(frozen=True)
+class CancerFinding:
+    """What a section or a piece says about one cancer; ``present`` and ``confidence`` are None where not assessed."""
+
+    name: str
+    present: bool | None
+    area_mm2: float  # Of the regions that count
+    regions: int  # Regions that count: no specks
+    confidence: float | None  # Of presence, 0 to 1; an absent cancer is absent with one minus this
+    reason: str  # The finding in plain words, or why it was not assessed

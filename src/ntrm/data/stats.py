@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.counts import Counts, IndexMask, boundary_counts, boundary_share
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.labels import LabelSchema, pixel_counts
+from ntrm.core.labels import Counts, IndexMask, LabelSchema, boundary_counts, boundary_share, pixel_counts
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import SPLITS, Case, Dataset

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.labels import IGNORE, CancerFinding, LabelSchema, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.data.cache import CachedSection
 from ntrm.evaluation.interfaces import InterfaceCounts, interface_counts
 from ntrm.metrics.boundary import BoundaryAgreement, boundary_agreement
 from ntrm.metrics.graph_agreement import GraphAgreement, graph_agreement
-from ntrm.regions.cancers import CancerFinding, cancer_types
+from ntrm.regions.cancers import cancer_types
 
 
 @dataclass(frozen=True, eq=False)

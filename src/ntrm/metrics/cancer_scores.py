@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ntrm.core.errors import UsageError
-from ntrm.regions.cancers import CancerFinding
+from ntrm.core.labels import CancerFinding
 
 
 def score_cancers(

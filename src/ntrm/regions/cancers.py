@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats, Ints
-from ntrm.core.labels import CANCERS, LabelSchema
+from ntrm.core.labels import CANCERS, CancerFinding, LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.wording import counted
 from ntrm.regions.nearest import nearest_of
@@ -68,18 +68,6 @@ CONFIRMED = 0.5  # A region is a person's word if a person named, or accepted, t
 
 NO_TUMOUR_CLASSES = f"no class is called {', '.join(CANCERS[:-1])} or {CANCERS[-1]}"
 ONLY_STRAYS = f"too little tumour to go by: below {SMALLEST_REGION_MM2:g} mm² each, or too unsure to call it present"
-
-
-@dataclass(frozen=True)
-class CancerFinding:
-    """What a section or a piece says about one cancer; ``present`` and ``confidence`` are None where not assessed."""
-
-    name: str
-    present: bool | None
-    area_mm2: float  # Of the regions that count
-    regions: int  # Regions that count: no specks
-    confidence: float | None  # Of presence, 0 to 1; an absent cancer is absent with one minus this
-    reason: str  # The finding in plain words, or why it was not assessed
 
 
 def cancer_types(

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from ntrm.core.errors import DataError
 from ntrm.core.io import STRICT, Document, Kind, parsed, write_json
+from ntrm.core.labels import CancerFinding
 from ntrm.core.mpp import Resolution
 from ntrm.core.wording import NO_TUMOUR, NOTHING_INVADES, PURPOSE, counted
-from ntrm.regions.cancers import CancerFinding
 from ntrm.results.familiarity import NOT_ASSESSED, Familiarity, SlideFamiliarity
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import CORRECTED, DONE, GRAPH, HIDDEN, SUMMARY

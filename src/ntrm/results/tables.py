@@ -11,8 +11,8 @@ from typing import Any
 from ntrm.core.csv_text import read_columns, write_rows
 from ntrm.core.errors import RefusedError, choices_error
 from ntrm.core.io import whole_file
+from ntrm.core.labels import CancerFinding
 from ntrm.core.wording import short_repr
-from ntrm.regions.cancers import CancerFinding
 from ntrm.results.documents import Cancer, PieceSummary, Summary
 from ntrm.results.familiarity import ASPECTS, NONE, NOT_ASSESSED
 from ntrm.results.folder import opened_table

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from ntrm.core.arrays import Bytes
 from ntrm.core.io import Document, write_json
-from ntrm.core.labels import CANCERS, LabelSchema
+from ntrm.core.labels import CANCERS, CancerFinding, LabelSchema
 from ntrm.export.geojson import write_geojson
 from ntrm.export.ome_tiff import write_mask_ome_tiff
-from ntrm.regions.cancers import CancerFinding, cancers_of, confirmed_regions
+from ntrm.regions.cancers import cancers_of, confirmed_regions
 from ntrm.regions.graph import tissue_graph_of
 from ntrm.regions.region_table import RegionTable
 from ntrm.regions.regions import Regions

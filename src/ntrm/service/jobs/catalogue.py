@@ -19,7 +19,7 @@ from ntrm.results.documents import read_summary
 from ntrm.results.folder import ResultsFolder, SlideFolder
 from ntrm.results.paths import CORRECTIONS, FAMILIARITY_MAP, SUMMARY
 from ntrm.results.slide_state import BusyError, alone, finished
-from ntrm.service.api.schemas import Cancer, Familiarity, Results, TissueShare, slide_document
+from ntrm.service.api.schemas import Cancer, Results, ShownFamiliarity, TissueShare, slide_document
 from ntrm.service.core.problems import ProblemError, conflict, is_full
 from ntrm.service.core.settings import SERVICE_FOLDER, TRASH, UPLOADS, ServiceSettings, upload_path
 from ntrm.service.jobs.database import LIGHT, NETWORK, UNUSABLE, JobStore, SlideRow, new_id
@@ -199,7 +199,7 @@ def _results(folder: Path, _made: float) -> Results:
         cancers=[Cancer.model_validate({"name": name, **vars(each)}) for name, each in summary.cancers.items()],
         cancers_looked_for=[*summary.cancers],
         tissue=tissue,
-        familiarity=Familiarity(
+        familiarity=ShownFamiliarity(
             **vars(summary.familiarity), unfamiliar_pieces=unfamiliar, has_map=there.has(FAMILIARITY_MAP)
         ),
         warnings=list(summary.warnings),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,10 +54,6 @@ class SectionTruth:
     clearance_reason: str
     depth_um: float | None
     depth_reason: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields as a JSON document."""
-        return asdict(self) | {"cancers": list(self.cancers)}
 
 
 @dataclass(frozen=True)
@@ -214,7 +209,7 @@ class Piece:
     def as_dict(self) -> dict[str, object]:
         """For ``truth.json``."""
         box = {key: round(getattr(self, key), 2) for key in ("top_um", "left_um", "height_um", "width_um")}
-        return {"number": self.number, **box, "biopsy": self.biopsy, **self.truth.as_dict()}
+        return {"number": self.number, **box, "biopsy": self.biopsy, **asdict(self.truth)}
 
 
 @dataclass(frozen=True)

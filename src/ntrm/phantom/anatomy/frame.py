@@ -21,9 +21,6 @@ Positions = float | NDArray[np.float64]
 Extents = dict[bytes, NDArray[np.float64]]
 """Least and greatest y and x in µm of all bodies of a kind, by where they are in the skin and how far they reach."""
 
-RING_POINTS = 16
-RING_ROOM = 1.15  # A ring of points is a little narrower than its circle, and the skin bends between them
-
 
 @dataclass(frozen=True)
 class Outline:
@@ -290,10 +287,11 @@ class Skin:
         where = np.array([(body.u_um, body.v_um, body.reach_um) for body in bodies])
         key = where.tobytes()
         if key not in self.extents:
-            # Of a ring around each body, bent as the skin is bent.
+            # Of a ring around each body, bent as the skin is bent. A ring of points is a little narrower than its
+            # circle, and the skin bends between them.
             u, v, reach = where.T[..., None]
-            angle = np.linspace(0.0, 2.0 * np.pi, RING_POINTS, endpoint=False)
-            ring_u, ring_v = u + RING_ROOM * reach * np.cos(angle), v + RING_ROOM * reach * np.sin(angle)
+            angle, reach = np.linspace(0.0, 2.0 * np.pi, 16, endpoint=False), 1.15 * reach
+            ring_u, ring_v = u + reach * np.cos(angle), v + reach * np.sin(angle)
             y, x = self.frame.to_picture(ring_u, ring_v - self.lift[self.axis.index(u)])  # (bodies, ring points)
             self.extents[key] = np.stack([y.min(axis=1), y.max(axis=1), x.min(axis=1), x.max(axis=1)], axis=1)
         return self.extents[key]

@@ -19,11 +19,11 @@ from ntrm.phantom.anatomy.dermis import Dermis, draw_dermis, draw_vessels, flatt
 from ntrm.phantom.anatomy.epithelium import draw_islands, vary_epidermis
 from ntrm.phantom.anatomy.frame import Body, Outline
 from ntrm.phantom.anatomy.layers import Span, Strata, Values, between, normal_skin, spread, stretches
-from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, PictureParameters, Specimen, draw_damage, draw_specimen
+from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, Specimen, draw_damage, draw_specimen
 from ntrm.phantom.anatomy.surface import Surface, draw_surface
 from ntrm.phantom.anatomy.tumours import Lesions, add_in_situ, add_mass, draw_clusters, draw_companions, envelope
 from ntrm.phantom.noise import derive, generator, profile
-from ntrm.phantom.versions import DEFAULT_VERSION, Anatomy, VarietyParameters, anatomy_of
+from ntrm.phantom.versions import DEFAULT_VERSION, Anatomy, VarietyParameters, phantom_version
 
 WITH_IN_SITU = {"SCC": 8 / 21, "BCC": 4 / 24}
 """How often sections filed under an invasive cancer hold IEC as well, as counted in the real masks."""
@@ -59,7 +59,8 @@ def draw_plan(seed: int, cancer: str | None = None, version: str = DEFAULT_VERSI
     cancer = draw_cancer(seed) if cancer is None else cancer
     if cancer not in LESIONS:
         raise choices_error("unknown cancer", cancer, LESIONS)
-    anatomy, variety = anatomy_of(version, cancer), None
+    found, variety = phantom_version(version), None
+    anatomy = found.normal if cancer == NORMAL else found.with_cancer
     specimen = draw_specimen(seed, SAMPLING[cancer], anatomy.specimen)
     skin = normal_skin(seed, specimen.axis, anatomy.skin)
     if anatomy.variety is not None:
@@ -81,7 +82,10 @@ def draw_plan(seed: int, cancer: str | None = None, version: str = DEFAULT_VERSI
             and not any(scar.holds(body) for scar in (variety.dermis.scars if variety else ()))
         )
 
-    details = anatomy.variety.adnexa if anatomy.variety else None
+    details, picture = anatomy.variety.adnexa if anatomy.variety else None, anatomy.picture
+    rng, y, x = generator(seed, "picture"), outline.y, outline.x
+    margin = picture.wide_margin if rng.random() < picture.wide_fraction else picture.margin
+    top, left, bottom, right = (between(rng, margin) for _ in range(4))
     return Plan(
         cancer=cancer,
         specimen=specimen,
@@ -89,7 +93,7 @@ def draw_plan(seed: int, cancer: str | None = None, version: str = DEFAULT_VERSI
         adnexa=draw_adnexa(seed, specimen.half_um, specimen.depth_um, spared, anatomy.adnexa, details),
         damage=draw_damage(seed, specimen, anatomy.damage),
         outline=outline,
-        box_um=_draw_box(seed, outline, anatomy.picture),
+        box_um=(y.min() - top, x.min() - left, np.ptp(y) + top + bottom, np.ptp(x) + left + right),
         variety=variety,
     )
 
@@ -169,11 +173,3 @@ def _outline(specimen: Specimen, strata: Strata) -> Outline:
     stops = np.arange(0.0, travelled[-1], 40.0)
     y, x = specimen.frame.to_picture(np.interp(stops, travelled, u), np.interp(stops, travelled, w))
     return Outline(y, x, REACH_UM)
-
-
-def _draw_box(seed: int, outline: Outline, kind: PictureParameters) -> tuple[float, float, float, float]:
-    rng = generator(seed, "picture")
-    margin = kind.wide_margin if rng.random() < kind.wide_fraction else kind.margin
-    top, left, bottom, right = (between(rng, margin) for _ in range(4))
-    y, x = outline.y, outline.x
-    return y.min() - top, x.min() - left, np.ptp(y) + top + bottom, np.ptp(x) + left + right

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.csv_text import rows_text
-from ntrm.core.errors import RefusedError, check_number, check_seed, plain_fields
+from ntrm.core.errors import RefusedError, UsageError, check_number, check_seed, plain_fields
 from ntrm.core.io import check_folder, foreign_files, read_object, remove_partials, write_json, write_text
 from ntrm.core.labels import CANCERS, SKIN
-from ntrm.core.mpp import level_resolution, parse_levels
+from ntrm.core.mpp import LEVELS, level_resolution
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Case, Dataset
@@ -114,7 +114,9 @@ class PhantomOptions:
         check_seed(self.seed)
         plain_fields(self)
         phantom_version(self.version)
-        parse_levels(",".join(self.levels))
+        unknown = [level for level in self.levels if level not in LEVELS]
+        if unknown or not self.levels:
+            raise UsageError("unknown resolution", got=", ".join(unknown) or "none", expected=", ".join(LEVELS))
         check_number("ambiguity", self.ambiguity, 0, 1)
         check_number("share of normal sections", self.normal, 0, 1)
         check_number("number of sections", self.sections, 1, 1_000_000, whole=True)

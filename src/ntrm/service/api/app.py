@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
 
-from ntrm.core.errors import NtrmError
+from ntrm.core.errors import NtrmError, UsageError
 from ntrm.correct.engine import NotReadyError
 from ntrm.correct.log import ConflictError
 from ntrm.models.folders import BUNDLED
@@ -151,7 +151,8 @@ def sign_in(app_state: Shared, code: str) -> Response:
 async def _answer(_: Request, error: Exception) -> Response:
     known = next(kind for kind in type(error).__mro__ if kind in _PROBLEMS)
     problem = problems.disk_full() if problems.is_full(error) else _PROBLEMS[known](error)
-    return JSONResponse(problems.document_of(problem), problems.status_of(problem), getattr(problem, "headers", None))
+    status = problem.status if isinstance(problem, ProblemError) else 400 if isinstance(problem, UsageError) else 422
+    return JSONResponse(problems.document_of(problem), status, getattr(problem, "headers", None))
 
 
 def _invalid(error: RequestValidationError) -> ProblemError:

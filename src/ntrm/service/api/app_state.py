@@ -208,18 +208,14 @@ class AppState:
         steps, folder = self.corrections_of(slide).log.at(version).fingerprint, self.folder(slide)
         return _corrected_regions(folder, steps, stamp_of(folder / CORRECTED / SUMMARY))
 
-    def is_corrected(self, slide: SlideRow, there: SlideCorrections) -> bool:
-        """Whether the files of the corrected mask are up to date; if not, they are made soon."""
-        ready = there.is_written
-        if not ready:
-            self.store.ask_again(slide.id, "correct")
-        return ready
-
-    def corrected_failure(self, slide: SlideRow) -> str | None:
-        """Why the files of the corrected mask could not be made the last time."""
+    def corrected(self, slide: SlideRow, there: SlideCorrections) -> tuple[bool, str | None]:
+        """Whether the files of the corrected mask are up to date; if not, they are made soon, and why they were not."""
+        if there.is_written:
+            return True, None
+        self.store.ask_again(slide.id, "correct")
         job = self.store.job(slide.id, "correct")
         said = [(job.error or {}).get(key) for key in ("what", "got", "hint")] if job else []
-        return "; ".join(each for each in said if each) or None
+        return False, "; ".join(each for each in said if each) or None
 
     def _do_chores(self) -> None:
         chores: dict[str, Callable[[], object]] = {

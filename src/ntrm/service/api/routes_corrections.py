@@ -193,16 +193,15 @@ def _correct(app_state: AppState, slide: SlideRow, ask: Ask) -> CorrectionsDocum
 def corrected_file(app_state: Shared, slide: Requested, file: FileName, download: bool = False) -> Response:
     """A file of the corrected mask, as those of the network's; made some seconds after the last step."""
     current = app_state.corrections_of(slide)
-    ready = app_state.is_corrected(slide, current)
-    hint = "correct the slide first" if ready else "it is being made: ask again in a moment"
-    hint = app_state.corrected_failure(slide) or hint
+    ready, reason = app_state.corrected(slide, current)
+    hint = reason or ("correct the slide first" if ready else "it is being made: ask again in a moment")
     folder, begin = app_state.folder(slide) / CORRECTED, f"{slide.slide_id}-corrected"
     return slide_file(folder, file, begin, hint=hint, download=download)
 
 
 def _document(app_state: AppState, slide: SlideRow) -> CorrectionsDocument:
     current = app_state.corrections_of(slide)
-    log, now, ready = current.log, current.state(), app_state.is_corrected(slide, current)
+    log, now, (ready, reason) = current.log, current.state(), app_state.corrected(slide, current)
     active = {step.number for step in log.active}
     steps = {
         step.number: StepDocument.model_validate(
@@ -219,7 +218,7 @@ def _document(app_state: AppState, slide: SlideRow) -> CorrectionsDocument:
         regions=now.regions,
         area_mm2=sum(pixels.pixels for pixels in now.tissue.values()) * current.pixel_mm2,
         corrected=ready,
-        corrected_reason=None if ready else app_state.corrected_failure(slide),
+        corrected_reason=reason,
         **_graph_state(app_state, slide, current),
     )
 

@@ -15,11 +15,9 @@ from starlette.types import Receive, Scope, Send
 
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import FAMILIARITY_MAP, GRAPH, MASK, OVERLAY, PICTURE, REGIONS, REPORT, SUMMARY
-from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Requested, Shared, binary
 from ntrm.service.api.schemas import PointDocument, RegionDocument, TileSource
 from ntrm.service.core.problems import missing
-from ntrm.service.jobs.database import SlideRow
 from ntrm.service.tiles.layers import Look, indexed_png
 from ntrm.service.tiles.region_finder import thinned
 from ntrm.service.tiles.slide_tiles import TILE, DeepZoom, encode_jpeg
@@ -91,22 +89,21 @@ def slide_file(folder: FilePath, file: FileName, begin: str, *, hint: str, downl
 @router.get("/thumbnail.jpg", response_class=Response, responses=answered_with("image/jpeg"))
 async def thumbnail(app_state: Shared, slide: Requested) -> Response:
     """A small picture of the slide, or of its overlay where the original is not there."""
-    key = ("thumbnail", slide.id, slide.status, slide.finished)
-    content = await app_state.tiles.get(key, lambda: _thumbnail(app_state, slide))
-    return Response(content, media_type="image/jpeg", headers={"cache-control": "private, max-age=600"})
-
-
-def _thumbnail(app_state: AppState, slide: SlideRow) -> bytes:
     there = SlideFolder(app_state.folder(slide))
-    if slide.has_image and not there.has(PICTURE):
-        with app_state.slide_tiles(slide) as tiles:
-            return encode_jpeg(tiles.overview(THUMBNAIL_SIDE, app_state.settings.limits.tile_seconds))
-    try:
-        picture = there.picture(PICTURE if there.has(PICTURE) else OVERLAY)[1]
-    except OSError:
-        raise missing("there is no picture of this slide") from None
-    picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
-    return encode_jpeg(np.asarray(picture.convert("RGB")))
+
+    def make() -> bytes:
+        if slide.has_image and not there.has(PICTURE):
+            with app_state.slide_tiles(slide) as tiles:
+                return encode_jpeg(tiles.overview(THUMBNAIL_SIDE, app_state.settings.limits.tile_seconds))
+        try:
+            picture = there.picture(PICTURE if there.has(PICTURE) else OVERLAY)[1]
+        except OSError:
+            raise missing("there is no picture of this slide") from None
+        picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+        return encode_jpeg(np.asarray(picture.convert("RGB")))
+
+    content = await app_state.tiles.get(("thumbnail", slide.id, slide.status, slide.finished), make)
+    return Response(content, media_type="image/jpeg", headers={"cache-control": "private, max-age=600"})
 
 
 @router.get("/at")
@@ -147,7 +144,7 @@ def region(app_state: Shared, slide: Requested, number: Number, v: Version = Non
     With ``v`` of the corrected mask, whose regions have numbers of their own.
     """
     regions = app_state.regions(slide, v)
-    row, outline = (None, None) if regions is None else (regions.row(number), regions.outline(number) or [])
+    row, outline = (None, None) if regions is None else (regions.rows.get(number), regions.outline(number) or [])
     # The files may have been made anew while they were read.
     if row is None or outline is None or app_state.regions(slide, v) is not regions:
         raise missing("no such region", "ask for the region at a point first")

@@ -145,14 +145,25 @@ class SlideList(BaseModel):
 class RetryRequest(BaseModel, extra="forbid"):
     """What to do otherwise."""
 
-    mpp: float | None = Field(None, ge=0.05, le=100, allow_inf_nan=False)
+    mpp: float | None = Field(None, ge=0.05, le=100, allow_inf_nan=False, description="µm/px, where the file lacks it")
 
 
-class PathRequest(RetryRequest):
+class SlideRequest(RetryRequest):
+    """A new slide."""
+
+    slide_id: str | None = Field(None, min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")
+
+
+class PathRequest(SlideRequest):
     """A slide on the server."""
 
     path: str = Field(min_length=1, max_length=4096, description="absolute or below an allowed root")
-    slide_id: str | None = Field(None, min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")
+
+
+class UploadRequest(SlideRequest, extra="ignore"):
+    """A slide that is sent."""
+
+    name: str = Field("slide", max_length=255, description="of the file, for its slide_id")
 
 
 Pair = Annotated[list[float], Field(min_length=2, max_length=2)]

@@ -97,11 +97,7 @@ class MaskLayers:
     def __init__(self, folder: Path, area: tuple[int, int, int, int], scale: tuple[float, float]) -> None:
         self.area, self.zoom, (self.sx, self.sy), there = area, DeepZoom(*area[2:]), scale, SlideFolder(folder)
         self._files = {name: LayerFile(there, file) for name, file in FILES.items() if there.has(file)}
-
-    @property
-    def names(self) -> list[str]:
-        """Layers that can be shown."""
-        return layers_with(self._files.keys())
+        self.names = layers_with(self._files.keys())  # Layers that can be shown
 
     def pixels(
         self, layer: str, level: int, box: TileBox, pair: Sequence[int] = (), corrections: State | None = None

@@ -71,8 +71,6 @@ ARCHIVES = frozenset({".zip", ".7z", ".tar", ".gz", ".tgz", ".rar"})
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff"})
 CLASSES, CASES = "classes.csv", "cases.csv"
 
-LEVEL = r"[1-9][0-9]{0,2}x"  # Names of the folders of one resolution
-
 LAYOUTS = """\
 layout queensland: [data/]{1x,2x,5x,10x}/Images/*.tif and Masks/*.png
             layout plain: Images/, Masks/ (indexed, or RGB in the colours of classes.csv),
@@ -148,7 +146,7 @@ def natural(name: str) -> tuple[list[tuple[int, str] | str], str]:
 
 def _find_layout(root: Path) -> tuple[str, list[Folders]]:
     for base in (root, root / "data"):
-        levels = [folder for folder in sorted(base.glob("[1-9]*x")) if re.fullmatch(LEVEL, folder.name)]
+        levels = [folder for folder in sorted(base.glob("[1-9]*x")) if re.fullmatch(r"[1-9][0-9]{0,2}x", folder.name)]
         pairs = [Folders(folder.name, _folder(folder, "Images"), _folder(folder, "Masks")) for folder in levels]
         pairs = [pair for pair in pairs if pair.masks.is_dir() or (pair.images and pair.images.is_dir())]
         if any(pair.images and pair.images.is_dir() for pair in pairs):

@@ -195,18 +195,12 @@ class LabelSchema:
         rename = names or {}
         if unknown := sorted(set(rename) - set(source.names)):
             raise choices_error("the renaming names unknown classes", ", ".join(unknown), source.names)
-        table = np.full(256, IGNORE, dtype=np.uint8)
         targets = [rename.get(name, name) for name in source.names]
         if lost := [target for target in targets if target and target not in self.names]:
-            raise RefusedError(
-                "classes without a counterpart",
-                got=", ".join(lost),
-                expected=", ".join(self.names),
-                hint="map each of them to a known class, or to the empty string for ignore",
-            )
-        for index, target in enumerate(targets):
-            if target:
-                table[index] = self.index(target)
+            what, hint = "classes without a counterpart", "map each to a known class, or to the empty string for ignore"
+            raise RefusedError(what, got=", ".join(lost), expected=", ".join(self.names), hint=hint)
+        table = np.full(256, IGNORE, dtype=np.uint8)
+        table[: len(targets)] = [self.index(target) if target else IGNORE for target in targets]
         return table
 
     def write_csv(self, path: Path) -> None:

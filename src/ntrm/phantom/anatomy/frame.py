@@ -66,23 +66,22 @@ class PhantomGrid:
                 stop = max(min(math.ceil((span[1] - left) / self.mpp), width), start)
                 origin = (top + first * self.mpp, left + start * self.mpp)
                 if start < stop:
-                    yield (
-                        (slice(first, last), slice(start, stop)),
-                        PhantomGrid((last - first, stop - start), self.mpp, origin),
-                    )
+                    strip = PhantomGrid((last - first, stop - start), self.mpp, origin)
+                    yield (slice(first, last), slice(start, stop)), strip
 
     def noise(self, seed: int, wavelength_um: float, count: int = 1) -> Field:
         """Smooth noise of about unit height on this grid."""
         return octaves(seed, self.shape, self.mpp, wavelength_um, count=count, origin_um=self.origin_um)
 
     @property
-    def centres(self) -> tuple[Field, Field]:
-        """µm positions of the pixel centres: a column of y and a row of x."""
-        y, x = (
-            pixel_centres(count, self.mpp, origin).astype(np.float32)
-            for count, origin in zip(self.shape, self.origin_um, strict=True)
-        )
-        return y[:, None], x[None, :]
+    def y_um(self) -> NDArray[np.float64]:
+        """µm of the rows' centres."""
+        return pixel_centres(self.shape[0], self.mpp, self.origin_um[0])
+
+    @property
+    def x_um(self) -> NDArray[np.float64]:
+        """µm of the columns' centres."""
+        return pixel_centres(self.shape[1], self.mpp, self.origin_um[1])
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ class Frame:
 
     def to_skin(self, grid: PhantomGrid) -> tuple[Field, Field]:
         """(u, w) of every pixel."""
-        y, x = grid.centres
+        y, x = grid.y_um[:, None].astype(np.float32), grid.x_um[None, :].astype(np.float32)
         y = y + np.float32(self.warp_um) * grid.noise(derive(self.seed, "warp", "y"), self.warp_wavelength_um)
         x = x + np.float32(self.warp_um) * grid.noise(derive(self.seed, "warp", "x"), self.warp_wavelength_um)
         sine, cosine = sine_cosine(self.angle_deg)
@@ -259,7 +258,7 @@ class Skin:
 
     def along_bent(self, curve: Curve) -> Field:
         """The same, followed along swaying lines instead of straight verticals: ridges lean and overhang."""
-        return curve[self._bent_index]
+        return curve[self.axis.index(self.u + self.sway + np.float32(2.0) * self._fine)]
 
     def noise(self, name: str, wavelength_um: float, count: int = 1) -> Field:
         """A noise field of this section, known by its name."""
@@ -273,10 +272,6 @@ class Skin:
     @cached_property
     def _fine(self) -> Field:
         return np.asarray(self.noise("fine", self.wobble.fine_wavelength_um, 2) * np.float32(self.wobble.fine_um))
-
-    @cached_property
-    def _bent_index(self) -> NDArray[np.int32]:
-        return self.axis.index(self.u + self.sway + np.float32(2.0) * self._fine)
 
     def patches(self, bodies: Sequence[Body]) -> Iterator[tuple[int, Patch]]:
         """For each body that reaches into this strip: its number and the pixels within its reach."""

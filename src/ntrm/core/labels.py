@@ -143,7 +143,7 @@ class LabelSchema:
         """Indices of an RGB mask.
 
         A palette colour is its class. Any other colour is a stray: it becomes the nearest class within
-        ``decode_distance``, or ``IGNORE`` where white is nearer still or every class is too far.
+        ``PALETTE_DISTANCE``, or ``IGNORE`` where white is nearer still or every class is too far.
 
         >>> SKIN.decode(np.array([[[73, 0, 106], [74, 1, 106], [255, 255, 255]]], dtype=np.uint8)).mask.tolist()
         [[0, 0, 255]]
@@ -167,20 +167,15 @@ class LabelSchema:
             worst=tuple((rgb_of(rgbs[i]), int(counts[i])) for i in order),
         )
 
-    @cached_property
-    def decode_distance(self) -> float:
-        """Distance within which a stray colour is unambiguous: at most half the palette's smallest gap."""
-        palette = self.palette.astype(np.float64)
-        gaps = np.linalg.norm(palette[:, None] - palette[None], axis=2)
-        smallest = gaps[np.triu_indices(len(self), 1)].min(initial=np.inf)
-        return float(min(PALETTE_DISTANCE, smallest / 2))
-
     def _classify(self, colours: NDArray[np.integer]) -> tuple[Mask, NDArray[np.bool_]]:
         """(n,) class of each of the colours (n, 3), and whether it is exactly the palette's."""
-        gaps = np.linalg.norm(colours[:, None] - self.palette[None].astype(np.float64), axis=2)  # (colours, K)
+        palette = self.palette.astype(np.float64)
+        own = np.linalg.norm(palette[:, None] - palette, axis=2)[np.triu_indices(len(self), 1)]
+        near = min(PALETTE_DISTANCE, own.min(initial=np.inf) / 2)  # beyond half a gap it could be either of two
+        gaps = np.linalg.norm(colours[:, None] - palette, axis=2)  # (colours, K)
         gap = gaps.min(axis=1)
         to_white = np.linalg.norm(colours - np.array(WHITE, dtype=np.float64), axis=1)
-        known = (gap == 0) | ((gap <= self.decode_distance) & (gap < to_white))
+        known = (gap == 0) | ((gap <= near) & (gap < to_white))
         return np.where(known, gaps.argmin(axis=1), IGNORE).astype(np.uint8), gap == 0
 
     def remap_table(self, source: LabelSchema, names: dict[str, str] | None = None) -> NDArray[np.uint8]:
@@ -195,18 +190,12 @@ class LabelSchema:
         rename = names or {}
         if unknown := sorted(set(rename) - set(source.names)):
             raise choices_error("the renaming names unknown classes", ", ".join(unknown), source.names)
-        table = np.full(256, IGNORE, dtype=np.uint8)
         targets = [rename.get(name, name) for name in source.names]
         if lost := [target for target in targets if target and target not in self.names]:
-            raise RefusedError(
-                "classes without a counterpart",
-                got=", ".join(lost),
-                expected=", ".join(self.names),
-                hint="map each of them to a known class, or to the empty string for ignore",
-            )
-        for index, target in enumerate(targets):
-            if target:
-                table[index] = self.index(target)
+            what, hint = "classes without a counterpart", "map each to a known class, or to the empty string for ignore"
+            raise RefusedError(what, got=", ".join(lost), expected=", ".join(self.names), hint=hint)
+        table = np.full(256, IGNORE, dtype=np.uint8)
+        table[: len(targets)] = [self.index(target) if target else IGNORE for target in targets]
         return table
 
     def write_csv(self, path: Path) -> None:

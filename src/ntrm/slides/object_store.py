@@ -133,6 +133,7 @@ class ObjectStore:
     """The objects of one scheme."""
 
     def __init__(self, scheme: str) -> None:
+        is_s3 = scheme in ("s3", "s3a")
         try:
             import fsspec
 
@@ -142,17 +143,13 @@ class ObjectStore:
             for name in CHATTY:
                 logging.getLogger(name).setLevel(logging.WARNING)
             options: dict[str, Any] = {"skip_instance_cache": True}
-            if scheme in ("s3", "s3a"):
+            if is_s3:
                 retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
                 settings = {"connect_timeout": 10, "read_timeout": ANSWER_S, "retries": retries}
                 options |= {"use_listings_cache": False, "config_kwargs": settings}
             self._fs: Any = fsspec.filesystem(scheme, **options)
         except (ImportError, ValueError) as error:
-            hint = (
-                'pip install "ntrm[cloud]"'
-                if scheme in ("s3", "s3a")
-                else f"install the fsspec package for {scheme}://"
-            )
+            hint = 'pip install "ntrm[cloud]"' if is_s3 else f"install the fsspec package for {scheme}://"
             raise UsageError(f"{scheme}:// needs an extra", got=error, hint=hint) from error
 
     def stat(self, address: Address) -> RemoteFile | None:

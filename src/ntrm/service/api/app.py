@@ -36,8 +36,6 @@ BUNDLED_NOTICE = "The bundled model has seen synthetic sections only: for trying
 NEARLY_FULL = 4 * 2**20  # Free bytes with which nothing new can be written
 PAGE = Path(__file__).parents[1] / "page"
 router, open_router = APIRouter(tags=["service"]), APIRouter(tags=["service"])
-# The files of results are last: what is not another address is the name of one.
-ROUTES = (routes_slides, routes_corrections, routes_results)
 
 
 def create_app(settings: ServiceSettings) -> FastAPI:
@@ -69,7 +67,8 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     cookie = APIKeyCookie(name=app_state.access.cookie, scheme_name="session", auto_error=False)
     asked = [Security(HTTPBearer(scheme_name="token", auto_error=False)), Security(cookie)]
     app.include_router(open_router)
-    for routes in (router, *(module.router for module in ROUTES)):
+    # The files of results are last: what is not another address is the name of one.
+    for routes in (router, routes_slides.router, routes_corrections.router, routes_results.router):
         app.include_router(routes, dependencies=asked)
     app.mount("/page", StaticFiles(directory=PAGE))
     for kind in _PROBLEMS:

@@ -202,13 +202,8 @@ class PointDocument(BaseModel):
 
 
 class RegionDocument(BaseModel, extra="allow"):
-    """One connected region, as in regions.csv, with its outline."""
+    """One connected region: its row of regions.csv, and its outline."""
 
-    region: int
-    tissue: str
-    piece: int
-    area_mm2: float
-    mean_confidence: float | None
     outline: list[list[list[float]]] | None = Field(
         description="rings of [x, y] in pixels of the full resolution, holes too; null where the polygon cannot be read"
     )

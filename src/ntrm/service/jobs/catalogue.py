@@ -186,10 +186,6 @@ def _results(folder: Path, _made: float) -> Results:
     """What a list of slides shows of the results that were written then; raises where it cannot be shown."""
     summary, there = read_summary(folder), SlideFolder(folder)
     unfamiliar = [piece.number for piece in summary.pieces if not piece.familiarity.assessed]
-    tissue = [
-        TissueShare(index=summary.classes.index(name), name=name, area_mm2=summary.areas_mm2[name], share=share)
-        for name, share in summary.tissue_fractions.items()
-    ]
     (_, _, width, height), (mpp, mpp_y) = summary.grid.area, summary.grid.slide_mpp
     return Results(
         width=width,
@@ -198,7 +194,10 @@ def _results(folder: Path, _made: float) -> Results:
         mpp_y=mpp_y,
         cancers=[Cancer.model_validate({"name": name, **vars(each)}) for name, each in summary.cancers.items()],
         cancers_looked_for=[*summary.cancers],
-        tissue=tissue,
+        tissue=[
+            TissueShare(index=summary.classes.index(name), name=name, area_mm2=summary.areas_mm2[name], share=share)
+            for name, share in summary.tissue_fractions.items()
+        ],
         familiarity=ShownFamiliarity(
             **vars(summary.familiarity), unfamiliar_pieces=unfamiliar, has_map=there.has(FAMILIARITY_MAP)
         ),

@@ -22,11 +22,10 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from ntrm.core.counts import boundary_counts, boundary_share
 from ntrm.core.errors import UsageError
-from ntrm.core.labels import SKIN, Mask, pixel_counts
+from ntrm.core.labels import SKIN, Mask, boundary_counts, boundary_share, pixel_counts
 from ntrm.phantom.anatomy.section_plan import draw_plan
-from ntrm.phantom.layout import paint_mask
+from ntrm.phantom.layout import paint_section
 from ntrm.phantom.versions import DEFAULT_VERSION
 
 REAL_SHARE = dict(
@@ -120,7 +119,7 @@ def calibrate(masks: Iterable[Mask]) -> Calibration:
 
 def draw(seed: int, mpp: float, version: str) -> tuple[Mask, float]:
     start = time.process_time()
-    return paint_mask(draw_plan(seed, version=version), mpp), time.process_time() - start
+    return paint_section(draw_plan(seed, version=version), mpp).mask, time.process_time() - start
 
 
 def table(result: Calibration) -> str:

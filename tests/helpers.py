@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 from ntrm.core.errors import RefusedError
+from ntrm.core.io import holding
 from ntrm.core.labels import SKIN
-from ntrm.core.locks import holding
 from ntrm.core.mpp import level_resolution
 from ntrm.data.image_files import write_image, write_rgb_mask
 from ntrm.models.base import Segmentation, SegmentationModel

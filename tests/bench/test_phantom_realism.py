@@ -8,7 +8,7 @@ from ntrm.core.errors import UsageError
 from ntrm.core.labels import SKIN
 from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.generate import cancer_quotas
-from ntrm.phantom.layout import paint_mask
+from ntrm.phantom.layout import paint_section
 from ntrm.phantom.versions import VERSIONS
 
 
@@ -30,7 +30,9 @@ def test_phantom_resembles_the_real_masks(seed, version):
     bounds lie at least four standard deviations of a tissue's share away.
     """
     cancers = [cancer for cancer, number in cancer_quotas(40).items() for _ in range(number)]
-    result = calibrate(paint_mask(draw_plan(seed + k, cancer, version), 26.8) for k, cancer in enumerate(cancers))
+    result = calibrate(
+        paint_section(draw_plan(seed + k, cancer, version), 26.8).mask for k, cancer in enumerate(cancers)
+    )
     assert result.correlation > 0.93
     for name, ratio in result.ratio.items():
         slack = 4.0 if REAL_SHARE[name] < 0.1 else 3.0

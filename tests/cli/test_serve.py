@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from ntrm.cli import tour as tour_module
 from ntrm.cli.main import app
-from ntrm.core.locks import holding
+from ntrm.core.io import holding
 
 pytest.importorskip("fastapi")
 service_module = pytest.importorskip("ntrm.service.serve", reason="the extra serve is not installed")

@@ -2,7 +2,7 @@ import pytest
 from tests.helpers import is_held
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.locks import holding
+from ntrm.core.io import holding
 
 
 def test_a_lock_is_held_by_one_and_goes_with_its_holder(tmp_path):

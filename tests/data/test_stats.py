@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tests.helpers import real_data
 
-from ntrm.core.counts import boundary_counts
-from ntrm.core.labels import IGNORE, SKIN, pixel_counts
+from ntrm.core.labels import IGNORE, SKIN, boundary_counts, pixel_counts
 from ntrm.data.image_files import write_indexed_mask
 from ntrm.data.layouts import open_dataset
 from ntrm.data.stats import dataset_stats, tissues_per_tile

@@ -11,9 +11,8 @@ from hypothesis.extra import numpy as arrays
 from scipy.ndimage import gaussian_filter
 from skimage.metrics import hausdorff_distance as skimage_hausdorff
 
-from ntrm.core.counts import boundary_counts
 from ntrm.core.errors import DataError, UsageError
-from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
+from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue, boundary_counts
 from ntrm.core.mpp import Resolution
 from ntrm.metrics.boundary import (
     BoundaryAgreement,

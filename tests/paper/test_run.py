@@ -11,7 +11,7 @@ import torch
 from tests.helpers import is_alive, wait_for
 
 from ntrm.core.errors import UsageError
-from ntrm.core.locks import holding
+from ntrm.core.io import holding
 from ntrm.paper import run
 from ntrm.paper.run import Slot, make_slots, run_jobs
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from dataclasses import asdict
 
 from tests.phantom.masks import layered
 
@@ -20,4 +21,4 @@ def drawn(seed):
     """Hashes of a section's mask and picture, and its ground truth."""
     section = layout(seed)
     pixels = (section.mask, render(layered(), 6.7, seed))
-    return json.dumps([*(hashlib.sha256(each.tobytes()).hexdigest() for each in pixels), section.truth.as_dict()])
+    return json.dumps([*(hashlib.sha256(each.tobytes()).hexdigest() for each in pixels), asdict(section.truth)])

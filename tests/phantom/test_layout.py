@@ -25,7 +25,7 @@ from ntrm.phantom.layout import (
     lay_slide,
     layout,
     measure,
-    paint_mask,
+    paint_section,
 )
 from ntrm.phantom.versions import VERSIONS
 
@@ -38,9 +38,9 @@ def majority(mask: np.ndarray, factor: int) -> np.ndarray:
 
 def test_resolutions_are_views_of_one_section(seed):
     plan = draw_plan(small(seed, among=12))  # the finest view has millions of pixels
-    coarse = paint_mask(plan, 6.7)
+    coarse = paint_section(plan, 6.7).mask
     for mpp, factor in ((3.35, 2), (1.34, 5)):
-        fine = paint_mask(plan, mpp)
+        fine = paint_section(plan, mpp).mask
         assert fine.shape == tuple(factor * side for side in coarse.shape)
         same = majority(fine, factor) == coarse
         assert np.mean(same) >= 0.98
@@ -53,7 +53,7 @@ def test_the_cancer_asked_for_is_there(cancer, version, seed):
     for number in range(seed, seed + 4):
         plan = draw_plan(number, cancer, version)
         assert plan.cancer == cancer
-        assert (paint_mask(plan, 13.4) == SKIN.index(cancer)).any(), f"seed {number}"
+        assert (paint_section(plan, 13.4).mask == SKIN.index(cancer)).any(), f"seed {number}"
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -78,12 +78,12 @@ def test_ground_truth_fits_the_picture(seed, number):
 def test_a_section_is_tissue_on_background_of_which_the_far_part_need_not_be_painted(seed):
     for number in range(seed, seed + 4):
         plan = draw_plan(number)
-        mask = paint_mask(plan, 20.1)
+        mask = paint_section(plan, 20.1).mask
         edge = np.concatenate([mask[0], mask[-1], mask[:, 0], mask[:, -1]])
         assert np.mean(edge == BKG) > 0.9, f"seed {number}"
         assert 0.02 < np.mean(mask != BKG) < 0.98, f"seed {number}"
         everywhere = replace(plan, outline=replace(plan.outline, reach_um=1e6))
-        np.testing.assert_array_equal(mask, paint_mask(everywhere, 20.1), err_msg=f"seed {number}")
+        np.testing.assert_array_equal(mask, paint_section(everywhere, 20.1).mask, err_msg=f"seed {number}")
 
 
 def test_cancers_are_drawn_in_the_ratio_of_the_real_dataset(seed):

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from ntrm.core.labels import SKIN
+from ntrm.phantom.anatomy.frame import PhantomGrid
 from ntrm.phantom.render import Artefacts, render
 from ntrm.phantom.stain import Ink, Stain
-from ntrm.phantom.texture.scene import View
 
 SEEDS = st.integers(0, 2**63)
 
@@ -38,7 +38,7 @@ def excision():
 
 
 def inked(mask, seed, share):
-    window = View((0.0, 0.0), mask.shape, MPP)
+    window = PhantomGrid(mask.shape, MPP, (0.0, 0.0))
     return Ink.on(mask, MPP, seed, share).transmission(window)
 
 

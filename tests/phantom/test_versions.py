@@ -16,7 +16,7 @@ from ntrm.phantom.anatomy.epithelium import EpidermisParameters
 from ntrm.phantom.anatomy.frame import BKG
 from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.anatomy.surface import SurfaceParameters
-from ntrm.phantom.layout import NO_SURFACE, NO_TUMOUR, layout, paint_fine, paint_mask
+from ntrm.phantom.layout import NO_SURFACE, NO_TUMOUR, layout, paint_section
 from ntrm.phantom.render import render
 from ntrm.phantom.tissues import FINE, codes_of, labels_of
 from ntrm.phantom.versions import DEFAULT_VERSION, VERSIONS, Anatomy, VarietyParameters, Version
@@ -109,9 +109,9 @@ def test_normal_sections_have_no_cancer_and_say_so(version, seed):
 
 def test_resolutions_of_version_2_are_views_of_one_section(seed):
     plan = draw_plan(small(seed, "none", among=12), "none", "2")
-    coarse = paint_fine(plan, 6.7)
+    coarse = paint_section(plan, 6.7).fine
     for mpp, factor in ((3.35, 2), (1.34, 5)):
-        fine = paint_fine(plan, mpp)
+        fine = paint_section(plan, mpp).fine
         middle = fine[factor // 2 :: factor, factor // 2 :: factor]
         assert middle.shape == coarse.shape
         assert np.mean((middle == coarse)[coarse != BKG]) > 0.93
@@ -121,14 +121,14 @@ def test_resolutions_of_version_2_are_views_of_one_section(seed):
 def test_strips_of_version_2_make_one_section(cancer, seed):
     plan = draw_plan(seed, cancer, "2")
     everywhere = replace(plan, outline=replace(plan.outline, reach_um=1e6))
-    assert np.array_equal(paint_fine(plan, 20.1), paint_fine(everywhere, 20.1))
-    assert np.array_equal(labels_of(paint_fine(plan, 20.1)), paint_mask(plan, 20.1))
+    assert np.array_equal(paint_section(plan, 20.1).fine, paint_section(everywhere, 20.1).fine)
+    assert np.array_equal(labels_of(paint_section(plan, 20.1).fine), paint_section(plan, 20.1).mask)
 
 
 def test_every_fine_tissue_occurs(certain, seed):
     found = Counter()
     for number in range(seed, seed + 6):
         plan = draw_plan(number, "none", certain)
-        present = np.unique(paint_fine(plan, 10.05))
+        present = np.unique(paint_section(plan, 10.05).fine)
         found.update(name for name in FINE if np.isin(present, codes_of(name)).any())
     assert set(found) == set(FINE)

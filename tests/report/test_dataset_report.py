@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ntrm.core.labels import SKIN, LabelSchema, Tissue
+from ntrm.core.labels import SKIN, LabelSchema, Tissue, boundary_counts, pixel_counts
 from ntrm.core.mpp import Resolution
 from ntrm.data.dataset import Case
 from ntrm.data.image_files import write_image, write_rgb_mask
 from ntrm.data.layouts import open_dataset
-from ntrm.data.stats import DatasetStats, count_mask
+from ntrm.data.stats import DatasetStats, MaskCounts, tissues_per_tile
 from ntrm.report.dataset_report import contact_sheet, stats_figure
 from ntrm.report.drawing import write_figure
 
@@ -35,7 +35,9 @@ def test_image_stands_beside_mask_in_its_colours(dataset, tmp_path):
 
 
 def stats_of(mask, schema):
-    return DatasetStats(schema, count_mask(mask, len(schema)), 256, (Case("a", None, Path("a.png"), "p"),))
+    count, shape = len(schema), [mask.shape]
+    counts = MaskCounts(pixel_counts(mask, count), boundary_counts(mask, count), tissues_per_tile(mask, count), shape)
+    return DatasetStats(schema, counts, 256, (Case("a", None, Path("a.png"), "p"),))
 
 
 @pytest.fixture(scope="module")

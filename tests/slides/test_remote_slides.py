@@ -11,8 +11,7 @@ import pytest
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.results.manifest import FORMAT
 from ntrm.slides.inputs import find_inputs
-from ntrm.slides.object_store import Address, ObjectStore
-from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
+from ntrm.slides.object_store import Address, ObjectStore, RemoteSlide, RemoteSlides
 from ntrm.slides.slide_folders import LeftOut
 from ntrm.slides.slide_ids import slide_ids, without_name
 
@@ -186,7 +185,7 @@ import os, signal, sys
 from pathlib import Path
 from ntrm.slides.object_store import Address
 from ntrm.slides.object_store import ObjectStore
-from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
+from ntrm.slides.object_store import RemoteSlide, RemoteSlides
 
 def half(self, address, to, stopped):
     to.write_bytes(b"half")

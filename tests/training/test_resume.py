@@ -17,7 +17,7 @@ from tests.helpers import is_held, training_that_waits
 from tests.training.small_data import SETTINGS, Tiny, read_log, train_small, weights
 
 from ntrm.core.errors import RefusedError
-from ntrm.core.locks import holding
+from ntrm.core.io import holding
 from ntrm.models.registry import create, load
 from ntrm.training.loop import InterruptedTrainingError
 from ntrm.training.run import LOCK

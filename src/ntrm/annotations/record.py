@@ -15,6 +15,7 @@ from ntrm.core.io import (
     PARTIAL,
     check_folder,
     foreign_files,
+    holding,
     remove_partials,
     sha256_of,
     whole_file,
@@ -22,7 +23,6 @@ from ntrm.core.io import (
     write_text,
 )
 from ntrm.core.labels import LabelSchema
-from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
 from ntrm.version import __version__
 

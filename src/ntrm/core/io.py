@@ -1,4 +1,4 @@
-"""Files written whole or not at all: texts, JSON and arrays; and what may be opened where anybody may put a link."""
+"""Files written whole or not at all: texts, JSON, arrays; lock files; and what may be opened where anybody may link."""
 
 from __future__ import annotations
 
@@ -136,6 +136,27 @@ def open_for_update(path: Path) -> BinaryIO:
     """Open a file as it is, or a new one, to read and to write; what is no plain file is refused."""
     check_plain(path)
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o666), "r+b")
+
+
+@contextmanager
+def holding(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock file ``path``; where another process has it, wait for it or refuse."""
+    from filelock import FileLock, Timeout
+
+    check_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    check_plain(path)
+    # A slide's lock is released by another thread than took it.
+    lock = FileLock(path, timeout=-1 if wait else 0, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        hint = "wait until it ends, or choose another --out"
+        raise RefusedError(f"another process works in {path.parent}", got=f"{path.name} is held", hint=hint) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def write_text(path: Path, text: str, *, private: bool = False) -> None:

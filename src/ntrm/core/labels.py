@@ -25,6 +25,8 @@ WHITE = (255, 255, 255)
 
 RGB = tuple[int, int, int]
 Mask = NDArray[np.uint8]
+Counts = NDArray[np.int64]
+IndexMask = NDArray[np.integer[Any]]
 
 
 def rgb_of(channels: Iterable[Any]) -> RGB:
@@ -141,7 +143,7 @@ class LabelSchema:
         """Indices of an RGB mask.
 
         A palette colour is its class. Any other colour is a stray: it becomes the nearest class within
-        ``decode_distance``, or ``IGNORE`` where white is nearer still or every class is too far.
+        ``PALETTE_DISTANCE``, or ``IGNORE`` where white is nearer still or every class is too far.
 
         >>> SKIN.decode(np.array([[[73, 0, 106], [74, 1, 106], [255, 255, 255]]], dtype=np.uint8)).mask.tolist()
         [[0, 0, 255]]
@@ -165,20 +167,15 @@ class LabelSchema:
             worst=tuple((rgb_of(rgbs[i]), int(counts[i])) for i in order),
         )
 
-    @cached_property
-    def decode_distance(self) -> float:
-        """Distance within which a stray colour is unambiguous: at most half the palette's smallest gap."""
-        palette = self.palette.astype(np.float64)
-        gaps = np.linalg.norm(palette[:, None] - palette[None], axis=2)
-        smallest = gaps[np.triu_indices(len(self), 1)].min(initial=np.inf)
-        return float(min(PALETTE_DISTANCE, smallest / 2))
-
     def _classify(self, colours: NDArray[np.integer]) -> tuple[Mask, NDArray[np.bool_]]:
         """(n,) class of each of the colours (n, 3), and whether it is exactly the palette's."""
-        gaps = np.linalg.norm(colours[:, None] - self.palette[None].astype(np.float64), axis=2)  # (colours, K)
+        palette = self.palette.astype(np.float64)
+        own = np.linalg.norm(palette[:, None] - palette, axis=2)[np.triu_indices(len(self), 1)]
+        near = min(PALETTE_DISTANCE, own.min(initial=np.inf) / 2)  # beyond half a gap it could be either of two
+        gaps = np.linalg.norm(colours[:, None] - palette, axis=2)  # (colours, K)
         gap = gaps.min(axis=1)
         to_white = np.linalg.norm(colours - np.array(WHITE, dtype=np.float64), axis=1)
-        known = (gap == 0) | ((gap <= self.decode_distance) & (gap < to_white))
+        known = (gap == 0) | ((gap <= near) & (gap < to_white))
         return np.where(known, gaps.argmin(axis=1), IGNORE).astype(np.uint8), gap == 0
 
     def remap_table(self, source: LabelSchema, names: dict[str, str] | None = None) -> NDArray[np.uint8]:
@@ -193,18 +190,12 @@ class LabelSchema:
         rename = names or {}
         if unknown := sorted(set(rename) - set(source.names)):
             raise choices_error("the renaming names unknown classes", ", ".join(unknown), source.names)
-        table = np.full(256, IGNORE, dtype=np.uint8)
         targets = [rename.get(name, name) for name in source.names]
         if lost := [target for target in targets if target and target not in self.names]:
-            raise RefusedError(
-                "classes without a counterpart",
-                got=", ".join(lost),
-                expected=", ".join(self.names),
-                hint="map each of them to a known class, or to the empty string for ignore",
-            )
-        for index, target in enumerate(targets):
-            if target:
-                table[index] = self.index(target)
+            what, hint = "classes without a counterpart", "map each to a known class, or to the empty string for ignore"
+            raise RefusedError(what, got=", ".join(lost), expected=", ".join(self.names), hint=hint)
+        table = np.full(256, IGNORE, dtype=np.uint8)
+        table[: len(targets)] = [self.index(target) if target else IGNORE for target in targets]
         return table
 
     def write_csv(self, path: Path) -> None:
@@ -214,7 +205,7 @@ class LabelSchema:
             write_rows(stream, ([t.index, t.name, *t.rgb, t.title] for t in self.tissues))
 
 
-def pixel_counts(mask: NDArray[np.integer[Any]], classes: int) -> NDArray[np.int64]:
+def pixel_counts(mask: IndexMask, classes: int) -> Counts:
     """Pixels per class, and as the last entry those that are ignored; refuses a mask with values that no class has.
 
     >>> pixel_counts(np.array([[0, 1, 1, 255]]), classes=3).tolist()
@@ -233,6 +224,35 @@ def pixel_counts(mask: NDArray[np.integer[Any]], classes: int) -> NDArray[np.int
             hint="use the schema that the mask was written with",
         )
     return np.append(counts[:classes], counts[IGNORE])
+
+
+def boundary_counts(mask: IndexMask, classes: int, x: float = 1, y: float = 1) -> NDArray[Any]:
+    """How often each pair of classes meets: all 4-neighbour pixel pairs with different labels, ignore left out.
+
+    Returns a symmetric (K, K) array with an empty diagonal; a pair of pixels counts once in ``[a, b]`` and
+    once in ``[b, a]``, so that a row holds everything its class borders on. With the sides of a pixel along ``x`` and
+    ``y``, it is the length of the boundary.
+
+    >>> boundary_counts(np.array([[0, 0, 1], [0, 2, 255]]), classes=3).tolist()
+    [[0, 1, 2], [1, 0, 0], [2, 0, 0]]
+    >>> boundary_counts(np.array([[0, 0, 1], [0, 1, 255]]), 2, x=2.0, y=5.0).tolist()
+    [[0.0, 12.0], [12.0, 0.0]]
+    """
+    counts: Any = 0
+    for here, there, side in ((mask[:, :-1], mask[:, 1:], y), (mask[:-1], mask[1:], x)):
+        border = (here != there) & (here < classes) & (there < classes)
+        code = here[border].astype(np.int64) * classes + there[border]
+        counts = counts + np.bincount(code, minlength=classes * classes).reshape(classes, classes) * side
+    return np.asarray(counts + counts.T)
+
+
+def boundary_share(pairs: Counts) -> NDArray[np.float64]:
+    """Row-normalised boundary counts; the row of a class without any boundary is all 0.
+
+    >>> boundary_share(np.array([[0, 1, 3], [1, 0, 0], [3, 0, 0]])).tolist()
+    [[0.0, 0.25, 0.75], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    return np.asarray(pairs / np.maximum(pairs.sum(axis=1, keepdims=True), 1))
 
 
 def _check_tissues(tissues: Sequence[Tissue]) -> None:

@@ -21,9 +21,8 @@ import numpy as np
 
 from ntrm.core.csv_text import rows_text
 from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, first_names
-from ntrm.core.io import read_object, sha256_of, whole_file, write_json, write_text
+from ntrm.core.io import holding, read_object, sha256_of, whole_file, write_json, write_text
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
-from ntrm.core.locks import holding
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correct.log import Log, read_log

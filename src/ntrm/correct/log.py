@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import STRICT, open_for_update, parsed, writing
-from ntrm.core.locks import holding
+from ntrm.core.io import STRICT, holding, open_for_update, parsed, writing
 from ntrm.core.wording import PURPOSE
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import CORRECTIONS, CORRECTIONS_LOCK, HIDDEN

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats
 from ntrm.core.errors import DataError
-from ntrm.core.io import writing
-from ntrm.core.locks import holding
+from ntrm.core.io import holding, writing
 from ntrm.correct.log import Log
 from ntrm.correct.mask import SlideMask, corrections_in
 from ntrm.correct.pixels import union

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -33,16 +33,13 @@ from ntrm.data.transforms import (
 
 _LIMITS = {
     "rotate_degrees": (0, 180),
-    "stain_scale": (0, 1),
-    "stain_shift": (0, 1),
     "light_scale": (0, 0.9),
     "blur_sigma": (0, 16),
     "jpeg_quality": (1, 100),
-    "colour_mix": (0, 1),
     "colour_gain": (0.05, 20),
     "sharpen_amount": (0, 10),
-    "noise_sigma": (0, 1),
 }
+"""Least and most; of everything else, probabilities among it, 0 and 1."""
 
 _AHEAD = 64
 """Parameters whose numbers are drawn together: as many as the augmentation of a filled batch has, and a few more."""
@@ -92,11 +89,11 @@ class Augment:
     noise_sigma: float = 0.05  # Its largest standard deviation; full scale is 1
 
     def __post_init__(self) -> None:
-        for name in ("flip", "turn", "rotate", "stain", "light", "blur", "jpeg", "colour", "sharpen", "noise"):
-            _check_between(f"probability of {name}", 0, 1, getattr(self, name))
-        for name, (low, high) in _LIMITS.items():
-            value = getattr(self, name)
-            _check_between(name, low, high, *(value if isinstance(value, tuple) else [value]))
+        for name, got in asdict(self).items():
+            (low, high), values = _LIMITS.get(name, (0, 1)), got if isinstance(got, tuple) else (got,)
+            if list(values) != sorted(values) or not all(low <= value <= high for value in values):
+                expected = f"{low} to {high}, the smaller first"
+                raise UsageError(f"augmentation: {name} out of range", got=got, expected=expected)
 
     @classmethod
     def paper(cls) -> Augment:
@@ -247,9 +244,3 @@ def _change(batch: Tensor, chosen: Tensor, change: Callable[[Tensor], Tensor]) -
         return batch
     index = send(chosen, batch)
     return batch.index_copy(0, index, change(batch[index]))
-
-
-def _check_between(name: str, low: float, high: float, *values: float) -> None:
-    if list(values) != sorted(values) or not all(low <= value <= high for value in values):
-        got = values[0] if len(values) == 1 else values
-        raise UsageError(f"augmentation: {name} out of range", got=got, expected=f"{low} to {high}, the smaller first")

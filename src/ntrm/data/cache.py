@@ -24,8 +24,6 @@ from ntrm.data.image_files import Pixels, read_image, read_mask
 
 FORMAT = 2  # Rises whenever the same source file would be decoded or stored differently
 
-OPEN_MAPS = 512  # Memory maps kept open per process: each holds a file descriptor, and 1024 is a common limit
-
 SETTLED_NS = 2_000_000_000
 """A source decoded sooner after it was changed may have changed again within one tick of its file system's clock."""
 
@@ -126,7 +124,7 @@ def _load(path: Path) -> NDArray[np.uint8] | None:
     return array if complete else None
 
 
-@lru_cache(maxsize=OPEN_MAPS)
+@lru_cache(maxsize=512)  # each holds a file descriptor open, and 1024 is a common limit
 def _mapped(path: Path) -> NDArray[np.uint8]:
     array = _load(path)
     if array is None:

@@ -23,9 +23,6 @@ from ntrm.data.layouts import CASES, CLASSES, Survey, natural, patient_of, secti
 
 T = TypeVar("T")
 
-SIZE_TOLERANCE = 0.01
-"""Fraction by which the sizes of two resolutions may miss the ratio of their factors; a pixel is always allowed."""
-
 
 @dataclass
 class Inspection:
@@ -193,7 +190,8 @@ def _level_faults(survey: Survey, outcomes: list[Inspection]) -> list[Fault]:
         for level, size in size_at.items():
             ratio = level_factor(finest) / level_factor(level)
             wanted = [side * ratio for side in size_at[finest]]
-            if any(abs(a - b) > max(1, SIZE_TOLERANCE * b) for a, b in zip(size, wanted, strict=True)):
+            # Sizes are rounded: by a pixel of small images, by a hundredth of large ones at most.
+            if any(abs(a - b) > max(1, 0.01 * b) for a, b in zip(size, wanted, strict=True)):
                 found = f"{size[1]} × {size[0]} at {level}"
                 expected = f"about {wanted[1]:.0f} × {wanted[0]:.0f}, from the size at {finest}"
                 faults.append(fault("level-mismatch", name, found, expected=expected))

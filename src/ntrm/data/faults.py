@@ -50,14 +50,8 @@ def fault(
 ) -> Fault:
     """Fault of a known code; empty fields take the texts of the code."""
     kind = KINDS[code]
-    return Fault(
-        code=code,
-        file=printable(str(file)),
-        found=printable(found or kind.title),
-        expected=expected or kind.expected,
-        hint=hint or kind.hint,
-        severity=severity or kind.severity,
-    )
+    told = {"expected": expected or kind.expected, "hint": hint or kind.hint, "severity": severity or kind.severity}
+    return Fault(code, printable(str(file)), printable(found or kind.title), **told)
 
 
 def printable(text: str) -> str:

@@ -46,9 +46,7 @@ MAX_PIXELS = 400_000_000
 
 _PICTURES: dict[int, type[JpegImageFile | Jpeg2KImageFile]] = {
     tifffile.COMPRESSION.JPEG: JpegImageFile,
-    tifffile.COMPRESSION.JPEG2000: Jpeg2KImageFile,
-    tifffile.COMPRESSION.APERIO_JP2000_RGB: Jpeg2KImageFile,
-    tifffile.COMPRESSION.APERIO_JP2000_YCBC: Jpeg2KImageFile,
+    **{kind: Jpeg2KImageFile for kind in tifffile.COMPRESSION if "2000" in kind.name},
 }
 """Readers of tiles that are pictures by themselves."""
 MAX_STRAY = 0.01  # Largest fraction of a mask's pixels that may have a colour outside the palette
@@ -199,12 +197,12 @@ def read_image(path: Path, *, max_pixels: int = MAX_PIXELS) -> Pixels:
     return over_white(pixels) if transparent else pixels
 
 
-def over_white(pixels: Pixels) -> Pixels:
-    """(H, W, 4) with straight alpha → (H, W, 3) on white."""
+def over_white(pixels: Pixels, background: Pixels | int = 255) -> Pixels:
+    """(H, W, 4) with straight alpha → (H, W, 3) on white, or on another ``background`` (3,)."""
     alpha = pixels[..., 3:].astype(np.uint16)
     if (alpha == 255).all():
         return np.ascontiguousarray(pixels[..., :3])
-    mixed = pixels[..., :3] * alpha + np.uint16(255) * (255 - alpha)
+    mixed = pixels[..., :3] * alpha + np.asarray(background, dtype=np.uint16) * (255 - alpha)
     return ((mixed + 127) // 255).astype(np.uint8)
 
 

@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +24,12 @@ SKIN_GROUPS = {
     "IEC": "2-3 4-5 6-7 8-9 10-11 13-14 19-20 22-23 27-28 29-30 34-35 43-44 51-52",
 }
 """Section numbers per cancer type; numbers joined by a hyphen are one patient, every other section is its own."""
+_PATIENTS = {
+    f"{cancer}_{number}": f"{cancer}_{group}"
+    for cancer, groups in SKIN_GROUPS.items()
+    for group in groups.split()
+    for number in group.split("-")
+}
 
 SKIN_SECTIONS = {"BCC": 140, "SCC": 60, "IEC": 90}
 """How many sections the released dataset has per cancer type, numbered from 1."""
@@ -49,7 +54,7 @@ def patient_of(name: str) -> str:
     ('BCC_19-20-21', 'BCC_3', 'BCC_11-12', 'core7')
     """
     section = section_of(name)
-    return _patient_by_section().get(section, section)
+    return _PATIENTS.get(section, section)
 
 
 def cancer_of(name: str) -> str:
@@ -62,21 +67,9 @@ def cancer_of(name: str) -> str:
     return match.group(2) if match else ""
 
 
-@cache
-def _patient_by_section() -> dict[str, str]:
-    return {
-        f"{cancer}_{number}": f"{cancer}_{group}"
-        for cancer, groups in SKIN_GROUPS.items()
-        for group in groups.split()
-        for number in group.split("-")
-    }
-
-
 ARCHIVES = frozenset({".zip", ".7z", ".tar", ".gz", ".tgz", ".rar"})
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff"})
 CLASSES, CASES = "classes.csv", "cases.csv"
-
-LEVEL = r"[1-9][0-9]{0,2}x"  # Names of the folders of one resolution
 
 LAYOUTS = """\
 layout queensland: [data/]{1x,2x,5x,10x}/Images/*.tif and Masks/*.png
@@ -153,7 +146,7 @@ def natural(name: str) -> tuple[list[tuple[int, str] | str], str]:
 
 def _find_layout(root: Path) -> tuple[str, list[Folders]]:
     for base in (root, root / "data"):
-        levels = [folder for folder in sorted(base.glob("[1-9]*x")) if re.fullmatch(LEVEL, folder.name)]
+        levels = [folder for folder in sorted(base.glob("[1-9]*x")) if re.fullmatch(r"[1-9][0-9]{0,2}x", folder.name)]
         pairs = [Folders(folder.name, _folder(folder, "Images"), _folder(folder, "Masks")) for folder in levels]
         pairs = [pair for pair in pairs if pair.masks.is_dir() or (pair.images and pair.images.is_dir())]
         if any(pair.images and pair.images.is_dir() for pair in pairs):
@@ -212,12 +205,9 @@ def _odd_entry(survey: Survey, path: Path) -> list[Fault]:
         return [] if known else [fault("other-file", file, "a folder" if path.is_dir() else f"a {path.suffix} file")]
     if not path.is_file():
         return [fault("unreadable", file, "a broken link" if path.is_symlink() else "no regular file")]
-    faults = []
-    if not is_good_name(path.stem):
-        faults.append(fault("odd-name", file, repr(path.name)))
-    if not path.resolve().is_relative_to(survey.root.resolve()):
-        faults.append(fault("outside-link", file, str(path.resolve())))
-    return faults
+    faults = [] if is_good_name(path.stem) else [fault("odd-name", file, repr(path.name))]
+    inside = path.resolve().is_relative_to(survey.root.resolve())
+    return faults if inside else [*faults, fault("outside-link", file, str(path.resolve()))]
 
 
 def _find_schema(survey: Survey) -> None:

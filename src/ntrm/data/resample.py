@@ -133,9 +133,14 @@ def resample_dataset(
     """
     if not isinstance(dataset, Dataset):
         dataset = open_dataset(dataset)
-    _check_request(dataset, levels, out)
+    if dataset.layout == "masks":
+        raise RefusedError(f"{dataset.root} has only masks", expected="a dataset with images")
+    plain = dataset.layout == "plain" or not all(isinstance(level, str) for level in levels)
+    if not levels or (plain and len(levels) > 1):
+        expected = "one number of µm/px, one level for layout plain, or one or more for layout queensland"
+        raise UsageError("wrong number of resolutions", got=", ".join(map(str, levels)) or "none", expected=expected)
+    check_outside(out, dataset.root)
     cases = list({case.name: case for case in dataset}.values())  # Datasets begin with their coarsest level
-    plain = dataset.layout == "plain" or not isinstance(levels[0], str)
     targets = [tuple(_target(case, level, out / ("" if plain else str(level))) for level in levels) for case in cases]
     for folder in {each.folder / name for section in targets for each in section for name in ("Images", "Masks")}:
         remove_partials(folder)
@@ -146,16 +151,6 @@ def resample_dataset(
     written = sum(progress.track(sections, len(cases), "resampling"))
     wanted = len(levels) * sum((case.image is not None) + (case.mask is not None) for case in cases)
     return ResampleResult(out, tuple(levels), len(cases), written, skipped=wanted - written)
-
-
-def _check_request(dataset: Dataset, levels: Sequence[str | float], out: Path) -> None:
-    if dataset.layout == "masks":
-        raise RefusedError(f"{dataset.root} has only masks", expected="a dataset with images")
-    one = dataset.layout == "plain" or not all(isinstance(level, str) for level in levels)
-    if not levels or (one and len(levels) > 1):
-        expected = "one number of µm/px, one level for layout plain, or one or more for layout queensland"
-        raise UsageError("wrong number of resolutions", got=", ".join(map(str, levels)) or "none", expected=expected)
-    check_outside(out, dataset.root)
 
 
 def _target(case: Case, level: str | float, folder: Path) -> _Target:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ntrm.core.csv_text import read_table, rows_text
 from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError, first_names
@@ -26,11 +26,7 @@ _ALL = "all sections"
 """Stratum that every section belongs to besides its cancer type, so that the dataset hits the fractions as well."""
 
 
-COLUMNS = ("name", "group", "split", "cancer")
-
-
-@dataclass(frozen=True)
-class SplitRow:
+class SplitRow(NamedTuple):
     """One section and where it belongs."""
 
     name: str
@@ -84,17 +80,15 @@ class Split:
         split = self.by_name
         missing = sorted({case.name for case in dataset if case.name not in split})
         if missing:
-            hint = "make the split again; sections that have one keep it"
-            raise RefusedError(
-                "the split does not list every section", got=f"nothing about {first_names(missing)}", hint=hint
-            )
+            what, hint = "the split does not list every section", "make it again; sections that have one keep it"
+            raise RefusedError(what, got=f"nothing about {first_names(missing)}", hint=hint)
         # The dataset's idea of a patient counts as well as the file's.
         split_by_patient(SplitRow(case.name, case.group, split[case.name]) for case in dataset)
         return replace(dataset, cases=tuple(replace(case, split=split[case.name]) for case in dataset))
 
     def write(self, path: Path) -> None:
         """Write the CSV with columns name, group, split, cancer."""
-        write_text(path, rows_text([COLUMNS, *((row.name, row.group, row.split, row.cancer) for row in self.rows)]))
+        write_text(path, rows_text([SplitRow._fields, *self.rows]))
 
 
 def read_split(path: Path) -> Split:
@@ -199,7 +193,7 @@ def make_split(
     for left, patient in zip(range(len(order), 0, -1), order, strict=True):
         balance.put(patient, balance.best(patient, left))
     return Split(
-        tuple(replace(row, split=balance.chosen[row.group]) for row in rows),
+        tuple(row._replace(split=balance.chosen[row.group]) for row in rows),
         kept=sum(row.group in fixed for row in rows),
     )
 
@@ -296,11 +290,8 @@ def trained_on(hashes: Collection[str], sections: Dataset) -> str:
     """Which of the sections a model that remembers ``hashes`` was trained on, as under other splits; "" if none."""
     known = set(hashes)
     seen = [case.name for case in sections if known and not known.isdisjoint(section_hashes(case))]
-    return (
-        f"the model was trained on {len(seen)} of {counted(len(sections), 'section')} ({first_names(seen)})"
-        if seen
-        else ""
-    )
+    of_all = f"{len(seen)} of {counted(len(sections), 'section')}"
+    return f"the model was trained on {of_all} ({first_names(seen)})" if seen else ""
 
 
 def open_splits(root: str | Path, *, resolution: str | None = None, splits: str | Path | None = None) -> DatasetSplits:

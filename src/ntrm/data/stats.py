@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.counts import Counts, IndexMask, boundary_counts, boundary_share
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.labels import LabelSchema, pixel_counts
+from ntrm.core.labels import Counts, IndexMask, LabelSchema, boundary_counts, boundary_share, pixel_counts
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import SPLITS, Case, Dataset
@@ -45,14 +44,11 @@ class MaskCounts(NamedTuple):
     sizes: tuple[tuple[int, int], ...]  # Height and width of every mask
 
 
-def count_mask(mask: IndexMask, classes: int, tile: int = TILE_SIZE) -> MaskCounts:
-    """All counts of one mask."""
-    return MaskCounts(
-        pixels=pixel_counts(mask, classes),
-        pairs=boundary_counts(mask, classes),
-        tiles=tissues_per_tile(mask, classes, tile),
-        sizes=((mask.shape[0], mask.shape[1]),),
-    )
+def count_mask(path: Path, schema: LabelSchema, tile: int = TILE_SIZE) -> MaskCounts:
+    """All counts of one mask's file."""
+    mask, classes = read_mask(path, schema).mask, len(schema)
+    tiles, sizes = tissues_per_tile(mask, classes, tile), ((mask.shape[0], mask.shape[1]),)
+    return MaskCounts(pixel_counts(mask, classes), boundary_counts(mask, classes), tiles, sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,16 +146,12 @@ def dataset_stats(
     cases = tuple(case for case in dataset if case.mask is not None)
     if not cases:
         raise DataError(f"no mask to count in {dataset.root}", got=f"{len(dataset)} cases without a mask")
-    work = partial(_count_file, schema=dataset.schema, tile=tile)
+    work = partial(count_mask, schema=dataset.schema, tile=tile)
     results = parallel_map(work, [case.mask for case in cases if case.mask is not None], jobs)
     masks = list(progress.track(results, len(cases), "counting masks"))
     pixels, pairs, tiles = (np.sum(counts, axis=0) for counts in list(zip(*masks, strict=True))[:3])
     counts = MaskCounts(pixels, pairs, tiles, tuple(size for mask in masks for size in mask.sizes))
     return DatasetStats(dataset.schema, counts, tile, cases)
-
-
-def _count_file(path: Path, schema: LabelSchema, tile: int) -> MaskCounts:
-    return count_mask(read_mask(path, schema).mask, len(schema), tile)
 
 
 def _by_name(names: Sequence[str], values: NDArray[Any]) -> dict[str, Any]:

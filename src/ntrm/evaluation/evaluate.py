@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ntrm.core.counts import Counts
 from ntrm.core.errors import RefusedError
+from ntrm.core.labels import Counts
 from ntrm.core.mpp import Resolution
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import Progress, as_progress

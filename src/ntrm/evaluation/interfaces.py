@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
-from ntrm.core.counts import Counts, IndexMask
-from ntrm.core.labels import CANCERS, LabelSchema
+from ntrm.core.labels import CANCERS, Counts, IndexMask, LabelSchema
 from ntrm.metrics.boundary import check_masks
 
 REACH = 3  # Pixels from the boundary that still belong to it, the boundary's own among them

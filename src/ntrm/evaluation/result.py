@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import ndimage
 
-from ntrm.core.counts import Counts
 from ntrm.core.csv_text import rows_text
 from ntrm.core.io import (
     PARTIAL,
@@ -25,7 +24,7 @@ from ntrm.core.io import (
     write_json,
     write_text,
 )
-from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.labels import IGNORE, Counts, LabelSchema, Mask
 from ntrm.core.wording import short_repr
 from ntrm.data.dataset import Dataset
 from ntrm.data.split import few_sections

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ntrm.core.counts import Counts
-from ntrm.core.labels import LabelSchema
+from ntrm.core.labels import Counts, LabelSchema
 from ntrm.data.transforms import compress, gaussian_blur, jitter_stains
 from ntrm.metrics.overlap import pooled
 from ntrm.models.windows import Image, check_image

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ntrm.core.counts import Counts
-from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.labels import IGNORE, Counts, LabelSchema, Mask
 from ntrm.data.cache import CachedSection, SectionCache
 from ntrm.data.dataset import Case
 from ntrm.evaluation.measuring import Measures

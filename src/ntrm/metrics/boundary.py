@@ -27,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from ntrm.core.counts import Counts, IndexMask
 from ntrm.core.errors import DataError, UsageError
-from ntrm.core.labels import IGNORE, LabelSchema, pixel_counts
+from ntrm.core.labels import IGNORE, Counts, IndexMask, LabelSchema, pixel_counts
 from ntrm.core.mpp import Resolution
 
 TOLERANCES_UM = (10.0, 25.0, 50.0)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from ntrm.core.arrays import Floats
-from ntrm.core.counts import Counts
 from ntrm.core.errors import DataError
+from ntrm.core.labels import Counts
 from ntrm.core.wording import short_repr
 
 TEMPERATURES = (0.05, 20.0)

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ntrm.core.arrays import plain_array
-from ntrm.core.counts import Counts
 from ntrm.core.errors import DataError, check_number
-from ntrm.core.labels import IGNORE
+from ntrm.core.labels import IGNORE, Counts
 
 
 def confusion(truth: NDArray[np.integer], prediction: NDArray[np.integer], classes: int) -> Counts:

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats
-from ntrm.core.counts import Counts, IndexMask, boundary_counts
-from ntrm.core.labels import IGNORE, LabelSchema
+from ntrm.core.labels import IGNORE, Counts, IndexMask, LabelSchema, boundary_counts
 from ntrm.core.mpp import Resolution
 from ntrm.metrics.boundary import check_masks, harmonic_mean
 

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats
-from ntrm.core.counts import Counts
 from ntrm.core.errors import DataError
-from ntrm.core.labels import LabelSchema
+from ntrm.core.labels import Counts, LabelSchema
 
 MEASURES: dict[str, Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], Floats]] = {
     "iou": lambda hits, true, predicted: ratio(hits, true + predicted - hits),

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ntrm.core.io import write_json
-from ntrm.core.locks import holding
+from ntrm.core.io import holding, write_json
 from ntrm.core.processes import terminated_like_interrupted
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import counted

@@ -18,7 +18,7 @@ import torch
 
 from ntrm.core.devices import choose_device
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.locks import holding
+from ntrm.core.io import holding
 from ntrm.core.threads import cores_given
 from ntrm.paper.plan import Job
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,7 @@ SECTIONS_PER_PATIENT = (0.65, 0.25, 0.10)  # Chances that a patient has one, two
 
 LABORATORIES = 5  # Number of laboratories that the patients come from; each stains in its own way
 
-PATIENTS_FOR_A_SPLIT = 3  # Fewer patients cannot be in three splits, so the column stays empty
-
-OPTIONS_FILE = "phantom.json"
-TRUTH_FILE = "truth.json"
-CASES_FILE = "cases.csv"
-NOTES = ".progress"
+TRUTH_FILE, NOTES = "truth.json", ".progress"
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ def plan_sections(count: int, seed: int, normal: float = 0.0) -> tuple[PlannedSe
     without = round(normal * count)
     quotas = [*sorted(cancer_quotas(count - without).items()), (NORMAL, without)]
     planned = [section for cancer, quota in quotas for section in _plan(cancer, quota, seed)]
-    if len({section.patient for section in planned}) < PATIENTS_FOR_A_SPLIT:
+    if len({section.patient for section in planned}) < 3:  # They cannot be in three splits: the column stays empty.
         return tuple(planned)
     cases = tuple(Case(s.name, image=None, mask=None, group=s.patient, cancer=s.cancer) for s in planned)
     split = make_split(Dataset(Path(), "queensland", SKIN, cases), seed=seed).by_name
@@ -160,7 +156,15 @@ def write_phantom(out: Path, options: PhantomOptions, *, jobs: int = 1, progress
     ]
     for _ in progress.track(parallel_map(_draw, tasks, jobs), len(tasks), "drawing sections"):
         pass
-    _finish(out, plan, options)
+    truth, columns = _drawn(out), ["name", "group", "split", "cancer", "laboratory"]
+    rows = [[s.name, s.patient, s.split, s.cancer, s.laboratory] for s in plan]
+    write_text(out / "cases.csv", rows_text([columns, *rows]))
+    sections = {section.name: truth[section.name] for section in plan}
+    write_json(out / TRUTH_FILE, {"options": options.as_dict(), "sections": sections})
+    # What only a running command needs.
+    shutil.rmtree(out / NOTES, ignore_errors=True)
+    for level, folder in product(options.levels, ("Images", "Masks")):
+        remove_partials(out / level / folder)
     count = Counter(section.cancer for section in plan)
     cancers = {cancer: count[cancer] for cancer in CANCERS}
     return PhantomReport(out, options, len(tasks), len(plan) - len(tasks), cancers, normal=count[NORMAL])
@@ -169,7 +173,7 @@ def write_phantom(out: Path, options: PhantomOptions, *, jobs: int = 1, progress
 def _claim(out: Path, options: PhantomOptions) -> None:
     """Make sure that ``out`` is ours: empty, or begun with the very same options."""
     check_folder(out)
-    path = out / OPTIONS_FILE
+    path = out / "phantom.json"
     if path.exists():
         before = read_object(path)
         if before != options.as_dict():
@@ -204,9 +208,9 @@ def _draw(task: tuple[Path, PhantomOptions, PlannedSection]) -> None:
     laboratory = derive(options.seed, "laboratory", section.laboratory)
     stain = Stain.draw(derive(options.seed, "patient", section.patient), laboratory)
     for level in options.levels:
-        resolution = level_resolution(level)
-        slide = lay_slide(section.seed, resolution.x, section.cancer, options.pieces, options.version)
-        ambiguity, version = options.ambiguity, options.version
+        resolution, version = level_resolution(level), options.version
+        slide = lay_slide(section.seed, resolution.x, section.cancer, options.pieces, version)
+        ambiguity = options.ambiguity
         image = render(slide.fine, resolution.x, section.seed, ambiguity=ambiguity, stain=stain, version=version)
         image_path, mask_path = _paths(out, section, (level,))
         write_image(image_path, image, resolution)
@@ -219,17 +223,3 @@ def _draw(task: tuple[Path, PhantomOptions, PlannedSection]) -> None:
         "pieces": [piece.as_dict() for piece in slide.pieces],
     }
     write_json(out / NOTES / f"{section.name}.json", truth)
-
-
-def _finish(out: Path, plan: tuple[PlannedSection, ...], options: PhantomOptions) -> None:
-    """Write the tables and the ground truth of all sections, and remove what only a running command needs."""
-    drawn = _drawn(out)
-    truth = {section.name: drawn[section.name] for section in plan}
-    columns = ["name", "group", "split", "cancer", "laboratory"]
-    rows = [[s.name, s.patient, s.split, s.cancer, s.laboratory] for s in plan]
-    write_text(out / CASES_FILE, rows_text([columns, *rows]))
-    write_json(out / TRUTH_FILE, {"options": options.as_dict(), "sections": truth})
-    shutil.rmtree(out / NOTES, ignore_errors=True)
-    for level in options.levels:
-        for folder in ("Images", "Masks"):
-            remove_partials(out / level / folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from ntrm.core.arrays import BoolMask
 from ntrm.core.errors import check_number
 from ntrm.core.labels import CANCERS, SKIN, Mask
 from ntrm.phantom.anatomy.frame import BCC, BKG, HYP, IEC, SCC, Extents, PhantomGrid, Skin
-from ntrm.phantom.anatomy.layers import Fat, paint_dermis, paint_surface
+from ntrm.phantom.anatomy.layers import paint_dermis, paint_surface
 from ntrm.phantom.anatomy.section_plan import Plan, draw_plan
 from ntrm.phantom.anatomy.tumours import paint_nests, stroma
 from ntrm.phantom.noise import Field, derive, generator
@@ -56,10 +55,6 @@ class SectionTruth:
     depth_um: float | None
     depth_reason: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """The fields as a JSON document."""
-        return asdict(self) | {"cancers": list(self.cancers)}
-
 
 @dataclass(frozen=True)
 class Section:
@@ -75,15 +70,6 @@ class Section:
     version: str = DEFAULT_VERSION
 
 
-@dataclass(frozen=True)
-class CutParameters:
-    """Raggedness of the cut edges, in µm."""
-
-    ragged_um: float = 55.0
-    wavelength_um: float = 1100.0
-    fat_factor: float = 1.6  # Fat tears rather than cuts: its edge is more ragged by this factor
-
-
 def layout(seed: int, mpp: float = GRID_UM, cancer: str | None = None, version: str = DEFAULT_VERSION) -> Section:
     """Draw the section of ``seed`` at ``mpp`` µm per pixel.
 
@@ -92,39 +78,17 @@ def layout(seed: int, mpp: float = GRID_UM, cancer: str | None = None, version: 
     """
     check_number("µm per pixel", mpp, *MPP_RANGE)
     plan = draw_plan(seed, cancer, version)
-    painted, fine = _paint_section(plan)
-    if mpp != GRID_UM:
-        fine = paint_fine(plan, mpp)
-    mask = labels_of(fine)
-    return Section(mask, mpp, seed, plan.cancer, plan.specimen.biopsy.name, measure(painted), fine, version)
-
-
-def paint_mask(plan: Plan, mpp: float) -> Mask:
-    """The mask of a section as planned, at ``mpp`` µm per pixel."""
-    return labels_of(paint_fine(plan, mpp))
-
-
-def paint_fine(plan: Plan, mpp: float) -> Mask:
-    """The same with codes for tissues that are finer than the labels."""
-    grid = _grid(plan, mpp)
-    fine = np.full(grid.shape, BKG, dtype=np.uint8)
-    extents: Extents = {}
-    for at, strip in grid.strips(plan.outline):
-        fine[at] = _paint(plan, strip, extents)[0].fine
-    return fine
-
-
-def _grid(plan: Plan, mpp: float) -> PhantomGrid:
-    top, left, height, width = plan.box_um
-    rows, columns = math.ceil(height / GRID_UM), math.ceil(width / GRID_UM)
-    return PhantomGrid((round(rows * GRID_UM / mpp), round(columns * GRID_UM / mpp)), mpp, (top, left))
+    painted = paint_section(plan, GRID_UM)
+    fine = painted.fine if mpp == GRID_UM else paint_section(plan, mpp).fine
+    biopsy, truth = plan.specimen.biopsy.name, measure(painted)
+    return Section(labels_of(fine), mpp, seed, plan.cancer, biopsy, truth, fine, version)
 
 
 def _paint(plan: Plan, grid: PhantomGrid, extents: Extents) -> tuple[Skin, BoolMask]:
     """Paint a strip from the deep to the superficial; also returns where no cut took the tissue away."""
     lesions, strata, variety = plan.lesions, plan.lesions.strata, plan.variety
     skin = Skin(grid, plan.specimen.frame, plan.specimen.axis, strata.lift, extents=extents)
-    paint_dermis(skin, strata, Fat())
+    paint_dermis(skin, strata)
     if variety is not None:
         variety.dermis.paint(skin, strata)
     for structure in (stroma(lesions.clusters), *(variety.structures if variety else ()), *plan.adnexa):
@@ -136,10 +100,10 @@ def _paint(plan: Plan, grid: PhantomGrid, extents: Extents) -> tuple[Skin, BoolM
     for structure in lesions.structures:
         structure.paint(skin)
     # Where the knife left the tissue: within the specimen's outline, made ragged.
-    specimen, cut = plan.specimen, CutParameters()
-    ragged_u = np.float32(cut.ragged_um) * skin.noise("ragged u", cut.wavelength_um, 4)
-    ragged_w = np.float32(cut.ragged_um) * skin.noise("ragged w", cut.wavelength_um, 4)
-    depth = skin.w + np.where(skin.mask == HYP, np.float32(cut.fat_factor) * ragged_w, ragged_w)
+    specimen = plan.specimen
+    ragged_u, ragged_w = (np.float32(55.0) * skin.noise(name, 1100.0, 4) for name in ("ragged u", "ragged w"))
+    # Fat tears rather than cuts: its edge is more ragged.
+    depth = skin.w + np.where(skin.mask == HYP, np.float32(1.6) * ragged_w, ragged_w)
     uncut = depth < specimen.thickness[skin.axis.index(skin.u + ragged_u)]
     if not specimen.has_surface:
         uncut &= depth > specimen.top_um
@@ -151,18 +115,26 @@ def _paint(plan: Plan, grid: PhantomGrid, extents: Extents) -> tuple[Skin, BoolM
 
 @dataclass(frozen=True)
 class PaintedSection:
-    """A section on the grid that ground truth is measured on."""
+    """A section as planned, on a grid; ground truth is measured on it."""
 
-    mask: Mask
+    fine: Mask
     mpp: float
     depth: Field  # µm below the natural surface
     uncut: BoolMask  # Where no knife took the tissue away; tears and holes do not count as cuts
     has_surface: bool
     has_margin: bool
 
+    @property
+    def mask(self) -> Mask:
+        """Its labels."""
+        return labels_of(self.fine)
 
-def _paint_section(plan: Plan) -> tuple[PaintedSection, Mask]:
-    grid = _grid(plan, GRID_UM)
+
+def paint_section(plan: Plan, mpp: float) -> PaintedSection:
+    """Paint a section strip by strip, at ``mpp`` µm per pixel."""
+    top, left, height, width = plan.box_um
+    rows, columns = math.ceil(height / GRID_UM), math.ceil(width / GRID_UM)
+    grid = PhantomGrid((round(rows * GRID_UM / mpp), round(columns * GRID_UM / mpp)), mpp, (top, left))
     fine = np.full(grid.shape, BKG, dtype=np.uint8)
     depth = np.full(grid.shape, FAR_UM, dtype=np.float32)
     uncut = np.zeros(grid.shape, dtype=bool)
@@ -170,21 +142,21 @@ def _paint_section(plan: Plan) -> tuple[PaintedSection, Mask]:
     for at, strip in grid.strips(plan.outline):
         skin, uncut[at] = _paint(plan, strip, extents)
         fine[at], depth[at] = skin.fine, skin.v
-    specimen, has_margin = plan.specimen, not plan.specimen.fragmented
-    return PaintedSection(labels_of(fine), GRID_UM, depth, uncut, specimen.has_surface, has_margin), fine
+    return PaintedSection(fine, mpp, depth, uncut, plan.specimen.has_surface, not plan.specimen.fragmented)
 
 
 def measure(section: PaintedSection) -> SectionTruth:
     """Ground truth of one section."""
-    invasive = (section.mask == BCC) | (section.mask == SCC)
-    tumour = invasive | (section.mask == IEC)
+    mask = section.mask
+    invasive = (mask == BCC) | (mask == SCC)
+    tumour = invasive | (mask == IEC)
     no_surface = "" if section.has_surface else NO_SURFACE
     no_tumour = "" if tumour.any() else NO_TUMOUR
     no_clearance = no_tumour or no_surface or ("" if section.has_margin else NO_MARGIN)
     no_depth = no_tumour or no_surface or ("" if invasive.any() else IN_SITU_ONLY)
     surface = section.uncut & (section.depth <= 0) & (section.depth > -2.0 * section.mpp)
     return SectionTruth(
-        cancers=tuple(name for name in CANCERS if (section.mask == SKIN.index(name)).any()),
+        cancers=tuple(name for name in CANCERS if (mask == SKIN.index(name)).any()),
         surface_deg=None if no_surface else _facing(section.depth, surface),
         surface_reason=no_surface,
         clearance_um=None if no_clearance else _clearance(section, tumour),
@@ -237,7 +209,7 @@ class Piece:
     def as_dict(self) -> dict[str, object]:
         """For ``truth.json``."""
         box = {key: round(getattr(self, key), 2) for key in ("top_um", "left_um", "height_um", "width_um")}
-        return {"number": self.number, **box, "biopsy": self.biopsy, **self.truth.as_dict()}
+        return {"number": self.number, **box, "biopsy": self.biopsy, **asdict(self.truth)}
 
 
 @dataclass(frozen=True)

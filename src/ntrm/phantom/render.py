@@ -16,11 +16,12 @@ from ntrm.core.errors import DataError, check_number
 from ntrm.core.labels import IGNORE, SKIN, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.core.pixels import block_means
+from ntrm.phantom.anatomy.frame import PhantomGrid
 from ntrm.phantom.noise import Field, derive, generator
 from ntrm.phantom.stain import MINUS_LN10, Ink, Stain
 from ntrm.phantom.texture.looks import Look
 from ntrm.phantom.texture.nuclei import nuclei_near, splat
-from ntrm.phantom.texture.scene import Positions, Scene, View, cells_at
+from ntrm.phantom.texture.scene import Scene, cells_at
 from ntrm.phantom.texture.structures import HOLLOWS, NEST_SEPTUM, STRANDS, Noises, Spots, septum
 from ntrm.phantom.texture.table import CONNECTIVE, EMPTY, IN_PASSAGE
 from ntrm.phantom.tissues import CODES, codes_of, labels_of
@@ -134,7 +135,7 @@ def _extent(occupied: NDArray[np.bool_], start: int, margin: int, low: int, high
 def _block(scene: Scene, stain: Stain, ink: Ink | None, rows: slice, columns: slice) -> Field:
     factor = _oversampling(scene.mpp)
     shape = ((rows.stop - rows.start) * factor, (columns.stop - columns.start) * factor)
-    window = View((rows.start * scene.mpp, columns.start * scene.mpp), shape, scene.mpp / factor)
+    window = PhantomGrid(shape, scene.mpp / factor, (rows.start * scene.mpp, columns.start * scene.mpp))
     haematoxylin, eosin, melanin = paint(scene, window)
     light = stain.transmit(haematoxylin, eosin)
     if melanin is not None:
@@ -156,16 +157,19 @@ def _check(mask: Mask, mpp: float, seed: int, ambiguity: float) -> None:
         raise DataError(what, got=sorted(strange), expected=f"0 to {len(SKIN) - 1}, or {IGNORE} for ignore", hint=hint)
 
 
-def paint(scene: Scene, window: View) -> tuple[Field, Field, Field | None]:
+def paint(scene: Scene, window: PhantomGrid) -> tuple[Field, Field, Field | None]:
     """Haematoxylin, eosin and, if there is any, melanin over the window: every layer weighed by the texture table."""
-    pixels = _pixels(scene, window)
+    pixels = _Pixels(scene, window)
     eosin, haematoxylin = pixels.amount("eosin"), pixels.amount("haematoxylin")
     mottle, grain = pixels.amount("mottle"), pixels.amount("grain") * pixels.noises.grain
     eosin *= np.maximum(1.0 + mottle * scene.slow.eosin.over(window) + grain, 0.0) * _strands(pixels)
     haematoxylin *= np.maximum(1.0 + 1.5 * mottle * scene.slow.haematoxylin.over(window) + grain, 0.0)
-    _part_nests(pixels, haematoxylin)
+    if pixels.has("lobules"):  # Septa between the lobules of a nest are free of basaloid cytoplasm.
+        haematoxylin *= 1.0 - pixels.amount("lobules") * septum(scene.slow.patch.over(window), NEST_SEPTUM)
     _open_clefts(pixels, haematoxylin, eosin)
-    _darken_rims(pixels, haematoxylin)
+    if pixels.has("rim"):  # Basal cells are darker than those above or within.
+        near = scene.geometry.dermis_near.over(window)
+        haematoxylin *= 1.0 + pixels.amount("rim") * np.clip(3.0 * near, 0.0, 1.0)
     _hollow_out(pixels, haematoxylin, eosin)
     _open_weave(pixels, haematoxylin, eosin)
     chromatin = splat(nuclei_near(scene, window), window)
@@ -177,20 +181,26 @@ def paint(scene: Scene, window: View) -> tuple[Field, Field, Field | None]:
     return haematoxylin, eosin, _melanin(pixels)
 
 
-@dataclass(frozen=True)
 class _Pixels:
     """What the layers need to know of each pixel."""
 
-    scene: Scene
-    window: View
-    y_um: Positions  # Bent coordinates
-    x_um: Positions
-    tissue: NDArray[np.intp]  # Mask value, with the connective tissues as one
-    papillary: Field
-    inflamed: Field
-    noises: Noises
-    present: tuple[int, ...]
-    passing: tuple[tuple[int, Field], ...]  # Elastosis, oedema and scars: their rows in the table and their fractions
+    def __init__(self, scene: Scene, window: PhantomGrid) -> None:
+        self.scene, self.window, geometry = scene, window, scene.geometry
+        grain = scene.noise("grain", window, _GRAIN_UM)
+        wobble = scene.noise("wobble", window, _WOBBLE_UM)
+        self.noises = Noises(scene.slow.bend.over(window), grain, wobble)
+        # Bent coordinates.
+        self.y_um = window.y_um[:, None].astype(np.float32) + np.float32(_BENT_UM) * wobble
+        self.x_um = window.x_um[None, :].astype(np.float32) + np.float32(_BENT_UM) * grain
+        tissue = scene.tissue_at(self.y_um, self.x_um, geometry.fatty.over(window))
+        connective = IN_PASSAGE[tissue]
+        self.tissue = np.where(connective > 0, _RET, tissue).astype(np.intp)  # The connective tissues as one
+        self.papillary = geometry.papillary.over(window) * connective
+        self.inflamed = geometry.inflamed.over(window) * connective
+        # Elastosis, oedema and scars: their fractions by their rows in the table.
+        self.passing = {codes_of(name)[0]: near.over(window) * connective for name, near in geometry.passing.items()}
+        present = np.flatnonzero(np.bincount(tissue.ravel()))
+        self.present = np.union1d(present, (_RET, _PAP, _INF, *self.passing)) if connective.any() else present
 
     def amount(self, parameter: str) -> Field:
         """A parameter per pixel, passing smoothly between the connective tissues."""
@@ -199,54 +209,22 @@ class _Pixels:
         for fraction, other in ((self.papillary, _PAP), (self.inflamed, _INF)):
             if column[other] != column[_RET]:
                 out += fraction * (column[other] - column[_RET])
-        for row, fraction in self.passing:
+        for row, fraction in self.passing.items():
             out += fraction * (column[row] - out)
         return out
 
     def has(self, parameter: str) -> bool:
         """Whether any tissue of the window uses a layer."""
-        return bool(self.scene.table[parameter][list(self.present)].any())
-
-
-def _pixels(scene: Scene, window: View) -> _Pixels:
-    grain = scene.noise("grain", window, _GRAIN_UM)
-    wobble = scene.noise("wobble", window, _WOBBLE_UM)
-    y_um = window.y_um[:, None].astype(np.float32) + np.float32(_BENT_UM) * wobble
-    x_um = window.x_um[None, :].astype(np.float32) + np.float32(_BENT_UM) * grain
-    tissue = scene.tissue_at(y_um, x_um, scene.geometry.fatty.over(window))
-    connective = IN_PASSAGE[tissue]
-    passing = {codes_of(name)[0]: fraction for name, fraction in scene.geometry.passing.items()}
-    present = np.flatnonzero(np.bincount(tissue.ravel()))
-    if connective.any():
-        present = np.union1d(present, (_RET, _PAP, _INF, *passing))
-    return _Pixels(
-        scene=scene,
-        window=window,
-        y_um=y_um,
-        x_um=x_um,
-        tissue=np.where(connective > 0, _RET, tissue).astype(np.intp),
-        papillary=scene.geometry.papillary.over(window) * connective,
-        inflamed=scene.geometry.inflamed.over(window) * connective,
-        noises=Noises(scene.slow.bend.over(window), grain, wobble),
-        present=tuple(present.tolist()),
-        passing=tuple((row, fraction.over(window) * connective) for row, fraction in passing.items()),
-    )
+        return bool(self.scene.table[parameter][self.present].any())
 
 
 def _strands(pixels: _Pixels) -> Field:
     factor = np.ones(pixels.window.shape, dtype=np.float32)
-    for name, (layer, distance) in STRANDS.items():
+    for name, (distance, layer) in STRANDS.items():
         if pixels.has(name):
-            picture = layer(distance(pixels.scene.geometry).over(pixels.window), pixels.noises)
+            picture = layer(getattr(pixels.scene.geometry, distance).over(pixels.window), pixels.noises)
             factor *= np.maximum(1.0 + pixels.amount(name) * picture, 0.0)
     return factor
-
-
-def _part_nests(pixels: _Pixels, haematoxylin: Field) -> None:
-    """Septa between the lobules of a nest are free of basaloid cytoplasm."""
-    if pixels.has("lobules"):
-        patch = pixels.scene.slow.patch.over(pixels.window)
-        haematoxylin *= 1.0 - pixels.amount("lobules") * septum(patch, NEST_SEPTUM)
 
 
 def _open_clefts(pixels: _Pixels, haematoxylin: Field, eosin: Field) -> None:
@@ -268,13 +246,6 @@ def _hollow_out(pixels: _Pixels, haematoxylin: Field, eosin: Field) -> None:
             kept = dye(Spots(scene.seed, pixels.y_um[stained], pixels.x_um[stained], *slow), window.mpp)
             eosin[stained] *= kept
             haematoxylin[stained] *= kept
-
-
-def _darken_rims(pixels: _Pixels, haematoxylin: Field) -> None:
-    """Basal cells are darker than those above or within."""
-    if pixels.has("rim"):
-        near = pixels.scene.geometry.dermis_near.over(pixels.window)
-        haematoxylin *= 1.0 + pixels.amount("rim") * np.clip(3.0 * near, 0.0, 1.0)
 
 
 def _open_weave(pixels: _Pixels, haematoxylin: Field, eosin: Field) -> None:

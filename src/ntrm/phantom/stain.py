@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
+from scipy.special import ndtri
 
 from ntrm.core.labels import Mask
 from ntrm.core.pixels import block_means
+from ntrm.phantom.anatomy.frame import PhantomGrid
 from ntrm.phantom.noise import Field, derive, field, generator, octaves
-from ntrm.phantom.texture.scene import CoarseMap, View, blur
+from ntrm.phantom.texture.scene import CoarseMap, blur
 from ntrm.phantom.texture.table import BASALOID, DERMAL, EMPTY, members
 
-Vector = tuple[float, float, float]
+Vector = tuple[float, ...]  # Of red, green and blue
 
 HAEMATOXYLIN: Vector = (0.42, 0.88, 0.24)  # Mean absorption per channel (red, green, blue), as a direction: blue-violet
 
@@ -61,7 +62,7 @@ class Stain:
             eosin=_tilt(EOSIN, offsets[3:6] * (0.025, 0.04, 0.06)),
             haematoxylin_strength=float(np.exp(0.18 * offsets[6])),
             eosin_strength=float(np.exp(0.20 * offsets[7])),
-            illumination=_clip_light(np.array((252.0, 251.0, 252.0)) + 2.5 * offsets[8:11]),
+            illumination=tuple(np.clip(np.array((252.0, 251.0, 252.0)) + 2.5 * offsets[8:11], 200.0, 255.0).tolist()),
         )
 
     def transmit(self, haematoxylin: Field, eosin: Field) -> NDArray[np.float32]:
@@ -80,13 +81,7 @@ def _unit(vector: Vector) -> NDArray[np.float64]:
 
 
 def _tilt(vector: Vector, offset: NDArray[np.float64]) -> Vector:
-    r, g, b = _unit(vector) + offset
-    return (max(float(r), 0.0), max(float(g), 0.0), max(float(b), 0.0))
-
-
-def _clip_light(light: NDArray[np.float64]) -> Vector:
-    r, g, b = np.clip(light, 200.0, 255.0)
-    return (float(r), float(g), float(b))
+    return tuple(np.maximum(_unit(vector) + offset, 0.0).tolist())
 
 
 @dataclass(frozen=True)
@@ -107,11 +102,12 @@ class Ink:
         near_outside = blur(outside.astype(np.float32), _CRUST_UM / step)
         near_cut = blur(block_means(_CUT[mask], (factor, factor)), _CRUST_UM / step)
         arcs = field(derive(seed, "arcs"), outside.shape, step, _ARC_UM)
-        margin = np.minimum(4.0 * near_outside * near_cut, 1.0) * (arcs > _threshold(fraction))
+        # A standard normal field exceeds this level on ``fraction`` of its area.
+        margin = np.minimum(4.0 * near_outside * near_cut, 1.0) * (arcs > float(ndtri(1.0 - fraction)))
         colour = generator(seed, "ink").choice(list(INKS))
         return cls(seed, INKS[colour], CoarseMap(margin.astype(np.float32), step))
 
-    def transmission(self, window: View) -> NDArray[np.float32] | None:
+    def transmission(self, window: PhantomGrid) -> NDArray[np.float32] | None:
         """Fraction of the light (H, W, 3) that the ink lets through; None where there is no ink."""
         margin = self.margin.over(window)
         if not margin.any():
@@ -121,10 +117,3 @@ class Ink:
         amount = np.clip(2.0 * (margin - 0.8) + 1.1 * crumbs, 0.0, 1.0) * margin
         scale = MINUS_LN10 * np.asarray(self.density, dtype=np.float32)
         return np.asarray(np.exp(amount[..., None] * scale))
-
-
-def _threshold(fraction: float) -> float:
-    """Level that a standard normal field exceeds on this ``fraction`` of its area."""
-    if fraction >= 1.0:
-        return -math.inf
-    return NormalDist().inv_cdf(1.0 - fraction) if fraction > 0.0 else math.inf

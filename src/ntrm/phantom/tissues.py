@@ -49,23 +49,11 @@ def codes_of(*names: str) -> list[int]:
     return [code for (name, _), code in CODES.items() if name in names]
 
 
-def _label_table() -> NDArray[np.uint8]:
-    table = np.arange(IGNORE + 1, dtype=np.uint8)
-    for (_, label), code in CODES.items():
-        table[code] = SKIN.index(label)
-    return table
-
-
-def _code_table() -> NDArray[np.uint8]:
-    table = np.tile(np.arange(len(SKIN), dtype=np.uint8), (len(FINE) + 1, 1))
-    for (name, label), code in CODES.items():
-        table[KINDS[name], SKIN.index(label)] = code
-    return table
-
-
-LABELS = _label_table()  # Label by the value of a fine mask
-
-_CODE_TABLE = _code_table()
+LABELS = np.arange(IGNORE + 1, dtype=np.uint8)  # Label by the value of a fine mask
+_CODE_TABLE = np.tile(np.arange(len(SKIN), dtype=np.uint8), (len(FINE) + 1, 1))  # That value by kind and label
+for (_name, _label), _code in CODES.items():
+    LABELS[_code] = SKIN.index(_label)
+    _CODE_TABLE[KINDS[_name], LABELS[_code]] = _code
 
 
 def labels_of(fine: NDArray[Any]) -> Mask:

@@ -9,7 +9,7 @@ from ntrm.phantom.anatomy.adnexa import AdnexaDetails, AdnexaParameters
 from ntrm.phantom.anatomy.dermis import DermisParameters
 from ntrm.phantom.anatomy.epithelium import EpidermisParameters
 from ntrm.phantom.anatomy.layers import SkinParameters
-from ntrm.phantom.anatomy.specimen import NORMAL, DamageParameters, PictureParameters, SpecimenParameters
+from ntrm.phantom.anatomy.specimen import DamageParameters, PictureParameters, SpecimenParameters
 from ntrm.phantom.anatomy.surface import SurfaceParameters
 from ntrm.phantom.anatomy.tumours import Basaloid, InSitu, Invasive
 from ntrm.phantom.texture.looks import LookParameters
@@ -52,7 +52,6 @@ class Version:
     """How tissues look different from one section to the next; None gives them the same table everywhere."""
 
 
-_SKIN = SkinParameters(papillary=(130.0, 350.0))
 _NESTS = Basaloid(
     nodule_half_width=(320.0, 1180.0),
     nodule_half_height=(210.0, 740.0),
@@ -62,21 +61,19 @@ _NESTS = Basaloid(
     retraction=(0.0, 18.0),
 )
 """Rounder nests than those of version 1, parted from the stroma more often."""
-_IN_SITU = InSitu(thickness=(140.0, 370.0))
-_VARIETY = VarietyParameters()
 _NORMAL_EPIDERMIS = EpidermisParameters(
     acanthotic=0.45, irregular=0.55, cut_ridges=0.7, cut_ridges_per_mm=(0.5, 4.0), tangential=0.45, cyst=0.2
 )
+_SECOND = Anatomy(skin=SkinParameters(papillary=(130.0, 350.0)), variety=VarietyParameters())
 
 VERSIONS = {
     "1": Version(Anatomy(), Anatomy()),
     "2": Version(
-        with_cancer=Anatomy(skin=_SKIN, basaloid=_NESTS, in_situ=_IN_SITU, variety=_VARIETY),
-        normal=Anatomy(skin=_SKIN, variety=replace(_VARIETY, epidermis=_NORMAL_EPIDERMIS)),
+        with_cancer=replace(_SECOND, basaloid=_NESTS, in_situ=InSitu(thickness=(140.0, 370.0))),
+        normal=replace(_SECOND, variety=VarietyParameters(epidermis=_NORMAL_EPIDERMIS)),
         looks=LookParameters(),
     ),
 }
-"""By name."""
 
 
 def phantom_version(name: str) -> Version:
@@ -84,9 +81,3 @@ def phantom_version(name: str) -> Version:
     if name not in VERSIONS:
         raise choices_error("unknown version of the phantom", name, VERSIONS)
     return VERSIONS[name]
-
-
-def anatomy_of(version: str, cancer: str) -> Anatomy:
-    """What the sections of a cancer, or of none, are drawn from."""
-    found = phantom_version(version)
-    return found.normal if cancer == NORMAL else found.with_cancer

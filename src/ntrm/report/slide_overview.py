@@ -13,9 +13,8 @@ from typing import Any
 from urllib.parse import quote
 
 from ntrm.core.errors import NtrmError
-from ntrm.core.io import writing
+from ntrm.core.io import holding, writing
 from ntrm.core.labels import CANCERS, RGB, SAFE_COLOURS
-from ntrm.core.locks import holding
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import counted

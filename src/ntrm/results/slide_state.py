@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import STRICT, parsed, remove_partials, write_json
-from ntrm.core.locks import holding
+from ntrm.core.io import STRICT, holding, parsed, remove_partials, write_json
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import CORRECTIONS, DONE, FAILED, HIDDEN, LOCK, SOURCE
 

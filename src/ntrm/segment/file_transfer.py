@@ -20,8 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ntrm.core.errors import DataError, NtrmError, RefusedError
-from ntrm.core.io import PARTIAL, write_bytes
-from ntrm.core.locks import holding
+from ntrm.core.io import PARTIAL, holding, write_bytes
 from ntrm.data.cache import default_folder
 from ntrm.results import paths
 from ntrm.results.manifest import Manifest
@@ -29,8 +28,7 @@ from ntrm.results.paths import DONE, FAILED, HIDDEN, LOCK, MASK, RUN, SOURCE
 from ntrm.results.tables import COLUMNS
 from ntrm.segment.tabulating import tabulate
 from ntrm.slides.inputs import SlideInput
-from ntrm.slides.object_store import Address, NoSuchObjectError, ObjectStore, RemoteFile
-from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
+from ntrm.slides.object_store import Address, NoSuchObjectError, ObjectStore, RemoteFile, RemoteSlide, RemoteSlides
 from ntrm.slides.slide_ids import KnownResults
 
 AT_A_TIME = 16  # Small objects that are read or sent side by side: each costs a journey, and hardly any bytes

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 from ntrm.core.errors import NtrmError, RefusedError
-from ntrm.core.locks import holding
+from ntrm.core.io import holding
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import short_repr
 from ntrm.familiarity.loaded_model import open_subject

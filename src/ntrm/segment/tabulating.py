@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ntrm.core.errors import DataError
-from ntrm.core.locks import holding
+from ntrm.core.io import holding
 from ntrm.results.documents import read_summary
 from ntrm.results.folder import ResultsFolder, SlideFolder
 from ntrm.results.manifest import Manifest, check_results_folder, read_run

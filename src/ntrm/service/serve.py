@@ -17,8 +17,8 @@ from typing import Any
 import uvicorn
 
 from ntrm.core.errors import RefusedError, UsageError
-from ntrm.core.locks import holding
-from ntrm.models.config import NETWORKS, ModelConfig
+from ntrm.core.io import holding
+from ntrm.models.config import NETWORKS
 from ntrm.models.folders import locate, read_model
 from ntrm.results.folder import ResultsFolder
 from ntrm.results.manifest import check_out
@@ -35,7 +35,13 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
     One service at a time works in a folder of results.
     """
     run = check_out(settings.out)
-    classes = _checked_model(settings.model).schema.names
+    config, *_ = read_model(locate(settings.model))
+    config.check_mpp()
+    if config.arch not in NETWORKS:  # rare: only then does the web process load torch
+        from ntrm.models.registry import create
+
+        create(config.arch, config.schema, **dict[str, Any](config.options))  # refuses what no worker could load
+    classes = config.schema.names
     if run is not None and run.classes != classes:
         # They would be shown under the wrong names.
         raise RefusedError(
@@ -49,7 +55,7 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
         app = create_app(settings)
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = (settings.public_url or f"http://{host}:{listener.getsockname()[1]}").rstrip("/")
-        config = uvicorn.Config(
+        options = uvicorn.Config(
             app,
             http="h11",
             ws="none",
@@ -63,22 +69,10 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
             timeout_graceful_shutdown=5,
             backlog=BACKLOG,
         )
-        server = _Server(config)
+        server = _Server(options)
         server.when_started = lambda: opened(address, f"/open/{app.state.app_state.access.new_code()}")
         server.run(sockets=[listener])
         return 128 + signal.SIGINT if server.signal == signal.SIGINT else 0
-
-
-def _checked_model(model: str) -> ModelConfig:
-    """Fetched from its hub if need be; refuses what no worker could load."""
-    config, *_ = read_model(locate(model))
-    config.check_mpp()
-    if config.arch not in NETWORKS:  # rare: only then does the web process load torch
-        from ntrm.models.registry import create
-
-        options: dict[str, Any] = dict(config.options)
-        create(config.arch, config.schema, **options)
-    return config
 
 
 class _Server(uvicorn.Server):

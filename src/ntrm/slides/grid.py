@@ -203,8 +203,8 @@ def _snapped(factor: float, length: int) -> float:
     return float(plain) if abs(factor - plain) * length / plain < 0.5 else factor
 
 
-def cost_of(info: SlideInfo, mpp: Resolution, model_mpp: float) -> tuple[int, int]:
-    """Pixels of the thumbnail, and pixels to be read of the file, with a model of ``model_mpp`` µm/px.
+def check_cost(info: SlideInfo, mpp: Resolution, model_mpp: float, size: int) -> None:
+    """Refuse a slide that costs too much, or far more than a file of ``size`` bytes can be worth.
 
     A header of a few kilobytes can promise any number of pixels. Tissue is looked for in a thumbnail, which is held in
     memory and read from the coarsest level that is fine enough: of a slide without coarse levels, that is every pixel.
@@ -217,12 +217,6 @@ def cost_of(info: SlideInfo, mpp: Resolution, model_mpp: float) -> tuple[int, in
         sx, sy = info.scale(best_level(info, fx, fy))
         overview = math.ceil(width / fx) * math.ceil(height / fy)
         read += max(math.ceil(width / sx) * math.ceil(height / sy), overview)
-    return overview, read
-
-
-def check_cost(info: SlideInfo, mpp: Resolution, model_mpp: float, size: int) -> None:
-    """Refuse a slide that costs too much, or far more than a file of ``size`` bytes can be worth."""
-    overview, read = cost_of(info, mpp, model_mpp)
     pixels = f"{info.width:,} × {info.height:,} pixels"
     if overview > MOST_OVERVIEW:
         raise RefusedError(

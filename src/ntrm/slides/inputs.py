@@ -18,8 +18,7 @@ from ntrm.core.io import write_bytes
 from ntrm.core.mpp import Resolution
 from ntrm.data.csv_tables import number
 from ntrm.data.layouts import survey_dataset
-from ntrm.slides.object_store import Address, is_address
-from ntrm.slides.remote_slides import RemoteSlide, RemoteSlides
+from ntrm.slides.object_store import Address, RemoteSlide, RemoteSlides, is_address
 from ntrm.slides.slide_folders import IMAGES, SLIDE_SUFFIXES, LeftOut, lies_in, real, slides_in
 
 OWN_COLUMNS = ("slide", "slide_id", "mpp", "mpp_y")

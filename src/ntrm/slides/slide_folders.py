@@ -23,19 +23,8 @@ SLIDE_SUFFIXES = (
 """What is taken from a folder. A file that is named itself may end as it likes: readers choose by content."""
 MASKS, IMAGES = "Masks", "Images"  # Folders of a dataset
 OTHER_IMAGES = (
-    ".czi",
-    ".vsi",
-    ".lif",
-    ".isyntax",
-    ".zvi",
-    ".vms",
-    ".vmu",
-    ".jp2",
-    ".jpx",
-    ".j2k",
-    ".bmp",
-    ".gif",
-    ".webp",
+    *(".czi", ".vsi", ".lif", ".isyntax", ".zvi", ".vms", ".vmu"),
+    *(".jp2", ".jpx", ".j2k", ".bmp", ".gif", ".webp"),
 )
 """Pictures and slides that are not read: somebody may miss them."""
 

@@ -14,8 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from ntrm.core.csv_text import read_table, rows_text
 from ntrm.core.errors import DataError, RefusedError, UsageError
-from ntrm.core.io import write_text
-from ntrm.core.locks import holding
+from ntrm.core.io import holding, write_text
 from ntrm.core.wording import counted
 from ntrm.data.csv_tables import one_spelling
 from ntrm.results.folder import LONGEST, ResultsFolder, is_safe_name

@@ -20,8 +20,7 @@ import torch
 
 import ntrm
 from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import PARTIAL, check_folder, read_json, remove_partials, write_json
-from ntrm.core.locks import holding
+from ntrm.core.io import PARTIAL, check_folder, holding, read_json, remove_partials, write_json
 from ntrm.core.processes import HOME, child_environment
 from ntrm.core.wording import short_repr
 from ntrm.models.folders import CONFIG

@@ -7,7 +7,7 @@ import numpy as np
 from ntrm.phantom.anatomy.adnexa import AdnexaParameters, draw_adnexa
 from ntrm.phantom.anatomy.frame import EPI, FOL, GLD, HYP, INF, KER, PAP, RET
 from ntrm.phantom.anatomy.section_plan import draw_plan
-from ntrm.phantom.layout import paint_mask
+from ntrm.phantom.layout import paint_section
 
 MANY = AdnexaParameters(follicles_per_mm=4.0, glands_per_mm=4.0)
 
@@ -29,7 +29,7 @@ def test_adnexa_change_dermis_and_epidermis_only(seed):
     for number in range(seed, seed + 3):
         plan = draw_plan(number, "IEC")
         bare = replace(plan, adnexa=())
-        there, before = paint_mask(plan, 26.8), paint_mask(bare, 26.8)
+        there, before = paint_section(plan, 26.8).mask, paint_section(bare, 26.8).mask
         # The fat's edge is cut more raggedly than a follicle in its place, so background may change beside it.
         changed = (there != before) & np.isin(there, (FOL, GLD))
         assert np.isin(before[changed], (RET, PAP, INF, HYP, EPI, KER, 8)).all(), f"seed {number}"

@@ -7,7 +7,7 @@ import pytest
 
 from ntrm.phantom.anatomy.dermis import DermisParameters, draw_dermis, draw_vessels
 from ntrm.phantom.anatomy.frame import PAP, RET, Frame, PhantomGrid, Skin
-from ntrm.phantom.anatomy.layers import Fat, SkinParameters, normal_skin, paint_dermis
+from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin, paint_dermis
 from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, SpecimenParameters, draw_specimen
 from ntrm.phantom.tissues import KINDS
 
@@ -26,7 +26,7 @@ def painted(seed, specimen, kind):
     strata = normal_skin(seed, specimen.axis, SkinParameters(inflamed_fraction=(0.0, 0.0)))
     grid = PhantomGrid((300, 400), 8.0, (-300.0, -1600.0))
     skin = Skin(grid, Frame(seed, 0.0, 1e6, warp_um=0.0), specimen.axis, strata.lift)
-    paint_dermis(skin, strata, Fat())
+    paint_dermis(skin, strata)
     draw_dermis(seed, specimen, strata, kind).paint(skin, strata)
     return skin, strata
 

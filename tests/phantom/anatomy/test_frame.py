@@ -18,7 +18,7 @@ def test_to_picture_inverts_to_skin(seed, angle, radius, hollow):
     grid = PhantomGrid((40, 50), 50.0, (-900.0, -1200.0))
     u, w = frame.to_skin(grid)
     y, x = frame.to_picture(u.ravel().astype(np.float64), w.ravel().astype(np.float64))
-    there_y, there_x = np.broadcast_arrays(*grid.centres)
+    there_y, there_x = np.broadcast_arrays(grid.y_um[:, None], grid.x_um)
     np.testing.assert_allclose(y, there_y.ravel(), atol=1.0)
     np.testing.assert_allclose(x, there_x.ravel(), atol=1.0)
 

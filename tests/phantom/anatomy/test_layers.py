@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ntrm.phantom.anatomy.frame import BKG, EPI, HYP, INF, KER, PAP, RET, Axis, Frame, PhantomGrid, Skin
-from ntrm.phantom.anatomy.layers import Fat, SkinParameters, normal_skin, paint_dermis, paint_surface, stretches
+from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin, paint_dermis, paint_surface, stretches
 from ntrm.phantom.noise import profile
 
 
@@ -26,7 +26,7 @@ def test_layers_lie_in_their_order(seed):
     axis = Axis(900.0)
     strata = normal_skin(seed, axis, SkinParameters())
     skin = Skin(PhantomGrid((700, 30), 5.0, (-400.0, -75.0)), Frame(seed, 0.0, 1e6, warp_um=0.0), axis, strata.lift)
-    paint_dermis(skin, strata, Fat())
+    paint_dermis(skin, strata)
     skin.mask[paint_surface(skin, strata)] = BKG
     above = skin.v < 0
     assert set(np.unique(skin.mask[above])) <= {BKG, KER}

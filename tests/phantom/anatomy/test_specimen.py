@@ -10,7 +10,7 @@ from ntrm.core.labels import CANCERS
 from ntrm.phantom.anatomy.frame import BKG, HYP, KER, RET
 from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.anatomy.specimen import SAMPLING, SpecimenParameters, draw_specimen
-from ntrm.phantom.layout import paint_mask
+from ntrm.phantom.layout import paint_section
 
 
 @pytest.mark.parametrize("cancer", CANCERS)
@@ -31,7 +31,7 @@ def test_damage_only_removes_tissue_or_adds_loose_bits(seed):
     removed = 0
     for number in range(seed, seed + 3):
         plan = draw_plan(number)
-        damaged, whole = paint_mask(plan, 26.8), paint_mask(replace(plan, damage=()), 26.8)
+        damaged, whole = paint_section(plan, 26.8).mask, paint_section(replace(plan, damage=()), 26.8).mask
         changed = damaged != whole
         added = changed & (whole == BKG)
         assert (damaged[changed & ~added] == BKG).all(), f"seed {number}"
@@ -44,6 +44,6 @@ def test_a_fragmented_section_is_in_pieces():
     kind = SpecimenParameters()
     fragmented = (seed for seed in range(300) if draw_specimen(seed, SAMPLING["IEC"], kind).fragmented)
     for seed in (next(fragmented), next(fragmented)):
-        pieces, _ = label(paint_mask(draw_plan(seed, "IEC"), 20.1) != BKG)
+        pieces, _ = label(paint_section(draw_plan(seed, "IEC"), 20.1).mask != BKG)
         sizes = np.sort(np.bincount(pieces.ravel())[1:])
         assert sizes[-2] > 0.01 * sizes.sum(), f"seed {seed}"

@@ -6,7 +6,7 @@ import pytest
 from scipy.ndimage import minimum_filter1d
 
 from ntrm.phantom.anatomy.frame import BKG, EPI, INF, KER, Frame, PhantomGrid, Skin
-from ntrm.phantom.anatomy.layers import Fat, SkinParameters, normal_skin, paint_dermis, paint_surface
+from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin, paint_dermis, paint_surface
 from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, SpecimenParameters, draw_specimen
 from ntrm.phantom.anatomy.surface import SurfaceParameters, draw_surface
 from ntrm.phantom.tissues import KINDS
@@ -23,7 +23,7 @@ def painted(seed, kind):
     half = int(specimen.half_um // 8)
     grid = PhantomGrid((100, 2 * half), 8.0, (-400.0, -8.0 * half))
     skin = Skin(grid, Frame(seed, 0.0, 1e6, warp_um=0.0), specimen.axis, strata.lift)
-    paint_dermis(skin, strata, Fat())
+    paint_dermis(skin, strata)
     air = paint_surface(skin, strata)
     surface.paint(skin)
     skin.mask[air] = BKG

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ntrm.core.labels import SKIN
+from ntrm.phantom.anatomy.frame import PhantomGrid
 from ntrm.phantom.texture.nuclei import Nuclei, nuclei_near, splat
-from ntrm.phantom.texture.scene import Scene, View
+from ntrm.phantom.texture.scene import Scene
 from ntrm.phantom.texture.table import TEXTURES
 
 
@@ -29,7 +30,7 @@ def some_nuclei(seed, count, extent_um):
 def test_dye_is_conserved_at_every_resolution(seed, count, mpp):
     nuclei = some_nuclei(seed, count, 120)
     side = int(np.ceil(134 / mpp))
-    drawn = splat(nuclei, View((0.0, 0.0), (side, side), mpp)).sum(dtype=float) * mpp**2
+    drawn = splat(nuclei, PhantomGrid((side, side), mpp, (0.0, 0.0))).sum(dtype=float) * mpp**2
     assert drawn == pytest.approx((nuclei.haematoxylin * np.pi * nuclei.long_um * nuclei.short_um).sum(), rel=1e-4)
 
 
@@ -37,8 +38,8 @@ def test_dye_is_conserved_at_every_resolution(seed, count, mpp):
 @given(st.integers(0, 2**32))
 def test_windows_fit_together(seed):
     nuclei = some_nuclei(seed, 60, 120)
-    whole = splat(nuclei, View((0.0, 0.0), (60, 60), 2.0))
-    parts = [[splat(nuclei, View((y, x), (30, 30), 2.0)) for x in (0.0, 60.0)] for y in (0.0, 60.0)]
+    whole = splat(nuclei, PhantomGrid((60, 60), 2.0, (0.0, 0.0)))
+    parts = [[splat(nuclei, PhantomGrid((30, 30), 2.0, (y, x))) for x in (0.0, 60.0)] for y in (0.0, 60.0)]
     assert np.block(parts) == pytest.approx(whole, abs=1e-4)
 
 
@@ -46,7 +47,7 @@ def test_windows_fit_together(seed):
 @given(st.floats(-1.5, 1.5))
 def test_a_nucleus_lies_along_its_angle(angle):
     one = Nuclei(*(np.array([v]) for v in (50.0, 50.0, 7.0, 2.0, angle, 1.0, 0.0)))
-    drawn = splat(one, View((0.0, 0.0), (200, 200), 0.5)).astype(float)
+    drawn = splat(one, PhantomGrid((200, 200), 0.5, (0.0, 0.0))).astype(float)
     y, x = np.meshgrid((np.arange(200) + 0.5) * 0.5 - 50, (np.arange(200) + 0.5) * 0.5 - 50, indexing="ij")
     cross, along_x, along_y = (drawn * x * y).sum(), (drawn * x * x).sum(), (drawn * y * y).sum()
     assert 0.5 * np.arctan2(2 * cross, along_x - along_y) == pytest.approx(angle, abs=0.03)
@@ -60,7 +61,7 @@ def inside(nuclei):
 
 
 def nuclei_of(mask, seed, ambiguity=0.0):
-    return nuclei_near(Scene.prepare(mask, MPP, seed, ambiguity), View((0.0, 0.0), mask.shape, MPP))
+    return nuclei_near(Scene.prepare(mask, MPP, seed, ambiguity), PhantomGrid(mask.shape, MPP, (0.0, 0.0)))
 
 
 @pytest.mark.parametrize("name", ["EPI", "INF", "RET", "PAP", "SCC", "IEC", "FOL"])
@@ -87,8 +88,8 @@ def test_basal_cells_crowd_and_stand_upright_on_the_dermis(seed):
 def test_a_nucleus_is_the_same_from_every_window(seed):
     mask = np.full((SIDE_PX, SIDE_PX), SKIN.index("IEC"), dtype=np.uint8)
     scene = Scene.prepare(mask, MPP, seed, 0.5)
-    whole = nuclei_near(scene, View((0.0, 0.0), mask.shape, MPP))
-    part = nuclei_near(scene, View((300.0, 200.0), (40, 30), 3.35))
+    whole = nuclei_near(scene, PhantomGrid(mask.shape, MPP, (0.0, 0.0)))
+    part = nuclei_near(scene, PhantomGrid((40, 30), 3.35, (300.0, 200.0)))
     known = {(y, x): (a, b) for y, x, a, b in zip(whole.y_um, whole.x_um, whole.long_um, whole.angle, strict=True)}
     seen = {(y, x): (a, b) for y, x, a, b in zip(part.y_um, part.x_um, part.long_um, part.angle, strict=True)}
     assert len(seen) > 20

@@ -9,8 +9,9 @@ from scipy.spatial import cKDTree
 from tests.phantom.masks import blobs
 
 from ntrm.core.labels import SKIN
+from ntrm.phantom.anatomy.frame import PhantomGrid
 from ntrm.phantom.noise import derive, hash_uniform
-from ntrm.phantom.texture.scene import _CELL_JITTER, CoarseMap, View, cells_at, measure_geometry
+from ntrm.phantom.texture.scene import _CELL_JITTER, CoarseMap, Geometry, cells_at
 from ntrm.phantom.texture.table import texture_table
 
 SEEDS = st.integers(0, 2**32)
@@ -20,7 +21,7 @@ SEEDS = st.integers(0, 2**32)
 @given(SEEDS, st.integers(2, 12), st.integers(2, 12), st.floats(0.5, 20), st.floats(0.5, 20), st.floats(-30, 60))
 def test_over_and_at_are_bilinear(seed, height, width, map_mpp, mpp, origin):
     values = np.random.default_rng(seed).normal(size=(height, width)).astype(np.float32)
-    window = View((origin, origin / 2), (7, 9), mpp)
+    window = PhantomGrid((7, 9), mpp, (origin, origin / 2))
     centres = [(np.arange(n) + 0.5) * map_mpp for n in (height, width)]
     y, x = (np.clip(um, axis[0], axis[-1]) for um, axis in zip((window.y_um, window.x_um), centres, strict=True))
     grid = np.meshgrid(y, x, indexing="ij")
@@ -57,7 +58,7 @@ def halves(above, below, shape=(80, 60)):
 @pytest.mark.parametrize("mpp", [1.34, 3.35, 6.7, 13.4])
 def test_distances_and_shares_are_right_at_a_straight_border(mpp):
     rows = round(536 / mpp)
-    geometry = measure_geometry(halves("KER", "PAP", (rows, 40)), mpp, texture_table(0.5))
+    geometry = Geometry(halves("KER", "PAP", (rows, 40)), mpp, texture_table(0.5))
     border, x = rows // 2 * mpp, np.array([100.0 if mpp > 3 else 25.0])
     for below in (-100.0, 60.0, 150.0):
         assert geometry.from_keratin_um.at(np.array([border + below]), x)[0] == pytest.approx(below, abs=15)
@@ -70,6 +71,6 @@ def test_swapping_look_alikes_leaves_every_map(seed):
     swap = np.arange(256, dtype=np.uint8)
     for one, other in (("PAP", "RET"), ("BCC", "FOL"), ("EPI", "SCC")):
         swap[SKIN.index(one)], swap[SKIN.index(other)] = SKIN.index(other), SKIN.index(one)
-    before, after = (measure_geometry(m, 6.7, texture_table(1.0)) for m in (mask, swap[mask]))
+    before, after = (Geometry(m, 6.7, texture_table(1.0)) for m in (mask, swap[mask]))
     for name in ("from_keratin_um", "depth_um", "from_nest_um", "dermis_near", "cleft_near", "inflamed", "fatty"):
         assert np.array_equal(getattr(before, name).values, getattr(after, name).values), name

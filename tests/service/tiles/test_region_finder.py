@@ -37,8 +37,8 @@ def test_every_pixel_finds_its_own_region(tmp_path, random):
             assert found["area_mm2"] == pytest.approx((regions == regions[row, column]).sum() * (MPP / 1000) ** 2)
             seen[found["region"]] = found
     assert finder.find(None, 1e9, 1e9) is None
-    assert finder.row(10**6) is None
-    assert all(finder.row(number) == found for number, found in seen.items())
+    assert finder.rows.get(10**6) is None
+    assert all(finder.rows[number] == found for number, found in seen.items())
     features = json.loads(polygons.decode())["features"]
     assert len(rows) == len(features) >= 5
     (folder / "packed.geojson.gz").write_bytes(gzip.compress(polygons))

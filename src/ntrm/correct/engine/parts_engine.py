@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ntrm.core.errors import DataError, RefusedError
+from ntrm.core.io import holding
 from ntrm.core.labels import IGNORE
-from ntrm.core.locks import holding
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correct.engine import NotReadyError, Proposal, Review
 from ntrm.correct.engine.graph import RegionGraph, region_graph_of

@@ -34,10 +34,6 @@ class AdnexaParameters:
     halo_fraction: float = 0.2  # Fraction of glands with inflammation around them
 
 
-WHOLE = (1.0, 0.85, 0.7, 0.75, 1.15)  # Radius of a follicle from its mouth to its bulb, over the mean
-FRAGMENT = (0.3, 0.9, 1.2, 1.0, 0.3)
-
-
 @dataclass(frozen=True)
 class AdnexaDetails:
     """What version 2 draws of the same adnexa, and beside them; lengths in µm."""
@@ -74,14 +70,34 @@ def draw_adnexa(
     follicles = scatter(rng, length_mm * kind.follicles_per_mm, lambda: _draw_follicle(rng, half_um, lean, kind))
     follicles = [follicle for follicle in follicles if spared(follicle)]
     sebaceous = [_draw_sebaceous(rng, shaft, kind) for shaft in follicles if rng.random() < kind.sebaceous_fraction]
-    coils = scatter(rng, length_mm * kind.glands_per_mm, lambda: _draw_coil(rng, half_um, kind))
+    coils = scatter(
+        rng,
+        length_mm * kind.glands_per_mm,
+        lambda: Blob(
+            u_um=half_um * between(rng, (-0.9, 0.9)),
+            v_um=between(rng, kind.gland_depth),
+            radius_um=spread(rng, kind.gland_radius),
+            flatness=between(rng, (0.7, 1.9)),
+            tilt_deg=between(rng, (-40.0, 40.0)),
+        ),
+    )
     sebaceous, coils = (
         [gland for gland in glands if gland.v_um < 0.9 * depth_um and spared(gland)] for glands in (sebaceous, coils)
     )
     glands = [*sebaceous, *coils]
     halos = [replace(gland, radius_um=1.25 * gland.radius_um) for gland in glands if rng.random() < kind.halo_fraction]
     tubes: list[Body] = [*follicles]
-    keratin: list[Body] = [_plug(shaft) for shaft in follicles if shaft.top_v_um < kind.mouth_um]
+    keratin: list[Body] = [
+        replace(
+            shaft,
+            top_v_um=-10.0,
+            length_um=0.4 * shaft.length_um,
+            radii_um=(0.7 * shaft.radii_um[0], 0.5 * shaft.radii_um[0], 2.0),
+            bend=0.4 * shaft.bend,  # The parabola of the whole shaft, over 0.4 of its length.
+        )
+        for shaft in follicles
+        if shaft.top_v_um < kind.mouth_um
+    ]
     deep = [Structure("glands", glands, GLD, over=(RET, PAP, INF))]
     if details is not None:
         rng = generator(seed, "details of adnexa")
@@ -111,25 +127,15 @@ def _draw_follicle(rng: np.random.Generator, half_um: float, lean_deg: float, ki
     """A whole follicle from the surface, or the piece of one that runs through the plane of the section."""
     whole = rng.random() < kind.surface_fraction
     radius = spread(rng, kind.follicle_radius)
+    from_mouth_to_bulb = (1.0, 0.85, 0.7, 0.75, 1.15) if whole else (0.3, 0.9, 1.2, 1.0, 0.3)
     return Streak(
         top_u_um=half_um * between(rng, (-0.95, 0.95)),
         top_v_um=10.0 if whole else between(rng, kind.fragment_depth),
         length_um=spread(rng, kind.follicle_length) * (1.0 if whole else 0.45),
         lean_deg=lean_deg + between(rng, (-12.0, 12.0)),
-        radii_um=tuple(radius * factor for factor in (WHOLE if whole else FRAGMENT)),
+        radii_um=tuple(radius * factor for factor in from_mouth_to_bulb),
         bend=between(rng, (-0.2, 0.2)),
         roughness=0.12,
-    )
-
-
-def _plug(shaft: Streak) -> Streak:
-    mouth = shaft.radii_um[0]
-    return replace(
-        shaft,
-        top_v_um=-10.0,
-        length_um=0.4 * shaft.length_um,
-        radii_um=(0.7 * mouth, 0.5 * mouth, 2.0),
-        bend=0.4 * shaft.bend,  # The parabola of the whole shaft, over 0.4 of its length.
     )
 
 
@@ -138,16 +144,6 @@ def _draw_sebaceous(rng: np.random.Generator, shaft: Streak, kind: AdnexaParamet
     radius, side = spread(rng, kind.sebaceous_radius), float(rng.choice((-1.0, 1.0)))
     u_um = shaft.u_um + side * (0.6 * radius + shaft.radii_um[0])
     return Blob(u_um, 0.8 * shaft.v_um, radius, flatness=0.7, tilt_deg=20.0 * side)
-
-
-def _draw_coil(rng: np.random.Generator, half_um: float, kind: AdnexaParameters) -> Blob:
-    return Blob(
-        u_um=half_um * between(rng, (-0.9, 0.9)),
-        v_um=between(rng, kind.gland_depth),
-        radius_um=spread(rng, kind.gland_radius),
-        flatness=between(rng, (0.7, 1.9)),
-        tilt_deg=between(rng, (-40.0, 40.0)),
-    )
 
 
 def _draw_lobules(rng: np.random.Generator, gland: Blob, details: AdnexaDetails) -> list[Blob]:

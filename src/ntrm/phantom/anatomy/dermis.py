@@ -39,10 +39,6 @@ class DermisParameters:
     nerve_radius: Span = (18.0, 60.0)
 
 
-FLAT_UM, FLATTENED_OVER_UM = 32.0, 120.0
-"""Thickness of the epidermis over a scar, and the length over which it thins towards that."""
-
-
 @dataclass(frozen=True)
 class Scar:
     """One scar, from the surface down."""
@@ -109,8 +105,9 @@ def flatten(strata: Strata, axis: Axis, scars: tuple[Scar, ...]) -> Strata:
     """Over a scar the epidermis has lost its ridges."""
     epidermis = strata.epidermis
     for scar in scars:
-        over = np.clip((scar.half_width_um - np.abs(axis.u - scar.u_um)) / FLATTENED_OVER_UM, 0.0, 1.0)
-        flat = np.minimum(epidermis, np.float32(FLAT_UM))
+        # Over 120 µm it thins towards 32 µm.
+        over = np.clip((scar.half_width_um - np.abs(axis.u - scar.u_um)) / 120.0, 0.0, 1.0)
+        flat = np.minimum(epidermis, np.float32(32.0))
         epidermis = np.asarray(epidermis + over * (flat - epidermis), dtype=np.float32)
     return replace(strata, epidermis=epidermis)
 
@@ -124,10 +121,8 @@ def draw_vessels(seed: int, specimen: Specimen, kind: DermisParameters) -> tuple
 
     def vessel(radius: Span, at: Span) -> Blob:
         """Cut across or aslant."""
-        radius_um, u_um = spread(rng, radius), specimen.half_um * between(rng, (-0.97, 0.97))
-        return Blob(
-            u_um, between(rng, at), radius_um, spread(rng, (1.0, 4.0)), between(rng, (-60.0, 60.0)), roughness=0.1
-        )
+        radius_um, u_um, v_um = spread(rng, radius), specimen.half_um * between(rng, (-0.97, 0.97)), between(rng, at)
+        return Blob(u_um, v_um, radius_um, spread(rng, (1.0, 4.0)), between(rng, (-60.0, 60.0)), roughness=0.1)
 
     superficial = length_mm * kind.superficial_vessels_per_mm
     small = scatter(rng, superficial, lambda: vessel(kind.superficial_radius, kind.superficial_depth))

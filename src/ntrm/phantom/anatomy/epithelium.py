@@ -87,47 +87,35 @@ def vary_epidermis(strata: Strata, seed: int, axis: Axis, kind: EpidermisParamet
 
 def draw_islands(seed: int, specimen: Specimen, strata: Strata, kind: EpidermisParameters) -> tuple[Structure, ...]:
     """Epithelium of the epidermis that does not reach it in the plane of the section; none below a tumour of it."""
-    rng = generator(seed, "islands of epidermis")
-    some, per_mm = rng.random() < kind.cut_ridges, spread(rng, kind.cut_ridges_per_mm)
-    expected = 2e-3 * specimen.half_um * per_mm if some else 0.0
-    ridges = scatter(rng, expected, lambda: _draw_cut_ridge(rng, specimen, strata, kind))
-    nets = [_draw_net(rng, specimen, strata, kind)] if rng.random() < kind.tangential else []
-    cysts = [_draw_cyst(rng, specimen, kind)] if rng.random() < kind.cyst else []
-    wall = spread(rng, kind.cyst_wall)
+    rng, axis, half_um = generator(seed, "islands of epidermis"), specimen.axis, specimen.half_um
+
+    def cut_ridge() -> Blob:
+        u_um, radius = half_um * between(rng, (-0.95, 0.95)), spread(rng, kind.cut_ridge_radius)
+        depth = axis.value(strata.epidermis, u_um) + radius + between(rng, kind.cut_ridge_distance)
+        return Blob(u_um, depth, radius, spread(rng, (0.5, 2.0)), between(rng, (-40.0, 40.0)), roughness=0.15)
+
+    def net() -> Net:
+        u_um, height = half_um * between(rng, (-0.7, 0.7)), spread(rng, kind.tangential_half_height)
+        depth, width = axis.value(strata.epidermis, u_um) + 0.6 * height, spread(rng, kind.tangential_half_width)
+        return Net(u_um, depth, width, height, between(rng, kind.cord))
+
+    def cyst() -> Blob:
+        radius = min(spread(rng, kind.cyst_radius), 0.25 * specimen.depth_um)
+        depth = min(between(rng, kind.cyst_depth) + radius, 0.7 * specimen.depth_um)
+        return Blob(half_um * between(rng, (-0.8, 0.8)), depth, radius, spread(rng, (0.7, 1.8)), roughness=0.05)
 
     def healthy(body: Body) -> bool:
-        return all(specimen.axis.value(curve, body.u_um) <= 0 for curve in (strata.in_situ, strata.mass))
+        return all(axis.value(curve, body.u_um) <= 0 for curve in (strata.in_situ, strata.mass))
 
-    ridges = [ridge for ridge in ridges if healthy(ridge)]
-    nets = [net for net in nets if healthy(net)]
-    cysts = [cyst for cyst in cysts if healthy(cyst)]
-    contents = [replace(cyst, radius_um=max(cyst.radius_um - wall, 0.5 * cyst.radius_um)) for cyst in cysts]
+    some, per_mm = rng.random() < kind.cut_ridges, spread(rng, kind.cut_ridges_per_mm)
+    ridges = [*filter(healthy, scatter(rng, 2e-3 * half_um * per_mm if some else 0.0, cut_ridge))]
+    nets = [*filter(healthy, [net()] if rng.random() < kind.tangential else [])]
+    cysts = [*filter(healthy, [cyst()] if rng.random() < kind.cyst else [])]
+    wall = spread(rng, kind.cyst_wall)
+    contents = [replace(each, radius_um=max(each.radius_um - wall, 0.5 * each.radius_um)) for each in cysts]
     return (
         Structure("cut ridges", ridges, EPI, over=(PAP, RET, INF)),
         Structure("nets", nets, EPI, over=(PAP, RET, INF)),
         Structure("cysts", cysts, EPI, over=(PAP, RET, INF)),
         Structure("contents of cysts", contents, KER, over=(EPI,)),
-    )
-
-
-def _draw_cyst(rng: np.random.Generator, specimen: Specimen, kind: EpidermisParameters) -> Blob:
-    radius = min(spread(rng, kind.cyst_radius), 0.25 * specimen.depth_um)
-    depth = min(between(rng, kind.cyst_depth) + radius, 0.7 * specimen.depth_um)
-    return Blob(specimen.half_um * between(rng, (-0.8, 0.8)), depth, radius, spread(rng, (0.7, 1.8)), roughness=0.05)
-
-
-def _draw_cut_ridge(rng: np.random.Generator, specimen: Specimen, strata: Strata, kind: EpidermisParameters) -> Blob:
-    u_um, radius = specimen.half_um * between(rng, (-0.95, 0.95)), spread(rng, kind.cut_ridge_radius)
-    depth = specimen.axis.value(strata.epidermis, u_um) + radius + between(rng, kind.cut_ridge_distance)
-    return Blob(u_um, depth, radius, spread(rng, (0.5, 2.0)), between(rng, (-40.0, 40.0)), roughness=0.15)
-
-
-def _draw_net(rng: np.random.Generator, specimen: Specimen, strata: Strata, kind: EpidermisParameters) -> Net:
-    u_um, height = specimen.half_um * between(rng, (-0.7, 0.7)), spread(rng, kind.tangential_half_height)
-    return Net(
-        u_um=u_um,
-        v_um=specimen.axis.value(strata.epidermis, u_um) + 0.6 * height,
-        half_width_um=spread(rng, kind.tangential_half_width),
-        half_height_um=height,
-        cord=between(rng, kind.cord),
     )

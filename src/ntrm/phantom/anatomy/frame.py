@@ -21,9 +21,6 @@ Positions = float | NDArray[np.float64]
 Extents = dict[bytes, NDArray[np.float64]]
 """Least and greatest y and x in µm of all bodies of a kind, by where they are in the skin and how far they reach."""
 
-RING_POINTS = 16
-RING_ROOM = 1.15  # A ring of points is a little narrower than its circle, and the skin bends between them
-
 
 @dataclass(frozen=True)
 class Outline:
@@ -66,23 +63,22 @@ class PhantomGrid:
                 stop = max(min(math.ceil((span[1] - left) / self.mpp), width), start)
                 origin = (top + first * self.mpp, left + start * self.mpp)
                 if start < stop:
-                    yield (
-                        (slice(first, last), slice(start, stop)),
-                        PhantomGrid((last - first, stop - start), self.mpp, origin),
-                    )
+                    strip = PhantomGrid((last - first, stop - start), self.mpp, origin)
+                    yield (slice(first, last), slice(start, stop)), strip
 
     def noise(self, seed: int, wavelength_um: float, count: int = 1) -> Field:
         """Smooth noise of about unit height on this grid."""
         return octaves(seed, self.shape, self.mpp, wavelength_um, count=count, origin_um=self.origin_um)
 
     @property
-    def centres(self) -> tuple[Field, Field]:
-        """µm positions of the pixel centres: a column of y and a row of x."""
-        y, x = (
-            pixel_centres(count, self.mpp, origin).astype(np.float32)
-            for count, origin in zip(self.shape, self.origin_um, strict=True)
-        )
-        return y[:, None], x[None, :]
+    def y_um(self) -> NDArray[np.float64]:
+        """µm of the rows' centres."""
+        return pixel_centres(self.shape[0], self.mpp, self.origin_um[0])
+
+    @property
+    def x_um(self) -> NDArray[np.float64]:
+        """µm of the columns' centres."""
+        return pixel_centres(self.shape[1], self.mpp, self.origin_um[1])
 
 
 @dataclass(frozen=True)
@@ -139,7 +135,7 @@ class Frame:
 
     def to_skin(self, grid: PhantomGrid) -> tuple[Field, Field]:
         """(u, w) of every pixel."""
-        y, x = grid.centres
+        y, x = grid.y_um[:, None].astype(np.float32), grid.x_um[None, :].astype(np.float32)
         y = y + np.float32(self.warp_um) * grid.noise(derive(self.seed, "warp", "y"), self.warp_wavelength_um)
         x = x + np.float32(self.warp_um) * grid.noise(derive(self.seed, "warp", "x"), self.warp_wavelength_um)
         sine, cosine = sine_cosine(self.angle_deg)
@@ -259,7 +255,7 @@ class Skin:
 
     def along_bent(self, curve: Curve) -> Field:
         """The same, followed along swaying lines instead of straight verticals: ridges lean and overhang."""
-        return curve[self._bent_index]
+        return curve[self.axis.index(self.u + self.sway + np.float32(2.0) * self._fine)]
 
     def noise(self, name: str, wavelength_um: float, count: int = 1) -> Field:
         """A noise field of this section, known by its name."""
@@ -273,10 +269,6 @@ class Skin:
     @cached_property
     def _fine(self) -> Field:
         return np.asarray(self.noise("fine", self.wobble.fine_wavelength_um, 2) * np.float32(self.wobble.fine_um))
-
-    @cached_property
-    def _bent_index(self) -> NDArray[np.int32]:
-        return self.axis.index(self.u + self.sway + np.float32(2.0) * self._fine)
 
     def patches(self, bodies: Sequence[Body]) -> Iterator[tuple[int, Patch]]:
         """For each body that reaches into this strip: its number and the pixels within its reach."""
@@ -295,10 +287,11 @@ class Skin:
         where = np.array([(body.u_um, body.v_um, body.reach_um) for body in bodies])
         key = where.tobytes()
         if key not in self.extents:
-            # Of a ring around each body, bent as the skin is bent.
+            # Of a ring around each body, bent as the skin is bent. A ring of points is a little narrower than its
+            # circle, and the skin bends between them.
             u, v, reach = where.T[..., None]
-            angle = np.linspace(0.0, 2.0 * np.pi, RING_POINTS, endpoint=False)
-            ring_u, ring_v = u + RING_ROOM * reach * np.cos(angle), v + RING_ROOM * reach * np.sin(angle)
+            angle, reach = np.linspace(0.0, 2.0 * np.pi, 16, endpoint=False), 1.15 * reach
+            ring_u, ring_v = u + reach * np.cos(angle), v + reach * np.sin(angle)
             y, x = self.frame.to_picture(ring_u, ring_v - self.lift[self.axis.index(u)])  # (bodies, ring points)
             self.extents[key] = np.stack([y.min(axis=1), y.max(axis=1), x.min(axis=1), x.max(axis=1)], axis=1)
         return self.extents[key]

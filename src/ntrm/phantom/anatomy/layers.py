@@ -110,34 +110,21 @@ def normal_skin(seed: int, axis: Axis, kind: SkinParameters) -> Strata:
     return Strata(**{name: values.astype(np.float32) for name, values in curves.items()})
 
 
-@dataclass(frozen=True)
-class Fat:
-    """The border between dermis and fat: lobules of fat rise into the dermis and septa of dermis sink into it."""
+def paint_dermis(skin: Skin, strata: Strata) -> None:
+    """Reticular dermis, fat, papillary dermis and the inflamed band, from the bottom up.
 
-    lobule_um: float = 330.0
-    lobule_wavelength_um: float = 2000.0
-    edge_um: float = 70.0
-    edge_wavelength_um: float = 600.0
-    island_threshold: float = 1.25
-    island_wavelength_um: float = 1300.0
-    island_from: float = 0.5  # Islands of fat begin at this fraction of the depth of the hypodermis
-    septum: float = 0.16  # Half-width of a septum in units of its noise, where the septa are widest
-    septum_wavelength_um: float = 2800.0
-
-
-def paint_dermis(skin: Skin, strata: Strata, shape: Fat) -> None:
-    """Reticular dermis, fat, papillary dermis and the inflamed band, from the bottom up."""
+    Lobules and islands of fat rise into the dermis and septa of dermis sink into the fat.
+    """
     depth = skin.v - skin.along_bent(np.maximum(strata.epidermis, strata.mass))
-    edge = np.float32(shape.edge_um) * skin.noise("fat edge", shape.edge_wavelength_um, 2)
-    lobules = np.float32(shape.lobule_um) * skin.noise("lobules", shape.lobule_wavelength_um, 2)
+    edge = np.float32(70.0) * skin.noise("fat edge", 600.0, 2)
+    lobules = np.float32(330.0) * skin.noise("lobules", 2000.0, 2)
     top = skin.along(strata.hypodermis)
     main = skin.w + edge + lobules > top
-    islands = skin.noise("islands", shape.island_wavelength_um, 2) > shape.island_threshold
+    islands = skin.noise("islands", 1300.0, 2) > 1.25
     # Septa narrow and end: their width follows a second, slower noise.
-    width = np.float32(shape.septum) * skin.noise("septa width", shape.septum_wavelength_um)
-    septa = np.abs(skin.noise("septa", shape.septum_wavelength_um, 2)) < width
+    septa = np.abs(skin.noise("septa", 2800.0, 2)) < np.float32(0.16) * skin.noise("septa width", 2800.0)
     skin.mask[...] = RET
-    skin.mask[(main & ~septa) | (islands & (skin.w + edge > np.float32(shape.island_from) * top))] = HYP
+    skin.mask[(main & ~septa) | (islands & (skin.w + edge > np.float32(0.5) * top))] = HYP
     shallow = depth + np.float32(0.6) * skin.sway
     skin.mask[(shallow < skin.along(strata.papillary)) & (skin.along(strata.mass) <= 0)] = PAP
     band = skin.along_bent(strata.inflammation)

@@ -19,26 +19,16 @@ from ntrm.phantom.anatomy.dermis import Dermis, draw_dermis, draw_vessels, flatt
 from ntrm.phantom.anatomy.epithelium import draw_islands, vary_epidermis
 from ntrm.phantom.anatomy.frame import Body, Outline
 from ntrm.phantom.anatomy.layers import Span, Strata, Values, between, normal_skin, spread, stretches
-from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, PictureParameters, Specimen, draw_damage, draw_specimen
+from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, Specimen, draw_damage, draw_specimen
 from ntrm.phantom.anatomy.surface import Surface, draw_surface
-from ntrm.phantom.anatomy.tumours import (
-    Lesions,
-    add_in_situ,
-    add_mass,
-    draw_clusters,
-    draw_pearls,
-    draw_satellites,
-    envelope,
-)
+from ntrm.phantom.anatomy.tumours import Lesions, add_in_situ, add_mass, draw_clusters, draw_companions, envelope
 from ntrm.phantom.noise import derive, generator, profile
-from ntrm.phantom.versions import DEFAULT_VERSION, Anatomy, VarietyParameters, anatomy_of
+from ntrm.phantom.versions import DEFAULT_VERSION, Anatomy, VarietyParameters, phantom_version
 
 WITH_IN_SITU = {"SCC": 8 / 21, "BCC": 4 / 24}
 """How often sections filed under an invasive cancer hold IEC as well, as counted in the real masks."""
 
 REACH_UM = 650.0  # Flakes, loose bits and the ragged edge stay within this distance of the section's outline
-
-OUTLINE_STEP_UM = 40.0
 
 
 @dataclass(frozen=True)
@@ -69,7 +59,8 @@ def draw_plan(seed: int, cancer: str | None = None, version: str = DEFAULT_VERSI
     cancer = draw_cancer(seed) if cancer is None else cancer
     if cancer not in LESIONS:
         raise choices_error("unknown cancer", cancer, LESIONS)
-    anatomy, variety = anatomy_of(version, cancer), None
+    found, variety = phantom_version(version), None
+    anatomy = found.normal if cancer == NORMAL else found.with_cancer
     specimen = draw_specimen(seed, SAMPLING[cancer], anatomy.specimen)
     skin = normal_skin(seed, specimen.axis, anatomy.skin)
     if anatomy.variety is not None:
@@ -78,14 +69,31 @@ def draw_plan(seed: int, cancer: str | None = None, version: str = DEFAULT_VERSI
     if anatomy.variety is not None:
         lesions, variety = draw_variety(seed, specimen, lesions, anatomy.variety)
     outline = _outline(specimen, lesions.strata)
+
+    def spared(body: Body) -> bool:
+        """What tumours and scars have not destroyed."""
+        return (
+            body.v_um > specimen.axis.value(lesions.strata.mass, body.u_um)
+            and not any(
+                abs(body.u_um - cluster.u_um) < cluster.half_width_um + body.reach_um
+                and abs(body.v_um - cluster.v_um) < cluster.half_height_um + body.reach_um
+                for cluster in lesions.clusters
+            )
+            and not any(scar.holds(body) for scar in (variety.dermis.scars if variety else ()))
+        )
+
+    details, picture = anatomy.variety.adnexa if anatomy.variety else None, anatomy.picture
+    rng, y, x = generator(seed, "picture"), outline.y, outline.x
+    margin = picture.wide_margin if rng.random() < picture.wide_fraction else picture.margin
+    top, left, bottom, right = (between(rng, margin) for _ in range(4))
     return Plan(
         cancer=cancer,
         specimen=specimen,
         lesions=lesions,
-        adnexa=_draw_adnexa(seed, specimen, lesions, anatomy, variety),
+        adnexa=draw_adnexa(seed, specimen.half_um, specimen.depth_um, spared, anatomy.adnexa, details),
         damage=draw_damage(seed, specimen, anatomy.damage),
         outline=outline,
-        box_um=_draw_box(seed, outline, anatomy.picture),
+        box_um=(y.min() - top, x.min() - left, np.ptp(y) + top + bottom, np.ptp(x) + left + right),
         variety=variety,
     )
 
@@ -125,19 +133,15 @@ def _draw_invasive(seed: int, rng: np.random.Generator, specimen: Specimen, skin
         shoulder = _ramp(width + between(rng, (500.0, 2500.0)) - np.abs(axis.u - centre))
         skin = add_in_situ(skin, seed, axis, shoulder, anatomy.in_situ)
     strata = add_mass(skin, seed, axis, dome, depth, kind)
-    structures = draw_satellites(seed, axis, strata, kind), draw_pearls(seed, axis, strata, kind)
-    return Lesions(strata, structures=structures)
-
-
-def _draw_in_situ(seed: int, rng: np.random.Generator, specimen: Specimen, skin: Strata, anatomy: Anatomy) -> Lesions:
-    patch = _draw_patch(seed, rng, specimen, (0.7, 1.0))
-    return Lesions(add_in_situ(skin, seed, specimen.axis, patch, anatomy.in_situ))
+    return Lesions(strata, structures=draw_companions(seed, axis, strata, kind))
 
 
 LESIONS: dict[str, Callable[[int, np.random.Generator, Specimen, Strata, Anatomy], Lesions]] = {
     "BCC": _draw_basaloid,
     "SCC": _draw_invasive,
-    "IEC": _draw_in_situ,
+    "IEC": lambda seed, rng, specimen, skin, anatomy: Lesions(
+        add_in_situ(skin, seed, specimen.axis, _draw_patch(seed, rng, specimen, (0.7, 1.0)), anatomy.in_situ)
+    ),
     NORMAL: lambda _seed, _rng, _specimen, skin, _anatomy: Lesions(skin),
 }
 """By the kind of section: what its tumours make of normal skin."""
@@ -158,26 +162,6 @@ def _ramp(inside_um: Values) -> Values:
     return np.clip(inside_um / 250.0, 0.0, 1.0)
 
 
-def _draw_adnexa(
-    seed: int, specimen: Specimen, lesions: Lesions, anatomy: Anatomy, variety: Variety | None
-) -> tuple[Structure, ...]:
-    """Adnexa, less those that tumours and scars have destroyed."""
-
-    def spared(body: Body) -> bool:
-        return (
-            body.v_um > specimen.axis.value(lesions.strata.mass, body.u_um)
-            and not any(
-                abs(body.u_um - cluster.u_um) < cluster.half_width_um + body.reach_um
-                and abs(body.v_um - cluster.v_um) < cluster.half_height_um + body.reach_um
-                for cluster in lesions.clusters
-            )
-            and not any(scar.holds(body) for scar in (variety.dermis.scars if variety else ()))
-        )
-
-    details = anatomy.variety.adnexa if anatomy.variety else None
-    return draw_adnexa(seed, specimen.half_um, specimen.depth_um, spared, anatomy.adnexa, details)
-
-
 def _outline(specimen: Specimen, strata: Strata) -> Outline:
     """Once around the section: along the top of the keratin, down the one side, back along the cut, up the other."""
     inside = np.flatnonzero(specimen.thickness > 0)
@@ -186,14 +170,6 @@ def _outline(specimen: Specimen, strata: Strata) -> Outline:
     above, below = -(strata.lift + strata.keratin), specimen.thickness
     w = np.concatenate([above[there], below[back], above[there[:1]]]).astype(np.float64)
     travelled = np.concatenate([[0.0], np.cumsum(np.hypot(np.diff(u), np.diff(w)))])
-    stops = np.arange(0.0, travelled[-1], OUTLINE_STEP_UM)
+    stops = np.arange(0.0, travelled[-1], 40.0)
     y, x = specimen.frame.to_picture(np.interp(stops, travelled, u), np.interp(stops, travelled, w))
     return Outline(y, x, REACH_UM)
-
-
-def _draw_box(seed: int, outline: Outline, kind: PictureParameters) -> tuple[float, float, float, float]:
-    rng = generator(seed, "picture")
-    margin = kind.wide_margin if rng.random() < kind.wide_fraction else kind.margin
-    top, left, bottom, right = (between(rng, margin) for _ in range(4))
-    y, x = outline.y, outline.x
-    return y.min() - top, x.min() - left, np.ptp(y) + top + bottom, np.ptp(x) + left + right

@@ -95,7 +95,6 @@ class Specimen:
 
 
 NOWHERE_UM = -1e6
-BEYOND_ENDS_UM = 500.0
 
 
 def draw_specimen(seed: int, sampling: Sampling, kind: SpecimenParameters) -> Specimen:
@@ -104,7 +103,7 @@ def draw_specimen(seed: int, sampling: Sampling, kind: SpecimenParameters) -> Sp
     biopsy = BIOPSIES[int(rng.choice(len(BIOPSIES), p=sampling.biopsies))]
     half_um = 0.5 * sampling.size * spread(rng, biopsy.length)
     depth_um = sampling.size * spread(rng, biopsy.thickness)
-    axis = Axis(half_um + BEYOND_ENDS_UM)
+    axis = Axis(half_um + 500.0)  # Beyond the ends of the section.
     below = biopsy is not SHAVE and not sampling.keeps_surface and rng.random() < kind.no_surface
     radius = max(2.0 * half_um / max(between(rng, biopsy.bend), 0.02), biopsy.stiffness * depth_um)
     # Thin specimens would be torn by a strong warp.
@@ -150,69 +149,56 @@ class DamageParameters:
     deep_bit_distance: Span = (60.0, 320.0)
 
 
-TISSUE = tuple(np.uint8(index) for index in range(len(SKIN)) if index != BKG)
-
-
 def draw_damage(seed: int, specimen: Specimen, kind: DamageParameters) -> tuple[Structure, ...]:
     """Tears, holes and loose bits of one specimen; one that came in pieces is split through its whole depth."""
     rng = generator(seed, "damage")
     length_mm = 2e-3 * specimen.half_um
     area_mm2 = 1e-3 * length_mm * specimen.depth_um
     splits = int(rng.integers(*kind.splits, endpoint=True)) if specimen.fragmented else 0
-    tears = scatter(rng, length_mm * kind.tears_per_mm, lambda: _draw_tear(rng, specimen, kind))
-    tears += [_draw_split(rng, specimen, kind) for _ in range(splits)]
-    holes = scatter(rng, area_mm2 * kind.holes_per_mm2, lambda: _draw_hole(rng, specimen, kind))
-    flakes = scatter(rng, length_mm * kind.keratin_bits_per_mm, lambda: _draw_flake(rng, specimen, kind))
-    crumbs = scatter(rng, length_mm * kind.deep_bits_per_mm, lambda: _draw_crumb(rng, specimen, kind))
+
+    def along() -> float:
+        return specimen.half_um * between(rng, (-0.95, 0.95))
+
+    def tear() -> Streak:
+        """A crack inside the tissue, or one that gapes at the deep cut."""
+        length, width = min(spread(rng, kind.tear_length), specimen.depth_um), spread(rng, kind.tear_width)
+        bend = between(rng, (-0.3, 0.3))
+        if rng.random() < 0.5:
+            lean, radii = between(rng, (-30.0, 30.0)), (0.5, 0.5 * width, width)
+            u_um, v_um = along(), specimen.depth_um - 0.6 * length
+        else:
+            lean, radii = between(rng, (20.0, 110.0)), (0.5, width, 0.5)
+            u_um, v_um = along(), specimen.depth_um * between(rng, (0.0, 0.7))
+        return Streak(u_um, v_um, length, lean, radii, bend, roughness=0.25)
+
+    def split() -> Streak:
+        radius, u_um = 0.5 * spread(rng, kind.split_width), 0.6 * along()
+        lean, radii = between(rng, (-25.0, 25.0)), (1.6 * radius, radius, 1.3 * radius)
+        length = 1.7 * specimen.depth_um + 1800.0
+        return Streak(u_um, -1200.0, length, lean, radii, bend=between(rng, (-0.1, 0.1)), roughness=0.25)
+
+    def hole() -> Blob:
+        depth = specimen.depth_um * between(rng, (0.1, 0.95))
+        return Blob(along(), depth, spread(rng, kind.hole_radius), flatness=between(rng, (0.4, 2.5)))
+
+    def flake() -> Blob:
+        height, radius = between(rng, kind.keratin_bit_height), spread(rng, kind.keratin_bit_radius)
+        tilt = between(rng, (-90.0, 90.0))
+        return Blob(along(), -height, radius, between(rng, (1.0, 5.0)), tilt, roughness=0.2)
+
+    def crumb() -> Blob:
+        u, radius = along(), spread(rng, kind.deep_bit_radius)
+        depth = specimen.axis.value(specimen.thickness, u) + between(rng, kind.deep_bit_distance)
+        return Blob(u, depth, radius, between(rng, (1.0, 4.0)), between(rng, (-90.0, 90.0)), roughness=0.2)
+
+    tears = scatter(rng, length_mm * kind.tears_per_mm, tear) + [split() for _ in range(splits)]
+    holes = scatter(rng, area_mm2 * kind.holes_per_mm2, hole)
+    flakes = scatter(rng, length_mm * kind.keratin_bits_per_mm, flake)
+    crumbs = scatter(rng, length_mm * kind.deep_bits_per_mm, crumb)
+    tissue = tuple(np.uint8(index) for index in range(len(SKIN)) if index != BKG)
     return (
-        Structure("tears", tears, BKG, over=TISSUE),
-        Structure("holes", holes, BKG, over=TISSUE),
+        Structure("tears", tears, BKG, over=tissue),
+        Structure("holes", holes, BKG, over=tissue),
         Structure("keratin bits", flakes, KER, over=(BKG,)),
         Structure("deep bits", crumbs, HYP if specimen.biopsy.fatty else RET, over=(BKG,)),
     )
-
-
-def _along(rng: np.random.Generator, specimen: Specimen) -> float:
-    return specimen.half_um * between(rng, (-0.95, 0.95))
-
-
-def _draw_tear(rng: np.random.Generator, specimen: Specimen, kind: DamageParameters) -> Streak:
-    """A crack inside the tissue, or one that gapes at the deep cut."""
-    depth = specimen.depth_um
-    length, width = min(spread(rng, kind.tear_length), depth), spread(rng, kind.tear_width)
-    bend = between(rng, (-0.3, 0.3))
-    if rng.random() < 0.5:
-        lean, radii = between(rng, (-30.0, 30.0)), (0.5, 0.5 * width, width)
-        return Streak(_along(rng, specimen), depth - 0.6 * length, length, lean, radii, bend, roughness=0.25)
-    lean, radii = between(rng, (20.0, 110.0)), (0.5, width, 0.5)
-    return Streak(_along(rng, specimen), depth * between(rng, (0.0, 0.7)), length, lean, radii, bend, roughness=0.25)
-
-
-def _draw_split(rng: np.random.Generator, specimen: Specimen, kind: DamageParameters) -> Streak:
-    radius = 0.5 * spread(rng, kind.split_width)
-    return Streak(
-        top_u_um=0.6 * _along(rng, specimen),
-        top_v_um=-1200.0,
-        length_um=1.7 * specimen.depth_um + 1800.0,
-        lean_deg=between(rng, (-25.0, 25.0)),
-        radii_um=(1.6 * radius, radius, 1.3 * radius),
-        bend=between(rng, (-0.1, 0.1)),
-        roughness=0.25,
-    )
-
-
-def _draw_hole(rng: np.random.Generator, specimen: Specimen, kind: DamageParameters) -> Blob:
-    depth = specimen.depth_um * between(rng, (0.1, 0.95))
-    return Blob(_along(rng, specimen), depth, spread(rng, kind.hole_radius), flatness=between(rng, (0.4, 2.5)))
-
-
-def _draw_flake(rng: np.random.Generator, specimen: Specimen, kind: DamageParameters) -> Blob:
-    height, radius = between(rng, kind.keratin_bit_height), spread(rng, kind.keratin_bit_radius)
-    tilt = between(rng, (-90.0, 90.0))
-    return Blob(_along(rng, specimen), -height, radius, between(rng, (1.0, 5.0)), tilt, roughness=0.2)
-
-
-def _draw_crumb(rng: np.random.Generator, specimen: Specimen, kind: DamageParameters) -> Blob:
-    u, radius = _along(rng, specimen), spread(rng, kind.deep_bit_radius)
-    depth = specimen.axis.value(specimen.thickness, u) + between(rng, kind.deep_bit_distance)
-    return Blob(u, depth, radius, between(rng, (1.0, 4.0)), between(rng, (-90.0, 90.0)), roughness=0.2)

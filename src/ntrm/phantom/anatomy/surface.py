@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ntrm.phantom.anatomy.frame import INF, KER, Curve, Skin
-from ntrm.phantom.anatomy.layers import Span, Strata, Values, between, spread, stretches, waves
+from ntrm.phantom.anatomy.layers import Span, Strata, between, spread, stretches, waves
 from ntrm.phantom.anatomy.specimen import Specimen
 from ntrm.phantom.anatomy.tumours import Cluster
 from ntrm.phantom.noise import generator
@@ -46,10 +46,6 @@ class Surface:
         skin.kinds[crust] = KINDS["crust"]
 
 
-ALL_COMPACT_UM = 1e6
-RIM_UM = 60.0  # Over this length the epidermis thins out towards an ulcer
-
-
 def draw_surface(
     seed: int, specimen: Specimen, strata: Strata, clusters: tuple[Cluster, ...], kind: SurfaceParameters
 ) -> tuple[Strata, Surface]:
@@ -61,7 +57,7 @@ def draw_surface(
     if rng.random() < kind.woven:
         woven = stretches(wave("woven", 2500.0), between(rng, kind.woven_fraction)) * healthy
     swollen = woven * growth * np.clip(0.5 + 0.5 * wave("growth", 500.0) + 0.1 * wave("fringe", 60.0), 0.0, 1.5)
-    compact = np.where(woven > 0.5, between(rng, kind.compact), ALL_COMPACT_UM)
+    compact = np.where(woven > 0.5, between(rng, kind.compact), 1e6)
     strata = replace(strata, keratin=(strata.keratin + swollen).astype(np.float32))
     half_um = specimen.half_um
     centre, width = half_um * between(rng, (-0.8, 0.8)), spread(rng, kind.ulcer_half_width)
@@ -70,19 +66,13 @@ def draw_surface(
     places += [(cluster.u_um, 0.7 * cluster.half_width_um) for cluster in broken]
     ulcer = np.zeros_like(axis.u)
     for at, half_width in places:
-        ulcer = np.maximum(ulcer, np.clip((half_width - np.abs(axis.u - at)) / RIM_UM, 0.0, 1.0))
+        # Over 60 µm the epidermis thins out towards an ulcer.
+        ulcer = np.maximum(ulcer, np.clip((half_width - np.abs(axis.u - at)) / 60.0, 0.0, 1.0))
     ulcer = ulcer * healthy
-    strata = _ulcerate(rng, strata, ulcer, wave("crust", 250.0), kind)
-    return strata, Surface(compact=compact.astype(np.float32), ulcer=ulcer.astype(np.float32))
-
-
-def _ulcerate(rng: np.random.Generator, strata: Strata, ulcer: Values, wave: Values, kind: SurfaceParameters) -> Strata:
-    """Take the epidermis and its keratin from an ulcer, lay a crust on it, inflame what is below."""
-    crust, inflamed = spread(rng, kind.crust) * np.exp(0.3 * wave), spread(rng, kind.inflamed)
-    if not ulcer.any():
-        return strata
+    # An ulcer takes the epidermis and its keratin, bears a crust and inflames what is below.
+    crust, inflamed = spread(rng, kind.crust) * np.exp(0.3 * wave("crust", 250.0)), spread(rng, kind.inflamed)
     left = (1.0 - ulcer).astype(np.float32)
-    return replace(
+    strata = replace(
         strata,
         epidermis=strata.epidermis * left,
         keratin=(strata.keratin * left + crust * ulcer).astype(np.float32),
@@ -90,3 +80,4 @@ def _ulcerate(rng: np.random.Generator, strata: Strata, ulcer: Values, wave: Val
         flake=strata.flake * left,
         inflammation=np.maximum(strata.inflammation, (inflamed * ulcer).astype(np.float32)),
     )
+    return strata, Surface(compact=compact.astype(np.float32), ulcer=ulcer.astype(np.float32))

@@ -268,25 +268,22 @@ def add_mass(strata: Strata, seed: int, axis: Axis, dome: Values, depth_um: floa
     )
 
 
-def draw_satellites(seed: int, axis: Axis, strata: Strata, kind: Invasive) -> Structure:
-    """Small islands of carcinoma just below the mass, in the inflamed dermis."""
+def draw_companions(seed: int, axis: Axis, strata: Strata, kind: Invasive) -> tuple[Structure, ...]:
+    """Small islands of carcinoma just below the mass, in the inflamed dermis, and keratin pearls inside it."""
     rng, under = generator(seed, "satellites"), np.flatnonzero(strata.mass > 0)
-    satellites = []
+    satellites, pearls = [], []
     for _ in range(rng.poisson(1e-3 * len(under) * axis.STEP_UM * spread(rng, kind.satellites_per_mm))):
         at, radius = int(rng.choice(under)), spread(rng, kind.satellite_radius)
         depth = float(strata.mass[at]) + radius + 0.5 * float(strata.inflammation[at]) * rng.random()
         satellites.append(Blob(float(axis.u[at]), depth, radius, rng.uniform(0.6, 1.6), rng.uniform(-60, 60), 0.15))
-    return Structure("satellites", satellites, frame.SCC, over=(frame.INF,))
-
-
-def draw_pearls(seed: int, axis: Axis, strata: Strata, kind: Invasive) -> Structure:
-    """Keratin pearls inside the carcinoma."""
     rng, mass = generator(seed, "pearls"), strata.mass
     area_mm2 = float(mass.sum()) * axis.STEP_UM / 1e6
-    pearls = []
     for _ in range(rng.poisson(area_mm2 * spread(rng, kind.pearls_per_mm2))):
         at = int(rng.choice(len(axis.u), p=mass / mass.sum(dtype=np.float64)))
         depth = float(mass[at]) * rng.uniform(0.1, 0.9)
         radius = min(spread(rng, kind.pearl_radius), 0.35 * float(mass[at]))
         pearls.append(Blob(float(axis.u[at]), depth, radius, rng.uniform(0.5, 2.2), rng.uniform(-60, 60), 0.15))
-    return Structure("pearls", pearls, frame.KER, over=(frame.SCC,))
+    return (
+        Structure("satellites", satellites, frame.SCC, over=(frame.INF,)),
+        Structure("pearls", pearls, frame.KER, over=(frame.SCC,)),
+    )

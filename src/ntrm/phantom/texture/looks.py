@@ -14,8 +14,6 @@ import numpy as np
 from ntrm.phantom.noise import Field, generator
 from ntrm.phantom.texture.table import TEXTURES, Texture, Textures
 
-MOST_NUCLEI = 17000.0  # Per mm²; the lattice of nuclei holds about 20,000
-
 Span = tuple[float, float]
 
 EPITHELIA = TEXTURES | {
@@ -107,7 +105,8 @@ def darken(seed: int, tissues: Textures) -> Textures:
             haematoxylin=chance.uniform(0.05, 0.38),
             grain=usual.grain * chance.uniform(0.3, 1.2),
             palisade=min(1.3, usual.palisade * chance.uniform(0.6, 1.6)),
-            nuclei_per_mm2=min(MOST_NUCLEI, usual.nuclei_per_mm2 * chance.uniform(0.8, 1.6)),
+            # The lattice of nuclei holds about 20,000.
+            nuclei_per_mm2=min(17000.0, usual.nuclei_per_mm2 * chance.uniform(0.8, 1.6)),
             nucleus_haematoxylin=usual.nucleus_haematoxylin * chance.uniform(0.4, 1.4),
         )
     keratin = tissues["KER"]

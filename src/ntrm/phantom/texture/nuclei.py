@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.labels import SKIN, Mask
+from ntrm.phantom.anatomy.frame import PhantomGrid
 from ntrm.phantom.noise import Field, Points, derive, hash_uniform, points
-from ntrm.phantom.texture.scene import Scene, View
+from ntrm.phantom.texture.scene import Scene
 from ntrm.phantom.texture.structures import HOLLOWS, MOST_ROOM, NEST_SEPTUM, Spots, septum
 from ntrm.phantom.texture.table import CONNECTIVE, DERMAL, IN_PASSAGE, members
 from ntrm.phantom.tissues import PASSING, codes_of
@@ -37,7 +38,7 @@ class Nuclei:
         return len(self.y_um)
 
 
-def splat(nuclei: Nuclei, window: View) -> Field:
+def splat(nuclei: Nuclei, window: PhantomGrid) -> Field:
     """Haematoxylin that the nuclei put on the window's pixels. Nuclei in one place add up, as in a thick section."""
     total = np.zeros(window.shape[0] * window.shape[1])
     for first in range(0, len(nuclei), _CHUNK):
@@ -46,7 +47,7 @@ def splat(nuclei: Nuclei, window: View) -> Field:
     return total.reshape(window.shape).astype(np.float32)
 
 
-def _stamps(nuclei: Nuclei, chunk: slice, window: View) -> tuple[NDArray[np.int64], Field]:
+def _stamps(nuclei: Nuclei, chunk: slice, window: PhantomGrid) -> tuple[NDArray[np.int64], Field]:
     """Flat pixel indices and values of a chunk of nuclei."""
     y = (nuclei.y_um[chunk] - window.origin_um[0]) / window.mpp
     x = (nuclei.x_um[chunk] - window.origin_um[1]) / window.mpp
@@ -105,9 +106,8 @@ class _Sites:
 
     def where(self, keep: NDArray[np.bool_]) -> _Sites:
         """The sites that are kept."""
-        return _Sites(
-            self.seed, self.y_um[keep], self.x_um[keep], self.mark[keep], self.identity[keep], self.tissue[keep]
-        )
+        columns = ("y_um", "x_um", "mark", "identity", "tissue")
+        return replace(self, **{name: getattr(self, name)[keep] for name in columns})
 
     def uniform(self, name: str) -> Points:
         """A further mark in [0, 1)."""
@@ -118,9 +118,14 @@ class _Sites:
         return (sum((self.uniform(f"{name}{k}") for k in range(3)), np.zeros(len(self.mark))) - 1.5) * 2.0
 
 
-def nuclei_near(scene: Scene, window: View) -> Nuclei:
+def nuclei_near(scene: Scene, window: PhantomGrid) -> Nuclei:
     """The nuclei that may touch the window."""
-    sites = _occupied(scene, _all_sites(scene, window))
+    reach = LARGEST_RADIUS_UM + window.mpp
+    height, width = (n * window.mpp + 2 * reach for n in window.shape)
+    origin = (window.origin_um[0] - reach, window.origin_um[1] - reach)
+    y, x, mark, identity = points(derive(scene.seed, "sites"), (height, width), _LATTICE_UM, origin)
+    y, x, mark = _drawn_in(y), _drawn_in(x), _evened(scene.seed, mark, identity)
+    sites = _occupied(scene, _Sites(scene.seed, y, x, mark, identity, scene.tissue_at(y, x)))
     table, tissue = scene.table, sites.tissue
     palisade = _palisade(scene, sites)
     radius = table["nucleus_radius_um"][tissue] * np.exp(table["nucleus_spread"][tissue] * sites.bell("radius"))
@@ -136,15 +141,6 @@ def nuclei_near(scene: Scene, window: View) -> Nuclei:
         haematoxylin=darkness * (1.0 + _PALISADE_DARKENING * palisade),
         rim=table["nucleus_rim"][tissue].astype(np.float64),
     )
-
-
-def _all_sites(scene: Scene, window: View) -> _Sites:
-    reach = LARGEST_RADIUS_UM + window.mpp
-    height, width = (n * window.mpp + 2 * reach for n in window.shape)
-    origin = (window.origin_um[0] - reach, window.origin_um[1] - reach)
-    y, x, mark, identity = points(derive(scene.seed, "sites"), (height, width), _LATTICE_UM, origin)
-    y, x = _drawn_in(y), _drawn_in(x)
-    return _Sites(scene.seed, y, x, _evened(scene.seed, mark, identity), identity, scene.tissue_at(y, x))
 
 
 def _evened(seed: int, mark: Points, identity: NDArray[np.int64]) -> Points:

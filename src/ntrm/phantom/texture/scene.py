@@ -16,6 +16,7 @@ from scipy import ndimage, sparse
 from ntrm.core.labels import IGNORE, SKIN, Mask
 from ntrm.core.pixels import block_means
 from ntrm.phantom import noise
+from ntrm.phantom.anatomy.frame import PhantomGrid
 from ntrm.phantom.noise import Field, Points, derive, hash_uniform, pixel_centres
 from ntrm.phantom.texture.looks import Look
 from ntrm.phantom.texture.table import (
@@ -49,32 +50,13 @@ Positions = Points | Field
 
 
 @dataclass(frozen=True)
-class View:
-    """Pixels ``shape`` at ``mpp``, the first one starting at ``origin_um`` (y, x)."""
-
-    origin_um: tuple[float, float]
-    shape: tuple[int, int]
-    mpp: float
-
-    @property
-    def y_um(self) -> Points:
-        """µm of the rows' centres."""
-        return pixel_centres(self.shape[0], self.mpp, self.origin_um[0])
-
-    @property
-    def x_um(self) -> Points:
-        """µm of the columns' centres."""
-        return pixel_centres(self.shape[1], self.mpp, self.origin_um[1])
-
-
-@dataclass(frozen=True)
 class CoarseMap:
     """Smooth values on a grid that starts at the section's corner; read bilinearly, constant beyond the edge."""
 
     values: Field
     mpp: float
 
-    def over(self, window: View) -> Field:
+    def over(self, window: PhantomGrid) -> Field:
         """Values at the window's pixel centres."""
         (y_um, x_um), (height, width), size = window.origin_um, window.shape, self.values.shape
         rows, across_y = _linear_matrix(y_um, height, window.mpp, self.mpp, size[0])
@@ -157,25 +139,6 @@ def cells_at(seed: int, y_um: Positions, x_um: Positions, spacing_um: float) -> 
     )
 
 
-@dataclass(frozen=True)
-class Geometry:
-    """Maps over the whole section."""
-
-    from_keratin_um: CoarseMap  # From keratin's border; negative inside it
-    depth_um: CoarseMap
-    """Below the skin's surface: from keratin where there is any, else from the outline of the tissue."""
-    from_nest_um: CoarseMap  # From the border of basaloid tissue; negative inside it
-    dermis_near: CoarseMap  # Fraction of dermal tissue around: 0.5 at the border, above 0 within a cell's height of it.
-    cleft_near: CoarseMap  # The cleft parameter of the tissue around
-    papillary: CoarseMap  # Fraction of papillary dermis in the connective tissue around
-    inflamed: CoarseMap  # Fraction of inflammation in the connective tissue around
-    fatty: CoarseMap  # Fraction of hypodermis in the hypodermis and connective tissue around
-    passing: dict[str, CoarseMap] = field(default_factory=dict)
-    """Fractions of elastosis, oedema and scars in the connective tissue around, for those that the section has."""
-    in_keratin_um: CoarseMap | None = None
-    """As ``from_keratin_um``, on the finer grid and hardly smoothed, where a section has basket-weave keratin."""
-
-
 class _Grids:
     """The mask seen through lookup tables, averaged onto a finer and a coarser grid."""
 
@@ -222,33 +185,33 @@ class _Grids:
         return CoarseMap(np.asarray(values / np.maximum(total, np.float32(1e-6)), dtype=np.float32), self.far_mpp)
 
 
-def measure_geometry(mask: Mask, mpp: float, table: TextureTable) -> Geometry:
-    """Measure the section."""
-    grids = _Grids(mask, mpp)
-    reticular, papillary, inflamed = (grids.around(name) for name in CONNECTIVE)
-    # Papillary and reticular dermis are added first: exchanging them must not change a single bit of the sum.
-    connective = (reticular + papillary) + inflamed
-    fat = grids.around("HYP")
-    keratin, nests = grids.where(members("KER")), grids.where(members(*BASALOID))
-    keratin_steps = _steps_from(keratin)
-    from_keratin = grids.smooth(keratin_steps)
-    depth, tissue = from_keratin, ~grids.where(EMPTY)
-    if tissue.all() and not keratin.any():  # without an outline, layers run along the rows
-        depth = grids.smooth(np.broadcast_to(np.arange(len(tissue), dtype=np.float32)[:, None], tissue.shape))
-    elif not keratin.any():
-        depth = grids.smooth(-_steps_from(ndimage.binary_fill_holes(tissue)))
-    return Geometry(
-        from_keratin_um=from_keratin,
-        depth_um=depth,
-        from_nest_um=grids.smooth(_steps_from(nests)),
-        dermis_near=grids.near(DERMAL),
-        cleft_near=grids.near(table["cleft"]),
-        papillary=grids.ratio(papillary, connective),
-        inflamed=grids.ratio(inflamed, connective),
-        fatty=grids.ratio(fat, fat + connective),
-        passing={name: grids.ratio(grids.around(name), connective) for name in PASSING if grids.has(name)},
-        in_keratin_um=grids.sharp(keratin_steps) if grids.has("basket weave") else None,
-    )
+class Geometry:
+    """Maps over the whole section. Fractions are of the tissue around."""
+
+    def __init__(self, mask: Mask, mpp: float, table: TextureTable) -> None:
+        grids = _Grids(mask, mpp)
+        self.dermis_near = grids.near(DERMAL)  # Fraction, 0.5 at the border, above 0 within a cell's height of it
+        self.cleft_near = grids.near(table["cleft"])
+        reticular, papillary, inflamed, fat = (grids.around(name) for name in (*CONNECTIVE, "HYP"))
+        # Papillary and reticular dermis are added first: exchanging them must not change a single bit of the sum.
+        connective = (reticular + papillary) + inflamed
+        # Fractions of the connective tissue: elastosis, oedema and scars only where the section has them.
+        self.papillary, self.inflamed = grids.ratio(papillary, connective), grids.ratio(inflamed, connective)
+        self.passing = {name: grids.ratio(grids.around(name), connective) for name in PASSING if grids.has(name)}
+        self.fatty = grids.ratio(fat, fat + connective)
+        keratin, tissue = grids.where(members("KER")), ~grids.where(EMPTY)
+        # Distances from a border are negative inside it.
+        self.from_nest_um = grids.smooth(_steps_from(grids.where(members(*BASALOID))))
+        from_keratin = _steps_from(keratin)
+        self.from_keratin_um = grids.smooth(from_keratin)
+        self.in_keratin_um = grids.sharp(from_keratin) if grids.has("basket weave") else None
+        # Depth below the skin's surface is from keratin where there is any, else from the outline of the tissue.
+        self.depth_um = self.from_keratin_um
+        if tissue.all() and not keratin.any():  # without an outline, layers run along the rows
+            rows = np.arange(len(tissue), dtype=np.float32)[:, None]
+            self.depth_um = grids.smooth(np.broadcast_to(rows, tissue.shape))
+        elif not keratin.any():
+            self.depth_um = grids.smooth(-_steps_from(ndimage.binary_fill_holes(tissue)))
 
 
 def blur(values: Field, sigma_px: float) -> Field:
@@ -292,7 +255,7 @@ class Scene:
     def prepare(cls, mask: Mask, mpp: float, seed: int, ambiguity: float, look: Look | None = None) -> Scene:
         """Measure the section and draw its slow noise once."""
         table = texture_table(ambiguity) if look is None else texture_table(ambiguity, look.tissues, look.fine)
-        geometry = measure_geometry(mask, mpp, table)
+        geometry = Geometry(mask, mpp, table)
         height, width = (int(np.ceil(n * mpp / _FAR_GRID_UM)) + 1 for n in mask.shape)
 
         def slow(name: str, wavelength_um: float, count: int) -> CoarseMap:
@@ -303,7 +266,7 @@ class Scene:
         slow_noise = SlowNoise(*dyes, bend=slow("bend", 180.0, 2), patch=slow("patch", 400.0, 2))
         return cls(mask, mpp, seed, table, geometry, slow_noise, look)
 
-    def noise(self, name: str, window: View, wavelength_um: float) -> Field:
+    def noise(self, name: str, window: PhantomGrid, wavelength_um: float) -> Field:
         """The section's noise called ``name`` over a window."""
         values = noise.field(derive(self.seed, name), window.shape, window.mpp, wavelength_um, window.origin_um)
         return np.ascontiguousarray(values)
@@ -318,12 +281,8 @@ class Scene:
         tissue = np.asarray(self.mask[row.astype(np.intp), column.astype(np.intp)])
         fatty = self.geometry.fatty.at(y_um, x_um) if fatty is None else fatty
         mixed = np.nonzero((fatty > 0.02) & (fatty < 0.98) & _FAT_OR_CONNECTIVE[tissue])
-        if mixed[0].size:
-            tissue[mixed] = self._by_fat_cell(tissue[mixed], y_um[mixed], x_um[mixed])
+        if mixed[0].size:  # A fat cell belongs to one side as a whole.
+            cells = cells_at(derive(self.seed, FAT_CELLS), y_um[mixed], x_um[mixed], FAT_CELL_UM)
+            fat = self.geometry.fatty.at(cells.centre_y_um, cells.centre_x_um) > 0.35 + 0.3 * cells.mark
+            tissue[mixed] = np.where(fat, _HYP, np.where(tissue[mixed] == _HYP, _RET, tissue[mixed]))
         return tissue
-
-    def _by_fat_cell(self, tissue: Mask, y_um: Positions, x_um: Positions) -> Mask:
-        """Where fat meets connective tissue, a fat cell belongs to one side as a whole."""
-        cells = cells_at(derive(self.seed, FAT_CELLS), y_um, x_um, FAT_CELL_UM)
-        fat = self.geometry.fatty.at(cells.centre_y_um, cells.centre_x_um) > 0.35 + 0.3 * cells.mark
-        return np.where(fat, _HYP, np.where(tissue == _HYP, _RET, tissue)).astype(np.uint8)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.phantom.noise import Field, derive
-from ntrm.phantom.texture.scene import FAT_CELL_UM, FAT_CELLS, CoarseMap, Geometry, Positions, cells_at
+from ntrm.phantom.texture.scene import FAT_CELL_UM, FAT_CELLS, Cells, Positions, cells_at
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,6 @@ def bundles(depth_um: Field, noises: Noises) -> Field:
     return np.asarray(np.clip(0.6 * coarse + 0.5 * fine + 0.2 * noises.grain - 0.1, -1.0, 0.8))
 
 
-def fibrils(depth_um: Field, noises: Noises) -> Field:
-    """Fine loose collagen."""
-    return 0.5 * FIBRIL.over(depth_um, noises) + 0.3 * noises.wobble
-
-
 def lamellae(distance_um: Field, noises: Noises) -> Field:
     """Sheets along keratin's border; sharp pale slits where they split."""
     open_here = np.clip(3.0 * noises.bend - 0.6, 0.0, 1.0)
@@ -83,25 +78,15 @@ def whorls(distance_um: Field, noises: Noises) -> Field:
     return np.asarray((0.8 - 0.4 * near) * swirl + 0.2 * noises.wobble)
 
 
-def parallels(depth_um: Field, noises: Noises) -> Field:
-    """Collagen of a scar: fibres that run side by side along the surface."""
-    return 0.7 * SCAR_FIBRE.over(depth_um, noises) + 0.2 * noises.wobble
-
-
-def rings(distance_um: Field, noises: Noises) -> Field:
-    """Layers parallel to the outline of a follicle."""
-    return 0.8 * RING.over(distance_um, noises) + 0.1 * noises.wobble
-
-
-STRANDS: dict[str, tuple[Callable[[Field, Noises], Field], Callable[[Geometry], CoarseMap]]] = {
-    "bundles": (bundles, lambda geometry: geometry.depth_um),
-    "fibrils": (fibrils, lambda geometry: geometry.depth_um),
-    "parallels": (parallels, lambda geometry: geometry.depth_um),
-    "lamellae": (lamellae, lambda geometry: geometry.from_keratin_um),
-    "whorls": (whorls, lambda geometry: geometry.from_keratin_um),
-    "rings": (rings, lambda geometry: geometry.from_nest_um),
+STRANDS: dict[str, tuple[str, Callable[[Field, Noises], Field]]] = {
+    "bundles": ("depth_um", bundles),
+    "fibrils": ("depth_um", lambda um, noises: 0.5 * FIBRIL.over(um, noises) + 0.3 * noises.wobble),
+    "parallels": ("depth_um", lambda um, noises: 0.7 * SCAR_FIBRE.over(um, noises) + 0.2 * noises.wobble),
+    "lamellae": ("from_keratin_um", lamellae),
+    "whorls": ("from_keratin_um", whorls),
+    "rings": ("from_nest_um", lambda um, noises: 0.8 * RING.over(um, noises) + 0.1 * noises.wobble),
 }
-"""By the texture table's column: a pattern from a distance in µm and the noises, and the map of that distance."""
+"""By the texture table's column: a distance of ``Geometry``, and the pattern from it and the noises."""
 
 MOST_ROOM = 5.0  # Largest relative density of nuclei that any structure allows
 
@@ -129,6 +114,10 @@ class Spots:
         """Where a gland is a sebaceous one; elsewhere it is a sweat gland."""
         return np.asarray(self.patch > 0.5)
 
+    def cells(self, name: str, spacing_um: float) -> Cells:
+        """The lattice of cells called ``name`` here."""
+        return cells_at(derive(self.seed, name), self.y_um, self.x_um, spacing_um)
+
 
 def septum(noise: Field, sharpness: float) -> Field:
     """1 on the lines where a noise changes sign, 0 away from them; the sharper the thinner."""
@@ -137,8 +126,7 @@ def septum(noise: Field, sharpness: float) -> Field:
 
 def fat_dye(spots: Spots, mpp: float) -> Field:
     """Thin walls, torn here and there, septa between lobules, hardly anything else."""
-    to_wall_um = cells_at(derive(spots.seed, FAT_CELLS), spots.y_um, spots.x_um, FAT_CELL_UM).wall_um
-    width_um = max(mpp, 1.0)
+    to_wall_um, width_um = spots.cells(FAT_CELLS, FAT_CELL_UM).wall_um, max(mpp, 1.0)
     # Fraction of a pixel that lies in the wall: at most all of it, at most the whole wall.
     wall = np.clip((_WALL_UM / 2 - to_wall_um) / width_um + 0.5, 0.0, min(1.0, _WALL_UM / width_um))
     torn = np.clip(0.85 + 0.45 * spots.bend, 0.1, 1.2)
@@ -148,51 +136,42 @@ def fat_dye(spots: Spots, mpp: float) -> Field:
 
 def fat_room(spots: Spots) -> Field:
     """Nuclei lie in the walls."""
-    to_wall_um = cells_at(derive(spots.seed, FAT_CELLS), spots.y_um, spots.x_um, FAT_CELL_UM).wall_um
-    return np.where(to_wall_um < _WALL_NUCLEI_UM, np.float32(MOST_ROOM), np.float32(0.0))
+    in_wall = spots.cells(FAT_CELLS, FAT_CELL_UM).wall_um < _WALL_NUCLEI_UM
+    return np.where(in_wall, np.float32(MOST_ROOM), np.float32(0.0))
 
 
 def coil_dye(spots: Spots, mpp: float) -> Field:
     """Tubes around a lumen in loose stroma."""
-    tube = cells_at(derive(spots.seed, "tube"), spots.y_um, spots.x_um, _TUBE_SPACING_UM)
-    edge_um = max(mpp, 2.0)
-    lumen = np.clip((tube.centre_um - _WIDEST_LUMEN_UM * tube.mark) / edge_um + 0.5, 0.0, 1.0)
+    tube = spots.cells("tube", _TUBE_SPACING_UM)
+    lumen = np.clip((tube.centre_um - _WIDEST_LUMEN_UM * tube.mark) / max(mpp, 2.0) + 0.5, 0.0, 1.0)
     return np.asarray(np.where(tube.centre_um < _TUBE_RADIUS_UM, lumen, np.float32(0.55)), dtype=np.float32)
-
-
-def foam_dye(spots: Spots, mpp: float) -> Field:
-    """Pale cells within their walls."""
-    cell = cells_at(derive(spots.seed, "sebocyte"), spots.y_um, spots.x_um, _SEBOCYTE_UM)
-    foam = 0.35 + 0.5 * np.clip(1.0 - cell.wall_um / _SEBOCYTE_WALL_UM, 0.0, 1.0)
-    return np.asarray(foam, dtype=np.float32)
-
-
-def gland_dye(spots: Spots, mpp: float) -> Field:
-    """Sweat glands as tubes; sebaceous glands as pale foamy cells."""
-    return np.where(spots.sebaceous, foam_dye(spots, mpp), coil_dye(spots, mpp))
 
 
 def coil_room(spots: Spots) -> Field:
     """A ring of nuclei in every tube."""
-    to_middle_um = cells_at(derive(spots.seed, "tube"), spots.y_um, spots.x_um, _TUBE_SPACING_UM).centre_um
+    to_middle_um = spots.cells("tube", _TUBE_SPACING_UM).centre_um
     first_um, last_um = _TUBE_NUCLEI_UM
     return np.where((to_middle_um > first_um) & (to_middle_um < last_um), np.float32(1.6), np.float32(0.08))
 
 
+def foam_dye(spots: Spots, mpp: float) -> Field:
+    """Pale cells within their walls."""
+    to_wall_um = spots.cells("sebocyte", _SEBOCYTE_UM).wall_um
+    return np.asarray(0.35 + 0.5 * np.clip(1.0 - to_wall_um / _SEBOCYTE_WALL_UM, 0.0, 1.0), dtype=np.float32)
+
+
 def foam_room(spots: Spots) -> Field:
     """One nucleus in the middle of every cell."""
-    in_cell_um = cells_at(derive(spots.seed, "sebocyte"), spots.y_um, spots.x_um, _SEBOCYTE_UM).centre_um
-    return np.where(in_cell_um < _SEBOCYTE_NUCLEUS_UM, np.float32(1.5), np.float32(0.0))
-
-
-def gland_room(spots: Spots) -> Field:
-    """As the gland is a sweat gland or a sebaceous one."""
-    return np.where(spots.sebaceous, foam_room(spots), coil_room(spots))
+    in_nucleus = spots.cells("sebocyte", _SEBOCYTE_UM).centre_um < _SEBOCYTE_NUCLEUS_UM
+    return np.where(in_nucleus, np.float32(1.5), np.float32(0.0))
 
 
 HOLLOWS: dict[str, tuple[Callable[[Spots, float], Field], Callable[[Spots], Field]]] = {
     "fat": (fat_dye, fat_room),
-    "acini": (gland_dye, gland_room),
+    "acini": (
+        lambda spots, mpp: np.where(spots.sebaceous, foam_dye(spots, mpp), coil_dye(spots, mpp)),
+        lambda spots: np.where(spots.sebaceous, foam_room(spots), coil_room(spots)),
+    ),
     "coil": (coil_dye, coil_room),
     "foam": (foam_dye, foam_room),
 }

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.staticfiles import StaticFiles
 
-from ntrm.core.errors import NtrmError
+from ntrm.core.errors import NtrmError, UsageError
 from ntrm.correct.engine import NotReadyError
 from ntrm.correct.log import ConflictError
 from ntrm.models.folders import BUNDLED
@@ -36,8 +36,6 @@ BUNDLED_NOTICE = "The bundled model has seen synthetic sections only: for trying
 NEARLY_FULL = 4 * 2**20  # Free bytes with which nothing new can be written
 PAGE = Path(__file__).parents[1] / "page"
 router, open_router = APIRouter(tags=["service"]), APIRouter(tags=["service"])
-# The files of results are last: what is not another address is the name of one.
-ROUTES = (routes_slides, routes_corrections, routes_results)
 
 
 def create_app(settings: ServiceSettings) -> FastAPI:
@@ -69,7 +67,8 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     cookie = APIKeyCookie(name=app_state.access.cookie, scheme_name="session", auto_error=False)
     asked = [Security(HTTPBearer(scheme_name="token", auto_error=False)), Security(cookie)]
     app.include_router(open_router)
-    for routes in (router, *(module.router for module in ROUTES)):
+    # The files of results are last: what is not another address is the name of one.
+    for routes in (router, routes_slides.router, routes_corrections.router, routes_results.router):
         app.include_router(routes, dependencies=asked)
     app.mount("/page", StaticFiles(directory=PAGE))
     for kind in _PROBLEMS:
@@ -103,9 +102,12 @@ def about(app_state: Shared) -> schemas.About:
     settings, model, refusal = app_state.settings, app_state.model, app_state.supervisor.refusal
     return schemas.About(
         version=__version__,
-        model=schemas.Model(
-            name=model.name or model.arch, version=model.version, sha256=app_state.weights_sha256, mpp=model.mpp
-        ),
+        model={
+            "name": model.name or model.arch,
+            "version": model.version,
+            "sha256": app_state.weights_sha256,
+            "mpp": model.mpp,
+        },
         notice=f"{NOTICE} {BUNDLED_NOTICE}" if settings.model == BUNDLED else NOTICE,
         classes=schemas.classes_of(model.schema),
         limits={name: getattr(settings.limits, name) for name in ("upload_bytes", "pixels", "queue", "uploads")},
@@ -117,11 +119,11 @@ def about(app_state: Shared) -> schemas.About:
 
 
 @router.post("/v1/links", status_code=201)
-def link(app_state: Shared) -> schemas.Link:
+def link(app_state: Shared) -> dict[Literal["path", "expires"], str]:
     """A link that signs one browser in, once; it expires soon."""
     app_state.audit.note("link")
     expires = schemas.iso(time.time() + LINK_SECONDS) or ""
-    return schemas.Link(path=f"/open/{app_state.access.new_code()}", expires=expires)
+    return {"path": f"/open/{app_state.access.new_code()}", "expires": expires}
 
 
 @router.get("/", include_in_schema=False)
@@ -148,7 +150,8 @@ def sign_in(app_state: Shared, code: str) -> Response:
 async def _answer(_: Request, error: Exception) -> Response:
     known = next(kind for kind in type(error).__mro__ if kind in _PROBLEMS)
     problem = problems.disk_full() if problems.is_full(error) else _PROBLEMS[known](error)
-    return JSONResponse(problems.document_of(problem), problems.status_of(problem), getattr(problem, "headers", None))
+    status = problem.status if isinstance(problem, ProblemError) else 400 if isinstance(problem, UsageError) else 422
+    return JSONResponse(problems.document_of(problem), status, getattr(problem, "headers", None))
 
 
 def _invalid(error: RequestValidationError) -> ProblemError:

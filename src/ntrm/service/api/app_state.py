@@ -208,18 +208,14 @@ class AppState:
         steps, folder = self.corrections_of(slide).log.at(version).fingerprint, self.folder(slide)
         return _corrected_regions(folder, steps, stamp_of(folder / CORRECTED / SUMMARY))
 
-    def is_corrected(self, slide: SlideRow, there: SlideCorrections) -> bool:
-        """Whether the files of the corrected mask are up to date; if not, they are made soon."""
-        ready = there.is_written
-        if not ready:
-            self.store.ask_again(slide.id, "correct")
-        return ready
-
-    def corrected_failure(self, slide: SlideRow) -> str | None:
-        """Why the files of the corrected mask could not be made the last time."""
+    def corrected(self, slide: SlideRow, there: SlideCorrections) -> tuple[bool, str | None]:
+        """Whether the files of the corrected mask are up to date; if not, they are made soon, and why they were not."""
+        if there.is_written:
+            return True, None
+        self.store.ask_again(slide.id, "correct")
         job = self.store.job(slide.id, "correct")
         said = [(job.error or {}).get(key) for key in ("what", "got", "hint")] if job else []
-        return "; ".join(each for each in said if each) or None
+        return False, "; ".join(each for each in said if each) or None
 
     def _do_chores(self) -> None:
         chores: dict[str, Callable[[], object]] = {
@@ -234,6 +230,11 @@ class AppState:
                 self.watch.run(name, work)
 
 
+# Of the files as they are: each is made anew when they have changed.
+_corrections = lru_cache(OPENED)(lambda folder, _revision: SlideCorrections(folder))
+_fingerprint = lru_cache(FINGERPRINTS)(lambda path, _changed, _size: source_fingerprint(path))
+
+
 @lru_cache(OPENED)
 def _layers(folder: Path, _revision: tuple[Stamp, Stamp]) -> MaskLayers:
     grid = read_summary(folder).grid
@@ -245,12 +246,6 @@ def _regions(folder: Path, _revision: tuple[Stamp, Stamp]) -> RegionFinder:
     if (state := finished(folder)) is None:
         raise _no_results()
     return RegionFinder(state.tables["regions"], folder / REGIONS)
-
-
-@lru_cache(OPENED)
-def _corrections(folder: Path, _revision: tuple[Stamp, Stamp]) -> SlideCorrections:
-    """Another one when the mask is another; it follows its log by itself."""
-    return SlideCorrections(folder)
 
 
 @lru_cache(OPENED)
@@ -270,12 +265,6 @@ def _count(folder: Path, _changed: Stamp) -> int | None:
         return len(read_log(folder).active)
     except NtrmError:
         return None
-
-
-@lru_cache(FINGERPRINTS)
-def _fingerprint(path: Path, _changed: int, _size: int) -> str | None:
-    """Of the file as it is now; it is read again when it has changed."""
-    return source_fingerprint(path)
 
 
 def _no_results() -> NtrmError:

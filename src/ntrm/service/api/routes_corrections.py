@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 
 from ntrm.core.io import writing
 from ntrm.correct.ask import MOST_POINTS, Ask, Name
-from ntrm.correct.log import Log, Step
 from ntrm.correct.pixels import PixelSet
 from ntrm.correct.slide import SlideCorrections
 from ntrm.correct.units import outlines
@@ -71,27 +70,17 @@ class CorrectionsDocument(BaseModel):
     corrected_reason: str | None = Field(description="why they could not be made the last time")
 
 
-class PlacedDocument(BaseModel):
-    """Something in the mask."""
+class PartDocument(BaseModel):
+    """A part, or the region around it, with as much as the question is about."""
 
     x: float = Field(description="of a point inside")
     y: float
     network_tissue: str
     area_mm2: float
-
-
-class PartDocument(PlacedDocument):
-    """A part, or the region around it."""
-
-    tissue: str = Field(description="what it is called now")
-    by_hand: bool = Field(description="whether a person named it")
-    outline: Outline
-
-
-class ReviewedRegion(PlacedDocument):
-    """A region to step to."""
-
-    by_hand: bool = Field(description="whether a person named the part in its middle")
+    tissue: str = Field(default="", description="what it is called now, or what it would become")
+    by_hand: bool = Field(default=False, description="whether a person named it, or the part in its middle")
+    why: str = Field(default="", description="why it would follow")
+    outline: Outline = []
 
 
 class ReviewDocument(BaseModel):
@@ -99,38 +88,26 @@ class ReviewDocument(BaseModel):
 
     version: int
     order: Literal["likely errors", "area"] = Field(description="`area` until the region graph is there")
-    regions: list[ReviewedRegion] = Field(description=f"at most {MOST_REGIONS}")
+    regions: list[PartDocument] = Field(description=f"at most {MOST_REGIONS}")
 
 
-class NamedDocument(BaseModel):
-    """What is named itself."""
+class ChangeDocument(BaseModel):
+    """What is named itself, or what would follow to one tissue."""
 
     regions: int
     area_mm2: float
     outline: Outline
-
-
-class FollowedDocument(NamedDocument):
-    """What would follow to one tissue."""
-
-    tissue: str
-    before: dict[str, float] = Field(alias="from", description="mm² by what it is called now, the largest first")
-
-
-class FollowerDocument(PlacedDocument):
-    """One part that would follow."""
-
-    tissue: str
-    why: str
+    tissue: str = Field(default="", description="of what would follow")
+    before: dict[str, float] = Field({}, alias="from", description="mm² by what it is called now, the largest first")
 
 
 class PreviewDocument(BaseModel):
     """What would change."""
 
     version: int
-    named: NamedDocument
-    followed: list[FollowedDocument]
-    parts: list[FollowerDocument] = Field(description=f"that would follow: at most {MOST_PARTS}, the largest first")
+    named: ChangeDocument
+    followed: list[ChangeDocument]
+    parts: list[PartDocument] = Field(description=f"that would follow: at most {MOST_PARTS}, the largest first")
     regions: int
     area_mm2: float
 
@@ -162,7 +139,7 @@ def cancel_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
     return _document(app_state, slide)
 
 
-@router.get("/corrections/part")
+@router.get("/corrections/part", response_model_exclude_unset=True)
 def part(
     app_state: Shared, slide: Requested, x: Coordinate, y: Coordinate, whole_region: WholeRegion = False
 ) -> PartDocument:
@@ -174,7 +151,7 @@ def part(
     return PartDocument.model_validate({"x": inside[0], "y": inside[1], **said, **shape})
 
 
-@router.get("/corrections/regions")
+@router.get("/corrections/regions", response_model_exclude_unset=True)
 def regions(app_state: Shared, slide: Requested) -> ReviewDocument:
     """Regions of the network's mask in the order in which a person looks at them: likely errors first."""
     current = app_state.corrections_of(slide)
@@ -184,11 +161,11 @@ def regions(app_state: Shared, slide: Requested) -> ReviewDocument:
     for at, index, count, by_hand in zip(*map(np.ndarray.tolist, (first, tissue, pixels, named)), strict=True):
         x, y = current.point(divmod(at, current.mask.shape[1]))
         area_mm2 = count * current.pixel_mm2
-        shown.append(ReviewedRegion(x=x, y=y, network_tissue=names[index], area_mm2=area_mm2, by_hand=by_hand))
+        shown.append(PartDocument(x=x, y=y, network_tissue=names[index], area_mm2=area_mm2, by_hand=by_hand))
     return ReviewDocument(version=version, order=review.order, regions=shown)  # type: ignore[arg-type]
 
 
-@router.post("/corrections/preview")
+@router.post("/corrections/preview", response_model_exclude_unset=True)
 async def preview(app_state: Shared, slide: Requested, ask: Name) -> PreviewDocument:
     """What a click would change, and what would follow; nothing is written."""
     return await run_sync(_preview, app_state, slide, ask, limiter=app_state.heavy)
@@ -216,23 +193,32 @@ def _correct(app_state: AppState, slide: SlideRow, ask: Ask) -> CorrectionsDocum
 def corrected_file(app_state: Shared, slide: Requested, file: FileName, download: bool = False) -> Response:
     """A file of the corrected mask, as those of the network's; made some seconds after the last step."""
     current = app_state.corrections_of(slide)
-    ready = app_state.is_corrected(slide, current)
-    hint = "correct the slide first" if ready else "it is being made: ask again in a moment"
-    hint = app_state.corrected_failure(slide) or hint
+    ready, reason = app_state.corrected(slide, current)
+    hint = reason or ("correct the slide first" if ready else "it is being made: ask again in a moment")
     folder, begin = app_state.folder(slide) / CORRECTED, f"{slide.slide_id}-corrected"
     return slide_file(folder, file, begin, hint=hint, download=download)
 
 
 def _document(app_state: AppState, slide: SlideRow) -> CorrectionsDocument:
     current = app_state.corrections_of(slide)
-    log, now, ready = current.log, current.state(), app_state.is_corrected(slide, current)
+    log, now, (ready, reason) = current.log, current.state(), app_state.corrected(slide, current)
+    active = {step.number for step in log.active}
+    steps = {
+        step.number: StepDocument.model_validate(
+            {**vars(step), "spread": step.spread is not None, "active": step.number in active}
+        )
+        for step in log.steps
+    }
     return CorrectionsDocument(
-        **history(log),
+        version=log.version,
+        undo=steps[log.active[-1].number] if log.active else None,
+        redo=steps[log.undone[-1].number] if log.undone else None,
+        steps=[*steps.values()],
         revision=app_state.tile_revision(slide, now),
         regions=now.regions,
         area_mm2=sum(pixels.pixels for pixels in now.tissue.values()) * current.pixel_mm2,
         corrected=ready,
-        corrected_reason=None if ready else app_state.corrected_failure(slide),
+        corrected_reason=reason,
         **_graph_state(app_state, slide, current),
     )
 
@@ -260,19 +246,6 @@ def _graph_state(app_state: AppState, slide: SlideRow, current: SlideCorrections
     return {"graph": state, "graph_progress": progress, "graph_reason": reason}
 
 
-def history(log: Log) -> dict[str, Any]:
-    """The fields that tell a log's steps, without their pixels."""
-    active = {step.number for step in log.active}
-
-    def told(step: Step) -> StepDocument:
-        return StepDocument.model_validate(
-            {**vars(step), "spread": step.spread is not None, "active": step.number in active}
-        )
-
-    last = {name: told(steps[-1]) if steps else None for name, steps in (("undo", log.active), ("redo", log.undone))}
-    return {"version": log.version, "steps": [*map(told, log.steps)], **last}
-
-
 def _preview(app_state: AppState, slide: SlideRow, ask: Name) -> PreviewDocument:
     current = app_state.corrections_of(slide)
     proposal = current.propose(ask)
@@ -281,15 +254,15 @@ def _preview(app_state: AppState, slide: SlideRow, ask: Name) -> PreviewDocument
         before = {names[tissue]: mm2 for tissue, mm2 in current.area_by_tissue(pixels, units).items()}
         content = _shape(current, pixels, PREVIEW_POINTS // len(proposal.followed)) | {"from": before}
         content |= {"tissue": names[index], "regions": int((proposal.names == index).sum())}
-        followed.append(FollowedDocument.model_validate(content))
+        followed.append(ChangeDocument.model_validate(content))
     count = np.bincount(units.of[units.of >= 0], units.runs.length[units.of >= 0], units.count)
     order = np.argsort(-count[proposal.followers], kind="stable")[:MOST_PARTS]
     for node, tissue in zip(proposal.followers[order].tolist(), proposal.names[order].tolist(), strict=True):
         (x, y), network = current.point(units.place(node)), names[int(units.tissue[node])]
         area_mm2, why = float(count[node]) * current.pixel_mm2, proposal.why(node)
-        part = FollowerDocument(x=x, y=y, tissue=names[tissue], network_tissue=network, area_mm2=area_mm2, why=why)
+        part = PartDocument(x=x, y=y, tissue=names[tissue], network_tissue=network, area_mm2=area_mm2, why=why)
         parts.append(part)
-    named = NamedDocument(regions=len(proposal.nodes), **_shape(current, proposal.named, MOST_POINTS))
+    named = ChangeDocument(regions=len(proposal.nodes), **_shape(current, proposal.named, MOST_POINTS))
     whole: dict[str, Any] = {"regions": proposal.regions, "area_mm2": proposal.pixels * current.pixel_mm2}
     return PreviewDocument(version=ask.version, named=named, followed=followed, parts=parts, **whole)
 

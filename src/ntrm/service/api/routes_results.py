@@ -15,12 +15,10 @@ from starlette.types import Receive, Scope, Send
 
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import FAMILIARITY_MAP, GRAPH, MASK, OVERLAY, PICTURE, REGIONS, REPORT, SUMMARY
-from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Requested, Shared, binary
 from ntrm.service.api.schemas import PointDocument, RegionDocument, TileSource
 from ntrm.service.core.problems import missing
-from ntrm.service.jobs.database import SlideRow
-from ntrm.service.tiles.layers import LayerLook, indexed_png
+from ntrm.service.tiles.layers import Look, indexed_png
 from ntrm.service.tiles.region_finder import thinned
 from ntrm.service.tiles.slide_tiles import TILE, DeepZoom, encode_jpeg
 
@@ -35,16 +33,6 @@ Coordinate = Annotated[float, Query(ge=0, le=2**24, allow_inf_nan=False)]
 Layer = Literal["slide", "tissue", "coarse", "confidence", "improvement", "interface", "corrected"]
 Level = Annotated[int, Path(ge=0, le=30)]
 TileName = Annotated[str, Path(pattern=r"^[0-9]{1,8}_[0-9]{1,8}\.(jpg|png)$", description="column_row.jpg or .png")]
-Palette = Annotated[Literal["dataset", "safe"] | None, Query()]
-Numbers = Annotated[str | None, Query(pattern=r"^[0-9]{1,3}(,[0-9]{1,3})*$", description="indices of classes")]
-TileVersion = Annotated[
-    int | None, Query(ge=0, le=2**31, description="of the corrections; the newest where none is said")
-]
-Revision = Annotated[
-    str | None,
-    Query(max_length=64, description="as the source or the corrections name it: tiles that are still of it are cached"),
-]
-ClassName = Annotated[str | None, Query(max_length=64, description="name of a class")]
 
 FILES = {
     "summary": (SUMMARY, "application/json"),
@@ -101,22 +89,21 @@ def slide_file(folder: FilePath, file: FileName, begin: str, *, hint: str, downl
 @router.get("/thumbnail.jpg", response_class=Response, responses=answered_with("image/jpeg"))
 async def thumbnail(app_state: Shared, slide: Requested) -> Response:
     """A small picture of the slide, or of its overlay where the original is not there."""
-    key = ("thumbnail", slide.id, slide.status, slide.finished)
-    content = await app_state.tiles.get(key, lambda: _thumbnail(app_state, slide))
-    return Response(content, media_type="image/jpeg", headers={"cache-control": "private, max-age=600"})
-
-
-def _thumbnail(app_state: AppState, slide: SlideRow) -> bytes:
     there = SlideFolder(app_state.folder(slide))
-    if slide.has_image and not there.has(PICTURE):
-        with app_state.slide_tiles(slide) as tiles:
-            return encode_jpeg(tiles.overview(THUMBNAIL_SIDE, app_state.settings.limits.tile_seconds))
-    try:
-        picture = there.picture(PICTURE if there.has(PICTURE) else OVERLAY)[1]
-    except OSError:
-        raise missing("there is no picture of this slide") from None
-    picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
-    return encode_jpeg(np.asarray(picture.convert("RGB")))
+
+    def make() -> bytes:
+        if slide.has_image and not there.has(PICTURE):
+            with app_state.slide_tiles(slide) as tiles:
+                return encode_jpeg(tiles.overview(THUMBNAIL_SIDE, app_state.settings.limits.tile_seconds))
+        try:
+            picture = there.picture(PICTURE if there.has(PICTURE) else OVERLAY)[1]
+        except OSError:
+            raise missing("there is no picture of this slide") from None
+        picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+        return encode_jpeg(np.asarray(picture.convert("RGB")))
+
+    content = await app_state.tiles.get(("thumbnail", slide.id, slide.status, slide.finished), make)
+    return Response(content, media_type="image/jpeg", headers={"cache-control": "private, max-age=600"})
 
 
 @router.get("/at")
@@ -157,7 +144,7 @@ def region(app_state: Shared, slide: Requested, number: Number, v: Version = Non
     With ``v`` of the corrected mask, whose regions have numbers of their own.
     """
     regions = app_state.regions(slide, v)
-    row, outline = (None, None) if regions is None else (regions.row(number), regions.outline(number) or [])
+    row, outline = (None, None) if regions is None else (regions.rows.get(number), regions.outline(number) or [])
     # The files may have been made anew while they were read.
     if row is None or outline is None or app_state.regions(slide, v) is not regions:
         raise missing("no such region", "ask for the region at a point first")
@@ -199,18 +186,7 @@ def tile_source(app_state: Shared, slide: Requested) -> TileSource:
     "/tiles/{layer}/{level}/{place}", response_class=Response, responses=answered_with("image/jpeg", "image/png")
 )
 async def tile(
-    app_state: Shared,
-    slide: Requested,
-    layer: Layer,
-    level: Level,
-    place: TileName,
-    palette: Palette = None,
-    hide: Numbers = None,
-    only: Numbers = None,
-    a: ClassName = None,
-    b: ClassName = None,
-    v: TileVersion = None,
-    r: Revision = None,
+    app_state: Shared, slide: Requested, layer: Layer, level: Level, place: TileName, look: Annotated[Look, Query()]
 ) -> Response:
     """One tile: JPEG of the slide, indexed PNG of every other layer.
 
@@ -221,27 +197,27 @@ async def tile(
     ``corrected``: as ``tissue``, with the corrections up to step ``v``.
     """
     column, row, kind = re.split(r"[_.]", place)
-    position, look, corrections = (level, int(column), int(row)), None, None
-    if (kind == "jpg") != (layer == "slide"):
+    position, is_slide, corrections = (level, int(column), int(row)), layer == "slide", None
+    if (kind == "jpg") != is_slide:
         raise missing("no such tile", "the slide comes as .jpg, every other layer as .png")
-    if layer != "slide":
-        look = LayerLook(app_state.model.schema, layer, palette, hide, only, (a, b))
-        if layer == "corrected" or (layer == "interface" and v):
-            corrections = await run_sync(app_state.corrections_at, slide, v)
+    pair, *tables = ([],) if is_slide else look.of(layer, app_state.model.schema)
+    if layer == "corrected" or (layer == "interface" and look.v):
+        corrections = await run_sync(app_state.corrections_at, slide, look.v)
     revision = await run_sync(app_state.tile_revision, slide, corrections)
 
     def make() -> bytes:
-        if look is None:
+        if is_slide:
             with app_state.slide_tiles(slide) as tiles:
                 return tiles.jpeg(*position, app_state.settings.limits.tile_seconds)
         layers = app_state.layers(slide)
-        pixels = layers.pixels(look.layer, level, layers.zoom.tile(*position), look.pair, corrections)
-        return indexed_png(pixels, *look.tables())
+        pixels = layers.pixels(layer, level, layers.zoom.tile(*position), pair, corrections)
+        return indexed_png(pixels, *tables)
 
-    content = await app_state.tiles.get((slide.id, revision, layer, look, *position), make)
+    shown = look.model_dump_json(exclude={"v", "r"})
+    content = await app_state.tiles.get((slide.id, revision, layer, shown, *position), make)
     # Without the revision in its address, a tile may be another one at any time.
-    headers = {"cache-control": f"private, {'max-age=86400' if r == revision else 'no-store'}"}
-    return Response(content, media_type="image/jpeg" if look is None else "image/png", headers=headers)
+    headers = {"cache-control": f"private, {'max-age=86400' if look.r == revision else 'no-store'}"}
+    return Response(content, media_type="image/jpeg" if is_slide else "image/png", headers=headers)
 
 
 # Last: the addresses above would be names of files.

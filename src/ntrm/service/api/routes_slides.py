@@ -26,7 +26,7 @@ from ntrm.core.errors import NtrmError
 from ntrm.core.mpp import Resolution
 from ntrm.service.api.access import UPLOAD_TYPE
 from ntrm.service.api.app_state import AppState
-from ntrm.service.api.schemas import PathRequest, RetryRequest, SlideDocument, SlideList
+from ntrm.service.api.schemas import PathRequest, RetryRequest, SlideDocument, SlideList, SlideRequest, UploadRequest
 from ntrm.service.core.problems import ProblemError, conflict, disk_full, document_of
 from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, ServiceSettings, upload_path
 from ntrm.service.jobs.database import SlideRow, Status, new_id
@@ -36,15 +36,9 @@ from ntrm.slides.slide_folders import has_parts
 from ntrm.slides.slide_ids import safe_name
 
 router = APIRouter(prefix="/v1/slides", tags=["slides"])
-LONGEST_PATH, LONGEST_NAME = 4096, 200
+LONGEST_NAME = 200
 
 SlideKey = Annotated[str, PathParameter(pattern=r"^[0-9a-f]{24}$", description="id of a slide")]
-Mpp = Annotated[float | None, Query(ge=0.05, le=100, allow_inf_nan=False, description="µm/px, where the file lacks it")]
-Name = Annotated[str, Query(max_length=255, description="name of an uploaded file, for its slide_id")]
-SafeName = Annotated[
-    str | None,
-    Query(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$", description="name of an upload's results"),
-]
 
 
 def get_app_state(request: Request) -> AppState:
@@ -106,13 +100,13 @@ def check_file_name(name: str) -> None:
         raise ProblemError(422, "unreadable", "a slide of several files", got=got, expected=expected, hint=hint)
 
 
-def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | None, slide_id: str | None) -> SlideRow:
+def submit_upload(app_state: AppState, incoming: Path, wanted: UploadRequest) -> SlideRow:
     """Queue a file that was uploaded; without µm/px it is kept and waits for them."""
     key = new_id()
     path = upload_path(app_state.settings.hidden, key)
     incoming.rename(path)
     try:
-        slide, problem = _add(app_state, key, path, name, mpp, slide_id, is_upload=True)
+        slide, problem = _add(app_state, key, path, wanted.name, wanted, is_upload=True)
     except BaseException:
         app_state.readers.forget(path)
         path.unlink(missing_ok=True)
@@ -127,19 +121,19 @@ def submit_upload(app_state: AppState, incoming: Path, name: str, mpp: float | N
 def submit_path(app_state: AppState, wanted: PathRequest) -> SlideRow:
     """Queue a file of the server."""
     path = file_under(app_state.settings.roots, wanted.path)
-    slide, _ = _add(app_state, new_id(), path, path.name, wanted.mpp, wanted.slide_id, is_upload=False)
+    slide, _ = _add(app_state, new_id(), path, path.name, wanted, is_upload=False)
     app_state.audit.note("path", slide.slide_id, "queued")
     return slide
 
 
 def _add(
-    app_state: AppState, key: str, path: Path, file: str, mpp: float | None, slide_id: str | None, *, is_upload: bool
+    app_state: AppState, key: str, path: Path, file: str, wanted: SlideRequest, *, is_upload: bool
 ) -> tuple[SlideRow, ProblemError | None]:
     """Add a slide under the name that was asked for, or under a free one; refuses at once what a worker would refuse.
 
     An upload without µm/px is added, too, as one that failed for that reason.
     """
-    limits, problem = app_state.settings.limits, None
+    limits, mpp, slide_id, problem = app_state.settings.limits, wanted.mpp, wanted.slide_id, None
     # It stays open for a while: whoever sends a slide views it.
     with app_state.readers.using(path, alone=is_upload) as opened:
         info = opened.info
@@ -211,8 +205,6 @@ def file_under(roots: Sequence[Path], text: str) -> Path:
         expected="a file below a folder that was given with --root",
         hint="start the service with --root FOLDER, or upload the slide",
     )
-    if not text or len(text) > LONGEST_PATH or "\x00" in text:
-        raise refusal
     for root in roots:
         base = root.resolve()
         try:
@@ -250,9 +242,7 @@ _BODY = {"application/json": {"schema": PathRequest.model_json_schema()}, **bina
 
 
 @router.post("", status_code=202, openapi_extra={"requestBody": {"required": True, "content": _BODY}})
-async def add_slide(
-    request: Request, app_state: Shared, name: Name = "slide", mpp: Mpp = None, slide_id: SafeName = None
-) -> SlideDocument:
+async def add_slide(request: Request, app_state: Shared, upload: Annotated[UploadRequest, Query()]) -> SlideDocument:
     """Add a slide: the file itself as the body, or a JSON document that names one under an allowed root.
 
     A file is sent as ``application/octet-stream`` with its ``name`` and, where it lacks them, its ``mpp`` in the query.
@@ -271,8 +261,8 @@ async def add_slide(
         expected = f"application/json or {UPLOAD_TYPE}"
         raise ProblemError(415, "media_type", "unknown kind of body", got=kind, expected=expected)
     # Before gigabytes are sent in vain.
-    check_file_name(name)
-    await run_sync(check_name, app_state, slide_id)
+    check_file_name(upload.name)
+    await run_sync(check_name, app_state, upload.slide_id)
     await run_sync(app_state.store.check_room, app_state.settings.limits.queue)
     length, most = request.headers.get("content-length", ""), app_state.settings.limits.uploads
     if app_state.uploads >= most:
@@ -281,7 +271,7 @@ async def add_slide(
     app_state.uploads += 1
     try:
         incoming = await receive(app_state, request.stream(), int(length) if length.isdecimal() else 0)
-        slide = await run_sync(submit_upload, app_state, incoming, name, mpp, slide_id)
+        slide = await run_sync(submit_upload, app_state, incoming, upload)
     finally:
         app_state.uploads -= 1
     return await run_sync(app_state.document, slide)

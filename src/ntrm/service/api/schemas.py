@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from ntrm.core.labels import LabelSchema
+from ntrm.results.familiarity import Familiarity
 from ntrm.service.jobs.database import SlideRow, Status
 from ntrm.service.tiles.layers import colours_of
 
@@ -41,21 +43,12 @@ class TissueClass(BaseModel):
     background: bool
 
 
-class Model(BaseModel):
-    """The network that segments."""
-
-    name: str
-    version: str
-    sha256: str
-    mpp: float | None
-
-
 class About(BaseModel):
     """The service."""
 
     program: str = "ntrm"
     version: str
-    model: Model
+    model: dict[Literal["name", "version", "sha256", "mpp"], str | float | None]
     notice: str
     classes: list[TissueClass]
     limits: dict[str, int]
@@ -80,13 +73,6 @@ class Health(BaseModel):
     version: str
 
 
-class Link(BaseModel):
-    """Lets one browser in, once."""
-
-    path: str
-    expires: str
-
-
 class Cancer(BaseModel):
     """Whether a cancer was found."""
 
@@ -95,15 +81,12 @@ class Cancer(BaseModel):
     confidence: float | None
 
 
-class Familiarity(BaseModel):
+@dataclass(frozen=True)
+class ShownFamiliarity(Familiarity):
     """Whether a slide is like the sections that the model was trained on."""
 
-    verdict: Literal["familiar", "unfamiliar", "too small to judge", "no reference"]
-    p_value: float | None = Field(description="share of held-out training sections that look as unlike; about likeness")
-    aspects: dict[str, float] = Field(description="p-values of colours, texture and anatomy; empty if not judged")
-    reasons: list[str] = Field(description="why it is unfamiliar, the strongest first, or why it was not judged")
-    unfamiliar_pieces: list[int] = Field(description="numbers of pieces that are unlike what the model knows")
-    has_map: bool = Field(description="whether familiarity.jpg shows where")
+    unfamiliar_pieces: list[int]  # Their numbers
+    has_map: bool  # Whether familiarity.jpg shows where
 
 
 class TissueShare(BaseModel):
@@ -125,7 +108,7 @@ class Results(BaseModel):
     cancers: list[Cancer] = []
     cancers_looked_for: list[str] | None = Field(default=None, description="empty: the model has no class of a cancer")
     tissue: list[TissueShare] = []
-    familiarity: Familiarity | None = None
+    familiarity: ShownFamiliarity | None = None
     warnings: list[str] = Field(
         default=[], description="all: of an unfamiliar slide or piece first, then of its quality"
     )
@@ -162,14 +145,25 @@ class SlideList(BaseModel):
 class RetryRequest(BaseModel, extra="forbid"):
     """What to do otherwise."""
 
-    mpp: float | None = Field(None, ge=0.05, le=100, allow_inf_nan=False)
+    mpp: float | None = Field(None, ge=0.05, le=100, allow_inf_nan=False, description="µm/px, where the file lacks it")
 
 
-class PathRequest(RetryRequest):
+class SlideRequest(RetryRequest):
+    """A new slide."""
+
+    slide_id: str | None = Field(None, min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")
+
+
+class PathRequest(SlideRequest):
     """A slide on the server."""
 
     path: str = Field(min_length=1, max_length=4096, description="absolute or below an allowed root")
-    slide_id: str | None = Field(None, min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")
+
+
+class UploadRequest(SlideRequest, extra="ignore"):
+    """A slide that is sent."""
+
+    name: str = Field("slide", max_length=255, description="of the file, for its slide_id")
 
 
 Pair = Annotated[list[float], Field(min_length=2, max_length=2)]
@@ -208,13 +202,8 @@ class PointDocument(BaseModel):
 
 
 class RegionDocument(BaseModel, extra="allow"):
-    """One connected region, as in regions.csv, with its outline."""
+    """One connected region: its row of regions.csv, and its outline."""
 
-    region: int
-    tissue: str
-    piece: int
-    area_mm2: float
-    mean_confidence: float | None
     outline: list[list[list[float]]] | None = Field(
         description="rings of [x, y] in pixels of the full resolution, holes too; null where the polygon cannot be read"
     )

@@ -71,11 +71,6 @@ def document_of(error: NtrmError) -> dict[str, Any]:
     return {"error": {**body, "code": code, **getattr(error, "more", {})}}
 
 
-def status_of(error: NtrmError) -> int:
-    """The HTTP status of any of our errors."""
-    return error.status if isinstance(error, ProblemError) else 400 if isinstance(error, UsageError) else 422
-
-
 def without_paths(value: object) -> str:
     """Text for others, with … for paths: these say how the server is built, and whose slides lie there.
 

@@ -19,7 +19,7 @@ from ntrm.results.documents import read_summary
 from ntrm.results.folder import ResultsFolder, SlideFolder
 from ntrm.results.paths import CORRECTIONS, FAMILIARITY_MAP, SUMMARY
 from ntrm.results.slide_state import BusyError, alone, finished
-from ntrm.service.api.schemas import Cancer, Familiarity, Results, TissueShare, slide_document
+from ntrm.service.api.schemas import Cancer, Results, ShownFamiliarity, TissueShare, slide_document
 from ntrm.service.core.problems import ProblemError, conflict, is_full
 from ntrm.service.core.settings import SERVICE_FOLDER, TRASH, UPLOADS, ServiceSettings, upload_path
 from ntrm.service.jobs.database import LIGHT, NETWORK, UNUSABLE, JobStore, SlideRow, new_id
@@ -186,10 +186,6 @@ def _results(folder: Path, _made: float) -> Results:
     """What a list of slides shows of the results that were written then; raises where it cannot be shown."""
     summary, there = read_summary(folder), SlideFolder(folder)
     unfamiliar = [piece.number for piece in summary.pieces if not piece.familiarity.assessed]
-    tissue = [
-        TissueShare(index=summary.classes.index(name), name=name, area_mm2=summary.areas_mm2[name], share=share)
-        for name, share in summary.tissue_fractions.items()
-    ]
     (_, _, width, height), (mpp, mpp_y) = summary.grid.area, summary.grid.slide_mpp
     return Results(
         width=width,
@@ -198,8 +194,11 @@ def _results(folder: Path, _made: float) -> Results:
         mpp_y=mpp_y,
         cancers=[Cancer.model_validate({"name": name, **vars(each)}) for name, each in summary.cancers.items()],
         cancers_looked_for=[*summary.cancers],
-        tissue=tissue,
-        familiarity=Familiarity(
+        tissue=[
+            TissueShare(index=summary.classes.index(name), name=name, area_mm2=summary.areas_mm2[name], share=share)
+            for name, share in summary.tissue_fractions.items()
+        ],
+        familiarity=ShownFamiliarity(
             **vars(summary.familiarity), unfamiliar_pieces=unfamiliar, has_map=there.has(FAMILIARITY_MAP)
         ),
         warnings=list(summary.warnings),

@@ -172,7 +172,12 @@ def main() -> int:
     if segmenter is None or segmenter.run.options["device"] == "cpu":
         # The page comes first: whoever views slides must not wait for the next one.
         os.nice(5)
-    _say({"devices": 1 if segmenter is None else _devices(settings)})
+    devices = 1
+    if segmenter is not None and settings.device in ("auto", "cuda"):
+        import torch
+
+        devices = max(torch.cuda.device_count(), 1)  # A worker for each GPU
+    _say({"devices": devices})
     with closing(JobStore(settings.hidden / DATABASE)) as store:
         Worker(settings, store, name, segmenter).work(kinds)
     return 0
@@ -191,14 +196,6 @@ def open_segmenter(settings: ServiceSettings) -> Segmenter:
     segmenter = Segmenter(settings.model, settings.out, options, device=str(device), batch=int(before["batch"]))
     segmenter.check_folder()
     return segmenter
-
-
-def _devices(settings: ServiceSettings) -> int:
-    """How many workers make sense: one for each GPU where any may be taken."""
-    import torch
-
-    several = settings.device in ("auto", "cuda") and torch.cuda.is_available()
-    return torch.cuda.device_count() if several else 1
 
 
 def _end_with_input() -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, Field
 from scipy.ndimage import maximum_filter
 
 from ntrm.core.errors import BROKEN, DataError
@@ -26,6 +27,8 @@ from ntrm.service.core.problems import ProblemError, missing
 from ntrm.service.tiles.slide_tiles import DeepZoom, TileBox
 
 Bytes = NDArray[np.uint8]
+Numbers = Annotated[str | None, Field(pattern=r"^[0-9]{1,3}(,[0-9]{1,3})*$", description="indices of classes")]
+ClassName = Annotated[str | None, Field(max_length=64, description="name of a class")]
 FILES = {"tissue": MASK, "coarse": COARSE_MASK, "confidence": CONFIDENCE_MAP, "truth": TRUTH_MASK}
 BORDER = 2
 """Pixels drawn on either side of a border: at least 2 in all are left where a viewer shrinks the tile to half."""
@@ -94,11 +97,7 @@ class MaskLayers:
     def __init__(self, folder: Path, area: tuple[int, int, int, int], scale: tuple[float, float]) -> None:
         self.area, self.zoom, (self.sx, self.sy), there = area, DeepZoom(*area[2:]), scale, SlideFolder(folder)
         self._files = {name: LayerFile(there, file) for name, file in FILES.items() if there.has(file)}
-
-    @property
-    def names(self) -> list[str]:
-        """Layers that can be shown."""
-        return layers_with(self._files.keys())
+        self.names = layers_with(self._files.keys())  # Layers that can be shown
 
     def pixels(
         self, layer: str, level: int, box: TileBox, pair: Sequence[int] = (), corrections: State | None = None
@@ -156,51 +155,46 @@ def _nearest(first: int, count: int, scale: int, size: float) -> NDArray[np.int6
     return np.asarray(np.floor(centres / size), dtype=np.int64)
 
 
-@dataclass(frozen=True)
-class LayerLook:
-    """A layer and its colours, by the parameters of a request."""
+class Look(BaseModel):
+    """How a layer is shown, and as of when, by the parameters of an address."""
 
-    schema: LabelSchema
-    layer: str
-    palette: str | None
-    hide: str | None
-    only: str | None
-    names: tuple[str | None, str | None]
+    palette: Literal["dataset", "safe"] | None = None
+    hide: Numbers = None
+    only: Numbers = None
+    a: ClassName = None
+    b: ClassName = None
+    v: int | None = Field(None, ge=0, le=2**31, description="of the corrections; the newest where none is said")
+    r: str | None = Field(
+        None, max_length=64, description="as the source or the corrections name it: tiles still of it are cached"
+    )
 
-    def __post_init__(self) -> None:
-        if self.palette is not None and self.layer not in (*CLASSES, "improvement"):
-            raise ProblemError(400, "usage", f"the layer {self.layer} has one palette", got=self.palette)
-        known = self.schema.names
-        unknown = [name for name in self.names if name not in known]
-        if self.layer == "interface" and unknown:
-            what, expected = "an interface is that of two classes", f"a and b of {', '.join(known)}"
-            raise ProblemError(400, "usage", what, got=unknown[0], expected=expected)
-
-    @property
-    def pair(self) -> list[int]:
-        """Classes whose border is shown."""
-        return [self.schema.index(name) for name in self.names if name is not None and self.layer == "interface"]
-
-    def tables(self) -> tuple[Bytes, Bytes]:
-        """Palette (N, 3) and opacities (N,); pixel value 0 is transparent in every layer."""
-        is_safe, every = self.palette == "safe", range(len(self.schema))
-        if self.layer == "confidence":
+    def of(self, layer: str, schema: LabelSchema) -> tuple[list[int], Bytes, Bytes]:
+        """Classes whose border is shown, palette (N, 3), opacities (N,); pixel value 0 is always transparent."""
+        if self.palette is not None and layer not in (*CLASSES, "improvement"):
+            raise ProblemError(400, "usage", f"the layer {layer} has one palette", got=self.palette)
+        names = [name or "" for name in (self.a, self.b) if layer == "interface"]
+        unknown = [name for name in names if name not in schema.names]
+        if unknown:
+            what, expected = "an interface is that of two classes", f"a and b of {', '.join(schema.names)}"
+            raise ProblemError(400, "usage", what, got=unknown[0] or None, expected=expected)
+        is_safe, every = self.palette == "safe", range(len(schema))
+        if layer == "confidence":
             # From dark violet (uncertain) to yellow (certain).
             stops, ramp = np.linspace(0, 255, len(_VIRIDIS)), np.arange(256)
             channels = [np.interp(ramp, stops, channel) for channel in zip(*_VIRIDIS, strict=True)]
             colours = np.stack(channels, axis=1).astype(np.uint8)
         else:
             shown = {"interface": [HIGHLIGHT], "improvement": SAFE_IMPROVEMENT if is_safe else IMPROVEMENT}.get(
-                self.layer, colours_of(self.schema, safe=is_safe)
+                layer, colours_of(schema, safe=is_safe)
             )
             colours = np.array([(255, 255, 255), *shown], dtype=np.uint8)  # of pixels that are class index + 1
         alpha = np.full(len(colours), 255, dtype=np.uint8)
         alpha[0] = 0
-        if self.layer in CLASSES:
-            hidden = {self.schema.background_index, *_numbers(self.hide)}
+        if layer in CLASSES:
+            hidden = {schema.background_index, *_numbers(self.hide)}
             visible = {*every} - hidden if self.only is None else _numbers(self.only)
             alpha[1:] = [255 if index in visible else 0 for index in every]
-        return colours, alpha
+        return [schema.index(name) for name in names], colours, alpha
 
 
 def _numbers(text: str | None) -> set[int]:

@@ -38,17 +38,13 @@ class RegionFinder:
     """The regions of one slide; polygons stay on disk until one is asked for."""
 
     def __init__(self, rows: Sequence[Row], polygons: Path) -> None:
-        self._rows = {int(row["region"]): row for row in rows}
-        self._numbers = [*self._rows]
+        self.rows = {int(row["region"]): row for row in rows}
+        self._numbers = [*self.rows]
         self._tissues = np.array([row["tissue"] for row in rows], dtype=object)
         keys = ("left_px", "top_px", "width_px", "height_px", "area_mm2")
         self._boxes = np.array([[row[key] for key in keys] for row in rows], dtype=np.float64).reshape(-1, 5)
         self._polygons = polygons
         self._lines: list[int] = []
-
-    def row(self, number: int) -> Row | None:
-        """A region by its number."""
-        return self._rows.get(number)
 
     def find(self, tissue: str | None, x: float, y: float) -> Row | None:
         """The region of that tissue that holds a point of the full resolution."""
@@ -60,14 +56,14 @@ class RegionFinder:
         for index in candidates[np.argsort(areas[candidates])].tolist():
             # A connected region of this tissue lies here: where it is the only one that may, it need not be looked at.
             if len(candidates) == 1 or contains_xy(self._polygon(index), x, y):
-                return self._rows[self._numbers[index]]
+                return self.rows[self._numbers[index]]
         return None
 
     def outline(self, number: int) -> list[Ring] | None:
         """All rings of a region, outer ones and holes; None where its polygon cannot be read."""
         from shapely import get_coordinates, get_parts, get_rings
 
-        polygon = self._polygon(self._numbers.index(number)) if number in self._rows else None
+        polygon = self._polygon(self._numbers.index(number)) if number in self.rows else None
         return None if polygon is None else [get_coordinates(ring) for ring in get_rings(get_parts(polygon))]
 
     def _polygon(self, index: int) -> BaseGeometry | None:
@@ -81,7 +77,7 @@ class RegionFinder:
                 stream = file if is_plain else gzip.GzipFile(fileobj=file)
                 if not self._lines:
                     starts = [0]
-                    while len(starts) <= len(self._rows) and starts[-1] < MOST_BYTES and stream.readline(MOST_LINE):
+                    while len(starts) <= len(self.rows) and starts[-1] < MOST_BYTES and stream.readline(MOST_LINE):
                         starts.append(stream.tell())
                     self._lines = starts
                 stream.seek(self._lines[index + 1])

@@ -106,11 +106,8 @@ class Quality:
     @property
     def columns(self) -> dict[str, float | bool]:
         """For a table: ``not_he`` (the flag), ``not_he_score`` and so on."""
-        table: dict[str, float | bool] = {}
-        for name in COLUMNS:
-            grade: Grade = getattr(self, name)
-            table[name], table[f"{name}_score"] = grade.flag, grade.score
-        return table
+        grades = [(name, getattr(self, name)) for name in COLUMNS]
+        return {key: value for name, one in grades for key, value in ((name, one.flag), (f"{name}_score", one.score))}
 
 
 def assess_quality(

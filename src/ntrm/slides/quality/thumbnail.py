@@ -22,22 +22,18 @@ EIGHT = np.ones((3, 3), dtype=bool)  # For `ndimage.label`: pixels that touch at
 
 def dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
     """Pixels that lie at most ``um`` from the mask."""
-    out = np.zeros(mask.shape, dtype=bool)
+    whole = np.zeros(mask.shape, dtype=bool)
     box = bounding_box(mask, um, scale)
-    if box is not None:
-        out[box] = _dilated(mask[box], um, scale)
-    return out
-
-
-def _dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
-    """The mask grows along its rows, and every growth is copied to the rows that it reaches."""
-    height, width = mask.shape
+    if box is None:
+        return whole
+    # The mask grows along its rows, and every growth is copied to the rows that it reaches.
+    out, wide = whole[box], mask[box]
+    height, width = wide.shape
     rows = range(min(int(um / scale.y), height - 1) + 1)
     columns = np.arange(min(int(um / scale.x), width - 1) + 1) * scale.x
     # Along its own row a pixel reaches furthest, and ever less far in the rows beyond.
     limit = um * um * (1 + 1e-12)
     reach = [np.count_nonzero((row * scale.y) ** 2 + columns * columns <= limit) - 1 for row in rows]
-    out, wide = np.zeros_like(mask), mask
     for distance in range(reach[0] + 1):
         if distance:
             wide, narrow = wide.copy(), wide
@@ -46,7 +42,7 @@ def _dilated(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
         for row in (row for row in rows if reach[row] == distance):
             out[row:] |= wide[: height - row]
             out[: height - row] |= wide[row:]
-    return out
+    return whole
 
 
 def opened(mask: BoolMask, um: float, scale: Resolution) -> BoolMask:
@@ -232,13 +228,11 @@ class Thumbnail:
         """(3,) colour of empty glass."""
         return glass_colour(self.picture)
 
-    def _density(self, channel: int) -> Singles:
-        return np.asarray(_densities(float(self.glass[channel])).take(self.picture[..., channel]))
-
     @cached_property
     def planes(self) -> tuple[Singles, Singles, Singles]:
         """Red, green and blue densities on the coarser grid."""
-        red, green, blue = thread_map(lambda channel: block_means(self._density(channel), self.factors), range(3))
+        tables, picture, factors = [_densities(float(level)) for level in self.glass], self.picture, self.factors
+        red, green, blue = thread_map(lambda k: block_means(tables[k].take(picture[..., k]), factors), range(3))
         return red, green, blue
 
     @cached_property

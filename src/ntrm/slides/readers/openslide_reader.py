@@ -12,6 +12,7 @@ import numpy as np
 from openslide import OpenSlide, OpenSlideError
 
 from ntrm.core.threads import cores_given
+from ntrm.data.image_files import over_white
 from ntrm.slides.readers.reader import (
     Pixels,
     SlideInfo,
@@ -44,7 +45,7 @@ class OpenSlideReader:
             self._slide = OpenSlide(path)
             self.info = _info(self._slide)
             background = bytes.fromhex(self._slide.properties.get("openslide.background-color", "ffffff"))
-        self._background = np.frombuffer(background, dtype=np.uint8).astype(np.uint16)
+        self._background = np.frombuffer(background, dtype=np.uint8)
         self._threads = min(cores_given(), 8)  # each takes some memory of its own
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="ntrm-decoding")
         self._close = weakref.finalize(self, self._slide.close)
@@ -84,13 +85,7 @@ class OpenSlideReader:
             first, height = first + tall, height - tall
 
     def _read(self, corner: tuple[int, int], level: int, size: tuple[int, int]) -> Pixels:
-        region = np.asarray(self._slide.read_region(corner, level, size))
-        alpha = region[..., 3:].astype(np.uint16)
-        pixels = np.ascontiguousarray(region[..., :3])
-        if alpha.min() < 255:
-            mixed = pixels * alpha + self._background * (255 - alpha)
-            pixels = ((mixed + 127) // 255).astype(np.uint8)
-        return pixels
+        return over_white(np.asarray(self._slide.read_region(corner, level, size)), self._background)
 
     def close(self) -> None:
         """Close the file; twice does no harm."""

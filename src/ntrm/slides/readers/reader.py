@@ -36,13 +36,8 @@ MAX_ANISOTROPY = 4.0  # Pixels more oblong than this come from damaged tags; lin
 StatedMpp = tuple[float, float] | None  # µm/px along x and y as a file states them, credible or not
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|b'[^']*'")
-_MICROMETRES = {
-    **dict.fromkeys(("", "µm", "μm", "um", "micron", "&#181;m", "&#xB5;m", "&#956;m"), 1.0),
-    "nm": 1e-3,
-    "mm": 1e3,
-    "cm": 1e4,
-    "m": 1e6,
-}
+_MICROMETRES = dict.fromkeys(("", "µm", "μm", "um", "micron", "&#181;m", "&#xB5;m", "&#956;m"), 1.0)
+_MICROMETRES |= {"nm": 1e-3, "mm": 1e3, "cm": 1e4, "m": 1e6}
 
 
 @dataclass(frozen=True)

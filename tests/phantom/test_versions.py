@@ -12,10 +12,9 @@ from tests.phantom.small import small
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, SKIN
 from ntrm.phantom.anatomy.dermis import DermisParameters
-from ntrm.phantom.anatomy.epithelium import EpidermisParameters
+from ntrm.phantom.anatomy.epithelium import EpidermisParameters, SurfaceParameters
 from ntrm.phantom.anatomy.frame import BKG
 from ntrm.phantom.anatomy.section_plan import draw_plan
-from ntrm.phantom.anatomy.surface import SurfaceParameters
 from ntrm.phantom.layout import NO_SURFACE, NO_TUMOUR, layout, paint_section
 from ntrm.phantom.render import render
 from ntrm.phantom.tissues import FINE, codes_of, labels_of

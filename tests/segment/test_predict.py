@@ -3,10 +3,11 @@ import resource
 import numpy as np
 import pytest
 import torch
-from tests.models.test_windows import Constant, Position
+from tests.models.test_windows import Position
 
 from ntrm.core.arrays import new_map
 from ntrm.core.errors import DataError, NtrmError
+from ntrm.models.base import Segmentation
 from ntrm.models.predictor import Predictor
 from ntrm.models.windows import Stitching, stitch
 from ntrm.segment import predict
@@ -72,8 +73,8 @@ def test_where_no_window_was_there_is_nothing(tmp_path, predictor, image):
 
 
 def test_values_that_are_not_finite_are_never_written(tmp_path, image):
-    network = Constant([0.5, 0.5])
-    network.logits[0] = torch.nan
+    network = Position()
+    network.segment = lambda x, **_: Segmentation(x * torch.nan)
     with pytest.raises(NtrmError, match="not numbers"):
         run(tmp_path, Predictor(network, device="cpu", batch=2), ArrayGrid(image))
 

@@ -56,8 +56,7 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
     try:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial.touch(0o600 if private else 0o666, exist_ok=False)
-            with _being_written(partial):
+            with _created(partial, 0o600 if private else 0o666):
                 yield partial
                 with partial.open("rb+") as stream:
                     os.fsync(stream.fileno())
@@ -68,39 +67,43 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
-def _being_written(partial: Path) -> Iterator[None]:
-    """Hold a lock by which ``remove_partials`` knows the file from what a killed process left."""
+def _created(partial: Path, mode: int) -> Iterator[None]:
+    """Create the file, and hold a lock by which ``remove_partials`` knows it from what a killed process left."""
     try:
         from fcntl import LOCK_SH, flock
     except ImportError:  # Windows, where a file that is open can be neither deleted nor renamed
+        partial.touch(mode, exist_ok=False)
         yield
         return
-    with partial.open("rb") as stream:
-        with suppress(OSError):  # not every file system has locks
-            flock(stream, LOCK_SH)
-        yield
+    while True:
+        partial.touch(mode, exist_ok=False)
+        with partial.open("rb") as stream:
+            with suppress(OSError):  # not every file system has locks
+                flock(stream, LOCK_SH)
+            # Another process may have removed it before it was locked.
+            if partial.exists():
+                yield
+                return
 
 
 def remove_partials(folder: Path) -> int:
     """Delete what a killed run left in ``folder``; returns the number of files."""
-    leftovers = [leftover for leftover in folder.glob(f"{PARTIAL}*") if not _is_being_written(leftover)]
-    for leftover in leftovers:
-        with suppress(PermissionError):
-            leftover.unlink(missing_ok=True)
-    return len(leftovers)
+    return sum(_removed(leftover) for leftover in folder.glob(f"{PARTIAL}*"))
 
 
-def _is_being_written(partial: Path) -> bool:
+def _removed(leftover: Path) -> bool:
     try:
         from fcntl import LOCK_EX, LOCK_NB, flock
 
-        with partial.open("rb+") as stream:  # over NFS only a file open for writing can be locked
+        with leftover.open("rb+") as stream:  # over NFS only a file open for writing can be locked
             flock(stream, LOCK_EX | LOCK_NB)
+            leftover.unlink(missing_ok=True)  # while it is locked: who has just created it looks whether it is there
     except BlockingIOError:
-        return True
+        return False
     except (OSError, ImportError):  # gone by now, or on a system without such locks
-        pass
-    return False
+        with suppress(PermissionError):
+            leftover.unlink(missing_ok=True)
+    return True
 
 
 def check_folder(out: Path) -> None:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from ntrm.core.errors import choices_error
 from ntrm.phantom.anatomy.adnexa import AdnexaDetails, AdnexaParameters
 from ntrm.phantom.anatomy.dermis import DermisParameters
-from ntrm.phantom.anatomy.epithelium import EpidermisParameters
+from ntrm.phantom.anatomy.epithelium import EpidermisParameters, SurfaceParameters
 from ntrm.phantom.anatomy.layers import SkinParameters
 from ntrm.phantom.anatomy.specimen import DamageParameters, PictureParameters, SpecimenParameters
-from ntrm.phantom.anatomy.surface import SurfaceParameters
 from ntrm.phantom.anatomy.tumours import Basaloid, InSitu, Invasive
 from ntrm.phantom.texture.looks import LookParameters
 

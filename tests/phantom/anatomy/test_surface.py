@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from scipy.ndimage import minimum_filter1d
 
+from ntrm.phantom.anatomy.epithelium import SurfaceParameters, draw_surface
 from ntrm.phantom.anatomy.frame import BKG, EPI, INF, KER, Frame, PhantomGrid, Skin
 from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin, paint_dermis, paint_surface
 from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, SpecimenParameters, draw_specimen
-from ntrm.phantom.anatomy.surface import SurfaceParameters, draw_surface
 from ntrm.phantom.tissues import KINDS
 
 WOVEN = SurfaceParameters(woven=1.0, woven_fraction=(1.0, 1.0), ulcer=0.0)

@@ -16,11 +16,10 @@ from ntrm.data.layouts import SKIN_SECTIONS
 from ntrm.phantom.anatomy.adnexa import draw_adnexa
 from ntrm.phantom.anatomy.bodies import Structure
 from ntrm.phantom.anatomy.dermis import Dermis, draw_dermis, draw_vessels, flatten
-from ntrm.phantom.anatomy.epithelium import draw_islands, vary_epidermis
+from ntrm.phantom.anatomy.epithelium import Surface, draw_islands, draw_surface, vary_epidermis
 from ntrm.phantom.anatomy.frame import Body, Outline
 from ntrm.phantom.anatomy.layers import Span, Strata, Values, between, normal_skin, spread, stretches
 from ntrm.phantom.anatomy.specimen import NORMAL, SAMPLING, Specimen, draw_damage, draw_specimen
-from ntrm.phantom.anatomy.surface import Surface, draw_surface
 from ntrm.phantom.anatomy.tumours import Lesions, add_in_situ, add_mass, draw_clusters, draw_companions, envelope
 from ntrm.phantom.noise import derive, generator, profile
 from ntrm.phantom.versions import DEFAULT_VERSION, Anatomy, VarietyParameters, phantom_version

@@ -50,7 +50,7 @@ from tests.reference.region_graph import region_graph
 from ntrm.core.io import write_json
 from ntrm.core.labels import SKIN, LabelSchema, read_schema
 from ntrm.core.mpp import Resolution, level_resolution
-from ntrm.correct.engine.review import likely_errors, middle_parts
+from ntrm.correct.engine.parts_engine import likely_errors, middle_parts
 from ntrm.correct.engine.spread import Settings
 from ntrm.data.image_files import read_image, read_mask
 from ntrm.data.layouts import open_dataset

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.spatial import Delaunay
 from tests.helpers import star
 
-from ntrm.regions.fill import fill
+from ntrm.regions.polygons import fill
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ntrm.core.arrays import Floats
 from ntrm.core.errors import DataError
-from ntrm.regions.fill import Ring
 
-Polygons = Sequence[Sequence[Ring]]  # Polygons in full-resolution pixels, each an outline and its holes
+Polygons = Sequence[Sequence[Floats]]  # Polygons in full-resolution pixels, each an outline and its holes
 
 SUFFIXES = (".geojson.gz", ".json.gz", ".geojson", ".json")
 MAX_BYTES = 1 << 28
@@ -46,7 +46,7 @@ NOT_AREAS = ("Point", "MultiPoint", "LineString", "MultiLineString")
 class Annotation(NamedTuple):
     """One annotated area whose rings do not cross: the even-odd inside of its rings (outlines and holes alike)."""
 
-    rings: tuple[Ring, ...]
+    rings: tuple[Floats, ...]
     area: float
     bounds: tuple[float, float, float, float]  # x and y of the top left, x and y of the bottom right
     name: str = ""  # Class name as written by QuPath; empty if unclassified
@@ -227,7 +227,7 @@ def _valid_area(polygons: Polygons) -> Annotation | None:
     return Annotation(rings, float(area.area), area.bounds)
 
 
-def _polygons(geometry: Any, where: str) -> Iterator[list[Ring]]:
+def _polygons(geometry: Any, where: str) -> Iterator[list[Floats]]:
     """Every polygon in a geometry as its outline and holes; collections are opened without recursion."""
     stack = [geometry]
     while stack:
@@ -245,7 +245,7 @@ def _polygons(geometry: Any, where: str) -> Iterator[list[Ring]]:
             raise _bad(f"{where}: unknown geometry", one, "Polygon or MultiPolygon")
 
 
-def _ring(points: Any, where: str) -> Ring:
+def _ring(points: Any, where: str) -> Floats:
     try:
         ring = np.array([point[:2] for point in _list(points, where)], dtype=np.float64).reshape(-1, 2)
     except (TypeError, ValueError, OverflowError, KeyError) as error:

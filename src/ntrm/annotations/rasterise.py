@@ -11,7 +11,7 @@ import numpy as np
 from ntrm.annotations.qupath import Annotation
 from ntrm.core.labels import IGNORE, Mask
 from ntrm.data.area_mean import Boxes, area_boxes, box_means
-from ntrm.regions.fill import fill
+from ntrm.regions.polygons import fill
 from ntrm.slides.readers.reader import Pixels, SlideReader
 
 BLOCK = 1024  # Side of the largest block of the slide held in memory, in full-resolution pixels

@@ -17,7 +17,7 @@ from ntrm.core.labels import IGNORE, Mask
 from ntrm.core.mpp import Resolution
 from ntrm.correct.log import Place
 from ntrm.correct.pixels import PixelSet
-from ntrm.regions.fill import fill
+from ntrm.regions.polygons import fill
 from ntrm.regions.runs import components, covering, runs_of
 
 MOST_ROUNDS = 64  # A drawing may pass so many times the rows of the mask; more is no drawing, and would take long

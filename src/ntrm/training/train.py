@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -32,11 +32,8 @@ from ntrm.training.log import CHECKPOINTS, Recorder
 from ntrm.training.loop import Interruption, Training, run_rounds
 from ntrm.training.recipe import FINETUNE, Recipe, check_start, load_recipe
 from ntrm.training.run import MODEL, RunResult, TrainingRun, locked, read_result
-from ntrm.training.training_data import TrainingData, open_training_data, selection
+from ntrm.training.training_data import CorrectedSlides, TrainingData, open_training_data, selection
 from ntrm.version import __version__
-
-if TYPE_CHECKING:
-    from ntrm.correct.dataset import CorrectedResults
 
 Say = Callable[[str], None]
 
@@ -51,7 +48,7 @@ def train(
     splits: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     init: str | Path | None = None,
-    corrections: CorrectedResults | None = None,
+    corrections: CorrectedSlides | None = None,
     sections: int | None = None,
     seed: int = 0,
     device: str | torch.device = "auto",

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ntrm.core.errors import RefusedError, UsageError, first_names
+from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.progress import SILENT, Progress
 from ntrm.data.dataset import Dataset
@@ -19,10 +20,18 @@ from ntrm.models.config import ModelConfig
 from ntrm.training.recipe import Recipe
 from ntrm.training.run import CORRECTED_DATA
 
-if TYPE_CHECKING:
-    from ntrm.correct.dataset import CorrectedResults
-
 MOST_TIMES = 64  # How often a window of a corrected slide may occur in an epoch
+
+
+class CorrectedSlides(Protocol):
+    """Corrected slides to train on, such as ``ntrm.correct.dataset.CorrectedResults``."""
+
+    @property
+    def resolution(self) -> Resolution:
+        """µm/px of their masks."""
+
+    def write(self, out: Path, schema: LabelSchema | None, progress: Progress) -> dict[str, Any]:
+        """Write them as a dataset, with these classes; returns which versions of which corrections they are."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ def open_training_data(
     resolution: str | None = None,
     splits: Path | None = None,
     sections: int | None = None,
-    corrections: CorrectedResults | None = None,
+    corrections: CorrectedSlides | None = None,
     mpp: float | None = None,
     progress: Progress = SILENT,
 ) -> TrainingData:
@@ -90,7 +99,7 @@ def open_training_data(
 
 
 def _with_corrections(
-    known: DatasetSplits | None, folder: Path, corrections: CorrectedResults, mpp: float | None, progress: Progress
+    known: DatasetSplits | None, folder: Path, corrections: CorrectedSlides, mpp: float | None, progress: Progress
 ) -> TrainingData:
     wanted = known.resolution if known is not None else None if mpp is None else Resolution.square(mpp)
     if wanted is not None and not corrections.resolution.same_as(wanted):

@@ -7,7 +7,7 @@ from tests.correct.engine.test_parts import blocks
 
 from ntrm.core.labels import SKIN
 from ntrm.correct.engine.graph import RegionGraph
-from ntrm.correct.engine.review import likely_errors, likely_errors_first, middle_parts
+from ntrm.correct.engine.parts_engine import likely_errors, likely_errors_first, middle_parts
 
 
 def with_probabilities(graph, random):

@@ -9,6 +9,9 @@ from contextlib import closing
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from ntrm.core.arrays import Floats, Ints
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import holding
 from ntrm.core.labels import IGNORE
@@ -16,7 +19,6 @@ from ntrm.core.progress import SILENT, Progress
 from ntrm.correct.engine import NotReadyError, Proposal, Review
 from ntrm.correct.engine.graph import RegionGraph, region_graph_of
 from ntrm.correct.engine.propose import Learned, learned, propose
-from ntrm.correct.engine.review import largest_first, likely_errors_first
 from ntrm.correct.log import Stamp, Step, stamp_of
 from ntrm.correct.mask import SlideMask
 from ntrm.correct.state import State
@@ -132,3 +134,39 @@ def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Pr
             pooling.add(these, tiles)
     pooled = pooling.means()
     return region_graph_of(parts, mask.schema, pooled.pop("probabilities"), pooled)
+
+
+def middle_parts(graph: RegionGraph) -> Ints:
+    """(R,) of each region the part nearest to its centre; slivers, below half of the largest part, are passed over."""
+    count, weight = int(graph.region.max(initial=-1)) + 1, graph.pixels.astype(np.float64)
+    total = np.bincount(graph.region, weight, count)
+    centre = np.stack([np.bincount(graph.region, weight * axis, count) / total for axis in graph.centroid.T], axis=1)
+    largest = np.zeros(count)
+    np.maximum.at(largest, graph.region, weight)
+    away = np.hypot(*(graph.centroid - centre[graph.region]).T)
+    away[weight < largest[graph.region] / 2] = np.inf
+    order = np.lexsort((away, graph.region))
+    return np.asarray(order[np.searchsorted(graph.region[order], np.arange(count))])
+
+
+def likely_errors(graph: RegionGraph) -> Floats:
+    """(R,) pixels of each region times the square of the mean doubt in it; doubt is 1 − probability of its class."""
+    count = int(graph.region.max(initial=-1)) + 1
+    sure = graph.probabilities[np.arange(len(graph)), graph.tissue]
+    pixels, doubt = (np.bincount(graph.region, graph.pixels * by, count) for by in (np.ones(len(graph)), 1.0 - sure))
+    return np.asarray(doubt**2 / pixels)
+
+
+def likely_errors_first(graph: RegionGraph) -> Review:
+    """All regions; the pixel is one of the part in the middle. By area alone right ones come first, by doubt crumbs."""
+    parts = middle_parts(graph)[np.argsort(-likely_errors(graph), kind="stable")]
+    pixels = np.bincount(graph.region, graph.pixels)[graph.region[parts]].astype(np.int64)
+    return Review("likely errors", graph.parts.first[parts], graph.tissue[parts], pixels)
+
+
+def largest_first(mask: SlideMask) -> Review:
+    """Regions where no region graph is known; without glass, which would often be the first."""
+    units, pixels = Units.in_mask(mask.regions), mask.regions.table.pixels
+    order = np.argsort(-pixels, kind="stable")
+    order = order[units.tissue[order] != mask.schema.background_index]
+    return Review("area", units.first[order], units.tissue[order], pixels[order])

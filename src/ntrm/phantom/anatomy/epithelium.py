@@ -1,4 +1,4 @@
-"""Epidermis from thin to acanthotic, and epithelium below it: ridges that the section cuts across or along, cysts."""
+"""Epidermis and epithelium below it (ridges that the section cuts, cysts); keratin, woven or compact, and ulcers."""
 
 from __future__ import annotations
 
@@ -121,9 +121,6 @@ def draw_islands(seed: int, specimen: Specimen, strata: Strata, kind: EpidermisP
         Structure("cysts", cysts, EPI, over=(PAP, RET, INF)),
         Structure("contents of cysts", contents, KER, over=(EPI,)),
     )
-
-
-# --- the skin's outer side: keratin that is compact or woven like a basket, and ulcers under their crust ---
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,9 @@ IGNORE = 255  # Mask value of pixels about which nothing is known; never a class
 PALETTE_DISTANCE = 16.0
 """RGB distance within which a stray colour is its nearest class; the skin palette's closest colours are 36 apart."""
 
+UNNAMED = "unnamed"
+"""Name of the class of tissue that nobody has named yet, where a person names tissues from nothing, without a model."""
+
 WHITE = (255, 255, 255)
 
 RGB = tuple[int, int, int]
@@ -80,11 +83,13 @@ class LabelSchema:
     tissues: tuple[Tissue, ...]
     background: str | None = None  # Name of the class that is not tissue, if there is one
     name: str = field(default="custom", compare=False)
+    unnamed: str | None = None  # Name of the class of tissue that nobody has named yet, if there is one
 
     def __post_init__(self) -> None:
         _check_tissues(self.tissues)
-        if self.background is not None and self.background not in self.names:
-            raise choices_error("the background class is not among the classes", self.background, self.names)
+        for role, name in (("background", self.background), ("unnamed", self.unnamed)):
+            if name is not None and name not in self.names:
+                raise choices_error(f"the {role} class is not among the classes", name, self.names)
 
     def __len__(self) -> int:
         return len(self.tissues)
@@ -113,6 +118,16 @@ class LabelSchema:
     def background_index(self) -> int | None:
         """Index of the background class, or None."""
         return None if self.background is None else self.index(self.background)
+
+    @property
+    def unnamed_index(self) -> int | None:
+        """Index of the class of unnamed tissue, or None."""
+        return None if self.unnamed is None else self.index(self.unnamed)
+
+    @property
+    def nameable(self) -> tuple[str, ...]:
+        """Names that a person can give to tissue, or to glass."""
+        return tuple(name for name in self.names if name != self.unnamed)
 
     @cached_property
     def palette(self) -> NDArray[np.uint8]:

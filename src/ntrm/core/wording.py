@@ -8,6 +8,7 @@ from typing import Any
 MINUS = "−"
 OUTSIDE = "outside"  # What tissue meets at its surface and at a margin, as graphs and tables call it
 PURPOSE = "for research, not for diagnosis"
+NO_MODEL = "annotated from nothing: no model"  # What stands where a model would be named
 NO_TUMOUR, NOTHING_INVADES = "no tumour in the piece", "no invasive tumour in the piece"
 """Why a piece has no clearance or depth where nothing is left open by that."""
 SHORT = 60  # Characters of a value that short_repr shows as it is

@@ -9,6 +9,7 @@ from pathlib import Path
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import LabelSchema, Mask
 from ntrm.core.mpp import Resolution
+from ntrm.core.wording import NO_MODEL
 from ntrm.correct.log import Log, MaskRecord, read_log
 from ntrm.correct.state import State, state_of
 from ntrm.regions.regions import Regions, scan_mask
@@ -41,6 +42,8 @@ class SlideMask:
     def check_model(self, sha256: str) -> None:
         """Refuse weights that are not those of the results."""
         model = self.summary.model
+        if model is None:
+            raise RefusedError(f"{self.folder.name} was {NO_MODEL}", got=f"weights {sha256[:12]}")
         if sha256 != model["sha256"]:
             known = f"named {model['name'] or model['arch']}, weights {str(model['sha256'])[:12]}"
             raise RefusedError(
@@ -61,7 +64,7 @@ class SlideMask:
         """The slide on the grid of its mask; ``mpp`` is the slide's µm/px if it is not as it was segmented."""
         stated, mask = self.segmented[1].mpp, self.summary.grid
         mpp = mpp or (None if stated is None else Resolution(*stated))
-        grid = SlideGrid(reader, float(self.summary.model["mpp"]), mpp)
+        grid = SlideGrid(reader, self.summary.wanted_mpp, mpp)
         if (grid.height, grid.width) != self.shape:
             raise RefusedError(
                 f"{self.summary.slide_id}: slide and mask do not match",

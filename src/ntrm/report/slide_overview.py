@@ -117,7 +117,7 @@ def write_overview(out: Path) -> Path:
         slides=[_row(slide, cohort, out / slide.slide_id) for slide in cohort.done],
         origin={
             **model_origin(model),
-            "µm/px of the masks": str(model.get("mpp")),
+            "µm/px of the masks": f"{cohort.run.mpp:g}",
             "Program": f"{program.get('name')} {program.get('version')}",
             "Options": [f"{key}={value}" for key, value in cohort.run.options.items()],
         },

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ntrm.core.labels import CANCERS, LabelSchema, safe_palette
-from ntrm.core.wording import area_text
+from ntrm.core.wording import NO_MODEL, area_text
 from ntrm.report.graph_layout import graph_drawing
 from ntrm.report.html import NONE, css_colours, value_text, write_page
 from ntrm.report.slide_picture import SlidePictures, read_pictures, stage, stored_jpeg
@@ -213,10 +213,17 @@ def _origin(slide: Slide) -> dict[str, str | list[str]]:
     options = {key: words[value] if isinstance(value, bool | None) else value for key, value in slide.options.items()}
     read = "as it was given" if grid.slide_mpp_from == "given" else f"from {grid.slide_mpp_from}"
     size = f"{grid.slide.get('width', NONE)} × {grid.slide.get('height', NONE)} px"
+    network = (
+        {}
+        if model is None
+        else {
+            "Network": f"{model.get('arch')}, windows of {model.get('window')} px at {model.get('mpp')} µm/px",
+            "Temperature": str(model.get("temperature") or "not calibrated"),
+        }
+    )
     rows: dict[str, str | list[str]] = {
         **model_origin(model),
-        "Network": f"{model.get('arch')}, windows of {model.get('window')} px at {model.get('mpp')} µm/px",
-        "Temperature": str(model.get("temperature") or "not calibrated"),
+        **network,
         "Program": f"{program.get('name')} {program.get('version')}",
         "Options": [f"{key}={value}" for key, value in options.items()],
         "Slide": f"{size}, {_by(grid.slide_mpp)} µm/px ({read}), read with {grid.slide.get('reader', NONE)}",
@@ -229,8 +236,10 @@ def _origin(slide: Slide) -> dict[str, str | list[str]]:
     return rows
 
 
-def model_origin(model: Mapping[str, Any]) -> dict[str, str | list[str]]:
+def model_origin(model: Mapping[str, Any] | None) -> dict[str, str | list[str]]:
     """Which network it was."""
+    if model is None:
+        return {"Model": NO_MODEL}
     return {
         "Model": f"{model.get('name') or model.get('arch')}, version {model.get('version') or NONE}",
         "Weights (SHA-256)": [str(model.get("sha256") or NONE)],

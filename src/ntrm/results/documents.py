@@ -150,7 +150,7 @@ class Summary:
     __pydantic_config__ = STRICT
     slide_id: str
     program: Document
-    model: Document
+    model: Document | None  # None where a person named tissues from nothing
     options: Document
     classes: tuple[str, ...]
     purpose: str
@@ -170,6 +170,11 @@ class Summary:
     def __post_init__(self) -> None:
         if not self.tissue_fractions.keys() <= {*self.classes} & self.areas_mm2.keys():
             raise ValueError("fractions of unknown classes")
+
+    @property
+    def wanted_mpp(self) -> float:
+        """µm/px that the mask was to have."""
+        return float((self.model or self.options)["mpp"])
 
     @property
     def familiarities(self) -> SlideFamiliarity:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import STRICT, Document, check_folder, parsed, remove_partials, write_json
-from ntrm.core.wording import PURPOSE
+from ntrm.core.wording import NO_MODEL, PURPOSE
 from ntrm.results.folder import MB, ResultsFolder
 from ntrm.results.paths import RUN
 from ntrm.version import __version__
@@ -24,11 +24,16 @@ class Manifest:
     __pydantic_config__ = STRICT
     format: str = FORMAT
     program: Document = field(default_factory=lambda: {"name": "ntrm", "version": __version__})
-    model: Document
+    model: Document | None  # None where a person names tissues from nothing
     options: Document
     classes: tuple[str, ...]
     purpose: str = PURPOSE
     covariates: tuple[str, ...] = ()  # Columns of the inputs' tables, of all runs so far
+
+    @property
+    def mpp(self) -> float:
+        """µm/px that masks are to have."""
+        return float((self.model or self.options)["mpp"])
 
     def as_dict(self) -> Document:
         """As ``run.json`` has it."""
@@ -43,11 +48,14 @@ class Manifest:
 
     def cells(self) -> Document:
         """For the rows of tables."""
+        program = {"ntrm_version": self.program["version"]}
+        if self.model is None:
+            return {"model_name": NO_MODEL, "model_version": "", "model_sha256": "", **program}
         return {
             "model_name": self.model["name"] or self.model["arch"],
             "model_version": self.model["version"],
             "model_sha256": self.model["sha256"],
-            "ntrm_version": self.program["version"],
+            **program,
         }
 
 
@@ -81,7 +89,7 @@ def _read(out: Path) -> Manifest:
     with ResultsFolder(out).open(RUN, most=64 * MB) as stream:
         run = parsed(Manifest, stream.read())
     # These go into tables and pages.
-    if not all(str(text).isprintable() for text in (*run.model.values(), *run.classes)):
+    if not all(str(text).isprintable() for text in (*(run.model or {}).values(), *run.classes)):
         raise ValueError("control characters in the name of a model or a class")
     return run
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.errors import NtrmError
-from ntrm.core.labels import RGB, LabelSchema, Mask, Tissue, rgb_of
+from ntrm.core.labels import RGB, UNNAMED, LabelSchema, Mask, Tissue, rgb_of
 from ntrm.results.documents import Summary, unusable
 from ntrm.results.folder import SlideFolder
 from ntrm.results.paths import MASK
@@ -198,9 +198,10 @@ def schema_in(stored: Pyramid, summary: Summary) -> LabelSchema:
     entries = re.findall(r"<M K=(?:\"([^\"]*)\"|'([^']*)')>([^<]*)</M>", found[1]) if found else []
     titles = {html.unescape(one or other): html.unescape(title) for one, other, title in entries}
     background = next((name for name in summary.classes if name not in summary.tissue_fractions), None)
+    unnamed = UNNAMED if summary.model is None and UNNAMED in summary.classes else None
     colours = colours_in(stored)
     try:
         tissues = [Tissue(k, name, titles.get(name) or name, colours[k]) for k, name in enumerate(summary.classes)]
-        return LabelSchema(tuple(tissues), background=background)
+        return LabelSchema(tuple(tissues), background, unnamed=unnamed)
     except (NtrmError, IndexError) as error:
         raise ValueError("a mask of other classes") from error

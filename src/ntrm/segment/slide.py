@@ -235,7 +235,7 @@ def _predict(
     slide, folder, predictor = task.slide, work.out / task.slide_id, work.predictor
     options, reference = work.options, work.reference
     config, schema = predictor.config, predictor.config.schema
-    grid = SlideGrid(reader, float(work.run.model["mpp"]), slide.mpp)
+    grid = SlideGrid(reader, work.run.mpp, slide.mpp)
     check_cost(reader.info, grid.source, grid.model_mpp, slide.path.stat().st_size)
     overview = inspect_slide(grid, options)
     stained = None

@@ -48,7 +48,7 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
             f"{settings.out} holds results of other classes than the model's",
             got=", ".join(run.classes),
             expected=", ".join(classes),
-            hint=f"give --model with the model that made them ({run.model.get('name')}), or name another folder",
+            hint=f"give --model with the model that made them ({run.cells()['model_name']}), or name another folder",
         )
     ResultsFolder(settings.out).own(SERVICE_FOLDER)
     with holding(settings.hidden / SERVER_LOCK), _listening(settings) as listener:

@@ -111,7 +111,7 @@ def _graph(mask: SlideMask) -> RegionGraph:
 
 
 def _origin(mask: SlideMask) -> str:
-    return f"mask {mask.record.mask}, model {mask.summary.model['sha256']}"
+    return f"mask {mask.record.mask}, model {(mask.summary.model or {}).get('sha256')}"
 
 
 def _made(mask: SlideMask, slide: SlideInput, predictor: Predictor, progress: Progress) -> RegionGraph:

@@ -11,6 +11,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
 from ntrm.core.io import writing
+from ntrm.core.wording import NO_MODEL
 from ntrm.correct.ask import MOST_POINTS, Ask, Name
 from ntrm.correct.pixels import PixelSet
 from ntrm.correct.slide import SlideCorrections
@@ -235,6 +236,8 @@ def _graph_state(app_state: AppState, slide: SlideRow, current: SlideCorrections
         reason = refusal["what"]
     elif not slide.has_image:
         reason = "the original of this slide is not there"
+    elif current.mask.summary.model is None:
+        reason = NO_MODEL
     elif app_state.weights_sha256 != current.mask.summary.model.get("sha256"):
         reason = "the slide was segmented with another model"
     elif job is None:

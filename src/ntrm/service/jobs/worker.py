@@ -132,7 +132,7 @@ class Worker(Progress):
         self._report(0.0, "making", at_once=True)
         try:
             mask = open_mask(segmenter.out / slide.slide_id)
-            mask.check_model(segmenter.run.model["sha256"])
+            mask.check_model(segmenter.run.cells()["model_sha256"])
             PARTS.prepare(mask, source, segmenter.predictor, self)
         except NtrmError as error:
             code = "refused" if isinstance(error, RefusedError) else "unreadable"

@@ -142,7 +142,10 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.Fix
 
 
 # Machines under test are often busy: neither a slow draw nor slow drawing is a failure.
-settings.register_profile("ntrm", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "ntrm", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("fuzz", settings.get_profile("ntrm"), max_examples=100)
 settings.load_profile("ntrm")
 # Hypothesis also tries numbers and words from those of our modules that happen to be imported, which differ from one
 # process to the next.

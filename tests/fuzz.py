@@ -67,7 +67,7 @@ class Rounds:
         failed = [report for report in self.reports if report.failed]
         for report in failed:
             session.testsfailed += 1
-            again = f"to see this again: NTRM_TEST_SEED={seed} pytest '{item.nodeid}'"
+            again = f"to see this again: NTRM_TEST_SEED={seed} pytest --hypothesis-profile fuzz '{item.nodeid}'"
             self.tell(session, f"\n{'_' * 30} {item.nodeid}\n{report.longreprtext}\n{again}")
         return not failed
 
@@ -97,7 +97,8 @@ def main() -> int:
     args = parser.parse_args()
     workers = os.cpu_count() or 1 if args.workers == "auto" else int(args.workers)
     if workers == 1:
-        plain = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "tmp_path_retention_policy=failed"]
+        plain = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile", "fuzz"]
+        plain += ["-o", "tmp_path_retention_policy=failed"]
         return pytest.main([*plain, *args.paths], plugins=[Rounds(args.seconds)])
     command = [sys.executable, "-m", "tests.fuzz", "--seconds", str(args.seconds), "--workers", "1", *args.paths]
     children = [subprocess.Popen(command) for _ in range(workers)]

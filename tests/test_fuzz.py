@@ -15,5 +15,5 @@ def test_failures_are_told_with_their_seeds(tmp_path):
     command = [sys.executable, "-m", "tests.fuzz", "--seconds", "1", "--workers", "1", file]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert re.search(r"NTRM_TEST_SEED=\d+ pytest '.*test_a'", ended.stdout)
+    assert re.search(r"NTRM_TEST_SEED=\d+ pytest --hypothesis-profile fuzz '.*test_a'", ended.stdout)
     assert "1 draws, 1 failures" in ended.stdout

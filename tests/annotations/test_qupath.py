@@ -94,7 +94,6 @@ def test_what_is_no_area_is_counted(tmp_path):
     assert [a.name for a in found.annotations] == ["", ""]
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_scribbles_keep_their_even_odd_inside(tmp_path_factory, seed):
     rng = np.random.default_rng(seed)
@@ -172,7 +171,7 @@ rings = st.lists(st.lists(st.lists(numbers, min_size=1, max_size=3), max_size=7)
 kinds = st.sampled_from(["Polygon", "MultiPolygon", "Point", "GeometryCollection"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(document=junk | st.builds(feature, rings | junk, kinds, junk | st.just(EPI)))
 def test_anything_is_read_or_refused(tmp_path_factory, document):
     folder = tmp_path_factory.getbasetemp()

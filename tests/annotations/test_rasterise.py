@@ -3,7 +3,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import shapely
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.helpers import star
 
@@ -55,7 +55,6 @@ def test_a_frame_around_annotations_hides_none_of_them(name):
     assert overlaps == {}
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=seeds)
 def test_the_grid_is_placed_on_the_slide(seed):
     rng = np.random.default_rng(seed)

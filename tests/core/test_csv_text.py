@@ -5,7 +5,7 @@ import io
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ntrm.core.csv_text import guarded, original, read_rows, read_table, rows_text
@@ -37,7 +37,6 @@ def test_numbers_that_are_no_texts_stay_as_they_are():
     assert rows_text([[-1, -0.5, -1e-300, float("-inf"), None, True]]) == "-1,-0.5,-1e-300,-inf,,True\n"
 
 
-@settings(max_examples=50)
 @given(st.lists(st.lists(TEXTS, min_size=1, max_size=3), max_size=3))
 def test_every_text_comes_back_and_none_begins_like_a_formula(rows):
     text = rows_text(rows)
@@ -48,7 +47,6 @@ def test_every_text_comes_back_and_none_begins_like_a_formula(rows):
         assert cell[:1] not in STARTS or re.fullmatch(r"[+-]*[0-9.,]*([eE][+-]?[0-9]+)?", cell)
 
 
-@settings(max_examples=50)
 @given(TEXTS)
 def test_guarding_twice_is_undone_twice(text):
     assert original(original(guarded(guarded(text)))) == text

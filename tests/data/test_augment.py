@@ -26,7 +26,6 @@ def generator(seed):
 
 
 @given(SEEDS)
-@settings(max_examples=30)
 def test_mask_values_are_never_invented(seed):
     generator = seeded(seed)
     images, masks = random_batch(generator)

@@ -65,7 +65,7 @@ def code_of(error):
 
 
 @pytest.mark.parametrize("kind", LOSSLESS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=SEEDS, height=st.integers(1, 40), width=st.integers(1, 40))
 def test_what_is_written_is_read(folder, kind, seed, height, width):
     pixels = image(height, width, seed)
@@ -84,7 +84,6 @@ def test_lossy_files_read_as_pillow_reads_them(folder, kind):
 
 
 @pytest.mark.parametrize("kind", ALL)
-@settings(max_examples=25, deadline=None)
 @given(seed=SEEDS, data=st.data())
 def test_a_file_cut_anywhere_is_refused(folder, kind, seed, data):
     whole = ALL[kind](image(33, 37, seed))
@@ -94,7 +93,6 @@ def test_a_file_cut_anywhere_is_refused(folder, kind, seed, data):
     assert code_of(error) in {"truncated", "unreadable"}, (keep, len(whole))
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=SEEDS, data=st.data())
 def test_a_png_with_one_wrong_byte_is_refused(folder, seed, data):
     spoilt = bytearray(pillow(image(20, 21, seed), "PNG"))
@@ -105,7 +103,6 @@ def test_a_png_with_one_wrong_byte_is_refused(folder, seed, data):
 
 
 @pytest.mark.parametrize("kind", ALL)
-@settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
 def test_damage_raises_nothing_but_our_error(folder, kind, seed):
     rng = np.random.default_rng(seed)
@@ -166,7 +163,6 @@ def test_a_decompression_bomb_is_refused_by_its_header(folder):
         assert code_of(error) == "too-large"
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=SEEDS, rgb=st.booleans(), kind=st.sampled_from(["PNG", "TIFF"]))
 def test_masks_keep_their_classes(folder, seed, rgb, kind):
     rng = np.random.default_rng(seed)

@@ -42,7 +42,6 @@ def patients_of(split):
     return splits
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**31))
 def test_the_skin_dataset_splits_as_wished_in_every_cancer_type(seed):
     split = make_split(skin_dataset(), seed=seed)
@@ -54,7 +53,7 @@ def test_the_skin_dataset_splits_as_wished_in_every_cancer_type(seed):
             assert abs(counts[name] / total - fraction) <= 0.03, f"{cancer or 'all'} in {name}"
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(0, 2**31), st.randoms(use_true_random=False))
 def test_order_does_not_matter_and_the_seed_does(seed, shuffler):
     names = list(SKIN_NAMES)
@@ -81,7 +80,6 @@ def assigned_rows(draw):
     return rows
 
 
-@settings(deadline=None)
 @given(assigned_rows(), st.integers(0, 99))
 def test_what_is_assigned_stays_and_takes_its_patient_along(rows, seed):
     split = make_split(dataset_of(rows), seed=seed)

@@ -71,7 +71,7 @@ def pixel_map(layers, vector):
     return (mixed - norm.running_mean.numpy()) / spread * norm.weight.detach().numpy() + norm.bias.detach().numpy()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 2**32),
     channels=st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(1, 4)),
@@ -109,7 +109,7 @@ def conv_norm_relu(x, conv, norm, rate=1):
     return norm_relu(atrous(x, conv.weight, rate), *statistics)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 2**32), height=st.integers(1, 24), width=st.integers(1, 24))
 def test_aspp_equals_the_sum_over_taps(seed, height, width):
     torch.manual_seed(seed)

@@ -84,7 +84,7 @@ def test_a_file_that_wants_to_run_code_is_refused(name, zipped, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")  # torch has many things to say about a damaged pickle
 @pytest.mark.parametrize("kind", ["w.safetensors", "w.pth", "old.pth"])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_files_are_refused_or_read_but_never_crash(kind, data, tmp_path):
     path = tmp_path / kind

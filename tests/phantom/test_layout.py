@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.phantom.small import small
 
@@ -148,7 +148,6 @@ def test_surface_direction(turns, facing):
     assert measure(block(BCC, slice(20, 25), slice(20, 25), turns)).surface_deg == facing
 
 
-@settings(deadline=None)
 @given(top=st.integers(10, 45), left=st.integers(5, 50), height=st.integers(1, 5), width=st.integers(1, 5))
 def test_clearance_and_depth_of_a_rectangle(top, left, height, width):
     truth = measure(block(SCC, slice(top, top + height), slice(left, left + width)))

@@ -106,7 +106,7 @@ def test_tissues_have_their_colours(seed):
     assert colours["KER"][0] == max(colours[name][0] for name in ("KER", "EPI", "IEC", "SCC", "BCC", "FOL"))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.integers(1, 40),
     st.integers(1, 40),

@@ -15,7 +15,6 @@ def centres(width, height):
     return x, y
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=seeds)
 def test_random_polygons_with_holes_match_shapely(seed):
     rng = np.random.default_rng(seed)
@@ -29,7 +28,7 @@ def test_random_polygons_with_holes_match_shapely(seed):
     assert np.array_equal(fill(rings, width, height), shapely.contains_xy(area, x, y))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=seeds, whole=st.booleans())
 def test_areas_that_share_edges_neither_overlap_nor_leave_gaps(seed, whole):
     rng = np.random.default_rng(seed)

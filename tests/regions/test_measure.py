@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.regions.blocks import (
     BCC,
@@ -36,7 +36,6 @@ from ntrm.regions.outline import NO_SURFACE, NO_SURFACE_CLASSES
 MPP = Resolution.square(6.7)
 
 
-@settings(max_examples=25)
 @given(top=st.integers(TOP + 4, 76), left=st.integers(LEFT, 150), height=st.integers(8, 14), width=st.integers(7, 15))
 def test_a_rectangle_of_tumour_in_a_block(top, left, height, width):
     mask = block()

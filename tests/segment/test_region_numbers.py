@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import shapely
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy import ndimage
@@ -76,7 +76,6 @@ def node_link(regions, pieces):
 @example(RING.astype(np.uint8), np.ones((5, 5), np.uint16), 0, 7)
 @example(DIAGONAL.astype(np.uint8), np.ones((5, 5), np.uint16), 0, 9)
 @example(np.kron(DIAGONAL, [[1, 1, 1]]).astype(np.uint8)[:, :13], np.ones((5, 5), np.uint16), 4, 5)
-@settings(max_examples=60, deadline=None)
 def test_regions_are_the_same_everywhere_and_those_of_scipy(tmp_path_factory, mask, coarse, smallest, strip):
     folder = tmp_path_factory.mktemp("regions")
     whole = PieceMap((), coarse, COARSE)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.reference.loss_literal import soft_dice as literal_dice
 from tests.reference.loss_literal import weighted_cross_entropy as literal
@@ -45,7 +45,6 @@ def weighted_cross_entropy(logits, target):
     return loss_of(logits.shape[1])(Segmentation(logits), target).total
 
 
-@settings(max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(1, 7), st.integers(1, 6), st.integers(1, 6))
 def test_is_the_literal_loss(seed, batch, classes, height, width):
     logits, target = draw(np.random.default_rng(seed), classes, (batch, height, width))
@@ -170,7 +169,6 @@ def dice(logits, target):
     return dice_of(own, own.detach(), class_counts(target, logits.shape[1]))
 
 
-@settings(max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(1, 7), st.integers(1, 6), st.integers(1, 6))
 def test_dice_is_the_literal_loss(seed, batch, classes, height, width):
     logits, target = draw(np.random.default_rng(seed), classes, (batch, height, width))

@@ -26,7 +26,7 @@ def painted(skin: Skin, body, tissue, over=(BKG,)):
     return skin.mask == tissue
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(
     u=st.floats(-250, 250),
     v=st.floats(-250, 250),
@@ -49,7 +49,7 @@ def test_only_the_allowed_tissues_are_covered(flat_skin):
     assert (flat_skin.mask[:, 150:] == BKG).all()
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 10**6), roughness=st.floats(0.0, 0.25), lean=st.floats(-120, 120), bend=st.floats(-0.3, 0.3))
 def test_nothing_is_lost_beyond_the_reach(seed, roughness, lean, bend):
     """Drawn through its window or over the whole picture, a body is the same."""

@@ -11,7 +11,7 @@ ANGLES = st.floats(0.0, 359.9)
 SEEDS = st.integers(0, 2**32)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(seed=SEEDS, angle=ANGLES, radius=st.floats(4000.0, 40000.0), hollow=st.booleans())
 def test_to_picture_inverts_to_skin(seed, angle, radius, hollow):
     frame = Frame(seed, angle, -radius if hollow else radius, warp_um=150.0)

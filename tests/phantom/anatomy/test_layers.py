@@ -10,7 +10,6 @@ from ntrm.phantom.anatomy.layers import SkinParameters, normal_skin, paint_dermi
 from ntrm.phantom.noise import profile
 
 
-@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32), fraction=st.floats(0.1, 0.9))
 def test_stretches_cover_their_fraction(seed, fraction):
     on = stretches(profile(seed, np.arange(0.0, 20000.0, 10.0), 700.0), fraction)
@@ -19,7 +18,7 @@ def test_stretches_cover_their_fraction(seed, fraction):
     assert np.mean(on > 0) == pytest.approx(fraction, abs=0.01)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32))
 def test_layers_lie_in_their_order(seed):
     """Keratin and air above the surface; below it epidermis, papillary or inflamed dermis, reticular dermis, fat."""

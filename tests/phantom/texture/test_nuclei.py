@@ -25,7 +25,6 @@ def some_nuclei(seed, count, extent_um):
     )
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([0.25, 0.67, 1.34, 3.35, 6.7]))
 def test_dye_is_conserved_at_every_resolution(seed, count, mpp):
     nuclei = some_nuclei(seed, count, 120)
@@ -34,7 +33,7 @@ def test_dye_is_conserved_at_every_resolution(seed, count, mpp):
     assert drawn == pytest.approx((nuclei.haematoxylin * np.pi * nuclei.long_um * nuclei.short_um).sum(), rel=1e-4)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32))
 def test_windows_fit_together(seed):
     nuclei = some_nuclei(seed, 60, 120)
@@ -43,7 +42,6 @@ def test_windows_fit_together(seed):
     assert np.block(parts) == pytest.approx(whole, abs=1e-4)
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.floats(-1.5, 1.5))
 def test_a_nucleus_lies_along_its_angle(angle):
     one = Nuclei(*(np.array([v]) for v in (50.0, 50.0, 7.0, 2.0, angle, 1.0, 0.0)))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.interpolate import RegularGridInterpolator
 from scipy.spatial import cKDTree
@@ -17,7 +17,6 @@ from ntrm.phantom.texture.table import texture_table
 SEEDS = st.integers(0, 2**32)
 
 
-@settings(deadline=None)
 @given(SEEDS, st.integers(2, 12), st.integers(2, 12), st.floats(0.5, 20), st.floats(0.5, 20), st.floats(-30, 60))
 def test_over_and_at_are_bilinear(seed, height, width, map_mpp, mpp, origin):
     values = np.random.default_rng(seed).normal(size=(height, width)).astype(np.float32)
@@ -37,7 +36,6 @@ def centres(seed, reach):
     return np.stack([y.ravel(), x.ravel()], axis=1)
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.integers(0, 2**63), st.floats(5, 100))
 def test_cells_agree_with_a_search_through_all_centres(seed, spacing):
     places = np.random.default_rng(seed).uniform(0, 10 * spacing, (2, 500))

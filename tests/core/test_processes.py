@@ -20,7 +20,7 @@ from tests.service.small import settings_of
 from ntrm.core.errors import DataError
 from ntrm.core.processes import MODEL, child_environment, module_environment, parallel_map, terminated_like_interrupted
 from ntrm.service.jobs import supervisor
-from ntrm.service.jobs.database import NETWORK
+from ntrm.service.jobs.rows import NETWORK
 from ntrm.slides.isolated import ReadingProcess
 
 SECRETS = {"NTRM_TOKEN": "t" * 32, "AWS_SECRET_ACCESS_KEY": "k", "RAY_AUTH_TOKEN": "r", "GIT_DIR": "/elsewhere"}

@@ -15,7 +15,7 @@ from ntrm.segment.options import Options
 from ntrm.service.api.app import create_app
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import INCOMING, TRASH, UPLOADS, ServiceLimits, ServiceSettings
-from ntrm.service.jobs.database import SlideRow, new_id
+from ntrm.service.jobs.rows import SlideRow, new_id
 
 TOKEN = "a-token-for-tests-0123456789"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

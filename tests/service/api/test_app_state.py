@@ -14,7 +14,7 @@ from ntrm.results.tables import COLUMNS
 from ntrm.segment.batch import segment_slides
 from ntrm.service.core.settings import UPLOADS
 from ntrm.service.jobs import catalogue
-from ntrm.service.jobs.database import SlideRow
+from ntrm.service.jobs.rows import SlideRow
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

@@ -8,7 +8,7 @@ from tests.service.correcting import SCC, click, middle_of
 from tests.service.small import error_of, slide_bytes, upload
 
 from ntrm.service.jobs import catalogue
-from ntrm.service.jobs.database import NETWORK
+from ntrm.service.jobs.rows import NETWORK
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

@@ -9,7 +9,7 @@ from tests.service.small import only_slide, segmented, serving, settings_of, sli
 from ntrm.results.slide_state import remember_failure
 from ntrm.service.core.settings import INCOMING, TRASH, UPLOADS
 from ntrm.service.jobs.catalogue import Catalogue
-from ntrm.service.jobs.database import SlideRow, new_id
+from ntrm.service.jobs.rows import SlideRow, new_id
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 

@@ -8,7 +8,8 @@ from tests.helpers import wait_for
 from tests.service.small import refused
 
 from ntrm.core.errors import DataError
-from ntrm.service.jobs.database import LIGHT, MOST_ATTEMPTS, NETWORK, RETRY_SECONDS, JobStore, SlideRow, new_id
+from ntrm.service.jobs.database import MOST_ATTEMPTS, RETRY_SECONDS, JobStore
+from ntrm.service.jobs.rows import LIGHT, NETWORK, SlideRow, new_id
 
 
 def slide(number=0, **more):

@@ -11,7 +11,7 @@ from tests.helpers import wait_for
 from tests.service.small import add_queued, settings_of
 
 from ntrm.service.jobs import supervisor
-from ntrm.service.jobs.database import LIGHT, NETWORK
+from ntrm.service.jobs.rows import LIGHT, NETWORK
 
 DEAF = "print('{\"devices\": 1}', flush=True); import time; time.sleep(3600)"
 

@@ -13,7 +13,8 @@ from ntrm.results.slide_state import alone
 from ntrm.segment.batch import segment_slides
 from ntrm.segment.segmenter import Outcome, Segmenter
 from ntrm.service.jobs import worker
-from ntrm.service.jobs.database import LIGHT, MOST_ATTEMPTS, NETWORK
+from ntrm.service.jobs.database import MOST_ATTEMPTS
+from ntrm.service.jobs.rows import LIGHT, NETWORK
 from ntrm.service.jobs.worker import READ, SEGMENTED, Worker
 
 pytestmark = pytest.mark.usefixtures("quick_readers")

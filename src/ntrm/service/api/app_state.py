@@ -37,7 +37,8 @@ from ntrm.service.api.schemas import SlideDocument, slide_document
 from ntrm.service.core.problems import ProblemError, is_full, missing
 from ntrm.service.core.settings import AUDIT, DATABASE, INCOMING, SERVICE_FOLDER, TRASH, UPLOADS, ServiceSettings
 from ntrm.service.jobs.catalogue import Catalogue
-from ntrm.service.jobs.database import JobStore, SlideRow
+from ntrm.service.jobs.database import JobStore
+from ntrm.service.jobs.rows import SlideRow
 from ntrm.service.jobs.supervisor import Supervisor, Watch
 from ntrm.service.tiles.layers import FILES, MaskLayers
 from ntrm.service.tiles.readers import Readers

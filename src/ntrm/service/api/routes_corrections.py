@@ -21,7 +21,7 @@ from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_results import CONTENT, Coordinate, FileName, slide_file
 from ntrm.service.api.routes_slides import Requested, Shared
 from ntrm.service.core.problems import ProblemError
-from ntrm.service.jobs.database import SlideRow
+from ntrm.service.jobs.rows import SlideRow
 from ntrm.service.tiles.region_finder import thinned
 
 router = APIRouter(prefix="/v1/slides/{id}", tags=["corrections"])

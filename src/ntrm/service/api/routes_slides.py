@@ -29,7 +29,7 @@ from ntrm.service.api.app_state import AppState
 from ntrm.service.api.schemas import PathRequest, RetryRequest, SlideDocument, SlideList, SlideRequest, UploadRequest
 from ntrm.service.core.problems import ProblemError, conflict, disk_full, document_of
 from ntrm.service.core.settings import INCOMING, SERVICE_FOLDER, ServiceSettings, upload_path
-from ntrm.service.jobs.database import SlideRow, Status, new_id
+from ntrm.service.jobs.rows import SlideRow, Status, new_id
 from ntrm.slides.grid import check_cost, credible_resolution
 from ntrm.slides.inputs import source_fingerprint
 from ntrm.slides.slide_folders import has_parts

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from ntrm.core.labels import LabelSchema
 from ntrm.results.familiarity import Familiarity
-from ntrm.service.jobs.database import SlideRow, Status
+from ntrm.service.jobs.rows import SlideRow, Status
 from ntrm.service.tiles.layers import colours_of
 
 

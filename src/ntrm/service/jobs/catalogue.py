@@ -22,7 +22,8 @@ from ntrm.results.slide_state import BusyError, alone, finished
 from ntrm.service.api.schemas import Cancer, Results, ShownFamiliarity, TissueShare, slide_document
 from ntrm.service.core.problems import ProblemError, conflict, is_full
 from ntrm.service.core.settings import SERVICE_FOLDER, TRASH, UPLOADS, ServiceSettings, upload_path
-from ntrm.service.jobs.database import LIGHT, NETWORK, UNUSABLE, JobStore, SlideRow, new_id
+from ntrm.service.jobs.database import JobStore
+from ntrm.service.jobs.rows import LIGHT, NETWORK, UNUSABLE, SlideRow, new_id
 from ntrm.service.jobs.worker import TABLES_SECONDS
 from ntrm.service.tiles.layers import FILES, layers_with
 from ntrm.service.tiles.readers import Readers

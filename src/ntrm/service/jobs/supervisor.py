@@ -20,7 +20,8 @@ from ntrm.core.processes import HOME, MODEL, close_pipes, start_module
 from ntrm.results.slide_state import alone
 from ntrm.service.core.problems import ProblemError
 from ntrm.service.core.settings import LOG, ServiceSettings
-from ntrm.service.jobs.database import LIGHT, NETWORK, JobStore, Kind, new_id
+from ntrm.service.jobs.database import JobStore
+from ntrm.service.jobs.rows import LIGHT, NETWORK, Kind, new_id
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5

@@ -23,7 +23,8 @@ from ntrm.results.manifest import read_run
 from ntrm.results.paths import INDEX, RUN, SUMMARY, table_file
 from ntrm.service.core.problems import ProblemError, document_of
 from ntrm.service.core.settings import DATABASE, ServiceSettings
-from ntrm.service.jobs.database import GIVEN_UP, NETWORK, Job, JobStore, Kind, SlideRow, Status
+from ntrm.service.jobs.database import JobStore
+from ntrm.service.jobs.rows import GIVEN_UP, NETWORK, Job, Kind, SlideRow, Status
 from ntrm.slides.inputs import SlideInput, source_fingerprint
 
 if TYPE_CHECKING:
